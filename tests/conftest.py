@@ -1,0 +1,12 @@
+"""One process, no network, no telemetry: the tests must run on a laptop in a train."""
+
+import os
+
+os.environ.update(
+    HF_HUB_OFFLINE="1",
+    HF_DATASETS_OFFLINE="1",
+    TRL_EXPERIMENTAL_SILENCE="1",
+    TOKENIZERS_PARALLELISM="false",
+    CUDA_VISIBLE_DEVICES="",
+)
+os.environ.setdefault("OMP_NUM_THREADS", "1")

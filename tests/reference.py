@@ -1,0 +1,129 @@
+"""Algorithm 1 of the paper inside Eq. 1, as plain loops in float64. Imports nothing of trl_ces and nothing of TRL.
+
+One completion at a time, unpadded, through the model's ordinary forward with full logits. Slow and obvious on purpose.
+"""
+
+import copy
+import math
+from fractions import Fraction
+
+import torch
+
+
+def float64_copy(model):
+    """The same weights in float64, with the class's own forward (TRL replaces the instance's by a fused one)."""
+    clone = copy.deepcopy(model)
+    clone.__dict__.pop("forward", None)
+    return clone.double().train()
+
+
+def logps_and_bits(model, row, temperature):
+    """Log-probability of each completion token and entropy, in bits, of the distribution that it was drawn from."""
+    ids = torch.tensor([row["prompt_ids"] + row["completion_ids"]])
+    logits = model(input_ids=ids).logits[0] / temperature
+    first = len(row["prompt_ids"])
+    logps, bits = [], []
+    for position, token in enumerate(row["completion_ids"]):
+        distribution = torch.log_softmax(logits[first + position - 1], dim=-1)
+        logps.append(distribution[token])
+        bits.append(-(distribution.exp() * distribution / math.log(2)).sum())
+    return logps, bits
+
+
+def group_advantages(rewards, group_size):
+    """Eq. 3 with the sample standard deviation and TRL's 1e-4. None: no reward function could score the completion."""
+    advantages = []
+    for start in range(0, len(rewards), group_size):
+        group = rewards[start : start + group_size]
+        known = [reward for reward in group if reward is not None]
+        mean = sum(known) / len(known) if known else 0.0
+        variance = sum((reward - mean) ** 2 for reward in known) / (len(known) - 1) if len(known) > 1 else 0.0
+        for reward in group:
+            advantages.append(0.0 if reward is None else (reward - mean) / (math.sqrt(variance) + 1e-4))
+    return advantages
+
+
+def chosen_positions(bits, mask, size):
+    """The `size` positions of highest entropy where the mask is 1; of equal ones, the earlier."""
+    candidates = [position for position in range(len(bits)) if mask[position]]
+    candidates.sort(key=lambda position: (-bits[position], position))
+    return candidates[:size]
+
+
+def selection_sizes(rows, group_size, tau, dynamic=True):
+    """Eqs. 2, 5, 6 with fractions. A row with accuracy None is not in its group's accuracy and has size 0."""
+    sizes = []
+    for start in range(0, len(rows), group_size):
+        group = rows[start : start + group_size]
+        known = [row["accuracy"] for row in group if row["accuracy"] is not None]
+        for row in group:
+            if row["accuracy"] is None:
+                sizes.append(0)
+                continue
+            accuracy = Fraction(sum(value >= 1 for value in known), len(known))
+            b = accuracy if row["accuracy"] >= 1 else 1 - accuracy
+            sizes.append(math.floor(sum(row["mask"]) * Fraction(tau) * (b if dynamic else 1)))
+    return sizes
+
+
+def shaped_loss(
+    model,
+    rows,
+    group_size,
+    *,
+    tau="0.01",
+    beta_correct=0.4,
+    beta_incorrect=0.4,
+    dynamic=True,
+    entropy_gradient=True,
+    rule="ces",
+    alpha=0.4,
+    kappa=2.0,
+    old_model=None,
+    temperature=1.0,
+    epsilon_low=0.2,
+    epsilon_high=0.28,
+    loss_type="dapo",
+    dr_grpo_length=None,
+):
+    """
+    -J of Eq. 1 with A' of Eq. 7 in place of A, over all rows at once (one optimizer step on one process).
+
+    A row has prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None) and rewards (their sum, or None).
+    """
+    advantages = group_advantages([row["rewards"] for row in rows], group_size)
+    sizes = selection_sizes(rows, group_size, tau, dynamic)
+    row_losses = []
+    for row, advantage, size in zip(rows, advantages, sizes, strict=True):
+        logps, bits = logps_and_bits(model, row, temperature)
+        old_logps = [logp.detach() for logp in logps]
+        if old_model is not None:
+            with torch.no_grad():
+                old_logps, _ = logps_and_bits(old_model, row, temperature)
+        chosen = chosen_positions([value.item() for value in bits], row["mask"], size)
+        token_losses = []
+        for position in range(len(logps)):
+            if not row["mask"][position]:
+                continue
+            shaped = torch.tensor(advantage, dtype=torch.float64)
+            entropy = bits[position] if entropy_gradient else bits[position].detach()
+            if rule == "ces" and position in chosen:
+                shaped = shaped - beta_correct * entropy if row["accuracy"] >= 1 else shaped + beta_incorrect * entropy
+            if rule == "entropy_advantage":
+                nats = bits[position].item() * math.log(2)
+                shaped = shaped + min(alpha * nats, abs(advantage) / kappa)
+            ratio = torch.exp(logps[position] - old_logps[position])
+            clipped = torch.clamp(ratio, 1 - epsilon_low, 1 + epsilon_high)
+            token_losses.append(-torch.minimum(ratio * shaped, clipped * shaped))
+        row_losses.append(token_losses)
+
+    zero = sum(parameter.sum() * 0 for parameter in model.parameters())
+    sums = [sum(losses, zero) for losses in row_losses]
+    lengths = [len(losses) for losses in row_losses]
+    if loss_type in ("dapo", "bnpo"):
+        return sum(sums) / sum(lengths)
+    if loss_type == "grpo":
+        return sum(total / max(length, 1) for total, length in zip(sums, lengths, strict=True)) / len(rows)
+    if loss_type == "dr_grpo":
+        return sum(sums) / (len(rows) * dr_grpo_length)
+    raise ValueError(loss_type)

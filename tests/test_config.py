@@ -1,0 +1,100 @@
+"""What CESConfig promises: its defaults, what it refuses and in which words, and the way from a GRPOConfig."""
+
+import pytest
+from tiny import settings
+from trl import GRPOConfig
+
+from trl_ces import CESConfig
+
+
+def test_defaults_are_the_papers_and_dapos(tmp_path):
+    config = CESConfig(**settings(tmp_path))
+    names = [
+        "shaping",
+        "ces_tau",
+        "ces_beta_correct",
+        "ces_beta_incorrect",
+        "ces_dynamic_multiplier",
+        "ces_entropy_gradient",
+        "ces_accuracy_reward",
+        "ces_correct_threshold",
+        "entropy_advantage_alpha",
+        "entropy_advantage_kappa",
+        "loss_type",
+        "epsilon",
+        "epsilon_high",
+        "beta",
+    ]
+    assert [getattr(config, name) for name in names] == (
+        ["ces", 0.01, 0.4, 0.4, True, True, None, 1.0, 0.4, 2.0, "dapo", 0.2, 0.28, 0.0]
+    )
+
+
+def test_every_own_field_has_help():
+    own = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
+    assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
+    assert len(own) == 10
+
+
+REFUSED = [
+    ({"shaping": "ce"}, "`shaping` is 'ce'", "'none'"),
+    ({"ces_tau": 1.5}, "`ces_tau` is 1.5", "[0, 1]"),
+    ({"ces_tau": float("nan")}, "`ces_tau` is nan", "[0, 1]"),
+    ({"ces_tau": 1 / 3}, "`ces_tau` is 0.3333333333333333", "round"),
+    ({"ces_beta_correct": -0.1}, "`ces_beta_correct` is -0.1", ">= 0"),
+    ({"ces_beta_incorrect": float("inf")}, "`ces_beta_incorrect` is inf", "finite"),
+    ({"entropy_advantage_alpha": -1.0}, "`entropy_advantage_alpha` is -1.0", ">= 0"),
+    ({"entropy_advantage_kappa": 1.0}, "`entropy_advantage_kappa` is 1.0", "2.0"),
+    ({"ces_correct_threshold": float("nan")}, "`ces_correct_threshold` is nan", "1.0"),
+    ({"num_generations": 1}, "`num_generations` is 1", "at least 2"),
+    ({"loss_type": "cispo"}, "`loss_type` is 'cispo'", "'dapo'"),
+    ({"loss_type": "vespo"}, "`loss_type` is 'vespo'", "'dapo'"),
+    ({"loss_type": "sapo"}, "`loss_type` is 'sapo'", "'dapo'"),
+    ({"loss_type": "luspo"}, "`loss_type` is 'luspo'", "'dapo'"),
+    ({"entropy_coef": 0.01}, "`entropy_coef` is 0.01", "0.0"),
+    ({"use_adaptive_entropy": True}, "`use_adaptive_entropy` is True", "False"),
+    ({"top_entropy_quantile": 0.2}, "`top_entropy_quantile` is 0.2", "1.0"),
+    ({"importance_sampling_level": "sequence"}, "`importance_sampling_level` is 'sequence'", "token"),
+    ({"off_policy_mask_threshold": 0.5}, "`off_policy_mask_threshold` is 0.5", "None"),
+]
+
+
+@pytest.mark.parametrize(("changes", "what", "way_out"), REFUSED, ids=[str(row[0]) for row in REFUSED])
+def test_refused_in_one_sentence_with_name_value_and_way_out(tmp_path, changes, what, way_out):
+    with pytest.raises(ValueError) as refusal:
+        CESConfig(**settings(tmp_path, **changes))
+    assert what in str(refusal.value)
+    assert way_out in str(refusal.value)
+
+
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[10:]], ids=str)
+def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
+    config = CESConfig(**settings(tmp_path, shaping="none", **changes))
+    assert {name: getattr(config, name) for name in changes} == changes
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "bnpo", "dr_grpo"])
+def test_the_clipped_losses_are_allowed(tmp_path, loss_type):
+    assert CESConfig(**settings(tmp_path, loss_type=loss_type)).loss_type == loss_type
+
+
+def test_a_plain_grpo_config_keeps_its_settings_and_gets_the_defaults_of_ces(tmp_path):
+    plain = GRPOConfig(**settings(tmp_path, epsilon=0.1, beta=0.04, temperature=0.7, steps_per_generation=3))
+    config = CESConfig.from_grpo(plain)
+    assert isinstance(config, CESConfig)
+    for name in GRPOConfig.__dataclass_fields__:
+        assert getattr(config, name) == getattr(plain, name), name
+    assert config.epsilon_high is None  # the user's, which means TRL's symmetric clip; not DAPO's
+    assert (config.shaping, config.ces_tau) == ("ces", 0.01)
+    assert config.generation_batch_size == 24
+
+
+def test_a_grpo_config_that_ces_cannot_work_with_is_refused(tmp_path):
+    plain = GRPOConfig(**settings(tmp_path, top_entropy_quantile=0.2))
+    with pytest.raises(ValueError, match=r"`top_entropy_quantile` is 0\.2"):
+        CESConfig.from_grpo(plain)
+
+
+def test_a_ces_config_is_taken_as_it_is(tmp_path):
+    config = CESConfig(**settings(tmp_path, ces_tau=0.05))
+    assert CESConfig.from_grpo(config) is config

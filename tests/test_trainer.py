@@ -1,0 +1,363 @@
+"""CESTrainer in whole runs: where it must equal TRL bit for bit, what it logs, what it refuses, what it saves."""
+
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig, PeftModel
+from tiny import (
+    random_script,
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from trl_ces import CESConfig, CESTrainer
+from trl_ces.shaping_metrics import CES_METRICS
+from trl_ces.trainer import accuracy_reward_index, check_trl_version
+
+PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
+
+
+def vowel_accuracy_reward(completions, **kwargs):
+    """1 where an answer has a vowel among its first three characters: about half of what a random model writes."""
+    return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
+
+
+def short_reward(completions, **kwargs):
+    return [float(len(text) < 8) for text in completions]
+
+
+def trained(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):
+    """Ten optimizer steps of real sampling, four steps for each generation batch unless told otherwise."""
+    defaults = {"max_steps": 10, "steps_per_generation": 4, "epsilon_high": 0.28, "ces_tau": 0.3}
+    arguments = settings(tmp_path, **{**defaults, **changes})
+    if config_class is GRPOConfig:
+        arguments = {name: value for name, value in arguments.items() if name in GRPOConfig.__dataclass_fields__}
+    trainer = trainer_class(
+        model=tiny_model(),
+        reward_funcs=[vowel_accuracy_reward, short_reward],
+        args=config_class(**arguments),
+        train_dataset=dataset or Dataset.from_dict({"prompt": PROMPTS}),
+        eval_dataset=Dataset.from_dict({"prompt": PROMPTS[:4]}),
+        processing_class=tiny_tokenizer(),
+        peft_config=peft_config,
+    )
+    trainer.train()
+    return trainer
+
+
+def weights(trainer):
+    return {name: value.detach().clone() for name, value in trainer.model.state_dict().items()}
+
+
+def assert_same_bits(one, other):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(value, other[name]), name
+
+
+def assert_weights_moved(trainer):
+    start = tiny_model().state_dict()
+    assert any(not torch.equal(value, start[name]) for name, value in trainer.model.state_dict().items())
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_shaping_none_and_tau_zero_are_trls_trainer_bit_for_bit(tmp_path, accumulation):
+    changes = {"gradient_accumulation_steps": accumulation, "steps_per_generation": 4 * accumulation}
+    upstream = trained(GRPOTrainer, GRPOConfig, tmp_path, **changes)
+    none = trained(CESTrainer, CESConfig, tmp_path, shaping="none", **changes)
+    tau_zero = trained(CESTrainer, CESConfig, tmp_path, ces_tau=0.0, **changes)
+    shaped = trained(CESTrainer, CESConfig, tmp_path, **changes)
+    assert_weights_moved(upstream)
+    assert_same_bits(weights(upstream), weights(none))
+    assert_same_bits(weights(upstream), weights(tau_zero))
+    assert not torch.equal(weights(upstream)["lm_head.weight"], weights(shaped)["lm_head.weight"])
+
+
+def test_a_plain_grpo_config_trains_like_the_same_ces_config(tmp_path):
+    plain = trained(CESTrainer, GRPOConfig, tmp_path, max_steps=4)
+    full = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, ces_tau=0.01)
+    assert plain.args.shaping == "ces"
+    assert_same_bits(weights(plain), weights(full))
+
+
+def test_without_args_the_defaults_of_ces_are_used(tmp_path, monkeypatch):
+    class OnCpu(CESConfig):
+        def __init__(self, output_dir):
+            super().__init__(output_dir, use_cpu=True, bf16=False)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("trl_ces.trainer.CESConfig", OnCpu)
+    model = tiny_model()
+    model.config._name_or_path = "someone/tiny"
+    trainer = CESTrainer(
+        model,
+        vowel_accuracy_reward,
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+    )
+    assert isinstance(trainer.args, CESConfig)
+    assert (trainer.args.output_dir, trainer.args.ces_tau, trainer.epsilon_high) == ("tiny-CES", 0.01, 0.28)
+
+
+def test_two_iterations_on_each_rollout_differ_from_one_and_see_old_log_probs(tmp_path):
+    once = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, steps_per_generation=1)
+    twice = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, steps_per_generation=1, num_iterations=2)
+    assert not torch.equal(weights(once)["lm_head.weight"], weights(twice)["lm_head.weight"])
+    assert all("old_per_token_logps" in batch for batch in twice._buffered_inputs)
+    assert all("old_per_token_logps" not in batch for batch in once._buffered_inputs)
+    rollouts = [[entry["step"] for entry in run.state.log_history if "num_tokens" in entry] for run in (once, twice)]
+    assert rollouts == [[1, 2, 3, 4], [1, 3]]  # a rollout serves two steps
+
+
+def test_logged_metrics_are_those_of_the_rollout(tmp_path):
+    """Every row selects (tau 1, b from the group), so the metrics can be told from the script alone."""
+    accuracies = [[1, 1, 1, 0], [1, 1, 1, 1]]
+    script = random_script(PROMPTS[:2], accuracies, torch.Generator().manual_seed(2), truncated=(3,))
+    for group in script.values():
+        for row in group:
+            row["bonus"] = 0.0
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+        args=CESConfig(**settings(tmp_path, max_steps=1, ces_tau=1.0)),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS[:2]}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script, 4),
+    )
+    trainer.train()
+    logged = trainer.state.log_history[0]
+    mixed, solved = ([len(row["completion_ids"]) for row in script[prompt]] for prompt in PROMPTS[:2])
+    sizes = [math.floor(length * 3 / 4) for length in mixed] + solved  # b = a = 3/4 and, when wrong, 1 - 3/4
+    sizes[3] = mixed[3] // 4
+    assert set(CES_METRICS) <= set(logged)
+    assert logged["ces/group_accuracy"] == pytest.approx((4 * 0.75 + 4 * 1.0) / 8)
+    assert logged["ces/selected_tokens"] == pytest.approx(sum(sizes) / 8)
+    assert logged["ces/zero_selected_share"] == 0
+    assert logged["ces/shaped_share_equal_reward_groups"] == pytest.approx(sum(solved) / sum(sizes))
+    assert logged["ces/shaped_share_truncated"] == pytest.approx(sizes[3] / sum(sizes))
+    assert 0 < logged["ces/selected_entropy_correct"] < math.log2(len(tiny_tokenizer()))
+    assert logged["ces/shaping_to_advantage"] > 0
+    assert 0 < logged["ces/sign_flip_share"] < 1
+
+
+def test_ces_runs_one_forward_and_one_backward_for_each_micro_batch_as_trl_does(tmp_path):
+    """Counts, not seconds: CES must add no forward pass."""
+    counts = {}
+    for shaping in ("none", "ces"):
+        trainer = CESTrainer(
+            model=tiny_model(),
+            reward_funcs=vowel_accuracy_reward,
+            args=CESConfig(**settings(tmp_path, max_steps=4, steps_per_generation=2, shaping=shaping)),
+            train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+            processing_class=tiny_tokenizer(),
+        )
+        calls = []
+        trainer.model.model.register_forward_hook(lambda *_, calls=calls: calls.append(torch.is_grad_enabled()))
+        trainer.generation_config.max_new_tokens = trainer.generation_config.min_new_tokens = 5
+        trainer.train()
+        counts[shaping] = (calls.count(True), calls.count(False))
+    assert counts["ces"] == counts["none"]
+    assert counts["ces"][0] == 4
+
+
+def test_evaluation_logs_its_own_metrics_and_leaves_training_alone(tmp_path):
+    changes = {"per_device_eval_batch_size": 4, "num_generations_eval": 2, "max_steps": 4, "eval_steps": 2}
+    trainer = trained(CESTrainer, CESConfig, tmp_path, eval_strategy="steps", **changes)
+    evaluations = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+    assert len(evaluations) == 2
+    for entry in evaluations:
+        assert math.isfinite(entry["eval_loss"])
+        assert {f"eval_{name}" for name in CES_METRICS} <= set(entry)
+        assert entry["eval_ces/group_accuracy"] == pytest.approx(entry["eval_rewards/vowel_accuracy_reward/mean"])
+    assert not any(trainer._ces_totals.values())
+
+
+def test_accumulation_over_micro_batches_gives_the_weights_of_one_batch(tmp_path):
+    script = random_script(PROMPTS[:4], [[1, 0, 0, 1]] * 4, torch.Generator().manual_seed(4))
+    results = []
+    for batch_size, accumulation in ((16, 1), (2, 8)):
+        trainer = CESTrainer(
+            model=tiny_model(),
+            reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+            args=CESConfig(
+                **settings(
+                    tmp_path,
+                    max_steps=3,
+                    per_device_train_batch_size=batch_size,
+                    gradient_accumulation_steps=accumulation,
+                    ces_tau=0.3,
+                    optim="sgd",
+                    learning_rate=0.1,
+                )
+            ),
+            train_dataset=Dataset.from_dict({"prompt": PROMPTS[:4]}),
+            processing_class=tiny_tokenizer(),
+            rollout_func=scripted_rollout(script, 4),
+        )
+        trainer.train()
+        results.append((weights(trainer), trainer.state.log_history[0]))
+    (one, logged), (many, logged_many) = results
+    for name, value in one.items():
+        torch.testing.assert_close(value, many[name], rtol=1e-5, atol=1e-6)
+    for name in CES_METRICS:  # sums over the window, so the split into micro-batches cannot show
+        assert logged[name] == pytest.approx(logged_many[name], rel=1e-5), name
+
+
+def test_lora_trains_the_adapter_alone_and_reloads(tmp_path):
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    trainer = trained(CESTrainer, CESConfig, tmp_path, peft_config=lora, max_steps=4)
+    start, end = tiny_model().state_dict(), trainer.model.state_dict()
+    adapters = [name for name in end if "lora_B" in name]
+    assert adapters
+    assert all(end[name].abs().sum() > 0 for name in adapters)  # lora_B starts at zero
+    assert torch.equal(
+        end["base_model.model.model.layers.0.self_attn.q_proj.base_layer.weight"],
+        start["model.layers.0.self_attn.q_proj.weight"],
+    )
+    trainer.save_model(str(tmp_path / "adapter"))
+    reloaded = PeftModel.from_pretrained(tiny_model(), tmp_path / "adapter")
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        assert torch.equal(reloaded(ids).logits, trainer.model.eval()(ids).logits)
+
+
+def test_the_saved_model_reloads_with_the_same_weights_and_cites_the_paper(tmp_path):
+    trainer = trained(CESTrainer, CESConfig, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
+    trainer.save_model(str(tmp_path / "final"))
+    reloaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final", dtype=torch.float32)
+    assert_same_bits(weights(trainer), reloaded.state_dict())
+    card = (tmp_path / "README.md").read_text()
+    assert "2605.19358" in card
+    assert "Conditional Entropy Shaping" in card
+
+
+def test_an_iterable_dataset_trains(tmp_path):
+    stream = Dataset.from_dict({"prompt": PROMPTS}).to_iterable_dataset()
+    trainer = trained(CESTrainer, CESConfig, tmp_path, dataset=stream, max_steps=2)
+    assert_weights_moved(trainer)
+
+
+def test_async_rewards_and_a_threshold_decide_correctness(tmp_path):
+    async def graded_accuracy(completions, **kwargs):
+        return [0.5 if index % 2 else 0.2 for index in range(len(completions))]
+
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=[short_reward, graded_accuracy],
+        args=CESConfig(**settings(tmp_path, max_steps=1, ces_correct_threshold=0.5)),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+    )
+    trainer.train()
+    assert trainer.state.log_history[0]["ces/group_accuracy"] == 0.5
+
+
+def record_of(chat_template, prompt, tmp_path):
+    """What `thinking_prefilled` a reward function is given for this template and prompt."""
+    seen = []
+
+    def accuracy(completions, thinking_prefilled, **kwargs):
+        seen.extend(thinking_prefilled)
+        return [0.0] * len(completions)
+
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=accuracy,
+        args=CESConfig(**settings(tmp_path, max_steps=1)),
+        train_dataset=Dataset.from_dict({"prompt": [prompt] * 2}),
+        processing_class=tiny_tokenizer(chat_template),
+    )
+    trainer.train()
+    return set(seen), len(seen)
+
+
+OPENED = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<think>\n{% endif %}"
+CLOSED = OPENED.replace("<think>\n", "<think>\n\n</think>\n\n")
+
+
+@pytest.mark.parametrize(
+    ("template", "prompt", "opened"),
+    [
+        (OPENED, [{"role": "user", "content": "1+1="}], True),
+        (CLOSED, [{"role": "user", "content": "1+1="}], False),
+        (OPENED.replace("<think>\n", ""), [{"role": "user", "content": "1+1="}], False),
+        (OPENED, "1+1=<think>\n", True),
+        (OPENED, "1+1=", False),
+    ],
+    ids=["opened", "closed", "no thinking", "plain opened", "plain"],
+)
+def test_rewards_are_told_whether_the_prompt_opened_thinking(tmp_path, template, prompt, opened):
+    assert record_of(template, prompt, tmp_path) == ({opened}, 8)
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted", "index"),
+    [
+        (["anything"], None, 0),
+        (["format", "my_accuracy_reward"], None, 1),
+        (["format", "Accuracy"], None, 1),
+        (["accuracy", "exact"], "exact", 1),
+    ],
+)
+def test_the_accuracy_reward_is_found(names, wanted, index):
+    assert accuracy_reward_index(names, wanted) == index
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted", "sentence"),
+    [
+        (["format", "length"], None, "0 reward functions have 'accuracy'"),
+        (["accuracy_a", "accuracy_b"], None, "2 reward functions have 'accuracy'"),
+        (["format", "length"], "exact", "'exact', which names 0"),
+        (["exact", "exact"], "exact", "'exact', which names 2"),
+    ],
+)
+def test_an_accuracy_reward_that_cannot_be_told_is_refused_with_the_names_there_are(names, wanted, sentence):
+    with pytest.raises(ValueError) as refusal:
+        accuracy_reward_index(names, wanted)
+    assert sentence in str(refusal.value)
+    assert f"There are: {', '.join(names)}." in str(refusal.value)
+
+
+def test_a_wrong_reward_name_is_refused_before_the_model_is_loaded(tmp_path):
+    with pytest.raises(ValueError, match="`ces_accuracy_reward` is 'exact'"):
+        CESTrainer(
+            "no/such-model",
+            reward_funcs=[vowel_accuracy_reward],
+            args=CESConfig(**settings(tmp_path, ces_accuracy_reward="exact")),
+        )
+
+
+@pytest.mark.parametrize("shaping", ["none", "entropy_advantage"])
+def test_other_shapings_need_no_accuracy_reward(tmp_path, shaping):
+    def style(completions, **kwargs):
+        return [float(len(text)) for text in completions]
+
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=[style, short_reward],
+        args=CESConfig(**settings(tmp_path, max_steps=1, shaping=shaping)),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+    )
+    trainer.train()
+    assert_weights_moved(trainer)
+
+
+@pytest.mark.parametrize("version", ["1.15.0", "1.9.2", "2.0.0", "0.29.1"])
+def test_an_untested_trl_is_refused_with_the_command_that_helps(version):
+    with pytest.raises(ImportError, match=rf"trl {version} is installed.*pip install 'trl>=1\.16\.0,<2\.0\.0'"):
+        check_trl_version(version)
+
+
+@pytest.mark.parametrize("version", ["1.16.0", "1.17.3"])
+def test_a_tested_trl_is_accepted(version):
+    check_trl_version(version)

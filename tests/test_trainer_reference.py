@@ -1,0 +1,249 @@
+"""CESTrainer against Algorithm 1 in float64 (reference.py): the loss to 1e-5, every parameter's gradient to 1e-4.
+
+TRL's own machinery runs from the rewards to the loss; only the completions come from a script, so that a group can be
+all correct, or have a completion without a verdict, when a test wants it.
+"""
+
+import copy
+
+import pytest
+import torch
+from datasets import Dataset
+from reference import float64_copy, shaped_loss
+from tiny import (
+    random_script,
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+
+from trl_ces import CESConfig, CESTrainer
+
+PROMPTS = ["12+3=", "4+5="]
+
+
+def make_trainer(tmp_path, script, group_size=4, model=None, **changes):
+    dataset = Dataset.from_dict({"prompt": list(script)})
+    changes = {"per_device_train_batch_size": group_size * len(script), **changes}
+    arguments = settings(tmp_path, num_generations=group_size, max_completion_length=40, **changes)
+    return CESTrainer(
+        model=model or tiny_model(),
+        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+        args=CESConfig(**arguments),
+        train_dataset=dataset,
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script, group_size),
+    )
+
+
+def rollout(trainer, script, group_size=4):
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
+    examples = [{"prompt": prompt} for prompt in script for _ in range(group_size)]
+    return trainer._generate_and_score_completions(examples)
+
+
+def reference_rows(trainer, script, mask_truncated=False):
+    rows = []
+    for prompt, group in script.items():
+        for entry in group:
+            scores = [score for score in (entry["accuracy"], entry["bonus"]) if score is not None]
+            mask = entry.get("mask", [1] * len(entry["completion_ids"]))
+            if mask_truncated and entry["completion_ids"][-1] != 1:
+                mask = [0] * len(mask)
+            rows.append(
+                {
+                    "prompt_ids": trainer.processing_class.encode(prompt),
+                    "completion_ids": entry["completion_ids"],
+                    "mask": mask,
+                    "accuracy": entry["accuracy"],
+                    "rewards": sum(scores) if scores else None,
+                }
+            )
+    return rows
+
+
+def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_loss):
+    # Token losses are of the size of 1 and cancel in the mean: 1e-5 is meant against them.
+    assert loss.item() == pytest.approx(reference_loss.item(), rel=0, abs=1e-5)
+    trainer.model.zero_grad()
+    loss.backward()
+    reference_loss.backward()
+    expected = dict(reference_model.named_parameters())
+    for name, parameter in trainer.model.named_parameters():
+        difference = (parameter.grad.double() - expected[name].grad).norm() / expected[name].grad.norm()
+        assert difference < 1e-4, f"{name}: relative difference {difference:.2e}"
+
+
+# name: (accuracies of two groups, settings of the trainer, the same for the reference, options of the script)
+CASES = {
+    "mixed": ([[1, 0, 0, 1], [0, 0, 0, 1]], {}, {}, {}),
+    "paper's tau": (
+        [[1, 0, 0, 1], [0, 1, 0, 0]],
+        {"ces_tau": 0.01, "max_completion_length": 250},
+        {"tau": "0.01"},
+        {"lengths": (150, 250)},
+    ),
+    "all correct": ([[1, 1, 1, 1], [1, 1, 1, 1]], {}, {}, {}),
+    "all wrong": ([[0, 0, 0, 0], [0, 0, 0, 0]], {}, {}, {}),
+    "no verdict for some": ([[1, None, 0, 1], [None, None, 0, 1]], {}, {}, {}),
+    "no verdict for a whole group": ([[None, None, None, None], [1, 0, 1, 1]], {}, {}, {}),
+    "two betas": (
+        [[1, 0, 0, 1], [0, 0, 0, 1]],
+        {"ces_beta_correct": 0.1, "ces_beta_incorrect": 0.9},
+        {"beta_correct": 0.1, "beta_incorrect": 0.9},
+        {},
+    ),
+    "without dynamic b": ([[1, 0, 0, 1], [0, 0, 0, 1]], {"ces_dynamic_multiplier": False}, {"dynamic": False}, {}),
+    "without entropy gradient": (
+        [[1, 0, 0, 1], [0, 0, 0, 1]],
+        {"ces_entropy_gradient": False},
+        {"entropy_gradient": False},
+        {},
+    ),
+    "entropy advantage": (
+        [[1, 0, 0, 1], [0, 0, 0, 1]],
+        {"shaping": "entropy_advantage", "entropy_advantage_alpha": 0.3, "entropy_advantage_kappa": 3.0},
+        {"rule": "entropy_advantage", "alpha": 0.3, "kappa": 3.0},
+        {},
+    ),
+    "none": ([[1, 0, 0, 1], [0, 0, 0, 1]], {"shaping": "none"}, {"rule": "none"}, {}),
+    "sampling temperature": ([[1, 0, 0, 1], [0, 0, 0, 1]], {"temperature": 0.7}, {"temperature": 0.7}, {}),
+    "tool output in the middle": ([[1, 0, 0, 1], [0, 0, 0, 1]], {}, {}, {"masked": True}),
+    "truncated, not masked": ([[1, 0, 0, 1], [0, 0, 0, 1]], {}, {}, {"truncated": (1, 4)}),
+    "truncated, masked": (
+        [[1, 0, 0, 1], [0, 0, 0, 1]],
+        {"mask_truncated_completions": True},
+        {},
+        {"truncated": (1, 4)},
+    ),
+    "grpo loss": ([[1, 0, 0, 1], [0, 0, 0, 1]], {"loss_type": "grpo"}, {"loss_type": "grpo"}, {}),
+    "bnpo loss": ([[1, 0, 0, 1], [0, 0, 0, 1]], {"loss_type": "bnpo"}, {"loss_type": "bnpo"}, {}),
+    "dr_grpo loss": (
+        [[1, 0, 0, 1], [0, 0, 0, 1]],
+        {"loss_type": "dr_grpo"},
+        {"loss_type": "dr_grpo", "dr_grpo_length": 40},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loss_and_gradients_are_those_of_algorithm_1(tmp_path, case):
+    accuracies, changes, reference_changes, script_options = CASES[case]
+    changes, reference_changes = {"ces_tau": 0.3, **changes}, {"tau": "0.3", **reference_changes}
+    length = changes.pop("max_completion_length", 40)
+    script = random_script(PROMPTS, accuracies, torch.Generator().manual_seed(1), **script_options)
+    trainer = make_trainer(tmp_path, script, **changes)
+    trainer.max_completion_length = length
+    batch = rollout(trainer, script)
+    loss = trainer._compute_loss(trainer.model, batch)
+    model = float64_copy(trainer.model)
+    rows = reference_rows(trainer, script, mask_truncated="truncated, masked" == case)
+    assert_loss_and_gradients_agree(trainer, loss, model, shaped_loss(model, rows, 4, **reference_changes))
+
+
+def test_thirds_select_the_exact_number_of_tokens_in_the_trainer(tmp_path):
+    # Two of three correct, 100 tokens, tau 0.03: the wrong one gets floor(100 * 0.03 * 1/3) = 1 token, in float32 0.
+    script = random_script(PROMPTS, [[1, 1, 0], [1, 1, 0]], torch.Generator().manual_seed(3), lengths=(100, 101))
+    trainer = make_trainer(tmp_path, script, group_size=3, ces_tau=0.03)
+    batch = rollout(trainer, script, group_size=3)
+    loss = trainer._compute_loss(trainer.model, batch)
+    model = float64_copy(trainer.model)
+    expected = shaped_loss(model, reference_rows(trainer, script), 3, tau="0.03")
+    assert_loss_and_gradients_agree(trainer, loss, model, expected)
+    trainer.log({})
+    assert trainer.state.log_history[-1]["ces/selected_tokens"] == pytest.approx((2 + 2 + 1) / 3)
+
+
+@pytest.mark.parametrize("beta", [0.4, 2.0])
+def test_off_policy_steps_clip_with_the_live_advantage_in_both_branches(tmp_path, beta):
+    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
+    trainer = make_trainer(
+        tmp_path, script, ces_tau=0.5, ces_beta_correct=beta, ces_beta_incorrect=beta, steps_per_generation=2,
+        per_device_train_batch_size=4,
+    )  # fmt: skip
+    batch = rollout(trainer, script)
+    assert "old_per_token_logps" in batch
+    old_model = float64_copy(trainer.model)
+    with torch.no_grad():
+        generator = torch.Generator().manual_seed(5)
+        for parameter in trainer.model.parameters():
+            parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))
+    model = float64_copy(trainer.model)
+    loss = trainer._compute_loss(trainer.model, batch)
+    # TRL divides by the tokens of one of the two steps; here both steps' rows are in the one call.
+    expected = 2 * shaped_loss(
+        model, reference_rows(trainer, script), 4,
+        tau="0.5", beta_correct=beta, beta_incorrect=beta, old_model=old_model,
+    )  # fmt: skip
+    assert_loss_and_gradients_agree(trainer, loss, model, expected)
+    clipped = trainer._metrics["train"]["clip_ratio/region_mean"][-1]
+    assert 0.1 < clipped < 0.9, "the test needs clipped and unclipped tokens"
+
+
+def test_micro_batches_of_one_row_add_up_to_the_whole(tmp_path):
+    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
+    trainer = make_trainer(
+        tmp_path, script, ces_tau=0.3, per_device_train_batch_size=1, gradient_accumulation_steps=8
+    )
+    batch = rollout(trainer, script)
+    model = float64_copy(trainer.model)
+    losses = []
+    for row in range(8):
+        micro_batch = {
+            name: value[row : row + 1] if value.ndim else value for name, value in batch.items()
+        }
+        losses.append(trainer._compute_loss(trainer.model, micro_batch))
+    expected = shaped_loss(model, reference_rows(trainer, script), 4, tau="0.3")
+    assert_loss_and_gradients_agree(trainer, sum(losses), model, expected)
+
+
+def test_evaluation_shapes_with_its_own_group_size_and_without_a_graph(tmp_path):
+    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
+    trainer = make_trainer(tmp_path, script, ces_tau=0.3, num_generations_eval=2)
+    trainer.model.eval()
+    examples = [{"prompt": prompt} for prompt in script for _ in range(2)]
+    half = {prompt: group[:2] for prompt, group in script.items()}
+    trainer.rollout_func = scripted_rollout(half, 2)
+    with torch.no_grad():
+        loss = trainer._compute_loss(trainer.model, trainer._generate_and_score_completions(examples))
+    model = float64_copy(trainer.model)
+    expected = shaped_loss(model, reference_rows(trainer, half), 2, tau="0.3")
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert not loss.requires_grad
+
+
+def test_buffered_rollouts_are_not_changed_by_the_loss(tmp_path):
+    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
+    trainer = make_trainer(tmp_path, script, ces_tau=0.3)
+    batch = rollout(trainer, script)
+    before = copy.deepcopy(batch)
+    first = trainer._compute_loss(trainer.model, batch)
+    assert batch.keys() == before.keys()
+    for name, value in before.items():
+        assert torch.equal(batch[name], value), name
+    assert trainer._compute_loss(trainer.model, batch).item() == first.item()
+
+
+def test_unused_gradient_of_the_entropy_is_what_the_ablation_loses(tmp_path):
+    """The two ablations and CES give three different gradients, so no test above passes for the wrong one."""
+    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
+    gradients = {}
+    for name, changes in {
+        "ces": {},
+        "without dynamic b": {"ces_dynamic_multiplier": False},
+        "without entropy gradient": {"ces_entropy_gradient": False},
+        "dapo": {"shaping": "none"},
+    }.items():
+        trainer = make_trainer(tmp_path, script, ces_tau=0.3, **changes)
+        trainer._compute_loss(trainer.model, rollout(trainer, script)).backward()
+        gradients[name] = trainer.model.lm_head.weight.grad.flatten()
+    names = list(gradients)
+    for index, one in enumerate(names):
+        for other in names[index + 1 :]:
+            difference = (gradients[one] - gradients[other]).norm() / gradients["dapo"].norm()
+            assert difference > 0.05, f"{one} and {other}"

@@ -1,0 +1,185 @@
+"""`CESConfig`: TRL's `GRPOConfig` with the paper's shaping on, DAPO's clip range, and nothing else changed."""
+
+import math
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+
+from trl import GRPOConfig
+
+from .shaping import MAX_TAU_DECIMALS
+
+SHAPINGS = ("ces", "none", "entropy_advantage")
+# Those in which A' stands as in Eq. 1. In cispo and vespo A' multiplies log pi, so the gradient of the entropy would be
+# scaled by a log-probability; sapo and luspo are other objectives, for which the paper defines nothing.
+CES_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
+
+
+@dataclass
+class CESConfig(GRPOConfig):
+    r"""
+    Configuration of [`CESTrainer`]: every field of [`~trl.GRPOConfig`] and those below.
+
+    Differs from `GRPOConfig` in one default: `epsilon_high` is DAPO's 0.28.
+
+    Args:
+        shaping (`str`, *optional*, defaults to `"ces"`):
+            `"ces"`: Conditional Entropy Shaping, Eqs. 2-7 of arXiv 2605.19358. `"none"`: plain DAPO, TRL's trainer bit for
+            bit. `"entropy_advantage"`: the baseline of Cheng et al., arXiv 2506.14758.
+        ces_tau (`float`, *optional*, defaults to `0.01`):
+            Top-rate tau of Eq. 5, share of a completion's tokens in [0, 1], at most nine decimals.
+        ces_beta_correct (`float`, *optional*, defaults to `0.4`):
+            beta_1 of Eq. 7, advantage per bit taken from correct completions, >= 0.
+        ces_beta_incorrect (`float`, *optional*, defaults to `0.4`):
+            beta_2 of Eq. 7, advantage per bit given to wrong completions, >= 0.
+        ces_dynamic_multiplier (`bool`, *optional*, defaults to `True`):
+            Whether b is the group accuracy of Eq. 6. `False`: b = 1, the paper's "w/o Dynamic b".
+        ces_entropy_gradient (`bool`, *optional*, defaults to `True`):
+            Whether the gradient flows through the entropy in A'. `False`: the paper's "w/o Entropy Gradient".
+        ces_accuracy_reward (`str`, *optional*):
+            Name of the reward function that says whether a completion is correct. `None`: the only one there is, or the
+            only one whose name contains "accuracy".
+        ces_correct_threshold (`float`, *optional*, defaults to `1.0`):
+            A completion is correct when that reward, before its weight, is at least this.
+        entropy_advantage_alpha (`float`, *optional*, defaults to `0.4`):
+            alpha of Cheng et al., advantage per nat, >= 0.
+        entropy_advantage_kappa (`float`, *optional*, defaults to `2.0`):
+            kappa of Cheng et al.: the bonus is at most |A| / kappa, > 1.
+
+    Raises:
+        `ValueError`: A value is out of its range, or `shaping="ces"` meets a setting that would change what the paper
+            defines (`loss_type`, `entropy_coef`, `use_adaptive_entropy`, `top_entropy_quantile`,
+            `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`).
+    """
+
+    epsilon_high: float | None = field(
+        default=0.28,
+        metadata={"help": "Upper clip range. DAPO's 0.28 by default; the CES paper does not state its own."},
+    )
+    shaping: str = field(
+        default="ces",
+        metadata={
+            "help": "How the advantage is shaped: `ces` (Conditional Entropy Shaping, arXiv 2605.19358), `none` (plain "
+            "DAPO) or `entropy_advantage` (Cheng et al., arXiv 2506.14758).",
+            "choices": list(SHAPINGS),
+        },
+    )
+    ces_tau: float = field(
+        default=0.01,
+        metadata={"help": "Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals."},
+    )
+    ces_beta_correct: float = field(
+        default=0.4,
+        metadata={"help": "beta_1 of Eq. 7: advantage per bit of entropy taken from correct completions, >= 0."},
+    )
+    ces_beta_incorrect: float = field(
+        default=0.4,
+        metadata={"help": "beta_2 of Eq. 7: advantage per bit of entropy given to wrong completions, >= 0."},
+    )
+    ces_dynamic_multiplier: bool = field(
+        default=True,
+        metadata={"help": "Eq. 6: scale k by the group accuracy. False is the paper's ablation `w/o Dynamic b`."},
+    )
+    ces_entropy_gradient: bool = field(
+        default=True,
+        metadata={
+            "help": "Let the gradient flow through the entropy in A'. False is the paper's ablation `w/o Entropy Gradient`."
+        },
+    )
+    ces_accuracy_reward: str | None = field(
+        default=None,
+        metadata={
+            "help": "Name of the reward function that says whether a completion is correct. By default the only reward "
+            "function, or the only one whose name contains `accuracy`."
+        },
+    )
+    ces_correct_threshold: float = field(
+        default=1.0,
+        metadata={"help": "A completion is correct when the accuracy reward, before its weight, is >= this."},
+    )
+    entropy_advantage_alpha: float = field(
+        default=0.4,
+        metadata={"help": "alpha of Cheng et al.: advantage per nat of entropy, >= 0."},
+    )
+    entropy_advantage_kappa: float = field(
+        default=2.0,
+        metadata={"help": "kappa of Cheng et al.: the bonus is at most |A| / kappa, > 1 so that no sign flips."},
+    )
+
+    def __post_init__(self):
+        self._check_shaping()  # before TRL looks at devices and batches: a wrong value needs no machine to be seen
+        super().__post_init__()
+
+    @classmethod
+    def from_grpo(cls, args: GRPOConfig) -> "CESConfig":
+        """`args` with every setting as it is and the fields of CES at their defaults. Returns `args` if it has them."""
+        if isinstance(args, cls):
+            return args
+        config = object.__new__(cls)  # not cls(**...): __post_init__ would derive the batch sizes a second time
+        config.__dict__.update(args.__dict__)
+        for own in fields(cls):
+            if own.name not in args.__dict__:
+                setattr(config, own.name, own.default)
+        config._check_shaping()
+        return config
+
+    def shaping_settings(self) -> dict:
+        """The keyword arguments of the rule in [`SHAPING_RULES`] that `shaping` names."""
+        if self.shaping == "ces":
+            return {
+                "tau": self.ces_tau,
+                "beta_correct": self.ces_beta_correct,
+                "beta_incorrect": self.ces_beta_incorrect,
+                "dynamic_multiplier_on": self.ces_dynamic_multiplier,
+                "entropy_gradient": self.ces_entropy_gradient,
+            }
+        if self.shaping == "entropy_advantage":
+            return {"alpha": self.entropy_advantage_alpha, "kappa": self.entropy_advantage_kappa}
+        return {}
+
+    def _check_shaping(self):
+        def refuse(name: str, rule: str):
+            raise ValueError(f"`{name}` is {getattr(self, name)!r}: {rule}")
+
+        if self.shaping not in SHAPINGS:
+            refuse("shaping", f"choose one of {', '.join(map(repr, SHAPINGS))}.")
+        if not 0 <= self.ces_tau <= 1:
+            refuse("ces_tau", "it is a share of tokens and lies in [0, 1]; the paper uses 0.01.")
+        if (Fraction(repr(float(self.ces_tau))) * 10**MAX_TAU_DECIMALS).denominator != 1:
+            refuse("ces_tau", f"k is computed exactly, for at most {MAX_TAU_DECIMALS} decimals; round it.")
+        for name in ("ces_beta_correct", "ces_beta_incorrect", "entropy_advantage_alpha"):
+            if not 0 <= getattr(self, name) < math.inf:
+                refuse(name, "it is advantage per unit of entropy, a finite number >= 0; the papers use 0.4.")
+        if not 1 < self.entropy_advantage_kappa < math.inf:
+            refuse("entropy_advantage_kappa", "it must be above 1, so that no advantage changes its sign; use 2.0.")
+        if not math.isfinite(self.ces_correct_threshold):
+            refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")
+        if self.num_generations is None or self.num_generations < 2:
+            refuse("num_generations", "a group needs at least 2 completions; the paper uses 4.")
+        if self.shaping == "ces":
+            self._check_ces_combinations(refuse)
+
+    def _check_ces_combinations(self, refuse):
+        off = 'or set `shaping="none"`'
+        if self.loss_type not in CES_LOSS_TYPES:
+            allowed = ", ".join(map(repr, CES_LOSS_TYPES))
+            refuse(
+                "loss_type",
+                f'with `shaping="ces"` A\' must stand in the clipped objective, Eq. 1: use one of {allowed}, {off}.',
+            )
+        if self.entropy_coef != 0.0:
+            refuse("entropy_coef", f"CES already puts the entropy into the loss: set it to 0.0, {off}.")
+        if self.use_adaptive_entropy:
+            refuse("use_adaptive_entropy", f"CES already puts the entropy into the loss: set it to False, {off}.")
+        if self.top_entropy_quantile < 1.0:
+            refuse("top_entropy_quantile", f"it would drop tokens that CES leaves unshaped: set it to 1.0, {off}.")
+        if self.importance_sampling_level != "token":
+            refuse(
+                "importance_sampling_level",
+                f'A\' differs from token to token, so the ratio must too: set it to "token", {off}.',
+            )
+        if self.off_policy_mask_threshold is not None:
+            refuse(
+                "off_policy_mask_threshold",
+                f"that mask keeps or drops a whole completion by the sign of A, which A' may change at a token: "
+                f"set it to None, {off}.",
+            )
