@@ -1,0 +1,38 @@
+"""Two processes over gloo must train what one process trains, although a group's completions lie on both."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import tiny_model
+
+from trl_ces.shaping_metrics import CES_METRICS
+
+HERE = Path(__file__).parent
+
+
+def run(output, processes):
+    output.mkdir()
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
+    command = [sys.executable, *launcher, str(HERE / "two_processes.py"), str(output), str(processes)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    return torch.load(output / "result.pt", weights_only=True)
+
+
+def test_two_processes_give_the_weights_and_the_metrics_of_one(tmp_path):
+    one, two = run(tmp_path / "one", 1), run(tmp_path / "two", 2)
+    assert (one["distributed_type"], two["distributed_type"]) == ("DistributedType.NO", "DistributedType.MULTI_CPU")
+    start = tiny_model().state_dict()
+    for name, value in one["weights"].items():
+        torch.testing.assert_close(two["weights"][name], value, rtol=1e-5, atol=1e-5)
+        assert not torch.equal(value, start[name]), f"{name} was not trained"
+    logs = [[entry for entry in result["log"] if "ces/selected_tokens" in entry] for result in (one, two)]
+    assert len(logs[0]) == len(logs[1]) == 2
+    for single, double in zip(*logs, strict=True):
+        for name in CES_METRICS:
+            assert double[name] == pytest.approx(single[name], rel=1e-5), name

@@ -1,0 +1,202 @@
+"""What the trainer takes for granted about TRL, one fact a test, on TRL's own GRPOTrainer.
+
+A TRL release that changes one of them fails here with a sentence that says what to mend in trl_ces/trainer.py, and not in
+a loss curve. Nothing here imports trl_ces.
+"""
+
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+from reference import float64_copy, logps_and_bits
+from tiny import (
+    random_script,
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import get_callable_name, shuffle_sequence_dict, split_tensor_dict
+
+PROMPTS = ["1+2=", "3+4="]
+ACCURACIES = [[1, 0, None, 1], [0, 0, 1, 0]]
+SCRIPT = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(1))
+TEMPERATURE = 0.8
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    trainer = GRPOTrainer(
+        model=tiny_model(),
+        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+        args=GRPOConfig(**settings(tmp_path, temperature=TEMPERATURE, epsilon_high=0.28, max_completion_length=40)),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(SCRIPT, 4),
+    )
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    return trainer
+
+
+@pytest.fixture
+def examples():
+    return [{"prompt": prompt} for prompt in PROMPTS for _ in range(4)]
+
+
+def spy(trainer, monkeypatch, name):
+    """Record the arguments and the result of each call of a method of the trainer."""
+    calls = []
+    method = getattr(trainer, name)
+
+    def recorded(*args, **kwargs):
+        result = method(*args, **kwargs)
+        calls.append((args, kwargs, result))
+        return result
+
+    monkeypatch.setattr(trainer, name, recorded)
+    return calls
+
+
+def test_the_loss_asks_once_for_entropies_and_reads_the_advantages_only_afterwards(trainer, examples, monkeypatch):
+    calls = spy(trainer, monkeypatch, "_get_per_token_logps_and_entropies")
+    batch = trainer._generate_and_score_completions(examples)
+    calls.clear()
+    calls_when_read = []
+
+    class Watched(dict):
+        def __getitem__(self, key):
+            if key == "advantages":
+                calls_when_read.append(len(calls))
+            return super().__getitem__(key)
+
+    trainer._compute_loss(trainer.model, Watched(batch))
+    assert len(calls) == 1, "one forward a loss: CES must not shape twice"
+    assert calls[0][1]["compute_entropy"] is True, "the loss must ask for entropies"
+    assert calls_when_read == [1], "advantages must be read once, after the entropies are there: CESTrainer writes them between"
+
+
+def test_entropies_are_in_the_graph_in_nats_and_of_the_sampling_distribution(trainer, examples, monkeypatch):
+    calls = spy(trainer, monkeypatch, "_get_per_token_logps_and_entropies")
+    batch = trainer._generate_and_score_completions(examples)
+    trainer._compute_loss(trainer.model, batch)
+    logps, entropies, _ = calls[-1][2]
+    assert entropies.requires_grad, "entropies must carry their gradient, or CES becomes its failed ablation"
+    assert entropies.dtype == torch.float32
+    model = float64_copy(trainer.model)
+    row = {"prompt_ids": trainer.processing_class.encode(PROMPTS[0]), **SCRIPT[PROMPTS[0]][0]}
+    with torch.no_grad():
+        expected_logps, expected_bits = logps_and_bits(model, row, TEMPERATURE)
+    length = len(expected_bits)
+    nats = torch.stack(expected_bits).float() * math.log(2)
+    torch.testing.assert_close(entropies[0, :length].detach(), nats, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(logps[0, :length].detach(), torch.stack(expected_logps).float(), rtol=1e-4, atol=1e-4)
+    assert entropies[0, length:].abs().sum() == 0, "padding has entropy 0"
+
+
+def test_the_gradient_of_the_entropies_is_right(trainer, examples, monkeypatch):
+    calls = spy(trainer, monkeypatch, "_get_per_token_logps_and_entropies")
+    trainer._compute_loss(trainer.model, trainer._generate_and_score_completions(examples))
+    calls[-1][2][1][0].sum().backward()
+    model = float64_copy(trainer.model)
+    model.zero_grad()
+    row = {"prompt_ids": trainer.processing_class.encode(PROMPTS[0]), **SCRIPT[PROMPTS[0]][0]}
+    (sum(logps_and_bits(model, row, TEMPERATURE)[1]) * math.log(2)).backward()
+    for (name, parameter), reference in zip(trainer.model.named_parameters(), model.parameters(), strict=True):
+        difference = (parameter.grad.double() - reference.grad).norm() / reference.grad.norm()
+        assert difference < 1e-4, name
+
+
+def test_the_loss_takes_advantages_of_shape_batch_by_tokens(trainer, examples):
+    batch = trainer._generate_and_score_completions(examples)
+    per_token = {**batch, "advantages": batch["advantages"].unsqueeze(1).expand_as(batch["completion_ids"])}
+    one = trainer._compute_loss(trainer.model, batch)
+    assert torch.equal(one, trainer._compute_loss(trainer.model, per_token))
+
+
+def test_rewards_come_gathered_unweighted_with_none_as_nan_and_groups_contiguous(trainer, examples, monkeypatch):
+    calls = spy(trainer, monkeypatch, "_calculate_rewards")
+    trainer._generate_and_score_completions(examples)
+    (inputs, prompts, completions, completion_ids), _, rewards = calls[0]
+    rows = [row for prompt in PROMPTS for row in SCRIPT[prompt]]
+    assert [example["prompt"] for example in inputs] == prompts == [row["prompt"] for row in examples]
+    assert completion_ids == [row["completion_ids"] for row in rows]
+    expected = [[float("nan") if row["accuracy"] is None else row["accuracy"], row["bonus"]] for row in rows]
+    torch.testing.assert_close(rewards, torch.tensor(expected), equal_nan=True)
+    assert len(completions) == 8
+
+
+def test_a_column_added_to_the_inputs_reaches_the_reward_functions(trainer, examples):
+    seen = []
+
+    def reward(completions, thinking_prefilled, **kwargs):
+        seen.append(thinking_prefilled)
+        return [0.0] * len(completions)
+
+    trainer.reward_funcs = [scripted_accuracy_reward, reward]
+    inputs = [{**row, "thinking_prefilled": index == 2, "accuracy": 0} for index, row in enumerate(examples)]
+    trainer._calculate_rewards(inputs, [row["prompt"] for row in inputs], [""] * 8, [[1]] * 8)
+    assert seen == [[False, False, True, False, False, False, False, False]]
+
+
+def test_generate_returns_the_prompt_tokens_first(trainer, examples):
+    outputs = trainer._generate([row["prompt"] for row in examples])
+    assert outputs[0] == [trainer.processing_class.encode(row["prompt"]) for row in examples]
+
+
+def test_the_rollout_keeps_the_order_of_the_inputs(trainer, examples):
+    batch = trainer._generate_and_score_completions(examples)
+    rows = [row for prompt in PROMPTS for row in SCRIPT[prompt]]
+    for index, row in enumerate(rows):
+        length = len(row["completion_ids"])
+        assert batch["completion_ids"][index, :length].tolist() == row["completion_ids"]
+        assert batch["completion_mask"][index].sum() == length
+    assert batch["advantages"].shape == (8,)
+
+
+def test_tensors_that_join_the_rollout_are_shuffled_and_split_with_it():
+    rollout = {"ids": torch.arange(8).view(8, 1), "correct": torch.arange(8) % 2 == 0, "items": torch.tensor(5)}
+    parts = split_tensor_dict(shuffle_sequence_dict(rollout), 4)
+    seen = []
+    for part in parts:
+        assert torch.equal(part["correct"], part["ids"][:, 0] % 2 == 0)
+        assert part["items"] == 5
+        seen += part["ids"].flatten().tolist()
+    assert sorted(seen) == list(range(8))
+
+
+def test_the_buffered_rollout_is_handed_out_again_for_the_next_iteration(trainer, examples):
+    trainer.num_iterations = 2
+    first = trainer._prepare_inputs(examples)
+    trainer._step = 1
+    assert trainer._prepare_inputs(examples) is first, "CESTrainer copies the inputs because TRL reuses them"
+
+
+def test_metrics_are_lists_by_mode_and_cleared_by_log(trainer):
+    trainer._metrics["train"]["ces/x"] += [1.0, 3.0, float("nan")]
+    logs = {}
+    trainer.log(logs)
+    assert logs["ces/x"] == 2.0
+    assert not trainer._metrics["train"]
+
+
+def test_the_names_that_the_trainer_uses_are_there(trainer):
+    assert trainer.reward_func_names == ["scripted_accuracy_reward", "scripted_bonus_reward"]
+    assert trainer.reward_weights.tolist() == [1.0, 1.0]
+    assert trainer.eos_token_ids == [1]
+    assert trainer._tokenizer.pad_token_id == 0
+    assert (trainer.num_generations, trainer.num_generations_eval) == (4, 4)
+    assert get_callable_name(scripted_bonus_reward) == "scripted_bonus_reward"
+
+
+def test_advantages_are_those_of_eq_3_with_the_sample_deviation(trainer, examples):
+    batch = trainer._generate_and_score_completions(examples)
+    group = [(row["accuracy"] or 0) + row["bonus"] for row in SCRIPT[PROMPTS[1]]]
+    mean = sum(group) / 4
+    deviation = math.sqrt(sum((reward - mean) ** 2 for reward in group) / 3)
+    expected = [(reward - mean) / (deviation + 1e-4) for reward in group]
+    assert batch["advantages"][4:].tolist() == pytest.approx(expected, abs=1e-5)

@@ -1,0 +1,57 @@
+"""Started by torchrun from test_distributed.py: trains on scripted rollouts and saves weights and log. Not a test file."""
+
+import sys
+
+import torch
+from datasets import Dataset
+from tiny import (
+    random_script,
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+
+from trl_ces import CESConfig, CESTrainer
+
+PROMPTS = ["1+2=", "3+4=", "5+6="]
+ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
+
+
+def main(output, processes):
+    # Three groups of four completions: of two processes with six each, both hold half of the middle group.
+    script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(1), truncated=(1, 6, 9))
+    arguments = settings(
+        output,
+        per_device_train_batch_size=12 // processes // 2,
+        gradient_accumulation_steps=2,
+        max_steps=4,
+        max_completion_length=40,
+        ces_tau=0.3,
+        optim="sgd",
+        learning_rate=0.2,
+        logging_steps=2,
+    )
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+        args=CESConfig(**arguments),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script, 4),
+    )
+    assert trainer.accelerator.num_processes == processes
+    trainer.train()
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if trainer.accelerator.is_main_process:
+        distributed_type = str(trainer.accelerator.distributed_type)
+        torch.save(
+            {"weights": model.state_dict(), "log": trainer.state.log_history, "distributed_type": distributed_type},
+            f"{output}/result.pt",
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
