@@ -89,7 +89,7 @@ def shaped_loss(
     """
     -J of Eq. 1 with A' of Eq. 7 in place of A, over all rows at once (one optimizer step on one process).
 
-    A row has prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None) and rewards (their sum, or None).
+    A row has prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None), rewards (their sum, or None).
     """
     advantages = group_advantages([row["rewards"] for row in rows], group_size)
     sizes = selection_sizes(rows, group_size, tau, dynamic)

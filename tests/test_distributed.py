@@ -16,7 +16,9 @@ HERE = Path(__file__).parent
 
 def run(output, processes):
     output.mkdir()
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
+    launcher = (
+        ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
+    )
     command = [sys.executable, *launcher, str(HERE / "two_processes.py"), str(output), str(processes)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)

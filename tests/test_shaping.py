@@ -190,14 +190,12 @@ def test_equal_rewards_leave_the_entropy_as_the_only_advantage():
     batch = micro_batch(
         advantages=torch.zeros(2), correct=bools(1, 1), group_correct=ints(2, 2), group_scorable=ints(2, 2)
     )
-    shaped = conditional_entropy_shaping(
-        batch, NATS, torch.ones(2, 4), tau=0.25, beta_correct=0.4, beta_incorrect=0.4
-    )
+    shaped = conditional_entropy_shaping(batch, NATS, torch.ones(2, 4), tau=0.25, beta_correct=0.4, beta_incorrect=0.4)
     torch.testing.assert_close(shaped.advantages, torch.tensor([[0.0, 0.0, 0.0, -1.6], [-1.6, 0.0, 0.0, 0.0]]))
 
 
 def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips_it():
-    # alpha 0.4 per nat, kappa 2. Row 1, A = 1: min(0.4 * 0.5, 0.5) = 0.2, min(0.4 * 5, 0.5) = 0.5. Row 2, A = -1: -0.8, -0.5
+    # alpha 0.4 per nat, kappa 2. A = 1: min(0.4 * 0.5, 0.5) = 0.2 and min(0.4 * 5, 0.5) = 0.5. A = -1: -0.8, -0.5
     nats = torch.tensor([[0.5, 5.0], [0.5, 5.0], [0.5, 5.0]])
     batch = {"advantages": torch.tensor([1.0, -1.0, 0.0])}
     shaped = entropy_advantage(batch, nats, torch.tensor([[1, 1], [1, 1], [1, 0]]), alpha=0.4, kappa=2.0)

@@ -142,7 +142,7 @@ def test_loss_and_gradients_are_those_of_algorithm_1(tmp_path, case):
     batch = rollout(trainer, script)
     loss = trainer._compute_loss(trainer.model, batch)
     model = float64_copy(trainer.model)
-    rows = reference_rows(trainer, script, mask_truncated="truncated, masked" == case)
+    rows = reference_rows(trainer, script, mask_truncated=case == "truncated, masked")
     assert_loss_and_gradients_agree(trainer, loss, model, shaped_loss(model, rows, 4, **reference_changes))
 
 
@@ -187,16 +187,12 @@ def test_off_policy_steps_clip_with_the_live_advantage_in_both_branches(tmp_path
 
 def test_micro_batches_of_one_row_add_up_to_the_whole(tmp_path):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
-    trainer = make_trainer(
-        tmp_path, script, ces_tau=0.3, per_device_train_batch_size=1, gradient_accumulation_steps=8
-    )
+    trainer = make_trainer(tmp_path, script, ces_tau=0.3, per_device_train_batch_size=1, gradient_accumulation_steps=8)
     batch = rollout(trainer, script)
     model = float64_copy(trainer.model)
     losses = []
     for row in range(8):
-        micro_batch = {
-            name: value[row : row + 1] if value.ndim else value for name, value in batch.items()
-        }
+        micro_batch = {name: value[row : row + 1] if value.ndim else value for name, value in batch.items()}
         losses.append(trainer._compute_loss(trainer.model, micro_batch))
     expected = shaped_loss(model, reference_rows(trainer, script), 4, tau="0.3")
     assert_loss_and_gradients_agree(trainer, sum(losses), model, expected)

@@ -1,7 +1,7 @@
 """What the trainer takes for granted about TRL, one fact a test, on TRL's own GRPOTrainer.
 
-A TRL release that changes one of them fails here with a sentence that says what to mend in trl_ces/trainer.py, and not in
-a loss curve. Nothing here imports trl_ces.
+A TRL release that changes one of them fails here with a sentence that says what to mend in trl_ces/trainer.py, and not
+in a loss curve. Nothing here imports trl_ces.
 """
 
 import math
@@ -77,7 +77,9 @@ def test_the_loss_asks_once_for_entropies_and_reads_the_advantages_only_afterwar
     trainer._compute_loss(trainer.model, Watched(batch))
     assert len(calls) == 1, "one forward a loss: CES must not shape twice"
     assert calls[0][1]["compute_entropy"] is True, "the loss must ask for entropies"
-    assert calls_when_read == [1], "advantages must be read once, after the entropies are there: CESTrainer writes them between"
+    assert calls_when_read == [1], (
+        "advantages must be read once, after the entropies are there: CESTrainer writes them between"
+    )
 
 
 def test_entropies_are_in_the_graph_in_nats_and_of_the_sampling_distribution(trainer, examples, monkeypatch):

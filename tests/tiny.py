@@ -1,5 +1,6 @@
-"""A tokenizer of characters, a Qwen2 of some ten thousand weights, and rollouts by script: what trainer tests train."""
+"""A tokenizer of characters, a Qwen2 of some ten thousand weights, and rollouts by script: what the tests train."""
 
+import re
 import string
 
 import torch
@@ -10,6 +11,7 @@ from tokenizers.pre_tokenizers import Split
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 PAD, EOS = "<pad>", "<eos>"
+CHARACTERS = string.ascii_lowercase + string.digits + " +=[]<>/\n\\{}.A"
 # Renders a conversation as the contents between brackets, so that a test can read it.
 CHAT_TEMPLATE = (
     "{% for m in messages %}[{{ m['role'][0] }}{{ m['content'] }}]{% endfor %}"
@@ -17,13 +19,18 @@ CHAT_TEMPLATE = (
 )
 
 
-def tiny_tokenizer(chat_template=CHAT_TEMPLATE):
-    characters = [PAD, EOS, *sorted(set(string.ascii_lowercase + string.digits + " +=[]<>/\n\\{}.A"))]
-    tokenizer = Tokenizer(WordLevel({character: index for index, character in enumerate(characters)}, unk_token=PAD))
-    tokenizer.pre_tokenizer = Split(Regex(r"<pad>|<eos>|[\s\S]"), behavior="isolated")
+def tiny_tokenizer(chat_template=CHAT_TEMPLATE, characters=CHARACTERS, markers=(), **special_tokens):
+    """`markers` are one token each, and no special ones; `special_tokens` such as `eos_token` are to be among them."""
+    tokens = [PAD, EOS, *sorted(set(characters)), *markers]
+    tokenizer = Tokenizer(WordLevel({token: index for index, token in enumerate(tokens)}, unk_token=PAD))
+    whole = "|".join(re.escape(token) for token in (PAD, EOS, *markers))
+    tokenizer.pre_tokenizer = Split(Regex(rf"{whole}|[\s\S]"), behavior="isolated")
     tokenizer.decoder = Fuse()
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=PAD, eos_token=EOS, padding_side="left", chat_template=chat_template
+        tokenizer_object=tokenizer,
+        padding_side="left",
+        chat_template=chat_template,
+        **{"pad_token": PAD, "eos_token": EOS, **special_tokens},
     )
 
 
@@ -76,7 +83,7 @@ def scripted_rollout(script, group_size):
     """
     A `rollout_func` that answers prompt `p` for the g-th time with `script[p][g]`, whatever the model is.
 
-    An entry is a dict with completion_ids and, passed on to the rewards, accuracy and bonus; a mask makes an `env_mask`.
+    An entry is a dict with completion_ids and, passed on to the rewards, accuracy and bonus; mask makes an `env_mask`.
     """
 
     def rollout(prompts, trainer):
@@ -106,7 +113,7 @@ def scripted_bonus_reward(bonus, **kwargs):
 
 
 def random_script(prompts, accuracies, generator, lengths=(9, 30), vocabulary=None, masked=False, truncated=()):
-    """For each prompt, one random completion for each of its accuracies, ended by <eos> unless its number is truncated."""
+    """For each prompt, a random completion for each accuracy, ended by <eos> unless its number is truncated."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     script, number = {}, 0
     for prompt, group in zip(prompts, accuracies, strict=True):

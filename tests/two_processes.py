@@ -1,4 +1,4 @@
-"""Started by torchrun from test_distributed.py: trains on scripted rollouts and saves weights and log. Not a test file."""
+"""Started by test_distributed.py: trains on scripted rollouts and saves weights and log. Not a test file."""
 
 import sys
 

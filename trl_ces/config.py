@@ -9,8 +9,8 @@ from trl import GRPOConfig
 from .shaping import MAX_TAU_DECIMALS
 
 SHAPINGS = ("ces", "none", "entropy_advantage")
-# Those in which A' stands as in Eq. 1. In cispo and vespo A' multiplies log pi, so the gradient of the entropy would be
-# scaled by a log-probability; sapo and luspo are other objectives, for which the paper defines nothing.
+# Those in which A' stands as in Eq. 1. In cispo and vespo A' multiplies log pi, so the gradient of the entropy would
+# be scaled by a log-probability; sapo and luspo are other objectives, for which the paper defines nothing.
 CES_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
 
 
@@ -23,8 +23,8 @@ class CESConfig(GRPOConfig):
 
     Args:
         shaping (`str`, *optional*, defaults to `"ces"`):
-            `"ces"`: Conditional Entropy Shaping, Eqs. 2-7 of arXiv 2605.19358. `"none"`: plain DAPO, TRL's trainer bit for
-            bit. `"entropy_advantage"`: the baseline of Cheng et al., arXiv 2506.14758.
+            `"ces"`: Conditional Entropy Shaping, Eqs. 2-7 of arXiv 2605.19358. `"none"`: plain DAPO, TRL's trainer bit
+            for bit. `"entropy_advantage"`: the baseline of Cheng et al., arXiv 2506.14758.
         ces_tau (`float`, *optional*, defaults to `0.01`):
             Top-rate tau of Eq. 5, share of a completion's tokens in [0, 1], at most nine decimals.
         ces_beta_correct (`float`, *optional*, defaults to `0.4`):
@@ -36,8 +36,8 @@ class CESConfig(GRPOConfig):
         ces_entropy_gradient (`bool`, *optional*, defaults to `True`):
             Whether the gradient flows through the entropy in A'. `False`: the paper's "w/o Entropy Gradient".
         ces_accuracy_reward (`str`, *optional*):
-            Name of the reward function that says whether a completion is correct. `None`: the only one there is, or the
-            only one whose name contains "accuracy".
+            Name of the reward function that says whether a completion is correct. `None`: the only one there is, or
+            the only one whose name contains "accuracy".
         ces_correct_threshold (`float`, *optional*, defaults to `1.0`):
             A completion is correct when that reward, before its weight, is at least this.
         entropy_advantage_alpha (`float`, *optional*, defaults to `0.4`):
@@ -58,8 +58,8 @@ class CESConfig(GRPOConfig):
     shaping: str = field(
         default="ces",
         metadata={
-            "help": "How the advantage is shaped: `ces` (Conditional Entropy Shaping, arXiv 2605.19358), `none` (plain "
-            "DAPO) or `entropy_advantage` (Cheng et al., arXiv 2506.14758).",
+            "help": "How the advantage is shaped: `ces` (Conditional Entropy Shaping, arXiv 2605.19358), `none` "
+            "(plain DAPO) or `entropy_advantage` (Cheng et al., arXiv 2506.14758).",
             "choices": list(SHAPINGS),
         },
     )
@@ -82,14 +82,15 @@ class CESConfig(GRPOConfig):
     ces_entropy_gradient: bool = field(
         default=True,
         metadata={
-            "help": "Let the gradient flow through the entropy in A'. False is the paper's ablation `w/o Entropy Gradient`."
+            "help": "Let the gradient flow through the entropy in A'. False is the paper's ablation "
+            "`w/o Entropy Gradient`."
         },
     )
     ces_accuracy_reward: str | None = field(
         default=None,
         metadata={
-            "help": "Name of the reward function that says whether a completion is correct. By default the only reward "
-            "function, or the only one whose name contains `accuracy`."
+            "help": "Name of the reward function that says whether a completion is correct. By default the only "
+            "reward function, or the only one whose name contains `accuracy`."
         },
     )
     ces_correct_threshold: float = field(
@@ -111,7 +112,7 @@ class CESConfig(GRPOConfig):
 
     @classmethod
     def from_grpo(cls, args: GRPOConfig) -> "CESConfig":
-        """`args` with every setting as it is and the fields of CES at their defaults. Returns `args` if it has them."""
+        """`args` with every setting as it is and the fields of CES at their defaults; `args` itself if it has them."""
         if isinstance(args, cls):
             return args
         config = object.__new__(cls)  # not cls(**...): __post_init__ would derive the batch sizes a second time

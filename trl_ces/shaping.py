@@ -1,13 +1,14 @@
 """Conditional Entropy Shaping, Eqs. 2 and 4-7 of arXiv 2605.19358, as pure functions on tensors.
 
-What differs from DAPO is one tensor: the advantage, (B,) in DAPO, becomes (B, T) and carries the entropy of the policy,
-with its gradient, at the few tokens where the policy was least sure. Everything else is TRL's.
+What differs from DAPO is one tensor: the advantage, (B,) in DAPO, becomes (B, T) and carries the entropy of the
+policy, with its gradient, at the few tokens where the policy was least sure. Everything else is TRL's.
 
-Symbols: B completions, T token positions, G completions of one prompt (a group). Entropies are in bits (Eq. 4 has log2)
-unless a name says nats. A mask is 1 on the tokens that count in the loss and 0 on padding and on tool output.
+Symbols: B completions, T token positions, G completions of one prompt (a group). Entropies are in bits (Eq. 4 has
+log2) unless a name says nats. A mask is 1 on the tokens that count in the loss and 0 on padding and on tool output.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -118,7 +119,12 @@ def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor) -> Tensor
 
 
 def ces_advantages(
-    advantages: Tensor, entropies: Tensor, selected: Tensor, correct: Tensor, beta_correct: float, beta_incorrect: float
+    advantages: Tensor,
+    entropies: Tensor,
+    selected: Tensor,
+    correct: Tensor,
+    beta_correct: float,
+    beta_incorrect: float,
 ) -> Tensor:
     """
     Eq. 7: A' = A - beta_1 H on the selected tokens of correct completions, A + beta_2 H on those of wrong ones.
@@ -154,7 +160,7 @@ def conditional_entropy_shaping(
 
     Args:
         batch (`dict[str, Tensor]`):
-            Shape (B,) each: `advantages`, `correct` (bool), `scorable` (bool), `group_correct`, `group_scorable` (int64).
+            Shape (B,) each: `advantages`; `correct`, `scorable` (bool); `group_correct`, `group_scorable` (int64).
         entropies_nats (`Tensor`): Shape (B, T), of the policy that is being updated, nats, 0 on padding.
         mask (`Tensor`): Shape (B, T), the loss mask.
         tau, beta_correct, beta_incorrect: See [`CESConfig`].
@@ -182,8 +188,8 @@ def entropy_advantage(
     """
     The paper's baseline "Entropy Advantage": A + min(alpha * H, |A| / kappa) at every token, H in nats and detached.
 
-    From Cheng et al., "Reasoning with Exploration: An Entropy Perspective", arXiv 2506.14758. For kappa > 1 the sign of A
-    never changes; where A = 0 nothing is added.
+    From Cheng et al., "Reasoning with Exploration: An Entropy Perspective", arXiv 2506.14758. For kappa > 1 the sign
+    of A never changes; where A = 0 nothing is added.
 
     Args:
         batch (`dict[str, Tensor]`): `advantages`, shape (B,).
@@ -201,7 +207,7 @@ def entropy_advantage(
 
 
 # Another rule is one function above, one entry here and its settings in CESConfig.shaping_settings.
-SHAPING_RULES = {
+SHAPING_RULES: dict[str, Callable[..., ShapedAdvantages]] = {
     "ces": conditional_entropy_shaping,
     "entropy_advantage": entropy_advantage,
 }

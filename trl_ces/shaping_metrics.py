@@ -70,8 +70,8 @@ def ces_metrics(totals: list[float]) -> dict[str, float]:
         totals (`list[float]`): In the order of `SUMS`.
 
     Returns:
-        `dict[str, float]`: NaN where a metric has nothing to divide by, e.g. the entropy at the selected tokens of wrong
-        completions when there was none.
+        `dict[str, float]`: NaN where a metric has nothing to divide by, e.g. the entropy at the selected tokens of
+        wrong completions when there was none.
     """
     sums = dict(zip(SUMS, totals, strict=True))
     return {

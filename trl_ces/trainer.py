@@ -3,12 +3,15 @@
 CES changes the advantage; everything else is TRL's. The seam, pinned fact by fact in tests/test_trl_contract.py:
 
 1. `_generate` returns the prompt tokens: whether the template opened <think> is read from what the model really saw.
-2. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: correctness and the group accuracy
-   are taken there, before TRL slices by process and shuffles.
-3. `_generate_and_score_completions` returns the rollout: the (B,) tensors join it, and TRL carries them to the micro-batch.
+2. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: correctness and the group
+   accuracy are taken there, before TRL slices by process and shuffles.
+3. `_generate_and_score_completions` returns the rollout: the (B,) tensors join it, and TRL carries them to the
+   micro-batch.
 4. `_compute_loss` asks `_get_per_token_logps_and_entropies` for the entropies, in the graph, and reads
    `inputs["advantages"]` only afterwards, as (B,) or (B, T): the shaped ones are written between the two.
 """
+
+from typing import Any, cast
 
 import torch
 import trl
@@ -44,8 +47,13 @@ class CESTrainer(GRPOTrainer):
 
     Raises:
         `ImportError`: TRL's version is not one that this seam was tested with.
-        `ValueError`: See [`CESConfig`]; or `shaping="ces"` and no reward function can be told to be the accuracy reward.
+        `ValueError`: See [`CESConfig`]; or `shaping="ces"` and it is not clear which reward is the accuracy reward.
     """
+
+    args: CESConfig
+    model: torch.nn.Module
+    num_generations: int
+    num_generations_eval: int
 
     _tag_names = ["trl", "ces"]  # noqa: RUF012
     _name = "CES"
@@ -68,11 +76,13 @@ class CESTrainer(GRPOTrainer):
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             args = CESConfig(f"{name.split('/')[-1]}-CES")
         args = CESConfig.from_grpo(args)
-        self._shaping_rule = SHAPING_RULES.get(args.shaping)
-        self._rollout = {}  # (B,) tensors of this process's latest generation batch, in its order
-        self._loss_inputs = None  # the inputs of the running _compute_loss
-        self._ces_sums = None  # sums of the micro-batches since the last optimizer step
-        self._ces_totals = {"train": [], "eval": []}  # reduced over processes, one for each optimizer step
+        # (B,) tensors of this process's latest generation batch, in its order.
+        self._rollout: dict[str, torch.Tensor] = {}
+        # The inputs of the running _compute_loss.
+        self._loss_inputs: dict | None = None
+        # Sums of the micro-batches since the last optimizer step; then reduced over processes, one for each step.
+        self._ces_sums: torch.Tensor | None = None
+        self._ces_totals: dict[str, list[torch.Tensor]] = {"train": [], "eval": []}
         if args.shaping == "ces" and kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
             accuracy_reward_index([_reward_name(func) for func in funcs], args.ces_accuracy_reward)  # before loading
@@ -124,7 +134,7 @@ class CESTrainer(GRPOTrainer):
         return {**super()._generate_and_score_completions(inputs), **self._rollout}
 
     def _compute_loss(self, model, inputs):
-        if self._shaping_rule is None:
+        if self.args.shaping == "none":
             return super()._compute_loss(model, inputs)
         self._loss_inputs = dict(inputs)  # a copy: TRL keeps the original in its buffer for the next iteration
         try:
@@ -148,7 +158,8 @@ class CESTrainer(GRPOTrainer):
         mask = inputs["completion_mask"]
         if "tool_mask" in inputs:
             mask = mask * inputs["tool_mask"]
-        shaped = self._shaping_rule(inputs, entropies_nats, mask, **self.args.shaping_settings())
+        rule = SHAPING_RULES[self.args.shaping]
+        shaped = rule(inputs, entropies_nats, mask, **self.args.shaping_settings())
         if self.args.shaping == "ces":
             sums = ces_sums(inputs, entropies_nats, mask, shaped)
             self._ces_sums = sums if self._ces_sums is None else self._ces_sums + sums
@@ -164,12 +175,12 @@ class CESTrainer(GRPOTrainer):
         super().log(logs, start_time)
 
 
-def _reward_name(func) -> str:
+def _reward_name(func: Any) -> str:
     """The name that TRL logs a reward function or reward model under."""
     if isinstance(func, str):
         return func.split("/")[-1]
     if isinstance(func, torch.nn.Module):
-        return get_config_model_id(func.config).split("/")[-1]
+        return get_config_model_id(cast(Any, func.config)).split("/")[-1]
     return get_callable_name(func)
 
 
@@ -198,8 +209,8 @@ def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
         problem = f"`ces_accuracy_reward` is None, and {len(matches)} reward functions have 'accuracy' in their name."
     if len(matches) != 1:
         raise ValueError(
-            f"{problem} CES needs one that tells correct completions from wrong ones: set `ces_accuracy_reward` to its "
-            f'name, or `shaping="none"`. {there_are}'
+            f"{problem} CES needs the one that tells right completions from wrong: set `ces_accuracy_reward` to "
+            f'its name, or `shaping="none"`. {there_are}'
         )
     return matches[0]
 
