@@ -15,6 +15,7 @@ from tiny import (
     tiny_model,
     tiny_tokenizer,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
@@ -166,6 +167,35 @@ def test_ces_runs_one_forward_and_one_backward_for_each_micro_batch_as_trl_does(
         counts[shaping] = (calls.count(True), calls.count(False))
     assert counts["ces"] == counts["none"]
     assert counts["ces"][0] == 4
+
+
+def test_the_shaping_never_waits_for_the_device(tmp_path):
+    """A host sync is a read of a value (item, bool) or an op whose output shape depends on values (nonzero)."""
+    waits = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}
+
+    class CountWaits(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.count += func in waits
+            return func(*args, **(kwargs or {}))
+
+    counts = {}
+    for shaping in ("none", "ces"):
+        trainer = CESTrainer(
+            model=tiny_model(),
+            reward_funcs=vowel_accuracy_reward,
+            args=CESConfig(**settings(tmp_path, shaping=shaping)),
+            train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+            processing_class=tiny_tokenizer(),
+        )
+        trainer.model.train()
+        trainer.current_gradient_accumulation_steps = 1
+        batch = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS[:2] for _ in "1234"])
+        with CountWaits() as mode:
+            trainer._compute_loss(trainer.model, batch).backward()
+        counts[shaping] = mode.count
+    assert counts["ces"] == counts["none"] > 0
 
 
 def test_evaluation_logs_its_own_metrics_and_leaves_training_alone(tmp_path):
