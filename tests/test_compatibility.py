@@ -1,0 +1,302 @@
+"""Rewards of every form, and everything that TRL can put around the advantage, in CESTrainer, on values.
+
+PEFT, async rewards, iterable datasets and evaluation are in test_trainer.py, tools and pictures in files of their own.
+`objective` below is Eq. 1 as plain loops in float64, with what TRL can add: any advantage, a reference model, a second
+clip, the sampler's weights.
+"""
+
+import functools
+import math
+import statistics
+
+import pytest
+import torch
+from datasets import Dataset
+from reference import chosen_positions, float64_copy, logps_and_bits, selection_sizes, shaped_loss
+from test_trainer_reference import (
+    PROMPTS,
+    assert_loss_and_gradients_agree,
+    make_trainer,
+    reference_rows,
+    rollout,
+)
+from tiny import (
+    random_script,
+    scripted_accuracy_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+from transformers import Qwen2Config, Qwen2ForSequenceClassification
+
+from trl_ces import CESConfig, CESTrainer
+
+
+def watch_shaping(trainer):
+    """The list into which A' - A, (B, T), of every micro-batch goes: not 0 at the selected tokens and nowhere else."""
+    seen, shape = [], trainer._shape_advantages
+
+    def watched(inputs, *args, **kwargs):
+        unshaped = inputs["advantages"].unsqueeze(1)
+        shape(inputs, *args, **kwargs)
+        seen.append((inputs["advantages"] - unshaped).detach())
+
+    trainer._shape_advantages = watched
+    return seen
+
+
+# Reward models and the forms of a reward function.
+
+
+def quality_model(tokenizer):
+    torch.manual_seed(11)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer), hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, num_labels=1, initializer_range=0.5, pad_token_id=0,
+    )  # fmt: skip
+    model = Qwen2ForSequenceClassification(config).eval()
+    model.config._name_or_path = "someone/quality"
+    return model
+
+
+@pytest.mark.parametrize("wanted", [None, "quality"])
+def test_a_reward_model_stands_beside_an_accuracy_function_or_is_it(tmp_path, wanted):
+    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
+    tokenizer = tiny_tokenizer()
+    judge = quality_model(tokenizer)
+    with torch.no_grad():  # one at a time, so no padding can matter
+        texts = [
+            prompt + tokenizer.decode(row["completion_ids"], skip_special_tokens=True)
+            for prompt, group in script.items()
+            for row in group
+        ]
+        scores = [judge(torch.tensor([tokenizer.encode(text)])).logits.item() for text in texts]
+    threshold = statistics.median(scores) if wanted else 1.0
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=[judge, scripted_accuracy_reward],
+        reward_processing_classes=[tokenizer, None],
+        args=CESConfig(
+            **settings(tmp_path, max_steps=1, ces_accuracy_reward=wanted, ces_correct_threshold=threshold, ces_tau=0.3)
+        ),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script, 4),
+    )
+    batch = rollout(trainer, script)
+    assert trainer.reward_func_names == ["quality", "scripted_accuracy_reward"]
+    by_function = [True, False, False, True, False, False, False, True]
+    by_model = [score >= threshold for score in scores]
+    assert sum(by_model) == 4 or not wanted
+    assert batch["correct"].tolist() == (by_model if wanted else by_function)
+    trainer._compute_loss(trainer.model, batch)
+    trainer.log({})
+    logged = trainer.state.log_history[-1]
+    assert logged["rewards/quality/mean"] == pytest.approx(statistics.mean(scores), rel=1e-4)
+    assert logged["rewards/scripted_accuracy_reward/mean"] == 0.375
+    assert logged["ces/group_accuracy"] == (0.5 if wanted else 0.375)
+
+
+class ExactAnswer:
+    def __call__(self, completions, **kwargs):
+        return [1.0] * len(completions)
+
+
+def graded_accuracy(completions, level, **kwargs):
+    return [float(level)] * len(completions)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index", "accuracy"), [(None, 1, 0.0), ("graded_accuracy", 1, 0.0), ("ExactAnswer", 0, 1.0)]
+)
+def test_partial_functions_and_callable_objects_are_known_by_trls_names(tmp_path, wanted, index, accuracy):
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=[ExactAnswer(), functools.partial(functools.partial(graded_accuracy), level=0.5)],
+        args=CESConfig(**settings(tmp_path, max_steps=1, ces_accuracy_reward=wanted)),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+    )
+    assert trainer.reward_func_names == ["ExactAnswer", "graded_accuracy"]
+    assert trainer._accuracy_index == index
+    trainer.train()
+    assert trainer.state.log_history[0]["ces/group_accuracy"] == accuracy
+
+
+def test_a_batch_without_any_verdict_leaves_the_weights_alone(tmp_path):
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=lambda completions, **kwargs: [None] * len(completions),
+        args=CESConfig(**settings(tmp_path, max_steps=1, ces_tau=1.0)),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+    )
+    trainer.train()
+    for name, start in tiny_model().state_dict().items():
+        assert torch.equal(trainer.model.state_dict()[name], start), name
+    logged = trainer.state.log_history[0]
+    assert (logged["loss"], logged["ces/selected_tokens"], logged["ces/zero_selected_share"]) == (0, 0, 1)
+    assert logged["ces/group_accuracy"] is None  # TRL's way to log that there is nothing to say
+
+
+def test_evaluation_with_one_completion_for_each_prompt_shapes_each_by_its_own_verdict(tmp_path):
+    # A group of one is all correct or all wrong: b = 1, and A = 0.
+    script = random_script(PROMPTS, [[1], [0]], torch.Generator().manual_seed(1))
+    trainer = make_trainer(
+        tmp_path, {prompt: group * 4 for prompt, group in script.items()}, ces_tau=0.3, num_generations_eval=1
+    )
+    trainer.model.eval()
+    trainer.rollout_func = scripted_rollout(script, 1)
+    shaping = watch_shaping(trainer)
+    with torch.no_grad():
+        batch = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in script])
+        loss = trainer._compute_loss(trainer.model, batch)
+    rows = reference_rows(trainer, script)
+    assert shaping[0].count_nonzero(dim=1).tolist() == [len(row["mask"]) * 3 // 10 for row in rows]
+    assert loss.item() == pytest.approx(shaped_loss(float64_copy(trainer.model), rows, 1, tau="0.3").item(), rel=1e-5)
+
+
+# What TRL puts around the advantage.
+
+TAU, BETA = "0.3", 0.4
+
+
+def shaping_of(row, bits, size):
+    """A' - A for each token of a completion."""
+    sign = -1 if row["accuracy"] >= 1 else 1
+    chosen = chosen_positions([value.item() for value in bits], row["mask"], size)
+    return [sign * BETA * bits[position] if position in chosen else 0.0 for position in range(len(bits))]
+
+
+def objective(models, rows, advantages, *, old=None, ref=None, kl=0.0, delta=math.inf, weights=None):
+    """The loss of dapo, one token at a time. `models` has one for each row, `weights` one list for each row."""
+    sizes, losses = selection_sizes(rows, 4, TAU), []
+    for index, row in enumerate(rows):
+        logps, bits = logps_and_bits(models[index], row, 1.0)
+        with torch.no_grad():
+            old_logps = logps_and_bits(old, row, 1.0)[0] if old else [logp.detach() for logp in logps]
+            ref_logps = logps_and_bits(ref, row, 1.0)[0] if ref else old_logps
+        for position, shaping in enumerate(shaping_of(row, bits, sizes[index])):
+            shaped = advantages[index] + shaping
+            ratio = torch.exp(logps[position] - old_logps[position])
+            loss = -torch.minimum(ratio.clamp(max=delta) * shaped, ratio.clamp(0.8, 1.28) * shaped)
+            if weights is not None:
+                loss = loss * weights[index][position]
+            gap = ref_logps[position] - logps[position]
+            losses.append(loss + kl * ratio * (torch.exp(gap) - gap - 1))  # by the ratio: TRL's unbiased gradient
+    return sum(losses) / len(losses)
+
+
+def normalized(values, deviation=None):
+    deviation = statistics.stdev(values) if deviation is None else deviation
+    return [(value - statistics.mean(values)) / (deviation + 1e-4) for value in values]
+
+
+def by_group(change, values):
+    return [value for start in range(0, len(values), 4) for value in change(values[start : start + 4])]
+
+
+def advantages_by_hand(case, accuracy, bonus):
+    sums = [one + other for one, other in zip(accuracy, bonus, strict=True)]
+    if case == "reward_weights":
+        return by_group(normalized, [0.5 * one + 2 * other for one, other in zip(accuracy, bonus, strict=True)])
+    if case == "scale_rewards none":
+        return by_group(lambda group: [value - statistics.mean(group) for value in group], sums)
+    if case == "scale_rewards batch":
+        return by_group(lambda group: normalized(group, statistics.stdev(sums)), sums)
+    if case == "normalize_then_sum":
+        each = zip(by_group(normalized, accuracy), by_group(normalized, bonus), strict=True)
+        return normalized([one + other for one, other in each])
+    return by_group(normalized, sums)
+
+
+AROUND: dict[str, dict] = {
+    "reward_weights": {"reward_weights": [0.5, 2.0]},
+    "scale_rewards none": {"scale_rewards": "none"},
+    "scale_rewards batch": {"scale_rewards": "batch"},
+    "normalize_then_sum": {"multi_objective_aggregation": "normalize_then_sum"},
+    "reference model": {"beta": 0.3},
+    "two-sided clip": {"delta": 1.4, "steps_per_generation": 2, "per_device_train_batch_size": 4},
+}
+
+
+def perturb(model):
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))
+
+
+@pytest.mark.parametrize("case", AROUND)
+def test_ces_adds_its_entropies_to_whatever_advantage_trl_made_and_trl_does_the_rest(tmp_path, case):
+    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
+    policy = tiny_model()
+    policy.save_pretrained(tmp_path / "start")
+    policy.config._name_or_path = str(tmp_path / "start")  # whence TRL takes the reference model
+    trainer = make_trainer(tmp_path, script, model=policy, ces_tau=float(TAU), **AROUND[case])
+    batch = rollout(trainer, script)
+    shaping, options, scale = watch_shaping(trainer), {}, 1
+    if case == "reference model":
+        options = {"kl": 0.3, "ref": float64_copy(trainer.model)}
+    if case == "two-sided clip":
+        options, scale = {"delta": 1.4, "old": float64_copy(trainer.model)}, 2  # both steps' rows are in the one call
+    if options:
+        perturb(trainer.model)
+    loss = trainer._compute_loss(trainer.model, batch)
+
+    rows = reference_rows(trainer, script)
+    entries = [row for group in script.values() for row in group]
+    advantages = advantages_by_hand(case, [row["accuracy"] for row in entries], [row["bonus"] for row in entries])
+    assert batch["advantages"].tolist() == pytest.approx(advantages, abs=1e-5)
+    model = float64_copy(trainer.model)
+    for index, (row, size) in enumerate(zip(rows, selection_sizes(rows, 4, TAU), strict=True)):
+        with torch.no_grad():
+            expected = [float(value) for value in shaping_of(row, logps_and_bits(model, row, 1.0)[1], size)]
+        assert shaping[0][index, : len(expected)].tolist() == pytest.approx(expected, abs=1e-5)
+        assert shaping[0][index, len(expected) :].abs().sum() == 0
+    expected = scale * objective([model] * 8, rows, advantages, **options)
+    if options:
+        default = scale * objective([model] * 8, rows, advantages, old=options.get("old"))
+        assert abs(default.item() - expected.item()) > 1e-3, "the test needs a case that changes the loss"
+    assert_loss_and_gradients_agree(trainer, loss, model, expected)
+
+
+@pytest.mark.parametrize("mode", ["token_truncate", "sequence_truncate", "token_mask"])
+def test_the_weights_of_vllms_sampler_multiply_the_shaped_advantage(tmp_path, mode):
+    """vLLM itself needs a GPU: the completions come from a script, with the log-probabilities that it would report."""
+    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
+    trainer = make_trainer(
+        tmp_path, script, ces_tau=float(TAU), vllm_importance_sampling_mode=mode, vllm_importance_sampling_clip_max=1.5
+    )
+    rows = reference_rows(trainer, script)
+    model = float64_copy(trainer.model)
+    generator = torch.Generator().manual_seed(9)
+    with torch.no_grad():
+        noise = [(0.3 * torch.randn(len(row["mask"]), generator=generator)).tolist() for row in rows]
+        exact = [[logp.item() for logp in logps_and_bits(model, row, 1.0)[0]] for row in rows]
+    sampled = [[p + e for p, e in zip(*pair, strict=True)] for pair in zip(exact, noise, strict=True)]
+    scripted = trainer.rollout_func
+    trainer.rollout_func = lambda prompts, trainer: {**scripted(prompts, trainer), "logprobs": sampled}
+    trainer.use_vllm, trainer._last_loaded_step = True, 0  # as if the sampler had today's weights
+    batch = rollout(trainer, script)
+    loss = trainer._compute_loss(trainer.model, batch)
+
+    weights = []
+    for errors in noise:
+        if mode == "sequence_truncate":
+            weights.append([min(math.exp(-sum(errors)), 1.5)] * len(errors))
+        else:
+            beyond = 1.5 if mode == "token_truncate" else 0.0
+            weights.append([math.exp(-e) if math.exp(-e) <= 1.5 else beyond for e in errors])
+    assert batch["importance_sampling_ratio"].shape == (
+        8,
+        1 if mode == "sequence_truncate" else batch["completion_ids"].size(1),
+    )
+    assert len({weight for row in weights for weight in row} & {0.0, 1.5}) == 1, (
+        "the test needs weights beyond the bound"
+    )
+    entries = [row for group in script.values() for row in group]
+    advantages = advantages_by_hand(mode, [row["accuracy"] for row in entries], [row["bonus"] for row in entries])
+    expected = objective([model] * 8, rows, advantages, weights=weights)
+    assert_loss_and_gradients_agree(trainer, loss, model, expected)

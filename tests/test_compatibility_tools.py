@@ -1,0 +1,312 @@
+"""Tools, environments and templates that think, in CESTrainer, with TRL's own templates and parsers.
+
+Only the model's words come from a script. TRL renders the prompt, parses the words, calls the
+tools and masks their output.
+"""
+
+import json
+import math
+import string
+
+import pytest
+from datasets import Dataset
+from reference import float64_copy, selection_sizes, shaped_loss
+from test_compatibility import watch_shaping
+from test_trainer_reference import assert_loss_and_gradients_agree
+from tiny import settings, tiny_model, tiny_tokenizer
+from trl.chat_template_utils import (
+    add_response_schema,
+    deepseek_r1_distill_chat_template,
+    qwen3_5_think_chat_template,
+    qwen3_chat_template,
+)
+
+from trl_ces import CESConfig, CESTrainer
+
+QWEN_END, R1_START, R1_END = "<|im_end|>", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
+THINK = ["<think>", "</think>"]
+QWEN_MARKERS = ["<|im_start|>", QWEN_END, *THINK, "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
+
+
+def qwen_tokenizer(chat_template=qwen3_chat_template):
+    return tiny_tokenizer(chat_template, string.printable, QWEN_MARKERS, eos_token=QWEN_END)
+
+
+def r1_tokenizer():
+    markers = ["<｜User｜>", "<｜Assistant｜>", *THINK, R1_START, R1_END]
+    template = deepseek_r1_distill_chat_template
+    return tiny_tokenizer(template, string.printable, markers, bos_token=R1_START, eos_token=R1_END)
+
+
+def chat_trainer(tmp_path, rewards, tokenizer, columns, changes=None, **arguments):
+    """A trainer on conversational prompts, one for each row of `columns`, G = 4, with room for tool schemas."""
+    model = tiny_model(vocabulary=len(tokenizer))
+    model.config.max_position_embeddings = 4096
+    changes = {"max_completion_length": 400, "ces_tau": 0.3, **(changes or {})}
+    trainer = CESTrainer(
+        model=model,
+        reward_funcs=rewards,
+        args=CESConfig(**settings(tmp_path, **changes)),
+        train_dataset=Dataset.from_dict(columns),
+        processing_class=tokenizer,
+        **arguments,
+    )
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    return trainer
+
+
+def question(text):
+    return [{"role": "user", "content": text}]
+
+
+def four_of_each(columns):
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True) for _ in range(4)]
+
+
+# Tools and environments. A dialogue is a list: what the model says, what the tool answers, what the model says, ...
+
+
+def call(name, **arguments):
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>{QWEN_END}"
+
+
+def script_turns(trainer, dialogues):
+    """Lets the model say what the dialogues say. The tools are called for real, by TRL."""
+    turns, waiting = [list(dialogue[::2]) for dialogue in dialogues], list(range(len(dialogues)))
+
+    def single_turn(prompt_ids, *args, **kwargs):
+        said = [turns[row].pop(0) for row in waiting]
+        assert len(prompt_ids) == len(said)
+        waiting[:] = [row for row, text in zip(waiting, said, strict=True) if "<tool_call>" in text]
+        return [trainer.processing_class.encode(text) for text in said], None
+
+    trainer._generate_single_turn = single_turn
+
+
+def dialogue_tokens(tokenizer, dialogue):
+    """The completion and its loss mask. What the template puts around a tool's answer is not the policy's either."""
+    ids, mask = [], []
+    for number, text in enumerate(dialogue):
+        if number % 2:
+            text = f"\n<|im_start|>user\n<tool_response>\n{text}\n</tool_response>{QWEN_END}\n<|im_start|>assistant\n"
+        tokens = tokenizer.encode(text)
+        ids += tokens
+        mask += [1 - number % 2] * len(tokens)
+    return ids, mask
+
+
+def add(a: int, b: int) -> int:
+    """
+    Adds two numbers.
+
+    Args:
+        a: One number.
+        b: The other number.
+    """
+    return a + b
+
+
+def answer_accuracy_reward(completions, answer, **kwargs):
+    return [float(messages[-1]["content"] == wanted) for messages, wanted in zip(completions, answer, strict=True)]
+
+
+TOOL_DIALOGUES = [
+    [call("add", a=3, b=4), "7", f"7{QWEN_END}"],
+    [f"it must be 8{QWEN_END}"],
+    [call("subtract", a=3, b=4), "{'error': 'Tool subtract not found.'}", f"6{QWEN_END}"],
+    [call("add", a=3, b=1), "4", call("add", a=4, b=3), "7", f"7{QWEN_END}"],
+    [f"2{QWEN_END}"],
+    [call("add", a=1, b=1), "2", f"it is more than 2 I think{QWEN_END}"],
+    [call("add", a=1, b=1), "2", "no end at all"],
+    [f"hm, let me see, 1 and 1, that is 3{QWEN_END}"],
+]
+
+
+def test_tool_output_is_neither_counted_nor_shaped_nor_trained_on(tmp_path):
+    columns = {"prompt": [question("3+4"), question("1+1")], "answer": ["7", "2"]}
+    trainer = chat_trainer(tmp_path, answer_accuracy_reward, qwen_tokenizer(), columns, tools=[add])
+    script_turns(trainer, TOOL_DIALOGUES)
+    shaping = watch_shaping(trainer)
+    batch = trainer._generate_and_score_completions(four_of_each(columns))
+    loss = trainer._compute_loss(trainer.model, batch)
+
+    rows = []
+    for index, (dialogue, accuracy) in enumerate(zip(TOOL_DIALOGUES, [1, 0, 0, 1, 1, 0, 0, 0], strict=True)):
+        ids, mask = dialogue_tokens(trainer.processing_class, dialogue)
+        assert batch["completion_ids"][index, : len(ids)].tolist() == ids
+        assert batch["tool_mask"][index, : len(ids)].tolist() == mask
+        prompt_ids = batch["prompt_ids"][index][batch["prompt_mask"][index].bool()].tolist()
+        rows.append(
+            {"prompt_ids": prompt_ids, "completion_ids": ids, "mask": mask, "accuracy": accuracy, "rewards": accuracy}
+        )
+    sizes = selection_sizes(rows, 4, "0.3")
+    assert shaping[0].count_nonzero(dim=1).tolist() == sizes
+    assert shaping[0][batch["tool_mask"] == 0].count_nonzero() == 0
+    with_output = selection_sizes([{**row, "mask": [1] * len(row["mask"])} for row in rows], 4, "0.3")
+    assert sizes != with_output, "the test needs tool output that would change k"
+    model = float64_copy(trainer.model)
+    assert_loss_and_gradients_agree(trainer, loss, model, shaped_loss(model, rows, 4, tau="0.3"))
+
+
+class Till:
+    """An environment: coins go in; its reward is whether they are what the customer owes."""
+
+    def reset(self, owed, **kwargs):
+        self.owed, self.inside = owed, 0
+
+    def put(self, coins: int) -> str:
+        """
+        Puts coins into the till.
+
+        Args:
+            coins: How many.
+        """
+        self.inside += coins
+        return f"{self.inside} inside"
+
+    def get_reward(self):
+        return float(self.inside == self.owed)
+
+
+class Doorman:
+    """An environment without a reward of its own."""
+
+    def reset(self, **kwargs):
+        return " please"
+
+    def ring(self) -> str:
+        """Rings the bell."""
+        return "nobody"
+
+
+TILL_DIALOGUES = [
+    [call("put", coins=2), "2 inside", f"done{QWEN_END}"],
+    [call("put", coins=1), "1 inside", call("put", coins=1), "2 inside", f"done{QWEN_END}"],
+    [call("put", coins=5), "5 inside", f"done{QWEN_END}"],
+    [f"no, thank you{QWEN_END}"],
+]
+DOOR_DIALOGUES = [[call("ring"), "nobody", f"I ring{QWEN_END}"], *[[f"I do not ring{QWEN_END}"]] * 3]
+
+
+def quiet_reward(completions, **kwargs):
+    return [float(len(messages) == 1) for messages in completions]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "wanted"), [(None, None), ([quiet_reward], "Till")], ids=["the only source", "one of two, by name"]
+)
+def test_the_reward_of_an_environment_says_what_is_correct(tmp_path, rewards, wanted):
+    columns = {"prompt": [question("pay"), question("pay")], "owed": [2, 7]}
+    changes = {"ces_accuracy_reward": wanted}
+    trainer = chat_trainer(tmp_path, rewards, qwen_tokenizer(), columns, changes, environment_factory=Till)
+    assert trainer.reward_func_names[-1] == "Till"
+    script_turns(trainer, TILL_DIALOGUES + TILL_DIALOGUES)
+    batch = trainer._generate_and_score_completions(four_of_each(columns))
+    assert batch["correct"].tolist() == [True, True, False, False, False, False, False, False]
+    assert batch["group_correct"].tolist() == [2] * 4 + [0] * 4
+    trainer._compute_loss(trainer.model, batch)
+    trainer.log({})
+    assert trainer.state.log_history[-1]["ces/group_accuracy"] == 0.25
+
+
+def test_an_environment_beside_another_reward_must_be_named_and_the_error_tells_its_name(tmp_path):
+    columns = {"prompt": [question("pay")] * 2, "owed": [2, 2]}
+    with pytest.raises(ValueError, match=r"set `ces_accuracy_reward` to its name.*There are: quiet_reward, Till\."):
+        chat_trainer(tmp_path, [quiet_reward], qwen_tokenizer(), columns, environment_factory=Till)
+
+
+def test_rollouts_of_an_environment_without_a_reward_are_not_shaped(tmp_path):
+    columns = {
+        "prompt": [question("pay"), question("go in")],
+        "owed": [2, 0],
+        "environment": ["till", "door"],
+    }
+    environments = {"till": Till, "door": Doorman}
+    trainer = chat_trainer(tmp_path, None, qwen_tokenizer(), columns, environment_factory=environments)
+    script_turns(trainer, TILL_DIALOGUES + DOOR_DIALOGUES)
+    shaping = watch_shaping(trainer)
+    batch = trainer._generate_and_score_completions(four_of_each(columns))
+    trainer._compute_loss(trainer.model, batch)
+    assert batch["scorable"].tolist() == [True] * 4 + [False] * 4
+    lengths = [sum(dialogue_tokens(trainer.processing_class, dialogue)[1]) for dialogue in TILL_DIALOGUES]
+    sizes = [math.floor(length * 3 / 20) for length in lengths]  # tau 0.3, b 1/2
+    assert shaping[0].count_nonzero(dim=1).tolist() == sizes + [0] * 4
+    assert min(sizes[:3]) > 0
+
+
+# Templates that think.
+
+PLAIN_TEMPLATES = {
+    "R1-Distill": (r1_tokenizer, {}, True),
+    "qwen3.5 thinking": (lambda: qwen_tokenizer(qwen3_5_think_chat_template), {}, True),
+    "qwen3": (qwen_tokenizer, {}, False),
+    "qwen3 without thinking": (qwen_tokenizer, {"enable_thinking": False}, False),
+}
+
+
+@pytest.mark.parametrize("template", PLAIN_TEMPLATES)
+def test_real_templates_tell_the_rewards_whether_they_opened_thinking(tmp_path, template):
+    make_tokenizer, template_kwargs, opened = PLAIN_TEMPLATES[template]
+    seen = []
+
+    def accuracy(completions, thinking_prefilled, **kwargs):
+        seen.extend(thinking_prefilled)
+        return [0.0] * len(completions)
+
+    columns = {"prompt": [question("3+4"), question("1+1")]}
+    changes = {"chat_template_kwargs": template_kwargs, "max_completion_length": 4}
+    trainer = chat_trainer(tmp_path, accuracy, make_tokenizer(), columns, changes)
+    batch = trainer._generate_and_score_completions(four_of_each(columns))
+    prompt = trainer.processing_class.decode(batch["prompt_ids"][0])
+    assert ("</think>" in prompt) == bool(template_kwargs)
+    assert seen == [opened] * 8
+
+
+PARSED = {  # template: completion -> the message that TRL makes of it where the tokenizer has a response template
+    "R1-Distill": (
+        r1_tokenizer,
+        {
+            f"so\n</think>\n\n7{R1_END}": {"content": "7", "reasoning_content": "so"},
+            f"\n</think>\n\n7{R1_END}": {"content": "7"},
+            "so 7": {"content": "so 7"},
+            f"7{R1_END}": {"content": "7"},
+        },
+    ),
+    "qwen3": (
+        qwen_tokenizer,
+        {
+            f"<think>\nso\n</think>\n\n7{QWEN_END}": {"content": "7", "reasoning_content": "so"},
+            f"<think>\n\n</think>\n\n7{QWEN_END}": {"content": "7"},
+            "<think>\nso 7": {"content": "", "reasoning_content": "so 7"},
+            f"7{QWEN_END}": {"content": "7"},
+        },
+    ),
+    "qwen3.5 thinking": (
+        lambda: qwen_tokenizer(qwen3_5_think_chat_template),
+        {
+            f"so\n</think>\n\n7{QWEN_END}": {"content": "7", "reasoning_content": "so"},
+            f"\n</think>\n\n7{QWEN_END}": {"content": "7"},
+            "so 7": {"content": "", "reasoning_content": "so 7"},
+            f"7{QWEN_END}": {"content": "", "reasoning_content": f"7{QWEN_END}"},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("template", PARSED)
+def test_where_answers_are_parsed_trl_moves_the_thinking_out_of_the_content(tmp_path, template):
+    """What rewards must be ready for: `content` alone does not tell closed thinking from none or, with R1, unclosed."""
+    make_tokenizer, messages = PARSED[template]
+    tokenizer = add_response_schema(make_tokenizer())
+    seen = []
+
+    def accuracy(completions, **kwargs):
+        seen.extend(completions)
+        return [0.0] * len(completions)
+
+    columns = {"prompt": [question("3+4")] * 2}
+    trainer = chat_trainer(tmp_path, accuracy, tokenizer, columns)
+    script_turns(trainer, [[text] for text in messages] * 2)
+    trainer._generate_and_score_completions(four_of_each(columns))
+    assert seen == [[{"role": "assistant", **message}] for message in messages.values()] * 2

@@ -1,0 +1,511 @@
+import gzip
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from trl_ces.grading import Grade, WorkerPool, grade, grade_many, is_usable_gold, usable_golds
+from trl_ces.grading.answers import extract_answer
+
+LIMIT_S = 1.0
+GRACE_S = 1.0  # scheduling on a busy machine, and the next child
+NEEDS_ENGINE = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # no rule but algebra finds these equal
+
+EQUALITY = [
+    # gold, answer, expected
+    (r"\sqrt{2}", r"\sqrt2", True),
+    (r"\sqrt{2}", r"2^{1/2}", True),
+    (r"\sqrt{2}", r"\frac{2}{\sqrt{2}}", True),
+    (r"\sqrt{2}", "1.41421356", True),
+    (r"\sqrt{2}", "1.41", False),
+    (r"\sqrt{2}", "1.41421399", False),
+    (r"\sqrt{2}", r"\sqrt{3}", False),
+    (r"\sqrt{2}", "2", False),
+    ("(0,1)", "(0, 1)", True),
+    ("(0,1)", r"\left(0,\,1\right)", True),
+    ("(0,1)", "(1,0)", False),
+    ("(0,1)", "[0,1)", False),
+    ("(0,1)", "[0,1]", False),
+    ("(0,1)", "0,1", False),
+    ("(0,1)", "01", False),
+    ("[0,2]", "(0,2)", False),
+    ("[0,2]", r"\left[0, \frac{4}{2}\right]", True),
+    ("[0,2]", r"0 \leq x \leq 2", True),
+    (r"[2,\infty)", r"x \geq 2", True),
+    (r"[2,\infty)", r"x > 2", False),
+    (r"x \geq 2", r"[2,\infty)", True),
+    (r"x\in[1,2)", "[1,2)", True),
+    (r"(-\infty,0)\cup(0,1]", r"(0,1]\cup(-\infty,0)", True),
+    (r"(-\infty,0)\cup(0,1]", r"(-\infty,1]", False),
+    (r"(-\infty,0)\cup(0,1]", r"(-\infty,0)\cup(0,1)", False),
+    ("A", "A", True),
+    ("A", "(A)", True),
+    ("A", r"\text{A}", True),
+    ("A", "a", True),
+    ("A", "A.", True),
+    ("A", "A. 12", True),
+    ("A", "AB", False),
+    ("A", "B", False),
+    ("A", "a dog", False),
+    ("A", "1", False),
+    ("5;10", "5; 10", True),
+    ("5;10", "5, 10", True),
+    ("5;10", "10;5", False),
+    ("5;10", "5", False),
+    ("5;10", "50", False),
+    ("5;10", "510", False),
+    ("1,-1", "-1, 1", True),
+    ("1,-1", r"\{1,-1\}", True),
+    ("1,-1", r"\pm 1", True),
+    ("1,-1", r"1 \text{ and } -1", True),
+    ("1,-1", "1", False),
+    ("1,-1", "1,1", False),
+    ("16,3,1,1", "16,3,1", False),
+    ("16,3,1,1", "1,3,16,1", True),
+    ("16,3,1,1", "16,3,3,1", False),
+    ("100,200", "200,100", True),
+    (r"\{1,2\}", "1,2", True),
+    (r"\{1,2\}", "(1,2)", False),
+    (r"\{1\}", r"\{2\}", False),
+    ("(1,2),(3,4)", "(3,4),(1,2)", True),
+    ("(1,2),(3,4)", "(3,2),(1,4)", False),
+    (r"\frac12", "0.5", True),
+    (r"\frac12", "1/2", True),
+    (r"\frac12", r"\dfrac{2}{4}", True),
+    (r"\frac12", "0.50", True),
+    (r"\frac12", "50", False),
+    (r"\frac12", "0.005", False),
+    (r"\frac12", "12", False),
+    (r"\frac12", r"\frac{1}{3}", False),
+    (r"\frac13", "0.333333", True),
+    (r"\frac13", "0.33", False),
+    (r"\frac13", "0.333334", False),
+    ("0.333333", "1/3", True),
+    ("0.33", "1/3", False),
+    ("1/0", "1/0", True),
+    ("5", "1/0", False),
+    ("1,234", "1234", True),
+    ("1,234", "1{,}234", True),
+    ("1,234", r"1\,234", True),
+    ("1,234", "1.234", False),
+    ("1234", "1,234", True),
+    ("1234", "12,34", False),
+    (r"50\%", "50", True),
+    (r"50\%", "50%", True),
+    (r"50\%", "0.5", False),
+    ("50", r"50\%", True),
+    ("0.5", r"50\%", False),
+    ("x=5", "5", True),
+    ("x=5", "x = 5", True),
+    ("x=5", "5 = x", True),
+    ("5", "x=5", True),
+    ("5", "m+n = 5", True),
+    ("5", "x=-5", False),
+    ("5", "2+2=5", False),
+    ("x=5", "x=6", False),
+    ("x=5", "y=5", False),
+    ("x^2+50=0", "0", False),
+    ("x^2+50=0", "0=x^2+50", True),
+    ("x^2+50=0", "2x^2=-100", True),
+    ("x^2+50=0", "x^2-50=0", False),
+    ("y=2x+1", "y-2x-1=0", True),
+    ("y=2x+1", "2x+1", True),
+    ("y=2x+1", "y=2x-1", False),
+    ("f(x)=x^2", "x^2", True),
+    ("x>2", "2<x", True),
+    ("x>2", "x<2", False),
+    ("x>2", r"x\ge 2", False),
+    ("x>2", "-x<-2", True),
+    (r"\frac{1}{3}<x<7", "1/3 < x < 7", True),
+    ("3.50", "3.5", True),
+    ("3.50", "350", False),
+    ("3.50", r"\$3.50", True),
+    ("3.50", "3.5.", True),
+    ("7", "seven", True),
+    ("7", r"\text{seven}", True),
+    ("7", "eight", False),
+    ("7", "7x", False),
+    ("7", "7 cm", True),
+    ("7", r"7\text{ cm}^2", True),
+    ("7", r"7\,\mathrm{m/s}", True),
+    ("7", "7 apples", True),
+    ("7", "7 million", False),
+    (r"7\text{ cm}", r"7\text{ m}", False),
+    (r"7\text{ cm}", "7", True),
+    ("90", r"90^\circ", True),
+    (r"90^{\circ}", "90", True),
+    (r"2\pi", r"2\pi\text{ cm}", True),
+    ("7", "7 m/s", True),
+    ("7", r"7\text{ m}", True),
+    ("7", "7 m", False),
+    ("025", "25", True),
+    ("-3./2", "-1.5", True),
+    ("2.75e11", "275000000000", True),
+    ("2.75e11", r"2.75 \times 10^{11}", True),
+    ("2.75e11", r"2.75 \times 10^{10}", False),
+    ("3.89e-10", "3.9e-10", False),
+    ("3.89e-10", r"3.89 \cdot 10^{-10}", True),
+    (r"3.89\cdot 10^{-10}x", r"3.88\cdot 10^{-10}x", False),
+    (r"\frac54", r"1\frac{1}{4}", True),
+    (r"1\frac14", r"\frac14", False),
+    (r"-1\frac14", "-1.25", True),
+    ("5!", "5", False),
+    ("5!", "120", True),
+    (r"\text{Evelyn}", "Evelyn", True),
+    ("Evelyn", r"\text{evelyn}", True),
+    ("Evelyn", r"\textbf{Brendan}", False),
+    ("no", "on", False),
+    ("yes", "no", False),
+    ("2:35 P.M.", r"\text{2:35 p.m.}", True),
+    ("2:35 P.M.", "2:35 A.M.", False),
+    ("5am", "5pm", False),
+    ("IV", "VI", False),
+    ("2x", "2X", False),
+    ("ab", "ba", True),
+    ("(x-1)(x+1)", "x^2-1", True),
+    ("(x-1)(x+1)", "x^2+1", False),
+    ("1+2i", "2i+1", True),
+    ("1+2i", "2+i", False),
+    (r"\frac{1}{29,322,216}", r"\frac{1}{29322216}", True),
+    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\left[\begin{array}{c}1\\2\end{array}\right]", True),
+    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", "12", False),
+    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 2 \\ 1 \end{pmatrix}", False),
+    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 1 & 2 \end{pmatrix}", False),
+    (r"\frac{a}{A}", "1", False),
+    (r"\frac{a}{A}", r"a/A", True),
+    ("3", "3t", False),
+    ("3t", "3", False),
+    ("6", r"\sum_{k=1}^{3} k", True),
+    ("6", r"\sum_{k=1}^{4} k", False),
+    (r"\sum_{k=1}^{n} k", r"\frac{n(n+1)}{2}", True),
+    ("b > a > c", "c < a < b", True),
+    ("b > a > c", "b > c > a", False),
+    (r"\textcircled{1}\textcircled{3}", "①③", True),
+    (r"\textcircled{1}\textcircled{3}", r"\textcircled{3}", False),
+    (r"\{x \mid x>2\}", r"(2,\infty)", True),
+    (r"\{x \mid x>2\}", r"\{x : x > 2\}", True),
+    (r"\{x \mid x>2\}", r"\{x \mid x\ge 2\}", False),
+    ("x <= 3", r"x \leq 3", True),
+    ("0", "", False),
+    ("0", "{}", False),
+    ("0", r"\emptyset", False),
+    ("0", "nan", False),
+    ("5", "5}", False),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer", "expected"), EQUALITY)
+def test_an_answer_is_right_exactly_when_it_is_the_gold(gold, answer, expected):
+    if not is_usable_gold(gold):
+        pytest.fail(f"{gold!r} should be usable")
+    graded = grade(f"So it is $\\boxed{{{answer}}}$." if answer != "5}" else "The answer is 5}", gold)
+    assert graded.correct is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"\boxed{1} then \boxed{2}", "2"),
+        (r"\boxed{\frac{1}{2}}. The boxed value is final.", r"\frac{1}{2}"),
+        (r"\fbox{3}", "3"),
+        (r"\boxed {4}", "4"),
+        (r"\boxed 5.", "5"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed{\boxed{6}}", r"\boxed{6}"),
+        (r"write \boxed{ first, then \boxed{7}", "7"),
+        (r"The answer is $\boxed{8", None),
+        (r"\boxed{9} or rather \boxed{1", None),
+        (r"\boxed{9} or rather \boxed{}", None),
+        ("The answer is 10.", "10"),
+        ("The answer is 3.50.", "3.50"),
+        ("The final answer is $11$. I hope it is correct.", "$11$"),
+        ("The answer is 1. No, the answer is 12.", "12"),
+        ("**Answer:** $13$", "$13$"),
+        ("**Final Answer**: **14**", "14"),
+        ("所以答案是15。", "15"),
+        ("故选：C", "C"),
+        ("Hence we obtain $16$ as required.", "$16$"),
+        ("So it must be **17**.", "17"),
+        (r"Therefore \[ x = 18 \]", r"\[ x = 18 \]"),
+        ("First $19$, then we think about it for a long while and write no number at all.", None),
+        ("It is 20, I think", None),
+        ("", None),
+    ],
+)
+def test_the_final_answer_is_the_last_box_else_a_statement_else_what_closes_the_text(text, expected):
+    assert extract_answer(text) == expected
+
+
+def test_as_many_boxes_as_the_gold_has_values_are_read_together():
+    text = r"First $\boxed{3}$ and second $\boxed{4}$."
+    assert grade(text, "3;4") == Grade(correct=True, answer="3; 4")
+    assert grade(text, "4;3").correct is False
+    assert grade(text, "4, 3").correct is True
+    assert grade(text, "4").correct is True
+    assert grade(r"\boxed{1}, \boxed{3}, \boxed{4}", "3;4").correct is False
+    assert grade(r"\boxed{7}, or \boxed{3; 4}", "3;4").correct is True
+
+
+def test_answers_inside_unclosed_thinking_do_not_count():
+    response = r"\boxed{3}"
+    assert grade(response, "3").correct is True
+    assert grade(response, "3", thinking_prefilled=True) == Grade(correct=False, answer=None)
+    assert grade("<think>" + response, "3") == Grade(correct=False, answer=None)
+    assert [g.correct for g in grade_many([response] * 2, ["3"] * 2, thinking_prefilled=[True, False])] == [
+        False,
+        True,
+    ]
+
+
+def test_unusable_golds_are_none_and_the_rest_is_graded():
+    golds = ["", " ", "$$", r"\boxed{}", r"\frac{", "{" * 5000 + "1" + "}" * 5000, "---", "1" * 20_000, "3"]
+    assert usable_golds(golds) == [False] * 8 + [True]
+    assert [g.correct for g in grade_many([r"\boxed{3}"] * 9, golds)] == [None] * 8 + [True]
+    assert usable_golds([None]) == [False]
+    assert usable_golds([r"\sqrt{2}", "(0,1)", "A", "5;10", "yes", "No solution", r"x \geq 2"]) == [True] * 7
+    with pytest.raises(TypeError, match="gold 1 is 5, a int"):
+        usable_golds(["5", 5])  # type: ignore[list-item]
+
+
+def test_lists_of_different_length_are_refused():
+    with pytest.raises(ValueError, match="golds has 1 entries for 2 responses"):
+        grade_many(["a", "b"], ["1"])
+    with pytest.raises(ValueError, match="benchmarks has 1 entries for 2 responses"):
+        grade_many(["a", "b"], ["1", "2"], ["gsm8k"])
+    assert grade_many([], []) == []
+
+
+# ---- answers that would hang or fill the machine
+
+
+@pytest.fixture(scope="module")
+def pool():
+    pool = WorkerPool(1)
+    yield pool
+    pool.close()
+
+
+INT_MONSTER = r"\int_0^1 \int_0^x \frac{\sin(x^{y^{z}})}{\log(\cos(e^{x^x}))} \, dy \, dx"
+MONSTERS = {
+    "power_tower": "9^{9^{9^9}}",
+    "taller_tower": "9^{9^{9^{9^{9}}}}",
+    "factorial_tower": "((100000!)!)!",
+    "factorial": "100000000!",
+    "long_box": "1" * 100_000,
+    "long_sum": "+".join(["x"] * 4500),
+    "deep_braces": "{" * 5000 + "1" + "}" * 5000,
+    "deep_parentheses": "(" * 5000 + "1" + ")" * 5000,
+    "nested_roots": r"\sqrt{" * 59 + "2" + "}" * 59,
+    "integral": INT_MONSTER,
+    "integrals": INT_MONSTER * 40,
+    "sum": r"\sum_{n=1}^{10^{12}} \frac{1}{n^{1.5}}",
+    "binomial": r"\binom{10^{9}}{5\cdot 10^8}",
+    "expansion": "(x+y+z)^{100000}",
+    "exponent": "1e999999999",
+    "many_boxes": r"\boxed{" * 20_000,
+    "many_items": ",".join(rf"\sqrt{{{n}}}" for n in range(95)),
+    "lone_surrogate": "\ud800",
+}
+
+
+@pytest.mark.parametrize("name", MONSTERS)
+@pytest.mark.parametrize("gold", ["42", r"42\pi+\sqrt{x}", "1,2;3"])
+def test_a_monster_costs_at_most_the_limit_and_leaves_the_next_answer_unharmed(name, gold, pool):
+    assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+    assert is_usable_gold(gold, pool=pool)
+    start = time.monotonic()
+    assert grade(rf"\boxed{{{MONSTERS[name]}}}", gold, limit_s=LIMIT_S, pool=pool).correct is False
+    assert time.monotonic() - start < LIMIT_S + GRACE_S
+    assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+
+
+def test_a_monster_among_a_batch_is_the_only_one_that_is_wrong():
+    two = WorkerPool(2)
+    responses = [NEEDS_ENGINE[0], r"\boxed{9^{9^{9^9}}}", NEEDS_ENGINE[0], r"\boxed{3}"]
+    grades = grade_many(responses, [NEEDS_ENGINE[1], "x", NEEDS_ENGINE[1], "3"], limit_s=LIMIT_S, pool=two)
+    assert [g.correct for g in grades] == [True, False, True, True]
+    two.close()
+
+
+def test_a_gold_that_takes_too_long_is_unusable_and_asked_once(pool, monkeypatch):
+    gold = r"\int_0^1 \sqrt{u+v+w} \, du"
+    assert grade(r"\boxed{3}", gold, limit_s=0.001, pool=pool).correct is None
+    monkeypatch.setattr(pool, "map", lambda messages, limit_s: pytest.fail("asked again"))
+    assert grade(r"\boxed{4}", gold, pool=pool).correct is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced by Linux alone")
+def test_memory_of_a_comparison_is_bounded_and_running_out_of_it_is_an_error_not_a_death(pool):
+    assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+    assert resource.prlimit(child_of(supervisor(pool)), resource.RLIMIT_AS) == (2**30, 2**30)
+    source = "from trl_ces.grading.worker import _limit_memory; _limit_memory(2**30); bytearray(2**30)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith("MemoryError\n")
+
+
+# ---- workers that are killed
+
+
+def supervisor(pool):
+    return pool.workers[0].process.pid
+
+
+def child_of(pid):
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0]) if children else None
+
+
+def kill_during_a_request(pool, find_victim):
+    grade(*NEEDS_ENGINE, pool=pool)
+    killer = threading.Timer(0.5, lambda: os.kill(find_victim(), signal.SIGKILL))
+    killer.start()
+    graded = grade(r"\boxed{9^{9^{9^9}}}", "x", limit_s=2.0, pool=pool)
+    killer.join()
+    return graded
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_killed_child_and_a_killed_supervisor_are_replaced(pool):
+    for idle_victim in (lambda: child_of(supervisor(pool)), lambda: supervisor(pool)):
+        assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+        os.kill(idle_victim(), signal.SIGKILL)
+        time.sleep(0.1)
+        assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+    # Killed at work: tried once more, and the second try runs into the limit.
+    assert kill_during_a_request(pool, lambda: child_of(supervisor(pool))).correct is False
+    assert kill_during_a_request(pool, lambda: supervisor(pool)).correct is False
+    assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+
+
+def test_a_worker_that_dies_twice_leaves_the_answer_ungraded_with_a_warning(pool, monkeypatch, caplog):
+    assert is_usable_gold("x+y", pool=pool)
+    replies = iter([{"status": "died", "error": "one"}, {"status": "died", "error": "two"}])
+    monkeypatch.setattr(pool.workers[0], "request", lambda message, limit_s: next(replies))
+    assert grade(r"\boxed{x+1}", "x+y", pool=pool).correct is None
+    assert "died twice" in caplog.text
+    assert "two" in caplog.text
+
+
+def test_a_worker_that_cannot_start_is_an_error_not_a_zero(monkeypatch):
+    broken = WorkerPool(1)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="did not start"):
+        grade(*NEEDS_ENGINE, pool=broken)
+
+
+def test_grading_works_in_threads():
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(grade(*NEEDS_ENGINE).correct)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 6
+
+
+def test_grading_works_after_a_fork_and_leaves_the_parents_workers_alone():
+    assert grade(*NEEDS_ENGINE).correct is True
+    child = os.fork()
+    if child == 0:
+        verdicts = [grade(*NEEDS_ENGINE).correct, grade(r"\boxed{x+x}", "3x").correct]
+        from trl_ces.grading import workers
+
+        workers._close_pools()
+        os._exit(0 if verdicts == [True, False] else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert grade(*NEEDS_ENGINE).correct is True
+
+
+def run_script(tmp_path, source, *arguments):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(source))
+    return subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_a_script_without_a_main_guard_runs_once(tmp_path):
+    done = run_script(
+        tmp_path,
+        r"""
+        print("started")
+        from trl_ces.rewards import accuracy_reward
+        print(accuracy_reward([r"\boxed{\sqrt{8}}", r"\boxed{9}"], [r"2\sqrt{2}", r"2\sqrt{2}"]))
+        """,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "started\n[1.0, 0.0]\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("end", ["pass", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_workers_end_with_their_parent_however_it_ends(tmp_path, end):
+    done = run_script(
+        tmp_path,
+        rf"""
+        import os, signal
+        from trl_ces.grading import WorkerPool, grade
+        pool = WorkerPool(1)
+        grade(r"\boxed{{\sqrt{{8}}}}", r"2\sqrt{{2}}", pool=pool)
+        print(pool.workers[0].process.pid, flush=True)
+        {end}
+        """,
+    )
+    pid = int(done.stdout)
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    state = Path(f"/proc/{pid}/stat").read_text().split()[2] if Path(f"/proc/{pid}").exists() else "gone"
+    assert state in {"gone", "Z"}
+
+
+def test_grading_and_rewards_import_neither_torch_nor_sympy():
+    source = "import sys, trl_ces.grading, trl_ces.rewards; print({'torch', 'trl', 'sympy'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_wrong_pool_size_is_refused():
+    with pytest.raises(ValueError, match="workers=0"):
+        WorkerPool(0)
+
+
+# ---- the judged answers, where they are
+
+
+def oracle_rows():
+    data = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+    path = data / "oracle" / "qwen_math_verdicts.jsonl.gz"
+    if not path.is_file():
+        pytest.skip(f"no judged answers at {path}: set TRL_CES_DATA to the folder that holds oracle/")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [row for row in map(json.loads, lines) if row["truth"] is not None]
+
+
+def test_verdicts_agree_with_the_truth_of_the_judged_answers(capsys):
+    rows = oracle_rows()
+    two = WorkerPool(2)
+    grade(*NEEDS_ENGINE, pool=two)
+    start = time.monotonic()
+    grades = grade_many([row["response_text"] for row in rows], [row["gold_raw"] for row in rows], pool=two)
+    seconds = time.monotonic() - start
+    two.close()
+    wrong = [(row, g) for row, g in zip(rows, grades, strict=True) if g.correct is not row["truth"]]
+    accepted = [row for row, g in wrong if g.correct and not row["truth"]]
+    false_rows = sum(not row["truth"] for row in rows)
+    right, accepted_share = 1 - len(wrong) / len(rows), len(accepted) / false_rows
+    with capsys.disabled():
+        print(
+            f"\n{len(rows)} judged answers: {right:.2%} right, {accepted_share:.2%} of {false_rows} wrong ones "
+            f"accepted, {len(rows) / seconds:.0f} verdicts/s with 2 workers"
+        )
+    assert len(rows) == 2863
+    assert right >= 0.985
+    assert accepted_share <= 0.003

@@ -1,0 +1,86 @@
+import logging
+from functools import partial
+
+import pytest
+
+from trl_ces import rewards
+from trl_ces.rewards import accuracy_reward, think_format_reward
+
+
+def chat(*contents):
+    return [{"role": "assistant", "content": content} for content in contents]
+
+
+def test_right_and_wrong_answers_score_one_and_zero():
+    completions = [r"\boxed{\frac12}", r"\boxed{50}", "the answer is 0.5.", "no idea"]
+    assert accuracy_reward(completions, ["1/2"] * 4) == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_conversations_parts_and_plain_strings_are_graded_alike():
+    parts = [{"type": "text", "text": r"so \boxed"}, {"type": "image"}, {"type": "text", "text": "{7}"}]
+    completions = [chat(r"\boxed{7}"), [{"role": "assistant", "content": parts}], r"\boxed{7}"]
+    assert accuracy_reward(completions, ["7"] * 3) == [1.0, 1.0, 1.0]
+
+
+def test_the_last_assistant_message_of_a_tool_conversation_is_graded():
+    tool = {"role": "tool", "content": r"\boxed{7}"}
+    call = {"role": "assistant", "content": None, "tool_calls": []}
+    assert accuracy_reward([[call, tool, *chat(r"\boxed{7}")]], ["7"]) == [1.0]
+    assert accuracy_reward([[*chat(r"\boxed{7}"), tool, *chat(r"\boxed{8}")]], ["7"]) == [0.0]
+    assert accuracy_reward([[*chat(r"\boxed{7}"), call, tool]], ["7"]) == [0.0]
+    assert accuracy_reward([[tool]], ["7"]) == [0.0]
+
+
+def test_unclosed_thinking_scores_zero_whoever_opened_it():
+    completions = [r"\boxed{7}", r"<think>\boxed{7}", r"x</think>\boxed{7}", r"\boxed{7}</think>"]
+    assert accuracy_reward(completions, ["7"] * 4, thinking_prefilled=True) == [0.0, 0.0, 1.0, 0.0]
+    assert accuracy_reward(completions, ["7"] * 4, thinking_prefilled=False) == [1.0, 0.0, 1.0, 0.0]
+    assert accuracy_reward(completions[:2], ["7"] * 2, thinking_prefilled=[False, True]) == [1.0, 0.0]
+    assert partial(accuracy_reward, thinking_prefilled=True)(completions, ["7"] * 4) == [0.0, 0.0, 1.0, 0.0]
+
+
+def test_string_prompts_tell_whether_thinking_was_opened():
+    prompts = ["<|assistant|><think>\n", "<|assistant|>", [{"role": "user", "content": "<think>"}]]
+    assert accuracy_reward([r"\boxed{7}"] * 3, ["7"] * 3, prompts=prompts) == [0.0, 1.0, 1.0]
+    assert think_format_reward(["a</think>b"] * 3, prompts=prompts) == [1.0, 0.0, 0.0]
+
+
+def test_an_unusable_gold_is_none_and_reported_once_with_its_index(caplog, monkeypatch):
+    monkeypatch.setattr(rewards, "_reported_golds", set())
+    completions, solution = [r"\boxed{1}"] * 5, ["1", r"\frac{", r"\frac{", "", None]
+    with caplog.at_level(logging.WARNING, logger="trl_ces.rewards"):
+        assert accuracy_reward(completions, solution) == [1.0, None, None, None, None]
+        assert accuracy_reward(["<think>"], [r"\frac{"]) == [None]
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert "solution 1 " in messages[0]
+    assert r"'\\frac{'" in messages[0]
+    assert "solution 3 " in messages[1]
+
+
+def test_lengths_that_differ_are_refused():
+    with pytest.raises(ValueError, match="solution has 1 entries for 2 completions"):
+        accuracy_reward(["a", "b"], ["1"])
+    with pytest.raises(ValueError, match="thinking_prefilled has 1 entries for 2 completions"):
+        think_format_reward(["a", "b"], thinking_prefilled=[True])
+
+
+@pytest.mark.parametrize(
+    ("completion", "prefilled", "plain"),
+    [
+        ("so</think>2", 1.0, 0.0),
+        ("<think>so</think>2", 0.0, 1.0),
+        ("\n <think>so</think>2", 0.0, 1.0),
+        ("Well. <think>so</think>2", 0.0, 0.0),
+        ("<think>so", 0.0, 0.0),
+        ("2", 0.0, 0.0),
+        ("a</think>b</think>c", 0.0, 0.0),
+        ("<think>a</think><think>b</think>c", 0.0, 0.0),
+        ("</think><think>", 0.0, 0.0),
+        ("", 0.0, 0.0),
+    ],
+)
+def test_format_reward_wants_thinking_exactly_once_and_first(completion, prefilled, plain):
+    assert think_format_reward([completion], thinking_prefilled=True) == [prefilled]
+    assert think_format_reward([chat(completion)], thinking_prefilled=[False]) == [plain]
+    assert think_format_reward([completion]) == [plain]

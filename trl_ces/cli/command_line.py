@@ -1,0 +1,127 @@
+"""The words behind `trl-ces train`: which recipe, which fields override it, which flags are accelerate's."""
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from ..recipe import check_key, recipe_fields
+from ..strict import RecipeError, nearest
+
+# What the launcher itself decides.
+TAKEN_FLAGS = {
+    "config_file": "name the accelerate file with `--accelerate_config`",
+    "module": "`trl-ces train` starts its own module",
+    "no_python": "`trl-ces train` starts its own module",
+}
+
+
+@dataclass
+class CommandLine:
+    """The sorted words: recipe file, accelerate file, overrides of the recipe, accelerate's flags."""
+
+    config: str | None = None
+    accelerate_config: str | None = None
+    overrides: dict[str, list[str]] = field(default_factory=dict)
+    accelerate_flags: dict[str, list[str]] = field(default_factory=dict)
+
+
+@cache
+def accelerate_flags() -> dict[str, bool]:
+    """Flags of `accelerate launch` by name -> whether they take a value."""
+    from accelerate.commands.launch import launch_command_parser
+
+    return {
+        option[2:]: action.nargs != 0
+        for action in launch_command_parser()._actions
+        for option in action.option_strings
+        if option.startswith("--") and "-" not in option[2:] and option != "--help"
+    }
+
+
+def read_words(words: list[str]) -> CommandLine:
+    """Sorts the words. A flag that is both a recipe's key and accelerate's is the recipe's, as in `trl grpo`.
+
+    Raises:
+        RecipeError: if a flag does not exist, lacks its value or has too many.
+    """
+    line = CommandLine()
+    for name, values in _group(words):
+        if name in ("config", "accelerate_config"):
+            if len(values) != 1:
+                raise RecipeError(f"command line: `--{name}` takes one name or file, got {len(values)}.")
+            setattr(line, name, values[0])
+        elif name in recipe_fields():
+            line.overrides[name] = values
+        elif name in TAKEN_FLAGS:
+            raise RecipeError(f"command line: `--{name}` cannot be given: {TAKEN_FLAGS[name]}.")
+        elif name in accelerate_flags():
+            expected = int(accelerate_flags()[name])
+            if len(values) != expected:
+                raise RecipeError(
+                    f"command line: `--{name}` (accelerate's) takes {expected} value, got {len(values)}."
+                )
+            line.accelerate_flags[name] = values
+        else:
+            check_key(name, "command line", [*accelerate_flags(), "config", "accelerate_config"])
+    return line
+
+
+def _group(words: list[str]) -> list[tuple[str, list[str]]]:
+    """`["--a", "1", "2", "--b=3"]` -> `[("a", ["1", "2"]), ("b", ["3"])]`; dashes in names become underscores."""
+    groups: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            groups.append((name.replace("-", "_"), [value] if equals else []))
+        elif not groups:
+            raise RecipeError(
+                f"command line: {word!r} stands before any `--field`: name the recipe with `--config {word}`."
+            )
+        else:
+            groups[-1][1].append(word)
+    return groups
+
+
+def recipe_folders() -> list[Path]:
+    """Where shipped recipes lie: in the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    return [folder for folder in (package / "recipes", package.parent / "recipes") if folder.is_dir()]
+
+
+def find_recipe(name: str) -> Path:
+    """The file of `--config`: a path, or the name of a shipped recipe such as `smollm2_135m/ces`.
+
+    Raises:
+        RecipeError: if there is neither.
+    """
+    if Path(name).expanduser().is_file():
+        return Path(name).expanduser()
+    stem = name.removeprefix("recipes/").removesuffix(".yaml")
+    shipped: dict[str, Path] = {}
+    for folder in recipe_folders():
+        for file in sorted(folder.rglob("*.yaml")):
+            if file.parent != folder / "accelerate":
+                shipped.setdefault(str(file.relative_to(folder).with_suffix("")), file)
+    if stem in shipped:
+        return shipped[stem]
+    hint = nearest(stem, shipped) or f" Shipped recipes: {', '.join(shipped)}."
+    raise RecipeError(f"The recipe {name} does not exist (searched from {Path.cwd()}).{hint}")
+
+
+def find_accelerate_config(name: str) -> Path:
+    """The file of `--accelerate_config`: a path, or the name of a file in recipes/accelerate such as `zero3`.
+
+    Raises:
+        RecipeError: if there is neither.
+    """
+    if Path(name).expanduser().is_file():
+        return Path(name).expanduser()
+    shipped = {
+        file.stem: file for folder in recipe_folders() for file in sorted((folder / "accelerate").glob("*.yaml"))
+    }
+    if name in shipped:
+        return shipped[name]
+    hint = nearest(name, shipped)
+    raise RecipeError(
+        f"`--accelerate_config` {name!r} is neither a file nor one of {', '.join(sorted(shipped))}.{hint}"
+    )

@@ -1,0 +1,60 @@
+"""The command `trl-ces`: finds the sub-command and turns refusals into one sentence and exit code 2."""
+
+import importlib
+import sys
+
+from ..strict import RecipeError, nearest
+
+# Name -> module with `run(argv) -> int`, and what `trl-ces --help` says. Modules are imported only when called.
+COMMANDS = {
+    "train": ("trl_ces.cli.train", "train a model by a recipe"),
+    "quickstart": ("trl_ces.cli.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
+    "env": ("trl_ces.cli.env", "print versions and devices, for a bug report"),
+}
+
+
+def help_text() -> str:
+    """What `trl-ces --help` prints."""
+    lines = "\n".join(f"  {name:<12}{text}" for name, (_, text) in COMMANDS.items())
+    return (
+        "usage: trl-ces COMMAND [...]\n\nConditional Entropy Shaping (arXiv 2605.19358) for TRL.\n\ncommands:\n"
+        f"{lines}\n\n`trl-ces COMMAND --help` explains a command."
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """
+    Runs a sub-command.
+
+    Args:
+        argv (`list[str]`, *optional*):
+            Words of the command line without the program's name. Default: `sys.argv[1:]`.
+
+    Returns:
+        `int`: 0; 2 if the input was refused; 130 after Ctrl-C; a failed training's own exit code.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(help_text())
+        return 0
+    if words[0] in ("-V", "--version"):
+        from .. import __version__
+
+        print(f"trl-ces {__version__}")
+        return 0
+    if words[0] not in COMMANDS:
+        hint = nearest(words[0], COMMANDS)
+        print(f"trl-ces: error: there is no command {words[0]!r}.{hint} `trl-ces --help` lists them.", file=sys.stderr)
+        return 2
+    try:
+        return importlib.import_module(COMMANDS[words[0]][0]).run(words[1:])
+    except RecipeError as error:
+        print(f"trl-ces {words[0]}: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"trl-ces {words[0]}: stopped.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

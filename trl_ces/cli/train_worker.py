@@ -1,0 +1,109 @@
+"""One training process. Started by `trl-ces train`, which has already checked the recipe."""
+
+import os
+import sys
+from typing import Any
+
+from ..data import load_datasets
+from ..recipe import Recipe, load_recipe
+from ..reward_lookup import find_reward_functions, import_function
+from ..strict import RecipeError
+from .command_line import read_words
+
+
+def main(words: list[str]) -> int:
+    """
+    Trains, and saves the model.
+
+    Args:
+        words (`list[str]`):
+            `--expect_processes N [--expect_distributed_type T]`, then the recipe and its overrides.
+
+    Returns:
+        `int`: 0, or 2 if something that only shows here is refused (a data set of the Hub, a model).
+    """
+    expected, words = _take(words, "--expect_processes"), words[2:]
+    expected_type = _take(words, "--expect_distributed_type")
+    line = read_words(words[2:] if expected_type else words)
+    try:
+        train(load_recipe(line.config, line.overrides), int(expected or 1), expected_type)
+    except RecipeError as error:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"trl-ces train: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _take(words: list[str], flag: str) -> str | None:
+    return words[1] if words[:1] == [flag] else None
+
+
+def train(recipe: Recipe, num_processes: int, distributed_type: str | None = None) -> None:
+    """
+    Loads data and model, trains, saves, writes the model card and pushes if asked.
+
+    Args:
+        recipe ([`Recipe`]):
+            The checked recipe.
+        num_processes (`int`):
+            Processes that the launcher meant to start.
+        distributed_type (`str`, *optional*):
+            `"DEEPSPEED"` or `"FSDP"` if the launcher meant to use it.
+
+    Raises:
+        RecipeError: if the processes, the data or the model are not what the recipe says.
+    """
+    config = recipe.training_config(num_processes)
+    if config.world_size != num_processes:
+        raise RecipeError(
+            f"{num_processes} processes were to be started and {config.world_size} run: check `--num_processes` "
+            "and the accelerate configuration."
+        )
+    from accelerate import PartialState
+    from trl import get_peft_config, get_quantization_config
+
+    from ..hub import save_and_publish
+    from ..trainer import CESTrainer
+
+    state = PartialState()
+    train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
+    reward_funcs: list[Any] = list(find_reward_functions(recipe.script, config.max_completion_length))
+    model_path = _model_path(recipe, state)
+    try:
+        trainer = CESTrainer(
+            model=model_path,
+            reward_funcs=reward_funcs,
+            args=config,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            peft_config=get_peft_config(recipe.model),
+            quantization_config=get_quantization_config(recipe.model),
+        )
+    except (ValueError, OSError, ImportError) as error:
+        # A model that is not there, a reward that cannot be told, a package that is missing: the sentence says it all.
+        if os.environ.get("TRL_CES_DEBUG"):
+            raise
+        raise RecipeError(f"{error} (TRL_CES_DEBUG=1 shows where)") from error
+    running = trainer.accelerator.distributed_type.value
+    if distributed_type is not None and running != distributed_type:
+        raise RecipeError(
+            f"The accelerate configuration says {distributed_type} and {running} runs: check its `use_cpu`."
+        )
+    trainer.train(resume_from_checkpoint=config.resume_from_checkpoint)
+    save_and_publish(trainer, recipe)
+
+
+def _model_path(recipe: Recipe, state: Any) -> str:
+    """The model to load; where the recipe has a builder, the first process of each machine makes it."""
+    name = str(recipe.model.model_name_or_path)
+    if recipe.script.model_builder is None:
+        return name
+    build = import_function(recipe.script.model_builder, "model_builder")
+    with state.local_main_process_first():
+        return str(build(name))
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    if code:
+        sys.exit(code)

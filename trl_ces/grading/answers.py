@@ -1,0 +1,111 @@
+r"""
+Where a response states its final answer. In order: the last `\boxed{...}` or `\fbox{...}`; an explicit statement ("the
+answer is", 答案是); a bold or mathematical expression that closes the text. Everything here runs in the trainer's own
+process on text that a policy wrote, so every search is linear in the length of the text.
+"""
+
+import re
+
+# Statements and closing expressions are looked for in the last characters only; a box is looked for everywhere.
+STATEMENT_WINDOW = 2000
+# Only the last boxes can matter: no gold has more values than this.
+MAX_BOXES = 50
+
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is part of a set, not of the syntax
+_BARE_BOX = re.compile(r"[^\s$}]*")
+_STATEMENT = re.compile(
+    r"(?:\banswer(?:\s+is|\s*[:：=])|\b(?:option|choice)\s+is|答案(?:是|为|[:：])|故选|(?:因此|所以|应)选)[\s:：*]*",
+    re.IGNORECASE,
+)
+_MATH_SPAN = r"(?:\$\$[^$]+\$\$|\$[^$\n]+\$|\\\([^\n]+?\\\)|\\\[.+?\\\])"
+_LEADING_MATH = re.compile(rf"{_MATH_SPAN}(?:\s*(?:,|，|、|;|and|or|和|或)+\s*{_MATH_SPAN})*", re.DOTALL)
+_CLOSING = re.compile(rf"\*\*[^*\n]+\*\*|{_MATH_SPAN}", re.DOTALL)
+_SENTENCE_END = re.compile(r"\.(?=\s+[A-Z]|\s*$)|[。\n]|\s*\*\*")
+# A closing expression may be followed by a few words without another number: "Hence we obtain $025$ as required."
+_CLOSING_TAIL = re.compile(r"[^\d$\\]{0,40}")
+
+
+def find_boxes(text: str) -> list[str] | None:
+    r"""
+    Finds the contents of the outermost boxes, in order.
+
+    Args:
+        text (`str`):
+            The response after its thinking.
+
+    Returns:
+        `list[str]` or `None`: What stands in each `\boxed{...}` or `\fbox{...}`; `None` where the last box was never
+        closed, because a cut-off box is not an answer.
+    """
+    closing_brace = _matching_braces(text)
+    boxes: list[str] | None = []
+    end = 0
+    for match in _BOX.finditer(text):
+        if match.start() < end:  # a box within a box: the outer one holds it
+            continue
+        start = match.end()
+        while start < len(text) and text[start] == " ":
+            start += 1
+        if start < len(text) and text[start] == "{":
+            if start not in closing_brace:
+                boxes = None
+                continue
+            end = closing_brace[start] + 1
+            content = text[start + 1 : end - 1].strip()
+        else:  # \boxed 5
+            content = _BARE_BOX.match(text, start).group()  # type: ignore[union-attr]  # it matches the empty text too
+            end = start + len(content)
+            content = content.rstrip(".,")
+        boxes = [*(boxes or [])[-MAX_BOXES:], content]
+    return boxes
+
+
+def _matching_braces(text: str) -> dict[int, int]:
+    opened: list[int] = []
+    closing_brace: dict[int, int] = {}
+    for match in _BRACE.finditer(text):
+        if match.group() == "{":
+            opened.append(match.start())
+        elif match.group() == "}" and opened:
+            closing_brace[opened.pop()] = match.start()
+    return closing_brace
+
+
+def find_statement(text: str) -> str | None:
+    """Finds what the last explicit statement of an answer says, or the expression that closes the text."""
+    text = text[-STATEMENT_WINDOW:].rstrip()
+    if statements := list(_STATEMENT.finditer(text)):
+        rest = text[statements[-1].end() :]
+        math = _LEADING_MATH.match(rest)
+        end = _SENTENCE_END.search(rest)
+        stated = math.group() if math else rest[: end.start()] if end else rest
+        return stated.strip(" *:：") or None
+    closings = list(_CLOSING.finditer(text))
+    if closings and _CLOSING_TAIL.fullmatch(text, closings[-1].end()):
+        return closings[-1].group().strip("*").strip() or None
+    return None
+
+
+def extract_answer(text: str, parts: int = 1) -> str | None:
+    r"""
+    Extracts the final answer from the part of a response that follows its thinking.
+
+    Args:
+        text (`str`):
+            The response after its thinking.
+        parts (`int`, *optional*, defaults to `1`):
+            How many values the gold has. A gold of several values may be answered by as many boxes, one value each
+            ("$\boxed{3}$ and $\boxed{4}$"); they are then joined by `;`.
+
+    Returns:
+        `str` or `None`: The answer as it was written, `None` where there is none.
+    """
+    boxes = find_boxes(text)
+    if boxes is None:
+        return None
+    if not boxes:
+        return find_statement(text)
+    if parts > 1 and len(boxes) == parts and all(boxes) and not re.search(r"[,;，；、]", boxes[-1]):
+        return "; ".join(boxes)
+    return boxes[-1] or None

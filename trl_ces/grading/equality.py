@@ -1,0 +1,251 @@
+r"""
+Is this answer the gold? The rules, from the outside in: equal text; a choice letter; exact numbers (never times 100 or
+over 100); lists `a; b` in order, `a, b` and `\{a, b\}` in any order with repetitions counted; tuples and intervals by
+bracket type and order; unions; `name = value`; words by spelling; the rest by computer algebra (symbolic.py).
+"""
+
+import re
+from collections.abc import Callable
+
+from .notation import balanced, enclosed, nesting, split_top, tidy, unwrap
+from .numbers import decimal_places, number, split_unit, units_differ
+
+# Longer or deeper texts are only ever equal as text: no final answer of a benchmark comes near.
+MAX_LENGTH = 10_000
+MAX_NESTING = 60
+MAX_ITEMS = 100
+
+Engine = Callable[[str, str], bool]
+
+_CHOICE = re.compile(r"[A-K]")
+_CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|$)(.*)", re.DOTALL)
+_NAME = re.compile(
+    r"\\?[A-Za-z]+'*(?:_(?:\w|\{[^{}]*\}))?(?:\^\{-1\})?\s*(?:\([^()]{0,30}\))?"
+    r"|\\(?:angle|triangle|overline|vec)\s*\{?[A-Z]+\}?|\\frac\{d[^{}]*\}\{d[^{}]*\}"
+)
+_RELATION = re.compile(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])")
+# x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
+_IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
+_SET_BUILDER = re.compile(
+    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
+)
+_FUNCTIONS = re.compile(
+    r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
+)
+_SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
+
+
+def equal(gold: str, answer: str, engine: Engine) -> bool:
+    """
+    Decides whether an answer is mathematically the gold.
+
+    Args:
+        gold (`str`):
+            Reference answer, LaTeX or plain.
+        answer (`str`):
+            The answer taken from a response.
+        engine (`Callable[[str, str], bool]`):
+            Decides pairs that need computer algebra; called with tidy texts, gold first.
+
+    Returns:
+        `bool`: Whether they are equal. Whatever the engine raises passes through.
+    """
+    if "".join(gold.split()) == "".join(answer.split()):
+        return True
+    if too_big(gold) or too_big(answer) or not balanced(answer):
+        return False
+    return _equal(tidy(gold), tidy(answer), engine)
+
+
+def too_big(text: str) -> bool:
+    """Whether a text is longer or nested deeper than anything that is worth reading as mathematics."""
+    return len(text) > MAX_LENGTH or nesting(text) > MAX_NESTING
+
+
+def count_values(gold: str) -> int:
+    """How many values a gold lists: 2 for `5;10` and `1, -1`; 1 for `(0,1)` and `1,234`."""
+    if too_big(gold):
+        return 1
+    gold = tidy(gold)
+    return 1 if number(gold) is not None else max(1, len(listed_values(gold)))
+
+
+def _equal(gold: str, answer: str, engine: Engine) -> bool:
+    gold, answer = condition(gold), condition(answer)
+    if not gold or not answer:
+        return False
+    if _spelling(gold) == _spelling(answer):
+        return True
+    if _CHOICE.fullmatch(unwrap(gold)):
+        return _chooses(unwrap(answer), unwrap(gold))
+    verdict = _compare_numbers(gold, answer)
+    if verdict is not None and (verdict or "," not in gold):
+        return verdict
+    verdict = _compare_structure(gold, answer, engine)
+    if verdict is not None:
+        return verdict
+    return _compare_leaves(gold, answer, engine)
+
+
+def condition(text: str) -> str:
+    r"""The set that `x \in ...` names, or the condition of `\{x \mid ...\}`; a tidy text."""
+    text = _IN.sub("", tidy(text))
+    builder = _SET_BUILDER.match(text)
+    return tidy(builder.group(1) if builder else text)
+
+
+def _spelling(text: str) -> str:
+    spelled = re.sub(r"[\s{}]", "", unwrap(text)).rstrip(".")
+    return spelled.casefold() if is_words(text) else spelled
+
+
+def _chooses(answer: str, letter: str) -> bool:
+    name, equals, value = answer.partition("=")
+    chosen = _CHOSEN.fullmatch(value.strip() if equals and _NAME.fullmatch(name.strip()) else answer)
+    return chosen is not None and chosen.group(1).upper() == letter
+
+
+def _compare_numbers(gold: str, answer: str) -> bool | None:
+    """None where one of the two is no number literal, with or without a unit."""
+    gold_text, gold_unit = split_unit(gold)
+    answer_text, answer_unit = split_unit(_value(answer))
+    expected, given = number(gold_text), number(answer_text)
+    if expected is None or given is None:
+        return None
+    if units_differ(gold_unit, answer_unit):
+        return False
+    if expected == given:
+        return True
+    # 0.333333 for 1/3: only where one side is no decimal, and six significant digits of the other are right.
+    places = [decimal_places(gold_text), decimal_places(answer_text)]
+    if sum("." in unwrap(text) for text in (gold_text, answer_text)) != 1:
+        return False
+    digits = next((place for place in places if place is not None), None)
+    return digits is not None and abs(expected - given) * 10**digits <= 0.5
+
+
+def _value(text: str) -> str:
+    r"""What stands after the last `=`, where the text gives a value to a name or expression."""
+    sides = split_top(text, "=")
+    return sides[-1].strip() if len(sides) > 1 and re.search("[A-Za-z]", sides[0]) else text
+
+
+def listed_values(text: str) -> list[str]:
+    """The values of a tidy list or set, its braces dropped and each plus-minus written out."""
+    brackets = enclosed(text)
+    if brackets and brackets[0] == r"\{" and brackets[2] == r"\}" and not re.search(r"\\mid|\||:", brackets[1]):
+        text = brackets[1]
+    items = split_top(text, ";")
+    items = items if len(items) > 1 else split_top(text, ",")
+    return [sign for item in items for sign in _both_signs(item)]
+
+
+def _both_signs(item: str) -> list[str]:
+    if "\\pm" not in item:
+        return [item]
+    return [re.sub(r"\\pm(?![A-Za-z])\s*", sign, item) for sign in ("+", "-")]
+
+
+def _compare_structure(gold: str, answer: str, engine: Engine) -> bool | None:
+    """Lists, tuples, intervals and unions. None where neither side is one."""
+    gold_items, answer_items = listed_values(gold), listed_values(answer)
+    if len(gold_items) > 1 or len(answer_items) > 1:
+        if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
+            return False
+        if len(split_top(gold, ";")) > 1:
+            return all(_equal(one, other, engine) for one, other in zip(gold_items, answer_items, strict=True))
+        return _same_in_any_order(gold_items, answer_items, engine)
+    if gold_items != [gold] or answer_items != [answer]:  # \{1\}
+        return bool(gold_items and answer_items) and _equal(gold_items[0], answer_items[0], engine)
+    gold_parts, answer_parts = union_parts(gold), union_parts(answer)
+    if len(gold_parts) > 1 or len(answer_parts) > 1:
+        if len(gold_parts) == len(answer_parts) <= MAX_ITEMS and _same_in_any_order(gold_parts, answer_parts, engine):
+            return True
+        return engine(gold, answer)
+    return _compare_tuples(gold, answer, engine)
+
+
+def _compare_tuples(gold: str, answer: str, engine: Engine) -> bool | None:
+    gold_tuple, answer_tuple = _tuple(gold), _tuple(_value(answer))
+    if gold_tuple and answer_tuple:
+        (gold_ends, gold_values), (answer_ends, answer_values) = gold_tuple, answer_tuple
+        return (
+            gold_ends == answer_ends
+            and len(gold_values) == len(answer_values)
+            and all(_equal(one, other, engine) for one, other in zip(gold_values, answer_values, strict=True))
+        )
+    if gold_tuple or answer_tuple:
+        other = answer if gold_tuple else gold
+        if _RELATION.search(other):  # x \geq 2 for [2, \infty)
+            return engine(gold, answer)
+        return None if len(split_top(other, "=")) > 1 else False
+    return None
+
+
+def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
+    brackets = enclosed(text)
+    if brackets is None or brackets[0] == r"\{":
+        return None
+    values = split_top(brackets[1], ",")
+    return ((brackets[0], brackets[2]), values) if len(values) > 1 else None
+
+
+def union_parts(text: str) -> list[str]:
+    """What stands between the unions of a text; the text alone where there are none."""
+    return [part.strip() for part in re.split(r"\\cup(?![A-Za-z])", text)]
+
+
+def tuple_values(text: str) -> list[str]:
+    """The entries of a tuple or the ends of an interval, empty for anything else."""
+    found = _tuple(text)
+    return found[1] if found else []
+
+
+def _same_in_any_order(golds: list[str], answers: list[str], engine: Engine) -> bool:
+    left = list(answers)
+    for gold in golds:
+        found = next((position for position, answer in enumerate(left) if _equal(gold, answer, engine)), None)
+        if found is None:
+            return False
+        del left[found]
+    return not left
+
+
+def _compare_leaves(gold: str, answer: str, engine: Engine) -> bool:
+    gold_sides, answer_sides = split_top(gold, "="), split_top(answer, "=")
+    if len(gold_sides) > 1 and len(answer_sides) > 1:
+        pairs = [(gold_sides[0], answer_sides[0]), (gold_sides[-1], answer_sides[-1])]
+        if all(_equal(one, other, engine) for one, other in pairs):
+            return True
+        return engine(gold, answer)
+    if len(answer_sides) > 1 and not _RELATION.search(gold):
+        value, name = answer_sides[-1].strip(), answer_sides[0].strip()
+        if _NAME.fullmatch(value) and not _NAME.fullmatch(name):  # 5 = x
+            value, name = name, value
+        return bool(re.search("[A-Za-z]", name)) and _equal(gold, value, engine)
+    if len(gold_sides) > 1:
+        return bool(_NAME.fullmatch(gold_sides[0].strip())) and _equal(gold_sides[-1], answer, engine)
+    if is_words(gold) or is_words(answer):
+        return _equal_without_units(gold, answer, engine)
+    (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)
+    if units_differ(gold_unit, answer_unit):
+        return False
+    return engine(unwrap(gold_value), unwrap(answer_value))
+
+
+def _equal_without_units(gold: str, answer: str, engine: Engine) -> bool:
+    (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)
+    if not (gold_unit or answer_unit) or units_differ(gold_unit, answer_unit):
+        return False
+    return _equal(gold_value, answer_value, engine)
+
+
+def is_words(text: str) -> bool:
+    """Whether a text is language, to be compared by its spelling: `yes`, `2:35 P.M.`, `Not a function`, `IV`."""
+    plain = re.sub(r"\\[A-Za-z]+", " ", unwrap(text)).strip()
+    if re.search(r"[一-鿿]|\\textcircled", text) or re.search(r"\d\s*[AaPp]\.?\s?[Mm]\b", plain):
+        return True
+    if plain.lower() in _SHORT_WORDS or re.fullmatch(r"[A-Za-z]{3,}|[IVX]{2,}", plain):
+        return not _FUNCTIONS.fullmatch(plain)
+    runs = [run for run in re.findall(r"[A-Za-z]{4,}", plain) if not _FUNCTIONS.fullmatch(run)]
+    return bool(runs)

@@ -1,0 +1,41 @@
+"""Can this gold be graded against? A gold without a meaning would score every answer 0, right ones included."""
+
+from .equality import condition, is_words, listed_values, too_big, tuple_values, union_parts
+from .notation import balanced, unwrap
+from .numbers import number, split_unit
+
+
+def usable_without_engine(gold: str) -> bool | None:
+    """
+    Judges a gold as far as that is possible without computer algebra.
+
+    Args:
+        gold (`str`):
+            Reference answer, LaTeX or plain.
+
+    Returns:
+        `bool` or `None`: False where it is empty, longer or deeper than an answer can be, or has unmatched braces;
+        True where each of its values is a number, a letter or words; `None` where the engine has to parse the rest.
+    """
+    if too_big(gold) or not balanced(gold):
+        return False
+    values = leaves(gold)
+    if not values:
+        return False
+    return True if all(_plain(value) for value in values) else None
+
+
+def leaves(gold: str) -> list[str]:
+    """The values of a gold, its lists, sets, unions, tuples and intervals taken apart, without units."""
+    gold = condition(gold)
+    if not gold or _plain(gold):
+        return [gold] if gold else []
+    for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):
+        if pieces and pieces != [gold]:
+            return [leaf for piece in pieces for leaf in leaves(piece)]
+    return [split_unit(gold)[0]]
+
+
+def _plain(value: str) -> bool:
+    bare = unwrap(value)
+    return number(split_unit(value)[0]) is not None or is_words(value) or (len(bare) == 1 and bare.isalnum())

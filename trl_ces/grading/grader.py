@@ -1,0 +1,196 @@
+"""Verdicts on whole responses: thinking cut off, answer extracted, compared with the gold in bounded time."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..prompts import after_thinking
+from .answers import extract_answer
+from .equality import count_values, equal, too_big
+from .golds import usable_without_engine
+from .workers import DEFAULT_LIMIT_S, WorkerPool, shared_pool
+
+logger = logging.getLogger(__name__)
+
+# Pairs up to this length are compared in this process where no algebra is needed; longer ones always in a worker.
+_QUICK_LENGTH = 300
+_usable_golds: dict[str, bool] = {}
+
+
+@dataclass(frozen=True)
+class Grade:
+    """
+    The verdict on one response.
+
+    Attributes:
+        correct (`bool` or `None`):
+            Whether the final answer is mathematically the gold. `None` where the gold is unusable, or where the worker
+            died twice.
+        answer (`str` or `None`):
+            The final answer as it was written, `None` where there is none.
+    """
+
+    correct: bool | None
+    answer: str | None
+
+
+class _NeedsEngine(Exception):
+    """This pair needs computer algebra, so a worker must compare it."""
+
+
+def grade(
+    response: str,
+    gold: str,
+    benchmark: str | None = None,
+    *,
+    thinking_prefilled: bool = False,
+    limit_s: float = DEFAULT_LIMIT_S,
+    pool: WorkerPool | None = None,
+) -> Grade:
+    """Grades one response. See [`grade_many`], which grades many of them faster."""
+    benchmarks = None if benchmark is None else [benchmark]
+    return grade_many(
+        [response], [gold], benchmarks, thinking_prefilled=thinking_prefilled, limit_s=limit_s, pool=pool
+    )[0]
+
+
+def grade_many(
+    responses: Sequence[str],
+    golds: Sequence[str],
+    benchmarks: Sequence[str] | None = None,
+    *,
+    thinking_prefilled: bool | Sequence[bool] = False,
+    limit_s: float = DEFAULT_LIMIT_S,
+    pool: WorkerPool | None = None,
+) -> list[Grade]:
+    r"""
+    Grades responses against their golds.
+
+    Args:
+        responses (`Sequence[str]`):
+            What the model wrote, thinking included.
+        golds (`Sequence[str]`):
+            Reference answers, LaTeX or plain, one for each response.
+        benchmarks (`Sequence[str]`, *optional*):
+            Names of the benchmarks, one for each response. `correct` does not depend on them.
+        thinking_prefilled (`bool` or `Sequence[bool]`, *optional*, defaults to `False`):
+            Whether the prompt already opened `<think>`; one value for all responses, or one for each.
+        limit_s (`float`, *optional*, defaults to 3 seconds):
+            Time limit of one comparison. Past it the answer is not correct.
+        pool ([`WorkerPool`], *optional*):
+            Workers to use. Defaults to the one pool of this process.
+
+    Returns:
+        `list[Grade]`: In the order of the responses. An answer inside thinking that was never closed does not count,
+        and an answer that the engine cannot read is not correct.
+
+    Raises:
+        `ValueError`: The sequences differ in length.
+        `TypeError`: A gold is not a text.
+    """
+    prefilled = [thinking_prefilled] * len(responses) if isinstance(thinking_prefilled, bool) else thinking_prefilled
+    for name, values in (("golds", golds), ("benchmarks", benchmarks), ("thinking_prefilled", prefilled)):
+        if values is not None and len(values) != len(responses):
+            raise ValueError(f"{name} has {len(values)} entries for {len(responses)} responses: give one for each.")
+    usable = usable_golds(golds, limit_s=limit_s, pool=pool)
+    answers: list[str | None] = []
+    for response, gold, is_prefilled in zip(responses, golds, prefilled, strict=True):
+        text = after_thinking(response, is_prefilled)
+        answers.append(None if text is None else extract_answer(text, count_values(gold) if gold else 1))
+    pairs = [
+        (gold, answer)
+        for gold, answer, gold_is_usable in zip(golds, answers, usable, strict=True)
+        if gold_is_usable and answer is not None
+    ]
+    verdicts = _compare(pairs, limit_s, pool)
+    return [
+        Grade(correct=(answer is not None and verdicts[gold, answer]) if gold_is_usable else None, answer=answer)
+        for gold, answer, gold_is_usable in zip(golds, answers, usable, strict=True)
+    ]
+
+
+def is_usable_gold(gold: str | None, *, limit_s: float = DEFAULT_LIMIT_S, pool: WorkerPool | None = None) -> bool:
+    """Says whether answers can be graded against a gold. See [`usable_golds`]."""
+    return usable_golds([gold], limit_s=limit_s, pool=pool)[0]
+
+
+def usable_golds(
+    golds: Sequence[str | None], *, limit_s: float = DEFAULT_LIMIT_S, pool: WorkerPool | None = None
+) -> list[bool]:
+    """
+    Says for each gold whether answers can be graded against it. Verdicts are kept for the life of the process.
+
+    Args:
+        golds (`Sequence[str | None]`):
+            Reference answers, LaTeX or plain.
+        limit_s (`float`, *optional*, defaults to 3 seconds):
+            Time limit for parsing one gold. A gold that takes longer is unusable.
+        pool ([`WorkerPool`], *optional*):
+            Workers to use. Defaults to the one pool of this process.
+
+    Returns:
+        `list[bool]`: False for a gold that is missing, empty, malformed, too long, or without a meaning to the engine.
+
+    Raises:
+        `TypeError`: A gold is neither a text nor `None`.
+    """
+    for index, gold in enumerate(golds):
+        if gold is not None and not isinstance(gold, str):
+            raise TypeError(f"gold {index} is {gold!r}, a {type(gold).__name__}: give the answer as text.")
+    asked: list[str] = []
+    for gold in dict.fromkeys(gold for gold in golds if gold is not None and gold not in _usable_golds):
+        verdict = usable_without_engine(gold)
+        if verdict is None:
+            asked.append(gold)
+        else:
+            _usable_golds[gold] = verdict
+    if asked:
+        replies = (pool or shared_pool()).map([{"op": "usable", "gold": gold} for gold in asked], limit_s)
+        for gold, reply in zip(asked, replies, strict=True):
+            if reply["status"] == "died":  # an accident of the machine, perhaps: not kept, asked again next time
+                logger.warning("A grading worker died twice on the gold %.200r. %s", gold, reply.get("error", ""))
+            else:
+                _usable_golds[gold] = reply["status"] == "ok" and reply["verdict"]
+    return [gold is not None and _usable_golds.get(gold, False) for gold in golds]
+
+
+def _compare(
+    pairs: list[tuple[str, str]], limit_s: float, pool: WorkerPool | None
+) -> dict[tuple[str, str], bool | None]:
+    verdicts: dict[tuple[str, str], bool | None] = {}
+    asked: list[tuple[str, str]] = []
+    for gold, answer in dict.fromkeys(pairs):
+        try:
+            verdicts[gold, answer] = _compare_quickly(gold, answer)
+        except _NeedsEngine:
+            asked.append((gold, answer))
+    if asked:
+        messages = [{"op": "equal", "gold": gold, "answer": answer} for gold, answer in asked]
+        for pair, reply in zip(asked, (pool or shared_pool()).map(messages, limit_s), strict=True):
+            verdicts[pair] = _verdict(pair, reply)
+    return verdicts
+
+
+def _compare_quickly(gold: str, answer: str) -> bool:
+    if too_big(gold) or too_big(answer):
+        return "".join(gold.split()) == "".join(answer.split())
+    if len(gold) > _QUICK_LENGTH or len(answer) > _QUICK_LENGTH:
+        raise _NeedsEngine
+    return equal(gold, answer, _engine_in_worker)
+
+
+def _engine_in_worker(gold: str, answer: str) -> bool:
+    raise _NeedsEngine
+
+
+def _verdict(pair: tuple[str, str], reply: dict) -> bool | None:
+    if reply["status"] == "died":
+        gold, answer = pair
+        logger.warning(
+            "A grading worker died twice on the answer %.200r to %.200r; it is not graded. %s",
+            answer,
+            gold,
+            reply.get("error", ""),
+        )
+        return None
+    return reply["status"] == "ok" and reply["verdict"]

@@ -1,0 +1,143 @@
+"""Number literals read exactly, as fractions and never as floats, and the units that may follow them."""
+
+import re
+from fractions import Fraction
+
+from .notation import unwrap
+
+_UNIT_COMMAND = re.compile(
+    r"^(.*[^\s=+*/^,(\[{<>-])\s*\\(?:text|mathrm|mbox|textrm|textbf|operatorname)\s*\{([^{}]*)\}"
+    r"\s*(?:\^\s*\{?\s*-?\d\s*\}?)?$",
+    re.DOTALL,
+)
+_UNIT_WORD = re.compile(
+    r"^([-+]?[\d.,/ ]*\d|[-+]?\d*\s*\\frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\d))"
+    r"\s*([A-Za-z一-鿿][^\d\\]*)(?:\^\{?\d\}?)?$"
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SHORT_UNITS = _words(
+    "mm cm dm km m in ft yd mi mg g kg t lb oz ml L l s h hr min sec ms J kJ N W kW V A Hz K C F Pa mph m/s km/h cm/s "
+    "ft/s eV mol rad"
+)
+# A word that multiplies the number, or belongs to the mathematics, is not a unit.
+_NOT_UNITS = _words(
+    "dozen hundred thousand million billion trillion pi sqrt sin cos tan log ln exp mod choose i e d am pm a.m p.m "
+    "a.m. p.m. AM PM A.M P.M A.M. P.M. 万 亿 百 千"
+)
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety hundred"
+_INTEGER_WORDS = {word: value for value, word in enumerate(_ONES.split())}
+_INTEGER_WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
+
+MAX_DIGITS = 400
+_DECIMAL = r"(?:\d+(?:\.\d*)?|\.\d+)"
+_PLAIN = re.compile(rf"[-+]?{_DECIMAL}")
+_GROUPED = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+)(\.\d+)?")
+_SCIENTIFIC = re.compile(
+    rf"([-+]?{_DECIMAL})\s*(?:[eE]|(?:\\times|\\cdot|\*|x)\s*10\s*\^)\s*(?:\{{\s*([-+]?\d+)\s*\}}|([-+]?\d+))"
+)
+_POWER_OF_TEN = re.compile(r"([-+]?)10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(\d))")
+_SLASH = re.compile(rf"([-+]?{_DECIMAL})\s*/\s*({_DECIMAL})")
+_FRACTION = re.compile(
+    rf"([-+]?)\s*\\frac\s*(?:\{{\s*([-+]?{_DECIMAL})\s*\}}|(\d))\s*(?:\{{\s*([-+]?{_DECIMAL})\s*\}}|(\d))"
+)
+_MIXED = re.compile(r"([-+]?)(\d+)\s*(?:\\frac\s*(?:\{\s*(\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))|\s(\d+)/(\d+))")
+
+
+def number(text: str) -> Fraction | None:
+    r"""
+    Reads a number literal exactly.
+
+    Args:
+        text (`str`):
+            A tidy text: integers, decimals, thousands separators, `a/b`, `\frac{a}{b}`, mixed numbers, powers of ten,
+            `2.5e3`, `2.5\times 10^{3}`, and number words up to a hundred.
+
+    Returns:
+        `Fraction` or `None`: The value; `None` where the text is anything else, divides by zero, or has more than
+        `MAX_DIGITS` characters or powers of ten.
+    """
+    text = unwrap(text).strip()
+    if len(text) > MAX_DIGITS:
+        return None
+    text = re.sub(r"^([-+])\s+", r"\1", text)
+    if match := _GROUPED.fullmatch(text):
+        text = match.group(1) + re.sub("[, ]", "", match.group(2)) + (match.group(3) or "")
+    if _PLAIN.fullmatch(text):
+        return _fraction(text)
+    if match := _FRACTION.fullmatch(text):
+        sign, top, short_top, bottom, short_bottom = match.groups()
+        return _quotient(_signed(sign, _fraction(top or short_top)), _fraction(bottom or short_bottom))
+    if match := _SLASH.fullmatch(text):
+        return _quotient(_fraction(match.group(1)), _fraction(match.group(2)))
+    if match := _MIXED.fullmatch(text):
+        sign, whole, *parts = match.groups()
+        top, bottom = (Fraction(part) for part in parts if part)
+        rest = _quotient(top, bottom)
+        return None if rest is None else _signed(sign, Fraction(whole) + rest)
+    if match := _SCIENTIFIC.fullmatch(text):
+        exponent = int(match.group(2) or match.group(3))
+        return _fraction(match.group(1)) * Fraction(10) ** exponent if abs(exponent) <= MAX_DIGITS else None
+    if match := _POWER_OF_TEN.fullmatch(text):
+        exponent = int(match.group(2) or match.group(3))
+        return _signed(match.group(1), Fraction(10) ** exponent) if abs(exponent) <= MAX_DIGITS else None
+    tens, _, ones = text.lower().partition("-")
+    if ones:  # twenty-five
+        known = tens in _INTEGER_WORDS and ones in _INTEGER_WORDS
+        known = known and 20 <= _INTEGER_WORDS[tens] < 100 and 1 <= _INTEGER_WORDS[ones] < 10
+        return Fraction(_INTEGER_WORDS[tens] + _INTEGER_WORDS[ones]) if known else None
+    return Fraction(_INTEGER_WORDS[tens]) if tens in _INTEGER_WORDS else None
+
+
+def _fraction(decimal: str) -> Fraction:
+    return Fraction(decimal.rstrip(".") if decimal.endswith(".") else decimal)
+
+
+def _signed(sign: str, value: Fraction) -> Fraction:
+    return -value if sign == "-" else value
+
+
+def _quotient(top: Fraction, bottom: Fraction) -> Fraction | None:
+    return None if bottom == 0 else top / bottom
+
+
+def decimal_places(text: str) -> int | None:
+    """Digits after the point of a decimal that states at least six significant digits, else `None`."""
+    text = unwrap(text).replace(",", "").strip()
+    if not _PLAIN.fullmatch(text) or "." not in text:
+        return None
+    digits = text.lstrip("+-").replace(".", "").lstrip("0")
+    return len(text.split(".")[1]) if len(digits) >= 6 else None
+
+
+def split_unit(text: str) -> tuple[str, str]:
+    """Splits a tidy text into a value and its trailing unit, `""` where there is none."""
+    command = _UNIT_COMMAND.match(text)
+    if command and command.group(2).strip() not in _NOT_UNITS and not command.group(2).strip().isdigit():
+        unit = command.group(2).strip()
+        if re.search(r"[A-Za-z一-鿿]", unit) and not unit.startswith(("if ", "for ", "where ")):
+            return command.group(1).strip(), unit
+    word = _UNIT_WORD.match(text)
+    if word and number(word.group(1)) is not None:
+        unit = word.group(2).strip()
+        first = re.split(r"[\s/^]", unit)[0]
+        # A lone letter is a variable, 3t and 7 m alike; as a unit it stands in \text{} or \mathrm{}.
+        known = (
+            len(first) >= 3 or "/" in unit or (len(first) == 2 and first in _SHORT_UNITS) or "一" <= unit[0] <= "鿿"
+        )
+        if known and first not in _NOT_UNITS and first.lower() not in _NOT_UNITS:
+            return word.group(1).strip(), unit
+    return text, ""
+
+
+def units_differ(one: str, other: str) -> bool:
+    """Whether two units are both well-known abbreviations, and not the same one."""
+    return one in _SHORT_UNITS and other in _SHORT_UNITS and one != other

@@ -1,0 +1,109 @@
+"""Equality by computer algebra. The only importer of math_verify; runs in the grading workers, under their limits."""
+
+import re
+from functools import lru_cache
+
+from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+from latex2sympy2_extended.logic import And
+from math_verify import verify
+from math_verify.grader import should_treat_as_complex
+from sympy import Basic, Float, MatrixBase, N, Rational, simplify
+from sympy.core.relational import Eq, GreaterThan, LessThan, Relational, StrictGreaterThan, StrictLessThan
+
+from .notation import unwrap
+from .numbers import decimal_places, number
+
+# math-verify's own parser and clean-up, with two of its defaults off: it lowercases symbols, so that a/A would be 1,
+# and it drops trailing letters as units, so that 3t would be 3.
+_NORMALIZATION = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none")
+_CONVERSION = ConversionConfig(lowercase_symbols=False)
+_MISSING_BRACES = [
+    (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
+    (re.compile(r"\\frac\s*(\d)\s*\{"), r"\\frac{\1}{"),
+    (re.compile(r"(\\frac\{[^{}]*\})\s*(\d)"), r"\1{\2}"),
+    (re.compile(r"\\sqrt\s*(\d|[a-z])"), r"\\sqrt{\1}"),
+    (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
+    (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists have been split before
+    (re.compile(r"_\s*\{?\s*\\odot\s*\}?"), "_{o}"),  # solar masses and luminosities
+    (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
+]
+
+
+@lru_cache(maxsize=4096)
+def expression(text: str) -> Basic | MatrixBase | None:
+    """Parses a tidy LaTeX text. None where the parser finds no meaning in it."""
+    text = unwrap(text)
+    for pattern, replacement in _MISSING_BRACES:
+        text = pattern.sub(replacement, text)
+    try:
+        parsed = latex2sympy(
+            normalize_latex(text, _NORMALIZATION),
+            is_real=not should_treat_as_complex(text),
+            convert_degrees=False,
+            normalization_config=None,
+            conversion_config=_CONVERSION,
+        )
+    except (
+        Exception
+    ):  # the parser has no error type of its own; it raises some thirty built-in ones on what it cannot read
+        return None
+    return parsed if isinstance(parsed, (Basic, MatrixBase)) else None
+
+
+def same(gold: str, answer: str) -> bool:
+    """Whether two tidy texts are equal as expressions, equations, inequalities, sets or matrices."""
+    left, right = expression(gold), expression(answer)
+    if left is None or right is None:
+        return False
+    golds, answers = _relations(left), _relations(right)
+    if golds and answers:
+        return len(golds) == len(answers) and all(any(_same_relation(g, a) for a in answers) for g in golds)
+    if isinstance(left, Eq) or isinstance(right, Eq):
+        return False
+    rounded = _rounds_to(gold, right) or _rounds_to(answer, left)
+    return rounded or verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
+
+
+def _exact(expr: Basic | MatrixBase) -> Basic | MatrixBase:
+    # math-verify rounds floats to six decimals, which makes every 1e-10 equal to every other.
+    return expr.xreplace({value: Rational(str(value)) for value in expr.atoms(Float)})
+
+
+def _rounds_to(literal: str, expr: Basic | MatrixBase) -> bool:
+    """1.414214 for the square root of 2: a decimal with six significant digits, all of them right."""
+    places, value = decimal_places(literal), number(literal)
+    if places is None or value is None or not isinstance(expr, Basic) or expr.free_symbols or not expr.is_number:
+        return False
+    difference = N(expr - Rational(value.numerator, value.denominator), 30)
+    return bool(difference.is_real) and bool(abs(difference) * 10**places <= Rational(1, 2))
+
+
+def _relations(expr: Basic | MatrixBase) -> list[Relational]:
+    """The links of a chain such as a < b <= c, one for a single relation, none for anything else."""
+    links = expr.args if isinstance(expr, And) else (expr,)
+    relations = [link for link in links if isinstance(link, Relational)]
+    return relations if len(relations) == len(links) else []
+
+
+_FLIPPED = {
+    Eq: Eq, LessThan: GreaterThan, GreaterThan: LessThan, StrictLessThan: StrictGreaterThan,
+    StrictGreaterThan: StrictLessThan,
+}  # fmt: skip
+
+
+def _same_relation(gold: Relational, answer: Relational) -> bool:
+    """a = b and c = d are the same relation where a - b is a constant times c - d; an inequality minds its sign."""
+    difference, other = _exact(gold.lhs - gold.rhs), _exact(answer.lhs - answer.rhs)
+    if simplify(difference - other) == 0:
+        return type(gold) is type(answer)
+    if simplify(difference + other) == 0:
+        return _FLIPPED.get(type(gold)) is type(answer)
+    ratio = simplify(difference / other)
+    if not ratio.is_number or ratio.is_zero or not ratio.is_finite:
+        return False
+    if isinstance(gold, Eq):
+        return isinstance(answer, Eq)
+    if not ratio.is_real:
+        return False
+    return type(answer) is (type(gold) if ratio.is_positive else _FLIPPED.get(type(gold)))

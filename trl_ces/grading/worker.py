@@ -1,0 +1,91 @@
+"""
+The process in which answers are compared: a single-threaded supervisor that imports the algebra once, and forks a
+child that serves requests. The kernel, not Python, ends what takes too long: an interval timer with SIGALRM's default
+action stops even a big-integer power inside C, and RLIMIT_AS bounds the memory. The supervisor then forks the next
+child, which takes 10 ms instead of a fresh import.
+
+Protocol, one JSON object a line: `{"id", "op": "equal", "gold", "answer", "limit"}` or `{"id", "op": "usable", "gold",
+"limit"}` on stdin, one at a time; `{"id", "status": "ok", "verdict"}` on stdout, or status "timeout", "died", "error".
+"""
+
+import json
+import logging
+import mmap
+import os
+import resource
+import signal
+import struct
+import sys
+
+# A child that has served this many requests makes room for a fresh one: no cache of the algebra grows for days.
+REQUESTS_PER_CHILD = 5000
+_STDIN, _STDOUT = 0, 1
+_EXIT_END_OF_INPUT, _EXIT_RECYCLE = 0, 3
+
+
+def main() -> None:
+    """Supervises children until stdin ends. Arguments: the memory limit of a child in bytes."""
+    memory_bytes = int(sys.argv[1])
+    logging.disable(logging.CRITICAL)  # math-verify warns once a process that its own timeouts are off
+    from . import verdicts  # the import of sympy and math-verify, shared by all children
+
+    verdicts.warm_up()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    current = mmap.mmap(-1, 8)  # the id of the request in hand, 0 for none: a dead child cannot say it any more
+    _reply({"status": "ready"})
+    while True:
+        child = os.fork()
+        if child == 0:
+            _limit_memory(memory_bytes)
+            os._exit(_serve(current, verdicts.answer_request))
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == _EXIT_END_OF_INPUT:
+            return
+        (request_id,) = struct.unpack("q", current[:8])
+        current[:8] = struct.pack("q", 0)
+        if request_id:
+            timed_out = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
+            _reply({"id": request_id, "status": "timeout" if timed_out else "died"})
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    if sys.platform == "linux":  # elsewhere the kernel does not enforce it
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _serve(current: mmap.mmap, answer_request) -> int:
+    for _ in range(REQUESTS_PER_CHILD):
+        line = _read_line()
+        if line is None:
+            return _EXIT_END_OF_INPUT
+        request = json.loads(line)
+        current[:8] = struct.pack("q", request["id"])
+        signal.setitimer(signal.ITIMER_REAL, request["limit"])
+        try:
+            reply = {"status": "ok", "verdict": answer_request(request)}
+        except Exception as error:
+            # MemoryError and RecursionError included: the parent counts the pair as not comparable, hence not equal.
+            reply = {"status": "error", "error": f"{type(error).__name__}: {str(error)[:200]}"}
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _reply({"id": request["id"], **reply})
+        current[:8] = struct.pack("q", 0)
+    return _EXIT_RECYCLE
+
+
+def _read_line() -> bytes | None:
+    # Unbuffered, and the parent sends the next request only after the last reply: nothing is lost with a killed child.
+    line = b""
+    while not line.endswith(b"\n"):
+        chunk = os.read(_STDIN, 65536)
+        if not chunk:
+            return None
+        line += chunk
+    return line
+
+
+def _reply(reply: dict) -> None:
+    data = json.dumps(reply).encode() + b"\n"
+    while data:
+        data = data[os.write(_STDOUT, data) :]

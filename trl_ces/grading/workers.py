@@ -1,0 +1,254 @@
+"""
+Grading workers that can be killed, seen from the trainer. Each is `python -c` with worker.py's supervisor inside: no
+fork of this process, which holds CUDA and threads, and no multiprocessing spawn, which would run the user's script
+again.
+"""
+
+import atexit
+import contextlib
+import itertools
+import json
+import logging
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_LIMIT_S = 3.0
+DEFAULT_MEMORY_BYTES = 1 << 30
+# The kernel ends a verdict at its limit; this much later the worker itself counts as lost and is replaced.
+GRACE_S = 5.0
+START_LIMIT_S = 120.0
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
+
+
+class WorkerLost(RuntimeError):
+    """A grading worker ended, or stopped answering, in the middle of a request."""
+
+
+class Worker:
+    """
+    One supervisor process and its pipe. Not thread-safe: a [`WorkerPool`] lends it to one thread at a time.
+
+    Args:
+        memory_bytes (`int`):
+            Address space of the process that compares.
+    """
+
+    def __init__(self, memory_bytes: int = DEFAULT_MEMORY_BYTES):
+        self.memory_bytes = memory_bytes
+        self.process: subprocess.Popen[bytes] | None = None
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the worker
+        self._received = b""
+        self._ids = itertools.count(1)
+
+    def request(self, message: dict, limit_s: float) -> dict:
+        """
+        Sends a request and waits for its reply.
+
+        Args:
+            message (`dict`):
+                A request of the protocol in worker.py, without `id` and `limit`.
+            limit_s (`float`):
+                Seconds after which the kernel ends the comparison.
+
+        Returns:
+            `dict`: The reply, with `status` "ok", "timeout", "died" or "error".
+
+        Raises:
+            `WorkerLost`: The worker was killed or hangs; it has been ended, and the next request starts a new one.
+            `RuntimeError`: No worker can be started, for example because math-verify is not installed.
+        """
+        if self.process is None or self.process.poll() is not None:
+            self._start()
+        request_id = next(self._ids)
+        deadline = time.monotonic() + limit_s + GRACE_S
+        line = json.dumps({**message, "id": request_id, "limit": limit_s}).encode() + b"\n"
+        try:
+            self._send(line, deadline)
+            while True:
+                reply = self._receive(deadline)
+                if reply.get("id") == request_id:
+                    return reply
+        except (OSError, WorkerLost) as error:
+            tail = self._stderr_tail()
+            self.stop()
+            raise WorkerLost(f"{error}{tail}") from error
+
+    def stop(self) -> None:
+        """Kills the worker and its child."""
+        if self.process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):  # already gone
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.forget()
+
+    def forget(self) -> None:
+        """Closes this process's ends of the pipes, and leaves the worker to whom it belongs."""
+        if self.process is not None:
+            for pipe in (self.process.stdin, self.process.stdout):
+                if pipe is not None:
+                    pipe.close()
+        self.process = None
+        self._received = b""
+
+    def _start(self) -> None:
+        self.stop()
+        package_root = str(Path(__file__).resolve().parents[2])
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        # Python's own integers honour RLIMIT_AS with a MemoryError where gmpy2 aborts; a fixed hash seed makes sympy's
+        # choices, and so the verdicts, repeatable.
+        environment |= {"PYTHONPATH": package_root, "SYMPY_GROUND_TYPES": "python", "PYTHONHASHSEED": "0"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from trl_ces.grading.worker import main; main()", str(self.memory_bytes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the trainer, which then ends its workers
+            bufsize=0,
+        )
+        assert self.process.stdin is not None
+        os.set_blocking(self.process.stdin.fileno(), False)
+        try:
+            self._receive(time.monotonic() + START_LIMIT_S)
+        except (OSError, WorkerLost) as error:
+            tail = self._stderr_tail()
+            self.stop()
+            raise RuntimeError(
+                "A grading worker did not start. It needs this Python with math-verify[antlr4_13_2] installed: "
+                f"{sys.executable}.{tail}"
+            ) from error
+
+    def _send(self, data: bytes, deadline: float) -> None:
+        assert self.process is not None
+        assert self.process.stdin is not None
+        descriptor = self.process.stdin.fileno()
+        while data:
+            self._wait_for(descriptor, select.POLLOUT, deadline)
+            data = data[os.write(descriptor, data) :]
+
+    def _receive(self, deadline: float) -> dict:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        descriptor = self.process.stdout.fileno()
+        while b"\n" not in self._received:
+            self._wait_for(descriptor, select.POLLIN, deadline)
+            chunk = os.read(descriptor, 65536)
+            if not chunk:
+                raise WorkerLost("The grading worker ended.")
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
+        return json.loads(line)
+
+    @staticmethod
+    def _wait_for(descriptor: int, event: int, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(descriptor, event)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise WorkerLost("The grading worker does not answer.")
+
+    def _stderr_tail(self) -> str:
+        size = os.fstat(self._stderr.fileno()).st_size
+        tail = os.pread(self._stderr.fileno(), 2000, max(0, size - 2000)).decode(errors="replace").strip()
+        return f" Its last words:\n{tail}" if tail else ""
+
+
+def default_worker_count() -> int:
+    """One worker for each core that this process may count as its own, at least 1 and at most 8."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(8, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+
+
+class WorkerPool:
+    """
+    A thread-safe pool of grading workers, each started with its first request.
+
+    Args:
+        workers (`int`, *optional*):
+            Number of workers. Defaults to the cores over `LOCAL_WORLD_SIZE`, 1 to 8.
+        memory_bytes (`int`, *optional*, defaults to 1 GiB):
+            Address space of each process that compares.
+    """
+
+    def __init__(self, workers: int | None = None, memory_bytes: int = DEFAULT_MEMORY_BYTES):
+        count = default_worker_count() if workers is None else workers
+        if count < 1:
+            raise ValueError(f"workers={workers}: a pool needs at least 1 worker.")
+        self.workers = [Worker(memory_bytes) for _ in range(count)]
+        # Last in, first out: a few requests start few workers.
+        self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()
+        for worker in self.workers:
+            self._idle.put(worker)
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="trl_ces_grading")
+        _POOLS.append(self)
+
+    def map(self, messages: list[dict], limit_s: float = DEFAULT_LIMIT_S) -> list[dict]:
+        """Answers the messages side by side, in order. See [`Worker.request`]; a lost worker is tried once more."""
+        if len(messages) <= 1:
+            return [self._answer(message, limit_s) for message in messages]
+        return list(self._threads.map(lambda message: self._answer(message, limit_s), messages))
+
+    def close(self) -> None:
+        """Ends the workers. A later request starts them again."""
+        for worker in self.workers:
+            worker.stop()
+
+    def _answer(self, message: dict, limit_s: float) -> dict:
+        worker = self._idle.get()
+        try:
+            reply = _try(worker, message, limit_s)
+            return _try(worker, message, limit_s) if reply["status"] == "died" else reply
+        finally:
+            self._idle.put(worker)
+
+
+def _try(worker: Worker, message: dict, limit_s: float) -> dict:
+    try:
+        return worker.request(message, limit_s)
+    except WorkerLost as lost:
+        return {"status": "died", "error": str(lost)}
+
+
+_POOLS: list[WorkerPool] = []
+_shared: WorkerPool | None = None
+_shared_lock = threading.Lock()
+
+
+def shared_pool() -> WorkerPool:
+    """The pool of this process, made at its first use."""
+    global _shared
+    with _shared_lock:
+        if _shared is None:
+            _shared = WorkerPool()
+        return _shared
+
+
+def _close_pools() -> None:
+    for pool in _POOLS:
+        pool.close()
+
+
+def _forget_pools() -> None:
+    # A forked process (a DataLoader worker) must neither share its parent's pipes nor wait for a lock that a thread of
+    # the parent held: it makes a pool of its own.
+    global _shared, _shared_lock
+    for pool in _POOLS:
+        for worker in pool.workers:
+            worker.forget()
+    _POOLS.clear()
+    _shared, _shared_lock = None, threading.Lock()
+
+
+atexit.register(_close_pools)
+os.register_at_fork(after_in_child=_forget_pools)
