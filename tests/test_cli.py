@@ -262,6 +262,7 @@ def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeyp
     planned = plan(job, *words, devices=2, monkeypatch=monkeypatch)
     assert (planned.num_processes, planned.distributed_type) == (2, "DEEPSPEED")
     assert planned.command[planned.command.index("--main_process_port") + 1] == "29501"
+    assert "--quiet" in planned.command
     assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
     with pytest.raises(RecipeError, match="4 processes are asked for and this machine has 2"):
         plan(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
@@ -337,4 +338,4 @@ def test_two_processes_train_and_resume_from_a_checkpoint(tmp_path):
     assert again.returncode == 0, again.stderr
     state = json.loads((output / "trainer_state.json").read_text())
     assert state["global_step"] == 4
-    assert [entry["step"] for entry in state["log_history"] if "reward" in entry] == [1, 2, 3, 4]
+    assert [entry["step"] for entry in state["log_history"] if "loss" in entry] == [1, 2, 3, 4]

@@ -296,7 +296,7 @@ PARSED = {  # template: completion -> the message that TRL makes of it where the
 
 @pytest.mark.parametrize("template", PARSED)
 def test_where_answers_are_parsed_trl_moves_the_thinking_out_of_the_content(tmp_path, template):
-    """What rewards must be ready for: `content` alone does not tell closed thinking from none or, with R1, unclosed."""
+    """What rewards must be ready for: `content` alone tells closed thinking neither from none nor, in R1, unclosed."""
     make_tokenizer, messages = PARSED[template]
     tokenizer = add_response_schema(make_tokenizer())
     seen = []

@@ -120,6 +120,7 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         ("max_steps: null", ["`max_steps`", "expected int", "null"]),
         ("max_steps: [1, 2]", ["`max_steps`", "expected int", "list [1, 2]"]),
         ("learning_rate: fast", ["`learning_rate`", "expected float", "'fast'"]),
+        ("learning_rate: true", ["`learning_rate`", "expected float", "bool True"]),
         ("learning_rate: '2e-7'", ["`learning_rate`", "expected float", "str '2e-7'"]),
         ("bf16: 1", ["`bf16`", "expected bool or null", "int 1"]),
         ("run_name: 7", ["`run_name`", "expected str or null", "int 7"]),

@@ -22,6 +22,7 @@ def accuracy_reward(
     completions: Sequence[Completion],
     solution: Sequence[str | None],
     thinking_prefilled: bool | Sequence[bool] | None = None,
+    last_turns: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[float | None]:
     r"""
@@ -36,6 +37,9 @@ def accuracy_reward(
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*):
             Whether the prompt already opened `<think>`, for all completions or for each. [`CESTrainer`] passes what
             the model saw. `None`: string prompts are looked at, conversational ones count as not prefilled.
+        last_turns (`Sequence[str]`, *optional*):
+            The model's last turn as it wrote it, thinking included. [`CESTrainer`] passes it, because TRL may have
+            parsed the thinking out of the completion's `content`. `None`: the content is taken.
         **kwargs:
             The other columns that TRL passes; `prompts` is used where `thinking_prefilled` is `None`.
 
@@ -62,14 +66,14 @@ def accuracy_reward(
         if not usable and gold not in _reported_golds:
             _reported_golds.add(gold)
             logger.warning("solution %d of the batch cannot be graded against, its reward is None: %r", index, gold)
-    texts = [_last_assistant_text(completion) for completion in completions]
-    grades = grade_many(texts, golds, thinking_prefilled=prefilled)
+    grades = grade_many(_last_turns(completions, last_turns), golds, thinking_prefilled=prefilled)
     return [None if grade.correct is None else float(grade.correct) for grade in grades]
 
 
 def think_format_reward(
     completions: Sequence[Completion],
     thinking_prefilled: bool | Sequence[bool] | None = None,
+    last_turns: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> list[float]:
     """
@@ -79,7 +83,7 @@ def think_format_reward(
         completions (`Sequence[str | list[dict]]`):
             Plain or conversational completions. Of a conversation with several turns the last assistant message
             counts.
-        thinking_prefilled (`bool` or `Sequence[bool]`, *optional*):
+        thinking_prefilled, last_turns:
             As in [`accuracy_reward`].
         **kwargs:
             The other columns that TRL passes; `prompts` is used where `thinking_prefilled` is `None`.
@@ -90,8 +94,8 @@ def think_format_reward(
     """
     prefilled = _prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
     return [
-        float(_is_well_formed(_last_assistant_text(completion), opened))
-        for completion, opened in zip(completions, prefilled, strict=True)
+        float(_is_well_formed(text, opened))
+        for text, opened in zip(_last_turns(completions, last_turns), prefilled, strict=True)
     ]
 
 
@@ -100,6 +104,10 @@ def _is_well_formed(text: str, prefilled: bool) -> bool:
     if prefilled:
         return (opened, closed) == (0, 1)
     return (opened, closed) == (1, 1) and text.lstrip().startswith(THINK_OPEN)
+
+
+def _last_turns(completions: Sequence[Completion], given: Sequence[str] | None) -> Sequence[str]:
+    return [_last_assistant_text(completion) for completion in completions] if given is None else given
 
 
 def _last_assistant_text(completion: Completion) -> str:

@@ -2,7 +2,8 @@
 
 CES changes the advantage; everything else is TRL's. The seam, pinned fact by fact in tests/test_trl_contract.py:
 
-1. `_generate` returns the prompt tokens: whether the template opened <think> is read from what the model really saw.
+1. `_generate` returns the tokens of prompts and completions: whether the template opened <think>, and what the model
+   wrote after that, is read from them and passed to the rewards.
 2. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: correctness and the group
    accuracy are taken there, before TRL slices by process and shuffles.
 3. `_generate_and_score_completions` returns the rollout: the (B,) tensors join it, and TRL carries them to the
@@ -36,8 +37,9 @@ class CESTrainer(GRPOTrainer):
     Takes what [`~trl.GRPOTrainer`] takes. With `args` a plain [`~trl.GRPOConfig`], its settings stay and the fields of
     [`CESConfig`] take their defaults.
 
-    Reward functions get one more keyword argument, `thinking_prefilled` (`list[bool]`): whether the prompt of each
-    completion already ended in an open `<think>`.
+    Reward functions get two more keyword arguments, one entry for each completion: `thinking_prefilled`
+    (`list[bool]`), whether the model's last turn began inside an open `<think>`, and `last_turns` (`list[str]`), what
+    it wrote in that turn. Where TRL parses responses, the thinking is no longer in the completion's `content`; here it is.
 
     Args:
         model (`str`, `PreTrainedModel` or `PeftModel`): The policy, as in [`~trl.GRPOTrainer`].
@@ -92,14 +94,22 @@ class CESTrainer(GRPOTrainer):
 
     def _generate(self, prompts):
         outputs = super()._generate(prompts)
-        tails = self._tokenizer.batch_decode([ids[-_PROMPT_TAIL:] for ids in outputs[0]])
-        self._thinking_prefilled = [opens_thinking(tail) for tail in tails]
+        # The last turn starts behind the last token that is not the policy's; with one turn, at the start.
+        prompt_ids, completion_ids, tool_masks = outputs[:3]
+        starts = [0 if mask is None else _after_last_zero(mask) for mask in tool_masks or [None] * len(prompts)]
+        rows = list(zip(prompt_ids, completion_ids, starts, strict=True))
+        seen = [(prompt + completion[:start])[-_PROMPT_TAIL:] for prompt, completion, start in rows]
+        said = [completion[start:] for _, completion, start in rows]
+        self._turns = {
+            "thinking_prefilled": [opens_thinking(tail) for tail in self._tokenizer.batch_decode(seen)],
+            "last_turns": self._tokenizer.batch_decode(said, skip_special_tokens=True),
+        }
         return outputs
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         inputs = [
-            {**example, "thinking_prefilled": opened}
-            for example, opened in zip(inputs, self._thinking_prefilled, strict=True)
+            {**example, **{name: values[row] for name, values in self._turns.items()}}
+            for row, example in enumerate(inputs)
         ]
         rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.args.shaping == "ces":
@@ -173,6 +183,10 @@ class CESTrainer(GRPOTrainer):
                 self._metrics[mode][name].append(value)
             self._ces_totals[mode].clear()
         super().log(logs, start_time)
+
+
+def _after_last_zero(mask: list[int]) -> int:
+    return len(mask) - (mask[::-1].index(0) if 0 in mask else len(mask))
 
 
 def _reward_name(func: Any) -> str:

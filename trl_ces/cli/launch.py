@@ -79,7 +79,9 @@ def plan_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     if config_file is None:
         config_file = find_accelerate_config("ddp" if processes > 1 else "single").resolve()
     launch = ["-m", "accelerate.commands.launch", "--config_file", str(config_file), "--num_processes", str(processes)]
-    for name, values in {**flags, **({"cpu": []} if "cpu" in line.accelerate_flags else {})}.items():
+    # quiet: the worker has already said what is wrong, accelerate need not add its own traceback
+    launched = flags | {"quiet": []} | ({"cpu": []} if "cpu" in line.accelerate_flags else {})
+    for name, values in launched.items():
         launch += [f"--{name}", *values]
     return LaunchPlan(processes, checked, [sys.executable, *launch, *worker])
 

@@ -217,7 +217,7 @@ def verdict(measured: dict[str, Measurement]) -> str:
     """One sentence that says how CES came out against DAPO, whichever way it is."""
     dapo, ces = measured["DAPO"], measured["CES"]
     points = 100 * (ces.accuracy - dapo.accuracy)
-    length, entropy = 100 * (dapo.length / ces.length - 1), 100 * (ces.entropy_bits / dapo.entropy_bits - 1)
+    length, entropy = 100 * (ces.length / dapo.length - 1), 100 * (ces.entropy_bits / dapo.entropy_bits - 1)
     return (
         f"CES against DAPO: accuracy {points:+.1f} points, answer length {length:+.0f} %, entropy {entropy:+.0f} %. "
         "(One seed; docs/quickstart.md has three.)"

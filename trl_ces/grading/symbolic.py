@@ -7,8 +7,7 @@ from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_la
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 from latex2sympy2_extended.logic import And
 from math_verify import verify
-from math_verify.grader import should_treat_as_complex
-from sympy import Basic, Float, MatrixBase, N, Rational, simplify
+from sympy import Basic, Expr, Float, I, MatrixBase, N, Rational, simplify
 from sympy.core.relational import Eq, GreaterThan, LessThan, Relational, StrictGreaterThan, StrictLessThan
 
 from .notation import unwrap
@@ -17,6 +16,8 @@ from .numbers import decimal_places, number
 # math-verify's own parser and clean-up, with two of its defaults off: it lowercases symbols, so that a/A would be 1,
 # and it drops trailing letters as units, so that 3t would be 3.
 _NORMALIZATION = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none")
+# The parser leaves i a symbol. It is the imaginary unit wherever it is no index.
+_INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _CONVERSION = ConversionConfig(lowercase_symbols=False)
 _MISSING_BRACES = [
     (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
@@ -39,7 +40,7 @@ def expression(text: str) -> Basic | MatrixBase | None:
     try:
         parsed = latex2sympy(
             normalize_latex(text, _NORMALIZATION),
-            is_real=not should_treat_as_complex(text),
+            is_real=True,
             convert_degrees=False,
             normalization_config=None,
             conversion_config=_CONVERSION,
@@ -48,7 +49,9 @@ def expression(text: str) -> Basic | MatrixBase | None:
         Exception
     ):  # the parser has no error type of its own; it raises some thirty built-in ones on what it cannot read
         return None
-    return parsed if isinstance(parsed, (Basic, MatrixBase)) else None
+    if not isinstance(parsed, (Basic, MatrixBase)):
+        return None
+    return parsed if _INDEX_I.search(text) else parsed.xreplace({symbol: I for symbol in parsed.free_symbols if str(symbol) == "i"})
 
 
 def same(gold: str, answer: str) -> bool:
@@ -61,13 +64,24 @@ def same(gold: str, answer: str) -> bool:
         return len(golds) == len(answers) and all(any(_same_relation(g, a) for a in answers) for g in golds)
     if isinstance(left, Eq) or isinstance(right, Eq):
         return False
-    rounded = _rounds_to(gold, right) or _rounds_to(answer, left)
-    return rounded or verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
+    if _rounds_to(gold, right) or _rounds_to(answer, left):
+        return True
+    if _clearly_different(left, right):
+        return False
+    return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
 
 
 def _exact(expr: Basic | MatrixBase) -> Basic | MatrixBase:
     # math-verify rounds floats to six decimals, which makes every 1e-10 equal to every other.
     return expr.xreplace({value: Rational(str(value)) for value in expr.atoms(Float)})
+
+
+def _clearly_different(one: Basic | MatrixBase, other: Basic | MatrixBase) -> bool:
+    """Two constants that differ in their first nine digits need no simplification: most wrong answers are such."""
+    if not all(isinstance(expr, Expr) and expr.is_number for expr in (one, other)):
+        return False
+    difference, size = abs(N(one - other, 15)), abs(N(one, 15))
+    return bool(difference.is_Float and size.is_Float and difference > size * Float("1e-9") and difference > 0)
 
 
 def _rounds_to(literal: str, expr: Basic | MatrixBase) -> bool:

@@ -1,0 +1,67 @@
+"""An answer must score the same whether or not TRL parses its thinking out of the message's content."""
+
+import pytest
+from test_compatibility_tools import (
+    QWEN_END,
+    R1_END,
+    chat_trainer,
+    four_of_each,
+    question,
+    qwen_tokenizer,
+    r1_tokenizer,
+    script_turns,
+)
+from trl.chat_template_utils import add_response_schema, qwen3_5_think_chat_template
+
+from trl_ces.rewards import accuracy_reward, think_format_reward
+
+
+def qwen35_tokenizer():
+    return qwen_tokenizer(qwen3_5_think_chat_template)
+
+
+RIGHT = r"\boxed{7}"
+# Tokenizer, and for each of four completions its accuracy and format reward. R1's and Qwen3.5's templates open <think>.
+CASES = {
+    "R1-Distill": (
+        r1_tokenizer,
+        {
+            f"so\n</think>\n\n{RIGHT}{R1_END}": [1, 1],
+            f"\n</think>\n\n{RIGHT}{R1_END}": [1, 1],
+            f"so {RIGHT}": [0, 0],
+            f"{RIGHT}{R1_END}": [0, 0],
+        },
+    ),
+    "Qwen3": (
+        qwen_tokenizer,
+        {
+            f"<think>\nso\n</think>\n\n{RIGHT}{QWEN_END}": [1, 1],
+            f"<think>\n\n</think>\n\n{RIGHT}{QWEN_END}": [1, 1],
+            f"<think>\nso {RIGHT}": [0, 0],
+            f"{RIGHT}{QWEN_END}": [1, 0],
+        },
+    ),
+    "Qwen3.5 thinking": (
+        qwen35_tokenizer,
+        {
+            f"so\n</think>\n\n{RIGHT}{QWEN_END}": [1, 1],
+            f"a</think>b</think>{RIGHT}{QWEN_END}": [1, 0],
+            f"so {RIGHT}": [0, 0],
+            f"{RIGHT}{QWEN_END}": [0, 0],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("parsed", [False, True], ids=["plain", "parsed"])
+@pytest.mark.parametrize("template", CASES)
+def test_parsed_answers_score_as_unparsed_ones(tmp_path, template, parsed):
+    make_tokenizer, cases = CASES[template]
+    tokenizer = add_response_schema(make_tokenizer()) if parsed else make_tokenizer()
+    columns = {"prompt": [question("3+4")] * 2, "solution": ["7"] * 2}
+    trainer = chat_trainer(tmp_path, [accuracy_reward, think_format_reward], tokenizer, columns)
+    rewards, calculate = [], trainer._calculate_rewards
+    trainer._calculate_rewards = lambda *arguments: rewards.append(calculate(*arguments)) or rewards[-1]
+    script_turns(trainer, [[text] for text in cases] * 2)
+    trainer._generate_and_score_completions(four_of_each(columns))
+    assert rewards[0].tolist() == list(cases.values()) * 2
