@@ -136,6 +136,7 @@ def refused(capsys, *words):
         (["--main_process_port"], ["`--main_process_port` (accelerate's) takes 1 value, got 0"]),
         (["--config_file", "x"], ["`--config_file` cannot be given", "`--accelerate_config`"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
+        (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", 'pip install "trl_ces[vllm]"']),
         (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without data"]),
         (["--num_eval_samples", "1"], ["`eval_strategy` is no"]),
         (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is true", "holds no checkpoint"]),
@@ -145,6 +146,7 @@ def refused(capsys, *words):
 def test_what_cannot_work_is_refused_before_the_start(job, capsys, monkeypatch, words, parts):
     recipe, output = job
     monkeypatch.setattr("trl_ces.cli.train.run_child", lambda *_: pytest.fail("something was started"))
+    monkeypatch.setattr("trl_ces.cli.train.find_spec", lambda name: None)  # as where vLLM is not installed
     said = refused(capsys, "train", "--config", recipe, *words)
     assert all(part in said for part in parts), said
     assert not output.exists()

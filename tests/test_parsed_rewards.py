@@ -21,7 +21,7 @@ def qwen35_tokenizer():
 
 
 RIGHT = r"\boxed{7}"
-# Tokenizer, and for each of four completions its accuracy and format reward. R1's and Qwen3.5's templates open <think>.
+# Tokenizer, and accuracy and format reward of each completion. R1's and Qwen3.5's templates open <think>.
 CASES = {
     "R1-Distill": (
         r1_tokenizer,

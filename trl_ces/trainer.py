@@ -39,7 +39,7 @@ class CESTrainer(GRPOTrainer):
 
     Reward functions get two more keyword arguments, one entry for each completion: `thinking_prefilled`
     (`list[bool]`), whether the model's last turn began inside an open `<think>`, and `last_turns` (`list[str]`), what
-    it wrote in that turn. Where TRL parses responses, the thinking is no longer in the completion's `content`; here it is.
+    it wrote in that turn. Where TRL parses responses, the completion's `content` has lost its thinking; this has it.
 
     Args:
         model (`str`, `PreTrainedModel` or `PeftModel`): The policy, as in [`~trl.GRPOTrainer`].

@@ -115,8 +115,9 @@ def quickstart(
         write_numbers(output_dir / "quickstart.json", seed, measured)
 
     print(f"\n{table(measured)}\n")
-    print(f"Measured on {num_problems} held-out problems x {SAMPLES} answers; temperature 1, seed {SAMPLING_SEED}.")
-    print("Length counts the end token; entropy is the sampling distribution's, mean over the answers' tokens.")
+    sampled = f"{num_problems} held-out problems x {SAMPLES} answers at temperature 1, sampling seed {SAMPLING_SEED}"
+    print(f"Measured on {sampled}. Length")
+    print("counts the end token; entropy is the sampling distribution's, mean over the answers' tokens.")
     print(verdict(measured) + "\n")
     print(examples(measured) + "\n")
     print(f"Picture of both trainings: {picture}")

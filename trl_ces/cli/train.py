@@ -1,6 +1,7 @@
 """`trl-ces train`: checks all that can be checked without loading a model, then starts the training processes."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..script_arguments import ScriptArguments
@@ -98,6 +99,8 @@ def check(line: CommandLine, recipe_file: Path | None):
         import_function(recipe.script.model_builder, "model_builder")
     else:
         _check_model_path(str(recipe.model.model_name_or_path))
+    if training.get("use_vllm") and training.get("vllm_mode", "colocate") == "colocate" and find_spec("vllm") is None:
+        raise RecipeError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
     _check_evaluation(recipe.script, training.get("eval_strategy", "no"))
     _check_resume(training.get("resume_from_checkpoint"), Path(training["output_dir"]))
     check_source(recipe.script)

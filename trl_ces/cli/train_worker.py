@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from ..data import load_datasets
+from ..network import hub_errors
 from ..recipe import Recipe, load_recipe
 from ..reward_lookup import find_reward_functions, import_function
 from ..strict import RecipeError
@@ -69,6 +70,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
     train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
     reward_funcs: list[Any] = list(find_reward_functions(recipe.script, config.max_completion_length))
     model_path = _model_path(recipe, state)
+    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
     try:
         trainer = CESTrainer(
             model=model_path,
@@ -79,8 +81,9 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
             peft_config=get_peft_config(recipe.model),
             quantization_config=get_quantization_config(recipe.model),
         )
-    except (ValueError, OSError, ImportError) as error:
-        # A model that is not there, a reward that cannot be told, a package that is missing: the sentence says it all.
+    except refusals as error:
+        # A model that is not there, a reward that cannot be told, a missing package, a Hub that takes no push: the
+        # sentence says it all.
         if os.environ.get("TRL_CES_DEBUG"):
             raise
         raise RecipeError(f"{error} (TRL_CES_DEBUG=1 shows where)") from error

@@ -12,7 +12,7 @@ _UNIT_COMMAND = re.compile(
 )
 _UNIT_WORD = re.compile(
     r"^([-+]?[\d.,/ ]*\d|[-+]?\d*\s*\\frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\d))"
-    r"\s*([A-Za-z一-鿿][^\d\\]*)(?:\^\{?\d\}?)?$"
+    r"(\s*[A-Za-z一-鿿][A-Za-z一-鿿./\s-]*)(?:\^\{?\d\}?)?$"
 )
 
 
@@ -24,6 +24,7 @@ _SHORT_UNITS = _words(
     "mm cm dm km m in ft yd mi mg g kg t lb oz ml L l s h hr min sec ms J kJ N W kW V A Hz K C F Pa mph m/s km/h cm/s "
     "ft/s eV mol rad"
 )
+_LETTERS = frozenset(unit for unit in _SHORT_UNITS if len(unit) == 1)
 # A word that multiplies the number, or belongs to the mathematics, is not a unit.
 _NOT_UNITS = _words(
     "dozen hundred thousand million billion trillion pi sqrt sin cos tan log ln exp mod choose i e d am pm a.m p.m "
@@ -128,12 +129,10 @@ def split_unit(text: str) -> tuple[str, str]:
     word = _UNIT_WORD.match(text)
     if word and number(word.group(1)) is not None:
         unit = word.group(2).strip()
-        first = re.split(r"[\s/^]", unit)[0]
-        # A lone letter is a variable, 3t and 7 m alike; as a unit it stands in \text{} or \mathrm{}.
-        known = (
-            len(first) >= 3 or "/" in unit or (len(first) == 2 and first in _SHORT_UNITS) or "一" <= unit[0] <= "鿿"
-        )
-        if known and first not in _NOT_UNITS and first.lower() not in _NOT_UNITS:
+        first = re.split(r"[\s/-]", unit)[0]
+        # A lone letter is a variable, 3t and 7 m alike, and 3abc a product; such units stand in \text{} or \mathrm{}.
+        known = len(first) >= (3 if word.group(2)[0] == " " else 4) or unit in _SHORT_UNITS - _LETTERS
+        if (known or "一" <= unit[0] <= "鿿") and first not in _NOT_UNITS and first.lower() not in _NOT_UNITS:
             return word.group(1).strip(), unit
     return text, ""
 

@@ -45,13 +45,17 @@ def expression(text: str) -> Basic | MatrixBase | None:
             normalization_config=None,
             conversion_config=_CONVERSION,
         )
-    except (
-        Exception
-    ):  # the parser has no error type of its own; it raises some thirty built-in ones on what it cannot read
+        if not isinstance(parsed, (Basic, MatrixBase)):
+            return None
+        # A chain of relations keeps its own order of arguments, which a replacement would lose.
+        units = (
+            []
+            if _INDEX_I.search(text) or isinstance(parsed, And)
+            else [symbol for symbol in parsed.free_symbols if str(symbol) == "i"]
+        )
+        return parsed.xreplace(dict.fromkeys(units, I)) if units else parsed
+    except Exception:  # the parser has no error type of its own: on what it cannot read it raises any built-in one
         return None
-    if not isinstance(parsed, (Basic, MatrixBase)):
-        return None
-    return parsed if _INDEX_I.search(text) else parsed.xreplace({symbol: I for symbol in parsed.free_symbols if str(symbol) == "i"})
 
 
 def same(gold: str, answer: str) -> bool:
