@@ -47,12 +47,9 @@ def expression(text: str) -> Basic | MatrixBase | None:
         )
         if not isinstance(parsed, (Basic, MatrixBase)):
             return None
-        # A chain of relations keeps its own order of arguments, which a replacement would lose.
-        units = (
-            []
-            if _INDEX_I.search(text) or isinstance(parsed, And)
-            else [symbol for symbol in parsed.free_symbols if str(symbol) == "i"]
-        )
+        if _INDEX_I.search(text) or isinstance(parsed, And):  # a chain would lose the order of its links
+            return parsed
+        units = [symbol for symbol in parsed.free_symbols if str(symbol) == "i"]
         return parsed.xreplace(dict.fromkeys(units, I)) if units else parsed
     except Exception:  # the parser has no error type of its own: on what it cannot read it raises any built-in one
         return None
