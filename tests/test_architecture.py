@@ -16,6 +16,7 @@ FLOORS = {
     "prompts": 1,
     "shaping": 1,
     "environment": 1,
+    "reward_interface": 1,
     "arithmetic": 1,
     "grading": 2,
     "shaping_metrics": 2,

@@ -35,14 +35,14 @@ from trl_ces import CESConfig, CESTrainer
 
 def watch_shaping(trainer):
     """The list into which A' - A, (B, T), of every micro-batch goes: not 0 at the selected tokens and nowhere else."""
-    seen, shape = [], trainer._shape_advantages
+    seen, shape = [], trainer._shaped_advantages
 
     def watched(inputs, *args, **kwargs):
-        unshaped = inputs["advantages"].unsqueeze(1)
-        shape(inputs, *args, **kwargs)
-        seen.append((inputs["advantages"] - unshaped).detach())
+        shaped = shape(inputs, *args, **kwargs)
+        seen.append((shaped - inputs["advantages"].unsqueeze(1)).detach())
+        return shaped
 
-    trainer._shape_advantages = watched
+    trainer._shaped_advantages = watched
     return seen
 
 

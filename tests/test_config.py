@@ -95,6 +95,26 @@ def test_a_grpo_config_that_ces_cannot_work_with_is_refused(tmp_path):
         CESConfig.from_grpo(plain)
 
 
+def test_numbers_that_are_none_are_refused(tmp_path):
+    for value in ("0.01", True, None):
+        with pytest.raises(ValueError, match=r"`ces_tau` is .*: it must be a number"):
+            CESConfig(**settings(tmp_path, ces_tau=value))
+
+
+def test_settings_changed_after_the_config_was_made_are_checked_too(tmp_path):
+    config = CESConfig(**settings(tmp_path))
+    config.ces_tau = 3.0
+    with pytest.raises(ValueError, match=r"`ces_tau` is 3\.0"):
+        CESConfig.from_grpo(config)
+
+
+@pytest.mark.parametrize("mode", ["sequence_mask", "sequence_truncate"])
+def test_a_product_of_vllm_ratios_over_a_completion_is_warned_of(tmp_path, mode):
+    changes = {"use_vllm": True, "vllm_importance_sampling_mode": mode}
+    with pytest.warns(UserWarning, match=f"`vllm_importance_sampling_mode` is '{mode}'.*token_truncate"):
+        CESConfig(**settings(tmp_path, **changes))
+
+
 def test_a_ces_config_is_taken_as_it_is(tmp_path):
     config = CESConfig(**settings(tmp_path, ces_tau=0.05))
     assert CESConfig.from_grpo(config) is config

@@ -20,7 +20,8 @@ def run(output, processes):
         ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
     )
     command = [sys.executable, *launcher, str(HERE / "two_processes.py"), str(output), str(processes)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
+    # The tree under test before any installed one, also in the children.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     assert finished.returncode == 0, finished.stderr[-3000:]
     return torch.load(output / "result.pt", weights_only=True)

@@ -75,7 +75,7 @@ def test_tau_zero_selects_nothing_and_tau_one_with_full_multiplier_everything():
 
 
 def test_long_completions_and_long_decimals_do_not_overflow():
-    # 9,000,000 * 0.123456789 * 1/2 = 555,555.5505
+    # 9,000,000 * 0.123456789 * 1/2 = 555,555.55
     assert selection_size(ints(9_000_000), 0.123456789, (ints(512), ints(1024))).tolist() == [555_555]
 
 
@@ -197,9 +197,11 @@ def test_equal_rewards_leave_the_entropy_as_the_only_advantage():
 def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips_it():
     # alpha 0.4 per nat, kappa 2. A = 1: min(0.4 * 0.5, 0.5) = 0.2 and min(0.4 * 5, 0.5) = 0.5. A = -1: -0.8, -0.5
     nats = torch.tensor([[0.5, 5.0], [0.5, 5.0], [0.5, 5.0]])
-    batch = {"advantages": torch.tensor([1.0, -1.0, 0.0])}
-    shaped = entropy_advantage(batch, nats, torch.tensor([[1, 1], [1, 1], [1, 0]]), alpha=0.4, kappa=2.0)
-    torch.testing.assert_close(shaped.advantages, torch.tensor([[1.2, 1.5], [-0.8, -0.5], [0.0, 0.0]]))
+    batch = {"advantages": torch.tensor([1.0, -1.0, 0.0, 1.0])}
+    nats = torch.cat([nats, torch.tensor([[0.5, 5.0]])])  # the last row's second token is a tool's
+    mask = torch.tensor([[1, 1], [1, 1], [1, 1], [1, 0]])
+    shaped = entropy_advantage(batch, nats, mask, alpha=0.4, kappa=2.0)
+    torch.testing.assert_close(shaped.advantages, torch.tensor([[1.2, 1.5], [-0.8, -0.5], [0.0, 0.0], [1.2, 1.0]]))
 
 
 def test_entropy_advantage_is_detached():

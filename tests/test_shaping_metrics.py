@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from trl_ces.shaping import ShapedAdvantages
+from trl_ces.shaping import ShapedAdvantages, conditional_entropy_shaping, entropy_advantage
 from trl_ces.shaping_metrics import SUMS, ces_metrics, ces_sums
 
 
@@ -53,3 +53,16 @@ def test_micro_batches_are_weighed_by_their_tokens_not_averaged():
 def test_a_metric_with_nothing_to_divide_by_is_nan():
     metrics = ces_metrics([0.0] * len(SUMS))
     assert all(math.isnan(value) for value in metrics.values())
+
+
+def test_shaping_and_sums_read_no_value_on_the_host():
+    """On the meta device there are no values: anything that waits for one, or whose shape depends on one, raises."""
+    batch, nats, mask, _ = hand_made_micro_batch()
+    batch = {name: value.to("meta") for name, value in batch.items()}
+    nats, mask = nats.to("meta"), mask.to("meta")
+    options = {"tau": 0.3, "beta_correct": 0.4, "beta_incorrect": 0.4}
+    shaped = conditional_entropy_shaping(batch, nats, mask, **options)
+    assert ces_sums(batch, nats, mask, shaped).shape == (len(SUMS),)
+    assert entropy_advantage(batch, nats, mask, alpha=0.4, kappa=2.0).advantages.shape == (3, 2)
+    with pytest.raises(NotImplementedError):
+        nats[mask == 1].sum()  # what this test would catch

@@ -1,6 +1,7 @@
 """`CESConfig`: TRL's `GRPOConfig` with the paper's shaping on, DAPO's clip range, and nothing else changed."""
 
 import math
+import warnings
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 
@@ -9,6 +10,14 @@ from trl import GRPOConfig
 from .shaping import MAX_TAU_DECIMALS
 
 SHAPINGS = ("ces", "none", "entropy_advantage")
+NUMBERS = (
+    "ces_tau",
+    "ces_beta_correct",
+    "ces_beta_incorrect",
+    "ces_correct_threshold",
+    "entropy_advantage_alpha",
+    "entropy_advantage_kappa",
+)
 # Those in which A' stands as in Eq. 1. In cispo and vespo A' multiplies log pi, so the gradient of the entropy would
 # be scaled by a log-probability; sapo and luspo are other objectives, for which the paper defines nothing.
 CES_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
@@ -112,8 +121,14 @@ class CESConfig(GRPOConfig):
 
     @classmethod
     def from_grpo(cls, args: GRPOConfig) -> "CESConfig":
-        """`args` with every setting as it is and the fields of CES at their defaults; `args` itself if it has them."""
+        """
+        `args` with every setting as it is and the fields of CES at their defaults; `args` itself if it has them.
+
+        Checks the settings of CES, also those that were changed after `args` was made. Of a subclass of `GRPOConfig`
+        with fields and methods of its own, the fields' values are kept.
+        """
         if isinstance(args, cls):
+            args._check_shaping()
             return args
         config = object.__new__(cls)  # not cls(**...): __post_init__ would derive the batch sizes a second time
         config.__dict__.update(args.__dict__)
@@ -143,6 +158,9 @@ class CESConfig(GRPOConfig):
 
         if self.shaping not in SHAPINGS:
             refuse("shaping", f"choose one of {', '.join(map(repr, SHAPINGS))}.")
+        for name in NUMBERS:
+            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int | float):
+                refuse(name, "it must be a number.")
         if not 0 <= self.ces_tau <= 1:
             refuse("ces_tau", "it is a share of tokens and lies in [0, 1]; the paper uses 0.01.")
         if (Fraction(repr(float(self.ces_tau))) * 10**MAX_TAU_DECIMALS).denominator != 1:
@@ -160,7 +178,7 @@ class CESConfig(GRPOConfig):
             self._check_ces_combinations(refuse)
 
     def _check_ces_combinations(self, refuse):
-        off = 'or set `shaping="none"`'
+        off = 'or set `shaping="none"` (a field of `CESConfig`)'
         if self.loss_type not in CES_LOSS_TYPES:
             allowed = ", ".join(map(repr, CES_LOSS_TYPES))
             refuse(
@@ -183,4 +201,16 @@ class CESConfig(GRPOConfig):
                 "off_policy_mask_threshold",
                 f"that mask keeps or drops a whole completion by the sign of A, which A' may change at a token: "
                 f"set it to None, {off}.",
+            )
+        if (
+            self.use_vllm
+            and self.vllm_importance_sampling_correction
+            and self.vllm_importance_sampling_mode.startswith("sequence")
+        ):
+            warnings.warn(
+                f"`vllm_importance_sampling_mode` is {self.vllm_importance_sampling_mode!r}: it takes the product of "
+                "all ratios of a completion, which drifts far from 1 over thousands of tokens, and masks or scales "
+                'the completion by it. For long completions use "token_truncate", or, as the paper\'s recipes do, '
+                "`vllm_importance_sampling_correction=False`.",
+                stacklevel=4,
             )

@@ -15,7 +15,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-# With at most nine decimals in tau, len * tau * b stays inside int64 for every length below nine billion tokens.
+# With at most nine decimals in tau, the numerator of len * tau * b stays inside int64 while len * G < nine billion.
 MAX_TAU_DECIMALS = 9
 
 

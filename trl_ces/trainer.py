@@ -12,20 +12,25 @@ CES changes the advantage; everything else is TRL's. The seam, pinned fact by fa
    `inputs["advantages"]` only afterwards, as (B,) or (B, T): the shaped ones are written between the two.
 """
 
-from typing import Any, cast
+import inspect
+import logging
+from collections.abc import Iterable
 
 import torch
 import trl
-from packaging.version import Version
+from packaging.specifiers import SpecifierSet
 from trl import GRPOTrainer
-from trl.trainer.utils import get_callable_name, get_config_model_id
+from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
-from .prompts import opens_thinking
+from .prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
+from .reward_interface import accuracy_reward_index, reward_name, tolerant
 from .shaping import SHAPING_RULES, group_counts
 from .shaping_metrics import ces_metrics, ces_sums
 
-SUPPORTED_TRL = ("1.16.0", "2.0.0")  # from, below
+logger = logging.getLogger(__name__)
+
+SUPPORTED_TRL = ">=1.16,<2"
 # Enough tokens to hold "<think>" and white space in any tokenizer, one character a token included.
 _PROMPT_TAIL = 32
 
@@ -40,6 +45,7 @@ class CESTrainer(GRPOTrainer):
     Reward functions get two more keyword arguments, one entry for each completion: `thinking_prefilled`
     (`list[bool]`), whether the model's last turn began inside an open `<think>`, and `last_turns` (`list[str]`), what
     it wrote in that turn. Where TRL parses responses, the completion's `content` has lost its thinking; this has it.
+    A column of that name in the data goes before.
 
     Args:
         model (`str`, `PreTrainedModel` or `PeftModel`): The policy, as in [`~trl.GRPOTrainer`].
@@ -80,35 +86,49 @@ class CESTrainer(GRPOTrainer):
         args = CESConfig.from_grpo(args)
         # (B,) tensors of this process's latest generation batch, in its order.
         self._rollout: dict[str, torch.Tensor] = {}
-        # The inputs of the running _compute_loss.
-        self._loss_inputs: dict | None = None
+        # What the latest prompts ended in and what the model wrote after them, by the names of REWARD_KEYWORDS.
+        self._turns: dict[str, list] = {}
+        # The inputs of the running _compute_loss: TRL's, and the copy that TRL is working on.
+        self._loss_inputs: tuple[dict, dict] | None = None
         # Sums of the micro-batches since the last optimizer step; then reduced over processes, one for each step.
-        self._ces_sums: torch.Tensor | None = None
+        self._ces_sums: dict[str, torch.Tensor] = {}
         self._ces_totals: dict[str, list[torch.Tensor]] = {"train": [], "eval": []}
         if args.shaping == "ces" and kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-            accuracy_reward_index([_reward_name(func) for func in funcs], args.ces_accuracy_reward)  # before loading
+            accuracy_reward_index([reward_name(func) for func in funcs], args.ces_accuracy_reward)  # before loading
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
+        self.reward_funcs = [tolerant(func) for func in self.reward_funcs]
         if args.shaping == "ces":
             self._accuracy_index = accuracy_reward_index(self.reward_func_names, args.ces_accuracy_reward)
+            logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
+            # A number that the user named or set a threshold for may be graded; one that we found should be 0 or 1.
+            self._expects_binary = args.ces_accuracy_reward is None and args.ces_correct_threshold == 1.0
 
     def _generate(self, prompts):
         outputs = super()._generate(prompts)
-        # The last turn starts behind the last token that is not the policy's; with one turn, at the start.
-        prompt_ids, completion_ids, tool_masks = outputs[:3]
-        starts = [0 if mask is None else _after_last_zero(mask) for mask in tool_masks or [None] * len(prompts)]
-        rows = list(zip(prompt_ids, completion_ids, starts, strict=True))
-        seen = [(prompt + completion[:start])[-_PROMPT_TAIL:] for prompt, completion, start in rows]
-        said = [completion[start:] for _, completion, start in rows]
+        prompt_ids, completion_ids, masks = outputs[:3]  # lists, but a user's rollout_func may return tensors
+        seen, said = [], []
+        for row in range(len(prompts)):
+            prompt, completion = _integers(prompt_ids[row]), _integers(completion_ids[row])
+            start, end = (0, len(completion)) if masks is None else last_turn(_integers(masks[row]))
+            seen.append((prompt + completion[:start])[-_PROMPT_TAIL:])
+            said.append(completion[start:end])
         self._turns = {
             "thinking_prefilled": [opens_thinking(tail) for tail in self._tokenizer.batch_decode(seen)],
-            "last_turns": self._tokenizer.batch_decode(said, skip_special_tokens=True),
+            "last_turns": self._decode_with_thinking(said),
         }
         return outputs
 
+    def _decode_with_thinking(self, rows: list[list[int]]) -> list[str]:
+        """As TRL decodes completions, without special tokens; but the tags of thinking stay, special or not."""
+        added = self._tokenizer.get_added_vocab()
+        tags = {added[tag] for tag in (THINK_OPEN, THINK_CLOSE) if tag in added}
+        special = set(self._tokenizer.all_special_ids) - tags
+        return self._tokenizer.batch_decode([[token for token in row if token not in special] for row in rows])
+
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         inputs = [
-            {**example, **{name: values[row] for name, values in self._turns.items()}}
+            {**{name: values[row] for name, values in self._turns.items()}, **example}
             for row, example in enumerate(inputs)
         ]
         rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
@@ -123,6 +143,7 @@ class CESTrainer(GRPOTrainer):
         """This process's rows of what CES must know of a rollout, from the rewards (all rows, functions) of all."""
         group_size = self.num_generations if self.model.training else self.num_generations_eval
         accuracy = rewards_per_func[:, self._accuracy_index]
+        self._warn_unless_binary(accuracy)
         scorable = ~accuracy.isnan()
         correct = accuracy >= self.args.ces_correct_threshold  # False where it is NaN
         group_correct, group_scorable = group_counts(correct, scorable, group_size)  # Eq. 2
@@ -140,40 +161,65 @@ class CESTrainer(GRPOTrainer):
         start = self.accelerator.process_index * local_size
         return {name: values[start : start + local_size] for name, values in rollout.items()}
 
+    def _warn_unless_binary(self, accuracy):
+        odd = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
+        if self._expects_binary and odd.numel() > 0:
+            self._expects_binary = False  # said once
+            if self.accelerator.is_main_process:
+                logger.warning(
+                    "The reward function %s, which CES takes for the accuracy reward, returned %g. A completion "
+                    "counts as correct when it is >= `ces_correct_threshold` (1.0): set that, or name the "
+                    "accuracy reward in `ces_accuracy_reward`.",
+                    self.reward_func_names[self._accuracy_index],
+                    odd[0].item(),
+                )
+
     def _generate_and_score_completions(self, inputs):
+        self._rollout = {}
         return {**super()._generate_and_score_completions(inputs), **self._rollout}
 
     def _compute_loss(self, model, inputs):
         if self.args.shaping == "none":
             return super()._compute_loss(model, inputs)
-        self._loss_inputs = dict(inputs)  # a copy: TRL keeps the original in its buffer for the next iteration
+        # A copy, because TRL keeps the original in its buffer for the next iteration; and without the advantages, so
+        # that a TRL that would train on the unshaped ones fails instead.
+        copy = {name: value for name, value in inputs.items() if name != "advantages"}
+        self._loss_inputs = inputs, copy
         try:
-            loss = super()._compute_loss(model, self._loss_inputs)
+            loss = super()._compute_loss(model, copy)
+        except KeyError as error:
+            if error.args != ("advantages",):
+                raise
+            raise RuntimeError(
+                f"trl {trl.__version__} reads the advantages before it computes the entropies, so CES cannot shape "
+                "them: install the version in constraints.txt, and please report it."
+            ) from error
         finally:
             self._loss_inputs = None
-        if self._ces_sums is not None and (self.accelerator.sync_gradients or not self.model.training):
-            mode = "train" if self.model.training else "eval"
-            self._ces_totals[mode].append(self.accelerator.reduce(self._ces_sums, reduction="sum"))
-            self._ces_sums = None
+        mode = "train" if self.model.training else "eval"
+        if mode in self._ces_sums and (mode == "eval" or self.accelerator.sync_gradients):
+            self._ces_totals[mode].append(self.accelerator.reduce(self._ces_sums.pop(mode), reduction="sum"))
         return loss
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
         outputs = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         if self._loss_inputs is not None:
-            self._shape_advantages(self._loss_inputs, entropies_nats=outputs[1])
+            inputs, copy = self._loss_inputs
+            copy["advantages"] = self._shaped_advantages(inputs, entropies_nats=outputs[1])
         return outputs
 
-    def _shape_advantages(self, inputs, entropies_nats):
-        """Replace `inputs["advantages"]`, (B,), by the shaped ones, (B, T)."""
+    def _shaped_advantages(self, inputs, entropies_nats):
+        """A', (B, T), from `inputs["advantages"]`, (B,)."""
         mask = inputs["completion_mask"]
         if "tool_mask" in inputs:
             mask = mask * inputs["tool_mask"]
         rule = SHAPING_RULES[self.args.shaping]
         shaped = rule(inputs, entropies_nats, mask, **self.args.shaping_settings())
         if self.args.shaping == "ces":
+            mode = "train" if self.model.training else "eval"
             sums = ces_sums(inputs, entropies_nats, mask, shaped)
-            self._ces_sums = sums if self._ces_sums is None else self._ces_sums + sums
-        inputs["advantages"] = shaped.advantages
+            self._ces_sums[mode] = self._ces_sums[mode] + sums if mode in self._ces_sums else sums
+        return shaped.advantages
 
     def log(self, logs, start_time=None):
         mode = "train" if self.model.training else "eval"
@@ -185,55 +231,37 @@ class CESTrainer(GRPOTrainer):
         super().log(logs, start_time)
 
 
-def _after_last_zero(mask: list[int]) -> int:
-    return len(mask) - (mask[::-1].index(0) if 0 in mask else len(mask))
+# Help and editors show TRL's parameters; the list itself stays TRL's.
+CESTrainer.__init__.__signature__ = inspect.signature(GRPOTrainer.__init__)  # type: ignore[attr-defined]
 
 
-def _reward_name(func: Any) -> str:
-    """The name that TRL logs a reward function or reward model under."""
-    if isinstance(func, str):
-        return func.split("/")[-1]
-    if isinstance(func, torch.nn.Module):
-        return get_config_model_id(cast(Any, func.config)).split("/")[-1]
-    return get_callable_name(func)
+def _integers(tokens: Iterable) -> list[int]:
+    return [int(token) for token in tokens]
 
 
-def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
+def last_turn(mask: list[int]) -> tuple[int, int]:
     """
-    Which reward function says that a completion is correct.
+    Where the policy spoke last: the last run of ones.
 
     Args:
-        names (`list[str]`): Names of the reward functions, as TRL logs them.
-        wanted (`str`, *optional*): `ces_accuracy_reward`.
+        mask (`list[int]`): 1 on the policy's tokens, 0 on what tools or an environment wrote.
 
     Returns:
-        `int`: Its place in `names`.
-
-    Raises:
-        `ValueError`: There is no such function, or more than one.
+        `tuple[int, int]`: Start and end of the run, (0, 0) where there is none.
     """
-    there_are = f"There are: {', '.join(names) or 'none'}."
-    if wanted is not None:
-        matches = [index for index, name in enumerate(names) if name == wanted]
-        problem = f"`ces_accuracy_reward` is {wanted!r}, which names {len(matches)} of the reward functions."
-    elif len(names) == 1:
-        return 0
-    else:
-        matches = [index for index, name in enumerate(names) if "accuracy" in name.lower()]
-        problem = f"`ces_accuracy_reward` is None, and {len(matches)} reward functions have 'accuracy' in their name."
-    if len(matches) != 1:
-        raise ValueError(
-            f"{problem} CES needs the one that tells right completions from wrong: set `ces_accuracy_reward` to "
-            f'its name, or `shaping="none"`. {there_are}'
-        )
-    return matches[0]
+    end = len(mask)
+    while end > 0 and mask[end - 1] == 0:
+        end -= 1
+    start = end
+    while start > 0 and mask[start - 1] != 0:
+        start -= 1
+    return start, end
 
 
 def check_trl_version(version: str):
-    """Raise `ImportError` unless `version` lies in `SUPPORTED_TRL`: an untested TRL could train something else."""
-    lowest, below = map(Version, SUPPORTED_TRL)
-    if not lowest <= Version(version) < below:
+    """Raise `ImportError` unless `version` lies in `SUPPORTED_TRL`: another TRL could train something else."""
+    if not SpecifierSet(SUPPORTED_TRL).contains(version, prereleases=True):
         raise ImportError(
-            f"trl {version} is installed, but CESTrainer builds on the internals of trl >= {lowest}, < {below}: "
-            f"pip install 'trl>={lowest},<{below}'."
+            f"trl {version} is installed, but CESTrainer builds on the internals of trl{SUPPORTED_TRL}: "
+            f"pip install 'trl{SUPPORTED_TRL}'."
         )

@@ -126,7 +126,7 @@ class Worker:
             tail = self._stderr_tail()
             self.stop()
             raise RuntimeError(
-                "A grading worker did not start. It needs this Python with math-verify[antlr4_13_2] installed: "
+                "A grading worker did not start. It needs this Python with math-verify installed: "
                 f"{sys.executable}.{tail}"
             ) from error
 
