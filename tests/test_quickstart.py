@@ -3,6 +3,10 @@
 import importlib.util
 import json
 import math
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -129,3 +133,29 @@ def test_the_whole_quickstart_runs_in_small(tmp_path, capsys):
     assert any("ces/selected_tokens" in entry for entry in history)
     assert quickstart.quickstart(tmp_path, seed=3, base_steps=20, rl_steps=4, num_problems=10) == 0
     assert "(kept from before)" in capsys.readouterr().out
+
+
+def test_a_terminated_quickstart_takes_its_training_with_it(tmp_path):
+    """The child stands in for `trl-ces train`: it writes its number and would live for a minute."""
+    script = f"""
+import subprocess, sys
+from pathlib import Path
+from trl_ces.cli import quickstart
+start = subprocess.Popen
+def sleeper(command, **options):
+    child = start([sys.executable, "-c", "import time; time.sleep(60)"], **options)
+    Path({str(tmp_path)!r}, "pid").write_text(str(child.pid))
+    return child
+subprocess.Popen = sleeper
+quickstart.train("recipe", [], Path({str(tmp_path)!r}, "log"), 10, quickstart.Stage("1/1", "it"))
+"""
+    quickstart = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    time.sleep(0.5)  # the handler is in place right after the start
+    quickstart.terminate()
+    assert quickstart.wait(timeout=30) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)

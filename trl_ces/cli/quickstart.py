@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -170,16 +171,23 @@ def train(recipe: str, overrides: list[str], log: Path, steps: int, stage: Stage
     command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", recipe, *overrides]
     with log.open("w", encoding="utf-8") as output:
         child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        while True:
-            try:
-                return child.wait(timeout=1)
-            except subprocess.TimeoutExpired:
-                # The trainer's progress bar, as it stands in the log: "| 40/160 ["
-                done = re.findall(rf"\b(\d+)/{steps} \[", log.read_text(encoding="utf-8", errors="replace"))
-                stage.show(f"step {done[-1]} of {steps}" if done else "starting")
-            except KeyboardInterrupt:
-                child.wait()  # it got the same Ctrl-C and ends by itself
-                raise
+        previous = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        try:
+            while True:
+                try:
+                    return child.wait(timeout=1)
+                except subprocess.TimeoutExpired:
+                    # The trainer's progress bar, as it stands in the log: "| 40/160 ["
+                    done = re.findall(rf"\b(\d+)/{steps} \[", log.read_text(encoding="utf-8", errors="replace"))
+                    stage.show(f"step {done[-1]} of {steps}" if done else "starting")
+                except KeyboardInterrupt:
+                    child.wait()  # it got the same Ctrl-C and ends by itself
+                    raise
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+            if child.poll() is None:  # this process alone was asked to end: no training goes on without it
+                child.terminate()
+                child.wait()
 
 
 def read_curves(run_dir: Path) -> dict[str, list[float]]:
