@@ -1,6 +1,7 @@
 """`trl-ces train`: checks all that can be checked without loading a model, then starts the training processes."""
 
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -102,6 +103,7 @@ def check(line: CommandLine, recipe_file: Path | None):
     if training.get("use_vllm") and training.get("vllm_mode", "colocate") == "colocate" and find_spec("vllm") is None:
         raise RecipeError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
     _check_evaluation(recipe.script, training.get("eval_strategy", "no"))
+    _check_output_dir(Path(training["output_dir"]).expanduser())
     _check_resume(training.get("resume_from_checkpoint"), Path(training["output_dir"]))
     check_source(recipe.script)
     return plan, recipe.env
@@ -112,6 +114,18 @@ def _check_model_path(name: str) -> None:
         raise RecipeError(
             f"`model_name_or_path` {name!r} holds no config.json: name a saved model's directory or a Hub id."
         )
+
+
+def _check_output_dir(output_dir: Path) -> None:
+    """Tries to write in the nearest folder that exists, leaving nothing: not to be found out after hours."""
+    folder = next(path for path in (output_dir.absolute(), *output_dir.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise RecipeError(
+            f"`output_dir` {str(output_dir)!r} cannot be written in {folder} ({error.strerror}): name another."
+        ) from None
 
 
 def _check_evaluation(script: ScriptArguments, strategy: str) -> None:
