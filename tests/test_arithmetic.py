@@ -5,6 +5,8 @@ import json
 import math
 import random
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -12,14 +14,17 @@ from trl_ces.arithmetic import (
     CHARACTERS,
     World,
     arithmetic_accuracy_reward,
+    carries,
     draw_terms,
     load_problems,
+    read_prompt,
     split_of,
     write_completion,
     write_pass,
     write_prompt,
 )
-from trl_ces.arithmetic_model import build_base_model, build_tokenizer, make_base_model, measure
+from trl_ces.arithmetic_evaluation import evaluate, measure
+from trl_ces.arithmetic_model import build_base_model, build_tokenizer, make_base_model
 
 
 def passes_and_answer(text):
@@ -81,6 +86,23 @@ def test_every_column_is_right_but_at_most_one_that_is_off_by_one():
         assert sum(error != 0 for error in errors) <= 1
         assert max(map(abs, errors)) <= 1
         assert int(answer) == sum(terms) + sum(error * 10**place for place, error in enumerate(errors))
+
+
+def test_a_forgotten_carry_leaves_the_next_column_without_it():
+    assert write_pass([37, 48], forget=True) == ("7+8=15,3+4=7", "75")
+    assert write_pass([31, 48], forget=True) == write_pass([31, 48])  # there is none to forget
+    assert carries(read_prompt("37+48:"))
+    assert not carries(read_prompt("31+48:"))
+
+
+def test_carries_are_forgotten_as_often_as_the_world_says_and_only_where_there_are_any():
+    world, rng = World(forget_probability=0.85, slip_probability=0.0, check_probability=0.0), random.Random(2)
+    right = {True: [], False: []}
+    for _ in range(4000):
+        terms = draw_terms(world, "train", rng)
+        right[carries(terms)].append(write_completion(terms, world, rng).endswith(f"#{sum(terms)}"))
+    assert sum(right[True]) / len(right[True]) == pytest.approx(0.15, abs=0.02)
+    assert all(right[False])
 
 
 def test_train_and_held_out_problems_never_meet():
@@ -205,3 +227,46 @@ def test_a_measurement_counts_up_to_the_end_token_and_in_bits(tmp_path):
     assert found.problems == list(problems["prompt"])
     assert [len(texts) for texts in found.completions] == [8] * 25
     assert measure(tmp_path, problems, num_samples=8, seed=0, max_new_tokens=150) == found
+
+
+def test_the_builder_makes_what_is_asked_for_once_and_never_over_another(tmp_path):
+    folder = tmp_path / "models" / "base"
+    settings = {"seed": 3, "steps": 4, "batch_size": 2, "check_probability": 0.1}
+    assert make_base_model(str(folder), **settings) == str(folder)
+    written = json.loads((folder / "arithmetic_world.json").read_text())
+    assert (written["seed"], written["steps"], written["world"]["check_probability"]) == (3, 4, 0.1)
+    made = (folder / "model.safetensors").stat().st_mtime_ns
+    make_base_model(str(folder), **settings)
+    make_base_model(str(folder))  # whatever is there will do
+    assert (folder / "model.safetensors").stat().st_mtime_ns == made
+    with pytest.raises(ValueError, match="name another directory"):
+        make_base_model(str(folder), **{**settings, "seed": 4})
+    (folder / "arithmetic_world.json").unlink()  # a model of someone else's
+    with pytest.raises(ValueError, match="settings unknown"):
+        make_base_model(str(folder), **settings)
+    assert (folder / "model.safetensors").stat().st_mtime_ns == made
+
+
+def test_two_processes_that_want_the_same_base_make_it_once(tmp_path):
+    folder = tmp_path / "base"
+    code = "import sys; from trl_ces.arithmetic_model import make_base_model; make_base_model(sys.argv[1], steps=3)"
+    both = [subprocess.Popen([sys.executable, "-c", code, str(folder)]) for _ in range(2)]
+    assert [child.wait() for child in both] == [0, 0]
+    assert (folder / "config.json").is_file()
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_an_evaluation_groups_the_held_out_problems(tiny_base):
+    folder, _ = tiny_base
+    found = evaluate(folder, num_problems=12, num_samples=2, max_new_tokens=20, group_by="terms", max_terms=3)
+    assert list(found) == ["2 terms", "3 terms"]
+    problems = load_problems("held_out", 12, 0, max_terms=3)
+    rows = [row for row, prompt in enumerate(problems["prompt"]) if prompt.count("+") == 1]
+    alone = measure(folder, problems.select(rows), 2, 0, 20)
+    assert found["2 terms"]["length_tokens"] == alone.length
+    assert found["2 terms"]["entropy_bits"] == alone.entropy_bits
+    texts = [text for group in alone.completions for text in group]
+    assert found["2 terms"]["checks"] == sum("?" in text for text in texts) / len(texts)
+    assert list(evaluate(folder, 12, 1, max_new_tokens=4, group_by="carry")) == ["with a carry", "without a carry"]
+    with pytest.raises(ValueError, match="group_by is one of terms, carry or null, got 'digits'"):
+        evaluate(folder, group_by="digits")

@@ -225,6 +225,15 @@ def test_arithmetic_comes_from_its_own_world():
         assert sum(map(int, row["prompt"].rstrip(":").split("+"))) == int(row["solution"])
 
 
+def test_the_arithmetic_world_can_be_another():
+    many = {"min_terms": 4, "max_terms": 4}
+    for rows in load_datasets(script("arithmetic", dataset_kwargs=many, max_train_samples=6, num_eval_samples=3)):
+        assert {prompt.count("+") for prompt in rows["prompt"]} == {3}
+    for wrong, words in (({"min_terms": 5}, "got 5 and 2"), ({"term": 3}, "unexpected keyword argument 'term'")):
+        with pytest.raises(RecipeError, match=f"`dataset_kwargs` .*{words}"):
+            check_source(script("arithmetic", dataset_kwargs=wrong))
+
+
 TASKS = {
     "products": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
     "chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import math
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import time
 
 import pytest
 
-from trl_ces.arithmetic_model import Measurement
+from trl_ces.arithmetic_evaluation import Measurement
 from trl_ces.cli import quickstart
 from trl_ces.strict import RecipeError
 
@@ -24,28 +23,6 @@ MEASURED = {
     "DAPO": found(0.9, 20.0, 0.08),
     "CES": found(0.95, 18.0, 0.02),
 }
-
-
-def test_curves_are_read_from_trls_log_and_turned_into_bits(tmp_path):
-    def entry(step, accuracy, length, nats):
-        return {
-            "step": step,
-            "rewards/arithmetic_accuracy_reward/mean": accuracy,
-            "completions/mean_length": length,
-            "entropy": nats,
-        }
-
-    history = [
-        entry(4, 0.5, 20.0, math.log(2)),
-        entry(8, 0.75, 18.5, 0.5 * math.log(2)),
-        {"step": 8, "train_runtime": 3.0},
-    ]
-    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": history}))
-    curves = quickstart.read_curves(tmp_path)
-    assert curves["step"] == [4, 8]
-    assert curves["accuracy"] == [0.5, 0.75]
-    assert curves["length"] == [20.0, 18.5]
-    assert curves["entropy"] == pytest.approx([1.0, 0.5])
 
 
 def test_the_table_has_a_row_for_each_model_with_its_units():
@@ -74,23 +51,6 @@ def test_examples_show_the_first_answer_and_how_many_of_all_are_right():
         ["CES", "7+8=15,3+4+1=8#85", "2 of 3 answers right"],
     ]
     assert lines == 3 * problem
-
-
-def test_the_running_mean_is_even_sided():
-    assert quickstart.running_mean([1.0, 2.0, 6.0, 2.0, 4.0, 6.0]) == pytest.approx([1.0, 3.0, 3.0, 4.0, 4.0, 6.0])
-
-
-def test_the_picture_shows_three_panels_with_units(tmp_path):
-    from matplotlib import image
-
-    curves = {
-        "step": [4, 8, 12],
-        "accuracy": [0.8, 0.9, 0.9],
-        "length": [23.0, 20.0, 18.0],
-        "entropy": [0.1, 0.08, 0.05],
-    }
-    file = quickstart.draw({"DAPO": curves, "CES": curves}, tmp_path / "picture.png")
-    assert image.imread(file).shape[:2] == (540, 1650)
 
 
 def test_missing_matplotlib_is_one_sentence_before_anything_is_trained(tmp_path, monkeypatch):

@@ -134,6 +134,8 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         ("max_train_samples: 0", ["`max_train_samples` is 0"]),
         ("solution_pattern: '####'", ["`solution_pattern`", "0 groups"]),
         ("solution_pattern: '('", ["`solution_pattern`", "no regular expression"]),
+        ("dataset_kwargs: {max_terms: 3}", ["`dataset_kwargs`", "remove it for other data"]),
+        ("model_builder_kwargs: {seed: 3}", ["`model_builder_kwargs`", "needs a `model_builder`"]),
         ("reasoning_gym_tasks: {products: }", ["`reasoning_gym_tasks`", "belong together"]),
         ("- a list", ["not valid YAML"]),
     ],

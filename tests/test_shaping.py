@@ -204,6 +204,24 @@ def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips
     torch.testing.assert_close(shaped.advantages, torch.tensor([[1.2, 1.5], [-0.8, -0.5], [0.0, 0.0], [1.2, 1.0]]))
 
 
+def test_entropy_advantage_keeps_every_sign_and_grows_with_the_entropy():
+    # independent of the formula: whatever the entropies, A' lies between A and A (1 + sign / kappa)
+    generator = torch.Generator().manual_seed(0)
+    for kappa in (1.001, 2.0, 50.0):
+        advantages = torch.randn(64, generator=generator, dtype=torch.float64) * 3
+        advantages[:4] = 0.0
+        nats = 20 * torch.rand(64, 33, generator=generator, dtype=torch.float64) ** 4
+        shaped = entropy_advantage(
+            {"advantages": advantages}, nats, torch.ones(64, 33), alpha=7.0, kappa=kappa
+        ).advantages
+        assert torch.equal(shaped.sign(), advantages.sign().unsqueeze(1).expand(64, 33))
+        gained = shaped - advantages.unsqueeze(1)
+        assert (gained >= 0).all()
+        assert (gained <= advantages.abs().unsqueeze(1) / kappa + 1e-12).all()
+        order = nats.argsort(dim=1)
+        assert (gained.gather(1, order).diff(dim=1) >= 0).all()
+
+
 def test_entropy_advantage_is_detached():
     nats = torch.ones(1, 2, requires_grad=True)
     shaped = entropy_advantage({"advantages": torch.ones(1)}, nats, torch.ones(1, 2), alpha=0.4, kappa=2.0)

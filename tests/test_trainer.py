@@ -83,6 +83,15 @@ def test_shaping_none_and_tau_zero_are_trls_trainer_bit_for_bit(tmp_path, accumu
     assert not torch.equal(weights(upstream)["lm_head.weight"], weights(shaped)["lm_head.weight"])
 
 
+@pytest.mark.parametrize("baseline", [{"top_entropy_quantile": 0.2}, {"entropy_coef": 0.01}], ids=["80/20", "bonus"])
+def test_trls_own_entropy_baselines_run_with_shaping_none(tmp_path, baseline):
+    upstream = trained(GRPOTrainer, GRPOConfig, tmp_path, max_steps=4, **baseline)
+    ours = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, shaping="none", **baseline)
+    dapo = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, shaping="none")
+    assert_same_bits(weights(upstream), weights(ours))
+    assert not torch.equal(weights(ours)["lm_head.weight"], weights(dapo)["lm_head.weight"])
+
+
 def test_a_plain_grpo_config_trains_like_the_same_ces_config(tmp_path):
     plain = trained(CESTrainer, GRPOConfig, tmp_path, max_steps=4)
     full = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, ces_tau=0.01)

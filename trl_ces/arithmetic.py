@@ -52,6 +52,9 @@ class World:
             Probability of a check after each pass. Below 1, or no text would end.
         mend_probability (`float`, *optional*, defaults to `0.7`):
             Probability that a check puts a wrong pass right.
+        forget_probability (`float`, *optional*, defaults to `0.0`):
+            Probability that the first pass of a problem with a carry out of the units forgets it. Above a half the
+            wrong way is the likelier one: such problems are hard, and those without a carry easy.
     """
 
     digits: int = 2
@@ -60,9 +63,10 @@ class World:
     slip_probability: float = 0.2
     check_probability: float = 0.3
     mend_probability: float = 0.7
+    forget_probability: float = 0.0
 
     def __post_init__(self):
-        for name in ("slip_probability", "check_probability", "mend_probability"):
+        for name in ("slip_probability", "check_probability", "mend_probability", "forget_probability"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"World.{name} is a probability in [0, 1], got {getattr(self, name)}.")
         if self.check_probability == 1:
@@ -101,7 +105,19 @@ def write_prompt(terms: list[int]) -> str:
     return "+".join(map(str, terms)) + ":"
 
 
-def write_pass(terms: list[int], slip_column: int | None = None, slip: int = 0) -> tuple[str, str]:
+def read_prompt(prompt: str) -> list[int]:
+    """`[37, 48]` for `37+48:`."""
+    return [int(term) for term in prompt.removesuffix(":").split("+")]
+
+
+def carries(terms: list[int]) -> bool:
+    """Whether the units sum to ten or more."""
+    return sum(term % 10 for term in terms) >= 10
+
+
+def write_pass(
+    terms: list[int], slip_column: int | None = None, slip: int = 0, forget: bool = False
+) -> tuple[str, str]:
     """One pass of working, and the answer that follows from it.
 
     Args:
@@ -111,6 +127,8 @@ def write_pass(terms: list[int], slip_column: int | None = None, slip: int = 0) 
             The column (0: the units) whose sum is written wrong. `None`: all are right.
         slip (`int`, *optional*, defaults to `0`):
             What is added to that sum by mistake: +1 or -1.
+        forget (`bool`, *optional*, defaults to `False`):
+            Whether the carry out of the units is forgotten.
 
     Returns:
         `tuple[str, str]`: for `[37, 48]` the pair `("7+8=15,3+4+1=8", "85")`.
@@ -124,6 +142,7 @@ def write_pass(terms: list[int], slip_column: int | None = None, slip: int = 0) 
             total = total + slip if total + slip >= 0 else total + 1
         columns.append("+".join(map(str, summands)) + f"={total}")
         carry, digit = divmod(total, 10)
+        carry = 0 if forget and column == 0 else carry
         written = f"{total if column == digits - 1 else digit}{written}"
     return ",".join(columns), written
 
@@ -132,7 +151,9 @@ def write_completion(terms: list[int], world: World, rng: random.Random) -> str:
     """What the base model learns to write after the prompt of `terms`: passes, checks and an answer."""
     right = write_pass(terms)
     current = right
-    if rng.random() < world.slip_probability:
+    if world.forget_probability and carries(terms) and rng.random() < world.forget_probability:
+        current = write_pass(terms, forget=True)
+    elif rng.random() < world.slip_probability:
         current = write_pass(terms, slip_column=rng.randrange(world.digits), slip=rng.choice((-1, 1)))
     text = current[0]
     while rng.random() < world.check_probability:

@@ -1,25 +1,25 @@
-"""The model of the small world in arithmetic.py: its tokenizer, its making, and how it is measured."""
+"""The model of the small world in arithmetic.py: its tokenizer and its making."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arithmetic import CHARACTERS, World, arithmetic_accuracy_reward, draw_terms, write_completion, write_prompt
+from .arithmetic import CHARACTERS, World, draw_terms, write_completion, write_prompt
 
 if TYPE_CHECKING:
     import torch
-    from datasets import Dataset
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 # torch and transformers take seconds to load: the functions that need them import them.
 
 PAD, EOS = "<pad>", "<eos>"
 SETTINGS_FILE = "arithmetic_world.json"
+BASE_TRAINING: dict[str, Any] = {"seed": 0, "steps": 450, "batch_size": 64, "learning_rate": 3e-3}
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
@@ -50,10 +50,10 @@ def base_model_settings(world: World, seed: int, steps: int, batch_size: int, le
 def build_base_model(
     output_dir: str | Path,
     world: World | None = None,
-    seed: int = 0,
-    steps: int = 450,
-    batch_size: int = 64,
-    learning_rate: float = 3e-3,
+    seed: int = BASE_TRAINING["seed"],
+    steps: int = BASE_TRAINING["steps"],
+    batch_size: int = BASE_TRAINING["batch_size"],
+    learning_rate: float = BASE_TRAINING["learning_rate"],
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> bool:
     """Makes a small Llama (3 layers, width 96), teaches it texts of the train problems and saves it.
@@ -149,89 +149,40 @@ def _supervised_batch(
     return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "labels": labels}
 
 
-def make_base_model(model_name_or_path: str) -> str:
-    """The `model_builder` of recipes/arithmetic: the default base model in that directory, made if it is not there.
+def make_base_model(model_name_or_path: str, **settings: Any) -> str:
+    """The `model_builder` of recipes/arithmetic: the base model in that directory, made if it is not there.
 
-    A directory that holds any model already is taken as it is.
+    Several processes may ask for the same directory at a time: one makes it, the others wait.
+
+    Args:
+        model_name_or_path (`str`):
+            The directory. Without `settings`, a model that is there already is taken as it is.
+        settings:
+            `seed`, `steps`, `batch_size` and `learning_rate` of [`build_base_model`], and fields of [`World`].
+
+    Raises:
+        ValueError: if the directory holds a model that was made with other settings.
     """
-    if not (Path(model_name_or_path) / "config.json").is_file():
-        build_base_model(model_name_or_path)
+    from filelock import FileLock
+
+    folder = Path(model_name_or_path)
+    training = {name: settings.get(name, default) for name, default in BASE_TRAINING.items()}
+    world = World(**{name: value for name, value in settings.items() if name not in BASE_TRAINING})
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(f".{folder.name}.lock")):
+        if not (folder / "config.json").is_file():
+            partial = folder.with_name(f".{folder.name}.partial")  # a kill leaves no half model under the real name
+            build_base_model(partial, world, **training)
+            partial.rename(folder)
+        elif settings:
+            _check_base_model(folder, base_model_settings(world, **training))
     return model_name_or_path
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """What a model does on a set of problems; see [`measure`].
-
-    Args:
-        accuracy (`float`):
-            Share of right answers, in [0, 1].
-        length (`float`):
-            Mean tokens of a completion, its end-of-text token included.
-        entropy_bits (`float`):
-            Mean entropy of the sampling distribution over all generated tokens, in bits.
-        problems (`list[str]`):
-            The prompts.
-        completions (`list[list[str]]`):
-            For each prompt its sampled texts.
-    """
-
-    accuracy: float
-    length: float
-    entropy_bits: float
-    problems: list[str]
-    completions: list[list[str]]
-
-
-def measure(
-    model_dir: str | Path, problems: Dataset, num_samples: int = 8, seed: int = 0, max_new_tokens: int = 96
-) -> Measurement:
-    """Samples `num_samples` completions of each problem at temperature 1 and measures them.
-
-    Args:
-        model_dir (`str` or `Path`):
-            A model and its tokenizer, as saved by `build_base_model` or by training.
-        problems (`Dataset`):
-            From `load_problems`.
-        num_samples (`int`, *optional*, defaults to `8`):
-            Completions of each problem.
-        seed (`int`, *optional*, defaults to `0`):
-            Seed of the sampling.
-        max_new_tokens (`int`, *optional*, defaults to `96`):
-            Longest completion, in tokens.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model_dir, padding_side="left")
-    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
-    prompts = tokenizer(list(problems["prompt"]), return_tensors="pt", padding=True)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        output = model.generate(
-            input_ids=prompts["input_ids"],
-            attention_mask=prompts["attention_mask"],
-            do_sample=True,
-            temperature=1.0,
-            top_k=0,
-            top_p=1.0,
-            num_return_sequences=num_samples,
-            max_new_tokens=max_new_tokens,
-            return_dict_in_generate=True,
-            output_logits=True,
+def _check_base_model(folder: Path, wanted: dict[str, Any]) -> None:
+    written = folder / SETTINGS_FILE
+    found = json.loads(written.read_text(encoding="utf-8")) if written.is_file() else "settings unknown"
+    if found != wanted:
+        raise ValueError(
+            f"{folder} holds a model made with {found}, and one with {wanted} is asked for: name another directory."
         )
-    tokens = output.sequences[:, prompts["input_ids"].shape[1] :]  # (problems * samples, T)
-    ended = (tokens == tokenizer.eos_token_id).cumsum(dim=1)
-    written = (ended == 0) | ((ended == 1) & (tokens == tokenizer.eos_token_id))  # the first end-of-text counts
-    log_probs = torch.stack(output.logits, dim=1).log_softmax(dim=-1)
-    entropies = -(log_probs.exp() * log_probs).sum(dim=-1) / torch.log(torch.tensor(2.0))  # (.., T), bits
-    texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
-    solutions = [solution for solution in problems["solution"] for _ in range(num_samples)]
-    rewards = arithmetic_accuracy_reward(texts, solutions)
-    return Measurement(
-        accuracy=sum(rewards) / len(rewards),
-        length=written.sum(dim=1).float().mean().item(),
-        entropy_bits=entropies[written].mean().item(),
-        problems=list(problems["prompt"]),
-        completions=[texts[start : start + num_samples] for start in range(0, len(texts), num_samples)],
-    )

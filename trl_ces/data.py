@@ -154,18 +154,14 @@ def check_source(script: ScriptArguments) -> None:
     ):
         if name is not None and name not in MADE_HERE and is_local(name):
             read_rows(script, name, split)
-    if script.dataset_name == "reasoning_gym":
+    if script.dataset_name == "reasoning_gym" or script.dataset_kwargs:
         _made_here(script)
 
 
 def _made_here(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
     count = script.max_train_samples or 2000
     if script.dataset_name == "arithmetic":
-        from .arithmetic import load_problems
-
-        held_out = script.num_eval_samples
-        eval_dataset = load_problems("held_out", held_out, script.dataset_seed) if held_out else None
-        return load_problems("train", count, script.dataset_seed), eval_dataset
+        return _arithmetic(script, count)
     from .reasoning_tasks import make_problems
 
     tasks, eval_count = script.reasoning_gym_tasks or {}, script.num_eval_samples
@@ -174,6 +170,17 @@ def _made_here(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
         return train, None
     seen = frozenset(prompt[-1]["content"] for prompt in train["prompt"])
     return train, make_problems(tasks, eval_count, script.dataset_seed + 1, script.system_prompt, without=seen)
+
+
+def _arithmetic(script: ScriptArguments, count: int) -> tuple["Dataset", "Dataset | None"]:
+    from .arithmetic import load_problems
+
+    held_out, world = script.num_eval_samples, script.dataset_kwargs or {}
+    try:
+        eval_dataset = load_problems("held_out", held_out, script.dataset_seed, **world) if held_out else None
+        return load_problems("train", count, script.dataset_seed, **world), eval_dataset
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"`dataset_kwargs` {world!r}: {error}") from None
 
 
 def load_datasets(script: ScriptArguments, say: Callable[[str], None] = print) -> tuple["Dataset", "Dataset | None"]:

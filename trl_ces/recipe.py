@@ -204,9 +204,13 @@ def load_recipe(path: str | Path | None, overrides: dict[str, list[str]] | None 
         RecipeError: if the file cannot be read, a key does not exist, a value has another type or is refused by its
             class, or no model is named.
     """
-    fields = recipe_fields()
     given = read_yaml(Path(path)) if path is not None else {}
-    source = str(path) if path is not None else "command line"
+    return make_recipe(given, str(path) if path is not None else "command line", overrides)
+
+
+def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[str]] | None = None) -> Recipe:
+    """As [`load_recipe`], from the file's content: the study's recipes stand in no file of their own."""
+    fields, given = recipe_fields(), dict(given)
     env = _check_env(given.pop("env", None), source)
     values = {name: _check_value(name, value, source) for name, value in given.items()}
     for name, texts in (overrides or {}).items():

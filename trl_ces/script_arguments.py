@@ -63,6 +63,10 @@ class ScriptArguments:
             "help": "Tasks of `dataset_name: reasoning_gym`, in equal parts: a mapping from task to its settings."
         },
     )
+    dataset_kwargs: dict[str, Any] | None = field(
+        default=None,
+        metadata={"help": "`dataset_name: arithmetic`: what its problems look like (`{min_terms: 2, max_terms: 4}`)."},
+    )
     reward_funcs: list[str] = field(
         default_factory=lambda: ["accuracy_reward", "think_format_reward"],
         metadata={
@@ -102,6 +106,9 @@ class ScriptArguments:
             "`model_name_or_path` and returns the directory or Hub id to load."
         },
     )
+    model_builder_kwargs: dict[str, Any] | None = field(
+        default=None, metadata={"help": "Further arguments of `model_builder`, a mapping (`{seed: 1}`)."}
+    )
 
     def __post_init__(self):
         for name in ("max_train_samples", "num_eval_samples", "responses_per_step", "responses_per_rollout"):
@@ -116,6 +123,10 @@ class ScriptArguments:
             raise ValueError(
                 "`reasoning_gym_tasks` and `dataset_name: reasoning_gym` belong together: give both or none."
             )
+        if self.dataset_kwargs and self.dataset_name != "arithmetic":
+            raise ValueError("`dataset_kwargs` describes `dataset_name: arithmetic`: remove it for other data.")
+        if self.model_builder_kwargs and self.model_builder is None:
+            raise ValueError("`model_builder_kwargs` needs a `model_builder`: name it, or remove them.")
         if self.solution_pattern is not None:
             try:
                 groups = re.compile(self.solution_pattern).groups

@@ -88,24 +88,43 @@ def recipe_folders() -> list[Path]:
     return [folder for folder in (package / "recipes", package.parent / "recipes") if folder.is_dir()]
 
 
-def find_recipe(name: str) -> Path:
-    """The file of `--config`: a path, or the name of a shipped recipe such as `smollm2_135m/ces`.
+# Folders under recipes/ whose files are no training recipes.
+OTHER_KINDS = ("accelerate", "study")
+
+
+def shipped_files(kind: str | None = None) -> dict[str, Path]:
+    """Name -> file of the shipped training recipes, or of the files in the folder `kind` of recipes/."""
+    shipped: dict[str, Path] = {}
+    for folder in recipe_folders():
+        start = folder if kind is None else folder / kind
+        for file in sorted(start.rglob("*.yaml")):
+            if kind is not None or file.relative_to(folder).parts[0] not in OTHER_KINDS:
+                shipped.setdefault(str(file.relative_to(start).with_suffix("")), file)
+    return shipped
+
+
+def find_recipe(name: str, kind: str | None = None) -> Path:
+    """The file of `--config`: a path, or the name of a shipped file such as `smollm2_135m/ces`.
+
+    Args:
+        name (`str`):
+            Path or name.
+        kind (`str`, *optional*):
+            `"study"` looks for the shipped studies. `None`: for training recipes.
 
     Raises:
         RecipeError: if there is neither.
     """
     if Path(name).expanduser().is_file():
         return Path(name).expanduser()
-    stem = name.removeprefix("recipes/").removesuffix(".yaml")
-    shipped: dict[str, Path] = {}
-    for folder in recipe_folders():
-        for file in sorted(folder.rglob("*.yaml")):
-            if file.parent != folder / "accelerate":
-                shipped.setdefault(str(file.relative_to(folder).with_suffix("")), file)
+    stem = name.removeprefix("recipes/").removeprefix(f"{kind}/").removesuffix(".yaml")
+    shipped = shipped_files(kind)
     if stem in shipped:
         return shipped[stem]
-    hint = nearest(stem, shipped) or f" Shipped recipes: {', '.join(shipped)}."
-    raise RecipeError(f"The recipe {name} does not exist (searched from {Path.cwd()}).{hint}")
+    what = kind or "recipe"
+    listed = "Shipped recipes" if kind is None else "Shipped"
+    hint = nearest(stem, shipped) or f" {listed}: {', '.join(shipped)}."
+    raise RecipeError(f"The {what} {name} does not exist (searched from {Path.cwd()}).{hint}")
 
 
 def find_accelerate_config(name: str) -> Path:
@@ -116,9 +135,7 @@ def find_accelerate_config(name: str) -> Path:
     """
     if Path(name).expanduser().is_file():
         return Path(name).expanduser()
-    shipped = {
-        file.stem: file for folder in recipe_folders() for file in sorted((folder / "accelerate").glob("*.yaml"))
-    }
+    shipped = shipped_files("accelerate")
     if name in shipped:
         return shipped[name]
     hint = nearest(name, shipped)

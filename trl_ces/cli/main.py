@@ -8,6 +8,7 @@ from ..strict import RecipeError, nearest
 # Name -> module with `run(argv) -> int`, and what `trl-ces --help` says. Modules are imported only when called.
 COMMANDS = {
     "train": ("trl_ces.cli.train", "train a model by a recipe"),
+    "study": ("trl_ces.cli.study", "train several methods over several seeds and compare them"),
     "quickstart": ("trl_ces.cli.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
     "env": ("trl_ces.cli.env", "print versions and devices, for a bug report"),
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import re
 import signal
@@ -21,10 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arithmetic import arithmetic_accuracy_reward, load_problems
+from ..curves import draw, read_curves
 from ..strict import RecipeError
 
 if TYPE_CHECKING:
-    from ..arithmetic_model import Measurement
+    from ..arithmetic_evaluation import Measurement
 
 METHODS = {"DAPO": "arithmetic/dapo", "CES": "arithmetic/ces"}  # name -> recipe, in the order of training
 RL_STEPS = 160
@@ -106,12 +106,13 @@ def quickstart(
             print(f"\n{method} stopped with exit code {code}. The last line of {log}: {last}", file=sys.stderr)
             return 1
     with Stage("4/4", f"All three answer {num_problems} problems that no training saw"):
-        from ..arithmetic_model import measure
+        from ..arithmetic_evaluation import measure
 
         problems = load_problems("held_out", num_problems, SAMPLING_SEED)
         folders = {"before": output_dir / "base", **{name: output_dir / name.lower() for name in METHODS}}
         measured = {name: measure(folder, problems, SAMPLES, SAMPLING_SEED) for name, folder in folders.items()}
-        curves = {name: read_curves(output_dir / name.lower()) for name in METHODS}
+        accuracy = arithmetic_accuracy_reward.__name__
+        curves = {name: [read_curves(output_dir / name.lower(), accuracy)] for name in METHODS}
         picture = draw(curves, output_dir / "quickstart.png")
         write_numbers(output_dir / "quickstart.json", seed, measured)
 
@@ -190,27 +191,6 @@ def train(recipe: str, overrides: list[str], log: Path, steps: int, stage: Stage
                 child.wait()
 
 
-def read_curves(run_dir: Path) -> dict[str, list[float]]:
-    """What TRL logged in training, from its `trainer_state.json`.
-
-    Args:
-        run_dir (`Path`):
-            The run's `output_dir`.
-
-    Returns:
-        `dict`: lists of one length: `step`, `accuracy` in [0, 1], `length` in tokens, `entropy` in bits per token (TRL
-        logs nats).
-    """
-    history = json.loads((run_dir / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-    rows = [entry for entry in history if "completions/mean_length" in entry]
-    return {
-        "step": [row["step"] for row in rows],
-        "accuracy": [row["rewards/arithmetic_accuracy_reward/mean"] for row in rows],
-        "length": [row["completions/mean_length"] for row in rows],
-        "entropy": [row["entropy"] / math.log(2) for row in rows],
-    }
-
-
 def table(measured: dict[str, Measurement]) -> str:
     """The comparison, one row for each model."""
     lines = [
@@ -254,53 +234,3 @@ def write_numbers(file: Path, seed: int, measured: dict[str, Measurement]) -> No
         for name, found in measured.items()
     }
     file.write_text(json.dumps({"seed": seed, **rows}, indent=2) + "\n", encoding="utf-8")
-
-
-def draw(curves: dict[str, dict[str, list[float]]], file: Path) -> Path:
-    """Accuracy, length and entropy over the steps of both trainings, told apart by line, marker and name."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from matplotlib.ticker import PercentFormatter
-
-    styles: dict[str, dict[str, Any]] = {
-        "DAPO": {"color": "#8a5a00", "linestyle": "--", "marker": "s", "markerfacecolor": "white"},
-        "CES": {"color": "#0059b3", "linestyle": "-", "marker": "o"},
-    }
-    panels = {
-        "accuracy": ("Accuracy", "right answers"),
-        "length": ("Answer length", "tokens"),
-        "entropy": ("Entropy", "bits per token"),
-    }
-    figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.6))
-    figure.set_layout_engine("constrained", wspace=0.06)
-    for axis, (key, (title, unit)) in zip(axes, panels.items(), strict=True):
-        for name, curve in curves.items():
-            style = styles[name]
-            axis.plot(
-                curve["step"], curve[key], color=style["color"], linestyle=style["linestyle"], alpha=0.25, linewidth=1
-            )
-            axis.plot(
-                curve["step"], running_mean(curve[key]), label=name, markersize=5, markevery=5, linewidth=2, **style
-            )
-        axis.set(title=title, xlabel="optimizer step", ylabel=unit)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(axis="y", alpha=0.3)
-    axes[0].yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    axes[2].set_ylim(bottom=0)
-    axes[0].legend(frameon=False, loc="lower right")
-    figure.supxlabel("bold: mean over five logged points; faint: each point", fontsize=9)
-    figure.savefig(file, dpi=150)
-    pyplot.close(figure)
-    return file
-
-
-def running_mean(values: list[float], width: int = 5) -> list[float]:
-    """Mean over the `width` values around each; fewer at the ends, and as many on either side."""
-    means = []
-    for place in range(len(values)):
-        reach = min(width // 2, place, len(values) - 1 - place)
-        window = values[place - reach : place + reach + 1]
-        means.append(sum(window) / len(window))
-    return means

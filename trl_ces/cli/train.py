@@ -4,11 +4,15 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..script_arguments import ScriptArguments
 from ..strict import RecipeError, describe
-from .command_line import CommandLine, find_recipe, read_words, recipe_folders
-from .launch import plan_launch, run_child
+from .command_line import CommandLine, find_recipe, read_words, shipped_files
+from .launch import LaunchPlan, plan_launch, run_child
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
 
 USAGE = """usage: trl-ces train --config RECIPE [--accelerate_config NAME|FILE] [--num_processes N] [--FIELD VALUE ...]
 
@@ -26,12 +30,7 @@ def help_text() -> str:
     """What `trl-ces train --help` prints: usage, shipped names, then every field, CES's first."""
     from ..recipe import recipe_fields
 
-    shipped: dict[str, str] = {}
-    for folder in recipe_folders():
-        for file in sorted(folder.rglob("*.yaml")):
-            shipped.setdefault(str(file.relative_to(folder).with_suffix("")), str(file))
-    recipes = ", ".join(name for name in shipped if not name.startswith("accelerate/"))
-    launches = ", ".join(name.removeprefix("accelerate/") for name in shipped if name.startswith("accelerate/"))
+    recipes, launches = ", ".join(shipped_files()), ", ".join(shipped_files("accelerate"))
     lines = [USAGE, f"shipped recipes: {recipes}", f"shipped accelerate configurations: {launches}"]
     title = ""
     for entry in recipe_fields().values():
@@ -72,26 +71,35 @@ def run(argv: list[str]) -> int:
             recipe_file = find_recipe(argv[place + 1])
         elif word.startswith("--config="):
             recipe_file = find_recipe(word.partition("=")[2])
+    from ..recipe import load_recipe
+
     line = read_words(argv)
-    plan, env = check(line, recipe_file)
+    recipe = load_recipe(recipe_file, line.overrides)
+    plan = check(line, recipe, recipe_file)
     sys.stdout.flush()
-    return run_child(plan.command, {**env, **plan.env})
+    return run_child(plan.command, {**recipe.env, **plan.env})
 
 
-def check(line: CommandLine, recipe_file: Path | None):
+def check(line: CommandLine, recipe: "Recipe", recipe_file: Path | None) -> LaunchPlan:
     """Every check that needs neither a model nor the network.
 
+    Args:
+        line ([`CommandLine`]):
+            The sorted words.
+        recipe ([`Recipe`]):
+            The recipe with the words' overrides.
+        recipe_file (`Path`, *optional*):
+            Its file, which the training processes read again.
+
     Returns:
-        [`LaunchPlan`] and the environment variables of the recipe.
+        [`LaunchPlan`]
 
     Raises:
         RecipeError: naming the field, its value and the way out.
     """
     from ..data import check_source
-    from ..recipe import load_recipe
     from ..reward_lookup import find_reward_functions, import_function
 
-    recipe = load_recipe(recipe_file, line.overrides)
     plan = plan_launch(line, recipe, recipe_file)
     recipe.check_training(plan.num_processes)
     training = recipe.training
@@ -106,7 +114,7 @@ def check(line: CommandLine, recipe_file: Path | None):
     _check_output_dir(Path(training["output_dir"]).expanduser())
     _check_resume(training.get("resume_from_checkpoint"), Path(training["output_dir"]))
     check_source(recipe.script)
-    return plan, recipe.env
+    return plan
 
 
 def _check_model_path(name: str) -> None:

@@ -69,11 +69,11 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
     state = PartialState()
     train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
     reward_funcs: list[Any] = list(find_reward_functions(recipe.script, config.max_completion_length))
-    model_path = _model_path(recipe, state)
+    model = model_path(recipe, state)
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
     try:
         trainer = CESTrainer(
-            model=model_path,
+            model=model,
             reward_funcs=reward_funcs,
             args=config,
             train_dataset=train_dataset,
@@ -96,14 +96,18 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
     save_and_publish(trainer, recipe)
 
 
-def _model_path(recipe: Recipe, state: Any) -> str:
+def model_path(recipe: Recipe, state: Any) -> str:
     """The model to load; where the recipe has a builder, the first process of each machine makes it."""
     name = str(recipe.model.model_name_or_path)
     if recipe.script.model_builder is None:
         return name
     build = import_function(recipe.script.model_builder, "model_builder")
-    with state.local_main_process_first():
-        return str(build(name))
+    settings = recipe.script.model_builder_kwargs or {}
+    try:
+        with state.local_main_process_first():
+            return str(build(name, **settings))
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"`model_builder` {recipe.script.model_builder} with {settings}: {error}") from error
 
 
 if __name__ == "__main__":

@@ -1,0 +1,245 @@
+"""`trl-ces study`: methods x seeds as resumable runs, several at a time, and the comparison of what came out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from ..strict import RecipeError
+from .command_line import CommandLine, find_recipe
+
+if TYPE_CHECKING:
+    from ..study.plan import Cell, Study
+    from .study_runs import Job
+
+
+def run(argv: list[str]) -> int:
+    """
+    Checks every run of a study, runs what is not finished, and compares.
+
+    Args:
+        argv (`list[str]`):
+            The words behind `trl-ces study`.
+
+    Returns:
+        `int`: 0, or 1 if a run failed.
+
+    Raises:
+        RecipeError: if the study or one of its runs is refused; nothing has been started then.
+    """
+    parser = argparse.ArgumentParser(
+        prog="trl-ces study",
+        description="Train several methods over several seeds and compare them. Started again, it goes on where it "
+        "was: a finished run is kept, a half-finished one continues from its last checkpoint.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", required=True, help="a study's YAML file, or a shipped one's name: arithmetic")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default 1)")
+    parser.add_argument("--output_dir", type=Path, help="instead of the study's own")
+    options = parser.parse_args(argv)
+    file = find_recipe(options.config, kind="study")
+    if options.jobs < 1:
+        raise RecipeError(f"`--jobs` is {options.jobs}: at least one run at a time.")
+    missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise RecipeError(f'the comparison needs {" and ".join(missing)}: pip install "trl_ces[study]".')
+    from ..study.plan import load_study
+
+    return run_study(load_study(file, find_recipe, options.output_dir), options.jobs)
+
+
+def run_study(study: Study, at_a_time: int) -> int:
+    """Checks, runs and compares; see [`run`]."""
+    from ..study.results import is_finished
+    from .study_runs import Busy, run_jobs
+
+    jobs, slots = prepare(study, at_a_time)
+    finished = [cell for cell in study.cells if is_finished(cell, study.evaluation)]
+    print(
+        f"{len(study.cells)} runs in {study.output_dir}: {len(finished)} finished, {len(jobs)} to go, "
+        f"{at_a_time} at a time.",
+        flush=True,
+    )
+
+    def on_finish(cell: Cell) -> None:
+        finished.append(cell)
+        if not study.keep_checkpoints:
+            for checkpoint in cell.folder.glob("checkpoint-*"):
+                shutil.rmtree(checkpoint)
+        rows = write_tables(study, finished)
+        print(f"[{len(finished)}/{len(study.cells)}] {summary(rows[-1])}", flush=True)
+
+    try:
+        failed = run_jobs(jobs, slots, on_finish)
+    except Busy as error:
+        raise RecipeError(str(error)) from None
+    if finished:
+        write_tables(study, finished)
+        pictures = draw_curves(study, finished)
+        print(f"\n{(study.output_dir / 'comparison.md').read_text(encoding='utf-8')}")
+        print(f"In {study.output_dir}: {', '.join(['results.csv', 'curves.csv', 'comparison.md', *pictures])}.")
+    for failure in failed:
+        lines = failure.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        said = lines[-1] if lines else "(it is empty)"
+        print(
+            f"{failure.cell.name} stopped with exit code {failure.code}. The last line of {failure.log}: {said}",
+            file=sys.stderr,
+        )
+    return 1 if failed else 0
+
+
+def prepare(study: Study, at_a_time: int) -> tuple[list[Job], list[dict[str, str]]]:
+    """Checks every run as `trl-ces train` would, and says what is left to do and in which places.
+
+    Returns:
+        Jobs in the study's order, and the environment variables of each place.
+
+    Raises:
+        RecipeError: naming the run, the field, its value and the way out.
+    """
+    from ..recipe import make_recipe
+    from ..reward_lookup import import_function
+    from ..study.results import check_unchanged, is_finished
+    from .study_runs import slot_environments
+
+    if study.evaluation is not None:
+        import_function(study.evaluation["function"], "evaluation")
+    jobs, on_cpu = [], True
+    for number, cell in enumerate(study.cells):
+        try:
+            recipe = make_recipe(cell.recipe, study.source)
+            on_cpu = on_cpu and bool(recipe.training.get("use_cpu"))
+            check_unchanged(cell)
+            if not is_finished(cell, study.evaluation):
+                jobs.append(make_job(study, cell, recipe.env, port=29500 + number))
+        except RecipeError as error:
+            raise RecipeError(f"{cell.name}: {error}") from None
+    devices: list[str] = []
+    per_job = study.num_processes or 1
+    if not on_cpu:
+        devices = visible_devices()
+        per_job = study.num_processes or max(1, len(devices) // at_a_time)
+        if per_job * at_a_time > len(devices):
+            raise RecipeError(
+                f"{at_a_time} runs of {per_job} processes need {at_a_time * per_job} devices, and there are "
+                f"{len(devices)}: lower `--jobs` or `num_processes`."
+            )
+    return jobs, slot_environments(at_a_time, devices, per_job)
+
+
+def make_job(study: Study, cell: Cell, env: dict[str, str], port: int) -> Job:
+    """What is left to do for a cell: train, go on training, measure."""
+    from ..environment import environment
+    from ..recipe import make_recipe
+    from ..study.results import finish_training, is_trained, start_clock
+    from .study_runs import Job, Stage, evaluation_command
+    from .train import check
+
+    line = CommandLine(config=str(cell.recipe_file), accelerate_config=study.accelerate_config)
+    if study.num_processes is not None:
+        line.accelerate_flags["num_processes"] = [str(study.num_processes)]
+    if study.accelerate_config is not None:
+        line.accelerate_flags["main_process_port"] = [str(port)]  # runs at the same time must not meet on one
+    checkpoint = cell.checkpoint()
+    if cell.trained and checkpoint is not None:
+        line.overrides["resume_from_checkpoint"] = [str(checkpoint)]
+    plan = check(line, make_recipe(cell.recipe, study.source, line.overrides), cell.recipe_file)
+    stages = []
+
+    def begin() -> None:
+        cell.recipe_file.write_text(yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        if cell.trained:
+            start_clock(cell)
+
+    if not is_trained(cell):
+        stages.append(Stage(plan.command, cell.log, begin, lambda: finish_training(cell, environment())))
+    if study.evaluation is not None:
+        command = evaluation_command(cell.folder, json.dumps(study.evaluation), cell.trained)
+        before = begin if not cell.trained else lambda: None
+        stages.append(Stage(command, cell.folder / "evaluation.log", before))
+    return Job(cell, stages, {**env, **plan.env})
+
+
+def visible_devices() -> list[str]:
+    """The accelerators that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named:
+        return named.split(",")
+    return (
+        [str(index) for index in range(torch.accelerator.device_count())] if torch.accelerator.is_available() else []
+    )
+
+
+def accuracy_reward(cell: Cell) -> str:
+    """Name of the reward function whose mean is the accuracy, by the trainer's own rule."""
+    from ..recipe import make_recipe
+    from ..reward_interface import accuracy_reward_index, reward_name
+    from ..reward_lookup import find_reward_functions
+
+    recipe = make_recipe(cell.recipe, cell.name)
+    funcs = find_reward_functions(recipe.script, recipe.training.get("max_completion_length", 512))
+    names = [reward_name(func) for func in funcs]
+    return names[accuracy_reward_index(names, recipe.training.get("ces_accuracy_reward"))]
+
+
+def write_tables(study: Study, finished: list[Cell]) -> list[dict[str, Any]]:
+    """Writes `results.csv` and `comparison.md` from the finished runs; returns the rows, in the runs' order given."""
+    from ..study.comparison import comparison
+    from ..study.results import make_row, write_results
+
+    rows = [make_row(cell, accuracy_reward(cell)) for cell in finished]
+    order = {cell.name: place for place, cell in enumerate(study.cells)}
+    in_order = [row for _, row in sorted(zip((order[cell.name] for cell in finished), rows, strict=True), key=_first)]
+    write_results(study, in_order)
+    (study.output_dir / "comparison.md").write_text(comparison(study, in_order), encoding="utf-8")
+    return rows
+
+
+def _first(pair: tuple[int, Any]) -> int:
+    return pair[0]
+
+
+def draw_curves(study: Study, finished: list[Cell]) -> list[str]:
+    """Writes `curves.csv` and a picture for each variant; returns the pictures' names."""
+    from ..curves import Curve, draw, draw_variants, read_curves
+    from ..study.comparison import means_over_variants
+    from ..study.plan import slug
+    from ..study.results import make_row, write_curves
+
+    curves: dict[tuple[str, str], dict[int, Curve]] = {}
+    done = {cell.name for cell in finished}
+    for cell in study.cells:
+        if cell.trained and cell.name in done:
+            curve = read_curves(cell.folder, accuracy_reward(cell))
+            curves.setdefault((cell.variant, cell.method), {})[cell.seed] = curve
+    write_curves(study, curves)
+    pictures = []
+    if len(study.variants) > 1 and len(finished) == len(study.cells):
+        rows = [make_row(cell, accuracy_reward(cell)) for cell in finished]
+        means = means_over_variants(study, rows)
+        pictures.append(draw_variants(study.variants, means, study.output_dir / "variants.png").name)
+    for variant in study.variants:
+        shown = {method: list(runs.values()) for (of, method), runs in curves.items() if of == variant}
+        if shown:
+            name = f"curves{'_' if variant else ''}{slug(variant)}.png"
+            draw(shown, study.output_dir / name)
+            pictures.append(name)
+    return pictures
+
+
+def summary(row: dict[str, Any]) -> str:
+    """One line for a run that has just ended."""
+    place = ", ".join(str(part) for part in (row["variant"], row["method"], f"seed {row['seed']}") if part)
+    entropy = f", {row['entropy_bits']:.3f} bits" if "entropy_bits" in row else ""
+    spent = f" ({row['train/seconds']:.0f} s of training)" if row["train/seconds"] is not None else ""
+    return f"{place}: {100 * row['accuracy']:.1f} %, {row['length_tokens']:.1f} tokens{entropy}{spent}"

@@ -1,0 +1,180 @@
+"""The runs of a study as processes: started as `trl-ces train` starts its own, several at a time, stopped together."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from ..study.plan import Cell
+
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One process of a job: what to do just before it, its command, its log, what to do once it ended well."""
+
+    command: list[str]
+    log: Path
+    before: Callable[[], None] = lambda: None
+    after: Callable[[], None] = lambda: None
+
+
+@dataclass
+class Job:
+    """What is left to do for a cell, in order."""
+
+    cell: Cell
+    stages: list[Stage]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Running:
+    job: Job
+    slot: int
+    lock: IO[str]
+    stages: list[Stage]
+    child: subprocess.Popen[bytes]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell whose process ended with `code`; `log` says why."""
+
+    cell: Cell
+    log: Path
+    code: int
+
+
+class Busy(RuntimeError):
+    """Another process is at work in a cell's folder."""
+
+
+def slot_environments(at_a_time: int, devices: list[str], per_job: int) -> list[dict[str, str]]:
+    """For each slot the variables that give its processes devices of their own; empty on a CPU."""
+    if not devices:
+        return [{} for _ in range(at_a_time)]
+    return [
+        {"CUDA_VISIBLE_DEVICES": ",".join(devices[slot * per_job : (slot + 1) * per_job])} for slot in range(at_a_time)
+    ]
+
+
+def run_jobs(
+    jobs: Iterable[Job],
+    slots: list[dict[str, str]],
+    on_finish: Callable[[Cell], None],
+) -> list[Failure]:
+    """Runs all jobs, as many at a time as there are slots.
+
+    Ctrl-C and SIGTERM end all of them; what they had saved stays, and the next start goes on from there.
+
+    Args:
+        jobs (iterable of [`Job`]):
+            In the order in which to start them.
+        slots (`list[dict[str, str]]`):
+            Environment variables of each place in which a job can run.
+        on_finish (`Callable`):
+            Called with the cell of each job that ended well.
+
+    Returns:
+        `list[Failure]`: those that did not.
+
+    Raises:
+        Busy: if a process of an earlier start is still at work in a cell's folder; those running are ended first.
+        KeyboardInterrupt: after a signal.
+    """
+    waiting, failed = list(jobs), []
+    running: list[_Running] = []
+    received: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        while (waiting or running) and not received:
+            free = [slot for slot in range(len(slots)) if slot not in {entry.slot for entry in running}]
+            for slot in free[: len(waiting)]:
+                running.append(_start(waiting.pop(0), slot, slots[slot]))
+            time.sleep(POLL_SECONDS)
+            for entry in [entry for entry in running if entry.child.poll() is not None]:
+                code = entry.child.returncode
+                stage = entry.stages.pop(0)
+                if code == 0:
+                    stage.after()
+                if code == 0 and entry.stages:
+                    entry.child = _launch(entry.stages[0], entry.job, slots[entry.slot], entry.lock)
+                    continue
+                running.remove(entry)
+                entry.lock.close()
+                if code == 0:
+                    on_finish(entry.job.cell)
+                else:
+                    failed.append(Failure(entry.job.cell, stage.log, code if code > 0 else 128 - code))
+    finally:
+        _end(running)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if received:
+        raise KeyboardInterrupt
+    return failed
+
+
+def _start(job: Job, slot: int, env: dict[str, str]) -> _Running:
+    job.cell.folder.mkdir(parents=True, exist_ok=True)
+    lock = (job.cell.folder / ".lock").open("a+")
+    try:
+        # The children inherit it: as long as one lives, even without us, no second run starts in this folder.
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise Busy(
+            f"{job.cell.name} is being run by another process in {job.cell.folder} (a study that was killed leaves "
+            f"its runs behind): wait for it, or end it with `pkill -f {job.cell.folder}`."
+        ) from None
+    return _Running(job, slot, lock, list(job.stages), _launch(job.stages[0], job, env, lock))
+
+
+def _launch(stage: Stage, job: Job, env: dict[str, str], lock: IO[str]) -> subprocess.Popen[bytes]:
+    stage.before()
+    with stage.log.open("ab") as output:
+        return subprocess.Popen(
+            stage.command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **job.env, **env},
+            start_new_session=True,
+            pass_fds=[lock.fileno()],
+        )
+
+
+def _end(running: list[_Running], patience_s: float = 10.0) -> None:
+    """Ends the processes that still run, with all their children."""
+    for entry in running:
+        if entry.child.poll() is None:
+            os.killpg(entry.child.pid, signal.SIGTERM)
+    deadline = time.monotonic() + patience_s
+    for entry in running:
+        try:
+            entry.child.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(entry.child.pid, signal.SIGKILL)
+            entry.child.wait()
+        entry.lock.close()
+
+
+def evaluation_command(folder: Path, settings: str, trained: bool) -> list[str]:
+    """The process that measures a cell's model."""
+    state = "trained" if trained else "untrained"
+    words: list[Any] = [sys.executable, "-m", "trl_ces.cli.study_worker", folder, settings, state]
+    return [str(word) for word in words]

@@ -1,0 +1,132 @@
+"""What TRL logged in training, as curves, and their picture."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+# In the order in which methods are drawn: told apart by line and marker too, for those who see no colour.
+STYLES: tuple[dict[str, Any], ...] = (
+    {"color": "#8a5a00", "linestyle": "--", "marker": "s", "markerfacecolor": "white"},
+    {"color": "#0059b3", "linestyle": "-", "marker": "o"},
+    {"color": "#b3005e", "linestyle": "-.", "marker": "^"},
+    {"color": "#3a7d00", "linestyle": ":", "marker": "D", "markerfacecolor": "white"},
+    {"color": "#5b3fb3", "linestyle": (0, (5, 1)), "marker": "v"},
+    {"color": "#555555", "linestyle": (0, (3, 1, 1, 1)), "marker": "x"},
+)
+PANELS = {
+    "accuracy": ("Accuracy", "right answers"),
+    "length": ("Answer length", "tokens"),
+    "entropy": ("Entropy", "bits per token"),
+}
+Curve = dict[str, list[float]]
+
+
+def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
+    """What TRL logged in training, from its `trainer_state.json`.
+
+    Args:
+        run_dir (`Path`):
+            The run's `output_dir`.
+        accuracy_reward (`str`):
+            Name of the reward function whose mean is the accuracy.
+
+    Returns:
+        `dict`: lists of one length: `step`, `accuracy` in [0, 1], `length` in tokens, `entropy` in bits per token (TRL
+        logs nats).
+    """
+    history = json.loads((run_dir / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
+    rows = [entry for entry in history if "completions/mean_length" in entry]
+    return {
+        "step": [row["step"] for row in rows],
+        "accuracy": [row[f"rewards/{accuracy_reward}/mean"] for row in rows],
+        "length": [row["completions/mean_length"] for row in rows],
+        "entropy": [row["entropy"] / math.log(2) for row in rows],
+    }
+
+
+def draw(curves: dict[str, list[Curve]], file: Path) -> Path:
+    """Accuracy, length and entropy over the steps of training, all methods in one picture.
+
+    Args:
+        curves (`dict[str, list[Curve]]`):
+            Method -> the curves of its runs, one for each seed: the mean over them is drawn, and each run faintly.
+        file (`Path`):
+            Where the picture goes; its suffix says in which format.
+    """
+    pyplot, figure, axes = _panels(len(curves))
+    for axis, key in zip(axes, PANELS, strict=True):
+        for (name, runs), style in zip(curves.items(), STYLES * len(curves), strict=False):
+            for run in runs:
+                faint = {"color": style["color"], "linestyle": style["linestyle"], "alpha": 0.25, "linewidth": 1}
+                axis.plot(run["step"], run[key] if len(runs) == 1 else running_mean(run[key]), **faint)
+            steps = runs[0]["step"]
+            mean = [sum(values) / len(runs) for values in zip(*(run[key] for run in runs), strict=False)]
+            axis.plot(
+                steps[: len(mean)], running_mean(mean), label=name, markersize=5, markevery=5, linewidth=2, **style
+            )
+    axes[2].set_ylim(bottom=0)
+    axes[0].legend(frameon=False, loc="lower right", fontsize=9 if len(curves) < 4 else 8)
+    seeds = {len(runs) for runs in curves.values()}
+    faint_means = "each point" if seeds == {1} else "each seed"
+    figure.supxlabel(f"bold: mean over five logged points; faint: {faint_means}", fontsize=9)
+    figure.savefig(file, dpi=150)
+    pyplot.close(figure)
+    return file
+
+
+def draw_variants(variants: list[str], means: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> Path:
+    """Accuracy, length and entropy of the trained models over the variants of a study.
+
+    Args:
+        variants (`list[str]`):
+            Their names, from left to right.
+        means (`dict`):
+            Method -> `accuracy`, `length` or `entropy` -> for each variant the mean and half the width of its interval
+            (`nan` where there is none).
+        file (`Path`):
+            Where the picture goes; its suffix says in which format.
+    """
+    pyplot, figure, axes = _panels(len(means))
+    for axis, key in zip(axes, PANELS, strict=True):
+        for (name, of_method), style in zip(means.items(), STYLES * len(means), strict=False):
+            values, halves = zip(*of_method[key], strict=True)
+            bars = [0.0 if math.isnan(half) else half for half in halves]
+            axis.errorbar(variants, values, bars, label=name, capsize=3, markersize=5, linewidth=2, **style)
+        axis.set_xlabel("")
+        axis.tick_params(axis="x", labelrotation=30)
+    axes[0].legend(frameon=False, fontsize=9)
+    figure.supxlabel("means over seeds with 95 % intervals", fontsize=9)
+    figure.savefig(file, dpi=150)
+    pyplot.close(figure)
+    return file
+
+
+def _panels(methods: int) -> tuple[Any, Any, Any]:
+    """pyplot, a figure and its three axes, with titles and units."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import PercentFormatter
+
+    figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.6 if methods < 4 else 4.2))
+    figure.set_layout_engine("constrained", wspace=0.06)
+    for axis, (title, unit) in zip(axes, PANELS.values(), strict=True):
+        axis.set(title=title, xlabel="optimizer step", ylabel=unit)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(axis="y", alpha=0.3)
+    axes[0].yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    return pyplot, figure, axes
+
+
+def running_mean(values: list[float], width: int = 5) -> list[float]:
+    """Mean over the `width` values around each; fewer at the ends, and as many on either side."""
+    means = []
+    for place in range(len(values)):
+        reach = min(width // 2, place, len(values) - 1 - place)
+        window = values[place - reach : place + reach + 1]
+        means.append(sum(window) / len(window))
+    return means

@@ -1,0 +1,178 @@
+"""Rows of runs as means with uncertainty, in the layout of the paper's Tables 1, 2 and 4."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..curves import PANELS
+from .plan import Study
+from .results import MEASURES
+
+Row = dict[str, Any]
+# Measure -> heading, factor from the row's unit to the table's, decimals.
+SHOWN = {
+    "accuracy": ("Acc ↑, %", 100.0, 1),
+    "length_tokens": ("Len ↓, tokens", 1.0, 1),
+    "entropy_bits": ("Entropy, bits", 1.0, 3),
+}
+TAU_AND_BETA = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and the half width of its 95 % interval (`nan` for fewer than two)."""
+
+    mean: float
+    half_width: float
+    count: int
+
+    def text(self, factor: float, decimals: int, signed: bool = False) -> str:
+        """`96.3 ± 0.5` in the table's unit."""
+        sign = "+" if signed else ""
+        mean = f"{self.mean * factor:{sign}.{decimals}f}"
+        return mean if math.isnan(self.half_width) else f"{mean} ± {self.half_width * factor:.{decimals}f}"
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean and 95 % interval of independent runs, by Student's t with n - 1 degrees of freedom.
+
+    Args:
+        values (`Sequence[float]`):
+            One for each seed, at least one.
+    """
+    from scipy import stats
+
+    count = len(values)
+    mean = math.fsum(values) / count
+    if count < 2:
+        return Estimate(mean, math.nan, count)
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
+    return Estimate(mean, float(stats.t.ppf(0.975, count - 1)) * deviation / math.sqrt(count), count)
+
+
+def paired_difference(rows: Sequence[Row], baseline: Sequence[Row], measure: str) -> Estimate | None:
+    """Mean and 95 % interval of (run - the baseline's run of the same seed); `None` where no seed is in both.
+
+    The runs of a seed share model, problems and order, so their difference varies less than either.
+    """
+    other = {row["seed"]: row[measure] for row in baseline}
+    differences = [row[measure] - other[row["seed"]] for row in rows if row["seed"] in other]
+    return estimate(differences) if differences else None
+
+
+def comparison(study: Study, rows: Sequence[Row]) -> str:
+    """The whole comparison as Markdown: for each variant the tables that its rows can fill."""
+    parts = [
+        "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to "
+        f"{study.baseline}."
+    ]
+    measured = sorted({row["measured_on"] for row in rows})
+    parts.append(f"Measured on: {'; '.join(measured)}.")
+    for variant in study.variants:
+        of_variant = {
+            method: [row for row in rows if row["method"] == method and row["variant"] == variant]
+            for method in study.methods
+        }
+        found = {method: runs for method, runs in of_variant.items() if runs}
+        if not found:
+            continue
+        if variant:
+            parts.append(f"## {variant}")
+        parts.append(method_table(found, study.baseline))
+        for table in (benchmark_table(found, study.baseline), sensitivity_table(found, study.baseline)):
+            if table:
+                parts.append(table)
+    return "\n\n".join(parts) + "\n"
+
+
+def means_over_variants(study: Study, rows: Sequence[Row]) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Method -> measure of a curve -> for each variant the mean over seeds and half the width of its interval."""
+
+    def of(method: str, variant: str, measure: str) -> tuple[float, float]:
+        values = [row.get(measure, math.nan) for row in rows if (row["method"], row["variant"]) == (method, variant)]
+        found = estimate(values)
+        return found.mean, found.half_width
+
+    names = dict(zip(PANELS, MEASURES, strict=True))
+    return {
+        method: {key: [of(method, variant, measure) for variant in study.variants] for key, measure in names.items()}
+        for method in study.methods
+    }
+
+
+def method_table(found: dict[str, list[Row]], baseline: str) -> str:
+    """The layout of Table 2: a method a line, with the difference to the baseline beside each measure."""
+    measures = [name for name in MEASURES if all(name in row for runs in found.values() for row in runs)]
+    heading = ["Method", "Runs"]
+    for name in measures:
+        heading += [SHOWN[name][0], "Δ"]
+    lines = [heading]
+    for method, runs in found.items():
+        line = [method, str(len(runs))]
+        for name in measures:
+            _, factor, decimals = SHOWN[name]
+            line.append(estimate([row[name] for row in runs]).text(factor, decimals))
+            difference = None
+            if method != baseline and baseline in found:
+                difference = paired_difference(runs, found[baseline], name)
+            line.append(difference.text(factor, decimals, signed=True) if difference else "")
+        lines.append(line)
+    return markdown(lines)
+
+
+def benchmark_table(found: dict[str, list[Row]], baseline: str) -> str:
+    """The layout of Table 1: a benchmark a line, accuracy and length of each method; empty for a single benchmark."""
+    first = next(iter(found.values()))[0]
+    names = [key.removesuffix("/accuracy") for key in first if key.endswith("/accuracy") and key != "train/accuracy"]
+    if len(names) < 2:
+        return ""
+    shown: dict[str, Callable[[str], str]] = {"Acc": "{}/accuracy".format, "Len": "{}/length_tokens".format}
+    lines = [["Dataset", *(f"{method} {short}" for method in found for short in shown)]]
+    for name in [*names, "**Average**"]:
+        line = [name]
+        for runs in found.values():
+            for measure, key in zip(("accuracy", "length_tokens"), shown.values(), strict=True):
+                column = measure if name == "**Average**" else key(name)
+                _, factor, decimals = SHOWN[measure]
+                line.append(estimate([row[column] for row in runs]).text(factor, decimals))
+        lines.append(line)
+    return markdown(lines)
+
+
+def sensitivity_table(found: dict[str, list[Row]], baseline: str) -> str:
+    """The layout of Table 4: tau and beta a line; empty where all runs of CES share them."""
+    lines = [["τ", "β1, β2", SHOWN["accuracy"][0], SHOWN["length_tokens"][0]]]
+    for runs in found.values():
+        settings = json.loads(runs[0]["settings"])
+        if settings.get("shaping", "ces") != "ces" or not all(name in settings for name in TAU_AND_BETA):
+            continue
+        tau, correct, incorrect = (settings[name] for name in TAU_AND_BETA)
+        lines.append([f"{tau:g}", f"{correct:g}" if correct == incorrect else f"{correct:g}, {incorrect:g}"])
+        lines[-1] += _accuracy_and_length(runs)
+    if len({tuple(line[:2]) for line in lines[1:]}) < 2:
+        return ""
+    if baseline in found:
+        lines.append([baseline, "", *_accuracy_and_length(found[baseline])])
+    return markdown(lines)
+
+
+def _accuracy_and_length(runs: Sequence[Row]) -> list[str]:
+    return [estimate([row[name] for row in runs]).text(*SHOWN[name][1:]) for name in ("accuracy", "length_tokens")]
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as a Markdown table that is also readable as it stands; the first row is the heading."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    aligned = ["<", *[">"] * (len(widths) - 1)]
+
+    def row(cells: Sequence[str]) -> str:
+        padded = (f"{cell:{side}{width}}" for cell, side, width in zip(cells, aligned, widths, strict=True))
+        return f"| {' | '.join(padded)} |"
+
+    marks = (f"{'-' * (width + 1)}{':' if side == '>' else '-'}" for side, width in zip(aligned, widths, strict=True))
+    rule = f"|{'|'.join(marks)}|"
+    return "\n".join([row(lines[0]), rule, *(row(line) for line in lines[1:])])

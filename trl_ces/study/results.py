@@ -1,0 +1,167 @@
+"""Finished cells as rows of one tidy file.
+
+A cell's folder holds `training.json` once its training has ended and `evaluation.json` once its model was measured;
+both are written whole or not at all, so a kill leaves a cell either finished or to be gone on with.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from ..curves import Curve, read_curves
+from ..strict import RecipeError, read_yaml
+from .plan import Cell, Study
+
+MEASURES = ("accuracy", "length_tokens", "entropy_bits")
+# Without `evaluation` a run is judged by the mean over this last part of what it logged in training.
+LAST_PART = 0.1
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Writes the file whole: a kill leaves the old one or the new one."""
+    partial = file.with_name(file.name + ".partial")
+    partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, file)
+
+
+def read_json(file: Path) -> Any:
+    """The file's content, `None` if it is not there."""
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+
+def is_trained(cell: Cell) -> bool:
+    """Whether nothing is left to train."""
+    return not cell.trained or (cell.folder / "training.json").is_file()
+
+
+def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
+    """Whether the cell need not be run: it is trained, and measured with these settings."""
+    measured = read_json(cell.folder / "evaluation.json")
+    return is_trained(cell) and (evaluation is None or (measured is not None and measured["settings"] == evaluation))
+
+
+def check_unchanged(cell: Cell) -> None:
+    """Refuses a folder whose run was made by another recipe: it would be taken for this one.
+
+    Raises:
+        RecipeError: naming the fields that differ.
+    """
+    if not cell.recipe_file.is_file():
+        return
+    found = read_yaml(cell.recipe_file)
+    differing = [name for name in {**found, **cell.recipe} if found.get(name) != cell.recipe.get(name)]
+    if differing:
+        changes = "; ".join(
+            f"`{name}` {found.get(name)!r} there, {cell.recipe.get(name)!r} here" for name in differing
+        )
+        raise RecipeError(
+            f"{cell.folder} holds a run with other settings ({changes}): remove that folder to run it again, or give "
+            "another `output_dir`."
+        )
+
+
+def start_clock(cell: Cell) -> None:
+    """Notes that a training starts now, and how long the part before its checkpoint took."""
+    file, checkpoint = cell.folder / "clock.json", cell.checkpoint()
+    before = read_json(file)
+    seconds = 0.0
+    if before is not None and checkpoint is not None:
+        saved = (checkpoint / "trainer_state.json").stat().st_mtime
+        # A checkpoint older than the last start: that attempt came no further.
+        seconds = before["seconds_before"] + max(0.0, saved - before["started"])
+    attempts = before["attempts"] + 1 if before else 1
+    write_json(file, {"seconds_before": seconds, "started": time.time(), "attempts": attempts})
+
+
+def finish_training(cell: Cell, packages: dict[str, str]) -> None:
+    """Writes `training.json` from the clock and the trainer's own state."""
+    clock = read_json(cell.folder / "clock.json")
+    state = read_json(cell.folder / "trainer_state.json")
+    tokens = [entry["num_tokens"] for entry in state["log_history"] if "num_tokens" in entry]
+    seconds = clock["seconds_before"] + time.time() - clock["started"]
+    write_json(
+        cell.folder / "training.json",
+        {
+            "seconds": round(seconds, 1),
+            "attempts": clock["attempts"],
+            "steps": state["global_step"],
+            "tokens": int(tokens[-1]) if tokens else None,
+            "packages": packages,
+        },
+    )
+
+
+def make_row(cell: Cell, accuracy_reward: str) -> dict[str, Any]:
+    """One row of `results.csv`.
+
+    Args:
+        cell ([`Cell`]):
+            A finished cell.
+        accuracy_reward (`str`):
+            Name of the reward function whose mean is the training accuracy.
+    """
+    training = read_json(cell.folder / "training.json") or {}
+    measured = read_json(cell.folder / "evaluation.json")
+    row: dict[str, Any] = {"variant": cell.variant, "method": cell.method, "seed": cell.seed}
+    logged = final_training(read_curves(cell.folder, accuracy_reward)) if cell.trained else {}
+    if measured is not None:
+        row["measured_on"] = " + ".join(measured["benchmarks"])
+        row |= average(measured["benchmarks"])
+        for benchmark, values in measured["benchmarks"].items():
+            row |= {f"{benchmark}/{name}": value for name, value in values.items()}
+    else:
+        row |= {"measured_on": f"last {LAST_PART:.0%} of the training log"} | logged
+    row |= {f"train/{name}": value for name, value in logged.items()}
+    for name in ("seconds", "attempts", "steps", "tokens"):
+        row[f"train/{name}"] = training.get(name)
+    row["settings"] = json.dumps(cell.recipe, sort_keys=True)
+    row["packages"] = json.dumps(training.get("packages") or (measured or {}).get("packages"), sort_keys=True)
+    return row
+
+
+def average(benchmarks: dict[str, dict[str, float]]) -> dict[str, float]:
+    """The unweighted mean over benchmarks, as in the last line of the paper's Table 1."""
+    shared = [name for name in MEASURES if all(name in values for values in benchmarks.values())]
+    return {name: sum(values[name] for values in benchmarks.values()) / len(benchmarks) for name in shared}
+
+
+def final_training(curve: Curve) -> dict[str, float]:
+    """Means over the last `LAST_PART` of the logged points (at least one)."""
+    count = max(1, round(LAST_PART * len(curve["step"])))
+    names = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))
+    return {name: sum(curve[key][-count:]) / count for name, key in names.items()}
+
+
+def write_results(study: Study, rows: list[dict[str, Any]]) -> Path:
+    """`results.csv`: one row for each run, `None` as an empty field."""
+    columns: dict[str, None] = {}
+    for row in rows:
+        columns |= dict.fromkeys(row)
+    last = [name for name in ("settings", "packages") if name in columns]
+    ordered = [name for name in columns if name not in last] + last
+    file = study.output_dir / "results.csv"
+    partial = file.with_name("results.csv.partial")
+    with partial.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, ordered)
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(partial, file)
+    return file
+
+
+def write_curves(study: Study, curves: dict[tuple[str, str], dict[int, Curve]]) -> Path:
+    """`curves.csv`: one row for each logged point of each run, from (variant, method) -> seed -> curve."""
+    file = study.output_dir / "curves.csv"
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["variant", "method", "seed", "step", *MEASURES])
+        for (variant, method), runs in curves.items():
+            for seed, curve in runs.items():
+                points = zip(curve["step"], curve["accuracy"], curve["length"], curve["entropy"], strict=True)
+                writer.writerows([variant, method, seed, *point] for point in points)
+    return file
