@@ -28,6 +28,8 @@ FLOORS = {
     "study": 4,
     "reasoning_tasks": 2,
     "smollm2": 2,
+    "forks": 2,
+    "inspection": 3,
     "rewards": 3,
     "sources": 3,
     "recipe": 3,

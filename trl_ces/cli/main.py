@@ -10,6 +10,7 @@ COMMANDS = {
     "train": ("trl_ces.cli.train", "train a model by a recipe"),
     "study": ("trl_ces.cli.study", "train several methods over several seeds and compare them"),
     "quickstart": ("trl_ces.cli.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
+    "inspect": ("trl_ces.cli.inspect", "see a model's forking tokens, before training it"),
     "env": ("trl_ces.cli.env", "print versions and devices, for a bug report"),
 }
 
