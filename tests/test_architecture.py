@@ -15,6 +15,8 @@ FLOORS = {
     "network": 1,
     "prompts": 1,
     "shaping": 1,
+    "rollout_rows": 1,
+    "dynamic_sampling": 2,
     "environment": 1,
     "reward_interface": 1,
     "arithmetic": 1,

@@ -20,20 +20,23 @@ def test_defaults_are_the_papers_and_dapos(tmp_path):
         "ces_correct_threshold",
         "entropy_advantage_alpha",
         "entropy_advantage_kappa",
+        "dynamic_sampling",
+        "dynamic_sampling_max_rounds",
+        "ces_allow_dynamic_sampling",
         "loss_type",
         "epsilon",
         "epsilon_high",
         "beta",
     ]
     assert [getattr(config, name) for name in names] == (
-        ["ces", 0.01, 0.4, 0.4, True, True, None, 1.0, 0.4, 2.0, "dapo", 0.2, 0.28, 0.0]
+        ["ces", 0.01, 0.4, 0.4, True, True, None, 1.0, 0.4, 2.0, False, 10, False, "dapo", 0.2, 0.28, 0.0]
     )
 
 
 def test_every_own_field_has_help():
     own = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
     assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
-    assert len(own) == 10
+    assert len(own) == 13
 
 
 REFUSED = [
@@ -57,6 +60,21 @@ REFUSED = [
     ({"importance_sampling_level": "sequence"}, "`importance_sampling_level` is 'sequence'", "token"),
     ({"off_policy_mask_threshold": 0.5}, "`off_policy_mask_threshold` is 0.5", "None"),
 ]
+DYNAMIC = {"shaping": "none", "dynamic_sampling": True}
+REFUSED_WITH_DYNAMIC_SAMPLING = [
+    ({"dynamic_sampling": True}, "`dynamic_sampling` is True", "`ces_allow_dynamic_sampling=True`"),
+    ({"dynamic_sampling": True}, "section 3.2", "`dynamic_sampling=False`"),
+    ({**DYNAMIC, "dynamic_sampling_max_rounds": 0}, "`dynamic_sampling_max_rounds` is 0", "1 or more"),
+    ({**DYNAMIC, "dynamic_sampling_max_rounds": 2.0}, "`dynamic_sampling_max_rounds` is 2.0", "1 or more"),
+    ({**DYNAMIC, "dynamic_sampling_max_rounds": True}, "`dynamic_sampling_max_rounds` is True", "1 or more"),
+    ({"dynamic_sampling_max_rounds": -1}, "`dynamic_sampling_max_rounds` is -1", "10"),
+    ({**DYNAMIC, "scale_rewards": "batch"}, "`scale_rewards` is 'batch'", '"group"'),
+    (
+        {**DYNAMIC, "multi_objective_aggregation": "normalize_then_sum"},
+        "`multi_objective_aggregation` is 'normalize_then_sum'",
+        '"sum_then_normalize"',
+    ),
+]
 
 
 @pytest.mark.parametrize(("changes", "what", "way_out"), REFUSED, ids=[str(row[0]) for row in REFUSED])
@@ -65,6 +83,30 @@ def test_refused_in_one_sentence_with_name_value_and_way_out(tmp_path, changes, 
         CESConfig(**settings(tmp_path, **changes))
     assert what in str(refusal.value)
     assert way_out in str(refusal.value)
+
+
+@pytest.mark.parametrize(("changes", "what", "way_out"), REFUSED_WITH_DYNAMIC_SAMPLING)
+def test_refused_with_dynamic_sampling(tmp_path, changes, what, way_out):
+    with pytest.raises(ValueError) as refusal:
+        CESConfig(**settings(tmp_path, **changes))
+    assert what in str(refusal.value)
+    assert way_out in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {**DYNAMIC, "dynamic_sampling_max_rounds": 1},
+        {**DYNAMIC, "scale_rewards": "none"},
+        {**DYNAMIC, "shaping": "entropy_advantage"},
+        {"dynamic_sampling": True, "ces_allow_dynamic_sampling": True},
+        {"scale_rewards": "batch", "multi_objective_aggregation": "normalize_then_sum"},  # without dynamic sampling
+    ],
+    ids=str,
+)
+def test_allowed_with_dynamic_sampling(tmp_path, changes):
+    config = CESConfig(**settings(tmp_path, **changes))
+    assert {name: getattr(config, name) for name in changes} == changes
 
 
 @pytest.mark.parametrize("changes", [row[0] for row in REFUSED[10:]], ids=str)

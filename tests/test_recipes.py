@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from trl_ces.cli.command_line import OTHER_KINDS
 from trl_ces.cli.launch import _read_accelerate_config
 from trl_ces.recipe import load_recipe
 from trl_ces.reward_lookup import find_reward_functions, import_function
@@ -13,9 +14,11 @@ from trl_ces.strict import read_yaml
 RECIPES = Path(__file__).parents[1] / "recipes"
 ALL = sorted(RECIPES.rglob("*.y*ml"))
 ACCELERATE = [file for file in ALL if file.parent.name == "accelerate"]
-# Other kinds of YAML (evaluation, study) are parsed by their own commands' tests.
-TRAINING = [file for file in ALL if file not in ACCELERATE and "model_name_or_path" in file.read_text()]
+# Other kinds of YAML are parsed by their own commands' tests.
+TRAINING = [file for file in ALL if file.parent.name not in OTHER_KINDS]
 METHODS = ["ces", "ces_without_dynamic_b", "ces_without_entropy_gradient", "dapo", "entropy_advantage"]
+# DAPO with all that its own paper has.
+DAPO_FULL = {"dynamic_sampling": True, "dynamic_sampling_max_rounds": 10}
 METHOD_KEYS = {
     "shaping",
     "ces_tau",
@@ -76,7 +79,7 @@ def test_zero3_gathers_the_weights_it_saves():
 
 @pytest.mark.parametrize("folder", R1)
 def test_each_r1_model_has_the_papers_methods(folder):
-    assert sorted(file.stem for file in (RECIPES / folder).glob("*.yaml")) == METHODS
+    assert sorted(file.stem for file in (RECIPES / folder).glob("*.yaml")) == sorted([*METHODS, "dapo_full"])
 
 
 @pytest.mark.parametrize("folder", [*R1, "arithmetic"])
@@ -88,7 +91,22 @@ def test_siblings_differ_only_in_output_and_method(folder, method):
     assert method == "ces" or "output_dir" in differing
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("folder", [*R1, "arithmetic"])
+def test_dapo_full_is_dapo_with_dynamic_sampling_and_the_overlong_punishment(folder):
+    dapo, full = content(folder, "dapo"), content(folder, "dapo_full")
+    differing = {key for key in dapo | full if dapo.get(key) != full.get(key)} - {"output_dir", "run_name"}
+    assert differing == {*DAPO_FULL, "reward_funcs", "soft_overlong_cache"}
+    assert full["reward_funcs"] == [*dapo["reward_funcs"], "get_soft_overlong_punishment"]
+    recipe = load_recipe(RECIPES / folder / "dapo_full.yaml")
+    assert {key: recipe.training[key] for key in DAPO_FULL} == DAPO_FULL
+    limit = recipe.training["max_completion_length"]
+    assert full["soft_overlong_cache"] == pytest.approx(limit / 5, abs=0.5)  # DAPO: 4,096 of 20,480
+    punishment = find_reward_functions(recipe.script, limit)[-1]
+    lengths = [[0] * (limit - full["soft_overlong_cache"]), [0] * limit, [0] * (limit + 1)]
+    assert punishment(prompts=None, completions=None, completion_ids=lengths) == [0.0, -1.0, -1.0]
+
+
+@pytest.mark.parametrize("method", [*METHODS, "dapo_full"])
 def test_the_two_r1_sizes_differ_only_in_model_output_and_memory(method):
     small, large = (content(folder, method) for folder in R1)
     differing = {key for key in small | large if small.get(key) != large.get(key)}

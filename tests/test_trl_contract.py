@@ -4,7 +4,9 @@ A TRL release that changes one of them fails here with a sentence that says what
 in a loss curve. Nothing here imports trl_ces.
 """
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +22,7 @@ from tiny import (
     tiny_tokenizer,
 )
 from trl import GRPOConfig, GRPOTrainer
-from trl.trainer.utils import get_callable_name, shuffle_sequence_dict, split_tensor_dict
+from trl.trainer.utils import RepeatSampler, get_callable_name, shuffle_sequence_dict, split_tensor_dict
 
 PROMPTS = ["1+2=", "3+4="]
 ACCURACIES = [[1, 0, None, 1], [0, 0, 1, 0]]
@@ -202,3 +204,154 @@ def test_advantages_are_those_of_eq_3_with_the_sample_deviation(trainer, example
     deviation = math.sqrt(sum((reward - mean) ** 2 for reward in group) / 3)
     expected = [(reward - mean) / (deviation + 1e-4) for reward in group]
     assert batch["advantages"][4:].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+# What dynamic sampling takes for granted.
+
+
+def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
+    for rows in (examples[:4], examples + examples[4:], examples):
+        batch = trainer._generate_and_score_completions([dict(row) for row in rows])
+        assert batch["advantages"].shape == (len(rows),)
+
+
+def test_a_rollout_has_no_other_tensors_than_these(trainer, examples):
+    """trl_ces/rollout_rows.py must know how each is padded: what it does not know, dynamic sampling refuses."""
+    batch = trainer._generate_and_score_completions(examples)
+    assert set(batch) == {
+        "prompt_ids",
+        "prompt_mask",
+        "completion_ids",
+        "completion_mask",
+        "advantages",
+        "num_items_in_batch",
+    }
+    assert next(iter(batch)) == "prompt_ids"
+    assert (batch["num_items_in_batch"].shape, batch["num_items_in_batch"].dtype) == ((), torch.int64)
+    assert batch["num_items_in_batch"] == batch["completion_mask"].sum()
+    pad = trainer._tokenizer.pad_token_id
+    for name, side in (("prompt", "left"), ("completion", "right")):
+        ids, mask = batch[f"{name}_ids"], batch[f"{name}_mask"]
+        assert (ids[mask == 0] == pad).all()
+        ordered = mask if side == "left" else mask.flip(1)
+        assert torch.equal(ordered, ordered.sort(dim=1).values), f"{name}s must be padded on the {side}"
+
+
+def test_on_padding_log_probabilities_are_0_and_vllms_ratio_is_1(trainer, examples):
+    script = {
+        prompt: [{**row, "mask": [1] * len(row["completion_ids"])} for row in group]
+        for prompt, group in SCRIPT.items()
+    }
+    scripted = scripted_rollout(script, 4)
+
+    def rollout(prompts, trainer):
+        output = scripted(prompts, trainer)
+        return {**output, "logprobs": [[-2.0] * len(ids) for ids in output["completion_ids"]]}
+
+    trainer.rollout_func, trainer.use_vllm, trainer._last_loaded_step = rollout, True, 0
+    for mode, columns in (("token_truncate", None), ("sequence_truncate", 1)):
+        trainer.vllm_importance_sampling_mode = mode
+        batch = trainer._generate_and_score_completions([dict(row) for row in examples])
+        padding = batch["completion_mask"] == 0
+        assert padding.any()
+        assert (batch["old_per_token_logps"][padding] == 0).all()
+        assert (batch["sampling_per_token_logps"][padding] == 0).all()
+        assert (batch["tool_mask"][padding] == 1).all()
+        ratio = batch["importance_sampling_ratio"]
+        assert ratio.size(1) == (columns or batch["completion_ids"].size(1))
+        if columns is None:
+            assert (ratio[padding] == 1).all()
+
+
+def test_vllms_weights_are_loaded_once_an_optimizer_step_however_many_rollouts_it_takes(trainer, examples):
+    class Loads:
+        count = 0
+
+        def sync_weights(self):
+            self.count += 1
+
+    scripted = trainer.rollout_func
+    trainer.rollout_func = lambda prompts, trainer: {
+        **scripted(prompts, trainer),
+        "logprobs": [[-2.0] * len(row["completion_ids"]) for prompt in PROMPTS for row in SCRIPT[prompt]],
+    }
+    trainer.use_vllm, trainer._last_loaded_step, trainer.vllm_generation = True, -1, Loads()
+    for _ in range(3):
+        trainer._generate_and_score_completions([dict(row) for row in examples])
+    assert trainer.vllm_generation.count == 1
+
+
+def test_the_data_loader_hands_out_the_samplers_rows_of_the_data_as_they_are(tmp_path):
+    """Each pass is a further permutation of one generator, each prompt repeated for its group."""
+    columns = {"prompt": [f"{number}+{number}=" for number in range(6)], "level": list(range(6))}
+    data = Dataset.from_dict(columns)
+    trainer = GRPOTrainer(
+        model=tiny_model(),
+        reward_funcs=scripted_bonus_reward,
+        args=GRPOConfig(**settings(tmp_path)),
+        train_dataset=data,
+        processing_class=tiny_tokenizer(),
+    )
+    loader = trainer.get_train_dataloader()
+    generator = torch.Generator().manual_seed(7)
+    for _ in range(2):
+        order = torch.randperm(6, generator=generator).tolist()
+        batches = list(loader)
+        assert len(batches) == 3
+        for index, batch in enumerate(batches):
+            assert batch == data.__getitems__([row for row in order[2 * index : 2 * index + 2] for _ in range(4)])
+    assert isinstance(trainer._get_train_sampler(), RepeatSampler)
+    assert trainer.shuffle_dataset is True
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_steps_count_from_0_in_every_run_and_are_counted_before_a_checkpoint_is_written(
+    tmp_path, monkeypatch, accumulation
+):
+    seen, rollouts = [], []
+
+    class Watched(GRPOTrainer):
+        def _save_checkpoint(self, model, trial):
+            seen.append(("save", self.state.global_step, self._step))
+            super()._save_checkpoint(model, trial)
+            assert Path(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}").is_dir()
+
+        def _load_optimizer_and_scheduler(self, checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
+            seen.append(("load", self.state.global_step, self._step))
+
+        def _generate_and_score_completions(self, inputs):
+            rollouts.append(self._step)
+            return super()._generate_and_score_completions(inputs)
+
+    def run(checkpoint=None):
+        seen.clear()
+        rollouts.clear()
+        trainer = Watched(
+            model=tiny_model(),
+            reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+            args=GRPOConfig(
+                **settings(
+                    tmp_path,
+                    save_strategy="steps",
+                    save_steps=1,
+                    max_steps=4,
+                    gradient_accumulation_steps=accumulation,
+                    steps_per_generation=accumulation,
+                    num_iterations=2,
+                    max_completion_length=40,
+                    per_device_train_batch_size=8 // accumulation,
+                )
+            ),
+            train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+            processing_class=tiny_tokenizer(),
+            rollout_func=scripted_rollout(SCRIPT, 4),
+        )
+        trainer.train(resume_from_checkpoint=checkpoint)
+        return list(seen), list(rollouts)
+
+    assert run() == ([("save", step, step * accumulation) for step in (1, 2, 3, 4)], [0, 2 * accumulation])
+    resumed, rollouts = run(str(tmp_path / "checkpoint-3"))
+    assert resumed == [("load", 3, 0), ("save", 4, accumulation)]
+    assert rollouts == [0], "resumed inside a rollout's steps, TRL generates again"
+    assert json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())["global_step"] == 3

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from trl import GRPOConfig
 
+from .reward_interface import accuracy_reward_index
 from .shaping import MAX_TAU_DECIMALS
 
 SHAPINGS = ("ces", "none", "entropy_advantage")
@@ -53,11 +54,20 @@ class CESConfig(GRPOConfig):
             alpha of Cheng et al., advantage per nat, >= 0.
         entropy_advantage_kappa (`float`, *optional*, defaults to `2.0`):
             kappa of Cheng et al.: the bonus is at most |A| / kappa, > 1.
+        dynamic_sampling (`bool`, *optional*, defaults to `False`):
+            DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: groups whose completions all have the same accuracy
+            are dropped, and further prompts drawn until the generation batch is full. See docs/dynamic_sampling.md.
+        dynamic_sampling_max_rounds (`int`, *optional*, defaults to `10`):
+            Rounds of generation for one batch, the first included, >= 1. Then dropped groups fill it.
+        ces_allow_dynamic_sampling (`bool`, *optional*, defaults to `False`):
+            Says that `dynamic_sampling` is meant although `shaping="ces"` learns from the groups that it drops.
 
     Raises:
         `ValueError`: A value is out of its range, or `shaping="ces"` meets a setting that would change what the paper
             defines (`loss_type`, `entropy_coef`, `use_adaptive_entropy`, `top_entropy_quantile`,
-            `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`).
+            `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`, `dynamic_sampling`), or
+            `dynamic_sampling` meets advantages that are scaled over groups it drops (`scale_rewards`,
+            `multi_objective_aggregation`).
     """
 
     epsilon_high: float | None = field(
@@ -114,6 +124,23 @@ class CESConfig(GRPOConfig):
         default=2.0,
         metadata={"help": "kappa of Cheng et al.: the bonus is at most |A| / kappa, > 1 so that no sign flips."},
     )
+    dynamic_sampling: bool = field(
+        default=False,
+        metadata={
+            "help": "DAPO's dynamic sampling: drop groups whose completions all have the same accuracy and draw "
+            "further prompts until the generation batch is full."
+        },
+    )
+    dynamic_sampling_max_rounds: int = field(
+        default=10,
+        metadata={
+            "help": "Rounds of generation for one batch, the first included, >= 1. Then dropped groups fill it."
+        },
+    )
+    ces_allow_dynamic_sampling: bool = field(
+        default=False,
+        metadata={"help": "Allow `dynamic_sampling` with `shaping: ces`, which learns from the groups that it drops."},
+    )
 
     def __post_init__(self):
         self._check_shaping()  # before TRL looks at devices and batches: a wrong value needs no machine to be seen
@@ -137,6 +164,19 @@ class CESConfig(GRPOConfig):
                 setattr(config, own.name, own.default)
         config._check_shaping()
         return config
+
+    def accuracy_reward_index(self, names: list[str]) -> int:
+        """Which of the reward functions `names` is the accuracy reward; `ValueError` if that cannot be told."""
+        try:
+            return accuracy_reward_index(names, self.ces_accuracy_reward)
+        except ValueError as error:
+            if self.shaping == "ces":
+                raise
+            raise ValueError(
+                f"`ces_accuracy_reward` is {self.ces_accuracy_reward!r}, which does not tell by which reward "
+                "`dynamic_sampling` should judge groups: set `ces_accuracy_reward` to its name, or "
+                f"`dynamic_sampling=False`. There are: {', '.join(names) or 'none'}."
+            ) from error
 
     def shaping_settings(self) -> dict:
         """The keyword arguments of the rule in [`SHAPING_RULES`] that `shaping` names."""
@@ -174,8 +214,30 @@ class CESConfig(GRPOConfig):
             refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")
         if self.num_generations is None or self.num_generations < 2:
             refuse("num_generations", "a group needs at least 2 completions; the paper uses 4.")
+        rounds = self.dynamic_sampling_max_rounds
+        if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+            refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")
+        if self.dynamic_sampling:
+            self._check_dynamic_sampling(refuse)
         if self.shaping == "ces":
             self._check_ces_combinations(refuse)
+
+    def _check_dynamic_sampling(self, refuse):
+        if self.shaping == "ces" and not self.ces_allow_dynamic_sampling:
+            refuse(
+                "dynamic_sampling",
+                "it drops the groups of equal accuracy, which CES keeps on purpose (section 3.2 of the paper): their "
+                "A is 0, but A' = -/+ beta H still teaches. Set `dynamic_sampling=False`, or, if you mean it, "
+                "`ces_allow_dynamic_sampling=True`.",
+            )
+        whole_batch = "and with `dynamic_sampling` advantages would be scaled over groups that are then dropped"
+        if self.scale_rewards == "batch":
+            refuse("scale_rewards", f'it is the deviation of the whole batch, {whole_batch}: set it to "group".')
+        if self.multi_objective_aggregation == "normalize_then_sum":
+            refuse(
+                "multi_objective_aggregation",
+                f'it scales over the whole batch, {whole_batch}: set it to "sum_then_normalize".',
+            )
 
     def _check_ces_combinations(self, refuse):
         off = 'or set `shaping="none"` (a field of `CESConfig`)'

@@ -10,21 +10,30 @@ CES changes the advantage; everything else is TRL's. The seam, pinned fact by fa
    micro-batch.
 4. `_compute_loss` asks `_get_per_token_logps_and_entropies` for the entropies, in the graph, and reads
    `inputs["advantages"]` only afterwards, as (B,) or (B, T): the shaped ones are written between the two.
+
+DAPO's dynamic sampling, off by default, sits in points 2 and 3: the rewards say which groups teach, and TRL's method
+for a rollout runs once for each round.
 """
 
 import inspect
 import logging
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 import trl
+from accelerate.utils import send_to_device
 from packaging.specifiers import SpecifierSet
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
+from .dynamic_sampling import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
 from .prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
-from .reward_interface import accuracy_reward_index, reward_name, tolerant
+from .reward_interface import reward_name, tolerant
+from .rollout_rows import COMPLETION_LENGTHS, row_layout, rows_of_process, trimmed
 from .shaping import SHAPING_RULES, group_counts
 from .shaping_metrics import ces_metrics, ces_sums
 
@@ -55,7 +64,8 @@ class CESTrainer(GRPOTrainer):
 
     Raises:
         `ImportError`: TRL's version is not one that this seam was tested with.
-        `ValueError`: See [`CESConfig`]; or `shaping="ces"` and it is not clear which reward is the accuracy reward.
+        `ValueError`: See [`CESConfig`]; or `shaping="ces"` or `dynamic_sampling` and it is not clear which reward is
+            the accuracy reward; or `dynamic_sampling` and a data set that is streamed or has pictures.
     """
 
     args: CESConfig
@@ -93,13 +103,21 @@ class CESTrainer(GRPOTrainer):
         # Sums of the micro-batches since the last optimizer step; then reduced over processes, one for each step.
         self._ces_sums: dict[str, torch.Tensor] = {}
         self._ces_totals: dict[str, list[torch.Tensor]] = {"train": [], "eval": []}
-        if args.shaping == "ces" and kwargs.get("environment_factory") is None and reward_funcs is not None:
+        self._sampler: DynamicSampler | None = None
+        self._informative: list[bool] = []  # which groups of its latest round are
+        needs_accuracy = args.shaping == "ces" or args.dynamic_sampling
+        if needs_accuracy and kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-            accuracy_reward_index([reward_name(func) for func in funcs], args.ces_accuracy_reward)  # before loading
+            args.accuracy_reward_index([reward_name(func) for func in funcs])  # before loading
+        if args.dynamic_sampling:
+            check_can_be_drawn(kwargs.get("train_dataset", positional[0] if positional else None))
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
         self.reward_funcs = [tolerant(func) for func in self.reward_funcs]
+        if needs_accuracy:
+            self._accuracy_index = args.accuracy_reward_index(self.reward_func_names)
+        if args.dynamic_sampling:
+            self._sampler = self._make_sampler(cast(Any, self.train_dataset))
         if args.shaping == "ces":
-            self._accuracy_index = accuracy_reward_index(self.reward_func_names, args.ces_accuracy_reward)
             logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
             # A number that the user named or set a threshold for may be graded; one that we found should be 0 or 1.
             self._expects_binary = args.ces_accuracy_reward is None and args.ces_correct_threshold == 1.0
@@ -137,6 +155,11 @@ class CESTrainer(GRPOTrainer):
             truncated = [not ids or ids[-1] not in ends for ids in completion_ids_list]
             self._rollout = self._judge_rollout(rewards_per_func, len(prompts))
             self._rollout["truncated"] = torch.tensor(truncated, device=rewards_per_func.device)
+        if self._sampler is not None and self.model.training:
+            accuracy = rewards_per_func[:, self._accuracy_index]
+            self._informative = informative_groups(accuracy, self.num_generations).tolist()
+            lengths = [len(ids) for ids in completion_ids_list]
+            self._rollout[COMPLETION_LENGTHS] = torch.tensor(lengths, device=rewards_per_func.device)
         return rewards_per_func
 
     def _judge_rollout(self, rewards_per_func, local_size: int) -> dict[str, torch.Tensor]:
@@ -175,8 +198,32 @@ class CESTrainer(GRPOTrainer):
                 )
 
     def _generate_and_score_completions(self, inputs):
+        if self._sampler is None or not self.model.training:
+            return self._sample(inputs)
+        layout = row_layout(self._tokenizer.pad_token_id)
+        rows, metrics = self._sampler.sample(self._sample_round, layout)
+        for name, value in metrics.items():
+            self._metrics["train"][name].append(value)
+        return trimmed(rows, layout, cast(Any, self.pad_to_multiple_of))
+
+    def _sample(self, inputs):
         self._rollout = {}
         return {**super()._generate_and_score_completions(inputs), **self._rollout}
+
+    def _sample_round(self, prompts: list[int]) -> tuple[list[bool], dict[str, torch.Tensor]]:
+        """Which of `prompts`, row numbers of the data, gave informative groups, and this process's rows of them."""
+        numbers = torch.tensor(prompts).repeat_interleave(self.num_generations)
+        here = rows_of_process({"numbers": numbers}, self.accelerator)["numbers"].tolist()
+        # As TRL's data loader hands examples over.
+        dataset = self._remove_unused_columns(self.train_dataset, description="Training")
+        rows = self._sample(send_to_device(dataset.__getitems__(here), self.accelerator.device))
+        return self._informative, rows
+
+    def _make_sampler(self, dataset) -> DynamicSampler:
+        args, group_size = self.args, self.num_generations
+        stream = PromptStream(len(dataset), args.seed, bool(self.shuffle_dataset))
+        wanted = cast(int, args.generation_batch_size) // group_size
+        return DynamicSampler(stream, wanted, group_size, args.dynamic_sampling_max_rounds, self.accelerator)
 
     def _compute_loss(self, model, inputs):
         if self.args.shaping == "none":
@@ -229,6 +276,23 @@ class CESTrainer(GRPOTrainer):
                 self._metrics[mode][name].append(value)
             self._ces_totals[mode].clear()
         super().log(logs, start_time)
+
+    def _save_checkpoint(self, model, trial):
+        if self._sampler is not None and self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            inside_rollout = self._step % self._steps_of_a_rollout() != 0
+            self._sampler.save(folder, inside_rollout)  # first, so that no whole checkpoint lacks it
+        super()._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self._sampler is not None and checkpoint is not None:
+            steps = self.state.global_step * self.args.gradient_accumulation_steps
+            self._sampler.load(Path(checkpoint), planned_rollouts=steps // self._steps_of_a_rollout())
+
+    def _steps_of_a_rollout(self) -> int:
+        """Forward and backward passes for which TRL uses a rollout."""
+        return cast(int, self.args.steps_per_generation) * self.num_iterations
 
 
 # Help and editors show TRL's parameters; the list itself stays TRL's.

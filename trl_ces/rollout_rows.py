@@ -1,0 +1,138 @@
+"""Rollouts of several rounds and processes as one: padded, gathered, concatenated and trimmed to what TRL would make.
+
+A rollout is TRL's dict of tensors with a row for each completion. Prompts are padded on the left, completions on the
+right, each to the longest of its round and process.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+
+# Where the trainer writes down how long each completion is: masks cannot tell, those of truncated ones may be all 0.
+COMPLETION_LENGTHS = "completion_lengths"
+# The one number of a rollout that belongs to all its rows: the tokens that the loss counts, over all processes.
+NUM_ITEMS = "num_items_in_batch"
+# What CES adds to a rollout.
+CES_ROWS = ("correct", "scorable", "group_correct", "group_scorable", "equal_rewards", "truncated")
+
+
+class Padding(NamedTuple):
+    """How a (B, T) tensor is padded: on which side, with what."""
+
+    left: bool
+    value: int | float
+
+
+def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
+    """
+    The tensors of a rollout, and how TRL pads those that have a row for each completion and a column for each token.
+
+    Args:
+        pad_token_id (`int`): The tokenizer's.
+
+    Returns:
+        `dict[str, Padding | None]`: By name. `None`: there are no columns for tokens.
+    """
+    return {
+        "prompt_ids": Padding(left=True, value=pad_token_id),
+        "prompt_mask": Padding(left=True, value=0),
+        "completion_ids": Padding(left=False, value=pad_token_id),
+        "completion_mask": Padding(left=False, value=0),
+        "tool_mask": Padding(left=False, value=1),
+        "old_per_token_logps": Padding(left=False, value=0.0),
+        "ref_per_token_logps": Padding(left=False, value=0.0),
+        "sampling_per_token_logps": Padding(left=False, value=0.0),
+        # One for each completion, (B, 1), is never padded: all rounds have that width.
+        "importance_sampling_ratio": Padding(left=False, value=1.0),
+        "advantages": None,
+        COMPLETION_LENGTHS: None,
+        NUM_ITEMS: None,
+        **dict.fromkeys(CES_ROWS),
+    }
+
+
+def gathered(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], accelerator: Any) -> dict:
+    """
+    The rows of all processes, in their order, on each of them; tensors are padded to the longest of any.
+
+    Args:
+        rows (`dict[str, torch.Tensor]`): This process's rollout. Its `NUM_ITEMS`, a sum over rows of which some will
+            be dropped, is left out.
+        layout (`dict[str, Padding | None]`): How each tensor is padded, see [`row_layout`].
+        accelerator (`Accelerator`): Knows the processes.
+
+    Raises:
+        `RuntimeError`: `rows` has a tensor that is not in `layout`, so nobody knows how to put it together.
+    """
+    every = {}
+    for name, values in rows.items():
+        if name == NUM_ITEMS:
+            continue
+        if name not in layout:
+            raise RuntimeError(
+                f"`dynamic_sampling` does not know how to put the `{name}` of several rounds of generation together "
+                "(pictures, for one, are not supported): set `dynamic_sampling=False`."
+            )
+        padding = layout[name]
+        if padding is not None:
+            values = accelerator.pad_across_processes(values, dim=1, pad_index=padding.value, pad_first=padding.left)
+        every[name] = accelerator.gather(values)
+    return every
+
+
+def concatenated(parts: list[dict[str, torch.Tensor]], layout: dict[str, Padding | None]) -> dict[str, torch.Tensor]:
+    """The rows of all `parts` in one dict, padded to the longest of them."""
+    whole = {}
+    for name in parts[0]:
+        tensors, padding = [part[name] for part in parts], layout[name]
+        if padding is not None:
+            width = max(values.size(1) for values in tensors)
+            tensors = [_padded(values, width, padding) for values in tensors]
+        whole[name] = torch.cat(tensors)
+    return whole
+
+
+def _padded(values: torch.Tensor, width: int, padding: Padding) -> torch.Tensor:
+    more = width - values.size(1)
+    return torch.nn.functional.pad(values, (more, 0) if padding.left else (0, more), value=padding.value)
+
+
+def trimmed(
+    rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], pad_to_multiple_of: int | None
+) -> dict[str, torch.Tensor]:
+    """
+    `rows` without the columns that are padding in all of them: as wide as TRL would have made them.
+
+    Args:
+        rows (`dict[str, torch.Tensor]`): (B, ...) tensors, with `COMPLETION_LENGTHS`, which is not in the result.
+        layout (`dict[str, Padding | None]`): What is padded on the left has the width of the prompts, what is padded
+            on the right that of the completions.
+        pad_to_multiple_of (`int`, *optional*): TRL's setting: widths are rounded up to a multiple of this.
+    """
+    unit = pad_to_multiple_of or 1
+    longest_prompt, longest_completion = (
+        math.ceil(int(lengths.max()) / unit) * unit
+        for lengths in (rows["prompt_mask"].sum(1), rows[COMPLETION_LENGTHS])
+    )
+    narrow = {}
+    for name, values in rows.items():
+        padding = layout[name]
+        if padding is not None:
+            values = values[:, values.size(1) - longest_prompt :] if padding.left else values[:, :longest_completion]
+        if name != COMPLETION_LENGTHS:
+            narrow[name] = values
+    return narrow
+
+
+def rows_of_process(rows: dict[str, torch.Tensor], accelerator: Any) -> dict[str, torch.Tensor]:
+    """The part of `rows`, (N, ...) tensors of all processes, that is this process's: N / processes of them."""
+    here = next(iter(rows.values())).size(0) // accelerator.num_processes
+    start = accelerator.process_index * here
+    return {name: values[start : start + here] for name, values in rows.items()}
+
+
+def trained_tokens(rows: dict[str, torch.Tensor]) -> torch.Tensor:
+    """() int64: the tokens of `rows` that the loss counts, as TRL sums them up in `NUM_ITEMS`."""
+    mask = rows["completion_mask"]
+    return (mask * rows["tool_mask"] if "tool_mask" in rows else mask).sum()
