@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from trl_ces.curves import draw, read_curves, running_mean
+from trl_ces.curves import draw, read_curves, running_mean, styles_of
 
 
 def test_curves_are_read_from_trls_log_and_turned_into_bits(tmp_path):
@@ -45,3 +45,10 @@ def test_the_picture_shows_three_panels_with_units(tmp_path):
     }
     file = draw({"DAPO": [curves], "CES": [curves, curves]}, tmp_path / "picture.png")
     assert image.imread(file).shape[:2] == (540, 1650)
+
+
+def test_dapo_and_ces_look_the_same_in_every_picture_and_no_two_methods_alike():
+    five = styles_of(["DAPO", "a", "b", "c", "CES"])
+    assert (five["DAPO"], five["CES"]) == (styles_of(["CES", "DAPO"])["DAPO"], styles_of(["CES"])["CES"])
+    for trait in ("color", "linestyle", "marker"):
+        assert len({str(style[trait]) for style in five.values()}) == 5

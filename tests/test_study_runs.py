@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from trl_ces.cli import launch
 from trl_ces.cli import study as command
+from trl_ces.cli.command_line import find_recipe
 from trl_ces.cli.study_runs import Busy, Job, Stage, run_jobs, slot_environments
 from trl_ces.strict import RecipeError
-from trl_ces.study.plan import Cell
+from trl_ces.study.plan import Cell, load_study
 
 ROOT = Path(__file__).parents[1]
 # The tree under test before any installed one, also in the children.
@@ -151,19 +153,47 @@ def test_jobs_need_a_number_and_the_config_a_file(tmp_path, monkeypatch):
         command.run(["--config", "aritmetic"])
 
 
+def test_on_gpus_runs_get_their_own_devices_and_ports(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,6,7")
+    monkeypatch.setattr(launch, "_device_count", lambda: 4)
+    write_study(tmp_path, use_cpu=False)
+    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
+    (tmp_path / "mini.yaml").write_text(yaml.safe_dump({**content, "accelerate_config": "ddp", "num_processes": 2}))
+    study = load_study(tmp_path / "mini.yaml", find_recipe)
+    jobs, slots = command.prepare(study, 2)
+    assert slots == [{"CUDA_VISIBLE_DEVICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "6,7"}]
+    ports = set()
+    for job in jobs:
+        words = job.stages[0].command
+        assert words[words.index("--num_processes") + 1] == "2"
+        ports.add(words[words.index("--main_process_port") + 1])
+    assert ports == {"29500", "29501", "29502", "29503"}
+    with pytest.raises(RecipeError, match="3 runs of 2 processes need 6 devices, and there are 4"):
+        command.prepare(study, 3)
+
+
 def run_study(folder, *words):
     line = [sys.executable, "-m", "trl_ces.cli.main", "study", "--config", "mini.yaml", "--jobs", "2", *words]
     return subprocess.Popen(line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The study run without interruption."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_study(folder)
+    study = run_study(folder)
+    printed = study.communicate()[0].decode()
+    assert study.returncode == 0, printed
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_study_killed_in_the_middle_and_started_again_yields_the_same(tmp_path, number):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    for folder in (whole, broken):
-        folder.mkdir()
-        write_study(folder)
-    assert run_study(whole).wait() == 0
+def test_a_study_killed_in_the_middle_and_started_again_yields_the_same(tmp_path, whole, number):
+    broken = tmp_path
+    write_study(broken)
     study = run_study(broken)
     # In the middle: some run is finished, and another has a checkpoint and is not.
     while not (

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-# In the order in which methods are drawn: told apart by line and marker too, for those who see no colour.
+# Of DAPO, of CES, and of other methods in their order: told apart by line and marker too, for those who see no colour.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#8a5a00", "linestyle": "--", "marker": "s", "markerfacecolor": "white"},
     {"color": "#0059b3", "linestyle": "-", "marker": "o"},
@@ -57,8 +57,10 @@ def draw(curves: dict[str, list[Curve]], file: Path) -> Path:
             Where the picture goes; its suffix says in which format.
     """
     pyplot, figure, axes = _panels(len(curves))
+    styles = styles_of(list(curves))
     for axis, key in zip(axes, PANELS, strict=True):
-        for (name, runs), style in zip(curves.items(), STYLES * len(curves), strict=False):
+        for name, runs in curves.items():
+            style = styles[name]
             for run in runs:
                 faint = {"color": style["color"], "linestyle": style["linestyle"], "alpha": 0.25, "linewidth": 1}
                 axis.plot(run["step"], run[key] if len(runs) == 1 else running_mean(run[key]), **faint)
@@ -90,11 +92,12 @@ def draw_variants(variants: list[str], means: dict[str, dict[str, list[tuple[flo
             Where the picture goes; its suffix says in which format.
     """
     pyplot, figure, axes = _panels(len(means))
+    styles = styles_of(list(means))
     for axis, key in zip(axes, PANELS, strict=True):
-        for (name, of_method), style in zip(means.items(), STYLES * len(means), strict=False):
+        for name, of_method in means.items():
             values, halves = zip(*of_method[key], strict=True)
             bars = [0.0 if math.isnan(half) else half for half in halves]
-            axis.errorbar(variants, values, bars, label=name, capsize=3, markersize=5, linewidth=2, **style)
+            axis.errorbar(variants, values, bars, label=name, capsize=3, markersize=5, linewidth=2, **styles[name])
         axis.set_xlabel("")
         axis.tick_params(axis="x", labelrotation=30)
     axes[0].legend(frameon=False, fontsize=9)
@@ -102,6 +105,14 @@ def draw_variants(variants: list[str], means: dict[str, dict[str, list[tuple[flo
     figure.savefig(file, dpi=150)
     pyplot.close(figure)
     return file
+
+
+def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
+    """A style for each method. DAPO and CES have the same one in every picture."""
+    own = {"DAPO": STYLES[0], "CES": STYLES[1]}
+    others = [method for method in methods if method not in own]
+    rest = [STYLES[2 + place % (len(STYLES) - 2)] for place in range(len(others))]
+    return own | dict(zip(others, rest, strict=True))
 
 
 def _panels(methods: int) -> tuple[Any, Any, Any]:
