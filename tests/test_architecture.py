@@ -32,6 +32,7 @@ FLOORS = {
     "smollm2": 2,
     "forks": 2,
     "inspection": 3,
+    "evaluation": 3,
     "rewards": 3,
     "sources": 3,
     "recipe": 3,

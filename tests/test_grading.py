@@ -1,5 +1,3 @@
-import gzip
-import json
 import os
 import resource
 import signal
@@ -263,7 +261,7 @@ def test_the_final_answer_is_the_last_box_else_a_statement_else_what_closes_the_
 
 def test_as_many_boxes_as_the_gold_has_values_are_read_together():
     text = r"First $\boxed{3}$ and second $\boxed{4}$."
-    assert grade(text, "3;4") == Grade(correct=True, answer="3; 4")
+    assert grade(text, "3;4") == Grade(correct=True, answer="3; 4", correct_qwen=False)
     assert grade(text, "4;3").correct is False
     assert grade(text, "4, 3").correct is True
     assert grade(text, "4").correct is True
@@ -274,8 +272,9 @@ def test_as_many_boxes_as_the_gold_has_values_are_read_together():
 def test_answers_inside_unclosed_thinking_do_not_count():
     response = r"\boxed{3}"
     assert grade(response, "3").correct is True
-    assert grade(response, "3", thinking_prefilled=True) == Grade(correct=False, answer=None)
-    assert grade("<think>" + response, "3") == Grade(correct=False, answer=None)
+    # The script knows no thinking: a box inside it counts.
+    assert grade(response, "3", thinking_prefilled=True) == Grade(correct=False, answer=None, correct_qwen=True)
+    assert grade("<think>" + response, "3") == Grade(correct=False, answer=None, correct_qwen=True)
     assert [g.correct for g in grade_many([response] * 2, ["3"] * 2, thinking_prefilled=[True, False])] == [
         False,
         True,
@@ -339,7 +338,7 @@ def test_a_monster_costs_at_most_the_limit_and_leaves_the_next_answer_unharmed(n
     assert grade(*NEEDS_ENGINE, pool=pool).correct is True
     assert is_usable_gold(gold, pool=pool)
     start = time.monotonic()
-    assert grade(rf"\boxed{{{MONSTERS[name]}}}", gold, limit_s=LIMIT_S, pool=pool).correct is False
+    assert grade(rf"\boxed{{{MONSTERS[name]}}}", gold, with_qwen=False, limit_s=LIMIT_S, pool=pool).correct is False
     assert time.monotonic() - start < LIMIT_S + GRACE_S
     assert grade(*NEEDS_ENGINE, pool=pool).correct is True
 
@@ -356,7 +355,7 @@ def test_a_gold_that_takes_too_long_is_unusable_and_asked_once(pool, monkeypatch
     gold = r"\int_0^1 \sqrt{u+v+w} \, du"
     assert grade(r"\boxed{3}", gold, limit_s=0.001, pool=pool).correct is None
     monkeypatch.setattr(pool, "map", lambda messages, limit_s: pytest.fail("asked again"))
-    assert grade(r"\boxed{4}", gold, pool=pool).correct is None
+    assert grade(r"\boxed{4}", gold, with_qwen=False, pool=pool).correct is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced by Linux alone")
@@ -385,7 +384,7 @@ def kill_during_a_request(pool, find_victim):
     grade(*NEEDS_ENGINE, pool=pool)
     killer = threading.Timer(0.5, lambda: os.kill(find_victim(), signal.SIGKILL))
     killer.start()
-    graded = grade(r"\boxed{9^{9^{9^9}}}", "x", limit_s=2.0, pool=pool)
+    graded = grade(r"\boxed{9^{9^{9^9}}}", "x", with_qwen=False, limit_s=2.0, pool=pool)
     killer.join()
     return graded
 
@@ -407,7 +406,7 @@ def test_a_worker_that_dies_twice_leaves_the_answer_ungraded_with_a_warning(pool
     assert is_usable_gold("x+y", pool=pool)
     replies = iter([{"status": "died", "error": "one"}, {"status": "died", "error": "two"}])
     monkeypatch.setattr(pool.workers[0], "request", lambda message, limit_s: next(replies))
-    assert grade(r"\boxed{x+1}", "x+y", pool=pool).correct is None
+    assert grade(r"\boxed{x+1}", "x+y", with_qwen=False, pool=pool).correct is None
     assert "died twice" in caplog.text
     assert "two" in caplog.text
 
@@ -492,37 +491,3 @@ def test_grading_and_rewards_import_neither_torch_nor_sympy():
 def test_wrong_pool_size_is_refused():
     with pytest.raises(ValueError, match="workers=0"):
         WorkerPool(0)
-
-
-# ---- the judged answers, where they are
-
-
-def oracle_rows():
-    data = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
-    path = data / "oracle" / "qwen_math_verdicts.jsonl.gz"
-    if not path.is_file():
-        pytest.skip(f"no judged answers at {path}: set TRL_CES_DATA to the folder that holds oracle/")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [row for row in map(json.loads, lines) if row["truth"] is not None]
-
-
-def test_verdicts_agree_with_the_truth_of_the_judged_answers(capsys):
-    rows = oracle_rows()
-    two = WorkerPool(2)
-    grade(*NEEDS_ENGINE, pool=two)
-    start = time.monotonic()
-    grades = grade_many([row["response_text"] for row in rows], [row["gold_raw"] for row in rows], pool=two)
-    seconds = time.monotonic() - start
-    two.close()
-    wrong = [(row, g) for row, g in zip(rows, grades, strict=True) if g.correct is not row["truth"]]
-    accepted = [row for row, g in wrong if g.correct and not row["truth"]]
-    false_rows = sum(not row["truth"] for row in rows)
-    right, accepted_share = 1 - len(wrong) / len(rows), len(accepted) / false_rows
-    with capsys.disabled():
-        print(
-            f"\n{len(rows)} judged answers: {right:.2%} right, {accepted_share:.2%} of {false_rows} wrong ones "
-            f"accepted, {len(rows) / seconds:.0f} verdicts/s with 2 workers"
-        )
-    assert len(rows) == 2863
-    assert right >= 0.985
-    assert accepted_share <= 0.003

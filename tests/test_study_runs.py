@@ -144,6 +144,21 @@ def test_a_run_that_cannot_start_is_refused_before_any_does(tmp_path, monkeypatc
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("evaluation", "words"),
+    [
+        ({"function": "trl_ces.arithmetic_evaluation.evalute"}, "Did you mean `evaluate`"),
+        ({"function": "trl_ces.arithmetic_evaluation.measure", "problem": 3}, "does not take these settings"),
+        ({"function": "trl_ces.evaluation.run.evaluate", "benchmark": "gsm8k"}, "the key `benchmark` is not known"),
+        ({"function": "trl_ces.evaluation.run.evaluate", "benchmarks": "gms8k"}, "gsm8k"),
+        ({"function": "trl_ces.evaluation.run.evaluate", "data_dir": "nowhere"}, "nowhere"),
+    ],
+)
+def test_an_evaluation_that_cannot_work_is_refused_before_the_first_run(evaluation, words):
+    with pytest.raises(RecipeError, match=words):
+        command.check_evaluation(evaluation)
+
+
 def test_jobs_need_a_number_and_the_config_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)

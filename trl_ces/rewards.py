@@ -66,7 +66,7 @@ def accuracy_reward(
         if not usable and gold not in _reported_golds:
             _reported_golds.add(gold)
             logger.warning("solution %d of the batch cannot be graded against, its reward is None: %r", index, gold)
-    grades = grade_many(_last_turns(completions, last_turns), golds, thinking_prefilled=prefilled)
+    grades = grade_many(_last_turns(completions, last_turns), golds, thinking_prefilled=prefilled, with_qwen=False)
     return [None if grade.correct is None else float(grade.correct) for grade in grades]
 
 

@@ -89,7 +89,7 @@ def recipe_folders() -> list[Path]:
 
 
 # Folders under recipes/ whose files are no training recipes.
-OTHER_KINDS = ("accelerate", "study")
+OTHER_KINDS = ("accelerate", "evaluation", "study")
 
 
 def shipped_files(kind: str | None = None) -> dict[str, Path]:

@@ -11,6 +11,8 @@ COMMANDS = {
     "study": ("trl_ces.cli.study", "train several methods over several seeds and compare them"),
     "quickstart": ("trl_ces.cli.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
     "inspect": ("trl_ces.cli.inspect", "see a model's forking tokens, before training it"),
+    "eval": ("trl_ces.cli.eval", "measure accuracy and answer length on benchmarks"),
+    "compare": ("trl_ces.cli.compare", "compare evaluations, as the paper's Table 1 does"),
     "env": ("trl_ces.cli.env", "print versions and devices, for a bug report"),
 }
 

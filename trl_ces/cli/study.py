@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import shutil
@@ -106,12 +107,11 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Job], list[dict[str, str
         RecipeError: naming the run, the field, its value and the way out.
     """
     from ..recipe import make_recipe
-    from ..reward_lookup import import_function
     from ..study.results import check_unchanged, is_finished
     from .study_runs import slot_environments
 
     if study.evaluation is not None:
-        import_function(study.evaluation["function"], "evaluation")
+        check_evaluation(study.evaluation)
     jobs, on_cpu = [], True
     for number, cell in enumerate(study.cells):
         try:
@@ -133,6 +133,30 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Job], list[dict[str, str
                 f"{len(devices)}: lower `--jobs` or `num_processes`."
             )
     return jobs, slot_environments(at_a_time, devices, per_job)
+
+
+def check_evaluation(settings: dict[str, Any]) -> None:
+    """Refuses an evaluation that would fail after the first training.
+
+    Args:
+        settings (`dict`):
+            The study's `evaluation`. If beside its function `NAME` there is one called `check_NAME`, that is called
+            with the same keyword arguments.
+
+    Raises:
+        RecipeError: if the function does not exist, or does not take the settings.
+    """
+    from ..reward_lookup import import_function
+
+    function = import_function(settings["function"], "evaluation")
+    arguments = {name: value for name, value in settings.items() if name != "function"}
+    try:
+        inspect.signature(function).bind("model", **arguments)
+    except TypeError as error:
+        raise RecipeError(f"`evaluation`: {settings['function']} does not take these settings: {error}.") from None
+    check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}")
+    if check is not None:
+        check(**arguments)
 
 
 def make_job(study: Study, cell: Cell, env: dict[str, str], port: int) -> Job:

@@ -8,6 +8,8 @@ from ..prompts import after_thinking
 from .answers import extract_answer
 from .equality import count_values, equal, too_big
 from .golds import usable_without_engine
+from .qwen_equality import equal_as_script, parser_problem
+from .qwen_extract import predict, prepare_gold
 from .workers import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 
 logger = logging.getLogger(__name__)
@@ -15,6 +17,8 @@ logger = logging.getLogger(__name__)
 # Pairs up to this length are compared in this process where no algebra is needed; longer ones always in a worker.
 _QUICK_LENGTH = 300
 _usable_golds: dict[str, bool] = {}
+# "equal" or "equal_as_script", gold, answer
+Pair = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,14 @@ class Grade:
             died twice.
         answer (`str` or `None`):
             The final answer as it was written, `None` where there is none.
+        correct_qwen (`bool` or `None`):
+            The verdict of the Qwen2.5-Math evaluation script, for numbers comparable with others' (docs/grading.md).
+            `None` only where it was not asked for.
     """
 
     correct: bool | None
     answer: str | None
+    correct_qwen: bool | None = None
 
 
 class _NeedsEngine(Exception):
@@ -44,13 +52,20 @@ def grade(
     benchmark: str | None = None,
     *,
     thinking_prefilled: bool = False,
+    with_qwen: bool = True,
     limit_s: float = DEFAULT_LIMIT_S,
     pool: WorkerPool | None = None,
 ) -> Grade:
     """Grades one response. See [`grade_many`], which grades many of them faster."""
     benchmarks = None if benchmark is None else [benchmark]
     return grade_many(
-        [response], [gold], benchmarks, thinking_prefilled=thinking_prefilled, limit_s=limit_s, pool=pool
+        [response],
+        [gold],
+        benchmarks,
+        thinking_prefilled=thinking_prefilled,
+        with_qwen=with_qwen,
+        limit_s=limit_s,
+        pool=pool,
     )[0]
 
 
@@ -60,6 +75,7 @@ def grade_many(
     benchmarks: Sequence[str] | None = None,
     *,
     thinking_prefilled: bool | Sequence[bool] = False,
+    with_qwen: bool = True,
     limit_s: float = DEFAULT_LIMIT_S,
     pool: WorkerPool | None = None,
 ) -> list[Grade]:
@@ -72,9 +88,12 @@ def grade_many(
         golds (`Sequence[str]`):
             Reference answers, LaTeX or plain, one for each response.
         benchmarks (`Sequence[str]`, *optional*):
-            Names of the benchmarks, one for each response. `correct` does not depend on them.
+            Names of the benchmarks, one for each response, for the rules of `correct_qwen` that differ by benchmark;
+            an unknown name has the rules of most. `correct` does not depend on them.
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*, defaults to `False`):
             Whether the prompt already opened `<think>`; one value for all responses, or one for each.
+        with_qwen (`bool`, *optional*, defaults to `True`):
+            Whether `correct_qwen` is wanted. Rewards need `correct` alone, at half the cost.
         limit_s (`float`, *optional*, defaults to 3 seconds):
             Time limit of one comparison. Past it the answer is not correct.
         pool ([`WorkerPool`], *optional*):
@@ -87,7 +106,10 @@ def grade_many(
     Raises:
         `ValueError`: The sequences differ in length.
         `TypeError`: A gold is not a text.
+        `RuntimeError`: `with_qwen`, and sympy's LaTeX parser cannot run with the installed antlr and sympy.
     """
+    if with_qwen and (problem := parser_problem()):
+        raise RuntimeError(problem)
     prefilled = [thinking_prefilled] * len(responses) if isinstance(thinking_prefilled, bool) else thinking_prefilled
     for name, values in (("golds", golds), ("benchmarks", benchmarks), ("thinking_prefilled", prefilled)):
         if values is not None and len(values) != len(responses):
@@ -97,16 +119,30 @@ def grade_many(
     for response, gold, is_prefilled in zip(responses, golds, prefilled, strict=True):
         text = after_thinking(response, is_prefilled)
         answers.append(None if text is None else extract_answer(text, count_values(gold) if gold else 1))
-    pairs = [
-        (gold, answer)
+    judged: list[Pair] = [
+        ("equal", gold, answer)
         for gold, answer, gold_is_usable in zip(golds, answers, usable, strict=True)
         if gold_is_usable and answer is not None
     ]
-    verdicts = _compare(pairs, limit_s, pool)
+    scripts: list[Pair | None] = [None] * len(responses)
+    if with_qwen:
+        names = [None] * len(responses) if benchmarks is None else benchmarks
+        scripts = [_script_pair(*row) for row in zip(responses, golds, names, strict=True)]
+    verdicts = _compare(judged + [pair for pair in scripts if pair], limit_s, pool)
     return [
-        Grade(correct=(answer is not None and verdicts[gold, answer]) if gold_is_usable else None, answer=answer)
-        for gold, answer, gold_is_usable in zip(golds, answers, usable, strict=True)
+        Grade(
+            correct=(answer is not None and verdicts["equal", gold, answer]) if gold_is_usable else None,
+            answer=answer,
+            correct_qwen=(script is not None and bool(verdicts[script])) if with_qwen else None,
+        )
+        for gold, answer, gold_is_usable, script in zip(golds, answers, usable, scripts, strict=True)
     ]
+
+
+def _script_pair(response: str, gold: str, benchmark: str | None) -> Pair | None:
+    prepared = prepare_gold(gold, benchmark)
+    prediction = predict(response, prepared, benchmark)
+    return None if prediction is None else ("equal_as_script", prepared, prediction)
 
 
 def is_usable_gold(gold: str | None, *, limit_s: float = DEFAULT_LIMIT_S, pool: WorkerPool | None = None) -> bool:
@@ -154,38 +190,37 @@ def usable_golds(
     return [gold is not None and _usable_golds.get(gold, False) for gold in golds]
 
 
-def _compare(
-    pairs: list[tuple[str, str]], limit_s: float, pool: WorkerPool | None
-) -> dict[tuple[str, str], bool | None]:
-    verdicts: dict[tuple[str, str], bool | None] = {}
-    asked: list[tuple[str, str]] = []
-    for gold, answer in dict.fromkeys(pairs):
+def _compare(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict[Pair, bool | None]:
+    verdicts: dict[Pair, bool | None] = {}
+    asked: list[Pair] = []
+    for pair in dict.fromkeys(pairs):
         try:
-            verdicts[gold, answer] = _compare_quickly(gold, answer)
+            verdicts[pair] = _compare_quickly(pair)
         except _NeedsEngine:
-            asked.append((gold, answer))
+            asked.append(pair)
     if asked:
-        messages = [{"op": "equal", "gold": gold, "answer": answer} for gold, answer in asked]
+        messages = [{"op": op, "gold": gold, "answer": answer} for op, gold, answer in asked]
         for pair, reply in zip(asked, (pool or shared_pool()).map(messages, limit_s), strict=True):
             verdicts[pair] = _verdict(pair, reply)
     return verdicts
 
 
-def _compare_quickly(gold: str, answer: str) -> bool:
+def _compare_quickly(pair: Pair) -> bool:
+    op, gold, answer = pair
     if too_big(gold) or too_big(answer):
         return "".join(gold.split()) == "".join(answer.split())
     if len(gold) > _QUICK_LENGTH or len(answer) > _QUICK_LENGTH:
         raise _NeedsEngine
-    return equal(gold, answer, _engine_in_worker)
+    return (equal if op == "equal" else equal_as_script)(gold, answer, _engine_in_worker)
 
 
 def _engine_in_worker(gold: str, answer: str) -> bool:
     raise _NeedsEngine
 
 
-def _verdict(pair: tuple[str, str], reply: dict) -> bool | None:
+def _verdict(pair: Pair, reply: dict) -> bool | None:
     if reply["status"] == "died":
-        gold, answer = pair
+        _, gold, answer = pair
         logger.warning(
             "A grading worker died twice on the answer %.200r to %.200r; it is not graded. %s",
             answer,
@@ -193,4 +228,9 @@ def _verdict(pair: tuple[str, str], reply: dict) -> bool | None:
             reply.get("error", ""),
         )
         return None
+    if reply["status"] == "error" and reply["error"].startswith("ImportError"):
+        raise RuntimeError(
+            f"`correct_qwen` cannot be given with the installed sympy ({reply['error']}): install the one in "
+            "constraints.txt, or pass `with_qwen=False`."
+        )
     return reply["status"] == "ok" and reply["verdict"]

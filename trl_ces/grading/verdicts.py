@@ -3,7 +3,16 @@
 from .equality import equal, is_words
 from .golds import leaves, usable_without_engine
 from .numbers import number
+from .qwen_equality import equal_as_script, parser_problem
 from .symbolic import expression, same
+
+# The script's algebra stands on sympy's generated parser, which another sympy may have elsewhere. `correct` does not.
+script_problem = parser_problem()
+if script_problem is None:
+    try:
+        from .qwen_symbolic import same_as_script
+    except ImportError as error:
+        script_problem = str(error)
 
 
 def warm_up() -> None:
@@ -11,6 +20,9 @@ def warm_up() -> None:
     same(r"\frac{-3x^{2}+\sqrt{5}}{2(y-1)}", r"y=e^{-2t}\cos(3t)+C_{1}\ln x")
     same(r"\begin{pmatrix}1 & x \\ 2 & y\end{pmatrix}", r"\pi r^2+2ab-5i")
     same(r"2\sqrt{2}+x", r"\sqrt{8}+x")
+    if script_problem is None:
+        same_as_script(r"\frac{-3x^{2}+\sqrt{5}}{2(y-1)}", r"y=e^{-2}\cos(3t)+C_{1}\ln(x)-\frac{1}{2}")
+        same_as_script(r"2\sqrt{2}+x", r"\sqrt{8}+x")
 
 
 def answer_request(request: dict) -> bool:
@@ -19,13 +31,21 @@ def answer_request(request: dict) -> bool:
 
     Args:
         request (`dict`):
-            `op` "equal" with `gold` and `answer`, or `op` "usable" with `gold`.
+            `op` "equal" or "equal_as_script" with `gold` and `answer`, or `op` "usable" with `gold`.
 
     Returns:
-        `bool`: Whether the answer equals the gold; whether each value of the gold has a meaning to compare with.
+        `bool`: Whether the answer equals the gold, in mathematics or to the Qwen2.5-Math script; whether each value of
+            the gold has a meaning to compare with.
+
+    Raises:
+        ImportError: the script's algebra cannot be loaded.
     """
     if request["op"] == "equal":
         return equal(request["gold"], request["answer"], same)
+    if request["op"] == "equal_as_script":
+        if script_problem is not None:
+            raise ImportError(script_problem)
+        return equal_as_script(request["gold"], request["answer"], same_as_script)
     gold = request["gold"]
     return usable_without_engine(gold) is not False and all(
         number(value) is not None or is_words(value) or expression(value) is not None for value in leaves(gold)

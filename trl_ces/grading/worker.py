@@ -4,8 +4,9 @@ child that serves requests. The kernel, not Python, ends what takes too long: an
 action stops even a big-integer power inside C, and RLIMIT_AS bounds the memory. The supervisor then forks the next
 child, which takes 10 ms instead of a fresh import.
 
-Protocol, one JSON object a line: `{"id", "op": "equal", "gold", "answer", "limit"}` or `{"id", "op": "usable", "gold",
-"limit"}` on stdin, one at a time; `{"id", "status": "ok", "verdict"}` on stdout, or status "timeout", "died", "error".
+Protocol, one JSON object a line: `{"id", "op": "equal" or "equal_as_script", "gold", "answer", "limit"}` or
+`{"id", "op": "usable", "gold", "limit"}` on stdin, one at a time; `{"id", "status": "ok", "verdict"}` on stdout, or
+status "timeout", "died", "error".
 """
 
 import json
@@ -27,6 +28,7 @@ def main() -> None:
     """Supervises children until stdin ends. Arguments: the memory limit of a child in bytes."""
     memory_bytes = int(sys.argv[1])
     logging.disable(logging.CRITICAL)  # math-verify warns once a process that its own timeouts are off
+    sys.stdout = sys.stderr  # a parser that prints must not write into the protocol
     from . import verdicts  # the import of sympy and math-verify, shared by all children
 
     verdicts.warm_up()

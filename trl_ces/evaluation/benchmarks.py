@@ -1,0 +1,303 @@
+"""The benchmarks as data: one row each, with source, licence, expected number of problems and how a row is read.
+
+Questions and golds follow the Qwen2.5-Math evaluation, which the paper uses: a question gets no instruction added, and
+a gold is the text that `trl_ces.grading` expects. The three reasoning sets are asked as multiple choice by generation.
+"""
+
+import re
+import string
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+# Question and gold of one row.
+Reader = Callable[[Row], tuple[str, str]]
+
+CHOICE_INSTRUCTION = "Give the letter of the correct option as the final answer."
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """A data set of the Hub with the same problems: repository, configuration, split, and how its rows are read."""
+
+    repository: str
+    configuration: str | None
+    split: str
+    read: Reader
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """
+    One set of problems.
+
+    Args:
+        name (`str`): As `--benchmarks` takes it; `trl_ces.grading` knows the mathematics sets by it.
+        title (`str`): As the paper's tables write it.
+        kind (`str`): `"math"`: graded as mathematics. `"choice"`: the gold is the letter of an option.
+        languages (`str`): Codes of the questions' languages.
+        file (`str`): Path of the local copy below `--data_dir`.
+        count (`int`): Rows that the source must have.
+        licence (`str`): Of the data, as its publishers state it.
+        origin (`str`): Who made it.
+        read (`Callable`): From a row of the local copy to question and gold.
+        hub (`HubSource`, *optional*): Where the Hub has the same problems; `None`: a local copy is needed.
+        excluded (`dict[int, str]`): Row number -> why no answer to it can be judged. They are counted and listed.
+    """
+
+    name: str
+    title: str
+    kind: str
+    languages: str
+    file: str
+    count: int
+    licence: str
+    origin: str
+    read: Reader
+    hub: HubSource | None = None
+    excluded: dict[int, str] = field(default_factory=dict)
+
+
+def whole(value: Any) -> str:
+    """A number as its text, without the `.0` that JSON gave to an integer; a text as it stands."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def with_expected_words(question: str, gold: str) -> str:
+    """The question, with the words to choose from where the gold is a truth value."""
+    word = gold.strip().rstrip(".").lower()
+    if word in ("true", "false"):
+        return question + " (True or False)"
+    return question + " (Yes or No)" if word in ("yes", "no") else question
+
+
+def read_plain(row: Row) -> tuple[str, str]:
+    """`question`, else `problem`; `answer` as it stands."""
+    question, gold = row["question"] if "question" in row else row["problem"], whole(row["answer"])
+    return with_expected_words(question, gold), gold
+
+
+def read_without_dollars(row: Row) -> tuple[str, str]:
+    """The gold is LaTeX between dollar signs, which are dropped."""
+    gold = row["answer"].replace("$", "").strip()
+    return with_expected_words(row["question"], gold), gold
+
+
+def read_gsm8k(row: Row) -> tuple[str, str]:
+    """The gold stands after `####`, behind a worked solution."""
+    return row["question"], row["answer"].rpartition("####")[2].strip()
+
+
+def read_minerva(row: Row) -> tuple[str, str]:
+    """The gold is the content of the last box of the solution."""
+    return row["problem"], last_box(row["solution"])
+
+
+def read_cn_middle_school(row: Row) -> tuple[str, str]:
+    """The option's letter, where the question has options."""
+    return row["question"], row["choice_answer"] or row["answer"]
+
+
+def read_olympiadbench(row: Row) -> tuple[str, str]:
+    """`final_answer` is a list of one."""
+    (gold,) = row["final_answer"]
+    return with_expected_words(row["question"], gold.strip("$")), gold.strip("$")
+
+
+def read_svamp(row: Row) -> tuple[str, str]:
+    """The story, ended by a full stop, and the question after it."""
+    body = row["Body"].strip()
+    return f"{body if body.endswith('.') else body + '.'} {row['Question'].strip()}", whole(row["Answer"])
+
+
+def read_tabmwp(row: Row) -> tuple[str, str]:
+    """The table, with its title if it has one, above the question; the options behind it."""
+    title = f'regarding "{row["table_title"]}" ' if row["table_title"] else ""
+    question = f"Read the following table {title}and answer a question:\n{row['table']}\n{row['question']}"
+    if row["choices"]:
+        question += f" Please select from the following options: {row['choices']}"
+    return with_expected_words(question, row["answer"]), row["answer"]
+
+
+def last_box(text: str) -> str:
+    r"""
+    The content of the last `\boxed{...}`.
+
+    Raises:
+        `ValueError`: There is none, or its braces do not match.
+    """
+    start = text.rfind("\\boxed{")
+    depth = 0
+    for place in range(start + len("\\boxed"), len(text) if start >= 0 else 0):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[start + len("\\boxed{") : place]
+    raise ValueError(f"there is no whole \\boxed{{...}} in {text[-80:]!r}")
+
+
+def ask_choice(stem: str, options: list[str], right: int) -> tuple[str, str]:
+    """A question with lettered options, and the letter of the right one."""
+    letters = string.ascii_uppercase[: len(options)]
+    listed = "\n".join(f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
+    return f"{stem.strip()}\n\n{listed}\n\n{CHOICE_INSTRUCTION}", letters[right]
+
+
+_NUMBERED = re.compile(
+    r"Please choose the correct answer to the question: (?P<stem>.*?)\s*"
+    r"(?P<options>Answer1: .*?)\s*Answer format: (?P<names>answer1.*)",
+    re.DOTALL,
+)
+
+
+def read_numbered_choice(row: Row) -> tuple[str, str]:
+    """The instruction holds the question and `Answer1: ... Answer2: ...`; `answer` is `answer2`."""
+    parts = _NUMBERED.fullmatch(row["instruction"])
+    if parts is None:
+        raise ValueError(f"the instruction {row['instruction'][:80]!r} has no numbered answers")
+    options = [option.strip() for option in re.split(r"Answer\d+: ", parts["options"])[1:]]
+    return ask_choice(parts["stem"], options, parts["names"].split("/").index(row["answer"]))
+
+
+def read_commonsenseqa(row: Row) -> tuple[str, str]:
+    """`question` holds the stem and the list of choices."""
+    choices = row["question"]["choices"]
+    right = [choice["label"] for choice in choices].index(row["answerKey"])
+    return ask_choice(row["question"]["stem"], [choice["text"] for choice in choices], right)
+
+
+def _read_hub_choice(stem: str) -> Reader:
+    def read(row: Row) -> tuple[str, str]:
+        choices = row["choices"]
+        return ask_choice(row[stem], choices["text"], choices["label"].index(row["answerKey"]))
+
+    return read
+
+
+def _math(name: str, title: str, count: int, licence: str, origin: str, read: Reader, **more: Any) -> Benchmark:
+    languages = more.pop("languages", "en")
+    return Benchmark(name, title, "math", languages, f"math/{name}/test.jsonl", count, licence, origin, read, **more)
+
+
+NOT_STATED = "not stated"
+_ROWS = [
+    _math(
+        "aime24",
+        "AIME24",
+        30,
+        "problems of the Mathematical Association of America",
+        "AIME 2024 I and II",
+        read_plain,
+        hub=HubSource("HuggingFaceH4/aime_2024", None, "train", read_plain),
+    ),
+    _math(
+        "amc23",
+        "AMC23",
+        40,
+        "problems of the Mathematical Association of America",
+        "AMC 12 of 2023",
+        read_plain,
+        hub=HubSource("math-ai/amc23", None, "test", read_plain),
+    ),
+    _math("cmath", "CMATH", 600, "CC BY 4.0", "Wei et al. 2023, arXiv 2306.16636", read_plain, languages="zh"),
+    _math(
+        "cn_middle_school",
+        "CN Middle School 24",
+        101,
+        NOT_STATED,
+        "Qwen2.5-Math",
+        read_cn_middle_school,
+        languages="zh",
+    ),
+    _math(
+        "college_math",
+        "College Math",
+        2818,
+        "by book: CC BY, CC BY-NC-SA, GFDL and others (field license)",
+        "Tang et al. 2024, MathScale, arXiv 2403.02884",
+        read_without_dollars,
+    ),
+    _math(
+        "gaokao_math_cloze",
+        "GaoKao Math Cloze",
+        118,
+        "MIT",
+        "AGIEval, arXiv 2304.06364",
+        read_without_dollars,
+        languages="zh",
+    ),
+    _math(
+        "gaokao2023en",
+        "GaoKao 2023 En",
+        385,
+        NOT_STATED,
+        "Liao et al. 2024, MARIO, arXiv 2401.08190",
+        read_without_dollars,
+        excluded={
+            83: "its gold b > a > c vanishes in the script's normaliser, which then accepts an empty answer",
+            167: "its gold is empty",
+            192: "its gold is empty",
+        },
+    ),
+    _math(
+        "gsm8k",
+        "GSM8K",
+        1319,
+        "MIT",
+        "Cobbe et al. 2021, arXiv 2110.14168",
+        read_gsm8k,
+        hub=HubSource("openai/gsm8k", "main", "test", read_gsm8k),
+    ),
+    _math("minerva_math", "Minerva Math", 272, NOT_STATED, "Lewkowycz et al. 2022, arXiv 2206.14858", read_minerva),
+    _math(
+        "olympiadbench",
+        "Olympiad Bench",
+        675,
+        "Apache-2.0",
+        "He et al. 2024, arXiv 2402.14008: open-ended, text only, English, mathematics",
+        read_olympiadbench,
+    ),
+    _math("svamp", "SVAMP", 1000, "MIT", "Patel et al. 2021, arXiv 2103.07191", read_svamp),
+    _math("tabmwp", "TABMWP", 1000, "CC BY-NC-SA 4.0", "Lu et al. 2023, arXiv 2209.14610", read_tabmwp),
+    Benchmark(
+        "arc_challenge",
+        "ARC",
+        "choice",
+        "en",
+        "reasoning/arc_challenge/test.json",
+        1172,
+        "CC BY-SA 4.0",
+        "Clark et al. 2018, arXiv 1803.05457",
+        read_numbered_choice,
+        HubSource("allenai/ai2_arc", "ARC-Challenge", "test", _read_hub_choice("question")),
+    ),
+    Benchmark(
+        "commonsenseqa",
+        "CommonsenseQA",
+        "choice",
+        "en",
+        "reasoning/commonsenseqa/dev_rand_split.jsonl",
+        1221,
+        "MIT",
+        "Talmor et al. 2019, arXiv 1811.00937: the development split, whose answers are public",
+        read_commonsenseqa,
+        HubSource("tau/commonsense_qa", None, "validation", _read_hub_choice("question")),
+    ),
+    Benchmark(
+        "openbookqa",
+        "OpenBookQA",
+        "choice",
+        "en",
+        "reasoning/openbookqa/test.json",
+        500,
+        "Apache-2.0",
+        "Mihaylov et al. 2018, arXiv 1809.02789",
+        read_numbered_choice,
+        HubSource("allenai/openbookqa", "main", "test", _read_hub_choice("question_stem")),
+    ),
+]
+BENCHMARKS = {benchmark.name: benchmark for benchmark in _ROWS}
+GROUPS = {
+    "math12": [name for name, benchmark in BENCHMARKS.items() if benchmark.kind == "math"],
+    "reasoning": [name for name, benchmark in BENCHMARKS.items() if benchmark.kind == "choice"],
+}

@@ -1,0 +1,137 @@
+"""Benchmarks as problems: found, read, counted. What is missing is named before any model is loaded."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..network import hub_errors
+from ..strict import RecipeError, nearest
+from .benchmarks import BENCHMARKS, GROUPS, Benchmark, Reader
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One question of a benchmark. `id` is its row number in the source, from 0."""
+
+    benchmark: str
+    id: int
+    question: str
+    gold: str
+
+
+def find_benchmarks(names: Sequence[str]) -> list[str]:
+    """
+    The benchmarks that names and groups (`math12`, `reasoning`) stand for, each once, in the order given.
+
+    Raises:
+        RecipeError: if there is none, or a name is not known.
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        if name not in BENCHMARKS and name not in GROUPS:
+            hint = nearest(name, [*BENCHMARKS, *GROUPS])
+            known = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
+            raise RecipeError(f"`benchmarks`: there is no {name!r}.{hint} There are {known}.")
+        found |= dict.fromkeys(GROUPS.get(name, [name]))
+    if not found:
+        raise RecipeError(f"`benchmarks` is empty: name one, or one of the groups {', '.join(GROUPS)}.")
+    return list(found)
+
+
+def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
+    """
+    The problems of a benchmark, without those that cannot be judged (see `Benchmark.excluded`).
+
+    Args:
+        name (`str`):
+            One of `BENCHMARKS`.
+        data_dir (`str` or `Path`, *optional*):
+            Folder of the local copies, `math/NAME/test.jsonl` and `reasoning/...`. `None`: from the Hub.
+
+    Raises:
+        RecipeError: if the set is not there, has another number of rows than it must have, or a row cannot be read.
+    """
+    benchmark = BENCHMARKS[name]
+    if data_dir is None:
+        source, rows, read = _read_hub(benchmark)
+    else:
+        source, rows, read = _read_local(benchmark, Path(data_dir).expanduser())
+    if len(rows) != benchmark.count:
+        raise RecipeError(
+            f"{name}: {source} has {len(rows)} rows, and {benchmark.count} are expected: it is another version of the "
+            "set, with which numbers would not be comparable. Get the whole file."
+        )
+    problems = []
+    for number, row in enumerate(rows):
+        if number in benchmark.excluded:
+            continue
+        try:
+            question, gold = read(row)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+            raise RecipeError(f"{name}: row {number} of {source} cannot be read ({what}).") from None
+        if not question.strip() or not gold.strip():
+            raise RecipeError(f"{name}: row {number} of {source} has an empty question or gold.")
+        problems.append(Problem(name, number, question, gold))
+    return problems
+
+
+def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
+    """At most `max_problems`, evenly spaced: some files are sorted by difficulty."""
+    if max_problems is None or max_problems >= len(problems):
+        return problems
+    return [problems[place * len(problems) // max_problems] for place in range(max_problems)]
+
+
+def data_digest(problems: Sequence[Problem]) -> str:
+    """Sixteen hexadecimal digits that change with any question, gold or row number."""
+    text = json.dumps([[problem.id, problem.question, problem.gold] for problem in problems])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _read_local(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], Reader]:
+    file = data_dir / benchmark.file
+    if not file.is_file():
+        raise RecipeError(
+            f"{benchmark.name}: {file} does not exist. `--data_dir` names the folder with "
+            f"{benchmark.file}{_hub_hint(benchmark)}."
+        )
+    try:
+        return str(file), list(_rows_of(file)), benchmark.read
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise RecipeError(f"{benchmark.name}: {file} cannot be read ({error}).") from None
+
+
+def _rows_of(file: Path) -> Iterator[Any]:
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".json":
+        yield from json.loads(text)
+    else:
+        # Not splitlines: a question may hold U+2028, which it takes for the end of a line.
+        yield from (json.loads(line) for line in text.split("\n") if line.strip())
+
+
+def _hub_hint(benchmark: Benchmark) -> str:
+    return f"; without it the set is read from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
+
+
+def _read_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
+    place = f"give the folder that holds {benchmark.file} with `--data_dir`"
+    hub = benchmark.hub
+    if hub is None:
+        raise RecipeError(f"{benchmark.name}: this set ({benchmark.origin}) is not read from the Hub: {place}.")
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetNotFoundError
+
+    try:
+        rows = list(load_dataset(hub.repository, hub.configuration, split=hub.split))
+    except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise RecipeError(
+            f"{benchmark.name}: {hub.repository} could not be loaded from the Hub ({first}): check the network, or "
+            f"{place}."
+        ) from None
+    return f"{hub.repository} ({hub.split})", rows, hub.read

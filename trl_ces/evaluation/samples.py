@@ -1,0 +1,190 @@
+"""An evaluation's directory: settings.json, and samples.jsonl, to which every answer is appended as it is finished."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..strict import RecipeError
+
+SETTINGS, SAMPLES, LOCK = "settings.json", "samples.jsonl", ".lock"
+Sample = dict[str, Any]
+# Benchmark, row number of the problem, number of the sample.
+Key = tuple[str, int, int]
+FIELDS: dict[str, type | tuple[type, ...]] = {
+    "benchmark": str,
+    "problem": int,
+    "sample": int,
+    "seed": int,
+    "gold": str,
+    "answer": (str, type(None)),
+    "correct": (bool, type(None)),
+    "correct_qwen": bool,
+    "tokens": int,
+    "finish_reason": str,
+    "text": str,
+}
+
+
+def key_of(sample: Sample) -> Key:
+    """What tells a sample from the others of its directory."""
+    return sample["benchmark"], sample["problem"], sample["sample"]
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Writes the file whole: a kill leaves the old one or the new one."""
+    partial = file.with_name(file.name + ".partial")
+    partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(partial, file)
+
+
+def read_settings_file(folder: Path) -> dict[str, Any]:
+    """
+    The content of a directory's settings.json.
+
+    Raises:
+        RecipeError: if the directory is none of `trl-ces eval`.
+    """
+    file = folder / SETTINGS
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecipeError(f"{folder} holds no {SETTINGS}: name an output directory of `trl-ces eval`.") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise RecipeError(f"{file} cannot be read ({error}).") from None
+
+
+def read_samples(file: Path) -> tuple[list[Sample], int]:
+    """
+    The whole lines of samples.jsonl, and the number of bytes that they take: what follows was torn by a kill.
+
+    Raises:
+        RecipeError: if a line before the last is no sample, or a sample stands there twice.
+    """
+    if not file.is_file():
+        return [], 0
+    content = file.read_bytes()
+    length = content.rfind(b"\n") + 1
+    samples: list[Sample] = []
+    first_line: dict[Key, int] = {}
+    for number, line in enumerate(content[:length].split(b"\n")[:-1], start=1):
+        sample = _parse(line)
+        if sample is None:
+            raise RecipeError(
+                f"{file}: line {number} is no sample of this version: remove that line to draw it anew, or "
+                "use another output directory."
+            )
+        if key_of(sample) in first_line:
+            raise RecipeError(f"{file}: line {number} repeats line {first_line[key_of(sample)]}: remove one of them.")
+        first_line[key_of(sample)] = number
+        samples.append(sample)
+    return samples, length
+
+
+def _parse(line: bytes) -> Sample | None:
+    try:
+        sample = json.loads(line)
+    except ValueError:
+        return None
+    fits = isinstance(sample, dict) and all(isinstance(sample.get(name, ...), of) for name, of in FIELDS.items())
+    return sample if fits else None
+
+
+class SampleFile:
+    """
+    samples.jsonl, open for appending by this process alone.
+
+    Args:
+        folder (`Path`): The output directory; made if it is not there.
+        settings (`dict`): What the samples depend on, as JSON can hold it.
+        wanted (`Iterable[Key]`): The samples that a finished run has.
+        wait (`bool`): Wait until another process that is at work there has ended, instead of refusing.
+
+    Raises:
+        RecipeError: if the directory cannot be written, another process is at work in it, or it holds samples of other
+            settings.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], wanted: Iterable[Key], wait: bool = False):
+        self.folder, self.file = folder, folder / SAMPLES
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (folder / LOCK).open("a+")
+        except OSError as error:
+            raise RecipeError(f"`--output_dir` {str(folder)!r} cannot be written ({error.strerror}).") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            self._lock.close()
+            raise RecipeError(f"Another evaluation is at work in {folder}: wait for it, or name another.") from None
+        try:
+            self._open(settings, set(wanted))
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _open(self, settings: dict[str, Any], wanted: set[Key]) -> None:
+        settings = json.loads(json.dumps(settings))
+        if (self.folder / SETTINGS).is_file():
+            check_equal(self.folder, read_settings_file(self.folder), settings)
+        elif self.file.is_file():
+            raise RecipeError(f"{self.file} stands there without {SETTINGS}: name another `--output_dir`.")
+        else:
+            write_json(self.folder / SETTINGS, settings)
+        self.samples, length = read_samples(self.file)
+        unknown = [key_of(sample) for sample in self.samples if key_of(sample) not in wanted]
+        if unknown:
+            raise RecipeError(f"{self.file} holds a sample {unknown[0]} that this run does not have: name another.")
+        self._stream = self.file.open("ab")
+        # A line without its end was being written when the run was killed: it is drawn again.
+        self._stream.truncate(length)
+        self.torn = length < self._stream.tell()
+        self._stream.seek(length)
+
+    def append(self, samples: Sequence[Sample]) -> None:
+        """Writes samples to the file's end, in the order given, and hands them to the operating system."""
+        text = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in samples)
+        self._stream.write(text.encode())
+        self._stream.flush()
+        self.samples.extend(samples)
+
+    def close(self) -> None:
+        """Closes the file and lets other processes work in the directory."""
+        self._stream.close()
+        self._lock.close()
+
+    def __enter__(self) -> "SampleFile":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def check_equal(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
+    """
+    Refuses to add samples to those of other settings.
+
+    Raises:
+        RecipeError: naming what differs.
+    """
+    differing = differences(there, here)
+    if differing:
+        changes = "; ".join(f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items())
+        raise RecipeError(
+            f"{folder} holds samples drawn with other settings: {changes}. Name another `--output_dir`, or give the "
+            "same settings."
+        )
+
+
+def differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Name -> the two values, for all that differ; names within mappings are written as `data.gsm8k`."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in [*first, *(name for name in second if name not in first)]:
+        old, new = first.get(name), second.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found |= {f"{name}.{inner}": pair for inner, pair in differences(old, new).items()}
+        elif old != new:
+            found[name] = (old, new)
+    return found

@@ -1,0 +1,114 @@
+"""What an evaluation is asked to do: every knob once, with its default, and how YAML and command line fill it."""
+
+import math
+import typing
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from ..prompts import PAPER_SYSTEM_PROMPT
+from ..strict import RecipeError, fit, fit_text, nearest, read_yaml
+from .problems import find_benchmarks
+
+
+def _knob(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """Defaults are the paper's, section 4.3, where it states a value."""
+
+    model: str = _knob("", "a Hub id, a saved model's directory, or a LoRA adapter's directory")
+    benchmarks: list[str] = field(
+        default_factory=list,
+        metadata={"help": "sets and groups, separated by commas: math12, reasoning, aime24, gsm8k, ..."},
+    )
+    data_dir: str | None = _knob(None, "folder with math/NAME/test.jsonl and reasoning/...; without it, from the Hub")
+    output_dir: str | None = _knob(None, "for answers and results; default: runs/evaluation/ and the model's name")
+    backend: Literal["auto", "vllm", "transformers"] = _knob("auto", "auto takes vLLM if it is installed")
+    num_samples: int = _knob(4, "answers to each problem")
+    max_problems: int | None = _knob(None, "at most so many problems of each set, evenly spaced")
+    max_new_tokens: int = _knob(16384, "longest answer, thinking included; the paper does not state its own")
+    temperature: float = _knob(0.4, "of the sampling; 0 takes the likeliest token")
+    top_p: float = _knob(0.95, "share of probability to sample from")
+    repetition_penalty: float = _knob(1.05, "on tokens of the prompt and of the answer so far; 1 is none")
+    seed: int = _knob(0, "of the sampling")
+    system_prompt: str | None = _knob(PAPER_SYSTEM_PROMPT, "the system message; null for none")
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = _knob(
+        "auto", "of the weights; auto: as they were saved"
+    )
+    batch_size: int = _knob(16, "answers generated at a time by transformers; vLLM decides itself")
+    tensor_parallel_size: int = _knob(1, "vLLM: GPUs that share one copy of the model")
+    data_parallel_size: int = _knob(1, "vLLM: copies of the model")
+    gpu_memory_utilization: float = _knob(0.9, "vLLM: share of a GPU's memory")
+    trust_remote_code: bool = _knob(False, "run the code that a model of the Hub brings")
+
+    def __post_init__(self) -> None:
+        for name in ("num_samples", "max_new_tokens", "batch_size", "tensor_parallel_size", "data_parallel_size"):
+            _at_least(name, getattr(self, name), 1)
+        if self.max_problems is not None:
+            _at_least("max_problems", self.max_problems, 1)
+        _at_least("seed", self.seed, 0)
+        if not 0 <= self.temperature < math.inf:
+            raise RecipeError(f"`temperature` is {self.temperature}: it must be 0 or above; the paper uses 0.4.")
+        for name in ("top_p", "gpu_memory_utilization"):
+            if not 0 < getattr(self, name) <= 1:
+                raise RecipeError(f"`{name}` is {getattr(self, name)}: it must lie above 0 and at most at 1.")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise RecipeError(f"`repetition_penalty` is {self.repetition_penalty}: it must be above 0, 1 is none.")
+        if not self.model.strip():
+            raise RecipeError("No model is named: give `--model`, a directory or a Hub id.")
+        object.__setattr__(self, "benchmarks", find_benchmarks(self.benchmarks))
+
+    def sampling(self) -> dict[str, Any]:
+        """What decides which answers are drawn, hence may not change within one output directory."""
+        chosen = asdict(self)
+        places = ("data_dir", "output_dir", "tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization")
+        return {name: value for name, value in chosen.items() if name not in places}
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise RecipeError(f"`{name}` is {value}: it must be at least {least}.")
+
+
+HINTS: dict[str, Any] = typing.get_type_hints(EvaluationSettings)
+HELP: dict[str, str] = {knob.name: knob.metadata["help"] for knob in fields(EvaluationSettings)}
+
+
+def read_settings(file: Path | None, given: dict[str, list[str]]) -> EvaluationSettings:
+    """
+    The settings in a YAML file, overridden by the command line's words.
+
+    Args:
+        file (`Path`, *optional*): The YAML file.
+        given (`dict[str, list[str]]`): Knob -> the words behind its flag.
+
+    Raises:
+        RecipeError: if a key is not known, or a value is of another type or out of range.
+    """
+    values: dict[str, Any] = {}
+    for name, value in (read_yaml(file) if file else {}).items():
+        if name not in HINTS:
+            hint = nearest(str(name), HINTS) or f" Keys: {', '.join(HINTS)}."
+            raise RecipeError(f"{file}: the key `{name}` is not known in an evaluation.{hint}")
+        try:
+            values[name] = fit(_split(name, value), HINTS[name])
+        except TypeError as error:
+            raise RecipeError(f"{file}: `{name}`: {error}.") from None
+    for name, words in given.items():
+        try:
+            if name == "benchmarks":
+                values[name] = _split(name, ",".join(words))
+            else:
+                values[name] = fit_text(words, HINTS[name])
+        except TypeError as error:
+            raise RecipeError(f"`--{name}`: {error}.") from None
+    return EvaluationSettings(**values)
+
+
+def _split(name: str, value: Any) -> Any:
+    if name != "benchmarks" or not isinstance(value, str):
+        return value
+    return [word.strip() for word in value.split(",") if word.strip()]

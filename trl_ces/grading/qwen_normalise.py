@@ -1,0 +1,161 @@
+r"""
+How the Qwen2.5-Math evaluation script rewrites an answer before it compares: our own writing of the rules described in
+docs/grading.md. It loses information on purpose (units, single letters, `x=`), as that script does; `correct` never
+sees it. Every search is linear or bounded by [`MAX_LENGTH`].
+"""
+
+import re
+from functools import lru_cache
+
+# Longer answers are compared as they are: cut-off boxes may run on for the whole response.
+MAX_LENGTH = 2_000
+
+# Words that vanish where no letter, digit or underscore touches them. Our own list, by kind; "dollars" stays.
+_UNIT_WORDS = """
+a c d g h l m o s t th
+mm cm dm km ft yd mi inch inches foot feet yard yards mile miles meter meters metre metres centimeter centimeters
+    millimeter millimeters kilometer kilometers kilometre kilometres
+mg gm kg gram grams kilogram kilograms lb lbs oz ounce ounces pound pounds ton tons tonne tonnes quintal quintals
+ml cl kl lt liter liters litre litres gallon gallons quart quarts pint pints
+second seconds minute minutes hour hours day days week weeks month months year years am pm
+    min mins o'clock
+mph kmph kmh kph rpm hz watt watts volt volts joule joules newton newtons kelvin celsius fahrenheit calorie calories
+degree degrees radian radians rad
+square cubic sq unit units acre acres hectare hectares
+cent cents rs rupee rupees euro euros pence paise usd
+percent percents
+apple apples orange oranges banana bananas pear pears egg eggs cookie cookies cake cakes candy candies book books
+    page pages pencil pencils pen pens ball balls marble marbles stamp stamps card cards ticket tickets coin coins
+    flower flowers tree trees bag bags bottle bottles piece pieces item items toy toys shirt shirts tile
+    tiles stone stones brick bricks
+man men woman women boy boys girl girls child children people person persons worker workers friend
+    friends player players passenger passengers monkey monkeys dog dogs cat cats bird birds cow cows horse horses
+time way ways step steps number numbers side sides digit digits ratio prime
+    question questions game games goal goals vote votes
+east west north south
+are by
+"""
+# A letter of the options, a blank and one more character vanish together: `a x`, `b >`.
+_OPTION = r"[abc] ."
+_UNITS = re.compile(
+    rf"(?<!\w)(?:{_OPTION}|{'|'.join(sorted(map(re.escape, _UNIT_WORDS.split()), key=len, reverse=True))})(?!\w)"
+)
+
+_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+_ONES += " seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NUMBER_WORDS = {word: value for value, word in enumerate(_ONES.split())}
+_NUMBER_WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
+_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
+
+_MATRICES = [
+    (re.compile(r"\\begin\{array\}\{[^{}]*\}|\\begin\{bmatrix\}"), r"\\begin{pmatrix}"),
+    (re.compile(r"\\end\{(?:array|bmatrix)\}"), r"\\end{pmatrix}"),
+]
+_BEFORE_UNITS = [
+    (re.compile(r"\\[td]frac"), r"\\frac"),
+    (re.compile(r"\\([lg])eq|\\(n)eq"), r"\\\1\2e"),
+    (re.compile(r"\\(?:left|right)"), ""),
+    (re.compile(r"\\([{}])"), r"\1"),
+]
+_TRAILING_TEXT = re.compile(r"\\text\{.*\}$")
+_MATH_MARKS = re.compile(r"\^\{?\\circ\}?|\\?\$|\\[()]")
+_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_NAMED = re.compile(r"[xyz](?:=|\\in(?![a-z])|\\to(?![a-z]))")
+_REALS = re.compile(r"\(\s*-\s*\\?inf(?:ty|inity)?\s*,\s*\+?\s*\\?inf(?:ty|inity)?\s*\)")
+_AFTER_UNITS = [
+    (re.compile(r"\\?%"), ""),
+    (re.compile(r"(^|[\s{])\."), r"\g<1>0."),
+]
+_INFINITY = re.compile(r"(?<!\\)inf(?:inity)?(?!ty)")
+_DROPPED = re.compile(r"and|\\mathbf|\\mbox\{[^{}]*\}")
+_ZEROS = re.compile(r"(\d)\.0*(?=\D|$)")
+_SHORT_ROOT = re.compile(r"\\sqrt(?!\s*[{\[])\s*(\w)")
+_SHORT_FRACTION = re.compile(r"\\frac\s*(?:\{([^{}]*)\}|(\w))\s*(?:\{([^{}]*)\}|(\w))")
+_SLASH = re.compile(r"(-?\d+)/(-?\d+)")
+
+
+@lru_cache(maxsize=8192)
+def normalise(text: str, keep_units: bool = False) -> str:
+    r"""
+    Rewrites an answer the way the script does.
+
+    Args:
+        text (`str`):
+            An extracted answer or a gold.
+        keep_units (`bool`, *optional*, defaults to `False`):
+            Whether units and `\text{...}` stay, as for Minerva.
+
+    Returns:
+        `str`: The rewritten answer, without spaces. A text longer than [`MAX_LENGTH`] only loses its white space.
+    """
+    if len(text) > MAX_LENGTH:
+        return "".join(text.split())
+    text = _before_units(text)
+    text = _TRAILING_TEXT.sub("", text).strip() or text
+    if not keep_units:
+        for _ in range(2):
+            text = _UNITS.sub("", text) or text
+    text = _MATH_MARKS.sub("", text)
+    value = number_words(text)
+    text = str(value) if value is not None else text
+    return _after_units(_TEXT.sub(r"\1", text))
+
+
+def _before_units(text: str) -> str:
+    text = text.strip().replace("\n", "").rstrip(".").replace(r"\!", "")
+    for pattern, replacement in _MATRICES + _BEFORE_UNITS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _after_units(text: str) -> str:
+    text = _NAMED.sub("", text).replace(r"\emptyset", "{}")
+    text = _REALS.sub(r"\\mathbb{R}", text)
+    for pattern, replacement in _AFTER_UNITS:
+        text = pattern.sub(replacement, text)
+    text = _DROPPED.sub("", _INFINITY.sub(r"\\infty", text))
+    if "j" in text and "i" not in text:
+        text = text.replace("j", "i")
+    text = _ZEROS.sub(r"\1", text)
+    left, equals, right = text.partition("=")
+    if equals and "=" not in right and len(left.strip()) <= 2:
+        text = right
+    text = _SHORT_ROOT.sub(r"\\sqrt{\1}", text)
+    text = _SHORT_FRACTION.sub(_whole_fraction, "".join(text.split()))
+    return _SLASH.sub(r"\\frac{\1}{\2}", text) if _SLASH.fullmatch(text) else text
+
+
+def _whole_fraction(match: re.Match[str]) -> str:
+    long_top, short_top, long_bottom, short_bottom = match.groups()
+    top = short_top if long_top is None else long_top
+    return rf"\frac{{{top}}}{{{short_bottom if long_bottom is None else long_bottom}}}"
+
+
+def number_words(text: str) -> int | None:
+    """
+    Reads the number that the words of a text spell.
+
+    Args:
+        text (`str`):
+            Any text.
+
+    Returns:
+        `int` or `None`: The number of all number words that stand alone, in their order ("the answer is two hundred
+        five" is 205); `None` where there is none. Other words do not matter.
+    """
+    if text.strip().isdecimal():
+        return int(text)
+    found = False
+    total = current = 0
+    for word in text.lower().replace("-", " ").split():
+        if word in _NUMBER_WORDS:
+            current += _NUMBER_WORDS[word]
+        elif word == "hundred":
+            current = 100 * (current or 1)
+        elif word in _SCALES:
+            total, current = total + _SCALES[word] * (current or 1), 0
+        else:
+            continue
+        found = True
+    return total + current if found else None
