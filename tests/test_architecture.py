@@ -27,6 +27,7 @@ FLOORS = {
     "arithmetic_model": 2,
     "arithmetic_evaluation": 2,
     "curves": 2,
+    "checkpoints": 1,
     "study": 4,
     "reasoning_tasks": 2,
     "smollm2": 2,

@@ -134,6 +134,7 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         ("max_train_samples: 0", ["`max_train_samples` is 0"]),
         ("solution_pattern: '####'", ["`solution_pattern`", "0 groups"]),
         ("solution_pattern: '('", ["`solution_pattern`", "no regular expression"]),
+        ("5: x", ["the key 5 is no word"]),
         ("dataset_kwargs: {max_terms: 3}", ["`dataset_kwargs`", "remove it for other data"]),
         ("model_builder_kwargs: {seed: 3}", ["`model_builder_kwargs`", "needs a `model_builder`"]),
         ("reasoning_gym_tasks: {products: }", ["`reasoning_gym_tasks`", "belong together"]),

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from trl_ces.cli.command_line import OTHER_KINDS
-from trl_ces.cli.launch import _read_accelerate_config
+from trl_ces.cli.launch import read_accelerate_config
 from trl_ces.recipe import load_recipe
 from trl_ces.reward_lookup import find_reward_functions, import_function
 from trl_ces.strict import read_yaml
@@ -66,7 +66,7 @@ def test_a_training_recipe_reads_the_same_by_any_yaml_parser(file):
 def test_an_accelerate_file_is_one_that_accelerate_reads(file):
     from accelerate.commands.config.config_args import load_config_from_file
 
-    settings = _read_accelerate_config(file)
+    settings = read_accelerate_config(file)
     loaded = load_config_from_file(str(file))
     assert loaded.num_processes == settings["num_processes"]
     assert str(loaded.distributed_type.value) == settings["distributed_type"]

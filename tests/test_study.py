@@ -14,11 +14,12 @@ from matplotlib import image
 from trl_ces.cli.command_line import find_recipe
 from trl_ces.cli.study import check_evaluation
 from trl_ces.curves import draw_variants
-from trl_ces.strict import RecipeError, parse_yaml
+from trl_ces.strict import RecipeError, parse_yaml, read_yaml
 from trl_ces.study import comparison as tables
 from trl_ces.study.plan import Cell, load_study, slug
 from trl_ces.study.results import (
     average,
+    check_measured,
     check_unchanged,
     final_training,
     finish_training,
@@ -26,6 +27,7 @@ from trl_ces.study.results import (
     make_row,
     start_clock,
     write_json,
+    write_recipe,
     write_results,
 )
 
@@ -105,6 +107,10 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
         ({"variants": {"v": {"output_dir": "x"}}}, "sets `output_dir`"),
         ({"evaluation": {"num_problems": 3}}, "`evaluation` needs `function`"),
         ({"untrained": "Before"}, "`untrained` needs `evaluation`"),
+        ({"output_dir": ""}, "`output_dir` is missing"),
+        ({"methods": {"..": {"config": "arithmetic/ces"}}}, "'..' gives no folder name"),
+        ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} stands for nothing; known are {seed}, {variant}"),
+        ({"evaluation": {"function": "f", "map": {1: 2}}}, "something other than words"),
         ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "is a method's name too"),
     ],
 )
@@ -238,8 +244,8 @@ def test_a_folder_with_other_settings_is_refused_by_field(tmp_path):
     with pytest.raises(RecipeError) as error:
         check_unchanged(cell)
     assert "`ces_tau` 0.1 there, 0.2 here; `max_steps` 3 there, None here" in str(error.value)
-    cell.recipe_file.write_text(yaml.safe_dump({"seed": 1, "ces_tau": 0.2}))
-    check_unchanged(cell)
+    cell.recipe_file.write_text(yaml.safe_dump({"seed": 1, "ces_tau": 0.2, "output_dir": "moved", "run_name": "x"}))
+    check_unchanged(cell)  # where it lies and what it is called does not matter
 
 
 def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
@@ -248,9 +254,8 @@ def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
     for step, saved in ((4, 1030.0), (10, 1070.0), (9, 1060.0)):
         state = cell.folder / f"checkpoint-{step}" / "trainer_state.json"
         state.parent.mkdir()
-        state.write_text("{}")
+        state.write_text(json.dumps({"global_step": step, "max_steps": 20}))
         os.utime(state, (saved, saved))
-    (cell.folder / "checkpoint-12").mkdir()  # killed while it was written
     assert cell.checkpoint().name == "checkpoint-10"
     start_clock(cell)
     clock = json.loads((cell.folder / "clock.json").read_text())
@@ -368,3 +373,67 @@ def test_means_over_variants_are_those_of_each_method_and_variant(tmp_path):
     assert math.isnan(means["CES w/o b"]["length"][1][1])
     picture = draw_variants(study.variants, means, tmp_path / "variants.png")
     assert image.imread(picture).shape[:2] == (540, 1650)
+
+
+def test_a_recipe_is_written_whole_and_only_when_it_differs(tmp_path):
+    cell = cell_in(tmp_path, ces_tau=0.2)
+    write_recipe(cell)
+    assert read_yaml(cell.recipe_file) == {"seed": 1, "ces_tau": 0.2}
+    before = cell.recipe_file.stat().st_mtime_ns
+    write_recipe(cell)
+    assert cell.recipe_file.stat().st_mtime_ns == before
+    assert not list(cell.folder.glob("*.partial"))
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    cell = cell_in(tmp_path)
+    (cell.folder / "evaluation.json").write_text('{"settings": {"func')
+    with pytest.raises(RecipeError, match=r"evaluation\.json is damaged: remove it"):
+        is_finished(cell, {"function": "f"})
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        None,
+        {},
+        [0.5],
+        {"accuracy": 0.5, "length_tokens": 3.0},
+        {"a": {"accuracy": 0.5}},
+        {"a": {"accuracy": None, "length_tokens": 3.0}},
+        {"a": {"accuracy": float("nan"), "length_tokens": 3.0}},
+        {"a": {"accuracy": 50.0, "length_tokens": 3.0}},
+        {"train": {"accuracy": 0.5, "length_tokens": 3.0}},
+    ],
+)
+def test_an_evaluation_that_returns_something_else_is_refused(returned):
+    with pytest.raises(RecipeError, match=r"`evaluation`: mine\.measure must return benchmark"):
+        check_measured(returned, "mine.measure")
+    check_measured({"a": {"accuracy": 1, "length_tokens": 3.0, "checks": 0.1}}, "mine.measure")
+
+
+def test_a_model_that_is_the_same_for_all_seeds_is_measured_once(tmp_path):
+    settings = {"untrained": "Before", "evaluation": {"function": "f"}}
+    one = study_of(tmp_path, overrides={"model_name_or_path": "base"}, **settings)
+    each = study_of(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
+    assert [cell.seed for cell in one.cells if not cell.trained] == [3]
+    assert [cell.seed for cell in each.cells if not cell.trained] == [3, 5]
+
+
+def test_braces_of_a_recipe_are_left_alone(tmp_path):
+    (tmp_path / "mine.yaml").write_text("system_prompt: 'answer in {braces} of {seed}'\n")
+    study = study_of(tmp_path, methods={"A": {"config": str(tmp_path / "mine.yaml")}})
+    assert study.cells[0].recipe["system_prompt"] == "answer in {braces} of {seed}"
+
+
+def test_the_sensitivity_table_knows_the_defaults_and_leaves_ablations_out():
+    from trl_ces.config import CESConfig
+
+    assert {name: CESConfig.__dataclass_fields__[name].default for name in tables.TAU_AND_BETA} == tables.TAU_AND_BETA
+    found = {
+        "CES": [run_of("CES", 0, 0.5, 20.0)],
+        "strong": [run_of("strong", 0, 0.4, 30.0, ces_beta_correct=1.0)],
+        "w/o b": [run_of("w/o b", 0, 0.3, 30.0, ces_dynamic_multiplier=False)],
+    }
+    lines = [line[:3] for line in cells_of(tables.sensitivity_table(found, "DAPO")) if "-" not in line[0]]
+    assert lines[1:] == [["0.01", "0.4", "50.0"], ["0.01", "1, 0.4", "40.0"]]

@@ -14,7 +14,7 @@ import yaml
 from trl_ces.cli import launch
 from trl_ces.cli import study as command
 from trl_ces.cli.command_line import find_recipe
-from trl_ces.cli.study_runs import Busy, Job, Stage, run_jobs, slot_environments
+from trl_ces.cli.study_runs import Busy, Job, Stage, lock_folder, run_jobs, sign, slot_environments
 from trl_ces.strict import RecipeError
 from trl_ces.study.plan import Cell, load_study
 
@@ -83,10 +83,38 @@ run_jobs([Job(Cell("", "a", 0, folder, {{}}), [stage])], [{{}}], print)
     study.kill()  # its child lives on
     study.wait()
     try:
-        with pytest.raises(Busy, match="is being run by another process"):
+        with pytest.raises(Busy, match=r"Process \d+ is at work in .*a \(.*end it with `kill \d+`"):
             run_jobs([first], [{}], lambda cell: None)
     finally:
         subprocess.run(["pkill", "-KILL", "-f", f"touch {tmp_path}/on"], check=True)
+
+
+def test_what_goes_wrong_after_a_run_concerns_that_run_alone(tmp_path):
+    done = []
+
+    def on_finish(cell):
+        if cell.method == "odd":
+            raise KeyError("accuracy")
+        done.append(cell.method)
+
+    jobs = [shell(tmp_path, "odd", "true"), shell(tmp_path, "good", "sleep 1")]
+    jobs += [shell(tmp_path, "late", "true")]
+    object.__setattr__(jobs[2].stages[0], "after", lambda: 1 / 0)
+    failed = run_jobs(jobs, [{}, {}], on_finish)
+    assert done == ["good"]
+    assert [(failure.cell.method, failure.code) for failure in failed] == [("odd", 1), ("late", 1)]
+    assert failed[0].log.read_text().endswith("KeyError: 'accuracy'\n")
+    assert failed[1].log.read_text().endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_a_signal_reaches_what_left_the_session(tmp_path):
+    pid_file = tmp_path / "pid"
+    # torchrun's workers have sessions of their own, and this one ignores the signal
+    script = f"setsid sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 60' & sleep 1; kill -TERM {os.getpid()}; wait"
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs([shell(tmp_path, "a", script)], [{}], lambda cell: None, patience_s=2.0)
+    state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
+    assert state.strip()[:1] in ("", "Z")
 
 
 def test_each_job_on_gpus_gets_devices_of_its_own():
@@ -149,6 +177,8 @@ def test_a_run_that_cannot_start_is_refused_before_any_does(tmp_path, monkeypatc
     [
         ({"function": "trl_ces.arithmetic_evaluation.evalute"}, "Did you mean `evaluate`"),
         ({"function": "trl_ces.arithmetic_evaluation.measure", "problem": 3}, "does not take these settings"),
+        ({"function": "trl_ces.arithmetic_evaluation.evaluate", "group_by": "trems"}, "got 'trems'"),
+        ({"function": "trl_ces.arithmetic_evaluation.evaluate", "mx_terms": 3}, "'mx_terms'"),
         ({"function": "trl_ces.evaluation.run.evaluate", "benchmark": "gsm8k"}, "the key `benchmark` is not known"),
         ({"function": "trl_ces.evaluation.run.evaluate", "benchmarks": "gms8k"}, "gsm8k"),
         ({"function": "trl_ces.evaluation.run.evaluate", "data_dir": "nowhere"}, "nowhere"),
@@ -183,13 +213,54 @@ def test_on_gpus_runs_get_their_own_devices_and_ports(tmp_path, monkeypatch):
         words = job.stages[0].command
         assert words[words.index("--num_processes") + 1] == "2"
         ports.add(words[words.index("--main_process_port") + 1])
-    assert ports == {"29500", "29501", "29502", "29503"}
-    with pytest.raises(RecipeError, match="3 runs of 2 processes need 6 devices, and there are 4"):
+    assert len(ports) == 4
+    with pytest.raises(RecipeError, match="`--jobs 3` with 2 processes each needs 6 devices, and there are 4"):
         command.prepare(study, 3)
 
 
+def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
+    monkeypatch.setattr(launch, "_device_count", lambda: 8)
+    write_study(tmp_path, use_cpu=False)
+    jobs, slots = command.prepare(load_study(tmp_path / "mini.yaml", find_recipe), 4)
+    assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0,1", "2,3", "4,5", "6,7"]
+    for job in jobs:
+        words = job.stages[0].command
+        assert words[words.index("--num_processes") + 1] == words[words.index("--expect_processes") + 1] == "2"
+        assert "--main_process_port" in words
+
+
+def test_an_accelerate_file_for_the_cpu_needs_no_devices(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path, use_cpu=False)
+    (tmp_path / "cpu.yaml").write_text("distributed_type: 'NO'\nuse_cpu: true\nnum_processes: 1\n")
+    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
+    (tmp_path / "mini.yaml").write_text(yaml.safe_dump({**content, "accelerate_config": "cpu.yaml"}))
+    jobs, slots = command.prepare(load_study(tmp_path / "mini.yaml", find_recipe), 2)
+    assert (len(jobs), slots) == (4, [{}, {}])
+
+
+def test_two_starts_of_a_study_do_not_meet(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path)
+    with lock_folder(tmp_path / "out") as lock:
+        sign(lock, 4711)
+        with pytest.raises(RecipeError, match="Process 4711 is at work in out"):
+            command.run(["--config", "mini.yaml"])
+
+
+def test_an_accuracy_that_cannot_be_told_is_refused_before_the_first_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path, reward_funcs=["think_format_reward", "get_soft_overlong_punishment"])
+    with pytest.raises(RecipeError, match=r"DAPO, seed 0: .* which of the rewards .* set `ces_accuracy_reward`"):
+        command.run(["--config", "mini.yaml"])
+
+
 def run_study(folder, *words):
-    line = [sys.executable, "-m", "trl_ces.cli.main", "study", "--config", "mini.yaml", "--jobs", "2", *words]
+    # An absolute folder, so that every process of the study has it in its command line.
+    place = ["--output_dir", str(folder / "out")]
+    line = [sys.executable, "-m", "trl_ces.cli.main", "study", "--config", "mini.yaml", "--jobs", "2", *place, *words]
     return subprocess.Popen(line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .arithmetic import arithmetic_accuracy_reward, carries, load_problems, read_prompt
+from .strict import RecipeError
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -124,11 +126,10 @@ def evaluate(
         `dict`: benchmark -> `accuracy` in [0, 1], `length_tokens`, `entropy_bits` per token, and `checks`, the share
         of answers with a check in them.
     """
-    kinds = {None: lambda terms: "held out", "terms": lambda terms: f"{len(terms)} terms", "carry": _carry}
-    if group_by not in kinds:
+    if group_by not in GROUPINGS:
         raise ValueError(f"group_by is one of terms, carry or null, got {group_by!r}.")
     problems = load_problems("held_out", num_problems, seed, **world_fields)
-    kind_of = [kinds[group_by](read_prompt(prompt)) for prompt in problems["prompt"]]
+    kind_of = [GROUPINGS[group_by](read_prompt(prompt)) for prompt in problems["prompt"]]
     found = {}
     for kind in sorted(set(kind_of)):
         rows = [row for row, other in enumerate(kind_of) if other == kind]
@@ -143,5 +144,28 @@ def evaluate(
     return found
 
 
+def check_evaluate(group_by: str | None = None, **settings: Any) -> None:
+    """What [`evaluate`] would refuse whatever the model: `trl-ces study` asks before its first run.
+
+    Raises:
+        RecipeError: if a setting is unknown or out of range.
+    """
+    own = ("num_problems", "num_samples", "seed", "max_new_tokens")
+    world = {name: value for name, value in settings.items() if name not in own}
+    try:
+        if group_by not in GROUPINGS:
+            raise ValueError(f"group_by is one of terms, carry or null, got {group_by!r}.")
+        load_problems("held_out", settings.get("num_problems", 200), settings.get("seed", 0), **world)
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"`evaluation`: {error}") from None
+
+
 def _carry(terms: list[int]) -> str:
     return "with a carry" if carries(terms) else "without a carry"
+
+
+GROUPINGS: dict[str | None, Callable[[list[int]], str]] = {
+    None: lambda terms: "held out",
+    "terms": lambda terms: f"{len(terms)} terms",
+    "carry": _carry,
+}

@@ -15,6 +15,10 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#3a7d00", "linestyle": ":", "marker": "D", "markerfacecolor": "white"},
     {"color": "#5b3fb3", "linestyle": (0, (5, 1)), "marker": "v"},
     {"color": "#555555", "linestyle": (0, (3, 1, 1, 1)), "marker": "x"},
+    {"color": "#c24100", "linestyle": (0, (1, 1)), "marker": "P"},
+    {"color": "#007a7a", "linestyle": (0, (8, 2)), "marker": "<", "markerfacecolor": "white"},
+    {"color": "#000000", "linestyle": (0, (5, 1, 1, 1, 1, 1)), "marker": "*"},
+    {"color": "#7d7d00", "linestyle": (0, (2, 2)), "marker": ">"},
 )
 PANELS = {
     "accuracy": ("Accuracy", "right answers"),

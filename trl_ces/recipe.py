@@ -252,6 +252,8 @@ def check_key(name: str, source: str, others: typing.Iterable[str] = ()) -> None
     Raises:
         RecipeError: if `name` is no key.
     """
+    if not isinstance(name, str):
+        raise RecipeError(f"{source}: the key {name!r} is no word, as keys are.")
     if name in recipe_fields():
         return
     if name in FORMER_KEYS:

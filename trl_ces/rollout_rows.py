@@ -84,6 +84,12 @@ def gathered(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], a
 def concatenated(parts: list[dict[str, torch.Tensor]], layout: dict[str, Padding | None]) -> dict[str, torch.Tensor]:
     """The rows of all `parts` in one dict, padded to the longest of them."""
     whole = {}
+    odd = set().union(*parts) - set(parts[0]).intersection(*parts)
+    if odd:
+        raise RuntimeError(
+            f"Some rounds of `dynamic_sampling` have `{min(odd)}` and some have not, so they cannot be put together: "
+            "let the rollout function return it always or never."
+        )
     for name in parts[0]:
         tensors, padding = [part[name] for part in parts], layout[name]
         if padding is not None:

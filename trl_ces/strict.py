@@ -95,6 +95,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(content, dict):
         raise RecipeError(f"{path}: a recipe is a mapping of `key: value` lines, this file holds a {kind(content)}.")
+    for name in content:
+        if not isinstance(name, str):
+            raise RecipeError(f"{path}: the key {name!r} is no word, as keys are.")
     return content
 
 

@@ -48,7 +48,7 @@ def plan_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
         RecipeError: if the accelerate configuration or a number of processes cannot work on this machine.
     """
     config_file = None if line.accelerate_config is None else find_accelerate_config(line.accelerate_config).resolve()
-    settings = _read_accelerate_config(config_file) if config_file else {}
+    settings = read_accelerate_config(config_file) if config_file else {}
     on_cpu = bool(recipe.training.get("use_cpu")) or "cpu" in line.accelerate_flags or settings.get("use_cpu") is True
     devices = 0 if on_cpu else _device_count()
     if not on_cpu and devices == 0:
@@ -86,7 +86,7 @@ def plan_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     return LaunchPlan(processes, checked, [sys.executable, *launch, *worker])
 
 
-def _read_accelerate_config(file: Path) -> dict[str, Any]:
+def read_accelerate_config(file: Path) -> dict[str, Any]:
     settings = read_yaml(file)
     if "distributed_type" not in settings and "compute_environment" not in settings:
         raise RecipeError(

@@ -7,15 +7,15 @@ import inspect
 import json
 import os
 import shutil
+import socket
 import sys
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from ..strict import RecipeError
-from .command_line import CommandLine, find_recipe
+from .command_line import CommandLine, find_accelerate_config, find_recipe
 
 if TYPE_CHECKING:
     from ..study.plan import Cell, Study
@@ -59,10 +59,23 @@ def run(argv: list[str]) -> int:
 
 def run_study(study: Study, at_a_time: int) -> int:
     """Checks, runs and compares; see [`run`]."""
+    from .study_runs import Busy, lock_folder, sign
+
+    prepare(study, at_a_time)  # before anything is written
+    try:
+        lock = lock_folder(study.output_dir)
+    except Busy as error:
+        raise RecipeError(str(error)) from None
+    with lock:
+        sign(lock, os.getpid())
+        return _run_locked(study, at_a_time)
+
+
+def _run_locked(study: Study, at_a_time: int) -> int:
     from ..study.results import is_finished
     from .study_runs import Busy, run_jobs
 
-    jobs, slots = prepare(study, at_a_time)
+    jobs, slots = prepare(study, at_a_time)  # as things stand now that no other start can change them
     finished = [cell for cell in study.cells if is_finished(cell, study.evaluation)]
     print(
         f"{len(study.cells)} runs in {study.output_dir}: {len(finished)} finished, {len(jobs)} to go, "
@@ -106,33 +119,54 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Job], list[dict[str, str
     Raises:
         RecipeError: naming the run, the field, its value and the way out.
     """
-    from ..recipe import make_recipe
     from ..study.results import check_unchanged, is_finished
-    from .study_runs import slot_environments
 
     if study.evaluation is not None:
         check_evaluation(study.evaluation)
-    jobs, on_cpu = [], True
-    for number, cell in enumerate(study.cells):
+    place = find_place(study, at_a_time)
+    jobs = []
+    for cell in study.cells:
         try:
-            recipe = make_recipe(cell.recipe, study.source)
-            on_cpu = on_cpu and bool(recipe.training.get("use_cpu"))
+            accuracy_reward(cell)
             check_unchanged(cell)
             if not is_finished(cell, study.evaluation):
-                jobs.append(make_job(study, cell, recipe.env, port=29500 + number))
+                jobs.append(make_job(study, cell, place))
         except RecipeError as error:
             raise RecipeError(f"{cell.name}: {error}") from None
-    devices: list[str] = []
-    per_job = study.num_processes or 1
-    if not on_cpu:
-        devices = visible_devices()
-        per_job = study.num_processes or max(1, len(devices) // at_a_time)
-        if per_job * at_a_time > len(devices):
-            raise RecipeError(
-                f"{at_a_time} runs of {per_job} processes need {at_a_time * per_job} devices, and there are "
-                f"{len(devices)}: lower `--jobs` or `num_processes`."
-            )
-    return jobs, slot_environments(at_a_time, devices, per_job)
+    return jobs, place.slots
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs run: `processes` for each (`None`: as the launcher decides), and the slots' variables."""
+
+    on_cpu: bool
+    processes: int | None
+    slots: list[dict[str, str]]
+
+
+def find_place(study: Study, at_a_time: int) -> Place:
+    """How the devices of this machine are shared out among the runs.
+
+    Raises:
+        RecipeError: if there are too few devices.
+    """
+    from .launch import read_accelerate_config
+    from .study_runs import slot_environments
+
+    file = study.accelerate_config
+    settings = read_accelerate_config(find_accelerate_config(file)) if file is not None else {}
+    on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
+    devices = [] if on_cpu else visible_devices()
+    if not devices:  # a CPU, or no accelerator, which is refused with the run's own sentence
+        return Place(on_cpu, study.num_processes, slot_environments(at_a_time, [], 1))
+    processes = study.num_processes or settings.get("num_processes") or max(1, len(devices) // at_a_time)
+    if processes * at_a_time > len(devices):
+        raise RecipeError(
+            f"`--jobs {at_a_time}` with {processes} processes each needs {at_a_time * processes} devices, and there "
+            f"are {len(devices)}: lower `--jobs` or `num_processes`."
+        )
+    return Place(on_cpu, processes, slot_environments(at_a_time, devices, processes))
 
 
 def check_evaluation(settings: dict[str, Any]) -> None:
@@ -159,27 +193,28 @@ def check_evaluation(settings: dict[str, Any]) -> None:
         check(**arguments)
 
 
-def make_job(study: Study, cell: Cell, env: dict[str, str], port: int) -> Job:
+def make_job(study: Study, cell: Cell, place: Place) -> Job:
     """What is left to do for a cell: train, go on training, measure."""
     from ..environment import environment
     from ..recipe import make_recipe
-    from ..study.results import finish_training, is_trained, start_clock
+    from ..study.results import finish_training, is_trained, start_clock, write_recipe
     from .study_runs import Job, Stage, evaluation_command
     from .train import check
 
     line = CommandLine(config=str(cell.recipe_file), accelerate_config=study.accelerate_config)
-    if study.num_processes is not None:
-        line.accelerate_flags["num_processes"] = [str(study.num_processes)]
-    if study.accelerate_config is not None:
-        line.accelerate_flags["main_process_port"] = [str(port)]  # runs at the same time must not meet on one
+    if place.processes is not None:
+        line.accelerate_flags["num_processes"] = [str(place.processes)]
+    if not place.on_cpu and (place.processes or 1) > 1:
+        line.accelerate_flags["main_process_port"] = [str(free_port())]  # runs at the same time must not meet on one
     checkpoint = cell.checkpoint()
     if cell.trained and checkpoint is not None:
         line.overrides["resume_from_checkpoint"] = [str(checkpoint)]
-    plan = check(line, make_recipe(cell.recipe, study.source, line.overrides), cell.recipe_file)
+    recipe = make_recipe(cell.recipe, study.source, line.overrides)
+    plan = check(line, recipe, cell.recipe_file)
     stages = []
 
     def begin() -> None:
-        cell.recipe_file.write_text(yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        write_recipe(cell)
         if cell.trained:
             start_clock(cell)
 
@@ -189,7 +224,7 @@ def make_job(study: Study, cell: Cell, env: dict[str, str], port: int) -> Job:
         command = evaluation_command(cell.folder, json.dumps(study.evaluation), cell.trained)
         before = begin if not cell.trained else lambda: None
         stages.append(Stage(command, cell.folder / "evaluation.log", before))
-    return Job(cell, stages, {**env, **plan.env})
+    return Job(cell, stages, {**recipe.env, **plan.env})
 
 
 def visible_devices() -> list[str]:
@@ -204,28 +239,45 @@ def visible_devices() -> list[str]:
     )
 
 
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
 def accuracy_reward(cell: Cell) -> str:
-    """Name of the reward function whose mean is the accuracy, by the trainer's own rule."""
+    """Name of the reward function whose mean is the accuracy, by the trainer's own rule.
+
+    Raises:
+        RecipeError: if it cannot be told.
+    """
     from ..recipe import make_recipe
     from ..reward_interface import accuracy_reward_index, reward_name
     from ..reward_lookup import find_reward_functions
 
-    recipe = make_recipe(cell.recipe, cell.name)
+    recipe = make_recipe(cell.recipe, "the recipe")
     funcs = find_reward_functions(recipe.script, recipe.training.get("max_completion_length", 512))
     names = [reward_name(func) for func in funcs]
-    return names[accuracy_reward_index(names, recipe.training.get("ces_accuracy_reward"))]
+    try:
+        return names[accuracy_reward_index(names, recipe.training.get("ces_accuracy_reward"))]
+    except ValueError:
+        raise RecipeError(
+            f"it cannot be told which of the rewards {', '.join(names)} is the accuracy that the study compares: set "
+            "`ces_accuracy_reward` to its name."
+        ) from None
 
 
 def write_tables(study: Study, finished: list[Cell]) -> list[dict[str, Any]]:
     """Writes `results.csv` and `comparison.md` from the finished runs; returns the rows, in the runs' order given."""
     from ..study.comparison import comparison
-    from ..study.results import make_row, write_results
+    from ..study.results import make_row, write_results, write_text
 
-    rows = [make_row(cell, accuracy_reward(cell)) for cell in finished]
+    rows = [make_row(cell, accuracy_reward(cell), study.evaluation is not None) for cell in finished]
     order = {cell.name: place for place, cell in enumerate(study.cells)}
     in_order = [row for _, row in sorted(zip((order[cell.name] for cell in finished), rows, strict=True), key=_first)]
     write_results(study, in_order)
-    (study.output_dir / "comparison.md").write_text(comparison(study, in_order), encoding="utf-8")
+    write_text(study.output_dir / "comparison.md", comparison(study, in_order))
     return rows
 
 
@@ -249,7 +301,7 @@ def draw_curves(study: Study, finished: list[Cell]) -> list[str]:
     write_curves(study, curves)
     pictures = []
     if len(study.variants) > 1 and len(finished) == len(study.cells):
-        rows = [make_row(cell, accuracy_reward(cell)) for cell in finished]
+        rows = [make_row(cell, accuracy_reward(cell), study.evaluation is not None) for cell in finished]
         means = means_over_variants(study, rows)
         pictures.append(draw_variants(study.variants, means, study.output_dir / "variants.png").name)
     for variant in study.variants:

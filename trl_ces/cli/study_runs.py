@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
+
+import psutil
 
 from ..study.plan import Cell
 
@@ -57,7 +61,35 @@ class Failure:
 
 
 class Busy(RuntimeError):
-    """Another process is at work in a cell's folder."""
+    """Another process is at work in a folder."""
+
+
+def lock_folder(folder: Path) -> IO[str]:
+    """An open file in `folder` that no other process can lock until it is closed, here and where it was inherited.
+
+    Raises:
+        Busy: if another process has it, naming the process.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / ".lock").open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        process = lock.read().strip()
+        lock.close()
+        raise Busy(
+            f"Process {process} is at work in {folder} (a study that was killed can leave a run behind): wait for it, "
+            f"or end it with `kill {process}`."
+        ) from None
+    return lock
+
+
+def sign(lock: IO[str], process: int) -> None:
+    """Writes into a lock who is at work."""
+    lock.truncate(0)
+    lock.write(str(process))
+    lock.flush()
 
 
 def slot_environments(at_a_time: int, devices: list[str], per_job: int) -> list[dict[str, str]]:
@@ -73,6 +105,7 @@ def run_jobs(
     jobs: Iterable[Job],
     slots: list[dict[str, str]],
     on_finish: Callable[[Cell], None],
+    patience_s: float = 30.0,
 ) -> list[Failure]:
     """Runs all jobs, as many at a time as there are slots.
 
@@ -85,6 +118,8 @@ def run_jobs(
             Environment variables of each place in which a job can run.
         on_finish (`Callable`):
             Called with the cell of each job that ended well.
+        patience_s (`float`, *optional*, defaults to `30.0`):
+            Seconds between asking the processes to end and ending them.
 
     Returns:
         `list[Failure]`: those that did not.
@@ -110,19 +145,26 @@ def run_jobs(
             for entry in [entry for entry in running if entry.child.poll() is not None]:
                 code = entry.child.returncode
                 stage = entry.stages.pop(0)
-                if code == 0:
-                    stage.after()
-                if code == 0 and entry.stages:
-                    entry.child = _launch(entry.stages[0], entry.job, slots[entry.slot], entry.lock)
-                    continue
-                running.remove(entry)
-                entry.lock.close()
-                if code == 0:
-                    on_finish(entry.job.cell)
-                else:
+                try:
+                    if code == 0:
+                        stage.after()
+                    if code == 0 and entry.stages:
+                        entry.child = _launch(entry.stages[0], entry.job, slots[entry.slot], entry.lock)
+                        continue
+                    running.remove(entry)
+                    entry.lock.close()
+                    if code == 0:
+                        on_finish(entry.job.cell)
+                except Exception:  # whatever it is, it concerns this run: the others go on, and its log tells
+                    with stage.log.open("a", encoding="utf-8") as log:
+                        log.write(traceback.format_exc())
+                    running = [other for other in running if other is not entry]
+                    entry.lock.close()
+                    code = 1
+                if code != 0:
                     failed.append(Failure(entry.job.cell, stage.log, code if code > 0 else 128 - code))
     finally:
-        _end(running)
+        _end(running, patience_s)
         for number, handler in previous.items():
             signal.signal(number, handler)
     if received:
@@ -131,24 +173,15 @@ def run_jobs(
 
 
 def _start(job: Job, slot: int, env: dict[str, str]) -> _Running:
-    job.cell.folder.mkdir(parents=True, exist_ok=True)
-    lock = (job.cell.folder / ".lock").open("a+")
-    try:
-        # The children inherit it: as long as one lives, even without us, no second run starts in this folder.
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise Busy(
-            f"{job.cell.name} is being run by another process in {job.cell.folder} (a study that was killed leaves "
-            f"its runs behind): wait for it, or end it with `pkill -f {job.cell.folder}`."
-        ) from None
+    # The process that we start inherits it: as long as it lives, even without us, no second run starts in this folder.
+    lock = lock_folder(job.cell.folder)
     return _Running(job, slot, lock, list(job.stages), _launch(job.stages[0], job, env, lock))
 
 
 def _launch(stage: Stage, job: Job, env: dict[str, str], lock: IO[str]) -> subprocess.Popen[bytes]:
     stage.before()
     with stage.log.open("ab") as output:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             stage.command,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -156,12 +189,16 @@ def _launch(stage: Stage, job: Job, env: dict[str, str], lock: IO[str]) -> subpr
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
+    sign(lock, child.pid)
+    return child
 
 
-def _end(running: list[_Running], patience_s: float = 10.0) -> None:
-    """Ends the processes that still run, with all their children."""
+def _end(running: list[_Running], patience_s: float) -> None:
+    """Ends the processes that still run, with all their children: torchrun's have sessions of their own."""
+    descendants: list[psutil.Process] = []
     for entry in running:
         if entry.child.poll() is None:
+            descendants += psutil.Process(entry.child.pid).children(recursive=True)
             os.killpg(entry.child.pid, signal.SIGTERM)
     deadline = time.monotonic() + patience_s
     for entry in running:
@@ -170,6 +207,11 @@ def _end(running: list[_Running], patience_s: float = 10.0) -> None:
         except subprocess.TimeoutExpired:
             os.killpg(entry.child.pid, signal.SIGKILL)
             entry.child.wait()
+    _, left = psutil.wait_procs(descendants, timeout=max(0.0, deadline - time.monotonic()))
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    for entry in running:
         entry.lock.close()
 
 

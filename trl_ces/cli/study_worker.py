@@ -10,7 +10,7 @@ from ..environment import environment
 from ..recipe import load_recipe
 from ..reward_lookup import import_function
 from ..strict import RecipeError
-from ..study.results import write_json
+from ..study.results import check_measured, write_json
 from .train_worker import model_path
 
 
@@ -48,7 +48,7 @@ def evaluate(folder: Path, settings: dict[str, Any], trained: bool) -> None:
             Whether to measure the trained model.
 
     Raises:
-        RecipeError: if the function refuses its settings.
+        RecipeError: if the model is refused, or the function returns something else.
     """
     from accelerate import PartialState
 
@@ -57,10 +57,8 @@ def evaluate(folder: Path, settings: dict[str, Any], trained: bool) -> None:
     arguments = {name: value for name, value in settings.items() if name != "function"}
     model = str(folder) if trained else model_path(recipe, PartialState(cpu=bool(recipe.training.get("use_cpu"))))
     started = time.monotonic()
-    try:
-        benchmarks = measure(model, **arguments)
-    except (TypeError, ValueError) as error:
-        raise RecipeError(f"`evaluation` {settings}: {error}") from error
+    benchmarks = measure(model, **arguments)
+    check_measured(benchmarks, settings["function"])
     content = {
         "settings": settings,
         "seconds": round(time.monotonic() - started, 1),

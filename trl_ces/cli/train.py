@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..checkpoints import is_at_its_end, newest_checkpoint, read_state
 from ..script_arguments import ScriptArguments
 from ..strict import RecipeError, describe
 from .command_line import CommandLine, find_recipe, read_words, shipped_files
@@ -152,11 +153,19 @@ def _check_resume(value: str | bool | None, output_dir: Path) -> None:
     if not value:
         return
     if value is True:
-        if not any(output_dir.glob("checkpoint-*")):
+        if newest_checkpoint(output_dir) is None:
             raise RecipeError(
-                f"`resume_from_checkpoint` is true and {output_dir} holds no checkpoint: start without it."
+                f"`resume_from_checkpoint` is true and {output_dir} holds no whole checkpoint with steps left: start "
+                "without it."
             )
-    elif not (Path(value) / "trainer_state.json").is_file():
+        return
+    state = read_state(Path(value))
+    if state is None:
         raise RecipeError(
-            f"`resume_from_checkpoint` {value!r} holds no trainer_state.json: name a checkpoint-N directory."
+            f"`resume_from_checkpoint` {value!r} holds no whole trainer_state.json: name a checkpoint-N directory."
+        )
+    if is_at_its_end(state):
+        raise RecipeError(
+            f"`resume_from_checkpoint` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
+            "trained model, nothing is left to do."
         )

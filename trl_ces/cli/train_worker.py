@@ -2,8 +2,10 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
+from ..checkpoints import newest_checkpoint
 from ..data import load_datasets
 from ..network import hub_errors
 from ..recipe import Recipe, load_recipe
@@ -92,7 +94,12 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
         raise RecipeError(
             f"The accelerate configuration says {distributed_type} and {running} runs: check its `use_cpu`."
         )
-    trainer.train(resume_from_checkpoint=config.resume_from_checkpoint)
+    checkpoint = config.resume_from_checkpoint
+    if checkpoint is True:  # the Trainer's own choice would be the last folder, whole or not
+        checkpoint = str(newest_checkpoint(Path(str(config.output_dir))))
+        if state.is_main_process:
+            print(f"Going on from {checkpoint}.", flush=True)
+    trainer.train(resume_from_checkpoint=checkpoint)
     save_and_publish(trainer, recipe)
 
 

@@ -19,7 +19,9 @@ SHOWN = {
     "length_tokens": ("Len ↓, tokens", 1.0, 1),
     "entropy_bits": ("Entropy, bits", 1.0, 3),
 }
-TAU_AND_BETA = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect")
+# Field -> CESConfig's default.
+TAU_AND_BETA = {"ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
+ABLATIONS = ("ces_dynamic_multiplier", "ces_entropy_gradient")
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def comparison(study: Study, rows: Sequence[Row]) -> str:
     """The whole comparison as Markdown: for each variant the tables that its rows can fill."""
     parts = [
         "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to "
-        f"{study.baseline}."
+        f"{study.baseline}. The interval is over training runs; all are measured on the same problems."
     ]
     measured = sorted({row["measured_on"] for row in rows})
     parts.append(f"Measured on: {'; '.join(measured)}.")
@@ -148,9 +150,11 @@ def sensitivity_table(found: dict[str, list[Row]], baseline: str) -> str:
     lines = [["τ", "β1, β2", SHOWN["accuracy"][0], SHOWN["length_tokens"][0]]]
     for runs in found.values():
         settings = json.loads(runs[0]["settings"])
-        if settings.get("shaping", "ces") != "ces" or not all(name in settings for name in TAU_AND_BETA):
+        # Rows of the table are the method itself: a recipe may leave a field at CESConfig's default, and ablations
+        # have tables of their own.
+        if settings.get("shaping", "ces") != "ces" or not all(settings.get(name, True) for name in ABLATIONS):
             continue
-        tau, correct, incorrect = (settings[name] for name in TAU_AND_BETA)
+        tau, correct, incorrect = (settings.get(name, default) for name, default in TAU_AND_BETA.items())
         lines.append([f"{tau:g}", f"{correct:g}" if correct == incorrect else f"{correct:g}, {incorrect:g}"])
         lines[-1] += _accuracy_and_length(runs)
     if len({tuple(line[:2]) for line in lines[1:]}) < 2:

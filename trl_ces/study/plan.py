@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints import newest_checkpoint
 from ..strict import RecipeError, kind, nearest, read_yaml
 
 KEYS = {
@@ -25,6 +27,9 @@ KEYS = {
 REQUIRED = ("output_dir", "seeds", "methods")
 # Fields that a cell gets from its place in the study.
 PLACED = ("output_dir", "run_name", "seed", "resume_from_checkpoint")
+
+# What decides which model a run starts from.
+MODEL_FIELDS = ("model_name_or_path", "model_revision", "model_builder", "model_builder_kwargs")
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,8 @@ class Cell:
         return self.folder / "train.log"
 
     def checkpoint(self) -> Path | None:
-        """The newest checkpoint that was written to its end, to go on from."""
-        whole = [path.parent for path in self.folder.glob("checkpoint-*/trainer_state.json")]
-        return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+        """The newest whole checkpoint with steps left, to go on from."""
+        return newest_checkpoint(self.folder)
 
 
 @dataclass(frozen=True)
@@ -119,8 +123,7 @@ def load_study(path: Path, find_recipe: Any, output_dir: Path | None = None) -> 
     untrained = given.get("untrained")
     if untrained in methods:
         raise RecipeError(f"{source}: `untrained` {untrained!r} is a method's name too: choose another.")
-    if given.get("evaluation") is not None and not isinstance(given["evaluation"].get("function"), str):
-        raise RecipeError(f"{source}: `evaluation` needs `function`, the dotted path of what measures a model.")
+    _check_evaluation(given.get("evaluation"), source)
     if untrained is not None and given.get("evaluation") is None:
         raise RecipeError(f"{source}: `untrained` needs `evaluation`: without it there is nothing to measure with.")
     folder = output_dir or Path(given["output_dir"]).expanduser()
@@ -130,14 +133,16 @@ def load_study(path: Path, find_recipe: Any, output_dir: Path | None = None) -> 
     named = ({untrained: methods[baseline]} if untrained else {}) | methods
     _check_slugs([*named], "methods", source)
     _check_slugs([name for name in variants if name], "variants", source)
-    cells = []
+    cells: list[Cell] = []
     for variant, changes in variants.items():
         for method, settings in named.items():
             own = {name: value for name, value in settings.items() if name != "config"}
             content = contents[baseline if method == untrained else method]
             for seed in seeds:
                 place = folder.joinpath(*([slug(variant)] if variant else []), slug(method), f"seed-{seed}")
-                recipe = _fill(content | given.get("overrides", {}) | changes | own, variant, seed)
+                recipe = content | _fill(given.get("overrides", {}) | changes | own, variant, seed, source)
+                if method == untrained and cells and _same_model(cells[-1], variant, method, recipe):
+                    continue  # one model for all seeds is measured once
                 recipe |= {"output_dir": str(place), "run_name": f"{path.stem}-{'-'.join(place.parts[-2:])}"}
                 cells.append(Cell(variant, method, seed, place, {**recipe, "seed": seed}, method != untrained))
     options = {
@@ -150,7 +155,7 @@ def load_study(path: Path, find_recipe: Any, output_dir: Path | None = None) -> 
 
 def slug(name: str) -> str:
     """`"w/o Dynamic b"` -> `"w_o_dynamic_b"`: a folder's name."""
-    return re.sub(r"[^0-9a-z.]+", "_", name.lower()).strip("_")
+    return re.sub(r"[^\w.]+", "_", name.lower()).strip("._")
 
 
 def _check_keys(given: dict[str, Any], source: str) -> None:
@@ -161,6 +166,8 @@ def _check_keys(given: dict[str, Any], source: str) -> None:
         if type(value) is not KEYS[name]:
             raise RecipeError(f"{source}: `{name}`: expected a {KEYS[name].__name__}, got {kind(value)} {value!r}.")
     for name in REQUIRED:
+        if not given.get(name) and name not in ("seeds", "methods"):
+            raise RecipeError(f"{source}: `{name}` is missing.")
         if name not in given:
             raise RecipeError(f"{source}: `{name}` is missing.")
     groups = {"overrides": given.get("overrides", {})}
@@ -190,18 +197,44 @@ def _check_slugs(names: list[str], key: str, source: str) -> None:
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(slug(name), name)
-        if other != name or not slug(name):
+        if not slug(name):
+            raise RecipeError(f"{source}: `{key}`: {name!r} gives no folder name: use letters or digits.")
+        if other != name:
             raise RecipeError(f"{source}: `{key}`: {other!r} and {name!r} would share a folder: rename one.")
 
 
-def _fill(value: Any, variant: str, seed: int) -> Any:
+def _check_evaluation(settings: dict[str, Any] | None, source: str) -> None:
+    if settings is None:
+        return
+    if not isinstance(settings.get("function"), str):
+        raise RecipeError(f"{source}: `evaluation` needs `function`, the dotted path of what measures a model.")
+    try:
+        survives = json.loads(json.dumps(settings)) == settings
+    except TypeError:
+        survives = False
+    if not survives:  # it is kept as JSON, and compared when the study is started again
+        raise RecipeError(f"{source}: `evaluation` holds something other than words, numbers, lists and mappings.")
+
+
+def _same_model(previous: Cell, variant: str, method: str, recipe: dict[str, Any]) -> bool:
+    if (previous.variant, previous.method) != (variant, method):
+        return False
+    return all(previous.recipe.get(name) == recipe.get(name) for name in MODEL_FIELDS)
+
+
+def _fill(value: Any, variant: str, seed: int, source: str) -> Any:
     """`value` with `{seed}` and `{variant}` in its texts replaced; a text that is only `{seed}` becomes the number."""
     if isinstance(value, dict):
-        return {name: _fill(entry, variant, seed) for name, entry in value.items()}
+        return {name: _fill(entry, variant, seed, source) for name, entry in value.items()}
     if isinstance(value, list):
-        return [_fill(entry, variant, seed) for entry in value]
+        return [_fill(entry, variant, seed, source) for entry in value]
     if value == "{seed}":
         return seed
-    if isinstance(value, str):
-        return value.replace("{seed}", str(seed)).replace("{variant}", slug(variant))
-    return value
+    if not isinstance(value, str):
+        return value
+    unknown = set(re.findall(r"\{(\w+)\}", value)) - {"seed", "variant"}
+    if unknown:
+        raise RecipeError(
+            f"{source}: {value!r}: {{{min(unknown)}}} stands for nothing; known are {{seed}}, {{variant}}."
+        )
+    return value.replace("{seed}", str(seed)).replace("{variant}", slug(variant))

@@ -7,31 +7,61 @@ both are written whole or not at all, so a kill leaves a cell either finished or
 from __future__ import annotations
 
 import csv
+import io
 import json
+import math
 import os
 import time
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from ..curves import Curve, read_curves
 from ..strict import RecipeError, read_yaml
 from .plan import Cell, Study
 
 MEASURES = ("accuracy", "length_tokens", "entropy_bits")
+# They say where and under which name: a study may be moved or renamed.
+NAMES_ONLY = ("output_dir", "run_name")
 # Without `evaluation` a run is judged by the mean over this last part of what it logged in training.
 LAST_PART = 0.1
 
 
-def write_json(file: Path, content: Any) -> None:
-    """Writes the file whole: a kill leaves the old one or the new one."""
+def write_text(file: Path, text: str) -> None:
+    """Writes the file whole: a kill or a full disk leaves the old one or the new one."""
     partial = file.with_name(file.name + ".partial")
-    partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    with partial.open("w", encoding="utf-8", newline="") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
     os.replace(partial, file)
 
 
+def write_json(file: Path, content: Any) -> None:
+    """Writes the file whole, see [`write_text`]."""
+    write_text(file, json.dumps(content, indent=2) + "\n")
+
+
 def read_json(file: Path) -> Any:
-    """The file's content, `None` if it is not there."""
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    """The file's content, `None` if it is not there.
+
+    Raises:
+        RecipeError: if it is damaged.
+    """
+    if not file.is_file():
+        return None
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        raise RecipeError(f"{file} is damaged: remove it, and start the study again to do that part anew.") from None
+
+
+def write_recipe(cell: Cell) -> None:
+    """Writes the cell's `recipe.yaml`, if it is not there as it should be."""
+    text = yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True)
+    if not cell.recipe_file.is_file() or cell.recipe_file.read_text(encoding="utf-8") != text:
+        write_text(cell.recipe_file, text)
 
 
 def is_trained(cell: Cell) -> bool:
@@ -54,7 +84,11 @@ def check_unchanged(cell: Cell) -> None:
     if not cell.recipe_file.is_file():
         return
     found = read_yaml(cell.recipe_file)
-    differing = [name for name in {**found, **cell.recipe} if found.get(name) != cell.recipe.get(name)]
+    differing = [
+        name
+        for name in {**found, **cell.recipe}
+        if found.get(name) != cell.recipe.get(name) and name not in NAMES_ONLY
+    ]
     if differing:
         changes = "; ".join(
             f"`{name}` {found.get(name)!r} there, {cell.recipe.get(name)!r} here" for name in differing
@@ -96,7 +130,7 @@ def finish_training(cell: Cell, packages: dict[str, str]) -> None:
     )
 
 
-def make_row(cell: Cell, accuracy_reward: str) -> dict[str, Any]:
+def make_row(cell: Cell, accuracy_reward: str, evaluated: bool = True) -> dict[str, Any]:
     """One row of `results.csv`.
 
     Args:
@@ -104,9 +138,11 @@ def make_row(cell: Cell, accuracy_reward: str) -> dict[str, Any]:
             A finished cell.
         accuracy_reward (`str`):
             Name of the reward function whose mean is the training accuracy.
+        evaluated (`bool`, *optional*, defaults to `True`):
+            Whether the study has an `evaluation`.
     """
     training = read_json(cell.folder / "training.json") or {}
-    measured = read_json(cell.folder / "evaluation.json")
+    measured = read_json(cell.folder / "evaluation.json") if evaluated else None
     row: dict[str, Any] = {"variant": cell.variant, "method": cell.method, "seed": cell.seed}
     logged = final_training(read_curves(cell.folder, accuracy_reward)) if cell.trained else {}
     if measured is not None:
@@ -144,24 +180,45 @@ def write_results(study: Study, rows: list[dict[str, Any]]) -> Path:
         columns |= dict.fromkeys(row)
     last = [name for name in ("settings", "packages") if name in columns]
     ordered = [name for name in columns if name not in last] + last
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, ordered)
+    writer.writeheader()
+    writer.writerows(rows)
     file = study.output_dir / "results.csv"
-    partial = file.with_name("results.csv.partial")
-    with partial.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, ordered)
-        writer.writeheader()
-        writer.writerows(rows)
-    os.replace(partial, file)
+    write_text(file, stream.getvalue())
     return file
 
 
 def write_curves(study: Study, curves: dict[tuple[str, str], dict[int, Curve]]) -> Path:
     """`curves.csv`: one row for each logged point of each run, from (variant, method) -> seed -> curve."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow(["variant", "method", "seed", "step", *MEASURES])
+    for (variant, method), runs in curves.items():
+        for seed, curve in runs.items():
+            points = zip(curve["step"], curve["accuracy"], curve["length"], curve["entropy"], strict=True)
+            writer.writerows([variant, method, seed, *point] for point in points)
     file = study.output_dir / "curves.csv"
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["variant", "method", "seed", "step", *MEASURES])
-        for (variant, method), runs in curves.items():
-            for seed, curve in runs.items():
-                points = zip(curve["step"], curve["accuracy"], curve["length"], curve["entropy"], strict=True)
-                writer.writerows([variant, method, seed, *point] for point in points)
+    write_text(file, stream.getvalue())
     return file
+
+
+def check_measured(benchmarks: Any, function: str) -> None:
+    """Refuses what an evaluation returned, if no row could be made of it.
+
+    Raises:
+        RecipeError: if it is not benchmark -> measure -> number, with `accuracy` in [0, 1] and `length_tokens`.
+    """
+    expected = f"`evaluation`: {function} must return benchmark -> {{accuracy, length_tokens, ...}} with numbers; "
+    if not isinstance(benchmarks, dict) or not benchmarks:
+        raise RecipeError(f"{expected}it returned {benchmarks!r:.200}.")
+    for name, values in benchmarks.items():
+        numbers = isinstance(values, dict) and all(
+            isinstance(value, int | float) and math.isfinite(value) for value in values.values()
+        )
+        if not isinstance(name, str) or not numbers or not {"accuracy", "length_tokens"} <= set(values):
+            raise RecipeError(f"{expected}{name!r} has {values!r:.200}.")
+        if not 0 <= values["accuracy"] <= 1:
+            raise RecipeError(f"{expected}the accuracy of {name!r} is {values['accuracy']}, not in [0, 1].")
+        if name == "train":
+            raise RecipeError(f"{expected}'train' names the columns of the training log: call it otherwise.")

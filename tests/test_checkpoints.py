@@ -1,0 +1,58 @@
+"""A stopped run goes on from the newest checkpoint that is whole and not at its end."""
+
+import json
+
+import pytest
+
+from trl_ces.checkpoints import is_at_its_end, newest_checkpoint, read_state
+from trl_ces.cli.train import _check_resume
+from trl_ces.strict import RecipeError
+
+
+def checkpoint(folder, step, text=None, max_steps=20):
+    place = folder / f"checkpoint-{step}"
+    place.mkdir()
+    (place / "trainer_state.json").write_text(
+        json.dumps({"global_step": step, "max_steps": max_steps}) if text is None else text
+    )
+    return place
+
+
+def test_the_newest_is_the_one_with_the_highest_step(tmp_path):
+    for step in (9, 10, 8):
+        checkpoint(tmp_path, step)
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+
+
+@pytest.mark.parametrize("text", ["", '{"global_step": 1', "[]", "{}"])
+def test_one_that_was_cut_off_while_it_was_written_is_passed_over(tmp_path, text):
+    good = checkpoint(tmp_path, 9)
+    broken = checkpoint(tmp_path, 12, text)
+    (tmp_path / "checkpoint-15").mkdir()  # has only what is written before the state
+    (tmp_path / "checkpoint-15" / "dynamic_sampling.json").write_text("{}")
+    checkpoint(tmp_path, "best")
+    assert read_state(broken) is None
+    assert newest_checkpoint(tmp_path) == good
+
+
+def test_one_at_the_end_of_its_run_is_not_gone_on_from(tmp_path):
+    assert newest_checkpoint(tmp_path) is None
+    last = checkpoint(tmp_path, 20)
+    assert is_at_its_end(read_state(last))
+    assert newest_checkpoint(tmp_path) is None
+    assert newest_checkpoint(tmp_path / "nowhere") is None
+    before = checkpoint(tmp_path, 16)
+    assert newest_checkpoint(tmp_path) == before
+
+
+def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
+    last = checkpoint(tmp_path, 20)
+    with pytest.raises(RecipeError, match="at the end of its run, step 20: it holds the trained model"):
+        _check_resume(str(last), tmp_path)
+    with pytest.raises(RecipeError, match="no whole checkpoint with steps left"):
+        _check_resume(True, tmp_path)
+    with pytest.raises(RecipeError, match="no whole trainer_state"):
+        _check_resume(str(tmp_path), tmp_path)
+    _check_resume(str(checkpoint(tmp_path, 12)), tmp_path)
+    _check_resume(True, tmp_path)
+    _check_resume(None, tmp_path)
