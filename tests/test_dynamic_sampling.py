@@ -379,6 +379,13 @@ def test_a_tensor_that_nobody_knows_is_refused_by_name():
         gathered({"prompt_ids": torch.zeros(2, 2), "pixel_values": torch.zeros(9, 3)}, LAYOUT, alone())
 
 
+def test_rounds_that_do_not_have_the_same_tensors_are_refused_by_name():
+    rows = {"advantages": torch.zeros(1), "tool_mask": torch.ones(1, 2)}
+    for parts in ([rows, {"advantages": torch.zeros(1)}], [{"advantages": torch.zeros(1)}, rows]):
+        with pytest.raises(RuntimeError, match="have `tool_mask` and some have not"):
+            concatenated(parts, LAYOUT)
+
+
 def test_the_count_of_a_rounds_tokens_is_not_taken_for_the_batches():
     rows = {"advantages": torch.zeros(2), "num_items_in_batch": torch.tensor(5)}
     assert list(gathered(rows, LAYOUT, alone())) == ["advantages"]
