@@ -276,6 +276,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_study_killed_in_the_middle_and_started_again_yields_the_same(tmp_path, whole, number):
     broken = tmp_path
