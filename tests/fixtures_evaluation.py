@@ -1,5 +1,6 @@
 """Problems written for this project in each benchmark's row format, and a small chat model to ask them."""
 
+import gzip
 import json
 import os
 import string
@@ -92,6 +93,27 @@ ROWS = {
         }
     ],
 }
+CODE_ROWS = {
+    "humaneval": {
+        "task_id": "HumanEval/0",
+        "prompt": 'def double(x: int) -> int:\n    """ Twice x. """\n',
+        "entry_point": "double",
+        "canonical_solution": "    return 2 * x\n",
+        "base_input": [[1], [2]],
+        "plus_input": [[-3], [10**20]],
+        "atol": 0,
+    },
+    "mbpp": {
+        "task_id": "Mbpp/1",
+        "prompt": '"""\nWrite a function to halve a number.\nassert halve(3) == 1.5\n"""\n',
+        "entry_point": "halve",
+        "canonical_solution": "def halve(x):\n    return x / 2\n",
+        "base_input": [[3], [4]],
+        "plus_input": [[-1]],
+        "atol": 0,
+    },
+}
+ROWS |= {name: [CODE_ROWS[BENCHMARKS[name].dataset]] for name in BENCHMARKS if BENCHMARKS[name].kind == "code"}
 
 
 def rows_of(name):
@@ -112,6 +134,8 @@ def write_data(folder, names=tuple(BENCHMARKS)):
         rows = rows_of(name)
         if file.suffix == ".json":
             file.write_text(json.dumps(rows), encoding="utf-8")
+        elif file.suffix == ".gz":
+            file.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
         else:
             file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return folder

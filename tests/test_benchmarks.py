@@ -7,6 +7,7 @@ import pytest
 from fixtures_evaluation import REAL_DATA, ROWS, TABLE, rows_of, write_data
 
 from trl_ces.evaluation.benchmarks import BENCHMARKS, CHOICE_INSTRUCTION, GROUPS, last_box
+from trl_ces.evaluation.code_tasks import INSTRUCTION
 from trl_ces.evaluation.problems import choose, data_digest, find_benchmarks, load_benchmark
 from trl_ces.strict import RecipeError
 
@@ -44,6 +45,12 @@ EXPECTED = {
     "commonsenseqa": [(f"Where is bread baked?\n\nA. river\nB. oven\n\n{CHOICE_INSTRUCTION}", "B")],
     "openbookqa": [(f"Ice that is warmed\n\nA. melts\nB. burns\nC. sings\nD. rusts\n\n{CHOICE_INSTRUCTION}", "A")],
 }
+for name, prompt in (
+    ("humaneval", 'def double(x: int) -> int:\n    """ Twice x. """'),
+    ("mbpp", '"""\nWrite a function to halve a number.\nassert halve(3) == 1.5\n"""'),
+):
+    asked = [(f"{INSTRUCTION}\n\n```python\n{prompt}\n```", {"humaneval": "double", "mbpp": "halve"}[name])]
+    EXPECTED |= {name: asked, f"{name}_plus": asked}
 COUNTS = {
     "aime24": 30,
     "amc23": 40,
@@ -60,7 +67,17 @@ COUNTS = {
     "arc_challenge": 1172,
     "commonsenseqa": 1221,
     "openbookqa": 500,
+    "humaneval": 164,
+    "humaneval_plus": 164,
+    "mbpp": 378,
+    "mbpp_plus": 378,
 }
+
+
+def needs_evalplus(name):
+    """MBPP's inputs get their Python types from EvalPlus."""
+    if BENCHMARKS[name].dataset == "mbpp":
+        pytest.importorskip("evalplus.data")
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +87,7 @@ def data(tmp_path_factory):
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_each_set_gives_question_and_gold_as_the_papers_script_asks_them(data, name):
+    needs_evalplus(name)
     problems = load_benchmark(name, data)
     assert [(problem.question, problem.gold) for problem in problems[: len(ROWS[name])]] == EXPECTED[name]
     assert {problem.benchmark for problem in problems} == {name}
@@ -78,7 +96,8 @@ def test_each_set_gives_question_and_gold_as_the_papers_script_asks_them(data, n
 def test_the_sets_are_the_papers_twelve_and_three_with_their_counts():
     assert {name: benchmark.count for name, benchmark in BENCHMARKS.items()} == COUNTS
     assert GROUPS["math12"] == list(COUNTS)[:12]
-    assert GROUPS["reasoning"] == list(COUNTS)[12:]
+    assert GROUPS["reasoning"] == list(COUNTS)[12:15]
+    assert GROUPS["code"] == list(COUNTS)[15:]
     assert all(benchmark.licence and benchmark.origin and benchmark.languages for benchmark in BENCHMARKS.values())
 
 
@@ -92,7 +111,9 @@ def test_three_gaokao_rows_are_left_out_and_the_others_keep_their_row_numbers(da
 def test_names_and_groups_stand_for_each_set_once():
     assert find_benchmarks(["gsm8k", "aime24", "gsm8k"]) == ["gsm8k", "aime24"]
     assert find_benchmarks(["amc23", "math12"]) == ["amc23", *(name for name in GROUPS["math12"] if name != "amc23")]
-    with pytest.raises(RecipeError, match=r"no 'gsm8'. Did you mean `gsm8k`\? There are groups: math12, reasoning"):
+    with pytest.raises(
+        RecipeError, match=r"no 'gsm8'. Did you mean `gsm8k`\? There are groups: math12, reasoning, code"
+    ):
         find_benchmarks(["gsm8"])
     with pytest.raises(RecipeError, match="`benchmarks` is empty"):
         find_benchmarks([])
@@ -220,6 +241,7 @@ real = pytest.mark.skipif(
 @real
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_real_file_has_its_count_and_can_be_read_whole(name):
+    needs_evalplus(name)
     assert len(load_benchmark(name, REAL_DATA)) == COUNTS[name] - (3 if name == "gaokao2023en" else 0)
 
 

@@ -293,7 +293,7 @@ def test_batches_with_something_missing_are_asked_whole():
     prompts = EncodedPrompts([[1, 2, 3], [1], [1, 2], [1]], [False] * 4)
     chosen = EvaluationSettings(model="x", benchmarks=["amc23", "aime24"], num_samples=2)
     units = plan(chosen, problems, prompts)
-    keys = [unit.key for unit in units]
+    keys = [key for unit in units for key in unit.keys]
     assert keys == [
         *(("amc23", 0, sample) for sample in (0, 1)),
         *(("aime24", problem, sample) for problem in (1, 2, 0) for sample in (0, 1)),

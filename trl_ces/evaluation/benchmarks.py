@@ -2,6 +2,7 @@
 
 Questions and golds follow the Qwen2.5-Math evaluation, which the paper uses: a question gets no instruction added, and
 a gold is the text that `trl_ces.grading` expects. The three reasoning sets are asked as multiple choice by generation.
+The four code sets are EvalPlus'; code.py judges them.
 """
 
 import re
@@ -9,6 +10,8 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from .code_tasks import read_code
 
 Row = dict[str, Any]
 # Question and gold of one row.
@@ -36,6 +39,7 @@ class Benchmark:
         name (`str`): As `--benchmarks` takes it; `trl_ces.grading` knows the mathematics sets by it.
         title (`str`): As the paper's tables write it.
         kind (`str`): `"math"`: graded as mathematics. `"choice"`: the gold is the letter of an option.
+            `"code"`: the answer is a program, and the gold the name of the function that is tested.
         languages (`str`): Codes of the questions' languages.
         file (`str`): Path of the local copy below `--data_dir`.
         count (`int`): Rows that the source must have.
@@ -44,6 +48,9 @@ class Benchmark:
         read (`Callable`): From a row of the local copy to question and gold.
         hub (`HubSource`, *optional*): Where the Hub has the same problems; `None`: a local copy is needed.
         excluded (`dict[int, str]`): Row number -> why no answer to it can be judged. They are counted and listed.
+        dataset (`str`): `"humaneval"` or `"mbpp"`, as EvalPlus calls it; empty but for code.
+        base (`str`, *optional*): The set with the same questions and fewer tests. Where both are asked, one answer is
+            drawn and judged for both.
     """
 
     name: str
@@ -57,6 +64,8 @@ class Benchmark:
     read: Reader
     hub: HubSource | None = None
     excluded: dict[int, str] = field(default_factory=dict)
+    dataset: str = ""
+    base: str | None = None
 
 
 def whole(value: Any) -> str:
@@ -179,13 +188,26 @@ def _math(name: str, title: str, count: int, licence: str, origin: str, read: Re
     return Benchmark(name, title, "math", languages, f"math/{name}/test.jsonl", count, licence, origin, read, **more)
 
 
+_CODE = {
+    "humaneval": ("HumanEvalPlus", 164, "MIT, tests Apache-2.0", "Chen et al. 2021, arXiv 2107.03374"),
+    "mbpp": ("MbppPlus", 378, "CC BY 4.0, tests Apache-2.0", "Austin et al. 2021, arXiv 2108.07732"),
+}
+
+
+def _code(name: str, title: str, dataset: str, base: str | None) -> Benchmark:
+    file, count, licence, origin = _CODE[dataset]
+    origin += "; tests: EvalPlus, Liu et al. 2023, arXiv 2305.01210"
+    file = f"code/{file}.jsonl.gz"
+    return Benchmark(name, title, "code", "en", file, count, licence, origin, read_code, dataset=dataset, base=base)
+
+
 NOT_STATED = "not stated"
 _ROWS = [
     _math(
         "aime24",
         "AIME24",
         30,
-        "problems of the Mathematical Association of America",
+        f"{NOT_STATED}; problems of the Mathematical Association of America",
         "AIME 2024 I and II",
         read_plain,
         hub=HubSource("HuggingFaceH4/aime_2024", None, "train", read_plain),
@@ -194,8 +216,8 @@ _ROWS = [
         "amc23",
         "AMC23",
         40,
-        "problems of the Mathematical Association of America",
-        "AMC 12 of 2023",
+        f"{NOT_STATED}; problems of the Mathematical Association of America",
+        "AMC 12A and 12B of 2023, 22 and 18 of their problems",
         read_plain,
         hub=HubSource("math-ai/amc23", None, "test", read_plain),
     ),
@@ -221,8 +243,8 @@ _ROWS = [
         "gaokao_math_cloze",
         "GaoKao Math Cloze",
         118,
-        "MIT",
-        "AGIEval, arXiv 2304.06364",
+        f"{NOT_STATED}; AGIEval refers to the licences of its sources",
+        "Zhong et al. 2023, AGIEval, arXiv 2304.06364",
         read_without_dollars,
         languages="zh",
     ),
@@ -230,7 +252,7 @@ _ROWS = [
         "gaokao2023en",
         "GaoKao 2023 En",
         385,
-        NOT_STATED,
+        "MIT",
         "Liao et al. 2024, MARIO, arXiv 2401.08190",
         read_without_dollars,
         excluded={
@@ -248,7 +270,14 @@ _ROWS = [
         read_gsm8k,
         hub=HubSource("openai/gsm8k", "main", "test", read_gsm8k),
     ),
-    _math("minerva_math", "Minerva Math", 272, NOT_STATED, "Lewkowycz et al. 2022, arXiv 2206.14858", read_minerva),
+    _math(
+        "minerva_math",
+        "Minerva Math",
+        272,
+        NOT_STATED,
+        "Lewkowycz et al. 2022, arXiv 2206.14858: from courses of MIT OpenCourseWare",
+        read_minerva,
+    ),
     _math(
         "olympiadbench",
         "Olympiad Bench",
@@ -290,14 +319,19 @@ _ROWS = [
         "en",
         "reasoning/openbookqa/test.json",
         500,
-        "Apache-2.0",
+        f"{NOT_STATED}; the Hub's card says unknown",
         "Mihaylov et al. 2018, arXiv 1809.02789",
         read_numbered_choice,
         HubSource("allenai/openbookqa", "main", "test", _read_hub_choice("question_stem")),
     ),
+    _code("humaneval", "HumanEval", "humaneval", None),
+    _code("humaneval_plus", "HumanEval+", "humaneval", "humaneval"),
+    _code("mbpp", "MBPP", "mbpp", None),
+    _code("mbpp_plus", "MBPP+", "mbpp", "mbpp"),
 ]
 BENCHMARKS = {benchmark.name: benchmark for benchmark in _ROWS}
 GROUPS = {
     "math12": [name for name, benchmark in BENCHMARKS.items() if benchmark.kind == "math"],
     "reasoning": [name for name, benchmark in BENCHMARKS.items() if benchmark.kind == "choice"],
+    "code": [name for name, benchmark in BENCHMARKS.items() if benchmark.kind == "code"],
 }

@@ -1,5 +1,6 @@
 """Benchmarks as problems: found, read, counted. What is missing is named before any model is loaded."""
 
+import gzip
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -10,21 +11,23 @@ from typing import Any
 from ..network import hub_errors
 from ..strict import RecipeError, nearest
 from .benchmarks import BENCHMARKS, GROUPS, Benchmark, Reader
+from .code_tasks import CodeTask, evalplus_rows, read_task, typed_inputs
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One question of a benchmark. `id` is its row number in the source, from 0."""
+    """One question of a benchmark. `id` is its row number in the source, from 0; `code`: how programs are tested."""
 
     benchmark: str
     id: int
     question: str
     gold: str
+    code: CodeTask | None = None
 
 
 def find_benchmarks(names: Sequence[str]) -> list[str]:
     """
-    The benchmarks that names and groups (`math12`, `reasoning`) stand for, each once, in the order given.
+    The benchmarks that names and groups (`math12`, `reasoning`, `code`) stand for, each once, in the order given.
 
     Raises:
         RecipeError: if there is none, or a name is not known.
@@ -49,7 +52,8 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
         name (`str`):
             One of `BENCHMARKS`.
         data_dir (`str` or `Path`, *optional*):
-            Folder of the local copies, `math/NAME/test.jsonl` and `reasoning/...`. `None`: from the Hub.
+            Folder of the local copies, `math/NAME/test.jsonl`, `reasoning/...`, `code/...`. `None`: from the Hub, and
+            code from EvalPlus.
 
     Raises:
         RecipeError: if the set is not there, has another number of rows than it must have, or a row cannot be read.
@@ -70,13 +74,21 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
             continue
         try:
             question, gold = read(row)
+            task = _read_task(benchmark, row, typed=data_dir is None)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
             raise RecipeError(f"{name}: row {number} of {source} cannot be read ({what}).") from None
         if not question.strip() or not gold.strip():
             raise RecipeError(f"{name}: row {number} of {source} has an empty question or gold.")
-        problems.append(Problem(name, number, question, gold))
+        problems.append(Problem(name, number, question, gold, task))
     return problems
+
+
+def _read_task(benchmark: Benchmark, row: Any, typed: bool) -> CodeTask | None:
+    if benchmark.kind != "code":
+        return None
+    task = read_task(benchmark.dataset, row if typed else typed_inputs(benchmark.dataset, row))
+    return task.base() if benchmark.base is None else task
 
 
 def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
@@ -87,8 +99,8 @@ def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
 
 
 def data_digest(problems: Sequence[Problem]) -> str:
-    """Sixteen hexadecimal digits that change with any question, gold or row number."""
-    text = json.dumps([[problem.id, problem.question, problem.gold] for problem in problems])
+    """Sixteen hexadecimal digits that change with any question, gold, row number or test of a program."""
+    text = json.dumps([[p.id, p.question, p.gold, *([p.code.digest] if p.code else [])] for p in problems])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -101,12 +113,13 @@ def _read_local(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], R
         )
     try:
         return str(file), list(_rows_of(file)), benchmark.read
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise RecipeError(f"{benchmark.name}: {file} cannot be read ({error}).") from None
 
 
 def _rows_of(file: Path) -> Iterator[Any]:
-    text = file.read_text(encoding="utf-8")
+    content = file.read_bytes()
+    text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
     if file.suffix == ".json":
         yield from json.loads(text)
     else:
@@ -121,6 +134,8 @@ def _hub_hint(benchmark: Benchmark) -> str:
 def _read_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     place = f"give the folder that holds {benchmark.file} with `--data_dir`"
     hub = benchmark.hub
+    if benchmark.kind == "code":
+        return "EvalPlus", evalplus_rows(benchmark.dataset), benchmark.read
     if hub is None:
         raise RecipeError(f"{benchmark.name}: this set ({benchmark.origin}) is not read from the Hub: {place}.")
     from datasets import load_dataset

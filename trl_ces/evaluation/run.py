@@ -13,6 +13,7 @@ from typing import Any
 from ..grading import grade_many
 from ..strict import RecipeError
 from .benchmarks import BENCHMARKS
+from .code import CodeJudge, check_code
 from .generate import Backend, Completion, TransformersBackend
 from .models import EncodedPrompts, ModelFacts, check_context, encode_prompts, fingerprint, read_model
 from .problems import Problem, choose, data_digest, load_benchmark
@@ -27,18 +28,27 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True)
 class Unit:
-    """One answer to be drawn: its problem, its number among the problem's samples, its prompt, its seed."""
+    """
+    One answer to be drawn: its problem, its number among the problem's samples, its prompt, its seed; and the same
+    problem of a set with more tests, for which it is judged too.
+    """
 
     problem: Problem
     sample: int
     prompt: list[int]
     thinking_prefilled: bool
     seed: int
+    stricter: Problem | None = None
 
     @property
-    def key(self) -> Key:
+    def problems(self) -> list[Problem]:
+        """Those that it answers, the one with the most tests last."""
+        return [self.problem] if self.stricter is None else [self.problem, self.stricter]
+
+    @property
+    def keys(self) -> list[Key]:
         """As in samples.jsonl."""
-        return self.problem.benchmark, self.problem.id, self.sample
+        return [(problem.benchmark, problem.id, self.sample) for problem in self.problems]
 
 
 def load_problems(settings: EvaluationSettings) -> list[Problem]:
@@ -97,12 +107,22 @@ def check_grading() -> None:
 def plan(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Unit]:
     """All answers to be drawn, by benchmark; within one the shortest prompts first, so that batches pad little."""
     rank = {name: place for place, name in enumerate(settings.benchmarks)}
+    bases = {problem: BENCHMARKS[problem.benchmark].base for problem in problems}
+    stricter = {(base, problem.id): problem for problem, base in bases.items() if base in rank}
+    entries = zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True)
     asked = sorted(
-        zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True),
+        (entry for entry in entries if bases[entry[0]] not in rank),
         key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id),
     )
     return [
-        Unit(problem, sample, ids, prefilled, sample_seed(settings.seed, problem.benchmark, problem.id, sample))
+        Unit(
+            problem,
+            sample,
+            ids,
+            prefilled,
+            sample_seed(settings.seed, problem.benchmark, problem.id, sample),
+            stricter.get((problem.benchmark, problem.id)),
+        )
         for problem, ids, prefilled in asked
         for sample in range(settings.num_samples)
     ]
@@ -116,47 +136,74 @@ def pending_batches(units: Sequence[Unit], done: set[Key], batch_size: int | Non
     a batch size only what is missing is.
     """
     if batch_size is None:
-        missing = [unit for unit in units if unit.key not in done]
+        missing = [unit for unit in units if not done.issuperset(unit.keys)]
         return [missing] if missing else []
     batches = [list(units[start : start + batch_size]) for start in range(0, len(units), batch_size)]
-    return [batch for batch in batches if any(unit.key not in done for unit in batch)]
+    return [batch for batch in batches if any(not done.issuperset(unit.keys) for unit in batch)]
 
 
-def judge(units: Sequence[Unit], completions: Sequence[Completion], texts: Sequence[str]) -> list[Sample]:
-    """The samples of answers, with both verdicts."""
+def judge(
+    units: Sequence[Unit], completions: Sequence[Completion], texts: Sequence[str], programs: CodeJudge
+) -> list[Sample]:
+    """The samples of answers, with both verdicts. A program has one, which stands for both."""
+    answers = list(zip(units, completions, texts, strict=True))
+    plain = [answer for answer in answers if answer[0].problem.code is None]
     verdicts = grade_many(
-        texts,
-        [unit.problem.gold for unit in units],
-        [unit.problem.benchmark for unit in units],
-        thinking_prefilled=[unit.thinking_prefilled for unit in units],
+        [text for _, _, text in plain],
+        [unit.problem.gold for unit, _, _ in plain],
+        [unit.problem.benchmark for unit, _, _ in plain],
+        thinking_prefilled=[unit.thinking_prefilled for unit, _, _ in plain],
     )
-    return [
-        {
-            "benchmark": unit.problem.benchmark,
-            "problem": unit.problem.id,
-            "sample": unit.sample,
-            "seed": unit.seed,
-            "gold": unit.problem.gold,
-            "answer": verdict.answer,
-            "correct": verdict.correct,
-            "correct_qwen": verdict.correct_qwen,
-            "tokens": len(completion.tokens),
-            "finish_reason": completion.finish_reason,
-            "text": text,
-        }
-        for unit, completion, text, verdict in zip(units, completions, texts, verdicts, strict=True)
+    samples = [
+        _sample(answer, answer[0].problem, verdict.answer, verdict.correct, verdict.correct_qwen)
+        for answer, verdict in zip(plain, verdicts, strict=True)
     ]
+    coded = [(task, answer) for answer in answers if (task := answer[0].problems[-1].code) is not None]
+    found = programs.judge(
+        [task for task, _ in coded],
+        [text for _, (_, _, text) in coded],
+        [unit.thinking_prefilled for _, (unit, _, _) in coded],
+    )
+    for (_, answer), verdict in zip(coded, found, strict=True):
+        # The base set's verdict is on the first group of tests, the stricter set's on both.
+        for problem, correct in zip(answer[0].problems, verdict.passed[-len(answer[0].problems) :], strict=True):
+            samples.append(_sample(answer, problem, verdict.program, correct, correct is True))
+    return samples
+
+
+def _sample(
+    drawn: tuple[Unit, Completion, str],
+    problem: Problem,
+    answer: str | None,
+    correct: bool | None,
+    by_script: bool | None,
+) -> Sample:
+    unit, completion, text = drawn
+    return {
+        "benchmark": problem.benchmark,
+        "problem": problem.id,
+        "sample": unit.sample,
+        "seed": unit.seed,
+        "gold": problem.gold,
+        "answer": answer,
+        "correct": correct,
+        "correct_qwen": by_script,
+        "tokens": len(completion.tokens),
+        "finish_reason": completion.finish_reason,
+        "text": text,
+    }
 
 
 def draw(
-    backend: Backend, batches: Sequence[Sequence[Unit]], tokenizer: Any, done: set[Key]
+    backend: Backend, batches: Sequence[Sequence[Unit]], tokenizer: Any, done: set[Key], programs: CodeJudge
 ) -> Iterator[list[Sample]]:
     """The missing samples of the batches, as they are finished."""
     for batch in batches:
         for finished in backend.generate([unit.prompt for unit in batch], [unit.seed for unit in batch]):
-            new = [completion for completion in finished if batch[completion.index].key not in done]
+            new = [completion for completion in finished if not done.issuperset(batch[completion.index].keys)]
             texts = tokenizer.batch_decode([completion.tokens for completion in new], skip_special_tokens=True)
-            yield judge([batch[completion.index] for completion in new], new, texts)
+            samples = judge([batch[completion.index] for completion in new], new, texts, programs)
+            yield [sample for sample in samples if key_of(sample) not in done]
 
 
 def run_evaluation(
@@ -184,6 +231,7 @@ def run_evaluation(
         RecipeError: if something is refused; all that can be is refused before the weights are loaded.
     """
     settings = choose_backend(settings)
+    check_code(settings.code_benchmarks(), settings.allow_code_execution)
     problems = load_problems(settings)
     check_grading()
     facts = read_model(settings)
@@ -191,19 +239,21 @@ def run_evaluation(
     check_context(facts, prompts, settings)
     units = plan(settings, problems, prompts)
     recorded = record(settings, facts, problems)
-    with SampleFile(output_dir, recorded, [unit.key for unit in units], wait) as file:
+    keys = [key for unit in units for key in unit.keys]
+    with SampleFile(output_dir, recorded, keys, wait) as file:
         done = {key_of(sample) for sample in file.samples}
         excluded = [f"{name} row {row} ({why})" for name in settings.benchmarks for row, why in _excluded(name)]
         say(f"{len(problems)} problems x {settings.num_samples} answers in {output_dir}: {len(done)} are there.")
         if excluded:
             say(f"Left out, {len(excluded)}: {'; '.join(excluded)}.")
-        if len(done) < len(units):
+        if len(done) < len(keys):
             longest = max(map(len, prompts.ids)) + settings.max_new_tokens
             backend = load_backend(facts, settings, longest)
             try:
                 batches = pending_batches(units, done, backend.batch_size)
-                with Progress(len(units), len(done), progress) as line:
-                    for samples in draw(backend, batches, facts.tokenizer, done):
+                programs = CodeJudge(settings.code_time_limit)
+                with Progress(len(keys), len(done), progress) as line:
+                    for samples in draw(backend, batches, facts.tokenizer, done, programs):
                         file.append(samples)
                         line.add(samples)
             finally:
@@ -292,7 +342,9 @@ def check_evaluate(
     Raises:
         RecipeError: if a setting is wrong, or a benchmark's data are not there.
     """
-    load_problems(choose_backend(_study_settings("of the study", benchmarks, verdict, knobs)))
+    settings = choose_backend(_study_settings("of the study", benchmarks, verdict, knobs))
+    check_code(settings.code_benchmarks(), settings.allow_code_execution)
+    load_problems(settings)
     check_grading()
 
 

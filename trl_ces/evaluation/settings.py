@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ..prompts import PAPER_SYSTEM_PROMPT
 from ..strict import RecipeError, fit, fit_text, nearest, read_yaml
+from .benchmarks import BENCHMARKS
 from .problems import find_benchmarks
 
 
@@ -22,9 +23,9 @@ class EvaluationSettings:
     model: str = _knob("", "a Hub id, a saved model's directory, or a LoRA adapter's directory")
     benchmarks: list[str] = field(
         default_factory=list,
-        metadata={"help": "sets and groups, separated by commas: math12, reasoning, aime24, gsm8k, ..."},
+        metadata={"help": "sets and groups, separated by commas: math12, reasoning, code, aime24, gsm8k, ..."},
     )
-    data_dir: str | None = _knob(None, "folder with math/NAME/test.jsonl and reasoning/...; without it, from the Hub")
+    data_dir: str | None = _knob(None, "folder with math/NAME/test.jsonl, reasoning/, code/; without it, from the Hub")
     output_dir: str | None = _knob(None, "for answers and results; default: runs/evaluation/ and the model's name")
     backend: Literal["auto", "vllm", "transformers"] = _knob("auto", "auto takes vLLM if it is installed")
     num_samples: int = _knob(4, "answers to each problem")
@@ -42,6 +43,8 @@ class EvaluationSettings:
     tensor_parallel_size: int = _knob(1, "vLLM: GPUs that share one copy of the model")
     data_parallel_size: int = _knob(1, "vLLM: copies of the model")
     gpu_memory_utilization: float = _knob(0.9, "vLLM: share of a GPU's memory")
+    allow_code_execution: bool = _knob(False, "run the programs that the model writes, in a sandbox; for code sets")
+    code_time_limit: float = _knob(60.0, "seconds for the tests of one program")
     trust_remote_code: bool = _knob(False, "run the code that a model of the Hub brings")
 
     def __post_init__(self) -> None:
@@ -57,15 +60,30 @@ class EvaluationSettings:
                 raise RecipeError(f"`{name}` is {getattr(self, name)}: it must lie above 0 and at most at 1.")
         if not 0 < self.repetition_penalty < math.inf:
             raise RecipeError(f"`repetition_penalty` is {self.repetition_penalty}: it must be above 0, 1 is none.")
+        if not 0 < self.code_time_limit < math.inf:
+            raise RecipeError(f"`code_time_limit` is {self.code_time_limit}: it must be above 0 seconds.")
         if not self.model.strip():
             raise RecipeError("No model is named: give `--model`, a directory or a Hub id.")
         object.__setattr__(self, "benchmarks", find_benchmarks(self.benchmarks))
 
     def sampling(self) -> dict[str, Any]:
-        """What decides which answers are drawn, hence may not change within one output directory."""
+        """What decides which answers are drawn and how they are judged: it may not change in one output directory."""
         chosen = asdict(self)
-        places = ("data_dir", "output_dir", "tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization")
+        places: tuple[str, ...] = (
+            "data_dir",
+            "output_dir",
+            "tensor_parallel_size",
+            "data_parallel_size",
+            "gpu_memory_utilization",
+        )
+        places += ("allow_code_execution",)  # permission changes no answer
+        if not self.code_benchmarks():
+            places += ("code_time_limit",)
         return {name: value for name, value in chosen.items() if name not in places}
+
+    def code_benchmarks(self) -> list[str]:
+        """The sets among `benchmarks` whose answers are programs."""
+        return [name for name in self.benchmarks if BENCHMARKS[name].kind == "code"]
 
 
 def _at_least(name: str, value: int, least: int) -> None:

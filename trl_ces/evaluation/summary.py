@@ -11,7 +11,7 @@ from .statistics import Interval, interval, interval_of_average, majority_is_cor
 SUMMARY, TABLE = "summary.json", "table.md"
 # Verdict -> what a reader calls it.
 VERDICTS = {"correct": "Acc", "correct_qwen": "Acc by the Qwen2.5-Math script"}
-KINDS = {"math": "Average", "choice": "Average of multiple choice"}
+KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code"}
 
 
 def by_problem(samples: Sequence[Sample]) -> dict[str, dict[int, list[Sample]]]:
@@ -92,6 +92,10 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
             "length_tokens": interval(list(mean_lengths(problems).values())).as_dict(),
             **{verdict: judge_problems(problems, verdict) for verdict in VERDICTS},
         }
+        if BENCHMARKS[name].kind == "code":
+            # Two programs are hardly ever the same text: there is nothing to vote on.
+            for verdict in VERDICTS:
+                found[name][verdict]["majority"] = None
     averages = {}
     for kind in KINDS:
         sets = [grouped[name] for name in settings["benchmarks"] if BENCHMARKS[name].kind == kind]

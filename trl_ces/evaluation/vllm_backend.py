@@ -6,6 +6,9 @@ and it refuses `data_parallel_size`.
 
 import asyncio
 import contextlib
+import multiprocessing
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -18,6 +21,17 @@ from .settings import EvaluationSettings
 # Requests that the engine holds at a time: more than it runs at once, so that it never waits for us.
 REQUESTS_IN_FLIGHT = 2048
 CLOSING_SECONDS = 10.0
+# vLLM's engine outlives us if we are killed, and keeps the GPU. This process, told the engine's process ids, reads
+# until our end of its pipe is closed, which the kernel does however we end.
+GUARD = """
+import os, signal, sys
+sys.stdin.read()
+for pid in map(int, sys.argv[1:]):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+"""
 
 
 class VllmBackend:
@@ -60,6 +74,7 @@ class VllmBackend:
             **lora,
         )
         self.loop = asyncio.new_event_loop()
+        ours = multiprocessing.active_children()
 
         async def start() -> Any:
             return AsyncLLMEngine.from_engine_args(arguments)
@@ -70,6 +85,11 @@ class VllmBackend:
             raise RecipeError(
                 f"vLLM cannot run {settings.model!r} ({first_line(error)}); `--backend transformers` does without it."
             ) from error
+        pids = [str(child.pid) for child in multiprocessing.active_children() if child not in ours]
+        # A session of its own: Ctrl-C at the terminal is for us, who end the engine in `close`.
+        self.guard = subprocess.Popen(
+            [sys.executable, "-c", GUARD, *pids], stdin=subprocess.PIPE, start_new_session=True
+        )
 
     def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[Completion]]:
         """See [`Backend`](generate.py)."""
@@ -95,6 +115,7 @@ class VllmBackend:
     ) -> AsyncGenerator[list[Completion], None]:
         waiting = iter(range(len(prompts)))
         running: set[asyncio.Task[Completion]] = set()
+        done: set[asyncio.Task[Completion]] = set()
         try:
             while True:
                 for index in waiting:
@@ -109,7 +130,8 @@ class VllmBackend:
             for task in running:
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(*running, return_exceptions=True)
+                # Those that are done as well: the first error is raised, and the others would be complained of.
+                await asyncio.gather(*running, *done, return_exceptions=True)
 
     async def _answer(self, index: int, prompt: list[int], seed: int) -> Completion:
         self.requests += 1
@@ -143,6 +165,8 @@ class VllmBackend:
     def close(self) -> None:
         """Ends the engine's processes."""
         self.engine.shutdown()
+        self.guard.kill()
+        self.guard.communicate()
         # What the engine left running in our loop would complain of the loop's end.
         left = asyncio.all_tasks(self.loop)
         for task in left:

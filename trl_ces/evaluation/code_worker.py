@@ -1,0 +1,209 @@
+"""
+What runs in the sandbox for a code benchmark: a program on its inputs, and the comparison of what came out.
+
+The two never share a process, and the first never sees what is expected: whatever an answer does to its own process,
+it is right only if the values that it sends are. The values travel as JSON with tags, so reading them runs no code.
+This file's text is the program that the sandbox gets; it imports the standard library alone.
+"""
+
+import base64
+import cmath
+import gzip
+import io
+import json
+import math
+import signal
+import sys
+import time
+import types
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Integral, Rational
+from typing import Any
+
+_SAFE_INTEGER = 2**53
+_AS_THEY_ARE = (type(None), bool, str, float)
+# np.allclose's relative tolerance, which EvalPlus sets.
+_RELATIVE = 1e-7
+
+
+class Opaque:
+    """A value that cannot be sent, a generator for instance. It equals nothing."""
+
+
+def encode(value: Any) -> Any:
+    """A value as JSON can hold it; subclasses count as what they derive from."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE or (kind is int and -_SAFE_INTEGER < value < _SAFE_INTEGER):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Integral):
+        number = int(value)
+        return number if abs(number) < _SAFE_INTEGER else {"i": hex(number)}
+    if isinstance(value, list):
+        return [encode(item) for item in value]
+    for kind, tag in ((tuple, "t"), (set, "s"), (frozenset, "f")):
+        if isinstance(value, kind):
+            return {tag: [encode(item) for item in value]}
+    if isinstance(value, dict):
+        return {"d": [[encode(key), encode(item)] for key, item in value.items()]}
+    if isinstance(value, complex):
+        return {"c": [value.real, value.imag]}
+    if isinstance(value, bytes):
+        return {"b": value.hex()}
+    if isinstance(value, Rational) or (isinstance(value, Decimal) and value.is_finite()):
+        ratio = Fraction(value)
+        return {"q": [hex(ratio.numerator), hex(ratio.denominator)]}
+    return {"o": type(value).__name__}
+
+
+def decode(value: Any) -> Any:
+    """The value that [`encode`] was given."""
+    if isinstance(value, list):
+        return [decode(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((tag, content),) = value.items()
+    if tag == "d":
+        return {decode(key): decode(item) for key, item in content}
+    if tag in ("t", "s", "f"):
+        return {"t": tuple, "s": set, "f": frozenset}[tag](decode(item) for item in content)
+    if tag == "i":
+        return int(content, 16)
+    if tag == "c":
+        return complex(*content)
+    if tag == "b":
+        return bytes.fromhex(content)
+    if tag == "q":
+        return Fraction(int(content[0], 16), int(content[1], 16))
+    return Opaque()
+
+
+def _as_set(output: Any) -> Any:
+    return set(output)
+
+
+def _is_there(output: Any) -> bool:
+    return output if isinstance(output, bool) else output is not None
+
+
+CONVERSIONS = {"set": _as_set, "not_none": _is_there}
+
+
+def solve(job: dict[str, Any], send: Any) -> None:
+    """Calls the program's function; sends a frame of outputs for each group of inputs, then one of notes: the CPU
+    seconds of each call, and for each group whether all outputs are such that equal text means equal values."""
+    module = types.ModuleType("solution")
+    sys.modules["solution"] = module  # dataclasses look there
+    exec(compile(job["code"], "solution.py", "exec"), module.__dict__)
+    function, convert = module.__dict__[job["entry_point"]], CONVERSIONS.get(job["convert"])
+    limits = iter(job["limits"]) if job["limits"] else None
+    spent, plain = [], []
+    for inputs in job["groups"]:
+        packed, equal_text = io.BytesIO(), True
+        # Packed as they come, because some outputs are long (HumanEval/15: 150 MB); without a date, to be comparable.
+        with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as lines:
+            for arguments in decode(inputs):
+                if limits is not None:
+                    signal.setitimer(signal.ITIMER_PROF, next(limits))  # its signal ends the process
+                begun = time.process_time()
+                output = function(*arguments)
+                spent.append(time.process_time() - begun)
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                line = json.dumps(encode(convert(output) if convert else output)).encode()
+                equal_text = equal_text and b"NaN" not in line and b'{"o"' not in line
+                lines.write(line + b"\n")
+        plain.append(equal_text)
+        send(frame(packed.getvalue()))
+    send(frame(json.dumps({"seconds": spent, "plain": plain}).encode()))
+
+
+def frame(data: bytes) -> bytes:
+    """Data behind its length."""
+    return len(data).to_bytes(8, "big") + data
+
+
+def frames(data: bytes) -> list[bytes]:
+    """The whole frames in what was sent, still packed: whoever unpacks foreign ones is in the sandbox."""
+    found, place = [], 0
+    while place + 8 <= len(data):
+        end = place + 8 + int.from_bytes(data[place : place + 8], "big")
+        if end > len(data):
+            break
+        found.append(data[place + 8 : end])
+        place = end
+    return found
+
+
+def unpack(text: str) -> Iterator[Any]:
+    """The values in a frame that JSON carried, one by one."""
+    with gzip.open(io.BytesIO(base64.b64decode(text))) as lines:
+        yield from (decode(json.loads(line)) for line in lines)
+
+
+def compare(job: dict[str, Any], send: Any) -> None:
+    """Sends `right` if every output is what the reference gave, or what is accepted beside it."""
+    accepted = None if job["accepted"] is None else decode(json.loads(job["accepted"]))
+    inputs, atol = decode(job["inputs"]), job["atol"]
+    right = True
+    for place, (output, wanted) in enumerate(zip(unpack(job["outputs"]), unpack(job["expected"]), strict=True)):
+        if job["rule"] == "any":
+            fits = True
+        elif job["rule"] == "root":
+            fits = abs(polynomial(inputs[place][0], output)) <= atol
+        else:
+            fits = equal(output, wanted, atol)
+            fits = fits or (accepted is not None and close_to(output, accepted[place], atol))
+        right = right and fits
+    send(b"right" if right else b"wrong")
+
+
+def polynomial(coefficients: list[float], x: float) -> float:
+    """The sum of coefficients[i] x^i."""
+    return sum(coefficient * math.pow(x, power) for power, coefficient in enumerate(coefficients))
+
+
+def equal(output: Any, wanted: Any, atol: float) -> bool:
+    """Equality as EvalPlus has it: exact, or near where numbers are wanted and the types are the same."""
+    if output == wanted:
+        return True
+    if atol == 0 and is_floats(wanted):
+        atol = 1e-6
+    return atol != 0 and type(output) is type(wanted) and near(output, wanted, atol)
+
+
+def is_floats(value: Any) -> bool:
+    """A float, or a list or tuple of nothing else."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(item, float) for item in value)
+    return isinstance(value, float)
+
+
+def near(output: Any, wanted: Any, atol: float) -> bool:
+    """Numbers within the tolerances, and lists of such."""
+    if isinstance(wanted, list | tuple):
+        if not isinstance(output, list | tuple) or len(output) != len(wanted):
+            return False
+        return all(near(one, other, atol) for one, other in zip(output, wanted, strict=True))
+    if not all(isinstance(value, int | float | complex) for value in (output, wanted)):
+        return False
+    if cmath.isinf(output) or cmath.isinf(wanted):
+        return output == wanted
+    return abs(output - wanted) <= atol + _RELATIVE * abs(wanted)
+
+
+def close_to(output: Any, other: Any, atol: float) -> bool:
+    """Equal, or a number at most `atol` away."""
+    if output == other:
+        return True
+    return isinstance(output, int | float) and isinstance(other, int | float) and abs(output - other) <= atol
+
+
+def main(payload: bytes, send: Any) -> None:
+    """What the sandbox calls."""
+    job = json.loads(payload)
+    {"solve": solve, "compare": compare}[job["task"]](job, send)

@@ -1,0 +1,351 @@
+"""
+The processes in which foreign code runs; started by sandbox.py as a script, with the standard library alone.
+
+    supervisor   this script: makes the namespaces, watches the clock and its parent, never runs foreign code
+    init         process 1 of the new process namespace: builds the file system; when it ends, everything in there ends
+    program      without privileges, behind limits and a system call filter: runs what it is given
+
+Input on stdin: one JSON line with the sizes and limits, the program's text, its payload. stdin stays open: its end
+says that the parent is gone. Exit status: 0 the program ended well, 1 it did not, 2 its time was up, 3 the sandbox
+could not be built (why: stderr). What the program sends goes to stdout.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+
+ENDED_WELL, DIED, TIME_UP, NOT_BUILT = 0, 1, 2, 3
+# The user and group that the program runs as, inside: "nobody".
+NOBODY = 65534
+SCRATCH_BYTES, SCRATCH_FILES, FILE_BYTES, OPEN_FILES, THREADS = 2**26, 1024, 2**24, 64, 16
+_STDIN, _STDOUT, _STDERR, _RESULT, _READY = range(5)
+_HIGH = 1000
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+
+# Linux's numbers: linux/sched.h, linux/mount.h, linux/prctl.h, linux/seccomp.h, linux/audit.h.
+_NEW_NAMESPACES = (
+    0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+)  # NS UTS IPC USER PID NET
+_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE, _MNT_DETACH = 2, 4, 0x1000, 0x4000, 0x40000, 2
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _READ_ONLY, _NO_SUID, _NO_DEV = 442, -100, 0x8000, 1, 2, 4
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 1, 22, 38, 2
+_KILL, _ERRNO, _ALLOW, _EPERM, _ENOSYS, _CLONE_THREAD = 0x80000000, 0x00050000, 0x7FFF0000, 1, 38, 0x00010000
+
+# machine -> (audit number, pivot_root, capset, clone). clone3 is 435 on both.
+MACHINES = {"x86_64": (0xC000003E, 155, 126, 56), "aarch64": (0xC00000B7, 41, 91, 220)}
+_CLONE3 = 435
+# What no limit bounds, or what reaches more of the kernel than an answer needs: name -> number on x86_64, on aarch64.
+DENIED: dict[str, tuple[int | None, int | None]] = {
+    # processes
+    "fork": (57, None),
+    "vfork": (58, None),
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    # the network, with AF_VSOCK, which has no namespace
+    "socket": (41, 198),
+    # memory that RLIMIT_AS does not count
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    # other processes and their memory
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438),
+    # namespaces and mounts
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    # keys, which outlive a process, and large parts of the kernel
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, *arguments: object) -> int:
+    """A function of the C library; `OSError` if it fails."""
+    function = getattr(_libc, name)
+    words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
+    result: int = function(*words)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def main() -> None:
+    """Reads one job from stdin, runs it, and exits with one of the statuses above."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    header, stream = _read_until_newline(), json.loads(sys.argv[1])
+    job = json.loads(header)
+    program, payload = _read(job["program_bytes"]), _read(job["payload_bytes"])
+    try:
+        os._exit(_supervise(stream, job, program, payload))
+    except OSError as error:
+        _refuse(error)
+
+
+def _refuse(error: BaseException) -> None:
+    os.write(_STDERR, f"{error}".encode())
+    os._exit(NOT_BUILT)
+
+
+def _read_until_newline() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        line += _read(1)
+    return line
+
+
+def _read(count: int) -> bytes:
+    parts = []
+    while count:
+        part = os.read(_STDIN, min(count, 2**20))
+        if not part:
+            os._exit(DIED)  # the parent is gone
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _supervise(folders: list[str], job: dict, program: bytes, payload: bytes) -> int:
+    if os.uname().machine not in MACHINES:
+        raise OSError(f"no system call filter is known for {os.uname().machine}")
+    privileged = os.geteuid() == 0
+    _enter_namespaces(privileged)
+    init = os.fork()
+    if init == 0:
+        _init(folders, job, program, payload, privileged)
+    os.close(_STDOUT)  # the reader sees its end when the program is gone
+    deadline = time.monotonic() + job["seconds"]
+    poll, watch = select.poll(), os.pidfd_open(init)
+    poll.register(_STDIN, 0)
+    poll.register(watch, select.POLLIN)
+    events = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+    if watch not in events:  # the time is up, or the parent has gone
+        os.kill(init, signal.SIGKILL)
+    _, status = os.waitpid(init, 0)
+    return os.waitstatus_to_exitcode(status) if watch in events else TIME_UP
+
+
+def _enter_namespaces(privileged: bool) -> None:
+    """A process cannot map its own users to those outside, so a helper that stays outside does."""
+    ready, go = os.pipe()
+    helper = os.fork()
+    if helper == 0:
+        os.close(go)
+        os.read(ready, 1)
+        try:
+            _map_users(os.getppid(), privileged)
+        except OSError as error:
+            _refuse(error)
+        os._exit(0)
+    os.close(ready)
+    try:
+        _call("unshare", _NEW_NAMESPACES)
+    except OSError:
+        os.close(go)
+        os.kill(helper, signal.SIGKILL)
+        os.waitpid(helper, 0)
+        raise
+    os.write(go, b".")
+    os.close(go)
+    if os.waitpid(helper, 0)[1]:
+        os._exit(NOT_BUILT)
+
+
+def _map_users(process: int, privileged: bool) -> None:
+    """Root keeps every id, to give up root later for one whose processes the kernel counts; another user is nobody."""
+    if not privileged:
+        with open(f"/proc/{process}/setgroups", "w") as file:
+            file.write("deny")
+    for kind, own in (("uid", os.geteuid()), ("gid", os.getegid())):
+        with open(f"/proc/self/{kind}_map") as file:
+            extents = [line.split() for line in file]
+        lines = [f"{inside} {inside} {count}\n" for inside, _, count in extents]
+        with open(f"/proc/{process}/{kind}_map", "w") as file:
+            file.write("".join(lines) if privileged else f"{NOBODY} {own} 1\n")
+
+
+def _init(folders: list[str], job: dict, program: bytes, payload: bytes, privileged: bool) -> None:
+    """Process 1: its end is the end of all others in its namespace, and it ends with the supervisor."""
+    try:
+        _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _build_root(folders)
+        said, say = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _program(say, job, program, payload, privileged)
+        os.close(say)
+        os.close(_STDOUT)
+        if os.read(said, 1) != b".":  # it has said why on stderr
+            os._exit(NOT_BUILT)
+    except OSError as error:
+        _refuse(error)
+    while True:
+        process, status = os.wait()
+        if process == child:
+            os._exit(ENDED_WELL if status == 0 else DIED)
+
+
+def _build_root(folders: list[str]) -> None:
+    """A root without the host's files: libraries to be read, four devices, and /tmp, a memory disk of 64 MiB."""
+    root = "/tmp"
+    sources = {path: os.open(path, os.O_PATH) for path in [*folders, *_DEVICES]}
+    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+    _mount("tmpfs", root, "tmpfs", _MS_NOSUID, "mode=755,size=1m,nr_inodes=4096")
+    os.mkdir(root + "/tmp")
+    # Before the libraries: some may lie below the host's /tmp.
+    options = f"mode=1777,size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES}"
+    _mount("tmpfs", root + "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, options)
+    for path, source in sources.items():
+        target = root + path
+        os.makedirs(target if path in folders else os.path.dirname(target), exist_ok=True)
+        if path in _DEVICES:
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+        _mount(f"/proc/self/fd/{source}", target, None, _MS_BIND | _MS_REC)
+        if path in folders:
+            _set_mount(target, _READ_ONLY | _NO_SUID | _NO_DEV, _AT_RECURSIVE)  # a remount would leave mounts below
+    _set_mount(root, _READ_ONLY | _NO_SUID, 0)
+    os.chdir(root)
+    _call("syscall", MACHINES[os.uname().machine][1], b".", b".")  # pivot_root; the old root lies over the new one
+    _call("umount2", b".", _MNT_DETACH)
+    os.chdir("/tmp")
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str = "") -> None:
+    words = [None if word is None else word.encode() for word in (source, target, kind)]
+    try:
+        _call("mount", *words, flags, options.encode())
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror} ({target})") from None
+
+
+def _set_mount(target: str, attributes: int, how: int) -> None:
+    words = struct.pack("4Q", attributes, 0, 0, 0)
+    _call("syscall", _MOUNT_SETATTR, _AT_FDCWD, target.encode(), how, words, len(words))
+
+
+def _program(say: int, job: dict, program: bytes, payload: bytes, privileged: bool) -> None:
+    """Gives up everything, then runs the program. Nothing of the host but its libraries can be reached from here."""
+    try:
+        os.setsid()  # a signal to the process group must not reach the supervisor
+        _keep_two_pipes(say)
+        _drop_privileges(privileged)
+        _limit(job["memory_bytes"], job["seconds"])
+        _filter_system_calls()
+        os.environ.clear()
+        os.environ.update(HOME="/tmp", TMPDIR="/tmp", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+        sys.argv, sys.path = ["program"], job["path"]
+        os.dup2(_STDIN, _STDERR)
+        os.write(_READY, b".")
+        os.close(_READY)
+    except (OSError, ValueError) as error:
+        _refuse(error)
+    # From here on nothing is believed of this process but what it sends, which is data.
+    try:
+        exec(compile(program, "<program>", "exec"), {"__name__": "program", "payload": payload, "send": _send})
+    except BaseException:
+        os._exit(DIED)
+    os._exit(ENDED_WELL)
+
+
+def _keep_two_pipes(say: int) -> None:
+    """The result's and, until all is locked, init's; what the program prints goes nowhere."""
+    kept = {_RESULT: _dup_high(_STDOUT), _READY: _dup_high(say), _STDIN: _dup_high(os.open("/dev/null", os.O_RDWR))}
+    for place, file in kept.items():
+        os.dup2(file, place)
+    os.dup2(_STDIN, _STDOUT)
+    os.closerange(_READY + 1, _HIGH + 100)
+
+
+def _dup_high(file: int) -> int:
+    """A copy with a number that no place needs."""
+    return fcntl.fcntl(file, fcntl.F_DUPFD, _HIGH)
+
+
+def _drop_privileges(privileged: bool) -> None:
+    if privileged:
+        os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    # Version 3, of this process: no capability is effective, permitted or inheritable.
+    _call("syscall", MACHINES[os.uname().machine][2], struct.pack("Ii", 0x20080522, 0), bytes(24))
+
+
+def _limit(memory_bytes: int, seconds: float) -> None:
+    limits = {
+        resource.RLIMIT_AS: memory_bytes,
+        resource.RLIMIT_CPU: int(seconds) + 2,
+        resource.RLIMIT_NPROC: THREADS,
+        resource.RLIMIT_FSIZE: FILE_BYTES,
+        resource.RLIMIT_NOFILE: OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+    }
+    for kind, value in limits.items():
+        resource.setrlimit(kind, (value, value))
+
+
+def _filter_system_calls() -> None:
+    """A program of the kernel's packet filter; each line is (operation, jump if true, jump if false, number)."""
+    load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
+    machine = os.uname().machine
+    audit, _, _, clone = MACHINES[machine]
+    column = list(MACHINES).index(machine)
+    lines = [(load, 0, 0, 4), (equal, 1, 0, audit), (give, 0, 0, _KILL), (load, 0, 0, 0)]
+    if machine == "x86_64":  # the x32 calls have numbers of their own
+        lines += [(at_least, 0, 1, 0x40000000), (give, 0, 0, _ERRNO | _EPERM)]
+    # A thread is a clone with that flag; clone3 hides its flags, and C libraries do without it where it is not there.
+    lines += [(equal, 0, 1, _CLONE3), (give, 0, 0, _ERRNO | _ENOSYS)]
+    lines += [(equal, 0, 4, clone), (load, 0, 0, 16), (bits, 0, 1, _CLONE_THREAD), (give, 0, 0, _ALLOW)]
+    lines += [(give, 0, 0, _ERRNO | _EPERM)]
+    for numbers in DENIED.values():
+        number = numbers[column]
+        if number is not None:
+            lines += [(equal, 0, 1, number), (give, 0, 0, _ERRNO | _EPERM)]
+    lines += [(give, 0, 0, _ALLOW)]
+    code = b"".join(struct.pack("HBBI", *line) for line in lines)
+    held = ctypes.create_string_buffer(code, len(code))
+    filter_ = struct.pack("HxxxxxxP", len(lines), ctypes.addressof(held))
+    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, filter_, 0, 0)
+
+
+def _send(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(_RESULT, view) :]
+
+
+if __name__ == "__main__":
+    main()
