@@ -141,8 +141,8 @@ def refused(capsys, *words):
         (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", 'pip install "trl_ces[vllm]"']),
         (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without data"]),
         (["--num_eval_samples", "1"], ["`eval_strategy` is no"]),
-        (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is true", "holds no checkpoint"]),
-        (["--resume_from_checkpoint", "nowhere"], ["'nowhere' holds no trainer_state.json"]),
+        (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is true", "holds no whole checkpoint"]),
+        (["--resume_from_checkpoint", "nowhere"], ["'nowhere' holds no whole trainer_state.json"]),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_start(job, capsys, monkeypatch, words, parts):
