@@ -1,6 +1,11 @@
 """One process, no network, no telemetry: the tests must run on a laptop in a train."""
 
 import os
+import signal
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that: the tests
+# that send it would wait in vain.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.update(
     HF_HUB_OFFLINE="1",
