@@ -28,6 +28,8 @@ FLOORS = {
     "arithmetic_evaluation": 2,
     "curves": 2,
     "checkpoints": 1,
+    "files": 1,
+    "tables": 1,
     "study": 4,
     "reasoning_tasks": 2,
     "smollm2": 2,

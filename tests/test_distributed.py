@@ -1,29 +1,15 @@
 """Two processes over gloo must train what one process trains, although a group's completions lie on both."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from processes import run_processes
 from tiny import tiny_model
 
 from trl_ces.shaping_metrics import CES_METRICS
 
-HERE = Path(__file__).parent
-
 
 def run(output, processes):
-    output.mkdir()
-    launcher = (
-        ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
-    )
-    command = [sys.executable, *launcher, str(HERE / "two_processes.py"), str(output), str(processes)]
-    # The tree under test before any installed one, also in the children.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])}
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
-    assert finished.returncode == 0, finished.stderr[-3000:]
+    run_processes("two_processes.py", output, processes, timeout=280)
     return torch.load(output / "result.pt", weights_only=True)
 
 

@@ -1,27 +1,14 @@
 """With dynamic sampling two processes over gloo must draw the prompts of one process and train what it trains."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from dynamic_sampling_processes import CASES
+from processes import run_processes
 from tiny import tiny_model
-
-HERE = Path(__file__).parent
 
 
 def run(output, processes):
-    output.mkdir()
-    launcher = (
-        ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
-    )
-    command = [sys.executable, *launcher, str(HERE / "dynamic_sampling_processes.py"), str(output), str(processes)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])}
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=140)
-    assert finished.returncode == 0, finished.stderr[-3000:]
+    run_processes("dynamic_sampling_processes.py", output, processes, timeout=140)
     return [torch.load(output / f"result{rank}.pt", weights_only=True) for rank in range(processes)]
 
 

@@ -16,8 +16,9 @@ from trl_ces.evaluation.statistics import (
     pass_at_k,
     resampled_means,
 )
-from trl_ces.evaluation.summary import markdown, results_table, summarize
+from trl_ces.evaluation.summary import results_table, summarize
 from trl_ces.strict import RecipeError
+from trl_ces.tables import markdown
 
 SETTINGS = {
     "model": "m",

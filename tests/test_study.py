@@ -14,6 +14,7 @@ from matplotlib import image
 from trl_ces.cli.command_line import find_recipe
 from trl_ces.cli.study import check_evaluation
 from trl_ces.curves import draw_variants
+from trl_ces.files import write_json
 from trl_ces.strict import RecipeError, parse_yaml, read_yaml
 from trl_ces.study import comparison as tables
 from trl_ces.study.plan import Cell, load_study, slug
@@ -26,7 +27,6 @@ from trl_ces.study.results import (
     is_finished,
     make_row,
     start_clock,
-    write_json,
     write_recipe,
     write_results,
 )

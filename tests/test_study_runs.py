@@ -14,7 +14,9 @@ import yaml
 from trl_ces.cli import launch
 from trl_ces.cli import study as command
 from trl_ces.cli.command_line import find_recipe
-from trl_ces.cli.study_runs import Busy, Job, Stage, lock_folder, run_jobs, sign, slot_environments
+from trl_ces.cli.study_outcome import Outcome
+from trl_ces.cli.study_runs import LOCK, Job, Stage, run_jobs, slot_environments
+from trl_ces.files import Busy, lock_file, sign, write_json
 from trl_ces.strict import RecipeError
 from trl_ces.study.plan import Cell, load_study
 
@@ -241,10 +243,33 @@ def test_an_accelerate_file_for_the_cpu_needs_no_devices(tmp_path, monkeypatch):
     assert (len(jobs), slots) == (4, [{}, {}])
 
 
+def test_a_run_that_no_row_can_be_made_of_spoils_neither_the_others_nor_the_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path)
+    study = load_study(tmp_path / "mini.yaml", find_recipe)
+    point = {"step": 4, "completions/mean_length": 20.0, "entropy": 0.5, "num_tokens": 9}
+    point["rewards/arithmetic_accuracy_reward/mean"] = 0.5
+    for cell in study.cells[:3]:
+        cell.folder.mkdir(parents=True)
+        write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
+        benchmarks = {"held out": {"accuracy": 0.25, "length_tokens": 12.0}}
+        write_json(cell.folder / "evaluation.json", {"settings": study.evaluation, "benchmarks": benchmarks})
+    (study.cells[1].folder / "trainer_state.json").unlink()
+    outcome = Outcome(study)
+    outcome.add(study.cells[2])
+    with pytest.raises(FileNotFoundError):
+        outcome.add(study.cells[1])
+    outcome.add(study.cells[0])
+    assert [(row["method"], row["seed"]) for row in outcome.rows()] == [("DAPO", 0), ("CES", 0)]
+    outcome.write_tables()
+    assert "| CES    |    1 |     25.0 | +0.0 |" in (study.output_dir / "comparison.md").read_text()
+    assert outcome.write_curves() == ["curves.png"]
+
+
 def test_two_starts_of_a_study_do_not_meet(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
-    with lock_folder(tmp_path / "out") as lock:
+    with lock_file(tmp_path / "out" / LOCK) as lock:
         sign(lock, 4711)
         with pytest.raises(RecipeError, match="Process 4711 is at work in out"):
             command.run(["--config", "mini.yaml"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .arithmetic import CHARACTERS, World, draw_terms, write_completion, write_prompt
+from .files import lock_file
 
 if TYPE_CHECKING:
     import torch
@@ -163,13 +164,10 @@ def make_base_model(model_name_or_path: str, **settings: Any) -> str:
     Raises:
         ValueError: if the directory holds a model that was made with other settings.
     """
-    from filelock import FileLock
-
     folder = Path(model_name_or_path)
     training = {name: settings.get(name, default) for name, default in BASE_TRAINING.items()}
     world = World(**{name: value for name, value in settings.items() if name not in BASE_TRAINING})
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_name(f".{folder.name}.lock")):
+    with lock_file(folder.with_name(f".{folder.name}.lock"), wait=True):
         if not (folder / "config.json").is_file():
             partial = folder.with_name(f".{folder.name}.partial")  # a kill leaves no half model under the real name
             build_base_model(partial, world, **training)

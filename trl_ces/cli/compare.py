@@ -63,7 +63,7 @@ def run(argv: list[str]) -> int:
         raise RecipeError(f"`--baseline` {baseline!r} is none of {', '.join(names)}.{nearest(baseline, names)}")
 
     from ..evaluation.comparison import compare, comparison_text, load_run
-    from ..evaluation.samples import write_json
+    from ..files import write_json
 
     runs = [load_run(folder, name) for folder, name in zip(folders, names, strict=True)]
     found = compare(runs, options.verdict, names.index(baseline))

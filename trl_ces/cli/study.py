@@ -59,45 +59,46 @@ def run(argv: list[str]) -> int:
 
 def run_study(study: Study, at_a_time: int) -> int:
     """Checks, runs and compares; see [`run`]."""
-    from .study_runs import Busy, lock_folder, sign
+    from ..files import Busy, lock_file, sign
+    from .study_runs import LOCK
 
     prepare(study, at_a_time)  # before anything is written
     try:
-        lock = lock_folder(study.output_dir)
-    except Busy as error:
+        with lock_file(study.output_dir / LOCK) as lock:
+            sign(lock, os.getpid())
+            return _run_locked(study, at_a_time)
+    except Busy as error:  # another start of the study, or a run that a killed one left behind
         raise RecipeError(str(error)) from None
-    with lock:
-        sign(lock, os.getpid())
-        return _run_locked(study, at_a_time)
 
 
 def _run_locked(study: Study, at_a_time: int) -> int:
     from ..study.results import is_finished
-    from .study_runs import Busy, run_jobs
+    from .study_outcome import Outcome, summary
+    from .study_runs import run_jobs
 
     jobs, slots = prepare(study, at_a_time)  # as things stand now that no other start can change them
-    finished = [cell for cell in study.cells if is_finished(cell, study.evaluation)]
+    outcome = Outcome(study)
+    for cell in study.cells:
+        if is_finished(cell, study.evaluation):
+            outcome.add(cell)
     print(
-        f"{len(study.cells)} runs in {study.output_dir}: {len(finished)} finished, {len(jobs)} to go, "
+        f"{len(study.cells)} runs in {study.output_dir}: {len(outcome)} finished, {len(jobs)} to go, "
         f"{at_a_time} at a time.",
         flush=True,
     )
 
     def on_finish(cell: Cell) -> None:
-        finished.append(cell)
+        row = outcome.add(cell)
+        outcome.write_tables()
         if not study.keep_checkpoints:
             for checkpoint in cell.folder.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
-        rows = write_tables(study, finished)
-        print(f"[{len(finished)}/{len(study.cells)}] {summary(rows[-1])}", flush=True)
+        print(f"[{len(outcome)}/{len(study.cells)}] {summary(row)}", flush=True)
 
-    try:
-        failed = run_jobs(jobs, slots, on_finish)
-    except Busy as error:
-        raise RecipeError(str(error)) from None
-    if finished:
-        write_tables(study, finished)
-        pictures = draw_curves(study, finished)
+    failed = run_jobs(jobs, slots, on_finish)
+    if len(outcome):
+        outcome.write_tables()
+        pictures = outcome.write_curves()
         print(f"\n{(study.output_dir / 'comparison.md').read_text(encoding='utf-8')}")
         print(f"In {study.output_dir}: {', '.join(['results.csv', 'curves.csv', 'comparison.md', *pictures])}.")
     for failure in failed:
@@ -120,6 +121,7 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Job], list[dict[str, str
         RecipeError: naming the run, the field, its value and the way out.
     """
     from ..study.results import check_unchanged, is_finished
+    from .study_outcome import accuracy_reward
 
     if study.evaluation is not None:
         check_evaluation(study.evaluation)
@@ -244,78 +246,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
-
-
-def accuracy_reward(cell: Cell) -> str:
-    """Name of the reward function whose mean is the accuracy, by the trainer's own rule.
-
-    Raises:
-        RecipeError: if it cannot be told.
-    """
-    from ..recipe import make_recipe
-    from ..reward_interface import accuracy_reward_index, reward_name
-    from ..reward_lookup import find_reward_functions
-
-    recipe = make_recipe(cell.recipe, "the recipe")
-    funcs = find_reward_functions(recipe.script, recipe.training.get("max_completion_length", 512))
-    names = [reward_name(func) for func in funcs]
-    try:
-        return names[accuracy_reward_index(names, recipe.training.get("ces_accuracy_reward"))]
-    except ValueError:
-        raise RecipeError(
-            f"it cannot be told which of the rewards {', '.join(names)} is the accuracy that the study compares: set "
-            "`ces_accuracy_reward` to its name."
-        ) from None
-
-
-def write_tables(study: Study, finished: list[Cell]) -> list[dict[str, Any]]:
-    """Writes `results.csv` and `comparison.md` from the finished runs; returns the rows, in the runs' order given."""
-    from ..study.comparison import comparison
-    from ..study.results import make_row, write_results, write_text
-
-    rows = [make_row(cell, accuracy_reward(cell), study.evaluation is not None) for cell in finished]
-    order = {cell.name: place for place, cell in enumerate(study.cells)}
-    in_order = [row for _, row in sorted(zip((order[cell.name] for cell in finished), rows, strict=True), key=_first)]
-    write_results(study, in_order)
-    write_text(study.output_dir / "comparison.md", comparison(study, in_order))
-    return rows
-
-
-def _first(pair: tuple[int, Any]) -> int:
-    return pair[0]
-
-
-def draw_curves(study: Study, finished: list[Cell]) -> list[str]:
-    """Writes `curves.csv` and a picture for each variant; returns the pictures' names."""
-    from ..curves import Curve, draw, draw_variants, read_curves
-    from ..study.comparison import means_over_variants
-    from ..study.plan import slug
-    from ..study.results import make_row, write_curves
-
-    curves: dict[tuple[str, str], dict[int, Curve]] = {}
-    done = {cell.name for cell in finished}
-    for cell in study.cells:
-        if cell.trained and cell.name in done:
-            curve = read_curves(cell.folder, accuracy_reward(cell))
-            curves.setdefault((cell.variant, cell.method), {})[cell.seed] = curve
-    write_curves(study, curves)
-    pictures = []
-    if len(study.variants) > 1 and len(finished) == len(study.cells):
-        rows = [make_row(cell, accuracy_reward(cell), study.evaluation is not None) for cell in finished]
-        means = means_over_variants(study, rows)
-        pictures.append(draw_variants(study.variants, means, study.output_dir / "variants.png").name)
-    for variant in study.variants:
-        shown = {method: list(runs.values()) for (of, method), runs in curves.items() if of == variant}
-        if shown:
-            name = f"curves{'_' if variant else ''}{slug(variant)}.png"
-            draw(shown, study.output_dir / name)
-            pictures.append(name)
-    return pictures
-
-
-def summary(row: dict[str, Any]) -> str:
-    """One line for a run that has just ended."""
-    place = ", ".join(str(part) for part in (row["variant"], row["method"], f"seed {row['seed']}") if part)
-    entropy = f", {row['entropy_bits']:.3f} bits" if "entropy_bits" in row else ""
-    spent = f" ({row['train/seconds']:.0f} s of training)" if row["train/seconds"] is not None else ""
-    return f"{place}: {100 * row['accuracy']:.1f} %, {row['length_tokens']:.1f} tokens{entropy}{spent}"

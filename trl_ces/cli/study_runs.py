@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
@@ -18,9 +17,11 @@ from typing import IO, Any
 
 import psutil
 
+from ..files import lock_file, sign
 from ..study.plan import Cell
 
 POLL_SECONDS = 0.2
+LOCK = ".lock"  # in the folder of a study, and of a run
 
 
 @dataclass(frozen=True)
@@ -58,38 +59,6 @@ class Failure:
     cell: Cell
     log: Path
     code: int
-
-
-class Busy(RuntimeError):
-    """Another process is at work in a folder."""
-
-
-def lock_folder(folder: Path) -> IO[str]:
-    """An open file in `folder` that no other process can lock until it is closed, here and where it was inherited.
-
-    Raises:
-        Busy: if another process has it, naming the process.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = (folder / ".lock").open("a+")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        process = lock.read().strip()
-        lock.close()
-        raise Busy(
-            f"Process {process} is at work in {folder} (a study that was killed can leave a run behind): wait for it, "
-            f"or end it with `kill {process}`."
-        ) from None
-    return lock
-
-
-def sign(lock: IO[str], process: int) -> None:
-    """Writes into a lock who is at work."""
-    lock.truncate(0)
-    lock.write(str(process))
-    lock.flush()
 
 
 def slot_environments(at_a_time: int, devices: list[str], per_job: int) -> list[dict[str, str]]:
@@ -143,25 +112,12 @@ def run_jobs(
                 running.append(_start(waiting.pop(0), slot, slots[slot]))
             time.sleep(POLL_SECONDS)
             for entry in [entry for entry in running if entry.child.poll() is not None]:
-                code = entry.child.returncode
-                stage = entry.stages.pop(0)
-                try:
-                    if code == 0:
-                        stage.after()
-                    if code == 0 and entry.stages:
-                        entry.child = _launch(entry.stages[0], entry.job, slots[entry.slot], entry.lock)
-                        continue
+                stage = entry.stages[0]
+                code = _advance(entry, slots[entry.slot], on_finish)
+                if code is not None:
                     running.remove(entry)
                     entry.lock.close()
-                    if code == 0:
-                        on_finish(entry.job.cell)
-                except Exception:  # whatever it is, it concerns this run: the others go on, and its log tells
-                    with stage.log.open("a", encoding="utf-8") as log:
-                        log.write(traceback.format_exc())
-                    running = [other for other in running if other is not entry]
-                    entry.lock.close()
-                    code = 1
-                if code != 0:
+                if code:
                     failed.append(Failure(entry.job.cell, stage.log, code if code > 0 else 128 - code))
     finally:
         _end(running, patience_s)
@@ -172,9 +128,27 @@ def run_jobs(
     return failed
 
 
+def _advance(entry: _Running, env: dict[str, str], on_finish: Callable[[Cell], None]) -> int | None:
+    """After a stage has ended: the next one (`None`), or the job's end (0), or its failure (the exit code)."""
+    stage, code = entry.stages.pop(0), entry.child.returncode
+    if code != 0:
+        return code
+    try:
+        stage.after()
+        if entry.stages:
+            entry.child = _launch(entry.stages[0], entry.job, env, entry.lock)
+            return None
+        on_finish(entry.job.cell)
+    except Exception:  # whatever it is, it concerns this run: the others go on, and its log tells
+        with stage.log.open("a", encoding="utf-8") as log:
+            log.write(traceback.format_exc())
+        return 1
+    return 0
+
+
 def _start(job: Job, slot: int, env: dict[str, str]) -> _Running:
     # The process that we start inherits it: as long as it lives, even without us, no second run starts in this folder.
-    lock = lock_folder(job.cell.folder)
+    lock = lock_file(job.cell.folder / LOCK)
     return _Running(job, slot, lock, list(job.stages), _launch(job.stages[0], job, env, lock))
 
 

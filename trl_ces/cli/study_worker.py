@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ..environment import environment
+from ..files import write_json
 from ..recipe import load_recipe
 from ..reward_lookup import import_function
 from ..strict import RecipeError
-from ..study.results import check_measured, write_json
+from ..study.results import check_measured
 from .train_worker import model_path
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ..strict import RecipeError
+from ..tables import markdown
 from .benchmarks import BENCHMARKS
 from .samples import SAMPLES, SETTINGS, Sample, differences, read_samples, read_settings_file
 from .statistics import Interval, interval, interval_of_average
-from .summary import KINDS, accuracies, by_problem, markdown, mean_lengths, percent, span, tokens
+from .summary import KINDS, accuracies, by_problem, mean_lengths, percent, span, tokens
 
 # Section 5.2: a question is simple if the reference model answers it right more often than this.
 SIMPLE_ABOVE = 0.5

@@ -1,12 +1,11 @@
 """An evaluation's directory: settings.json, and samples.jsonl, to which every answer is appended as it is finished."""
 
-import fcntl
 import json
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..files import Busy, lock_file, write_json
 from ..strict import RecipeError
 
 SETTINGS, SAMPLES, LOCK = "settings.json", "samples.jsonl", ".lock"
@@ -31,13 +30,6 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
 def key_of(sample: Sample) -> Key:
     """What tells a sample from the others of its directory."""
     return sample["benchmark"], sample["problem"], sample["sample"]
-
-
-def write_json(file: Path, content: Any) -> None:
-    """Writes the file whole: a kill leaves the old one or the new one."""
-    partial = file.with_name(file.name + ".partial")
-    partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(partial, file)
 
 
 def read_settings_file(folder: Path) -> dict[str, Any]:
@@ -110,14 +102,10 @@ class SampleFile:
     def __init__(self, folder: Path, settings: dict[str, Any], wanted: Iterable[Key], wait: bool = False):
         self.folder, self.file = folder, folder / SAMPLES
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (folder / LOCK).open("a+")
+            self._lock = lock_file(folder / LOCK, wait)
         except OSError as error:
             raise RecipeError(f"`--output_dir` {str(folder)!r} cannot be written ({error.strerror}).") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            self._lock.close()
+        except Busy:
             raise RecipeError(f"Another evaluation is at work in {folder}: wait for it, or name another.") from None
         try:
             self._open(settings, set(wanted))

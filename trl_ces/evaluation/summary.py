@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..files import write_json, write_text
+from ..tables import markdown
 from .benchmarks import BENCHMARKS
-from .samples import Sample, key_of, write_json
+from .samples import Sample, key_of
 from .statistics import Interval, interval, interval_of_average, majority_is_correct, pass_at_k
 
 SUMMARY, TABLE = "summary.json", "table.md"
@@ -129,24 +131,6 @@ def span(low: float | None, high: float | None, write: Any) -> str:
     return "" if low is None else f"[{write(low)}, {write(high)}]"
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose columns stand under each other also where Markdown is not rendered."""
-    cells = [list(header), *map(list, rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-
-    def line(row: Sequence[str]) -> str:
-        first, *others = [
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        return "| " + " | ".join([first, *others]) + " |"
-
-    rule = "|" + "|".join(
-        "-" * (width + 2) if place == 0 else "-" * (width + 1) + ":" for place, width in enumerate(widths)
-    )
-    return "\n".join([line(cells[0]), rule + "|", *map(line, cells[1:])])
-
-
 def results_table(summary: dict[str, Any]) -> str:
     """
     The run's table: Dataset, Acc and Len as in the paper's Table 1, and what stands beside them.
@@ -218,4 +202,4 @@ def _average_row(title: str, average: dict[str, Any]) -> list[str]:
 def write_results(folder: Path, summary: dict[str, Any]) -> None:
     """Writes `summary.json` and `table.md`, whole or not at all."""
     write_json(folder / SUMMARY, summary)
-    (folder / TABLE).write_text(results_table(summary), encoding="utf-8")
+    write_text(folder / TABLE, results_table(summary))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..curves import PANELS
+from ..tables import markdown
 from .plan import Study
 from .results import MEASURES
 
@@ -123,7 +124,7 @@ def method_table(found: dict[str, list[Row]], baseline: str) -> str:
                 difference = paired_difference(runs, found[baseline], name)
             line.append(difference.text(factor, decimals, signed=True) if difference else "")
         lines.append(line)
-    return markdown(lines)
+    return markdown(lines[0], lines[1:])
 
 
 def benchmark_table(found: dict[str, list[Row]], baseline: str) -> str:
@@ -142,7 +143,7 @@ def benchmark_table(found: dict[str, list[Row]], baseline: str) -> str:
                 _, factor, decimals = SHOWN[measure]
                 line.append(estimate([row[column] for row in runs]).text(factor, decimals))
         lines.append(line)
-    return markdown(lines)
+    return markdown(lines[0], lines[1:])
 
 
 def sensitivity_table(found: dict[str, list[Row]], baseline: str) -> str:
@@ -161,22 +162,8 @@ def sensitivity_table(found: dict[str, list[Row]], baseline: str) -> str:
         return ""
     if baseline in found:
         lines.append([baseline, "", *_accuracy_and_length(found[baseline])])
-    return markdown(lines)
+    return markdown(lines[0], lines[1:])
 
 
 def _accuracy_and_length(runs: Sequence[Row]) -> list[str]:
     return [estimate([row[name] for row in runs]).text(*SHOWN[name][1:]) for name in ("accuracy", "length_tokens")]
-
-
-def markdown(lines: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as a Markdown table that is also readable as it stands; the first row is the heading."""
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    aligned = ["<", *[">"] * (len(widths) - 1)]
-
-    def row(cells: Sequence[str]) -> str:
-        padded = (f"{cell:{side}{width}}" for cell, side, width in zip(cells, aligned, widths, strict=True))
-        return f"| {' | '.join(padded)} |"
-
-    marks = (f"{'-' * (width + 1)}{':' if side == '>' else '-'}" for side, width in zip(aligned, widths, strict=True))
-    rule = f"|{'|'.join(marks)}|"
-    return "\n".join([row(lines[0]), rule, *(row(line) for line in lines[1:])])

@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import math
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import yaml
 
 from ..curves import Curve, read_curves
+from ..files import write_json, write_text
 from ..strict import RecipeError, read_yaml
 from .plan import Cell, Study
 
@@ -26,21 +26,6 @@ MEASURES = ("accuracy", "length_tokens", "entropy_bits")
 NAMES_ONLY = ("output_dir", "run_name")
 # Without `evaluation` a run is judged by the mean over this last part of what it logged in training.
 LAST_PART = 0.1
-
-
-def write_text(file: Path, text: str) -> None:
-    """Writes the file whole: a kill or a full disk leaves the old one or the new one."""
-    partial = file.with_name(file.name + ".partial")
-    with partial.open("w", encoding="utf-8", newline="") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(partial, file)
-
-
-def write_json(file: Path, content: Any) -> None:
-    """Writes the file whole, see [`write_text`]."""
-    write_text(file, json.dumps(content, indent=2) + "\n")
 
 
 def read_json(file: Path) -> Any:

@@ -1,0 +1,60 @@
+"""Files that are written whole, and folders that one process has to itself."""
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import IO, Any
+
+
+class Busy(RuntimeError):
+    """Another process has the lock; the message names it where it has signed."""
+
+
+def write_text(file: Path, text: str) -> None:
+    """Writes the file whole: a kill or a full disk leaves the old one or the new one."""
+    partial = file.with_name(file.name + ".partial")
+    with partial.open("w", encoding="utf-8", newline="") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(partial, file)
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Writes the file whole, see [`write_text`]."""
+    write_text(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def lock_file(file: Path, wait: bool = False) -> IO[str]:
+    """
+    An open file that no other process can lock until it is closed, here and in every process that inherited it.
+
+    Args:
+        file (`Path`): The lock, made with its folder if it is not there. It may stay behind.
+        wait (`bool`, *optional*, defaults to `False`): Wait for the other process, instead of refusing.
+
+    Raises:
+        OSError: if the file cannot be written.
+        Busy: if another process has it.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = file.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        lock.seek(0)
+        process = lock.read().strip()
+        lock.close()
+        raise Busy(
+            f"Process {process} is at work in {file.parent} (a study that was killed can leave a run behind): wait "
+            f"for it, or end it with `kill {process}`."
+        ) from None
+    return lock
+
+
+def sign(lock: IO[str], process: int) -> None:
+    """Writes into a lock who is at work."""
+    lock.truncate(0)
+    lock.write(str(process))
+    lock.flush()

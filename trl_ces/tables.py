@@ -1,0 +1,21 @@
+"""Tables in Markdown that can also be read as they stand."""
+
+from collections.abc import Sequence
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose columns stand under each other also where it is not rendered; all but the first to the right."""
+    cells = [list(header), *map(list, rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        first, *others = [
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        return "| " + " | ".join([first, *others]) + " |"
+
+    rule = "|" + "|".join(
+        "-" * (width + 2) if place == 0 else "-" * (width + 1) + ":" for place, width in enumerate(widths)
+    )
+    return "\n".join([line(cells[0]), rule + "|", *map(line, cells[1:])])
