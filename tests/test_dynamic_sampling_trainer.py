@@ -7,6 +7,7 @@ import torch
 from datasets import Dataset
 from test_trainer import assert_same_bits, assert_weights_moved, short_reward, vowel_accuracy_reward, weights
 from tiny import (
+    AS_TRL,
     random_script,
     scripted_accuracy_reward,
     scripted_bonus_reward,
@@ -123,7 +124,7 @@ def test_where_no_further_prompt_is_drawn_training_is_trls_bit_for_bit(tmp_path,
     runs = []
     for trainer_class, config_class, more in (
         (GRPOTrainer, GRPOConfig, {}),
-        (CESTrainer, CESConfig, {"shaping": "none", "dynamic_sampling": True, **rounds}),
+        (CESTrainer, CESConfig, {"shaping": "none", "dynamic_sampling": True, **AS_TRL, **rounds}),
     ):
         trainer = trainer_class(
             model=tiny_model(),

@@ -7,6 +7,7 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig, PeftModel
 from tiny import (
+    AS_TRL,
     random_script,
     scripted_accuracy_reward,
     scripted_bonus_reward,
@@ -74,9 +75,9 @@ def assert_weights_moved(trainer):
 def test_shaping_none_and_tau_zero_are_trls_trainer_bit_for_bit(tmp_path, accumulation):
     changes = {"gradient_accumulation_steps": accumulation, "steps_per_generation": 4 * accumulation}
     upstream = trained(GRPOTrainer, GRPOConfig, tmp_path, **changes)
-    none = trained(CESTrainer, CESConfig, tmp_path, shaping="none", **changes)
-    tau_zero = trained(CESTrainer, CESConfig, tmp_path, ces_tau=0.0, **changes)
-    shaped = trained(CESTrainer, CESConfig, tmp_path, **changes)
+    none = trained(CESTrainer, CESConfig, tmp_path, shaping="none", **AS_TRL, **changes)
+    tau_zero = trained(CESTrainer, CESConfig, tmp_path, ces_tau=0.0, **AS_TRL, **changes)
+    shaped = trained(CESTrainer, CESConfig, tmp_path, **AS_TRL, **changes)
     assert_weights_moved(upstream)
     assert_same_bits(weights(upstream), weights(none))
     assert_same_bits(weights(upstream), weights(tau_zero))
@@ -86,8 +87,8 @@ def test_shaping_none_and_tau_zero_are_trls_trainer_bit_for_bit(tmp_path, accumu
 @pytest.mark.parametrize("baseline", [{"top_entropy_quantile": 0.2}, {"entropy_coef": 0.01}], ids=["80/20", "bonus"])
 def test_trls_own_entropy_baselines_run_with_shaping_none(tmp_path, baseline):
     upstream = trained(GRPOTrainer, GRPOConfig, tmp_path, max_steps=4, **baseline)
-    ours = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, shaping="none", **baseline)
-    dapo = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, shaping="none")
+    ours = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, shaping="none", **AS_TRL, **baseline)
+    dapo = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, shaping="none", **AS_TRL)
     assert_same_bits(weights(upstream), weights(ours))
     assert not torch.equal(weights(ours)["lm_head.weight"], weights(dapo)["lm_head.weight"])
 
@@ -191,11 +192,11 @@ def test_the_shaping_never_waits_for_the_device(tmp_path):
             return func(*args, **(kwargs or {}))
 
     counts = {}
-    for shaping in ("none", "ces"):
+    for shaping, changes in (("none", {}), ("ces", {}), ("TRL's", {"shaping": "none", **AS_TRL})):
         trainer = CESTrainer(
             model=tiny_model(),
             reward_funcs=vowel_accuracy_reward,
-            args=CESConfig(**settings(tmp_path, shaping=shaping)),
+            args=CESConfig(**settings(tmp_path, **{"shaping": shaping, **changes})),
             train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
             processing_class=tiny_tokenizer(),
         )
@@ -206,6 +207,7 @@ def test_the_shaping_never_waits_for_the_device(tmp_path):
             trainer._compute_loss(trainer.model, batch).backward()
         counts[shaping] = mode.count
     assert counts["ces"] == counts["none"] > 0
+    assert counts["none"] <= counts["TRL's"] + 1  # one look at where the rows' tokens stand
 
 
 def test_evaluation_logs_its_own_metrics_and_leaves_training_alone(tmp_path):

@@ -57,6 +57,10 @@ def tiny_model(seed=0, vocabulary=None, spread=0.5):
     return model
 
 
+# Forwards over the very tensors that TRL would use: padding changes nothing but the rounding.
+AS_TRL = {"trim_padding": False, "arrange_by_length": False}
+
+
 def settings(output_dir, **changes):
     """Keyword arguments of a `GRPOConfig` for a quick run on one CPU."""
     return {

@@ -4,6 +4,7 @@ import math
 import warnings
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from typing import cast
 
 from trl import GRPOConfig
 
@@ -34,7 +35,8 @@ class CESConfig(GRPOConfig):
     Args:
         shaping (`str`, *optional*, defaults to `"ces"`):
             `"ces"`: Conditional Entropy Shaping, Eqs. 2-7 of arXiv 2605.19358. `"none"`: plain DAPO, TRL's trainer bit
-            for bit. `"entropy_advantage"`: the baseline of Cheng et al., arXiv 2506.14758.
+            for bit where `trim_padding` and `arrange_by_length` are off. `"entropy_advantage"`: the baseline of Cheng
+            et al., arXiv 2506.14758.
         ces_tau (`float`, *optional*, defaults to `0.01`):
             Top-rate tau of Eq. 5, share of a completion's tokens in [0, 1], at most nine decimals.
         ces_beta_correct (`float`, *optional*, defaults to `0.4`):
@@ -61,6 +63,19 @@ class CESConfig(GRPOConfig):
             Rounds of generation for one batch, the first included, >= 1. Then dropped groups fill it.
         ces_allow_dynamic_sampling (`bool`, *optional*, defaults to `False`):
             Says that `dynamic_sampling` is meant although `shaping="ces"` learns from the groups that it drops.
+        trim_padding (`bool`, *optional*, defaults to `True`):
+            Keep columns that are padding in all rows of a forward out of it. Gradients are TRL's up to rounding.
+        arrange_by_length (`bool`, *optional*, defaults to `True`):
+            Place the rows of an optimizer step so that those of like length share a micro-batch and processes carry
+            like numbers of tokens. Gradients are TRL's up to rounding; left off where a loss depends on which rows
+            share a micro-batch.
+        padding_free (`bool`, *optional*):
+            Put the rows of a forward into one without padding. `None`: where the attention implementation is one of
+            flash attention's. `True` also elsewhere, which is right but slow.
+        max_tokens_per_micro_batch (`int`, *optional*):
+            Rows of a micro-batch go through the model in pieces of at most so many token positions (prompts,
+            completions and the padding between them) on each process: memory follows tokens, and
+            `per_device_train_batch_size` may be large.
 
     Raises:
         `ValueError`: A value is out of its range, or `shaping="ces"` meets a setting that would change what the paper
@@ -141,6 +156,31 @@ class CESConfig(GRPOConfig):
         default=False,
         metadata={"help": "Allow `dynamic_sampling` with `shaping: ces`, which learns from the groups that it drops."},
     )
+    trim_padding: bool = field(
+        default=True,
+        metadata={"help": "Keep columns that are padding in all rows of a forward out of it."},
+    )
+    arrange_by_length: bool = field(
+        default=True,
+        metadata={
+            "help": "Place the rows of an optimizer step so that those of like length share a micro-batch and "
+            "processes carry like numbers of tokens."
+        },
+    )
+    padding_free: bool | None = field(
+        default=None,
+        metadata={
+            "help": "Put the rows of a forward into one without padding. By default where attention is "
+            "flash attention."
+        },
+    )
+    max_tokens_per_micro_batch: int | None = field(
+        default=None,
+        metadata={
+            "help": "Send the rows of a micro-batch through the model in pieces of at most so many token positions, "
+            "on each process."
+        },
+    )
 
     def __post_init__(self):
         self._check_shaping()  # before TRL looks at devices and batches: a wrong value needs no machine to be seen
@@ -219,6 +259,8 @@ class CESConfig(GRPOConfig):
             refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")
         if self.dynamic_sampling:
             self._check_dynamic_sampling(refuse)
+        if self.max_tokens_per_micro_batch is not None:
+            self._check_token_budget(refuse)
         if self.shaping == "ces":
             self._check_ces_combinations(refuse)
 
@@ -237,6 +279,38 @@ class CESConfig(GRPOConfig):
             refuse(
                 "multi_objective_aggregation",
                 f'it scales over the whole batch, {whole_batch}: set it to "sum_then_normalize".',
+            )
+
+    def rows_are_independent(self) -> bool:
+        """Whether the loss of an optimizer step is a sum over rows, in whatever micro-batches they stand."""
+        return (
+            self.loss_type != "bnpo"  # divides by the tokens of a micro-batch
+            and self.top_entropy_quantile == 1.0  # a quantile of a micro-batch
+            and self.entropy_coef == 0.0  # a mean over the tokens of a micro-batch
+            and not self.use_adaptive_entropy
+        )
+
+    def micro_batches_to_arrange(self) -> int:
+        """
+        How many consecutive micro-batches of a rollout belong to one optimizer step; 0 where that differs from step
+        to step, or where it matters which rows share a micro-batch.
+        """
+        steps, accumulated = cast(int, self.steps_per_generation), self.gradient_accumulation_steps
+        aligned = max(steps, accumulated) % min(steps, accumulated) == 0
+        return min(steps, accumulated) if aligned and self.rows_are_independent() else 0
+
+    def _check_token_budget(self, refuse):
+        budget = self.max_tokens_per_micro_batch
+        if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
+            refuse("max_tokens_per_micro_batch", "it counts token positions, 1 or more; 16384 fits many GPUs.")
+        if not (self.trim_padding and self.arrange_by_length):
+            refuse("max_tokens_per_micro_batch", "it needs `trim_padding=True` and `arrange_by_length=True`.")
+        if not self.rows_are_independent():
+            refuse(
+                "max_tokens_per_micro_batch",
+                'the loss of a micro-batch must be a sum over its rows, which it is not with `loss_type="bnpo"`, '
+                "`top_entropy_quantile` below 1.0, `entropy_coef` or `use_adaptive_entropy`: change that, or leave "
+                "the budget out.",
             )
 
     def _check_ces_combinations(self, refuse):

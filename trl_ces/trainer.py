@@ -13,6 +13,10 @@ CES changes the advantage; everything else is TRL's. The seam, pinned fact by fa
 
 DAPO's dynamic sampling, off by default, sits in points 2 and 3: the rewards say which groups teach, and TRL's method
 for a rollout runs once for each round.
+
+Padding is kept out of forwards at point 4: TRL only calls the `model` that it is given there, so it may be one that
+trims or packs its rows. `_prepare_inputs` keeps a rollout in `_buffered_inputs`, a list of micro-batches: there rows
+are placed by length.
 """
 
 import inspect
@@ -31,6 +35,8 @@ from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
 from .dynamic_sampling import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
+from .micro_batches import PIECES, arranged, backward, can_be_arranged, rows_at_a_time, rows_between, without_sync
+from .padding import padding_plan, real_spans, unpadded
 from .prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 from .reward_interface import reward_name, tolerant
 from .rollout_rows import COMPLETION_LENGTHS, row_layout, rows_of_process, trimmed
@@ -105,6 +111,7 @@ class CESTrainer(GRPOTrainer):
         self._ces_totals: dict[str, list[torch.Tensor]] = {"train": [], "eval": []}
         self._sampler: DynamicSampler | None = None
         self._informative: list[bool] = []  # which groups of its latest round are
+        self._arranged: list[dict] | None = None  # TRL's buffer of micro-batches, once rows are placed by length
         needs_accuracy = args.shaping == "ces" or args.dynamic_sampling
         if needs_accuracy and kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
@@ -117,6 +124,11 @@ class CESTrainer(GRPOTrainer):
             self._accuracy_index = args.accuracy_reward_index(self.reward_func_names)
         if args.dynamic_sampling:
             self._sampler = self._make_sampler(cast(Any, self.train_dataset))
+        parallelism = getattr(self.accelerator, "parallelism_config", None)
+        split = parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled)
+        policy = self.accelerator.unwrap_model(self.model)
+        self._padding = padding_plan(policy, args.trim_padding, args.padding_free, split)
+        self._per_step = self._check_arrangement()
         if args.shaping == "ces":
             logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
             # A number that the user named or set a threshold for may be graded; one that we found should be 0 or 1.
@@ -225,7 +237,49 @@ class CESTrainer(GRPOTrainer):
         wanted = cast(int, args.generation_batch_size) // group_size
         return DynamicSampler(stream, wanted, group_size, args.dynamic_sampling_max_rounds, self.accelerator)
 
+    def _check_arrangement(self) -> int:
+        """How many micro-batches of an optimizer step may exchange rows; 0 where they may not."""
+        # The load-balancing loss of a mixture of experts is no sum over rows.
+        allowed = 0 if self.aux_loss_enabled else self.args.micro_batches_to_arrange()
+        if self.args.max_tokens_per_micro_batch is not None and (allowed == 0 or self.args.n_gpu > 1):
+            raise ValueError(
+                f"`max_tokens_per_micro_batch` is {self.args.max_tokens_per_micro_batch}, but rows cannot change "
+                "places: `steps_per_generation` and `gradient_accumulation_steps` must be multiples of one another, "
+                "`router_aux_loss_coef` 0.0, and each GPU must have a process of its own."
+            )
+        if self.args.arrange_by_length and allowed == 0:
+            logger.info("Rows stay in their micro-batches: with these settings the gradient depends on that.")
+        return allowed if self.args.arrange_by_length else 0
+
+    def _prepare_inputs(self, generation_batch):
+        inputs = super()._prepare_inputs(generation_batch)
+        if not self.model.training or self._per_step == 0 or self._buffered_inputs is self._arranged:
+            return inputs
+        layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
+        buffer = cast(list[dict], self._buffered_inputs)
+        if all(can_be_arranged(batch, layout) for batch in buffer):
+            buffer = arranged(buffer, self._per_step, layout, self.accelerator, self._padding, budget)
+        self._buffered_inputs = self._arranged = cast(Any, buffer)
+        return buffer[self._step % len(buffer)]
+
     def _compute_loss(self, model, inputs):
+        sizes = inputs.get(PIECES, [])
+        if len(sizes) < 2:
+            return self._loss_of_rows(model, inputs)
+        # TRL divides the loss by the tokens of the rollout, or by the rows that it is given here.
+        by_tokens = self.loss_type in ("dapo", "cispo", "vespo")
+        start, earlier = 0, 0.0
+        for size in sizes[:-1]:
+            with without_sync(self.accelerator, model):
+                loss = self._loss_of_rows(model, rows_between(inputs, start, start + size))
+                loss = loss if by_tokens else loss * size / sum(sizes)
+                backward(self.accelerator, loss)
+            start, earlier = start + size, earlier + loss.detach()
+        loss = self._loss_of_rows(model, rows_between(inputs, start, start + sizes[-1]))
+        loss = loss if by_tokens else loss * sizes[-1] / sum(sizes)
+        return loss + earlier  # for the log: the backward that follows is that of the last rows
+
+    def _loss_of_rows(self, model, inputs):
         if self.args.shaping == "none":
             return super()._compute_loss(model, inputs)
         # A copy, because TRL keeps the original in its buffer for the next iteration; and without the advantages, so
@@ -248,12 +302,43 @@ class CESTrainer(GRPOTrainer):
             self._ces_totals[mode].append(self.accelerator.reduce(self._ces_sums.pop(mode), reduction="sum"))
         return loss
 
-    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        outputs = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **kwargs
+    ):
+        pictures = kwargs.keys() - {"compute_entropy", "compute_aux_loss"}
+        if self._padding.right and all(kwargs[name] is None for name in pictures):
+            outputs = self._forward_without_padding(
+                model, input_ids, attention_mask, logits_to_keep, batch_size, **kwargs
+            )
+        else:
+            outputs = super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **kwargs
+            )
         if self._loss_inputs is not None:
             inputs, copy = self._loss_inputs
             copy["advantages"] = self._shaped_advantages(inputs, entropies_nats=outputs[1])
         return outputs
+
+    def _forward_without_padding(self, model, input_ids, attention_mask, logits_to_keep, batch_size, **kwargs):
+        """TRL's method on a model that trims or packs; without a gradient, on rows of like length at a time."""
+        run, spans = super()._get_per_token_logps_and_entropies, real_spans(attention_mask)
+        unit = cast(Any, self.pad_to_multiple_of) or 1
+        if batch_size is None:
+            model = unpadded(model, self._padding, spans, unit)
+            return run(model, input_ids, attention_mask, logits_to_keep, **kwargs)
+        budget = self.args.max_tokens_per_micro_batch if self.model.training else None
+        together = rows_at_a_time(
+            spans, batch_size, self.args.arrange_by_length, budget, self._padding, self.accelerator
+        )
+        parts = []
+        for rows in together:
+            here = unpadded(model, self._padding, [spans[row] for row in rows], unit)
+            parts.append(run(here, input_ids[rows], attention_mask[rows], logits_to_keep, **kwargs))
+        places = torch.tensor([row for rows in together for row in rows], device=input_ids.device).argsort()
+        logps, entropies = (
+            None if part[0] is None else torch.cat(part)[places] for part in list(zip(*parts, strict=True))[:2]
+        )
+        return logps, entropies, None  # no auxiliary loss without a gradient
 
     def _shaped_advantages(self, inputs, entropies_nats):
         """A', (B, T), from `inputs["advantages"]`, (B,)."""

@@ -13,6 +13,7 @@ COMMANDS = {
     "inspect": ("trl_ces.cli.inspect", "see a model's forking tokens, before training it"),
     "eval": ("trl_ces.cli.eval", "measure accuracy and answer length on benchmarks"),
     "compare": ("trl_ces.cli.compare", "compare evaluations, as the paper's Table 1 does"),
+    "bench": ("trl_ces.cli.bench", "measure speed and memory on this machine"),
     "env": ("trl_ces.cli.env", "print versions and devices, for a bug report"),
 }
 

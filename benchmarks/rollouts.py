@@ -1,0 +1,209 @@
+"""What the benchmarks train on: completions of R1-like lengths, a model of some shape, a trainer that is handed both.
+
+Nothing is generated and nothing is graded: tokens and rewards are drawn, so that only the update is left to measure.
+"""
+
+import math
+import tempfile
+import time
+from typing import Any
+
+import psutil
+import torch
+from datasets import Dataset
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen2Config, Qwen2ForCausalLM, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from trl_ces import CESConfig, CESTrainer
+
+GROUP = 4
+# Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b": Qwen2.5-Math-1.5B's config.json.
+SHAPES = {
+    "tiny": (128, 512, 4, 4, 2, 1024),
+    "small": (256, 1024, 6, 4, 2, 2048),
+    "1.5b": (1536, 8960, 28, 12, 2, 151936),
+}
+# Who trains: class, config class, shaping.
+TRAINERS = {
+    "trl": (GRPOTrainer, GRPOConfig, {}),
+    "none": (CESTrainer, CESConfig, {"shaping": "none"}),
+    "ces": (CESTrainer, CESConfig, {"shaping": "ces"}),
+}
+
+
+def r1_lengths(rows: int, longest: int, seed: int) -> list[int]:
+    """Completion lengths exp(N(ln 3200, 0.7)) clipped to 200..12,000 tokens, times longest / 12,000."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000)
+    return [max(1, round(length * longest / 12_000)) for length in drawn.tolist()]
+
+
+def prompt_lengths(rows: int, longest: int, seed: int) -> list[int]:
+    """Prompt lengths of 60 to 300 tokens, times longest / 12,000; one for each group."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    drawn = torch.randint(60, 301, (rows // GROUP,), generator=generator).tolist()
+    return [max(1, round(length * longest / 12_000)) for length in drawn for _ in range(GROUP)]
+
+
+def make_model(shape: str, attention: str, dtype: torch.dtype, positions: int) -> Qwen2ForCausalLM:
+    """A Qwen2 of that shape with random weights."""
+    hidden, intermediate, layers, heads, key_value_heads, vocabulary = SHAPES[shape]
+    config = Qwen2Config(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=key_value_heads,
+        max_position_embeddings=positions,
+        attn_implementation=attention,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+        dtype=dtype,
+    )
+    torch.manual_seed(0)
+    return Qwen2ForCausalLM(config).to(dtype)
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """Two tokens: the trainer asks for the ids of padding and end, and never decodes to read."""
+    tokenizer = Tokenizer(WordLevel({"<pad>": 0, "<eos>": 1}, unk_token="<pad>"))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>")
+
+
+class Phase(TrainerCallback):
+    """
+    Times what follows the rewards, up to and with the optimizer's step: padding, arranging, forwards, backwards.
+
+    CPU seconds of this process where it runs on a CPU, so that others on the machine do not count; else wall seconds.
+    """
+
+    def __init__(self, cuda: bool):
+        self.cuda, self.seconds, self.positions, self.gradients, self.keep = cuda, 0.0, 0, {}, False
+
+    def now(self) -> float:
+        if self.cuda:
+            torch.cuda.synchronize()
+            return time.perf_counter()
+        return time.process_time()
+
+    def begin(self) -> None:
+        """Called by the reward function."""
+        self.positions = 0
+        self.started = self.now()
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+        if self.keep:
+            self.gradients = {name: value.grad.float().clone() for name, value in model.named_parameters()}
+
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        self.seconds = self.now() - self.started
+
+
+class Workload:
+    """
+    One trainer and one rollout, to be stepped again and again.
+
+    Args:
+        who (`str`): One of `TRAINERS`.
+        completions (`list[int]`): Their lengths; groups of four are contiguous.
+        prompts (`list[int]`): Their lengths, one for each completion.
+        micro_batch (`int`): Rows of a forward.
+        model (`torch.nn.Module`): Trained in place.
+        device (`str`): "cpu" or "cuda".
+        **settings: More of the config's fields.
+    """
+
+    def __init__(self, who, completions, prompts, micro_batch, model, device, **settings: Any):
+        trainer_class, config_class, shaping = TRAINERS[who]
+        generator = torch.Generator().manual_seed(2)
+        vocabulary = model.config.vocab_size
+
+        def tokens(length):
+            return torch.randint(2, vocabulary, (length,), generator=generator).tolist()
+
+        starts = {row // GROUP: tokens(prompts[row]) for row in range(0, len(completions), GROUP)}
+        rows = [[*tokens(length - 1), 1] for length in completions]
+        correct = torch.randint(0, 2, (len(completions),), generator=generator).float().tolist()
+        self.phase = Phase(device == "cuda")
+
+        def rollout(prompts, trainer):
+            groups = [int(prompt) for prompt in prompts]  # TRL repeats each prompt for the members of its group
+            order = [group * GROUP + place % GROUP for place, group in enumerate(groups)]
+            return {
+                "prompt_ids": [starts[group] for group in groups],
+                "completion_ids": [rows[row] for row in order],
+                "logprobs": None,
+                "verdict": [correct[row] for row in order],
+            }
+
+        def accuracy_reward(verdict, **kwargs):
+            self.phase.begin()
+            return verdict
+
+        arguments = {
+            "output_dir": tempfile.mkdtemp(prefix="trl_ces_bench_"),
+            "use_cpu": device == "cpu",
+            "bf16": False,
+            "gradient_checkpointing": False,
+            "report_to": "none",
+            "save_strategy": "no",
+            "logging_strategy": "no",
+            "disable_tqdm": True,
+            "max_steps": 1,
+            "max_completion_length": max(completions),
+            "num_generations": GROUP,
+            "per_device_train_batch_size": micro_batch,
+            "gradient_accumulation_steps": len(completions) // micro_batch,
+            "learning_rate": 0.0,
+            "epsilon_high": 0.28,
+            "loss_type": "dapo",
+            "shuffle_dataset": False,
+            **shaping,
+            **settings,
+        }
+        if config_class is GRPOConfig:
+            arguments = {name: value for name, value in arguments.items() if name in GRPOConfig.__dataclass_fields__}
+        self.trainer = trainer_class(
+            model=model,
+            reward_funcs=accuracy_reward,
+            args=config_class(**arguments),
+            train_dataset=Dataset.from_dict({"prompt": [str(group) for group in starts]}),
+            processing_class=make_tokenizer(),
+            rollout_func=rollout,
+            callbacks=[self.phase],
+        )
+
+        self.trainer.remove_callback(PrinterCallback)
+
+    def step(self, keep_gradients: bool = False) -> float:
+        """Seconds of the update of one optimizer step."""
+        self.phase.keep = keep_gradients
+        torch.manual_seed(0)  # TRL shuffles the rows of a rollout: the same order for each trainer
+
+        def count(module, inputs, output):
+            self.phase.positions += output.last_hidden_state.shape[:2].numel()
+
+        hook = self.trainer.model.model.register_forward_hook(count)
+        self.trainer.train()
+        hook.remove()
+        return self.phase.seconds
+
+    def peak_memory(self) -> int:
+        """Bytes that a step needs at most beyond what is there before it."""
+        if self.phase.cuda:
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            self.step()
+            return torch.cuda.max_memory_allocated() - before
+        before = psutil.Process().memory_info().rss
+        with open("/proc/self/clear_refs", "w") as file:  # sets the peak back to what is resident now (Linux)
+            file.write("5")
+        self.step()
+        with open("/proc/self/status") as file:
+            peak = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+        return peak - before

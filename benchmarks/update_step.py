@@ -1,0 +1,190 @@
+"""The update of one optimizer step: CESTrainer against TRL's GRPOTrainer on the same rollout.
+
+    python benchmarks/update_step.py                                   # a small model on this CPU
+    python benchmarks/update_step.py --device cuda --shape 1.5b --longest 12000 --attention sdpa
+
+Trainers take turns, each repeat gives a ratio, and the medians of the ratios are printed with their spread. On a CPU
+times are CPU seconds of this process, so others on the machine do not count; run it with OMP_NUM_THREADS=1.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from rollouts import SHAPES, TRAINERS, Workload, make_model, prompt_lengths, r1_lengths
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="tiny")
+    parser.add_argument("--dtype", choices=sorted(DTYPES), help="float32 on a CPU, bfloat16 on CUDA by default")
+    parser.add_argument("--attention", default="sdpa", help="attn_implementation")
+    parser.add_argument("--rows", type=int, default=48, help="completions of the optimizer step")
+    parser.add_argument("--longest", type=int, default=750, help="the longest completion: 12,000 / 16 by default")
+    parser.add_argument("--micro_batches", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0, help="of the lengths")
+    parser.add_argument("--parts", nargs="+", choices=sorted(PARTS), default=sorted(PARTS))
+    parser.add_argument("--peak_of", nargs=2, metavar=("TRAINER", "ROWS"), help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    options.dtype = DTYPES[options.dtype or ("bfloat16" if options.device == "cuda" else "float32")]
+    return options
+
+
+class Bench:
+    """The workloads of one run, made when they are first asked for; all trainers share one model."""
+
+    def __init__(self, options: argparse.Namespace):
+        self.options = options
+        self.model = make_model(options.shape, options.attention, options.dtype, options.longest + 512)
+        self.model.to(options.device)
+
+    def lengths(self) -> list[int]:
+        return r1_lengths(self.options.rows, self.options.longest, self.options.seed)
+
+    def workload(self, who: str, completions: list[int], micro_batch: int, **settings) -> Workload:
+        prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
+        options = self.options
+        return Workload(who, completions, prompts, micro_batch, self.model, options.device, **settings)
+
+    def in_turn(self, workloads: dict[str, Workload]) -> dict[str, list[float]]:
+        """Seconds of each, in turn; the first turn warms up."""
+        seconds: dict[str, list[float]] = {who: [] for who in workloads}
+        for turn in range(self.options.repeats + 1):
+            for who, workload in workloads.items():
+                spent = workload.step()
+                if turn > 0:
+                    seconds[who].append(spent)
+        return seconds
+
+
+def ratio(seconds: dict[str, list[float]], above: str, below: str) -> str:
+    """Median, smallest and largest of the ratios of a turn."""
+    ratios = [one / other for one, other in zip(seconds[above], seconds[below], strict=True)]
+    return f"{statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
+
+
+def line(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def peak(options: argparse.Namespace, who: str, rows: int) -> int:
+    """Peak memory of a step in bytes, measured in a process of its own."""
+    words = [sys.executable, __file__, "--peak_of", who, str(rows)]
+    for name in ("device", "shape", "attention", "rows", "longest", "seed"):
+        words += [f"--{name}", str(getattr(options, name))]
+    words += ["--dtype", str(options.dtype).removeprefix("torch.")]
+    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def unequal(bench: Bench) -> None:
+    """R1-like lengths: time, memory and gradient against TRL's, for each number of rows in a micro-batch."""
+    options, lengths = bench.options, bench.lengths()
+    mean = sum(lengths) / len(lengths)
+    print(f"\n{len(lengths)} completions of {mean:.0f} tokens on average, {max(lengths)} at most\n")
+    columns = ["rows of a micro-batch", "none / TRL, time", "ces / none, time", "none / TRL, peak memory"]
+    columns += ["ces / none, peak memory", "padding, TRL", "padding, none", "gradients apart", "tokens/s, none"]
+    line(*columns)
+    line(*["---:"] * len(columns))
+    for rows in options.micro_batches:
+        workloads = {who: bench.workload(who, lengths, rows) for who in TRAINERS}
+        tokens = sum(lengths) + sum(prompt_lengths(len(lengths), options.longest, options.seed))
+        gradients = []
+        for who in ("trl", "none"):
+            workloads[who].step(keep_gradients=True)
+            gradients.append(workloads[who].phase.gradients)
+        seconds = bench.in_turn(workloads)
+        padding = {who: f"{100 * (1 - tokens / workloads[who].phase.positions):.1f} %" for who in ("trl", "none")}
+        peaks = {who: peak(options, who, rows) for who in TRAINERS}
+        line(
+            rows,
+            ratio(seconds, "none", "trl"),
+            ratio(seconds, "ces", "none"),
+            f"{peaks['none'] / peaks['trl']:.3f}",
+            f"{peaks['ces'] / peaks['none']:.3f}",
+            padding["trl"],
+            padding["none"],
+            f"{relative_difference(*gradients):.1e}",
+            f"{tokens / statistics.median(seconds['none']):.0f}",
+        )
+
+
+def relative_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    """Of all gradients as one vector, by its length."""
+    apart = sum((one[name] - other[name]).double().square().sum() for name in one)
+    return float((apart / sum(value.double().square().sum() for value in one.values())).sqrt())
+
+
+def equal(bench: Bench) -> None:
+    """All completions of one length: there is nothing to win."""
+    length = bench.options.longest // 3
+    workloads = {who: bench.workload(who, [length] * bench.options.rows, 2) for who in ("trl", "none")}
+    seconds = bench.in_turn(workloads)
+    print(
+        f"\nAll completions of {length} tokens, 2 rows a micro-batch: none / TRL, time {ratio(seconds, 'none', 'trl')}"
+    )
+
+
+def linear(bench: Bench) -> None:
+    """1 to 16 times the tokens beside one row of the full length, a row a micro-batch."""
+    options, tokens, points = bench.options, [], {"trl": [], "none": []}
+    for share in (1, 2, 4, 8, 16):
+        length = options.longest * share // 16
+        completions = [options.longest] + [length] * (options.rows - 1)
+        workloads = {who: bench.workload(who, completions, 1) for who in points}
+        seconds = bench.in_turn(workloads)
+        tokens.append(sum(completions) + sum(prompt_lengths(options.rows, options.longest, options.seed)))
+        for who, values in points.items():
+            values.append(statistics.median(seconds[who]))
+    print("\nTime against tokens, the longest row as it is\n")
+    line("real tokens", *tokens)
+    line(*["---:"] * 6)
+    for who, values in points.items():
+        line(who, *(f"{value:.2f} s" for value in values))
+    print("\n" + ", ".join(f"R^2 of a line, {who}: {r_squared(tokens, values):.4f}" for who, values in points.items()))
+
+
+def r_squared(x: list[int], y: list[float]) -> float:
+    slope, intercept = statistics.linear_regression(x, y)
+    left = sum((value - slope * at - intercept) ** 2 for at, value in zip(x, y, strict=True))
+    return 1 - left / sum((value - statistics.mean(y)) ** 2 for value in y)
+
+
+PARTS = {"unequal": unequal, "equal": equal, "linear": linear}
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = parse(argv)
+    warnings.filterwarnings("ignore")  # TRL on its experimental rollout function, transformers on its renamings
+    bench = Bench(options)
+    if options.peak_of:
+        who, rows = options.peak_of
+        workload = bench.workload(who, bench.lengths(), int(rows))
+        workload.step()
+        print(json.dumps(workload.peak_memory()))
+        return 0
+    name = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()} CPU"
+    parameters = sum(parameter.numel() for parameter in bench.model.parameters())
+    print(
+        f"{name}, {torch.get_num_threads()} thread(s), torch {torch.__version__}, Qwen2 of shape {options.shape} "
+        f"({parameters / 1e6:.1f} million weights), {str(options.dtype).removeprefix('torch.')}, "
+        f"{options.attention} attention, {options.repeats} repeats"
+    )
+    for part in options.parts:
+        PARTS[part](bench)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

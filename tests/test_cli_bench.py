@@ -1,0 +1,43 @@
+"""`trl-ces bench` finds the scripts of benchmarks/ and hands them their options; each runs, small, to its end."""
+
+import re
+
+import pytest
+
+from trl_ces.cli.main import main
+
+
+def test_the_benchmarks_are_listed_with_what_they_measure(capsys):
+    assert main(["bench"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^  update_step .*optimizer step", printed, re.MULTILINE)
+    assert re.search(r"^  shaping ", printed, re.MULTILINE)
+    assert "rollouts" not in printed  # what the scripts share
+
+
+def test_an_unknown_benchmark_is_refused_with_the_names(capsys):
+    assert main(["bench", "updatestep"]) == 2
+    assert "update_step" in capsys.readouterr().err
+
+
+def test_the_shaping_benchmark_runs(capsys):
+    assert main(["bench", "shaping", "--rows", "2", "--tokens", "300", "--repeats", "2"]) == 0
+    assert re.search(r"\| 2 x 300 \| 14400 \| \d+\.\d+ ms \|", capsys.readouterr().out)
+
+
+def test_the_grading_benchmark_agrees_with_trls_reward(capsys):
+    assert main(["bench", "grading", "--answers", "60", "--repeats", "1"]) == 0
+    assert "both agree on 60" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_update_benchmark_finds_less_time_memory_and_padding_and_the_same_gradient(capsys):
+    options = ["--rows", "16", "--longest", "300", "--micro_batches", "2", "--repeats", "1", "--parts", "unequal"]
+    assert main(["bench", "update_step", *options]) == 0
+    cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].strip("|").split("|")]
+    rows, time, _, memory, _, padding_trl, padding, apart, _ = cells
+    assert rows == "2"
+    assert 0.1 < float(time.split()[0]) < 0.9
+    assert 0.1 < float(memory) < 1.0
+    assert float(padding.split()[0]) < 12 < 40 < float(padding_trl.split()[0])
+    assert float(apart) < 1e-5

@@ -1,0 +1,149 @@
+"""Forwards without padding give what forwards with it give, and each row's own numbers at the places TRL reads."""
+
+import copy
+
+import pytest
+import torch
+from tiny import tiny_model
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
+from trl.trainer.utils import add_fused_lm_head
+
+from trl_ces.padding import (
+    LeftAlignedModel,
+    PackedModel,
+    RightTrimmedModel,
+    Span,
+    padding_plan,
+    padding_support,
+    real_spans,
+)
+
+
+def test_spans_are_where_the_tokens_stand():
+    mask = torch.tensor([[0, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1], [0, 0, 0, 1, 0, 0]])
+    assert real_spans(mask) == [Span(1, 4), Span(0, 6), Span(3, 4)]
+
+
+PROMPTS, COMPLETIONS = (3, 1, 5, 2), (4, 11, 2, 7)
+
+
+def padded_rows(seed=0):
+    """Four rows as TRL pads them, prompts on the left and completions on the right, and the columns to score."""
+    generator = torch.Generator().manual_seed(seed)
+    width_p, width_c = max(PROMPTS) + 2, max(COMPLETIONS) + 3  # more than any of these rows needs
+    ids, mask = (
+        torch.zeros(4, width_p + width_c, dtype=torch.long),
+        torch.zeros(4, width_p + width_c, dtype=torch.long),
+    )
+    for row, (prompt, completion) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True)):
+        real = slice(width_p - prompt, width_p + completion)
+        ids[row, real] = torch.randint(2, 40, (prompt + completion,), generator=generator)
+        mask[row, real] = 1
+    labels = ids.masked_fill(mask == 0, -100)
+    labels[:, :width_p] = -100
+    return ids, mask, labels
+
+
+def fused(model):
+    add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    return model
+
+
+@pytest.mark.parametrize(
+    "kind", ["left-aligned", "multiples of 8", "beyond the padding", "trimmed on the right", "packed"]
+)
+def test_log_probs_entropies_and_gradients_are_those_of_padded_rows(kind):
+    ids, mask, labels = padded_rows()
+    spans = real_spans(mask)
+    plain = fused(tiny_model())
+    other = fused(copy.deepcopy(tiny_model()))
+    without = {
+        "left-aligned": LeftAlignedModel(other, spans),
+        "multiples of 8": LeftAlignedModel(other, spans, 8),
+        "beyond the padding": LeftAlignedModel(other, spans, 64),
+        "trimmed on the right": RightTrimmedModel(other, spans),
+        "packed": PackedModel(other),
+    }[kind]
+    scored = labels[:, 1:] != -100
+    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
+    weight = torch.randn(scored.shape, generator=torch.Generator().manual_seed(1))
+    for model in (plain, without):
+        outputs = model(**arguments)
+        assert outputs.log_probs.shape == outputs.entropy.shape == scored.shape
+        ((outputs.log_probs + 0.3 * outputs.entropy) * weight * scored).sum().backward()
+        if model is plain:
+            expected = outputs
+    assert scored.sum() == sum(COMPLETIONS)
+    assert expected.log_probs[scored].unique().numel() == sum(COMPLETIONS)  # so that no place passes for another
+    for name in ("log_probs", "entropy"):
+        got, wanted = getattr(outputs, name), getattr(expected, name)
+        torch.testing.assert_close(got[scored], wanted[scored], rtol=1e-5, atol=1e-5)
+    for (name, got), wanted in zip(other.named_parameters(), plain.parameters(), strict=True):
+        assert (got.grad - wanted.grad).norm() < 1e-5 * wanted.grad.norm(), name
+
+
+@pytest.mark.parametrize(("kind", "computed"), [("left-aligned", 4 * 12), ("packed", sum(PROMPTS + COMPLETIONS))])
+def test_the_model_sees_no_column_of_padding(kind, computed):
+    ids, mask, labels = padded_rows()
+    model, seen = fused(tiny_model()), []
+    model.model.register_forward_hook(lambda *call: seen.append(call[-1].last_hidden_state.shape[:2].numel()))
+    without = PackedModel(model) if kind == "packed" else LeftAlignedModel(model, real_spans(mask))
+    without(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    assert seen == [computed]
+    assert ids.numel() == 4 * (7 + 14)
+
+
+def test_rows_of_one_prompt_token_and_no_completion_are_survived():
+    ids, mask = torch.tensor([[0, 0, 5, 0, 0]]), torch.tensor([[0, 0, 1, 0, 0]])
+    labels = torch.full_like(ids, -100)
+    model = LeftAlignedModel(fused(tiny_model()), real_spans(mask))
+    outputs = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    assert outputs.log_probs.tolist() == [[0.0] * 4]
+    outputs.log_probs.sum().backward()  # connected, as DDP wants it
+
+
+def llama(**rope):
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=40, rope_parameters={"rope_theta": 1e4, **rope}, **sizes))
+
+
+def test_what_may_go_depends_on_the_positions_of_the_model():
+    assert padding_support(tiny_model())[:3] == (True, True, True)
+    assert padding_support(llama(rope_type="linear", factor=2.0))[:3] == (True, True, True)
+    moving = padding_support(llama(rope_type="dynamic", factor=2.0))
+    assert moving[:3] == (False, False, False)
+    assert "dynamic" in moving.reason
+    absolute = padding_support(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40)))
+    assert absolute[:3] == (False, True, False)
+    assert "not rotary" in absolute.reason
+    recurrent = padding_support(MambaForCausalLM(MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=40)))
+    assert recurrent[:3] == (False, True, False)
+    assert "recurrent" in recurrent.reason
+
+
+def test_trimming_on_the_left_would_change_a_model_of_absolute_positions():
+    """Why `padding_support` says so: the same rows, moved to the left, get other log-probs."""
+    ids, mask, labels = padded_rows()
+    model = fused(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40)).eval())
+    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
+    scored, spans = labels[:, 1:] != -100, real_spans(mask)
+    padded = model(**arguments).log_probs[scored]
+    right = RightTrimmedModel(model, spans)(**arguments).log_probs[scored]
+    left = LeftAlignedModel(model, spans)(**arguments).log_probs[scored]
+    torch.testing.assert_close(right, padded, rtol=1e-5, atol=1e-5)
+    assert (left - padded).abs().max() > 1e-3
+
+
+def test_the_plan_follows_the_settings(caplog):
+    assert padding_plan(tiny_model(), trim=True, pack=None)[:3] == (True, True, False)  # no flash attention here
+    assert padding_plan(tiny_model(), trim=False, pack=None)[:3] == (False, False, False)
+    assert padding_plan(tiny_model(), trim=True, pack=None, sequences_are_split=True)[:3] == (False, False, False)
+    assert not caplog.records
+    assert padding_plan(tiny_model(), trim=True, pack=True)[:3] == (True, True, True)
+    assert "without flash attention" in caplog.text
+    flash = tiny_model()
+    flash.config._attn_implementation = "flash_attention_2"
+    assert padding_plan(flash, trim=True, pack=None).pack
+    assert not padding_plan(flash, trim=True, pack=False).pack
+    with pytest.raises(ValueError, match=r"follow the padded length.*padding_free=False"):
+        padding_plan(llama(rope_type="dynamic", factor=2.0), trim=True, pack=True)

@@ -1,0 +1,286 @@
+"""Without padding and with rows by length, training takes the steps that TRL takes, in fewer token positions."""
+
+import logging
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from processes import run_processes
+from tiny import (
+    AS_TRL,
+    random_script,
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+from transformers import Qwen2Model, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from trl_ces import CESConfig, CESTrainer
+
+PROMPTS = ["1+2=", "1+2+3+4+5+6=", "7=", "8+9+10="]
+ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]]
+
+
+class Record(TrainerCallback):
+    """The gradients before each optimizer step, and the token positions of each forward."""
+
+    def __init__(self, model):
+        self.gradients, self.forwards = [], []
+        self.watch(model)
+
+    def watch(self, model):
+        next(module for module in model.modules() if isinstance(module, Qwen2Model)).register_forward_hook(self.see)
+
+    def see(self, module, arguments, output):
+        positions = output.last_hidden_state.shape[:2].numel()
+        self.forwards.append((torch.is_grad_enabled(), positions))
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+        grads = {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
+        self.gradients.append(grads)
+
+    def positions(self, trained=True):
+        return sum(positions for with_gradient, positions in self.forwards if with_gradient == trained)
+
+
+def train(trainer_class, tmp_path, script_options=None, peft_config=None, **changes):
+    script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), **(script_options or {}))
+    arguments = {
+        "per_device_train_batch_size": 2,
+        "gradient_accumulation_steps": 8,
+        "max_steps": 2,
+        "max_completion_length": 40,
+        "epsilon_high": 0.28,
+        "ces_tau": 0.3,
+        "shaping": "none",
+        "optim": "sgd",
+        "learning_rate": 0.1,
+        "max_grad_norm": 0.0,
+        **changes,
+    }
+    config_class = CESConfig
+    if trainer_class is GRPOTrainer:
+        config_class = GRPOConfig
+        arguments = {name: value for name, value in arguments.items() if name in GRPOConfig.__dataclass_fields__}
+    start = tmp_path / "start"  # on disk, because TRL reads a reference model from there
+    tiny_model(spread=0.1).save_pretrained(start)
+    trainer = trainer_class(
+        model=str(start),
+        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+        args=config_class(**settings(tmp_path, **arguments)),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script, 4),
+        peft_config=peft_config,
+    )
+    record = Record(trainer.model)
+    if trainer.ref_model is not None:
+        record.watch(trainer.ref_model)
+    trainer.add_callback(record)
+    trainer.train()
+    return trainer, record
+
+
+def assert_same_gradients(one, other):
+    """To 1e-5 at the first step; at the second the weights already differ by the rounding of the first."""
+    for first, second, bound in zip(one.gradients, other.gradients, (1e-5, 1e-4), strict=True):
+        assert first.keys() == second.keys()
+        assert max(value.norm() for value in first.values()) > 0.01
+        difference = sum((first[name] - second[name]).square().sum() for name in first).sqrt()
+        assert difference < bound * sum(value.square().sum() for value in first.values()).sqrt()
+
+
+OFF_POLICY = {"gradient_accumulation_steps": 4, "steps_per_generation": 8}
+CASES = {
+    "on-policy": {},
+    "a row at a time": {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 16},
+    "off-policy, old log-probs": OFF_POLICY,
+    "two iterations": {"num_iterations": 2},
+    "several rollouts a step": {"steps_per_generation": 4, "num_generations": 4},
+    "reference model": {"beta": 0.04},
+    "truncated, masked": {"mask_truncated_completions": True, "script_options": {"truncated": (1, 4, 9)}},
+    "tool output in the middle": {"script_options": {"masked": True}},
+    "widths in multiples": {"pad_to_multiple_of": 8},
+    "grpo": {"loss_type": "grpo"},
+    "dr_grpo": {"loss_type": "dr_grpo"},
+    "bnpo": {"loss_type": "bnpo"},
+    "cispo": {"loss_type": "cispo", "epsilon_high": 5.0, **OFF_POLICY},
+    "sapo": {"loss_type": "sapo"},
+    "luspo": {"loss_type": "luspo", "importance_sampling_level": "sequence"},
+    "vespo": {"loss_type": "vespo", **OFF_POLICY},
+    "entropy bonus": {"entropy_coef": 0.01},
+    "80/20": {"top_entropy_quantile": 0.2},
+    "off-policy, packed": {"padding_free": True, "beta": 0.04, **OFF_POLICY},
+    "pieces": {
+        "per_device_train_batch_size": 8,
+        "gradient_accumulation_steps": 1,
+        "steps_per_generation": 2,
+        "max_tokens_per_micro_batch": 90,
+    },
+    "pieces, mean over rows": {
+        "per_device_train_batch_size": 8,
+        "gradient_accumulation_steps": 2,
+        "max_tokens_per_micro_batch": 90,
+        "loss_type": "grpo",
+    },
+    "pieces, packed": {
+        "per_device_train_batch_size": 16,
+        "gradient_accumulation_steps": 1,
+        "max_tokens_per_micro_batch": 90,
+        "padding_free": True,
+        "beta": 0.04,
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_trls_in_fewer_positions(tmp_path, case):
+    upstream, padded = train(GRPOTrainer, tmp_path / "trl", **CASES[case])
+    ours, record = train(CESTrainer, tmp_path / "ces", **CASES[case])
+    assert_same_gradients(padded, record)
+    assert record.positions() < 0.8 * padded.positions()
+    assert record.positions(trained=False) <= padded.positions(trained=False)
+    if "pieces" not in case:
+        assert len(record.forwards) == len(padded.forwards)
+    for entry, expected in zip(ours.state.log_history, upstream.state.log_history, strict=True):
+        for name in ("loss", "reward", "completions/mean_length"):
+            if name in expected:
+                assert entry[name] == pytest.approx(expected[name], rel=1e-4, abs=1e-6), name
+        if "kl" in expected:  # TRL logs the mean over micro-batches of their means
+            assert entry["kl"] == pytest.approx(expected["kl"], rel=0.05)
+
+
+@pytest.mark.parametrize("changes", [{}, OFF_POLICY, {"padding_free": True}, CASES["pieces"]], ids=str)
+@pytest.mark.parametrize("shaping", ["ces", "entropy_advantage"])
+def test_shaped_gradients_do_not_depend_on_the_padding(tmp_path, shaping, changes):
+    plain = {
+        name: value for name, value in changes.items() if name not in ("padding_free", "max_tokens_per_micro_batch")
+    }
+    one, padded = train(CESTrainer, tmp_path / "padded", shaping=shaping, **plain, **AS_TRL)
+    other, record = train(CESTrainer, tmp_path / "unpadded", shaping=shaping, **changes)
+    assert_same_gradients(padded, record)
+    if shaping == "ces":
+        for entry, expected in zip(other.state.log_history[:2], one.state.log_history[:2], strict=True):
+            for name in expected:
+                if name.startswith("ces/"):
+                    assert entry[name] == pytest.approx(expected[name], rel=1e-4), name
+
+
+def test_an_adapter_and_its_base_as_the_reference_are_unpadded_too(tmp_path):
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", init_lora_weights=False)
+    torch.manual_seed(0)
+    _, padded = train(GRPOTrainer, tmp_path / "trl", peft_config=lora, beta=0.04)
+    torch.manual_seed(0)
+    _, record = train(CESTrainer, tmp_path / "ces", peft_config=lora, beta=0.04)
+    assert all("lora" in name for name in record.gradients[0])
+    assert_same_gradients(padded, record)
+    assert record.positions() < 0.8 * padded.positions()
+
+
+def test_no_forward_has_more_positions_than_the_budget(tmp_path):
+    _, record = train(CESTrainer, tmp_path, beta=0.04, **CASES["pieces"])
+    assert all(positions <= 90 for _, positions in record.forwards)
+    assert record.positions(trained=False) > 0
+
+
+def test_rows_stay_where_a_loss_depends_on_their_company(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, logger="trl_ces"):
+        trainer, _ = train(CESTrainer, tmp_path / "bnpo", loss_type="bnpo")
+        assert "Rows stay in their micro-batches" in caplog.text
+        assert trainer._arranged is None
+        caplog.clear()
+        trainer, _ = train(CESTrainer, tmp_path / "dapo")
+        assert "Rows stay" not in caplog.text
+        assert trainer._arranged is trainer._buffered_inputs
+    # Optimizer steps that begin in the middle of one rollout and end in the next.
+    trainer, _ = train(CESTrainer, tmp_path / "odd", gradient_accumulation_steps=6, steps_per_generation=8)
+    assert trainer._arranged is None
+
+
+def test_unknown_entries_of_a_rollout_keep_rows_where_they_are(tmp_path):
+    class WithPictures(CESTrainer):
+        def _generate_and_score_completions(self, inputs):
+            rollout = super()._generate_and_score_completions(inputs)
+            return {**rollout, "scene": torch.zeros(len(inputs), 3)}
+
+    trainer, record = train(WithPictures, tmp_path)
+    assert trainer._arranged is trainer._buffered_inputs
+    assert {tuple(batch["scene"].shape) for batch in trainer._buffered_inputs} == {(2, 3)}
+    assert len(record.gradients) == 2
+
+
+def test_pictures_keep_their_padding(tmp_path):
+    """What stands beside the tokens is not moved, so such a forward is TRL's."""
+    trainer, record = train(CESTrainer, tmp_path)
+    record.forwards.clear()
+    ids = torch.randint(2, 40, (2, 9))
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 1, 0, 0, 0]])
+    types = torch.zeros_like(ids)
+    trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, 4)
+    trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, 4, token_type_ids=types)
+    assert [positions for _, positions in record.forwards] == [2 * 5, 2 * 9]
+
+
+@pytest.mark.parametrize("kind", ["rows", "pieces"])
+def test_two_processes_exchange_rows_and_give_the_weights_of_one(tmp_path, kind):
+    results = []
+    for processes in (1, 2):
+        run_processes("unpadded_processes.py", tmp_path / str(processes), processes, 280, kind)
+        results.append(torch.load(tmp_path / str(processes) / "result.pt", weights_only=True))
+    one, two = results
+    start = tiny_model(spread=0.1).state_dict()
+    for name, value in one["weights"].items():
+        torch.testing.assert_close(two["weights"][name], value, rtol=1e-5, atol=1e-6)
+        assert not torch.equal(value, start[name]), f"{name} was not trained"
+    assert one["exchanged"] == 0
+    assert two["exchanged"] > 0
+    assert two["tokens"][0] == pytest.approx(two["tokens"][1], rel=0.2)
+    assert max(one["forwards"] + two["forwards"]) <= 90 or kind == "rows"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"max_tokens_per_micro_batch": 0}, "1 or more"),
+        ({"max_tokens_per_micro_batch": 1.5}, "1 or more"),
+        ({"max_tokens_per_micro_batch": 90, "trim_padding": False}, "needs `trim_padding=True`"),
+        ({"max_tokens_per_micro_batch": 90, "loss_type": "bnpo"}, "must be a sum over its rows"),
+        ({"max_tokens_per_micro_batch": 90, "entropy_coef": 0.1}, "must be a sum over its rows"),
+        (
+            {"max_tokens_per_micro_batch": 90, "gradient_accumulation_steps": 6, "steps_per_generation": 8},
+            "multiples of one another",
+        ),
+    ],
+    ids=str,
+)
+def test_a_budget_that_cannot_hold_is_refused(tmp_path, changes, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        train(CESTrainer, tmp_path, **changes)
+
+
+def test_the_logged_loss_of_pieces_is_that_of_the_whole(tmp_path):
+    whole, _ = train(
+        CESTrainer,
+        tmp_path / "whole",
+        shaping="ces",
+        per_device_train_batch_size=16,
+        **{"gradient_accumulation_steps": 1},
+    )
+    pieces, record = train(
+        CESTrainer,
+        tmp_path / "pieces",
+        shaping="ces",
+        per_device_train_batch_size=16,
+        gradient_accumulation_steps=1,
+        max_tokens_per_micro_batch=90,
+    )
+    assert len(record.forwards) > 4
+    for one, other in zip(whole.state.log_history[:2], pieces.state.log_history[:2], strict=True):
+        assert math.isclose(one["loss"], other["loss"], rel_tol=1e-4)
+        assert math.isclose(one["grad_norm"], other["grad_norm"], rel_tol=1e-4)

@@ -1,0 +1,76 @@
+"""Started by test_unpadded_training.py: trains on rows that processes exchange. Not a test file."""
+
+import sys
+
+import torch
+from accelerate.utils import gather_object
+from datasets import Dataset
+from tiny import (
+    random_script,
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+
+from trl_ces import CESConfig, CESTrainer
+
+PROMPTS = ["1+2=", "1+2+3+4+5+6=", "7=", "8+9+10="]
+ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, None, 1], [0, 0, 1, 0]]
+
+
+def main(output, processes, kind):
+    script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), truncated=(1, 4, 9))
+    rows = 16 // processes  # all of one optimizer step: TRL shuffles them within each process
+    batches = {"per_device_train_batch_size": rows // 2, "gradient_accumulation_steps": 2}
+    if kind == "pieces":
+        batches = {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 1}
+        batches["max_tokens_per_micro_batch"] = 90
+    arguments = settings(
+        output,
+        max_steps=4,
+        max_completion_length=40,
+        ces_tau=0.3,
+        optim="sgd",
+        learning_rate=0.1,
+        shaping="ces",
+        **batches,
+    )
+    trainer = CESTrainer(
+        model=tiny_model(spread=0.1),
+        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+        args=CESConfig(**arguments),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script, 4),
+    )
+    forwards, seen = [], {"generated": [], "trained": []}
+    generate, backbone = trainer._generate_and_score_completions, trainer.accelerator.unwrap_model(trainer.model).model
+    backbone.register_forward_hook(lambda *call: forwards.append(call[-1].last_hidden_state.shape[:2].numel()))
+
+    def record(inputs):
+        rollout = generate(inputs)
+        seen["generated"] = [str(row[row != 0].tolist()) for row in rollout["completion_ids"]]
+        return rollout
+
+    trainer._generate_and_score_completions = record
+    trainer.train()
+    for batch in trainer._buffered_inputs:
+        seen["trained"] += [str(row[row != 0].tolist()) for row in batch["completion_ids"]]
+    exchanged = len(set(seen["trained"]) - set(seen["generated"]))
+    tokens = sum(int(batch["completion_mask"].sum()) for batch in trainer._buffered_inputs)
+    everywhere = gather_object([{"exchanged": exchanged, "tokens": tokens, "forwards": forwards}])
+    if trainer.accelerator.is_main_process:
+        result = {
+            "weights": trainer.accelerator.unwrap_model(trainer.model).state_dict(),
+            "exchanged": sum(entry["exchanged"] for entry in everywhere),
+            "tokens": [entry["tokens"] for entry in everywhere],
+            "forwards": [positions for entry in everywhere for positions in entry["forwards"]],
+        }
+        torch.save(result, f"{output}/result.pt")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
