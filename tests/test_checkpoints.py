@@ -3,8 +3,10 @@
 import json
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from trl_ces.checkpoints import is_at_its_end, newest_checkpoint, read_state
+from trl_ces.checkpoints import damage, is_at_its_end, newest_checkpoint, read_state
 from trl_ces.cli.train import _check_resume
 from trl_ces.strict import RecipeError
 
@@ -33,6 +35,31 @@ def test_one_that_was_cut_off_while_it_was_written_is_passed_over(tmp_path, text
     checkpoint(tmp_path, "best")
     assert read_state(broken) is None
     assert newest_checkpoint(tmp_path) == good
+
+
+def with_tensors(place):
+    save_file({"weight": torch.arange(100.0)}, place / "model.safetensors")
+    torch.save({"exp_avg": torch.arange(100.0)}, place / "optimizer.pt")
+    return place
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
+@pytest.mark.parametrize("kept", [0, 5, 200, -1])
+def test_a_damaged_one_is_passed_over_with_a_warning(tmp_path, caplog, name, kept):
+    good, bad = (with_tensors(checkpoint(tmp_path, step)) for step in (9, 12))
+    assert damage(good) is None
+    assert newest_checkpoint(tmp_path) == bad
+    assert not caplog.records
+    (bad / name).write_bytes((bad / name).read_bytes()[:kept])
+    assert newest_checkpoint(tmp_path) == good
+    assert f"checkpoint-12 is damaged ({name}" in caplog.text
+
+
+def test_a_header_that_is_no_header_is_damage(tmp_path):
+    bad = with_tensors(checkpoint(tmp_path, 12))
+    content = (bad / "model.safetensors").read_bytes()
+    (bad / "model.safetensors").write_bytes(content[:8] + b"!" * 20 + content[28:])
+    assert damage(bad) == "model.safetensors has no readable header"
 
 
 def test_one_at_the_end_of_its_run_is_not_gone_on_from(tmp_path):

@@ -341,7 +341,7 @@ def test_resumed_between_rollouts_training_goes_on_bit_for_bit(tmp_path, changes
     assert resumed._sampler.stream.position == whole._sampler.stream.position
 
 
-def test_resumed_inside_a_rollout_the_rollouts_prompts_are_drawn_again(tmp_path):
+def test_resumed_inside_a_rollout_it_is_taken_up_or_else_its_prompts_are_drawn_again(tmp_path):
     script = world()
     whole = make_trainer(
         tmp_path / "whole", script, max_steps=8, save_strategy="steps", save_steps=1, **MULTI
@@ -355,11 +355,13 @@ def test_resumed_inside_a_rollout_the_rollouts_prompts_are_drawn_again(tmp_path)
     first, second = positions[3], positions[7]
     assert 4 <= first < second
     assert positions == [0, 0, 0, first, first, first, first, second]
-    resumed = make_trainer(tmp_path / "resumed", script, max_steps=8, **MULTI)
-    used_after, _ = record_batches(resumed)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))
-    assert used_after == [used[1]]
-    assert resumed._sampler.stream.position == second
+    for name, drawn in (("with its rollout", []), ("without", [used[1]])):
+        resumed = make_trainer(tmp_path / name, script, max_steps=8, **MULTI)
+        used_after, _ = record_batches(resumed)
+        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))
+        assert used_after == drawn
+        assert resumed._sampler.stream.position == second
+        (tmp_path / "whole" / "checkpoint-6" / "rollout-0.safetensors").unlink(missing_ok=True)
 
 
 def test_a_checkpoint_of_a_run_without_dynamic_sampling_can_be_resumed_with_it(tmp_path, caplog):
@@ -367,13 +369,16 @@ def test_a_checkpoint_of_a_run_without_dynamic_sampling_can_be_resumed_with_it(t
     changes = {"save_strategy": "steps", "save_steps": 1, **MULTI}
     make_trainer(tmp_path / "off", script, max_steps=6, **{**changes, "dynamic_sampling": False}).train()
     assert not list(tmp_path.rglob("dynamic_sampling.json"))
-    trainer = make_trainer(tmp_path / "on", script, max_steps=8, **MULTI)
-    _, rounds = record_batches(trainer)
-    trainer.train(resume_from_checkpoint=str(tmp_path / "off" / "checkpoint-6"))
-    # Six steps are one rollout of four prompts and half of the next, which is generated again.
     order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
-    assert rounds[0] == order[4:8]
-    assert "dynamic_sampling.json does not exist" in caplog.text
+    # Six steps are one rollout of four prompts and half of the next, which is there, or else generated again.
+    for name, first in (("with its rollout", order[8:12]), ("without", order[4:8])):
+        trainer = make_trainer(tmp_path / name, script, max_steps=12, **MULTI)
+        _, rounds = record_batches(trainer)
+        caplog.clear()
+        trainer.train(resume_from_checkpoint=str(tmp_path / "off" / "checkpoint-6"))
+        assert rounds[0] == first
+        assert "dynamic_sampling.json does not exist" in caplog.text
+        (tmp_path / "off" / "checkpoint-6" / "rollout-0.safetensors").unlink(missing_ok=True)
 
 
 # What is refused.

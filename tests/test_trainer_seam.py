@@ -19,10 +19,11 @@ from tiny import (
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
+from trl_ces.correctness import judge
 from trl_ces.reward_interface import REWARD_KEYWORDS
 from trl_ces.rewards import accuracy_reward
 from trl_ces.shaping_metrics import SUMS
-from trl_ces.trainer import last_turn
+from trl_ces.turns import last_turn
 
 SCRIPT = random_script(PROMPTS[:2], [[1, 0, 0, 1], [1, 1, 1, 1]], torch.Generator().manual_seed(1))
 
@@ -179,8 +180,7 @@ def test_a_reward_that_is_not_0_or_1_is_warned_of_once_unless_it_was_chosen(tmp_
     assert all(f"graded, which CES takes for the accuracy reward, returned {value:g}" in text for text in messages)
 
 
-def test_groups_of_equal_reward_are_judged_by_weighted_and_scorable_rewards(tmp_path):
-    trainer = make_trainer(tmp_path, reward_weights=[1.0, 0.0])
+def test_groups_of_equal_reward_are_judged_by_weighted_and_scorable_rewards():
     nan = float("nan")
     rewards = torch.tensor(
         [
@@ -191,7 +191,7 @@ def test_groups_of_equal_reward_are_judged_by_weighted_and_scorable_rewards(tmp_
             [[-2.0, 0.0], [nan, nan], [-2.0, 0.0], [-2.0, 0.0]],
         ]
     ).view(-1, 2)
-    judged = trainer._judge_rollout(rewards, len(rewards))
+    judged = judge(rewards, accuracy_index=0, weights=torch.tensor([1.0, 0.0]), threshold=1.0, group_size=4)
     assert judged["equal_rewards"].view(5, 4).tolist() == [[True] * 4, [False] * 4, [True] * 4, [True] * 4, [True] * 4]
 
 

@@ -192,11 +192,8 @@ def test_no_forward_has_more_positions_than_the_budget(tmp_path):
 def test_rows_stay_where_a_loss_depends_on_their_company(tmp_path, caplog):
     with caplog.at_level(logging.INFO, logger="trl_ces"):
         trainer, _ = train(CESTrainer, tmp_path / "bnpo", loss_type="bnpo")
-        assert "Rows stay in their micro-batches" in caplog.text
         assert trainer._arranged is None
-        caplog.clear()
         trainer, _ = train(CESTrainer, tmp_path / "dapo")
-        assert "Rows stay" not in caplog.text
         assert trainer._arranged is trainer._buffered_inputs
     # Optimizer steps that begin in the middle of one rollout and end in the next.
     trainer, _ = train(CESTrainer, tmp_path / "odd", gradient_accumulation_steps=6, steps_per_generation=8)

@@ -1,9 +1,13 @@
 """Which checkpoint a stopped run goes on from."""
 
 import json
+import logging
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 
 def read_state(checkpoint: Path) -> dict[str, Any] | None:
@@ -20,12 +24,45 @@ def is_at_its_end(state: dict[str, Any]) -> bool:
     return 0 < state.get("max_steps", 0) <= state["global_step"]
 
 
+def damage(checkpoint: Path) -> str | None:
+    """What is wrong with a checkpoint's files, as far as their beginnings and ends tell; `None` if nothing is.
+
+    Tensors are not read: a file that was cut off, or never written, has no end that fits its beginning.
+    """
+    for file in sorted(checkpoint.rglob("*.safetensors")):
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            header = int.from_bytes(stream.read(8), "little")
+            try:
+                entries = json.loads(stream.read(header)) if 0 < header <= size else {}
+                end = max(
+                    (entry["data_offsets"][1] for name, entry in entries.items() if name != "__metadata__"), default=0
+                )
+            except (ValueError, KeyError, TypeError, AttributeError):
+                return f"{file.name} has no readable header"
+        if not 0 < header <= size or 8 + header + end != size:
+            return f"{file.name} is cut off"
+    for file in sorted([*checkpoint.rglob("*.pt"), *checkpoint.rglob("*.pth")]):
+        if not zipfile.is_zipfile(file):  # their table of contents is the last thing written
+            return f"{file.name} is cut off"
+    return None
+
+
 def newest_checkpoint(output_dir: Path) -> Path | None:
-    """The newest checkpoint in `output_dir` that is whole and has steps left to make, `None` if there is none."""
+    """
+    The newest checkpoint in `output_dir` that is whole and has steps left to make, `None` if there is none.
+
+    One that a kill left half-written is passed over, a damaged one with a warning.
+    """
     found: dict[int, Path] = {}
     for folder in output_dir.glob("checkpoint-*"):
         number = re.fullmatch(r"checkpoint-(\d+)", folder.name)
         state = read_state(folder) if number else None
         if number and state is not None and not is_at_its_end(state):
             found[int(number[1])] = folder
-    return found[max(found)] if found else None
+    for step in sorted(found, reverse=True):
+        wrong = damage(found[step])
+        if wrong is None:
+            return found[step]
+        logger.warning("%s is damaged (%s): the one before it is tried.", found[step], wrong)
+    return None

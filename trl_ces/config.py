@@ -76,6 +76,9 @@ class CESConfig(GRPOConfig):
             Rows of a micro-batch go through the model in pieces of at most so many token positions (prompts,
             completions and the padding between them) on each process: memory follows tokens, and
             `per_device_train_batch_size` may be large.
+        max_nonfinite_steps (`int`, *optional*, defaults to `3`):
+            A step whose gradient is not finite is skipped, and its rows are saved in `output_dir`/nonfinite; after so
+            many in a row training stops, >= 1. Under DeepSpeed the first such loss stops it.
 
     Raises:
         `ValueError`: A value is out of its range, or `shaping="ces"` meets a setting that would change what the paper
@@ -181,6 +184,10 @@ class CESConfig(GRPOConfig):
             "on each process."
         },
     )
+    max_nonfinite_steps: int = field(
+        default=3,
+        metadata={"help": "Stop after so many steps in a row whose gradient is not finite; fewer are skipped."},
+    )
 
     def __post_init__(self):
         self._check_shaping()  # before TRL looks at devices and batches: a wrong value needs no machine to be seen
@@ -257,6 +264,9 @@ class CESConfig(GRPOConfig):
         rounds = self.dynamic_sampling_max_rounds
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")
+        steps = self.max_nonfinite_steps
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            refuse("max_nonfinite_steps", "it counts steps in a row, 1 or more; 3 is the default.")
         if self.dynamic_sampling:
             self._check_dynamic_sampling(refuse)
         if self.max_tokens_per_micro_batch is not None:
@@ -292,12 +302,14 @@ class CESConfig(GRPOConfig):
 
     def micro_batches_to_arrange(self) -> int:
         """
-        How many consecutive micro-batches of a rollout belong to one optimizer step; 0 where that differs from step
-        to step, or where it matters which rows share a micro-batch.
+        How many consecutive micro-batches of a rollout belong to one optimizer step and may exchange rows; 0 where
+        that number differs from step to step, where it matters which rows share a micro-batch, or as wished.
         """
         steps, accumulated = cast(int, self.steps_per_generation), self.gradient_accumulation_steps
         aligned = max(steps, accumulated) % min(steps, accumulated) == 0
-        return min(steps, accumulated) if aligned and self.rows_are_independent() else 0
+        if not self.arrange_by_length or not aligned or not self.rows_are_independent():
+            return 0
+        return min(steps, accumulated)
 
     def _check_token_budget(self, refuse):
         budget = self.max_tokens_per_micro_batch

@@ -260,18 +260,26 @@ class DynamicSampler:
 
         Args:
             folder (`Path`): The checkpoint's.
-            inside_rollout (`bool`): Whether the latest batch has steps left. TRL does not save batches: training that
-                is resumed there generates that batch again, so its prompts are to be drawn again.
+            inside_rollout (`bool`): Whether the latest batch has steps left. Where training is resumed without that
+                batch, it is generated again, so its prompts are to be drawn again.
         """
         folder.mkdir(parents=True, exist_ok=True)
         position = self._rollout_start if inside_rollout else self.stream.position
-        (folder / STREAM_FILE).write_text(json.dumps({"position": position}))
+        (folder / STREAM_FILE).write_text(json.dumps({"position": position, "after_rollout": self.stream.position}))
 
-    def load(self, folder: Path, planned_rollouts: int):
-        """Take the state from a checkpoint's `folder`; without one, go on behind `planned_rollouts` batches."""
+    def load(self, folder: Path, planned_rollouts: int, with_rollout: bool = False):
+        """
+        Take the state from a checkpoint's `folder`; without one, go on behind `planned_rollouts` batches.
+
+        Args:
+            folder (`Path`): The checkpoint's.
+            planned_rollouts (`int`): Batches begun before it.
+            with_rollout (`bool`, *optional*, defaults to `False`): Whether the batch that it fell into is there.
+        """
         file = folder / STREAM_FILE
         if file.exists():
-            self.stream.position = json.loads(file.read_text())["position"]
+            state = json.loads(file.read_text())
+            self.stream.position = state["after_rollout" if with_rollout else "position"]
             return
         self.stream.position = planned_rollouts * self.wanted
         if self.accelerator.is_main_process:

@@ -21,33 +21,33 @@ are placed by length.
 
 import inspect
 import logging
-from collections.abc import Iterable
+import math
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import trl
-from accelerate.utils import send_to_device
+from accelerate.utils import DistributedType, gather_object, send_to_device
 from packaging.specifiers import SpecifierSet
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
+from .correctness import judge, odd_reward
 from .dynamic_sampling import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
 from .micro_batches import PIECES, arranged, backward, can_be_arranged, rows_at_a_time, rows_between, without_sync
 from .padding import padding_plan, real_spans, unpadded
-from .prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 from .reward_interface import reward_name, tolerant
+from .rollout_files import load_micro_batches, save_micro_batches
 from .rollout_rows import COMPLETION_LENGTHS, row_layout, rows_of_process, trimmed
-from .shaping import SHAPING_RULES, group_counts
+from .shaping import SHAPING_RULES
 from .shaping_metrics import ces_metrics, ces_sums
+from .turns import read_turns
 
 logger = logging.getLogger(__name__)
 
 SUPPORTED_TRL = ">=1.16,<2"
-# Enough tokens to hold "<think>" and white space in any tokenizer, one character a token included.
-_PROMPT_TAIL = 32
 
 
 class CESTrainer(GRPOTrainer):
@@ -112,6 +112,7 @@ class CESTrainer(GRPOTrainer):
         self._sampler: DynamicSampler | None = None
         self._informative: list[bool] = []  # which groups of its latest round are
         self._arranged: list[dict] | None = None  # TRL's buffer of micro-batches, once rows are placed by length
+        self._nonfinite_steps = self._nonfinite_in_a_row = 0
         needs_accuracy = args.shaping == "ces" or args.dynamic_sampling
         if needs_accuracy and kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
@@ -128,7 +129,14 @@ class CESTrainer(GRPOTrainer):
         split = parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled)
         policy = self.accelerator.unwrap_model(self.model)
         self._padding = padding_plan(policy, args.trim_padding, args.padding_free, split)
-        self._per_step = self._check_arrangement()
+        # The load-balancing loss of a mixture of experts is no sum over rows.
+        self._per_step = 0 if self.aux_loss_enabled else args.micro_batches_to_arrange()
+        if args.max_tokens_per_micro_batch is not None and (self._per_step == 0 or args.n_gpu > 1):
+            raise ValueError(
+                "`max_tokens_per_micro_batch` needs rows that can change places: `steps_per_generation` and "
+                "`gradient_accumulation_steps` must be multiples of one another, `router_aux_loss_coef` 0.0, and each "
+                "GPU must have a process of its own."
+            )
         if args.shaping == "ces":
             logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
             # A number that the user named or set a threshold for may be graded; one that we found should be 0 or 1.
@@ -137,24 +145,8 @@ class CESTrainer(GRPOTrainer):
     def _generate(self, prompts):
         outputs = super()._generate(prompts)
         prompt_ids, completion_ids, masks = outputs[:3]  # lists, but a user's rollout_func may return tensors
-        seen, said = [], []
-        for row in range(len(prompts)):
-            prompt, completion = _integers(prompt_ids[row]), _integers(completion_ids[row])
-            start, end = (0, len(completion)) if masks is None else last_turn(_integers(masks[row]))
-            seen.append((prompt + completion[:start])[-_PROMPT_TAIL:])
-            said.append(completion[start:end])
-        self._turns = {
-            "thinking_prefilled": [opens_thinking(tail) for tail in self._tokenizer.batch_decode(seen)],
-            "last_turns": self._decode_with_thinking(said),
-        }
+        self._turns = read_turns(prompt_ids, completion_ids, masks, self._tokenizer)
         return outputs
-
-    def _decode_with_thinking(self, rows: list[list[int]]) -> list[str]:
-        """As TRL decodes completions, without special tokens; but the tags of thinking stay, special or not."""
-        added = self._tokenizer.get_added_vocab()
-        tags = {added[tag] for tag in (THINK_OPEN, THINK_CLOSE) if tag in added}
-        special = set(self._tokenizer.all_special_ids) - tags
-        return self._tokenizer.batch_decode([[token for token in row if token not in special] for row in rows])
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         inputs = [
@@ -165,7 +157,11 @@ class CESTrainer(GRPOTrainer):
         if self.args.shaping == "ces":
             ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
             truncated = [not ids or ids[-1] not in ends for ids in completion_ids_list]
-            self._rollout = self._judge_rollout(rewards_per_func, len(prompts))
+            self._warn_unless_binary(rewards_per_func[:, self._accuracy_index])
+            group_size = self.num_generations if self.model.training else self.num_generations_eval
+            threshold = self.args.ces_correct_threshold
+            judged = judge(rewards_per_func, self._accuracy_index, self.reward_weights, threshold, group_size)
+            self._rollout = rows_of_process(judged, self.accelerator)
             self._rollout["truncated"] = torch.tensor(truncated, device=rewards_per_func.device)
         if self._sampler is not None and self.model.training:
             accuracy = rewards_per_func[:, self._accuracy_index]
@@ -174,31 +170,9 @@ class CESTrainer(GRPOTrainer):
             self._rollout[COMPLETION_LENGTHS] = torch.tensor(lengths, device=rewards_per_func.device)
         return rewards_per_func
 
-    def _judge_rollout(self, rewards_per_func, local_size: int) -> dict[str, torch.Tensor]:
-        """This process's rows of what CES must know of a rollout, from the rewards (all rows, functions) of all."""
-        group_size = self.num_generations if self.model.training else self.num_generations_eval
-        accuracy = rewards_per_func[:, self._accuracy_index]
-        self._warn_unless_binary(accuracy)
-        scorable = ~accuracy.isnan()
-        correct = accuracy >= self.args.ces_correct_threshold  # False where it is NaN
-        group_correct, group_scorable = group_counts(correct, scorable, group_size)  # Eq. 2
-        rewards = (rewards_per_func * self.reward_weights.to(accuracy.device)).nansum(dim=1).view(-1, group_size)
-        unscorable = rewards_per_func.isnan().all(dim=1).view(-1, group_size)  # TRL leaves these out of the baseline
-        highest = rewards.masked_fill(unscorable, -torch.inf).amax(dim=1)
-        lowest = rewards.masked_fill(unscorable, torch.inf).amin(dim=1)
-        rollout = {
-            "correct": correct,
-            "scorable": scorable,
-            "group_correct": group_correct,
-            "group_scorable": group_scorable,
-            "equal_rewards": (highest <= lowest).repeat_interleave(group_size),
-        }
-        start = self.accelerator.process_index * local_size
-        return {name: values[start : start + local_size] for name, values in rollout.items()}
-
     def _warn_unless_binary(self, accuracy):
-        odd = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
-        if self._expects_binary and odd.numel() > 0:
+        odd = odd_reward(accuracy) if self._expects_binary else None
+        if odd is not None:
             self._expects_binary = False  # said once
             if self.accelerator.is_main_process:
                 logger.warning(
@@ -206,7 +180,7 @@ class CESTrainer(GRPOTrainer):
                     "counts as correct when it is >= `ces_correct_threshold` (1.0): set that, or name the "
                     "accuracy reward in `ces_accuracy_reward`.",
                     self.reward_func_names[self._accuracy_index],
-                    odd[0].item(),
+                    odd,
                 )
 
     def _generate_and_score_completions(self, inputs):
@@ -237,20 +211,6 @@ class CESTrainer(GRPOTrainer):
         wanted = cast(int, args.generation_batch_size) // group_size
         return DynamicSampler(stream, wanted, group_size, args.dynamic_sampling_max_rounds, self.accelerator)
 
-    def _check_arrangement(self) -> int:
-        """How many micro-batches of an optimizer step may exchange rows; 0 where they may not."""
-        # The load-balancing loss of a mixture of experts is no sum over rows.
-        allowed = 0 if self.aux_loss_enabled else self.args.micro_batches_to_arrange()
-        if self.args.max_tokens_per_micro_batch is not None and (allowed == 0 or self.args.n_gpu > 1):
-            raise ValueError(
-                f"`max_tokens_per_micro_batch` is {self.args.max_tokens_per_micro_batch}, but rows cannot change "
-                "places: `steps_per_generation` and `gradient_accumulation_steps` must be multiples of one another, "
-                "`router_aux_loss_coef` 0.0, and each GPU must have a process of its own."
-            )
-        if self.args.arrange_by_length and allowed == 0:
-            logger.info("Rows stay in their micro-batches: with these settings the gradient depends on that.")
-        return allowed if self.args.arrange_by_length else 0
-
     def _prepare_inputs(self, generation_batch):
         inputs = super()._prepare_inputs(generation_batch)
         if not self.model.training or self._per_step == 0 or self._buffered_inputs is self._arranged:
@@ -261,6 +221,14 @@ class CESTrainer(GRPOTrainer):
             buffer = arranged(buffer, self._per_step, layout, self.accelerator, self._padding, budget)
         self._buffered_inputs = self._arranged = cast(Any, buffer)
         return buffer[self._step % len(buffer)]
+
+    def compute_loss(self, model, inputs, *args, **kwargs):
+        loss = super().compute_loss(model, inputs, *args, **kwargs)
+        # DeepSpeed's backward makes the optimizer's step itself, so it must not come to that.
+        deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
+        if deepspeed and self.model.training and not torch.isfinite(loss):
+            self._report_nonfinite("loss", self._step, stop=True)
+        return loss
 
     def _compute_loss(self, model, inputs):
         sizes = inputs.get(PIECES, [])
@@ -355,6 +323,8 @@ class CESTrainer(GRPOTrainer):
 
     def log(self, logs, start_time=None):
         mode = "train" if self.model.training else "eval"
+        if mode == "train" and self._nonfinite_steps:
+            self._metrics[mode]["nonfinite_steps"].append(self._nonfinite_steps)
         if self._ces_totals[mode]:
             totals = torch.stack(self._ces_totals[mode]).cpu().double().sum(dim=0).tolist()
             for name, value in ces_metrics(totals).items():
@@ -363,17 +333,90 @@ class CESTrainer(GRPOTrainer):
         super().log(logs, start_time)
 
     def _save_checkpoint(self, model, trial):
+        folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        inside_rollout = self._step % self._steps_of_a_rollout() != 0
+        if not self.args.save_only_model:  # first, so that no whole checkpoint lacks it
+            self._save_rollout(folder, cast(Any, self._buffered_inputs) if inside_rollout else [])
         if self._sampler is not None and self.args.should_save:
-            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-            inside_rollout = self._step % self._steps_of_a_rollout() != 0
-            self._sampler.save(folder, inside_rollout)  # first, so that no whole checkpoint lacks it
+            self._sampler.save(folder, inside_rollout)
         super()._save_checkpoint(model, trial)
+
+    def _save_rollout(self, folder: Path, micro_batches: list[dict]):
+        """What TRL keeps in memory only: where in a rollout training stands, the rollout, metrics not yet logged."""
+        totals = torch.stack(self._ces_totals["train"]).tolist() if self._ces_totals["train"] else []
+        more = {"step": self._step, "metrics": self._metrics["train"], "totals": totals}
+        try:
+            save_micro_batches(folder / self._rollout_file(), micro_batches, more)
+        except TypeError as error:  # pictures in lists
+            logger.warning("The rollout is not saved (%s): resumed, it is generated anew.", error)
+
+    def _rollout_file(self) -> str:
+        return f"rollout-{self.accelerator.process_index}.safetensors"
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         super()._load_optimizer_and_scheduler(checkpoint)
-        if self._sampler is not None and checkpoint is not None:
+        if checkpoint is None:
+            return
+        restored = self._load_rollout(Path(checkpoint))
+        if self._sampler is not None:
             steps = self.state.global_step * self.args.gradient_accumulation_steps
-            self._sampler.load(Path(checkpoint), planned_rollouts=steps // self._steps_of_a_rollout())
+            begun = -(-steps // self._steps_of_a_rollout()) if restored else steps // self._steps_of_a_rollout()
+            self._sampler.load(Path(checkpoint), planned_rollouts=begun, with_rollout=restored)
+
+    def _load_rollout(self, checkpoint: Path) -> bool:
+        """Takes up what [`_save_rollout`] wrote, if every process finds its part and it fits these settings."""
+        found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
+        micro_batches, more = found or ([], {})
+        sizes = {batch["prompt_ids"].size(0) for batch in micro_batches}
+        steps = cast(int, self.args.steps_per_generation)
+        fits = not micro_batches or (len(micro_batches) == steps and sizes == {self.args.per_device_train_batch_size})
+        if not all(gather_object([found is not None and fits])):
+            inside = self.state.global_step * self.args.gradient_accumulation_steps % self._steps_of_a_rollout()
+            if inside and self.accelerator.is_main_process:
+                logger.warning(
+                    "%s stands inside a rollout, which is not there, damaged, or of other processes or batch sizes: "
+                    "it is generated anew, so training will differ a little from what it would have been.",
+                    checkpoint,
+                )
+            return False
+        self._step = more["step"]
+        self._metrics["train"].update(more["metrics"])
+        self._ces_totals["train"] = [torch.tensor(row, device=self.accelerator.device) for row in more["totals"]]
+        if micro_batches:
+            self._buffered_inputs = self._arranged = cast(Any, micro_batches)
+        return True
+
+    def _get_grad_norm(self, model, grad_norm=None):
+        """Between the backward and the optimizer's step: a gradient that is not finite makes no step."""
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        finite = math.isfinite(norm.item() if isinstance(norm, torch.Tensor) else norm)
+        self._nonfinite_in_a_row = 0 if finite else self._nonfinite_in_a_row + 1
+        if not finite:
+            for parameter in model.parameters():
+                parameter.grad = None  # the optimizer passes over these
+            self._nonfinite_steps += 1
+            too_many = self._nonfinite_in_a_row >= self.args.max_nonfinite_steps
+            self._report_nonfinite("gradient", self._step - 1, too_many)
+        return norm
+
+    def _report_nonfinite(self, what: str, micro_step: int, stop: bool):
+        """Saves the rows of the optimizer step that ends in `micro_step`; `RuntimeError` if training is to `stop`."""
+        step, buffer = self.state.global_step + 1, cast(list[dict], self._buffered_inputs)
+        end = micro_step % len(buffer) + 1
+        rows = buffer[max(0, end - self.args.gradient_accumulation_steps) : end]
+        name = f"step-{step}-process-{self.accelerator.process_index}.safetensors"
+        file = Path(cast(str, self.args.output_dir)) / "nonfinite" / name
+        message = f"The {what} of step {step} is not finite (NaN or infinite). Its rows are in {file}"
+        try:
+            save_micro_batches(file, rows, {"global_step": step})
+        except (TypeError, OSError) as error:
+            message = f"The {what} of step {step} is not finite (NaN or infinite). Its rows cannot be saved ({error})"
+        if stop:
+            raise RuntimeError(
+                f"{message}. Training stops here (`max_nonfinite_steps` is {self.args.max_nonfinite_steps}): look at "
+                "these rows and their rewards, lower `learning_rate` or `max_grad_norm`, or train in bf16 or float32."
+            )
+        logger.warning("%s; the step is skipped.", message)
 
     def _steps_of_a_rollout(self) -> int:
         """Forward and backward passes for which TRL uses a rollout."""
@@ -382,29 +425,6 @@ class CESTrainer(GRPOTrainer):
 
 # Help and editors show TRL's parameters; the list itself stays TRL's.
 CESTrainer.__init__.__signature__ = inspect.signature(GRPOTrainer.__init__)  # type: ignore[attr-defined]
-
-
-def _integers(tokens: Iterable) -> list[int]:
-    return [int(token) for token in tokens]
-
-
-def last_turn(mask: list[int]) -> tuple[int, int]:
-    """
-    Where the policy spoke last: the last run of ones.
-
-    Args:
-        mask (`list[int]`): 1 on the policy's tokens, 0 on what tools or an environment wrote.
-
-    Returns:
-        `tuple[int, int]`: Start and end of the run, (0, 0) where there is none.
-    """
-    end = len(mask)
-    while end > 0 and mask[end - 1] == 0:
-        end -= 1
-    start = end
-    while start > 0 and mask[start - 1] != 0:
-        start -= 1
-    return start, end
 
 
 def check_trl_version(version: str):
