@@ -6,9 +6,10 @@ import json
 import pytest
 from fixtures_evaluation import REAL_DATA, ROWS, TABLE, rows_of, write_data
 
-from trl_ces.evaluation.benchmarks import BENCHMARKS, CHOICE_INSTRUCTION, GROUPS, last_box
+from trl_ces.evaluation.benchmarks import BENCHMARKS, GROUPS
 from trl_ces.evaluation.code_tasks import INSTRUCTION
 from trl_ces.evaluation.problems import choose, data_digest, find_benchmarks, load_benchmark
+from trl_ces.evaluation.rows import CHOICE_INSTRUCTION, last_box
 from trl_ces.strict import RecipeError
 
 EXPECTED = {

@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
 import time
@@ -13,9 +15,10 @@ from trl_ces.evaluation import run as run_module
 from trl_ces.evaluation.generate import Completion
 from trl_ces.evaluation.models import EncodedPrompts
 from trl_ces.evaluation.problems import Problem
-from trl_ces.evaluation.run import evaluate, pending_batches, plan, run_evaluation, sample_seed
+from trl_ces.evaluation.run import evaluate, run_evaluation
 from trl_ces.evaluation.samples import SampleFile, read_samples
 from trl_ces.evaluation.settings import EvaluationSettings
+from trl_ces.evaluation.units import pending_batches, plan, sample_seed
 from trl_ces.strict import RecipeError
 
 QUICK = {"num_samples": 3, "max_problems": 5, "max_new_tokens": 30, "batch_size": 4, "backend": "transformers"}
@@ -212,6 +215,51 @@ def test_a_run_killed_at_random_moments_ends_with_the_answers_of_one_that_was_no
     assert killed_at[0] < size
     assert lines(tmp_path) == lines(whole)
     assert (tmp_path / "summary.json").read_bytes() == (whole / "summary.json").read_bytes()
+
+
+@pytest.mark.slow
+def test_the_command_killed_at_random_moments_loses_no_answer_and_repeats_none(place, whole, tmp_path):
+    options = {"model": place / "model", "data_dir": place, "benchmarks": "aime24,amc23", "output_dir": tmp_path}
+    words = [word for name, value in {**options, **QUICK}.items() for word in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "trl_ces.cli.main", "eval", *words]
+    samples, moments = tmp_path / "samples.jsonl", random.Random(time.time_ns())
+    kept: list[bytes] = []
+    for _ in range(3):
+        before = samples.stat().st_size if samples.exists() else 0
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while not samples.exists() or samples.stat().st_size <= before:
+                assert process.poll() is None
+                time.sleep(0.005)
+            time.sleep(moments.random() * 0.04)
+            process.kill()
+        assert process.returncode == -signal.SIGKILL
+        kept.append(samples.read_bytes())
+    assert [len(content) for content in kept] == sorted({len(content) for content in kept})  # each start went on
+    assert len(kept[-1]) < (whole / "samples.jsonl").stat().st_size  # and the last one had not come to the end
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    finished = samples.read_bytes()
+    for content in kept:  # what was whole at a kill stands there as it was
+        assert finished.startswith(content[: content.rfind(b"\n") + 1])
+    assert lines(tmp_path) == lines(whole)
+    assert (tmp_path / "summary.json").read_bytes() == (whole / "summary.json").read_bytes()
+    assert (tmp_path / "table.md").read_text() in done.stdout
+
+
+def test_answers_that_are_there_get_this_versions_verdicts_where_that_is_asked_for(place, whole, tmp_path, scripted):
+    run(place, tmp_path, max_problems=2)
+    samples = tmp_path / "samples.jsonl"
+    right = samples.read_text()
+    # as a grader of another version would have left them, the last answer not yet drawn
+    old = right.replace('"correct": true', '"correct": null').replace('"answer": "5"', '"answer": "?"')
+    samples.write_text("".join(old.splitlines(keepends=True)[:-1]))
+    summary, said = run(place, tmp_path, max_problems=2)
+    assert summary["benchmarks"]["aime24"]["not_judged"] == 3
+    assert "judged again" not in said
+    summary, said = run(place, tmp_path, max_problems=2, judge_again=True)
+    assert "12 answers judged again." in said
+    assert summary["benchmarks"]["aime24"]["correct"]["accuracy"] == 0.5
+    assert samples.read_text() == right
+    assert len(scripted) == 2  # the second drew what was missing, the third nothing
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,10 @@ from trl_ces.strict import RecipeError
 FACTS = ModelFacts("base", None, 0, None, [1, 7], 256, None)
 
 
+class EngineDeadError(Exception):
+    """As vLLM's own, which is no RuntimeError either."""
+
+
 class Engine:
     """Answers a prompt with its last token, as often as its first says; the longer, the later."""
 
@@ -40,6 +44,8 @@ class Engine:
         self.running -= 1
         if ids[0] == 99:
             raise RuntimeError("the engine died")
+        if ids[0] == 97:
+            raise EngineDeadError("EngineCore encountered an issue.")
         if ids[0] == 98:
             raise KeyboardInterrupt
         tokens = [ids[-1]] * ids[0] + ([7] if ids[0] < 5 else [])
@@ -52,8 +58,18 @@ class Engine:
 @pytest.fixture
 def vllm(monkeypatch):
     modules = {
-        name: types.ModuleType(name) for name in ("vllm", "vllm.lora", "vllm.lora.request", "vllm.sampling_params")
+        name: types.ModuleType(name)
+        for name in (
+            "vllm",
+            "vllm.lora",
+            "vllm.lora.request",
+            "vllm.sampling_params",
+            "vllm.v1",
+            "vllm.v1.engine",
+            "vllm.v1.engine.exceptions",
+        )
     }
+    modules["vllm.v1.engine.exceptions"].EngineDeadError = EngineDeadError
     modules["vllm"].__spec__ = importlib.machinery.ModuleSpec("vllm", None)
     modules["vllm"].AsyncEngineArgs = dict
     modules["vllm"].SamplingParams = dict
@@ -148,6 +164,23 @@ def test_an_engine_that_dies_ends_the_run_after_what_was_finished(vllm):
     with pytest.raises(RuntimeError, match="the engine died"):
         next(parts)
     backend.close()
+
+
+def test_an_engine_whose_process_was_killed_is_one_sentence_and_what_was_finished_stays(vllm, tmp_path, monkeypatch):
+    write_data(tmp_path, ["aime24"])
+    write_model(tmp_path / "model")
+    backend = VllmBackend(FACTS, settings(), longest=120)
+    lengths = iter([1, 97, *[500] * 100])
+    generate = backend.generate
+    monkeypatch.setattr(
+        backend, "generate", lambda prompts, seeds: generate([[next(lengths), 5] for _ in prompts], seeds)
+    )
+    monkeypatch.setattr(run_module, "load_backend", lambda facts, chosen, longest: backend)
+    chosen = settings(model=str(tmp_path / "model"), data_dir=str(tmp_path), max_new_tokens=8, num_samples=1)
+    with pytest.raises(RecipeError, match=r"engine died; .* Give the same line again: finished answers are kept"):
+        run_module.run_evaluation(chosen, tmp_path / "run", say=lambda text: None, progress=False)
+    assert len((tmp_path / "run" / "samples.jsonl").read_text().splitlines()) == 1
+    assert backend.loop.is_closed()
 
 
 def test_ctrl_c_ends_the_requests_that_run(vllm):

@@ -14,7 +14,7 @@ from trl_ces.grading import Grade, WorkerPool, grade, grade_many, is_usable_gold
 from trl_ces.grading.answers import extract_answer
 
 LIMIT_S = 1.0
-GRACE_S = 1.0  # scheduling on a busy machine, and the next child
+GRACE_S = 4.0  # CLOCK_GRACE_S in worker.py on a busy machine, and the next child
 NEEDS_ENGINE = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # no rule but algebra finds these equal
 
 EQUALITY = [
@@ -209,6 +209,59 @@ EQUALITY = [
     (r"\{x \mid x>2\}", r"\{x : x > 2\}", True),
     (r"\{x \mid x>2\}", r"\{x \mid x\ge 2\}", False),
     ("x <= 3", r"x \leq 3", True),
+    # statements: what they give is the answer, an equation with unknowns is one as a whole
+    (r"\log_2(32)=5", "5", True),
+    (r"\log_2(32)=5", "x=5", True),
+    (r"\log_2(32)=5", r"\log_{2} 32 = 5", True),
+    (r"\log_2(32)=5", "32", False),
+    (r"\log_2(32)=5", "1=1", False),
+    (r"\log_2(32)=5", "2^5=32", False),
+    (r"\log_2(32)=5", r"\log_3(27)=3", False),
+    (r"i^{7}=i^4 \cdot i^3=1 \cdot (-i)=-i", "-i", True),
+    (r"i^{7}=i^4 \cdot i^3=1 \cdot (-i)=-i", "i", False),
+    (r"\frac{40}{3} \approx 13.33", "13.33", True),
+    (r"\frac{40}{3} \approx 13.33", "40/3", True),
+    (r"\frac{40}{3} \approx 13.33", "13.3", False),
+    (r"\frac{40}{3}=a", "40/3", True),
+    (r"(y-x)^3(y+x)=k", "(y-x)^3(y+x)", False),
+    ("x^{2}=0", "0", False),
+    (r"\cos (t)=0 when t=\frac{\pi}{2}", "0", False),
+    (r"P\left(X_{n}=4\right)=5/8", "5/8", True),
+    (r"P\left(X_{n}=4\right)=5/8", "4", False),
+    ("h / r=2", "2", True),
+    (r"\bar{x}=\bar{y}=1/5", "1/5", True),
+    (r"\mathrm{V}=100.5 \mathrm{~cm}^{3}", "100.5", True),
+    (r"\|\mathbf{u}\|=\sqrt{13},\|\mathbf{v}\|=\sqrt{30}", r"\sqrt{13}, \sqrt{30}", True),
+    (r"\|\mathbf{u}\|=\sqrt{13},\|\mathbf{v}\|=\sqrt{30}", r"\sqrt{30}, \sqrt{13}", False),
+    (r"\begin{pmatrix}1\\2\end{pmatrix}\bullet\begin{pmatrix}3\\4\end{pmatrix}=11", "11", True),
+    (r"\begin{pmatrix}1\\2\end{pmatrix}\bullet\begin{pmatrix}3\\4\end{pmatrix}=11", "12", False),
+    # values of different names have an order, unless they are named
+    ("x=1, y=2", "1, 2", True),
+    ("x=1, y=2", "2, 1", False),
+    ("x=1, y=2", "y=2, x=1", True),
+    ("x=1, y=2", "x=2, y=1", False),
+    ("x=1, x=2", "2, 1", True),
+    (r"\cos(\pi)=-1, \sin(\pi)=0", "-1, 0", True),
+    (r"\cos(\pi)=-1, \sin(\pi)=0", "0, -1", False),
+    # inequalities and the intervals that they mean
+    (r"-1<x \leqslant 1:(-1,1]", "(-1, 1]", True),
+    (r"-1<x \leqslant 1:(-1,1]", r"-1 < x \le 1", True),
+    (r"-1<x \leqslant 1:(-1,1]", "[-1, 1]", False),
+    (r"(-\infty,1)\cup(2,\infty)", "x<1 or x>2", True),
+    (r"(-\infty,1)\cup(2,\infty)", "x>2 or 1>x", True),
+    (r"(-\infty,1)\cup(2,\infty)", r"x\le 1 or x>2", False),
+    (r"(-\infty,1)\cup(2,\infty)", "x<1", False),
+    ("x<1 or x>2", r"(2,\infty)\cup(-\infty,1)", True),
+    ("x<1 or x>2", r"(-\infty,1]\cup(2,\infty)", False),
+    ("x<1 or x>2", "(1,2)", False),
+    (r"x<0 \text{ or } 1\le x<2", r"(-\infty,0)\cup[1,2)", True),
+    # functions as programs write them
+    ("np.arcsin(10/13)", r"\arcsin\frac{10}{13}", True),
+    ("np.arcsin(10/13)", r"\arccos\frac{10}{13}", False),
+    (r"\sin(x)", "sin(x)", True),
+    (r"\sin(x)", "s*i*n*x", False),
+    (r"\frac{1}{3} E_{1}+\frac{2}{3} E_{2}", r"\frac{E_1+2E_2}{3}", True),
+    (r"\frac{1}{3} E_{1}+\frac{2}{3} E_{2}", r"\frac{2E_1+E_2}{3}", False),
     ("0", "", False),
     ("0", "{}", False),
     ("0", r"\emptyset", False),
@@ -287,6 +340,13 @@ def test_unusable_golds_are_none_and_the_rest_is_graded():
     assert [g.correct for g in grade_many([r"\boxed{3}"] * 9, golds)] == [None] * 8 + [True]
     assert usable_golds([None]) == [False]
     assert usable_golds([r"\sqrt{2}", "(0,1)", "A", "5;10", "yes", "No solution", r"x \geq 2"]) == [True] * 7
+    # Which part of these an answer has to state cannot be told.
+    unclear = [
+        r"For 1 \leq j \leq 6, P(\max =j)=(j / 6)^{20}",
+        r"P(X=0)=P(X=2)=1 / 4, P(X=x)=0 for x \neq 0,1,2",
+        r"\mathbf{w}(1)=(.5,.25) \mathbf{w}(2)=(.4,.1)",
+    ]
+    assert usable_golds(unclear) == [False] * 3
     with pytest.raises(TypeError, match="gold 1 is 5, a int"):
         usable_golds(["5", 5])  # type: ignore[list-item]
 

@@ -4,18 +4,22 @@ import gzip
 import json
 import os
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from trl_ces.grading import WorkerPool, grade_many
+from trl_ces.evaluation.benchmarks import GROUPS
+from trl_ces.evaluation.problems import load_benchmark
+from trl_ces.grading import WorkerPool, grade_many, usable_golds
 from trl_ces.grading.qwen_extract import predict, prepare_gold
+
+DATA = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
 @pytest.fixture(scope="module")
 def oracle():
-    data = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
-    path = data / "oracle" / "qwen_math_verdicts.jsonl.gz"
+    path = DATA / "oracle" / "qwen_math_verdicts.jsonl.gz"
     if not path.is_file():
         pytest.skip(f"no judged answers at {path}: set TRL_CES_DATA to the folder that holds oracle/")
     with gzip.open(path, "rt", encoding="utf-8") as lines:
@@ -61,3 +65,19 @@ def test_both_verdicts_agree_with_the_judged_answers(oracle, capsys):
     assert sum(usual) >= 0.995 * len(usual)
     assert right >= 0.990
     assert sum(map(bool, false)) <= 0.003 * len(false)
+
+
+@pytest.mark.slow
+def test_the_golds_of_the_twelve_sets_can_be_graded_against_and_accept_themselves(capsys):
+    if not (DATA / "math").is_dir():
+        pytest.skip(f"no sets at {DATA / 'math'}: set TRL_CES_DATA to the folder that holds math/")
+    problems = [problem for name in GROUPS["math12"] for problem in load_benchmark(name, DATA)]
+    golds = [problem.gold for problem in problems]
+    usable = usable_golds(golds)
+    unusable = Counter(problem.benchmark for problem, is_usable in zip(problems, usable, strict=True) if not is_usable)
+    with capsys.disabled():
+        print(f"\n{sum(unusable.values())} of {len(golds)} golds are unusable: {dict(unusable)}")
+    assert unusable == {"college_math": 98, "olympiadbench": 1}
+    grades = grade_many([f"\\boxed{{{gold}}}" for gold in golds], golds, with_qwen=False)
+    refused = [p for p, g in zip(problems, grades, strict=True) if g.correct is False]
+    assert refused == []

@@ -10,8 +10,9 @@ from typing import Any
 
 from ..network import hub_errors
 from ..strict import RecipeError, nearest
-from .benchmarks import BENCHMARKS, GROUPS, Benchmark, Reader
+from .benchmarks import BENCHMARKS, GROUPS, Benchmark
 from .code_tasks import CodeTask, evalplus_rows, read_task, typed_inputs
+from .rows import Reader
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ import dataclasses
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,41 +13,17 @@ from ..grading import grade_many
 from ..strict import RecipeError
 from .benchmarks import BENCHMARKS
 from .code import CodeJudge, check_code
-from .generate import Backend, Completion, TransformersBackend
-from .models import EncodedPrompts, ModelFacts, check_context, encode_prompts, fingerprint, read_model
+from .generate import Backend, TransformersBackend
+from .models import ModelFacts, check_context, encode_prompts, fingerprint, read_model
 from .problems import Problem, choose, data_digest, load_benchmark
 from .progress import Progress
-from .samples import Key, Sample, SampleFile, key_of
+from .samples import SampleFile, key_of
 from .settings import EvaluationSettings
 from .summary import summarize, write_results
+from .units import draw, judge_again, pending_batches, plan
 from .vllm_backend import VllmBackend, check_vllm
 
 Summary = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Unit:
-    """
-    One answer to be drawn: its problem, its number among the problem's samples, its prompt, its seed; and the same
-    problem of a set with more tests, for which it is judged too.
-    """
-
-    problem: Problem
-    sample: int
-    prompt: list[int]
-    thinking_prefilled: bool
-    seed: int
-    stricter: Problem | None = None
-
-    @property
-    def problems(self) -> list[Problem]:
-        """Those that it answers, the one with the most tests last."""
-        return [self.problem] if self.stricter is None else [self.problem, self.stricter]
-
-    @property
-    def keys(self) -> list[Key]:
-        """As in samples.jsonl."""
-        return [(problem.benchmark, problem.id, self.sample) for problem in self.problems]
 
 
 def load_problems(settings: EvaluationSettings) -> list[Problem]:
@@ -86,12 +61,6 @@ def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
     return dataclasses.replace(settings, backend=backend)
 
 
-def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
-    """A seed of 31 bits for one answer; no two answers of a run share a random stream but by accident."""
-    text = f"{seed}/{benchmark}/{problem}/{sample}"
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
-
-
 def check_grading() -> None:
     """Refuses where the second verdict cannot be given here, which would show only after the first answers.
 
@@ -102,108 +71,6 @@ def check_grading() -> None:
         grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # needs the algebra
     except RuntimeError as error:
         raise RecipeError(str(error)) from None
-
-
-def plan(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Unit]:
-    """All answers to be drawn, by benchmark; within one the shortest prompts first, so that batches pad little."""
-    rank = {name: place for place, name in enumerate(settings.benchmarks)}
-    bases = {problem: BENCHMARKS[problem.benchmark].base for problem in problems}
-    stricter = {(base, problem.id): problem for problem, base in bases.items() if base in rank}
-    entries = zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True)
-    asked = sorted(
-        (entry for entry in entries if bases[entry[0]] not in rank),
-        key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id),
-    )
-    return [
-        Unit(
-            problem,
-            sample,
-            ids,
-            prefilled,
-            sample_seed(settings.seed, problem.benchmark, problem.id, sample),
-            stricter.get((problem.benchmark, problem.id)),
-        )
-        for problem, ids, prefilled in asked
-        for sample in range(settings.num_samples)
-    ]
-
-
-def pending_batches(units: Sequence[Unit], done: set[Key], batch_size: int | None) -> list[list[Unit]]:
-    """
-    The batches in which an answer is missing, whole.
-
-    An answer's last bits can depend on its neighbours in the batch, so a batch is drawn again as it was first. Without
-    a batch size only what is missing is.
-    """
-    if batch_size is None:
-        missing = [unit for unit in units if not done.issuperset(unit.keys)]
-        return [missing] if missing else []
-    batches = [list(units[start : start + batch_size]) for start in range(0, len(units), batch_size)]
-    return [batch for batch in batches if any(not done.issuperset(unit.keys) for unit in batch)]
-
-
-def judge(
-    units: Sequence[Unit], completions: Sequence[Completion], texts: Sequence[str], programs: CodeJudge
-) -> list[Sample]:
-    """The samples of answers, with both verdicts. A program has one, which stands for both."""
-    answers = list(zip(units, completions, texts, strict=True))
-    plain = [answer for answer in answers if answer[0].problem.code is None]
-    verdicts = grade_many(
-        [text for _, _, text in plain],
-        [unit.problem.gold for unit, _, _ in plain],
-        [unit.problem.benchmark for unit, _, _ in plain],
-        thinking_prefilled=[unit.thinking_prefilled for unit, _, _ in plain],
-    )
-    samples = [
-        _sample(answer, answer[0].problem, verdict.answer, verdict.correct, verdict.correct_qwen)
-        for answer, verdict in zip(plain, verdicts, strict=True)
-    ]
-    coded = [(task, answer) for answer in answers if (task := answer[0].problems[-1].code) is not None]
-    found = programs.judge(
-        [task for task, _ in coded],
-        [text for _, (_, _, text) in coded],
-        [unit.thinking_prefilled for _, (unit, _, _) in coded],
-    )
-    for (_, answer), verdict in zip(coded, found, strict=True):
-        # The base set's verdict is on the first group of tests, the stricter set's on both.
-        for problem, correct in zip(answer[0].problems, verdict.passed[-len(answer[0].problems) :], strict=True):
-            samples.append(_sample(answer, problem, verdict.program, correct, correct is True))
-    return samples
-
-
-def _sample(
-    drawn: tuple[Unit, Completion, str],
-    problem: Problem,
-    answer: str | None,
-    correct: bool | None,
-    by_script: bool | None,
-) -> Sample:
-    unit, completion, text = drawn
-    return {
-        "benchmark": problem.benchmark,
-        "problem": problem.id,
-        "sample": unit.sample,
-        "seed": unit.seed,
-        "gold": problem.gold,
-        "answer": answer,
-        "correct": correct,
-        "correct_qwen": by_script,
-        "tokens": len(completion.tokens),
-        "finish_reason": completion.finish_reason,
-        "text": text,
-    }
-
-
-def draw(
-    backend: Backend, batches: Sequence[Sequence[Unit]], tokenizer: Any, done: set[Key], programs: CodeJudge
-) -> Iterator[list[Sample]]:
-    """The missing samples of the batches, as they are finished."""
-    for batch in batches:
-        for finished in backend.generate([unit.prompt for unit in batch], [unit.seed for unit in batch]):
-            new = [completion for completion in finished if not done.issuperset(batch[completion.index].keys)]
-            texts = tokenizer.batch_decode([completion.tokens for completion in new], skip_special_tokens=True)
-            samples = judge([batch[completion.index] for completion in new], new, texts, programs)
-            yield [sample for sample in samples if key_of(sample) not in done]
 
 
 def run_evaluation(
@@ -246,12 +113,15 @@ def run_evaluation(
         say(f"{len(problems)} problems x {settings.num_samples} answers in {output_dir}: {len(done)} are there.")
         if excluded:
             say(f"Left out, {len(excluded)}: {'; '.join(excluded)}.")
+        programs = CodeJudge(settings.code_time_limit)
+        if settings.judge_again and done:
+            file.replace(judge_again(units, file.samples, programs))
+            say(f"{len(done)} answers judged again.")
         if len(done) < len(keys):
             longest = max(map(len, prompts.ids)) + settings.max_new_tokens
             backend = load_backend(facts, settings, longest)
             try:
                 batches = pending_batches(units, done, backend.batch_size)
-                programs = CodeJudge(settings.code_time_limit)
                 with Progress(len(keys), len(done), progress) as line:
                     for samples in draw(backend, batches, facts.tokenizer, done, programs):
                         file.append(samples)

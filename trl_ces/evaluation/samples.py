@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import Busy, lock_file, write_json
+from ..files import Busy, lock_file, write_json, write_text
 from ..strict import RecipeError
 
 SETTINGS, SAMPLES, LOCK = "settings.json", "samples.jsonl", ".lock"
@@ -133,10 +133,16 @@ class SampleFile:
 
     def append(self, samples: Sequence[Sample]) -> None:
         """Writes samples to the file's end, in the order given, and hands them to the operating system."""
-        text = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in samples)
-        self._stream.write(text.encode())
+        self._stream.write(_lines(samples).encode())
         self._stream.flush()
         self.samples.extend(samples)
+
+    def replace(self, samples: Sequence[Sample]) -> None:
+        """Writes the whole file anew; a kill leaves the old one or the new one."""
+        self._stream.close()
+        write_text(self.file, _lines(samples))
+        self._stream = self.file.open("ab")
+        self.samples = list(samples)
 
     def close(self) -> None:
         """Closes the file and lets other processes work in the directory."""
@@ -148,6 +154,10 @@ class SampleFile:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _lines(samples: Sequence[Sample]) -> str:
+    return "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in samples)
 
 
 def check_equal(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..strict import RecipeError
+from .sandbox_filter import filter_lines
 
 WORKER = Path(__file__).with_name("sandbox_worker.py")
 DEFAULT_MEMORY_BYTES = 2**31
@@ -78,12 +79,17 @@ def run_sandboxed(
     if sys.platform != "linux":
         raise SandboxError(f"the sandbox needs Linux, and this is {sys.platform}")
     text = program.encode(errors="surrogatepass")
+    try:
+        lines = filter_lines()
+    except OSError as error:
+        raise SandboxError(str(error)) from None
     header = {
         "program_bytes": len(text),
         "payload_bytes": len(payload),
         "seconds": seconds,
         "memory_bytes": memory_bytes,
         "path": _python_path(),
+        "filter": lines.hex(),
     }
     process = subprocess.Popen(
         [sys.executable, "-P", "-S", "-s", str(WORKER), json.dumps(visible_folders())],

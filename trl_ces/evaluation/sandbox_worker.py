@@ -5,9 +5,9 @@ The processes in which foreign code runs; started by sandbox.py as a script, wit
     init         process 1 of the new process namespace: builds the file system; when it ends, everything in there ends
     program      without privileges, behind limits and a system call filter: runs what it is given
 
-Input on stdin: one JSON line with the sizes and limits, the program's text, its payload. stdin stays open: its end
-says that the parent is gone. Exit status: 0 the program ended well, 1 it did not, 2 its time was up, 3 the sandbox
-could not be built (why: stderr). What the program sends goes to stdout.
+Input on stdin: one JSON line with the sizes, the limits and the system call filter (sandbox_filter.py), the program's
+text, its payload. stdin stays open: its end says that the parent is gone. Exit status: 0 the program ended well, 1 it
+did not, 2 its time was up, 3 the sandbox could not be built (why: stderr). What the program sends goes to stdout.
 """
 
 import ctypes
@@ -29,63 +29,15 @@ _STDIN, _STDOUT, _STDERR, _RESULT, _READY = range(5)
 _HIGH = 1000
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 
-# Linux's numbers: linux/sched.h, linux/mount.h, linux/prctl.h, linux/seccomp.h, linux/audit.h.
+# Linux's numbers: linux/sched.h, linux/mount.h, linux/prctl.h, linux/seccomp.h.
 _NEW_NAMESPACES = (
     0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 )  # NS UTS IPC USER PID NET
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE, _MNT_DETACH = 2, 4, 0x1000, 0x4000, 0x40000, 2
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _READ_ONLY, _NO_SUID, _NO_DEV = 442, -100, 0x8000, 1, 2, 4
-_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 1, 22, 38, 2
-_KILL, _ERRNO, _ALLOW, _EPERM, _ENOSYS, _CLONE_THREAD = 0x80000000, 0x00050000, 0x7FFF0000, 1, 38, 0x00010000
-
-# machine -> (audit number, pivot_root, capset, clone). clone3 is 435 on both.
-MACHINES = {"x86_64": (0xC000003E, 155, 126, 56), "aarch64": (0xC00000B7, 41, 91, 220)}
-_CLONE3 = 435
-# What no limit bounds, or what reaches more of the kernel than an answer needs: name -> number on x86_64, on aarch64.
-DENIED: dict[str, tuple[int | None, int | None]] = {
-    # processes
-    "fork": (57, None),
-    "vfork": (58, None),
-    "execve": (59, 221),
-    "execveat": (322, 281),
-    # the network, with AF_VSOCK, which has no namespace
-    "socket": (41, 198),
-    # memory that RLIMIT_AS does not count
-    "shmget": (29, 194),
-    "msgget": (68, 186),
-    "semget": (64, 190),
-    "mq_open": (240, 180),
-    "memfd_create": (319, 279),
-    "memfd_secret": (447, 447),
-    # other processes and their memory
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "pidfd_open": (434, 434),
-    "pidfd_getfd": (438, 438),
-    # namespaces and mounts
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    # keys, which outlive a process, and large parts of the kernel
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "io_uring_setup": (425, 425),
-}
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER, _FILTER_LINE_BYTES = 1, 22, 38, 2, 8
+# machine -> the numbers of pivot_root and capset
+_MACHINES = {"x86_64": (155, 126), "aarch64": (41, 91)}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -137,8 +89,6 @@ def _read(count: int) -> bytes:
 
 
 def _supervise(folders: list[str], job: dict, program: bytes, payload: bytes) -> int:
-    if os.uname().machine not in MACHINES:
-        raise OSError(f"no system call filter is known for {os.uname().machine}")
     privileged = os.geteuid() == 0
     _enter_namespaces(privileged)
     init = os.fork()
@@ -236,7 +186,7 @@ def _build_root(folders: list[str]) -> None:
             _set_mount(target, _READ_ONLY | _NO_SUID | _NO_DEV, _AT_RECURSIVE)  # a remount would leave mounts below
     _set_mount(root, _READ_ONLY | _NO_SUID, 0)
     os.chdir(root)
-    _call("syscall", MACHINES[os.uname().machine][1], b".", b".")  # pivot_root; the old root lies over the new one
+    _call("syscall", _MACHINES[os.uname().machine][0], b".", b".")  # pivot_root; the old root lies over the new one
     _call("umount2", b".", _MNT_DETACH)
     os.chdir("/tmp")
 
@@ -261,7 +211,7 @@ def _program(say: int, job: dict, program: bytes, payload: bytes, privileged: bo
         _keep_two_pipes(say)
         _drop_privileges(privileged)
         _limit(job["memory_bytes"], job["seconds"])
-        _filter_system_calls()
+        _filter_system_calls(bytes.fromhex(job["filter"]))
         os.environ.clear()
         os.environ.update(HOME="/tmp", TMPDIR="/tmp", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
         sys.argv, sys.path = ["program"], job["path"]
@@ -298,7 +248,7 @@ def _drop_privileges(privileged: bool) -> None:
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
     # Version 3, of this process: no capability is effective, permitted or inheritable.
-    _call("syscall", MACHINES[os.uname().machine][2], struct.pack("Ii", 0x20080522, 0), bytes(24))
+    _call("syscall", _MACHINES[os.uname().machine][1], struct.pack("Ii", 0x20080522, 0), bytes(24))
 
 
 def _limit(memory_bytes: int, seconds: float) -> None:
@@ -316,27 +266,10 @@ def _limit(memory_bytes: int, seconds: float) -> None:
         resource.setrlimit(kind, (value, value))
 
 
-def _filter_system_calls() -> None:
-    """A program of the kernel's packet filter; each line is (operation, jump if true, jump if false, number)."""
-    load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
-    machine = os.uname().machine
-    audit, _, _, clone = MACHINES[machine]
-    column = list(MACHINES).index(machine)
-    lines = [(load, 0, 0, 4), (equal, 1, 0, audit), (give, 0, 0, _KILL), (load, 0, 0, 0)]
-    if machine == "x86_64":  # the x32 calls have numbers of their own
-        lines += [(at_least, 0, 1, 0x40000000), (give, 0, 0, _ERRNO | _EPERM)]
-    # A thread is a clone with that flag; clone3 hides its flags, and C libraries do without it where it is not there.
-    lines += [(equal, 0, 1, _CLONE3), (give, 0, 0, _ERRNO | _ENOSYS)]
-    lines += [(equal, 0, 4, clone), (load, 0, 0, 16), (bits, 0, 1, _CLONE_THREAD), (give, 0, 0, _ALLOW)]
-    lines += [(give, 0, 0, _ERRNO | _EPERM)]
-    for numbers in DENIED.values():
-        number = numbers[column]
-        if number is not None:
-            lines += [(equal, 0, 1, number), (give, 0, 0, _ERRNO | _EPERM)]
-    lines += [(give, 0, 0, _ALLOW)]
-    code = b"".join(struct.pack("HBBI", *line) for line in lines)
-    held = ctypes.create_string_buffer(code, len(code))
-    filter_ = struct.pack("HxxxxxxP", len(lines), ctypes.addressof(held))
+def _filter_system_calls(lines: bytes) -> None:
+    """From here on the kernel asks this filter before each system call, of this process and of all that it starts."""
+    held = ctypes.create_string_buffer(lines, len(lines))
+    filter_ = struct.pack("HxxxxxxP", len(lines) // _FILTER_LINE_BYTES, ctypes.addressof(held))
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, filter_, 0, 0)
 

@@ -43,6 +43,7 @@ class EvaluationSettings:
     tensor_parallel_size: int = _knob(1, "vLLM: GPUs that share one copy of the model")
     data_parallel_size: int = _knob(1, "vLLM: copies of the model")
     gpu_memory_utilization: float = _knob(0.9, "vLLM: share of a GPU's memory")
+    judge_again: bool = _knob(False, "give the answers that are there new verdicts, after an upgrade of the grading")
     allow_code_execution: bool = _knob(False, "run the programs that the model writes, in a sandbox; for code sets")
     code_time_limit: float = _knob(60.0, "seconds for the tests of one program")
     trust_remote_code: bool = _knob(False, "run the code that a model of the Hub brings")
@@ -76,7 +77,7 @@ class EvaluationSettings:
             "data_parallel_size",
             "gpu_memory_utilization",
         )
-        places += ("allow_code_execution",)  # permission changes no answer
+        places += ("allow_code_execution", "judge_again")  # they change no answer
         if not self.code_benchmarks():
             places += ("code_time_limit",)
         return {name: value for name, value in chosen.items() if name not in places}

@@ -92,11 +92,23 @@ class VllmBackend:
         )
 
     def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[Completion]]:
-        """See [`Backend`](generate.py)."""
+        """
+        See [`Backend`](generate.py).
+
+        Raises:
+            RecipeError: if the engine dies. What was handed on before is finished.
+        """
+        from vllm.v1.engine.exceptions import EngineDeadError
+
         stream = self._stream(prompts, seeds)
         try:
             while finished := self._wait_for(anext(stream, [])):
                 yield finished
+        except EngineDeadError as error:
+            raise RecipeError(
+                "vLLM's engine died; what it said stands above. Give the same line again: finished answers are kept, "
+                "and the others are drawn. If it dies again, it may have had too little memory."
+            ) from error
         finally:
             self.loop.run_until_complete(stream.aclose())
 

@@ -1,7 +1,8 @@
 r"""
 Is this answer the gold? The rules, from the outside in: equal text; a choice letter; exact numbers (never times 100 or
 over 100); lists `a; b` in order, `a, b` and `\{a, b\}` in any order with repetitions counted; tuples and intervals by
-bracket type and order; unions; `name = value`; words by spelling; the rest by computer algebra (symbolic.py).
+bracket type and order; unions; statements (`x = 2`, `\log_2 32 = 5`: statements.py); words by spelling; the rest by
+computer algebra (symbolic.py).
 """
 
 import re
@@ -9,6 +10,16 @@ from collections.abc import Callable
 
 from .notation import balanced, enclosed, nesting, split_top, tidy, unwrap
 from .numbers import decimal_places, number, split_unit, units_differ
+from .statements import (
+    gives_different_names,
+    has_unknowns,
+    interval_of,
+    is_name,
+    is_relation,
+    restated,
+    results,
+    sides,
+)
 
 # Longer or deeper texts are only ever equal as text: no final answer of a benchmark comes near.
 MAX_LENGTH = 10_000
@@ -19,11 +30,6 @@ Engine = Callable[[str, str], bool]
 
 _CHOICE = re.compile(r"[A-K]")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|$)(.*)", re.DOTALL)
-_NAME = re.compile(
-    r"\\?[A-Za-z]+'*(?:_(?:\w|\{[^{}]*\}))?(?:\^\{-1\})?\s*(?:\([^()]{0,30}\))?"
-    r"|\\(?:angle|triangle|overline|vec)\s*\{?[A-Z]+\}?|\\frac\{d[^{}]*\}\{d[^{}]*\}"
-)
-_RELATION = re.compile(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])")
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
 _SET_BUILDER = re.compile(
@@ -89,7 +95,7 @@ def _equal(gold: str, answer: str, engine: Engine) -> bool:
 
 def condition(text: str) -> str:
     r"""The set that `x \in ...` names, or the condition of `\{x \mid ...\}`; a tidy text."""
-    text = _IN.sub("", tidy(text))
+    text = restated(_IN.sub("", tidy(text)))
     builder = _SET_BUILDER.match(text)
     return tidy(builder.group(1) if builder else text)
 
@@ -101,7 +107,7 @@ def _spelling(text: str) -> str:
 
 def _chooses(answer: str, letter: str) -> bool:
     name, equals, value = answer.partition("=")
-    chosen = _CHOSEN.fullmatch(value.strip() if equals and _NAME.fullmatch(name.strip()) else answer)
+    chosen = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else answer)
     return chosen is not None and chosen.group(1).upper() == letter
 
 
@@ -126,8 +132,8 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
 
 def _value(text: str) -> str:
     r"""What stands after the last `=`, where the text gives a value to a name or expression."""
-    sides = split_top(text, "=")
-    return sides[-1].strip() if len(sides) > 1 and re.search("[A-Za-z]", sides[0]) else text
+    equal_sides = split_top(text, "=")
+    return equal_sides[-1] if len(equal_sides) > 1 and re.search("[A-Za-z]", equal_sides[0]) else text
 
 
 def listed_values(text: str) -> list[str]:
@@ -149,10 +155,16 @@ def _both_signs(item: str) -> list[str]:
 def _compare_structure(gold: str, answer: str, engine: Engine) -> bool | None:
     """Lists, tuples, intervals and unions. None where neither side is one."""
     gold_items, answer_items = listed_values(gold), listed_values(answer)
+    if stated := _stated_union(answer_items, gold):
+        return _compare_structure(gold, stated, engine)
+    if stated := _stated_union(gold_items, answer):
+        return _compare_structure(stated, answer, engine)
     if len(gold_items) > 1 or len(answer_items) > 1:
         if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
             return False
-        if len(split_top(gold, ";")) > 1:
+        # 2, 1 is not x = 1, y = 2, but y = 2, x = 1 is.
+        unnamed = gives_different_names(gold_items) and all(len(sides(item)) == 1 for item in answer_items)
+        if len(split_top(gold, ";")) > 1 or unnamed:
             return all(_equal(one, other, engine) for one, other in zip(gold_items, answer_items, strict=True))
         return _same_in_any_order(gold_items, answer_items, engine)
     if gold_items != [gold] or answer_items != [answer]:  # \{1\}
@@ -163,6 +175,14 @@ def _compare_structure(gold: str, answer: str, engine: Engine) -> bool | None:
             return True
         return engine(gold, answer)
     return _compare_tuples(gold, answer, engine)
+
+
+def _stated_union(items: list[str], other: str) -> str | None:
+    r"""`x<1` and `x>2` as `(-\infty,1)\cup (2,\infty)`, where the other side is intervals; else `None`."""
+    intervals = [interval_of(item) for item in items]
+    if len(items) > 1 and all(intervals) and all(map(_tuple, union_parts(other))):
+        return r"\cup ".join(map(str, intervals))
+    return None
 
 
 def _compare_tuples(gold: str, answer: str, engine: Engine) -> bool | None:
@@ -176,7 +196,7 @@ def _compare_tuples(gold: str, answer: str, engine: Engine) -> bool | None:
         )
     if gold_tuple or answer_tuple:
         other = answer if gold_tuple else gold
-        if _RELATION.search(other):  # x \geq 2 for [2, \infty)
+        if is_relation(other):  # x \geq 2 for [2, \infty)
             return engine(gold, answer)
         return None if len(split_top(other, "=")) > 1 else False
     return None
@@ -212,19 +232,23 @@ def _same_in_any_order(golds: list[str], answers: list[str], engine: Engine) -> 
 
 
 def _compare_leaves(gold: str, answer: str, engine: Engine) -> bool:
-    gold_sides, answer_sides = split_top(gold, "="), split_top(answer, "=")
+    gold_sides, answer_sides = sides(gold), sides(answer)
     if len(gold_sides) > 1 and len(answer_sides) > 1:
         pairs = [(gold_sides[0], answer_sides[0]), (gold_sides[-1], answer_sides[-1])]
         if all(_equal(one, other, engine) for one, other in pairs):
             return True
-        return engine(gold, answer)
-    if len(answer_sides) > 1 and not _RELATION.search(gold):
-        value, name = answer_sides[-1].strip(), answer_sides[0].strip()
-        if _NAME.fullmatch(value) and not _NAME.fullmatch(name):  # 5 = x
+        if any(map(has_unknowns, gold_sides)):
+            return engine(gold, answer)
+        # As relations all true statements about numbers are the same: 1 = 1 is no answer.
+        given = answer_sides[1:] if is_name(answer_sides[0]) else answer_sides
+        return all(any(_equal(result, side, engine) for result in results(gold)) for side in given)
+    if len(answer_sides) > 1 and not is_relation(gold):
+        value, name = answer_sides[-1], answer_sides[0]
+        if is_name(value) and not is_name(name):  # 5 = x
             value, name = name, value
         return bool(re.search("[A-Za-z]", name)) and _equal(gold, value, engine)
     if len(gold_sides) > 1:
-        return bool(_NAME.fullmatch(gold_sides[0].strip())) and _equal(gold_sides[-1], answer, engine)
+        return any(_equal(result, answer, engine) for result in reversed(results(gold)))
     if is_words(gold) or is_words(answer):
         return _equal_without_units(gold, answer, engine)
     (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)

@@ -1,8 +1,14 @@
 """Can this gold be graded against? A gold without a meaning would score every answer 0, right ones included."""
 
+import re
+
 from .equality import condition, is_words, listed_values, too_big, tuple_values, union_parts
 from .notation import balanced, unwrap
 from .numbers import number, split_unit
+from .statements import has_words, results
+
+# "For j > 0, P(X = j) = ...": which of it an answer has to state cannot be told.
+_CONDITION = re.compile(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", re.IGNORECASE)
 
 
 def usable_without_engine(gold: str) -> bool | None:
@@ -30,10 +36,23 @@ def leaves(gold: str) -> list[str]:
     gold = condition(gold)
     if not gold or _plain(gold):
         return [gold] if gold else []
+    if _CONDITION.search(gold):
+        return [gold]
     for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):
         if pieces and pieces != [gold]:
             return [leaf for piece in pieces for leaf in leaves(piece)]
-    return [split_unit(gold)[0]]
+    # Of \|u\| = \sqrt{13} the value alone needs a meaning: it is what an answer is compared with.
+    value = _stated_value(gold)
+    return [split_unit(gold)[0]] if value is None else leaves(value)
+
+
+def _stated_value(gold: str) -> str | None:
+    """What a statement gives, where that is clear: no words behind it, and not the end of several statements."""
+    found = results(gold)
+    if not found or has_words(found[-1]):
+        return None
+    lengths = {len(tuple_values(result)) for result in found}
+    return found[-1] if len(lengths) == 1 or not tuple_values(found[-1]) else None
 
 
 def _plain(value: str) -> bool:

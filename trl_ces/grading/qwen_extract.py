@@ -12,6 +12,7 @@ _KEEPS_UNITS = frozenset({"minerva_math"})
 _CHOICES = re.compile(r"[A-E]+")
 _CHOICE = re.compile(r"\b[A-E]\b")
 _CHOICE_STATEMENT = re.compile(r"(?:answer|choice) is", re.IGNORECASE)
+_BRACE = re.compile(r"[{}]")
 _NUMBER = re.compile(r"-?\d*\.?\d+")
 _HOPE = ("final answer is $", "$. I hope")
 _STATEMENTS = ("he answer is", "final answer is")
@@ -97,10 +98,10 @@ def _last_box(response: str) -> str:
     if not rest.startswith("{"):
         return rest.partition("$")[0].strip()
     depth = 0
-    for position, character in enumerate(rest):
-        depth += {"{": 1, "}": -1}.get(character, 0)
+    for brace in _BRACE.finditer(rest):
+        depth += 1 if brace.group() == "{" else -1
         if depth == 0:
-            return rest[1:position]
+            return rest[1 : brace.start()]
     return rest[1:]
 
 

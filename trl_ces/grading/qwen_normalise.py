@@ -75,7 +75,6 @@ _SHORT_FRACTION = re.compile(r"\\frac\s*(?:\{([^{}]*)\}|(\w))\s*(?:\{([^{}]*)\}|
 _SLASH = re.compile(r"(-?\d+)/(-?\d+)")
 
 
-@lru_cache(maxsize=8192)
 def normalise(text: str, keep_units: bool = False) -> str:
     r"""
     Rewrites an answer the way the script does.
@@ -90,7 +89,12 @@ def normalise(text: str, keep_units: bool = False) -> str:
         `str`: The rewritten answer, without spaces. A text longer than [`MAX_LENGTH`] only loses its white space.
     """
     if len(text) > MAX_LENGTH:
-        return "".join(text.split())
+        return "".join(text.split())  # and not kept: thousands of long answers would fill the memory
+    return _normalise(text, keep_units)
+
+
+@lru_cache(maxsize=8192)
+def _normalise(text: str, keep_units: bool) -> str:
     text = _before_units(text)
     text = _TRAILING_TEXT.sub("", text).strip() or text
     if not keep_units:

@@ -7,7 +7,7 @@ from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_la
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 from latex2sympy2_extended.logic import And
 from math_verify import verify
-from sympy import Basic, Expr, Float, I, MatrixBase, N, Rational, simplify
+from sympy import Basic, Expr, Float, I, MatrixBase, N, Rational, nan, oo, simplify, zoo
 from sympy.core.relational import Eq, GreaterThan, LessThan, Relational, StrictGreaterThan, StrictLessThan
 
 from .notation import unwrap
@@ -25,6 +25,9 @@ _MISSING_BRACES = [
     (re.compile(r"(\\frac\{[^{}]*\})\s*(\d)"), r"\1{\2}"),
     (re.compile(r"\\sqrt\s*(\d|[a-z])"), r"\\sqrt{\1}"),
     (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
+    # Functions as programs write them, which the parser would take for products of letters.
+    (re.compile(r"(?<![\\A-Za-z])(?:np\.|math\.)?(arcsin|arccos|arctan|sin|cos|tan|ln|log|exp)\s*(?=\()"), r"\\\1"),
+    (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or a field: the parser has an E of its own
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists have been split before
     (re.compile(r"_\s*\{?\s*\\odot\s*\}?"), "_{o}"),  # solar masses and luminosities
     (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
@@ -51,6 +54,8 @@ def expression(text: str) -> Basic | MatrixBase | None:
             return parsed
         units = [symbol for symbol in parsed.free_symbols if str(symbol) == "i"]
         return parsed.xreplace(dict.fromkeys(units, I)) if units else parsed
+    except MemoryError:  # not what the text says, but what this worker had left: nobody is to remember it
+        raise
     except Exception:  # the parser has no error type of its own: on what it cannot read it raises any built-in one
         return None
 
@@ -77,10 +82,15 @@ def _exact(expr: Basic | MatrixBase) -> Basic | MatrixBase:
     return expr.xreplace({value: Rational(str(value)) for value in expr.atoms(Float)})
 
 
+_NO_NUMBERS = (oo, -oo, zoo, nan)
+
+
 def _clearly_different(one: Basic | MatrixBase, other: Basic | MatrixBase) -> bool:
     """Two constants that differ in their first nine digits need no simplification: most wrong answers are such."""
     if not all(isinstance(expr, Expr) and expr.is_number for expr in (one, other)):
         return False
+    if N(one, 15).has(*_NO_NUMBERS) != N(other, 15).has(*_NO_NUMBERS):
+        return True  # sympy's simplification of infinities draws random numbers, and has found 42 among them
     difference, size = abs(N(one - other, 15)), abs(N(one, 15))
     return bool(difference.is_Float and size.is_Float and difference > size * Float("1e-9") and difference > 0)
 

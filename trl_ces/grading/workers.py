@@ -65,7 +65,8 @@ class Worker:
             `dict`: The reply, with `status` "ok", "timeout", "died" or "error".
 
         Raises:
-            `WorkerLost`: The worker was killed or hangs; it has been ended, and the next request starts a new one.
+            `WorkerLost`: The worker was killed, at work or while it started, or hangs; it has been ended, and the next
+                request starts a new one.
             `RuntimeError`: No worker can be started, for example because math-verify is not installed.
         """
         if self.process is None or self.process.poll() is not None:
@@ -109,25 +110,34 @@ class Worker:
         # Python's own integers honour RLIMIT_AS with a MemoryError where gmpy2 aborts; a fixed hash seed makes sympy's
         # choices, and so the verdicts, repeatable.
         environment |= {"PYTHONPATH": package_root, "SYMPY_GROUND_TYPES": "python", "PYTHONHASHSEED": "0"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from trl_ces.grading.worker import main; main()", str(self.memory_bytes)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env=environment,
-            start_new_session=True,  # Ctrl-C is for the trainer, which then ends its workers
-            bufsize=0,
-        )
-        assert self.process.stdin is not None
-        os.set_blocking(self.process.stdin.fileno(), False)
         try:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    "from trl_ces.grading.worker import main; main()",
+                    str(self.memory_bytes),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the trainer, which then ends its workers
+                bufsize=0,
+            )
+            assert self.process.stdin is not None
+            os.set_blocking(self.process.stdin.fileno(), False)
             self._receive(time.monotonic() + START_LIMIT_S)
         except (OSError, WorkerLost) as error:
             tail = self._stderr_tail()
+            was_killed = self._was_killed()
             self.stop()
+            if was_killed:  # for want of memory, perhaps: that may pass, as a missing package does not
+                raise
             raise RuntimeError(
-                "A grading worker did not start. It needs this Python with math-verify installed: "
-                f"{sys.executable}.{tail}"
+                "A grading worker did not start. It needs this Python with math-verify installed, and memory for one "
+                f"more process: {sys.executable}. {error}{tail}"
             ) from error
 
     def _send(self, data: bytes, deadline: float) -> None:
@@ -158,6 +168,14 @@ class Worker:
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise WorkerLost("The grading worker does not answer.")
 
+    def _was_killed(self) -> bool:
+        if self.process is None:
+            return False
+        try:
+            return self.process.wait(timeout=1) < 0
+        except subprocess.TimeoutExpired:  # it hangs
+            return False
+
     def _stderr_tail(self) -> str:
         size = os.fstat(self._stderr.fileno()).st_size
         tail = os.pread(self._stderr.fileno(), 2000, max(0, size - 2000)).decode(errors="replace").strip()
@@ -186,12 +204,15 @@ class WorkerPool:
         if count < 1:
             raise ValueError(f"workers={workers}: a pool needs at least 1 worker.")
         self.workers = [Worker(memory_bytes) for _ in range(count)]
+        self._lend_all()
+        _POOLS.append(self)
+
+    def _lend_all(self) -> None:
         # Last in, first out: a few requests start few workers.
         self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()
         for worker in self.workers:
             self._idle.put(worker)
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="trl_ces_grading")
-        _POOLS.append(self)
+        self._threads = ThreadPoolExecutor(len(self.workers), thread_name_prefix="trl_ces_grading")
 
     def map(self, messages: list[dict], limit_s: float = DEFAULT_LIMIT_S) -> list[dict]:
         """Answers the messages side by side, in order. See [`Worker.request`]; a lost worker is tried once more."""
@@ -240,14 +261,14 @@ def _close_pools() -> None:
 
 
 def _forget_pools() -> None:
-    # A forked process (a DataLoader worker) must neither share its parent's pipes nor wait for a lock that a thread of
-    # the parent held: it makes a pool of its own.
+    # A forked process (a DataLoader worker) must neither share its parent's pipes, nor wait for a lock that a thread
+    # of the parent held, for a worker that is lent to one, or for threads that no fork copies.
     global _shared, _shared_lock
     for pool in _POOLS:
         for worker in pool.workers:
             worker.forget()
-    _POOLS.clear()
-    _shared, _shared_lock = None, threading.Lock()
+        pool._lend_all()
+    _shared_lock = threading.Lock()
 
 
 atexit.register(_close_pools)

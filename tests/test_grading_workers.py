@@ -1,0 +1,301 @@
+"""Grading as training does it: in threads, in DataLoader workers however started, and while workers die."""
+
+import errno
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from torch.utils.data import DataLoader, Dataset
+
+from trl_ces.grading import WorkerPool, grade, grade_many, workers
+from trl_ces.grading.worker import CLOCK_GRACE_S
+from trl_ces.grading.workers import GRACE_S
+from trl_ces.rewards import accuracy_reward
+
+RIGHT = r"\boxed{\sqrt{8}}", r"2\sqrt{2}"
+MONSTER = "9^{9^{9^9}}"
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def right_answers(count, start=2):
+    """Answers that need the algebra, no two the same: the same pair is asked once."""
+    return (
+        [rf"\boxed{{\sqrt{{{2 * n * n}}}}}" for n in range(start, start + count)],
+        [rf"{n}\sqrt{{2}}" for n in range(start, start + count)],
+    )
+
+
+def child_of(pid):
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
+class Killer(threading.Thread):
+    """Kills the process that works on an answer with `text` in it, as often as asked."""
+
+    def __init__(self, pool, text, find_victim, times):
+        super().__init__(daemon=True)
+        self.find_victim, self.left = find_victim, times
+        self.at_work: list = []
+        self.over = threading.Event()
+        for worker in pool.workers:
+            worker.request = self._watched(worker, worker.request, text)
+
+    def _watched(self, worker, request, text):
+        def watched(message, limit_s):
+            if text in message.get("answer", ""):
+                self.at_work.append(worker)
+            return request(message, limit_s)
+
+        return watched
+
+    def run(self):
+        while self.left and not self.over.wait(0.02):
+            worker = self.at_work[-1] if self.at_work else None
+            if worker is None or worker.process is None:
+                continue
+            time.sleep(0.2)  # the request is in hand by now: a monster takes seconds
+            victim = self.find_victim(worker.process.pid)
+            if victim is not None:
+                self.at_work.clear()
+                os.kill(victim, signal.SIGKILL)
+                self.left -= 1
+
+
+@pytest.fixture
+def pool():
+    pool = WorkerPool(2)
+    assert grade_many(*right_answers(4, start=900), with_qwen=False, pool=pool)[0].correct is True
+    yield pool
+    pool.close()
+
+
+@needs_proc
+@pytest.mark.parametrize("find_victim", [child_of, lambda pid: pid], ids=["child", "supervisor"])
+def test_an_answer_whose_worker_is_killed_once_is_graded_again(pool, find_victim, caplog):
+    killer = Killer(pool, "9999", find_victim, times=1)
+    killer.start()
+    responses, golds = right_answers(6)
+    responses.insert(3, r"\boxed{x^{9999}+" + MONSTER + "}")
+    golds.insert(3, "x")
+    grades = grade_many(responses, golds, with_qwen=False, limit_s=1.0, pool=pool)
+    killer.over.set()
+    assert killer.left == 0
+    assert [g.correct for g in grades] == [True] * 3 + [False] + [True] * 3  # the second try runs into the limit
+    assert "died" not in caplog.text
+
+
+@needs_proc
+@pytest.mark.parametrize("find_victim", [child_of, lambda pid: pid], ids=["child", "supervisor"])
+def test_an_answer_whose_workers_are_killed_twice_is_none_with_a_warning_and_no_other_is(pool, find_victim, caplog):
+    killer = Killer(pool, "9999", find_victim, times=2)
+    killer.start()
+    responses, golds = right_answers(6)
+    responses.insert(3, r"\boxed{x^{9999}+" + MONSTER + "}")
+    golds.insert(3, "x")
+    with caplog.at_level(logging.WARNING, logger="trl_ces.grading"):
+        grades = grade_many(responses, golds, with_qwen=False, limit_s=3.0, pool=pool)
+    killer.over.set()
+    assert killer.left == 0
+    assert [g.correct for g in grades] == [True] * 3 + [None] + [True] * 3
+    said = [record.getMessage() for record in caplog.records if "died twice" in record.getMessage()]
+    assert len(said) == 1
+    assert "x^{9999}" in said[0]
+
+
+@needs_proc
+def test_killing_every_worker_again_and_again_makes_no_answer_wrong(pool, caplog):
+    over = threading.Event()
+
+    def kill():
+        while not over.wait(0.4):
+            for worker in pool.workers:
+                process = worker.process
+                victim = child_of(process.pid) if process is not None else None
+                if victim is not None:
+                    os.kill(victim, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    with caplog.at_level(logging.WARNING, logger="trl_ces.grading"):
+        verdicts = [g.correct for g in grade_many(*right_answers(60), with_qwen=False, pool=pool)]
+    over.set()
+    killer.join()
+    ungraded = verdicts.count(None)
+    assert verdicts.count(True) == 60 - ungraded
+    assert ungraded <= 3
+    assert caplog.text.count("died twice") == ungraded
+
+
+# What one worker does, seen through its pipe: the verdicts here are Python expressions.
+SERVE = """
+import os, time
+from sympy.core.random import rng
+from trl_ces.grading import verdicts, worker
+kept = []
+verdicts.warm_up = lambda: None
+verdicts.answer_request = lambda request: eval(request["gold"])
+worker.main()
+"""
+
+
+def serve(*expressions, limit=1.0, memory_bytes=1 << 30):
+    requests = [{"id": n, "op": "equal", "gold": text, "limit": limit} for n, text in enumerate(expressions, 1)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(memory_bytes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert json.loads(process.stdout.readline()) == {"status": "ready"}
+        replies = []
+        for request in requests:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            replies.append(json.loads(process.stdout.readline()))
+        process.stdin.close()
+    assert [reply["id"] for reply in replies] == [request["id"] for request in requests]
+    return [reply.get("verdict", reply["status"]) for reply in replies]
+
+
+def test_a_verdict_does_not_depend_on_what_was_asked_before():
+    first, second, third = serve("rng.random()", "[rng.random() for _ in range(9)][0]", "rng.random()")
+    assert first == second == third
+
+
+@needs_proc
+def test_a_child_that_has_taken_half_of_its_memory_makes_room_for_the_next():
+    pids = serve("os.getpid()", "kept.append(bytearray(10 << 20)) or os.getpid()", "os.getpid()",
+                 "kept.append(bytearray(600 << 20)) or os.getpid()", "[len(kept), os.getpid()]")  # fmt: skip
+    *same, (kept, other) = pids
+    assert len({*same}) == 1
+    assert kept == 0
+    assert other != same[0]
+
+
+@needs_proc
+def test_too_much_memory_ends_the_request_and_a_crash_the_child_alone():
+    verdicts = serve("bytearray(2 << 30)", "7", "os.kill(os.getpid(), 11)", "8", "[].pop()", "9")
+    assert verdicts == ["error", 7, "died", 8, "error", 9]
+
+
+def test_the_limit_counts_the_processors_time_and_the_clock_has_a_limit_of_its_own():
+    start = time.monotonic()
+    assert serve("time.sleep(0.8) or 7", "sum(iter(int, 1))", "8", limit=0.3) == [7, "timeout", 8]
+    assert time.monotonic() - start < 30
+    assert serve("time.sleep(60)", "8", limit=0.3) == ["timeout", 8]
+    assert CLOCK_GRACE_S < GRACE_S
+
+
+@needs_proc
+def test_a_worker_that_is_killed_while_it_starts_is_started_again(monkeypatch, tmp_path):
+    """A machine short of memory kills what grows, and a worker grows while it starts."""
+    log = tmp_path / "starts"
+    script = tmp_path / "python"
+    script.write_text(
+        f'#!/bin/sh\necho start >> {log}\n[ $(wc -l < {log}) -eq 1 ] && kill -9 $$\nexec {sys.executable} "$@"\n'
+    )
+    script.chmod(0o755)
+    pool = WorkerPool(1)
+    monkeypatch.setattr(sys, "executable", str(script))
+    assert grade(*RIGHT, with_qwen=False, pool=pool).correct is True
+    assert log.read_text() == "start\nstart\n"
+    pool.close()
+
+
+def test_a_machine_without_room_for_a_worker_is_an_error_not_a_zero(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    broken = WorkerPool(1)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(RuntimeError, match=r"did not start.*Resource temporarily unavailable"):
+        grade(*RIGHT, pool=broken)
+
+
+class Graded(Dataset):
+    """Row n is what the reward says of the right answer and of a wrong one, and in which process."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, n):
+        right, gold = right_answers(1, start=n + 2)
+        return [*accuracy_reward([*right, r"\boxed{x+\sqrt{3}}"], gold * 2), float(os.getpid())]
+
+
+def graded_rows(context, workers_count=2):
+    # The names of pytest's own modules are not importable in a spawned child, those of this file are.
+    loader = DataLoader(
+        Graded(), batch_size=None, num_workers=workers_count, multiprocessing_context=context, timeout=120
+    )
+    return [list(row) for row in loader]
+
+
+def check_rows(rows):
+    assert [row[:2] for row in rows] == [[1.0, 0.0]] * 4
+    assert os.getpid() not in {int(row[2]) for row in rows}
+
+
+def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_grades():
+    over = threading.Event()
+    seen = []
+
+    def keep_grading():
+        number = 1000
+        while not over.is_set():
+            responses, golds = right_answers(4, start=number)
+            seen.extend(accuracy_reward(responses, golds))
+            number += 4
+
+    thread = threading.Thread(target=keep_grading)
+    thread.start()
+    try:
+        check_rows(graded_rows("fork"))
+    finally:
+        over.set()
+        thread.join()
+    assert seen == [1.0] * len(seen)
+    assert accuracy_reward(*([part] for part in RIGHT)) == [1.0]
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_rewards_work_in_loader_workers_that_are_started_anew(context):
+    check_rows(graded_rows(context, workers_count=1))
+
+
+def test_a_pool_of_ones_own_works_in_a_fork_although_a_thread_of_the_parent_holds_its_only_worker():
+    one = WorkerPool(1)
+    assert grade(*RIGHT, pool=one).correct is True
+    holder = threading.Thread(target=grade, args=(rf"\boxed{{{MONSTER}}}", "x"), kwargs={"pool": one, "limit_s": 2.0})
+    holder.start()
+    time.sleep(0.3)  # by now the worker is lent
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        verdicts = [g.correct for g in grade_many(*right_answers(3), with_qwen=False, pool=one)]
+        workers._close_pools()
+        os._exit(0 if verdicts == [True] * 3 else 1)
+    _, status = os.waitpid(child, 0)
+    holder.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert grade(*RIGHT, pool=one).correct is True
+    one.close()
+
+
+def test_rewards_work_in_a_thread_that_is_not_the_main_one_and_leave_the_signal_handlers_alone():
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGCHLD)}
+    found = []
+    thread = threading.Thread(target=lambda: found.append(accuracy_reward(*right_answers(3))))
+    thread.start()
+    thread.join()
+    assert found == [[1.0] * 3]
+    assert {number: signal.getsignal(number) for number in handlers} == handlers
