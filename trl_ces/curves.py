@@ -42,10 +42,12 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
         logs nats).
     """
     history = json.loads((run_dir / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-    rows = [entry for entry in history if "completions/mean_length" in entry]
+    accuracy = f"rewards/{accuracy_reward}/mean"
+    # TRL logs `None` where no completion could be scored.
+    rows = [entry for entry in history if "completions/mean_length" in entry and entry.get(accuracy) is not None]
     return {
         "step": [row["step"] for row in rows],
-        "accuracy": [row[f"rewards/{accuracy_reward}/mean"] for row in rows],
+        "accuracy": [row[accuracy] for row in rows],
         "length": [row["completions/mean_length"] for row in rows],
         "entropy": [row["entropy"] / math.log(2) for row in rows],
     }
@@ -68,11 +70,8 @@ def draw(curves: dict[str, list[Curve]], file: Path) -> Path:
             for run in runs:
                 faint = {"color": style["color"], "linestyle": style["linestyle"], "alpha": 0.25, "linewidth": 1}
                 axis.plot(run["step"], run[key] if len(runs) == 1 else running_mean(run[key]), **faint)
-            steps = runs[0]["step"]
-            mean = [sum(values) / len(runs) for values in zip(*(run[key] for run in runs), strict=False)]
-            axis.plot(
-                steps[: len(mean)], running_mean(mean), label=name, markersize=5, markevery=5, linewidth=2, **style
-            )
+            steps, mean, _, _ = mean_and_range(runs, key)
+            axis.plot(steps, mean, label=name, markersize=5, markevery=5, linewidth=2, **style)
     axes[2].set_ylim(bottom=0)
     axes[0].legend(frameon=False, loc="lower right", fontsize=9 if len(curves) < 4 else 8)
     seeds = {len(runs) for runs in curves.values()}
@@ -135,6 +134,19 @@ def _panels(methods: int) -> tuple[Any, Any, Any]:
         axis.grid(axis="y", alpha=0.3)
     axes[0].yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     return pyplot, figure, axes
+
+
+def mean_and_range(runs: list[Curve], key: str) -> tuple[list[float], list[float], list[float], list[float]]:
+    """The steps that all runs have come to; there the running mean over the runs, the lowest and the highest run's."""
+    shared = set.intersection(*(set(run["step"]) for run in runs))
+    steps = [step for step in runs[0]["step"] if step in shared]
+    smooth = []
+    for run in runs:
+        at = dict(zip(run["step"], run[key], strict=True))
+        smooth.append(running_mean([at[step] for step in steps]))
+    columns = list(zip(*smooth, strict=True))
+    means = [sum(values) / len(runs) for values in columns]
+    return steps, means, [min(values) for values in columns], [max(values) for values in columns]
 
 
 def running_mean(values: list[float], width: int = 5) -> list[float]:

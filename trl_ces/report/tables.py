@@ -1,0 +1,224 @@
+"""The paper's tables from what the runs hold; where one cannot be filled, the command that would make its data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..evaluation.benchmarks import BENCHMARKS
+from ..evaluation.statistics import Interval
+from ..evaluation.summary import KINDS, percent, span, tokens
+from ..study.comparison import Row, benchmark_table, method_table, sensitivity_table
+from ..study.results import average
+from .questions import Split
+from .runs import StudyRuns
+
+REPORT = "trl-ces report"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as text cells; the first of a row names it. `note` is Markdown-free text below."""
+
+    caption: str
+    header: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+
+@dataclass
+class Numbered:
+    """
+    One of the paper's tables.
+
+    Args:
+        number (`int`): In the paper.
+        title (`str`): What it shows.
+        command (`str`): What would make its data, or more of it.
+        why (`str`): Why there is none, where `found` is empty.
+        found (`list[Table]`): One for each source that has data.
+    """
+
+    number: int
+    title: str
+    command: str
+    why: str
+    found: list[Table] = field(default_factory=list)
+
+
+TITLES = {
+    1: "Accuracy and length by benchmark",
+    2: "Methods and ablations",
+    4: "Sensitivity to τ and β",
+    6: "Accuracy and length by benchmark, second backbone",
+    7: "General reasoning",
+    8: "Code",
+    9: "Simple and hard questions",
+}
+# What a reader does to fill a table. MODEL stands for each of the models that are to be compared.
+COMMANDS = {
+    1: "trl-ces eval --config paper --model MODEL --data_dir FOLDER --output_dir EVALUATION",
+    2: "trl-ces study --config arithmetic --jobs 2",
+    4: "trl-ces study --config arithmetic_sensitivity --jobs 2",
+    6: "trl-ces study --config DeepSeek-R1-Distill-Qwen-1.5B",
+    7: "trl-ces eval --config reasoning --model MODEL --output_dir EVALUATION",
+    8: "trl-ces eval --config code --model MODEL --output_dir EVALUATION --allow_code_execution",
+    9: "trl-ces eval --config paper --model BASE --data_dir FOLDER --output_dir EVALUATION",
+}
+WHY = {
+    1: "No run here was measured on two mathematics sets or more.",
+    2: "No study is among the runs.",
+    4: "No study here has CES with two settings of τ and β or more.",
+    6: "All runs here start from one backbone, or do not say from which.",
+    7: "No run here was measured on ARC-Challenge, CommonsenseQA or OpenBookQA.",
+    8: "No run here was measured on HumanEval or MBPP.",
+    9: "No evaluation, and no answers to the same questions over training (`--tokens N`), are among the runs.",
+}
+OF_KIND = {"math": 1, "choice": 7, "code": 8}
+STUDY_NOTE = "Means over seeds, ± half the 95 % interval (Student's t). Δ: paired by seed, against {}."
+RUN_NOTE = (
+    "In brackets: 95 % bootstrap intervals over problems. Differences are taken problem by problem. Acc: right "
+    "answers, %. Len: tokens, thinking included."
+)
+
+
+def paper_tables(
+    studies: Sequence[StudyRuns], compared: Sequence[dict[str, Any]], splits: Sequence[Split], baseline: str
+) -> list[Numbered]:
+    """
+    All of the tables, with the sources that can fill them.
+
+    Args:
+        studies (`Sequence[StudyRuns]`): In the order in which they were named.
+        compared (`Sequence[dict]`): One for each backbone and kind of benchmark, from [`compare`]; `backbone` and
+            `kind` beside what that returns.
+        splits (`Sequence[Split]`): Questions by difficulty.
+        baseline (`str`): The method that differences are taken to, where a study has it.
+    """
+    found = {number: Numbered(number, title, COMMANDS[number], WHY[number]) for number, title in TITLES.items()}
+    first = ""  # the backbone of Table 1
+
+    def add(number: int, table: Table, backbone: str) -> None:
+        nonlocal first
+        first = first or (backbone if number == 1 else "")
+        found[6 if number == 1 and backbone != first else number].found.append(table)
+
+    for study in studies:
+        for number, table in study_tables(study, study.baseline(baseline)):
+            add(number, table, f"study {_backbone(study)}")
+    for entry in compared:
+        add(OF_KIND[entry["kind"]], comparison_table(entry), f"evaluation {entry['backbone']}")
+    if splits:
+        found[9].found.append(split_table(splits))
+    if not found[1].found and studies and not compared:
+        found[1].why = "The study was measured on one set of problems, so Table 2 says all of it. " + WHY[1]
+    return list(found.values())
+
+
+def _backbone(study: StudyRuns) -> str:
+    """What all of a study's runs start from, without the number of a seed."""
+    settings = study.rows[0].get("settings", "")
+    found = re.search(r'"model_name_or_path": "([^"]*)"', settings)
+    return re.sub(r"seed-\d+$", "", found[1]) if found else study.name
+
+
+def study_tables(study: StudyRuns, baseline: str) -> list[tuple[int, Table]]:
+    """Number and table, for each that a study's rows can fill."""
+    found = []
+    for variant in study.variants:
+        methods = study.methods(variant)
+        where = f"{study.name}, {variant}" if variant else study.name
+        note = STUDY_NOTE.format(baseline)
+        rows = [row for runs in methods.values() for row in runs]
+        measured = "; ".join(sorted({row["measured_on"] for row in rows}))
+        found.append((2, _from_markdown(f"{where}: measured on {measured}", method_table(methods, baseline), note)))
+        for kind, number in OF_KIND.items():
+            part = {method: [_only(row, kind) for row in runs] for method, runs in methods.items()}
+            if all(row for runs in part.values() for row in runs):
+                text = benchmark_table(part, baseline)
+                if text:
+                    found.append((number, _from_markdown(where, text, note)))
+        sensitivity = sensitivity_table(methods, baseline)
+        if sensitivity:
+            found.append((4, _from_markdown(where, sensitivity, note)))
+    return found
+
+
+def _only(row: Row, kind: str) -> Row:
+    """The row with a kind's benchmarks alone, and their average; empty without any. Unknown ones are mathematics."""
+    benchmarks: dict[str, dict[str, float]] = {}
+    for key, value in row.items():
+        name, slash, measure = key.rpartition("/")
+        if slash and name != "train" and (BENCHMARKS[name].kind if name in BENCHMARKS else "math") == kind:
+            benchmarks.setdefault(name, {})[measure] = value
+    if not benchmarks:
+        return {}
+    flat = {f"{name}/{measure}": value for name, values in benchmarks.items() for measure, value in values.items()}
+    return {"seed": row["seed"], **average(benchmarks), **flat}
+
+
+def _from_markdown(caption: str, text: str, note: str) -> Table:
+    """A table of trl_ces.tables, cell by cell."""
+    header, _, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()]
+    return Table(caption, header, [[cell.strip("*") for cell in row] for row in rows], note)
+
+
+def comparison_table(compared: dict[str, Any]) -> Table:
+    """The layout of Tables 1, 7 and 8: a benchmark a line; accuracy and length of each run, then the differences."""
+    titled = [(BENCHMARKS[name].title, row) for name, row in compared["benchmarks"].items()]
+    if compared["kind"] in compared["averages"]:
+        titled.append((KINDS[compared["kind"]], compared["averages"][compared["kind"]]))
+    runs, baseline = compared["runs"], compared["baseline"]
+    others = [place for place, run in enumerate(runs) if run != baseline]
+    header = ["Dataset", *(f"{run} {what}" for run in runs for what in ("Acc ↑", "Len ↓"))]
+    header += [f"{runs[place]} − {baseline} {what}" for place in others for what in ("Acc", "Len")]
+    rows = []
+    for title, row in titled:
+        cells = [title]
+        for accuracy, length in zip(row["accuracy"], row["length"], strict=True):
+            cells += [_cell(accuracy, percent), _cell(length, tokens)]
+        for place in others:
+            cells += [
+                _cell(row["accuracy_difference"][place], percent, signed=True),
+                _cell(row["length_difference"][place], tokens, signed=True),
+            ]
+        rows.append(cells)
+    note = RUN_NOTE
+    if compared["verdict"] == "correct_qwen":
+        note += " Right by the rules of the Qwen2.5-Math script."
+    for run, settings in compared["differing"].items():
+        changes = "; ".join(f"{key} {old!r} and {new!r}" for key, (old, new) in settings.items())
+        note += f" Drawn with other settings than {runs[0]}: {run} ({changes})."
+    return Table(f"{', '.join(runs)}: evaluations by trl-ces eval", header, rows, note)
+
+
+def _cell(entry: dict[str, float | None] | Interval, write: Any, signed: bool = False) -> str:
+    """`69.6 [67.1, 72.0]`, or `+2.5 [+0.1, +4.9]`."""
+    found = entry if isinstance(entry, Interval) else Interval(**entry)
+
+    def text(value: float | None) -> str:
+        return ("+" if signed and value is not None and value >= 0 else "") + write(value)
+
+    return f"{text(found.mean)} {span(found.low, found.high, text)}".strip()
+
+
+def split_table(splits: Sequence[Split]) -> Table:
+    """Table 9: how many questions are simple and hard; and each run's accuracy and length there."""
+    runs = list(dict.fromkeys(run for split in splits for run in split.simple.length))
+    header = ["Dataset", "Part", "Questions", *(f"{run} {what}" for run in runs for what in ("Acc ↑", "Len ↓"))]
+    rows = []
+    for split in splits:
+        parts = {"simple": split.simple, "hard": split.hard}
+        for name, part in parts.items():
+            cells = [split.title, name, str(part.questions)]
+            for run in runs:
+                empty = Interval(None, None, None)
+                cells.append(_cell(part.accuracy.get(run, empty), percent))
+                cells.append(_cell(part.length.get(run, empty), tokens))
+            rows.append(cells)
+        rows.append([split.title, "total", str(sum(part.questions for part in parts.values())), *[""] * 2 * len(runs)])
+    references = ", ".join(dict.fromkeys(split.reference for split in splits))
+    note = f"Simple: {references} is right in more than half of its answers. In brackets: 95 % bootstrap intervals."
+    return Table("Questions by difficulty", header, rows, note)
