@@ -12,6 +12,7 @@ from .reward_interface import accuracy_reward_index
 from .shaping import MAX_TAU_DECIMALS
 
 SHAPINGS = ("ces", "none", "entropy_advantage")
+ON_REWARD_ERROR = ("stop", "skip")
 NUMBERS = (
     "ces_tau",
     "ces_beta_correct",
@@ -76,6 +77,9 @@ class CESConfig(GRPOConfig):
             Rows of a micro-batch go through the model in pieces of at most so many token positions (prompts,
             completions and the padding between them) on each process: memory follows tokens, and
             `per_device_train_batch_size` may be large.
+        on_reward_error (`str`, *optional*, defaults to `"stop"`):
+            When a reward function raises, or returns NaN, infinity, another type or another number of rewards:
+            `"stop"` training, naming function and row, or `"skip"` those rows with a warning.
         max_nonfinite_steps (`int`, *optional*, defaults to `3`):
             A step whose gradient is not finite is skipped, and its rows are saved in `output_dir`/nonfinite; after so
             many in a row training stops, >= 1. Under DeepSpeed the first such loss stops it.
@@ -184,6 +188,14 @@ class CESConfig(GRPOConfig):
             "on each process."
         },
     )
+    on_reward_error: str = field(
+        default="stop",
+        metadata={
+            "help": "When a reward function raises, or returns NaN, infinity, another type or another number of "
+            "rewards: `stop` training, or `skip` those rows with a warning.",
+            "choices": list(ON_REWARD_ERROR),
+        },
+    )
     max_nonfinite_steps: int = field(
         default=3,
         metadata={"help": "Stop after so many steps in a row whose gradient is not finite; fewer are skipped."},
@@ -264,6 +276,8 @@ class CESConfig(GRPOConfig):
         rounds = self.dynamic_sampling_max_rounds
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")
+        if self.on_reward_error not in ON_REWARD_ERROR:
+            refuse("on_reward_error", f"choose one of {', '.join(map(repr, ON_REWARD_ERROR))}.")
         steps = self.max_nonfinite_steps
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             refuse("max_nonfinite_steps", "it counts steps in a row, 1 or more; 3 is the default.")

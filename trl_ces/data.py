@@ -148,14 +148,22 @@ def check_source(script: ScriptArguments) -> None:
     Raises:
         RecipeError: as the readers do.
     """
-    for name, split in (
-        (script.dataset_name, script.dataset_split),
-        (script.eval_dataset_name, script.eval_dataset_split),
+    held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
+    for name, split, count, eval_count in (
+        (script.dataset_name, script.dataset_split, script.max_train_samples, held_out),
+        (script.eval_dataset_name, script.eval_dataset_split, script.num_eval_samples, 0),
     ):
         if name is not None and name not in MADE_HERE and is_local(name):
-            read_rows(script, name, split)
+            _check_rows(read_rows(script, name, split), replace(script, max_train_samples=count), eval_count)
     if script.dataset_name == "reasoning_gym" or script.dataset_kwargs:
         _made_here(script)
+
+
+def _check_rows(rows: Rows, script: ScriptArguments, eval_count: int) -> None:
+    """Draws as the training will, but for the golds that only the grader can refuse, and reads what is drawn."""
+    draw = draw_rows(rows, script, eval_count, lambda golds: [True] * len(golds))
+    for row in (*draw.train, *draw.eval):
+        make_prompt(rows.prompts[row], script.system_prompt, f"{rows.source}, row {row}")
 
 
 def _made_here(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:

@@ -1,8 +1,10 @@
-"""Files that are written whole, and folders that one process has to itself."""
+"""Files that are written whole, folders that one process has to itself, and disks that are full."""
 
+import errno
 import fcntl
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,3 +60,11 @@ def sign(lock: IO[str], process: int) -> None:
     lock.truncate(0)
     lock.write(str(process))
     lock.flush()
+
+
+def is_disk_full(error: BaseException, folder: Path) -> bool:
+    """Whether `error` came of a full disk (or quota) under `folder`: not every library keeps the system's number."""
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error):
+        return True
+    here = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    return shutil.disk_usage(here).free < 2**20

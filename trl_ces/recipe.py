@@ -5,6 +5,7 @@ Nothing is loaded here, neither model nor data, so a typo costs seconds and not 
 """
 
 import dataclasses
+import re
 import typing
 import warnings
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from .script_arguments import ScriptArguments
-from .strict import RecipeError, describe, fit, fit_text, kind, nearest, read_yaml
+from .strict import RecipeError, describe, fit, fit_text, kind, nearest, read_yaml, shown
 
 if TYPE_CHECKING:
     from trl import ModelConfig
@@ -35,6 +38,9 @@ FORMER_KEYS = {
     "datasets": "one data set for each recipe here: `dataset_name`",
     "use_liger_loss": "TRL's fused LM head replaced it; remove the key",
 }
+
+# What a training was given, in its `output_dir`.
+RECIPE = "recipe.yaml"
 
 
 @dataclass(frozen=True)
@@ -126,13 +132,22 @@ def plan_batches(
 
 @dataclass(frozen=True)
 class Recipe:
-    """A checked recipe: `script` and `model` are complete, `training` holds the given fields of [`CESConfig`]."""
+    """
+    A checked recipe: `script` and `model` are complete, `training` holds the given fields of [`CESConfig`], `given`
+    all that was given, overrides included.
+    """
 
     source: str
     script: ScriptArguments
     model: "ModelConfig"
     training: dict[str, Any]
     env: dict[str, str]
+    given: dict[str, Any]
+
+    def to_yaml(self) -> str:
+        """The recipe as one file that trains the same from the start."""
+        given = {name: value for name, value in self.given.items() if name != "resume_from_checkpoint"}
+        return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
 
     def training_fields(self, num_processes: int) -> dict[str, Any]:
         """The fields of [`CESConfig`] for `num_processes`, the batch arithmetic of `responses_per_step` included."""
@@ -215,6 +230,12 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     values = {name: _check_value(name, value, source) for name, value in given.items()}
     for name, texts in (overrides or {}).items():
         values[name] = _check_value(name, texts, "command line", from_text=True)
+    if values.get("hub_token") is not None:
+        # the Trainer saves its arguments beside the model, and a push takes them along
+        raise RecipeError(
+            f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "
+            "`hf auth login`."
+        )
     owners: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         owners.setdefault(fields[name].owner.__name__, {})[name] = value
@@ -235,7 +256,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     if training.get("resume_from_checkpoint") in ("true", "True", "false", "False"):
         # TRL types it as a path; the Trainer itself knows true ("the last checkpoint in output_dir") and false
         training["resume_from_checkpoint"] = training["resume_from_checkpoint"].lower() == "true"
-    return Recipe(source, script, model, training, env)
+    return Recipe(source, script, model, training, env, {**values, **({"env": env} if env else {})})
 
 
 def check_key(name: str, source: str, others: typing.Iterable[str] = ()) -> None:
@@ -283,6 +304,8 @@ def _check_env(env: Any, source: str) -> dict[str, str]:
     if not isinstance(env, dict):
         raise RecipeError(f"{source}: `env` is a mapping from variable to value, got {kind(env)}.")
     for name, value in env.items():
-        if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
-            raise RecipeError(f"{source}: `env`: {name!r} has the value {value!r}: expected {describe(str)}.")
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise RecipeError(f"{source}: `env`: {name!r} is no name of a variable: expected letters, digits and _.")
+        if not isinstance(value, str | int | float | bool) or "\0" in str(value):
+            raise RecipeError(f"{source}: `env`: {name!r} has the value {shown(value)}: expected {describe(str)}.")
     return {name: str(value) for name, value in env.items()}

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -40,19 +41,33 @@ def import_function(path: str, field: str) -> Callable[..., Any]:
     """The function that a dotted path names; the working directory is searched too.
 
     Raises:
-        RecipeError: if the module or the function does not exist.
+        RecipeError: if the module or the function does not exist, or the module fails while it is imported.
     """
     module_name, _, name = path.rpartition(".")
+    if not all(part.isidentifier() for part in path.split(".")):
+        raise RecipeError(f"`{field}`: {path!r} is no dotted path such as `my_package.my_function`.")
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise RecipeError(f"`{field}`: {path!r} cannot be imported: {error}.") from None
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything
+        raise RecipeError(
+            f"`{field}`: {path!r} cannot be imported: {type(error).__name__} in {_place(error)}: {error}."
+        ) from error
     function = vars(module).get(name)
     if not callable(function):
         raise RecipeError(f"`{field}`: {module_name} has no function {name!r}.{nearest(name, _functions(module))}")
     return function
+
+
+def _place(error: BaseException) -> str:
+    """File and line in which an import failed."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}, line {last.lineno}"
 
 
 def _find(name: str, script: ScriptArguments, max_completion_length: int | None) -> Callable[..., Any]:

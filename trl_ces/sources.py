@@ -100,9 +100,7 @@ def _read_lines(stream: Any) -> Iterator[tuple[int, Any]]:
 def _read_local(script: ScriptArguments, name: str) -> Rows:
     files = local_files(name)
     if files[0].suffix == ".parquet":
-        from datasets import Dataset
-
-        return _rows_of(Dataset.from_parquet([str(file) for file in files]), script, name)
+        return _read_parquet(script, name, files)
     prompts: list[Any] = []
     golds: list[Any] = []
     columns: tuple[str, str] | None = None
@@ -112,9 +110,27 @@ def _read_local(script: ScriptArguments, name: str) -> Rows:
                 columns = columns or find_columns(list(row), script, name)
                 prompts.append(row.get(columns[0]))
                 golds.append(row.get(columns[1]))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise RecipeError(f"{file}: cannot be read ({error.strerror}).") from None
+        except RecipeError:
+            raise
+        except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, a number or a nesting beyond Python's
             raise RecipeError(f"{file}: not valid JSON ({error}).") from None
     return Rows(name, prompts, golds)
+
+
+def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows:
+    import pyarrow
+    from pyarrow import parquet
+
+    for file in files:
+        try:
+            parquet.ParquetFile(file).close()
+        except (pyarrow.ArrowException, OSError) as error:
+            raise RecipeError(f"{file}: not a parquet file ({_first_line(error)}).") from None
+    from datasets import Dataset
+
+    return _rows_of(Dataset.from_parquet([str(file) for file in files]), script, name)
 
 
 def _rows_of(dataset: Any, script: ScriptArguments, source: str) -> Rows:

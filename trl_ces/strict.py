@@ -6,7 +6,9 @@ silence. Recipes are read with YAML 1.2's scalars instead, and two equal keys ar
 
 import difflib
 import enum
+import math
 import re
+import reprlib
 import types
 import typing
 from collections.abc import Iterable
@@ -57,18 +59,52 @@ def _construct_mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
-# YAML 1.1's integers know octals: 010 would be 8.
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
+
+
+def _construct_int(_loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    # YAML 1.1's integers know octals: 010 would be 8.
+    try:
+        return int(node.value)
+    except ValueError:  # Python reads no number of more than 4,300 digits
+        raise RecipeError(f"line {node.start_mark.line + 1}: a number of {len(node.value)} digits.") from None
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+# A few lines of anchors can stand for more values than fit into any memory.
+MAX_VALUES = 100_000
+_short = reprlib.Repr()
+_short.maxlevel = 2
+_short.maxlist = _short.maxdict = 4
+_short.maxstring = _short.maxother = _short.maxlong = 40
+
+
+def shown(value: Any) -> str:
+    """`repr(value)`, cut where it is long: a message must not print a megabyte."""
+    return _short.repr(value)
+
+
+def _count_values(value: Any, counted: dict[int, int]) -> int:
+    """How many values `value` comes to with every alias written out."""
+    if not isinstance(value, list | dict):
+        return 1
+    if id(value) not in counted:
+        members = value if isinstance(value, list) else value.values()
+        counted[id(value)] = 1 + sum(_count_values(member, counted) for member in members)
+    return counted[id(value)]
 
 
 def parse_yaml(text: str) -> Any:
     """The value of one YAML document.
 
     Raises:
-        RecipeError: if `text` is not YAML, builds Python objects, or has a key twice.
+        RecipeError: if `text` is not YAML, builds Python objects, has a key twice, is nested too deeply, or stands for
+            more than `MAX_VALUES` values.
     """
     try:
-        return yaml.load(text, Loader=_Loader)  # a SafeLoader
+        value = yaml.load(text, Loader=_Loader)  # a SafeLoader
+        count = _count_values(value, {})
+    except RecursionError:
+        raise RecipeError("the values are nested too deeply to be read.") from None
     except yaml.YAMLError as error:
         where = (
             f"line {error.problem_mark.line + 1}: "
@@ -77,6 +113,9 @@ def parse_yaml(text: str) -> Any:
         )
         problem = error.problem if isinstance(error, yaml.MarkedYAMLError) and error.problem else str(error)
         raise RecipeError(f"{where}not valid YAML ({problem}).") from None
+    if count > MAX_VALUES:
+        raise RecipeError(f"its aliases stand for {count} values, more than {MAX_VALUES}: write out what is meant.")
+    return value
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -165,7 +204,10 @@ def _fit(value: Any, member: Any) -> Any:
         words = {"yes": True, "on": True, "no": False, "off": False}
         return value if isinstance(value, bool) else words.get(value, _NO_FIT) if isinstance(value, str) else _NO_FIT
     if member is float:
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _NO_FIT
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number and not math.isnan(value) else _NO_FIT
+    if member is str and isinstance(value, str) and "\0" in value:
+        return _NO_FIT  # no path, name or prompt has one, and the system refuses it late
     if isinstance(member, type) and issubclass(member, enum.Enum):
         return value if value in [option.value for option in member] else _NO_FIT
     return value if type(value) is member else _NO_FIT
@@ -187,7 +229,7 @@ def fit(value: Any, hint: Any) -> Any:
         fitted = _fit(value, member)
         if fitted is not _NO_FIT:
             return fitted
-    raise TypeError(f"expected {describe(hint)}, got {kind(value)} {value!r}")
+    raise TypeError(f"expected {describe(hint)}, got {kind(value)} {shown(value)}")
 
 
 def fit_text(texts: list[str], hint: Any) -> Any:

@@ -38,7 +38,7 @@ from .correctness import judge, odd_reward
 from .dynamic_sampling import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
 from .micro_batches import PIECES, arranged, backward, can_be_arranged, rows_at_a_time, rows_between, without_sync
 from .padding import padding_plan, real_spans, unpadded
-from .reward_interface import reward_name, tolerant
+from .reward_interface import guarded, reward_name, tolerant
 from .rollout_files import load_micro_batches, save_micro_batches
 from .rollout_rows import COMPLETION_LENGTHS, row_layout, rows_of_process, trimmed
 from .shaping import SHAPING_RULES
@@ -120,7 +120,10 @@ class CESTrainer(GRPOTrainer):
         if args.dynamic_sampling:
             check_can_be_drawn(kwargs.get("train_dataset", positional[0] if positional else None))
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
-        self.reward_funcs = [tolerant(func) for func in self.reward_funcs]
+        self.reward_funcs = [
+            guarded(tolerant(func), name, args.on_reward_error)
+            for func, name in zip(self.reward_funcs, self.reward_func_names, strict=True)
+        ]
         if needs_accuracy:
             self._accuracy_index = args.accuracy_reward_index(self.reward_func_names)
         if args.dynamic_sampling:

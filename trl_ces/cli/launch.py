@@ -8,17 +8,21 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import psutil
+
 from ..recipe import Recipe
 from ..strict import RecipeError, kind, read_yaml
 from .command_line import CommandLine, find_accelerate_config
 
 WORKER = "trl_ces.cli.train_worker"
+LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
 # The worker checks that it runs under these, because some set-ups fall back to one process or to DDP in silence.
 CHECKED_TYPES = ("DEEPSPEED", "FSDP")
 
@@ -74,11 +78,11 @@ def plan_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     if config_file is None and not flags and processes == 1:
         return LaunchPlan(1, None, [sys.executable, *worker], _one_device_only(devices))
     if config_file is None and not flags and on_cpu:
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+        torchrun = ["-m", LAUNCHERS[0], "--standalone", "--nproc_per_node", str(processes)]
         return LaunchPlan(processes, None, [sys.executable, *torchrun, *worker])
     if config_file is None:
         config_file = find_accelerate_config("ddp" if processes > 1 else "single").resolve()
-    launch = ["-m", "accelerate.commands.launch", "--config_file", str(config_file), "--num_processes", str(processes)]
+    launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
     # quiet: the worker has already said what is wrong, accelerate need not add its own traceback
     launched = flags | {"quiet": []} | ({"cpu": []} if "cpu" in line.accelerate_flags else {})
     for name, values in launched.items():
@@ -130,6 +134,18 @@ def _worker_words(
     return words
 
 
+def _ask_workers(launcher: int) -> bool:
+    """Sends SIGTERM to the training processes alone; whether there are any."""
+    asked = False
+    for process in psutil.Process(launcher).children(recursive=True):
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            if WORKER in words and not any(module in words for module in LAUNCHERS):
+                process.send_signal(signal.SIGTERM)
+                asked = True
+    return asked
+
+
 def run_child(command: list[str], env: dict[str, str]) -> int:
     """Runs the command to its end, passes Ctrl-C and SIGTERM on to all its processes, and returns its exit code.
 
@@ -144,6 +160,8 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
         forwarded = signal.SIGKILL if received else number
         received.append(number)
         if child.poll() is None:
+            if forwarded == signal.SIGTERM and _ask_workers(child.pid):
+                return  # a launcher would give them seconds, and they need the rest of a step
             os.killpg(child.pid, forwarded)
 
     previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -152,6 +170,8 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+    if received == [signal.SIGTERM] and code == 0:
+        return 0  # they have saved, and said how to go on
     if received:
         return 128 + received[0]
     return code if code >= 0 else 128 - code

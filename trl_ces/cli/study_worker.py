@@ -8,7 +8,7 @@ from typing import Any
 
 from ..environment import environment
 from ..files import write_json
-from ..recipe import load_recipe
+from ..recipe import RECIPE, load_recipe
 from ..reward_lookup import import_function
 from ..strict import RecipeError
 from ..study.results import check_measured
@@ -53,7 +53,7 @@ def evaluate(folder: Path, settings: dict[str, Any], trained: bool) -> None:
     """
     from accelerate import PartialState
 
-    recipe = load_recipe(folder / "recipe.yaml")
+    recipe = load_recipe(folder / RECIPE)
     measure = import_function(settings["function"], "evaluation")
     arguments = {name: value for name, value in settings.items() if name != "function"}
     model = str(folder) if trained else model_path(recipe, PartialState(cpu=bool(recipe.training.get("use_cpu"))))

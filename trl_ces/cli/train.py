@@ -1,15 +1,21 @@
 """`trl-ces train`: checks all that can be checked without loading a model, then starts the training processes."""
 
+import errno
+import os
+import shutil
 import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..checkpoints import is_at_its_end, newest_checkpoint, read_state
+from ..data import MADE_HERE
+from ..recipe import plan_batches
 from ..script_arguments import ScriptArguments
-from ..strict import RecipeError, describe
-from .command_line import CommandLine, find_recipe, read_words, shipped_files
+from ..sources import is_local, local_files
+from ..strict import RecipeError, describe, nearest, read_yaml
+from .command_line import CommandLine, find_accelerate_config, find_recipe, read_words, shipped_files
 from .launch import LaunchPlan, plan_launch, run_child
 
 if TYPE_CHECKING:
@@ -25,6 +31,10 @@ and nothing was started.
   trl-ces train --config DeepSeek-R1-Distill-Qwen-7B/ces --accelerate_config zero3_offload
   trl-ces train --config my.yaml --shaping none --max_steps 100 --resume_from_checkpoint true
 """
+
+
+# Written and removed where the model is to be saved.
+TRIAL_BYTES = 1 << 20
 
 
 def help_text() -> str:
@@ -65,13 +75,10 @@ def run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help") or "--help" in argv:
         print(help_text())
         return 0
-    # What needs no library first: a wrong file name is told at once.
-    recipe_file = None
-    for place, word in enumerate(argv):
-        if word == "--config" and place + 1 < len(argv):
-            recipe_file = find_recipe(argv[place + 1])
-        elif word.startswith("--config="):
-            recipe_file = find_recipe(word.partition("=")[2])
+    # What needs no library first: torch and TRL take seconds to load, and a wrong file name is told at once.
+    recipe_name = _word(argv, "config")
+    recipe_file = None if recipe_name is None else find_recipe(recipe_name)
+    look_at_files({} if recipe_file is None else read_yaml(recipe_file), argv)
     from ..recipe import load_recipe
 
     line = read_words(argv)
@@ -79,6 +86,58 @@ def run(argv: list[str]) -> int:
     plan = check(line, recipe, recipe_file)
     sys.stdout.flush()
     return run_child(plan.command, {**recipe.env, **plan.env})
+
+
+def _word(argv: list[str], name: str) -> str | None:
+    """The word behind `--name`, or in `--name=word`."""
+    for place, word in enumerate(argv):
+        flag, equals, _ = word.replace("-", "_").partition("=")
+        if flag == f"__{name}":
+            if equals:
+                return word.partition("=")[2]
+            if place + 1 < len(argv):
+                return argv[place + 1]
+    return None
+
+
+def look_at_files(given: dict[str, Any], argv: list[str]) -> None:
+    """
+    The checks of `check` that need files and arithmetic alone, on a recipe whose keys and types are not checked yet.
+
+    Args:
+        given (`dict[str, Any]`):
+            The recipe's content.
+        argv (`list[str]`):
+            The words, which win over it.
+
+    Raises:
+        RecipeError: naming the field, its value and the way out.
+    """
+    launch = _word(argv, "accelerate_config")
+    if launch is not None:
+        read_yaml(find_accelerate_config(launch))
+
+    def text(name: str) -> str | None:
+        value = _word(argv, name) or given.get(name)
+        return value if isinstance(value, str) and value and "\0" not in value else None
+
+    def size(name: str, default: int = 0) -> int:
+        word = _word(argv, name)
+        value = given.get(name, default) if word is None else int(word) if word.isdecimal() else 0
+        return value if type(value) is int else 0
+
+    step, rollout, processes = size("responses_per_step"), size("responses_per_rollout"), size("num_processes", 1)
+    if min(step, rollout, processes) > 0:
+        plan_batches(step, rollout, processes)
+    model, output, builder = text("model_name_or_path"), text("output_dir"), text("model_builder")
+    if model is not None and builder is None:
+        _check_model_path(model)
+    for name in ("dataset_name", "eval_dataset_name"):
+        data = text(name)
+        if data is not None and data not in MADE_HERE and is_local(data):
+            local_files(data)
+    if output is not None:
+        _check_output_dir(Path(output).expanduser(), 0 if model is None else _weight_bytes(model))
 
 
 def check(line: CommandLine, recipe: "Recipe", recipe_file: Path | None) -> LaunchPlan:
@@ -109,32 +168,73 @@ def check(line: CommandLine, recipe: "Recipe", recipe_file: Path | None) -> Laun
         import_function(recipe.script.model_builder, "model_builder")
     else:
         _check_model_path(str(recipe.model.model_name_or_path))
+    _check_services(training)
     if training.get("use_vllm") and training.get("vllm_mode", "colocate") == "colocate" and find_spec("vllm") is None:
         raise RecipeError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
     _check_evaluation(recipe.script, training.get("eval_strategy", "no"))
-    _check_output_dir(Path(training["output_dir"]).expanduser())
+    _check_output_dir(Path(training["output_dir"]).expanduser(), _weight_bytes(str(recipe.model.model_name_or_path)))
     _check_resume(training.get("resume_from_checkpoint"), Path(training["output_dir"]))
     check_source(recipe.script)
     return plan
 
 
 def _check_model_path(name: str) -> None:
-    if name.startswith((".", "/", "~")) and not (Path(name).expanduser() / "config.json").is_file():
+    folder = Path(name).expanduser()
+    if not name.startswith((".", "/", "~")) and not folder.is_dir():
+        return
+    if not (folder / "config.json").is_file():
         raise RecipeError(
             f"`model_name_or_path` {name!r} holds no config.json: name a saved model's directory or a Hub id."
         )
-
-
-def _check_output_dir(output_dir: Path) -> None:
-    """Tries to write in the nearest folder that exists, leaving nothing: not to be found out after hours."""
-    folder = next(path for path in (output_dir.absolute(), *output_dir.absolute().parents) if path.exists())
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
+    if not any(folder.glob("*.safetensors")):
+        problem = "pickled weights, which could run code" if any(folder.glob("*.bin")) else "no weights"
         raise RecipeError(
-            f"`output_dir` {str(output_dir)!r} cannot be written in {folder} ({error.strerror}): name another."
+            f"`model_name_or_path` {name!r} holds {problem}: name a model saved as safetensors, as `save_pretrained` "
+            "writes it."
+        )
+
+
+def _weight_bytes(name: str) -> int:
+    """What the weights of a local model take, 0 for one that is not here."""
+    return sum(file.stat().st_size for file in Path(name).expanduser().glob("*.safetensors"))
+
+
+def _check_output_dir(output_dir: Path, model_bytes: int) -> None:
+    """Writes in the nearest folder that exists, leaving nothing: not to be found out after hours."""
+    try:
+        folder = next(path for path in (output_dir.absolute(), *output_dir.absolute().parents) if path.exists())
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(TRIAL_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        way_out = "make room, or name another" if is_full else "name another"
+        raise RecipeError(
+            f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): {way_out}."
         ) from None
+    if free < model_bytes:
+        raise RecipeError(
+            f"`output_dir` {str(output_dir)!r} has {free / 1e9:.1f} GB left and the model alone takes "
+            f"{model_bytes / 1e9:.1f}: make room, or name another."
+        )
+
+
+def _check_services(training: dict[str, Any]) -> None:
+    """Where the run is to be logged, and DeepSpeed's own file."""
+    deepspeed = training.get("deepspeed")
+    if isinstance(deepspeed, str) and not Path(deepspeed).expanduser().is_file():
+        raise RecipeError(f"`deepspeed` {deepspeed!r} does not exist (searched from {Path.cwd()}).")
+    from transformers.integrations import integration_utils
+
+    wanted = training.get("report_to") or []
+    known = [*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none"]
+    for name in [wanted] if isinstance(wanted, str) else wanted:
+        if name not in known:
+            raise RecipeError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
+        if name not in ("all", "none", *integration_utils.get_available_reporting_integrations()):
+            raise RecipeError(f"`report_to` is {name!r}, which is not installed: install it, or set it to none.")
 
 
 def _check_evaluation(script: ScriptArguments, strategy: str) -> None:

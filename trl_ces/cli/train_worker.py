@@ -7,8 +7,10 @@ from typing import Any
 
 from ..checkpoints import newest_checkpoint
 from ..data import load_datasets
+from ..files import is_disk_full, write_text
 from ..network import hub_errors
-from ..recipe import Recipe, load_recipe
+from ..recipe import RECIPE, Recipe, load_recipe
+from ..reward_interface import RewardError
 from ..reward_lookup import find_reward_functions, import_function
 from ..strict import RecipeError
 from .command_line import read_words
@@ -63,9 +65,12 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
             "and the accelerate configuration."
         )
     from accelerate import PartialState
+    from safetensors import SafetensorError
     from trl import get_peft_config, get_quantization_config
 
     from ..hub import save_and_publish
+    from ..progress_callback import show_answers_in_progress_bar
+    from ..stopping import SaveOnSigterm
     from ..trainer import CESTrainer
 
     state = PartialState()
@@ -99,8 +104,33 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
         checkpoint = str(newest_checkpoint(Path(str(config.output_dir))))
         if state.is_main_process:
             print(f"Going on from {checkpoint}.", flush=True)
-    trainer.train(resume_from_checkpoint=checkpoint)
+    show_answers_in_progress_bar(trainer)
+    stop = SaveOnSigterm(trainer.accelerator)
+    trainer.add_callback(stop)
+    output_dir = Path(str(config.output_dir))
+    if state.is_main_process and Path(recipe.source).resolve() != (output_dir / RECIPE).resolve():
+        write_text(output_dir / RECIPE, recipe.to_yaml())
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    except RewardError as error:
+        raise RecipeError(f"{error} {_way_on(output_dir)}") from error
+    except (OSError, RuntimeError, SafetensorError) as error:
+        if not is_disk_full(error, output_dir):
+            raise
+        raise RecipeError(f"The disk of {output_dir} is full ({error}). {_way_on(output_dir)}") from error
+    if stop.asked:
+        if state.is_main_process:
+            print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {_way_on(output_dir)}", flush=True)
+        return
     save_and_publish(trainer, recipe)
+
+
+def _way_on(output_dir: Path) -> str:
+    """How to go on after a stop."""
+    checkpoint = newest_checkpoint(output_dir)
+    if checkpoint is None:
+        return "There is no checkpoint yet: start again."
+    return f"Go on from {checkpoint} with the same line and `--resume_from_checkpoint true`."
 
 
 def model_path(recipe: Recipe, state: Any) -> str:

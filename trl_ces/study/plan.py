@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints import newest_checkpoint
+from ..recipe import RECIPE
 from ..strict import RecipeError, kind, nearest, read_yaml
 
 KEYS = {
@@ -65,7 +66,7 @@ class Cell:
 
     @property
     def recipe_file(self) -> Path:
-        return self.folder / "recipe.yaml"
+        return self.folder / RECIPE
 
     @property
     def log(self) -> Path:

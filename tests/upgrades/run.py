@@ -1,0 +1,106 @@
+"""
+The contract with TRL, against the oldest and the newest TRL and transformers that pyproject.toml admits.
+
+    python tests/upgrades/run.py [FOLDER]        # default: .venv-upgrades; FOLDER/oldest and FOLDER/newest are made
+
+Each environment gets the torch of constraints.txt first, then the package. Says for each what held and, in the words
+of the tests' names, what broke; exit code 1 if anything did. Standard library only. TORCH_INDEX is pip's index for
+torch.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ("tests/test_trl_contract.py", "tests/test_trainer_reference.py")
+# What the seam leans on, and what these pull in by version; the rest is as pip chooses.
+UPSTREAM = ("trl", "transformers", "datasets", "accelerate", "peft")
+
+
+def admitted():
+    """Name -> (lowest version, specifier) of what pyproject.toml admits."""
+    lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    found = {}
+    for line in lines:
+        name, specifier = re.fullmatch(r"([A-Za-z0-9_-]+)(.*)", line).groups()
+        if name in UPSTREAM:
+            found[name] = re.search(r">=([0-9.]+)", specifier).group(1), specifier
+    assert found.keys() == set(UPSTREAM), found
+    return found
+
+
+def torch_requirement():
+    return next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
+
+
+def make_environment(folder, requirements):
+    """A virtual environment with torch, the given requirements and this checkout; returns its Python."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    index = ["--index-url", os.environ["TORCH_INDEX"]] if os.environ.get("TORCH_INDEX") else []
+    subprocess.run([*pip, *index, torch_requirement()], check=True)
+    subprocess.run([*pip, "--upgrade", *requirements, torch_requirement()], check=True)
+    subprocess.run([*pip, "-e", str(ROOT), "pytest", "pytest-timeout", *requirements, torch_requirement()], check=True)
+    return python
+
+
+def versions(python):
+    code = f"from importlib.metadata import version as v; print(', '.join(f'{{n}} {{v(n)}}' for n in {UPSTREAM}))"
+    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def in_words(name):
+    """`test_the_loss_is_ours[dapo]` -> `the loss is ours (dapo)`"""
+    words, _, case = name.removeprefix("test_").partition("[")
+    return words.replace("_", " ") + (f" ({case.rstrip(']')})" if case else "")
+
+
+def run_tests(python, report):
+    """How many tests held, and (claim, first line of the error) of each that did not."""
+    subprocess.run(
+        [python, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", f"--junit-xml={report}", *TESTS],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
+    if not report.exists():
+        return 0, [("pytest ran", "it ended before its report: run it by hand")]
+    held, broken = 0, []
+    for case in ElementTree.parse(report).iter("testcase"):
+        problems = [*case.findall("failure"), *case.findall("error")]
+        if problems:
+            broken.append((in_words(case.get("name")), problems[0].get("message", "").splitlines()[0]))
+        elif case.find("skipped") is None:
+            held += 1
+    return held, broken
+
+
+def main(folder):
+    pins = admitted()
+    kinds = {
+        "oldest": [f"{name}=={lowest}" for name, (lowest, _) in pins.items()],
+        "newest": [f"{name}{specifier}" for name, (_, specifier) in pins.items()],
+    }
+    everything_held = True
+    for kind, requirements in kinds.items():
+        python = make_environment(folder / kind, requirements)
+        report = folder / f"{kind}.xml"
+        report.unlink(missing_ok=True)
+        held, broken = run_tests(python, report)
+        print(f"{kind} ({versions(python)}): {held} facts hold, {len(broken)} broke", flush=True)
+        for claim, reason in broken:
+            print(f"  no longer true: {claim}\n    {reason}", flush=True)
+        everything_held &= held > 0 and not broken
+    return 0 if everything_held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".venv-upgrades").resolve()))
