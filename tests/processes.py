@@ -1,21 +1,48 @@
-"""A test's script in one process, or in several under torchrun."""
+"""A test's script in one process, in several under torchrun, or as an accelerate configuration says."""
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
 
 
-def run_processes(script, output, processes, timeout, *more):
-    """Runs tests/`script` with `output`, a new folder, the number of processes and `more` as its arguments."""
+def environment(**changes):
+    """For a child: one thread, and the tree under test before any installed one."""
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)]),
+        **changes,
+    }
+
+
+def run_processes(script, output, processes, timeout, arguments=(), accelerate_config=None):
+    """Runs tests/`script` with `output`, a new folder, the number of processes, and `arguments` as its arguments."""
     output.mkdir()
-    launcher = (
-        ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"] if processes > 1 else []
+    if accelerate_config is not None:
+        # One port for each run: two at a time must not meet.
+        launcher = ["-m", "accelerate.commands.launch", "--config_file", str(accelerate_config)]
+        launcher += ["--num_processes", str(processes), "--main_process_port", "0"]
+    elif processes > 1:
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+    else:
+        launcher = []
+    command = [sys.executable, *launcher, str(HERE / script), str(output), str(processes), *arguments]
+    child = subprocess.Popen(
+        command,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    command = [sys.executable, *launcher, str(HERE / script), str(output), str(processes), *more]
-    # The tree under test before any installed one, also in the children.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])}
-    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
-    assert finished.returncode == 0, finished.stderr[-3000:]
+    try:
+        said, errors = child.communicate(timeout=timeout)
+    finally:
+        with suppress(ProcessLookupError):  # none outlives the test
+            os.killpg(child.pid, signal.SIGKILL)
+    assert child.returncode == 0, f"{said[-2000:]}\n{errors[-6000:]}"

@@ -17,6 +17,7 @@ FLOORS = {
     "shaping": 1,
     "rollout_rows": 1,
     "rollout_files": 1,
+    "stopping": 1,
     "turns": 2,
     "correctness": 2,
     "arrangement": 1,
@@ -33,10 +34,12 @@ FLOORS = {
     "arithmetic_model": 2,
     "arithmetic_evaluation": 2,
     "curves": 2,
+    "progress_callback": 2,
     "checkpoints": 1,
     "files": 1,
     "tables": 1,
     "study": 4,
+    "plan": 4,
     "reasoning_tasks": 2,
     "smollm2": 2,
     "forks": 2,
@@ -49,7 +52,8 @@ FLOORS = {
     "reward_lookup": 4,
     "data": 4,
     "hub": 4,
-    "cli": 5,
+    "report": 5,
+    "cli": 6,
 }
 SEAM = re.compile(
     r"\b(_compute_loss|_generate_and_score_completions|_get_per_token_logps\w*|_calculate_rewards|_buffered_inputs)\b"

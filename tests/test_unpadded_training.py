@@ -228,7 +228,7 @@ def test_pictures_keep_their_padding(tmp_path):
 def test_two_processes_exchange_rows_and_give_the_weights_of_one(tmp_path, kind):
     results = []
     for processes in (1, 2):
-        run_processes("unpadded_processes.py", tmp_path / str(processes), processes, 280, kind)
+        run_processes("unpadded_processes.py", tmp_path / str(processes), processes, 280, arguments=(kind,))
         results.append(torch.load(tmp_path / str(processes) / "result.pt", weights_only=True))
     one, two = results
     start = tiny_model(spread=0.1).state_dict()

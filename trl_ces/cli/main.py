@@ -8,10 +8,12 @@ from ..strict import RecipeError, nearest
 # Name -> module with `run(argv) -> int`, and what `trl-ces --help` says. Modules are imported only when called.
 COMMANDS = {
     "train": ("trl_ces.cli.train", "train a model by a recipe"),
+    "plan": ("trl_ces.cli.plan", "work out a recipe's steps and memory, before renting a GPU"),
     "study": ("trl_ces.cli.study", "train several methods over several seeds and compare them"),
     "quickstart": ("trl_ces.cli.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
     "inspect": ("trl_ces.cli.inspect", "see a model's forking tokens, before training it"),
     "eval": ("trl_ces.cli.eval", "measure accuracy and answer length on benchmarks"),
+    "report": ("trl_ces.cli.report", "show runs on one HTML page: curves, tables, the shaped tokens"),
     "compare": ("trl_ces.cli.compare", "compare evaluations, as the paper's Table 1 does"),
     "bench": ("trl_ces.cli.bench", "measure speed and memory on this machine"),
     "env": ("trl_ces.cli.env", "print versions and devices, for a bug report"),

@@ -1,0 +1,198 @@
+"""The plan's memory against the operating system's word, on this machine's CPU: small models, whole training steps.
+
+    python benchmarks/memory.py
+
+Each case is a process of its own: CESTrainer trains a random model for two steps on answers of full length, and the
+peak of the resident memory, less what the process held before the model, stands beside what `trl_ces/plan` works out.
+Linux only (/proc); some minutes on one core.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+MIB = 2**20
+QWEN = {
+    "model_type": "qwen2",
+    "hidden_size": 512,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "vocab_size": 32000,
+    "tie_word_embeddings": False,
+}
+# TRL's tile of logits is 32,768 wide; of a smaller vocabulary the rest stays untouched, and is not resident.
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 32768,
+    "tie_word_embeddings": True,
+}
+# Name, shape, fields of the recipe that differ from BASE.
+CASES = [
+    ("Qwen2, 57 M", QWEN, {}),
+    ("Qwen2, 57 M", QWEN, {"activation_checkpointing": True}),
+    ("Qwen2, 57 M, 2 passes a step", QWEN, {"gradient_accumulation_steps": 2}),
+    ("Qwen2, 57 M, bf16", QWEN, {"bf16": True}),
+    ("Qwen2, 57 M, bf16", QWEN, {"bf16": True, "activation_checkpointing": True}),
+    ("Qwen2, 57 M, LoRA", QWEN, {"use_peft": True, "lora_r": 16}),
+    ("Llama, 21 M, tied", LLAMA, {"max_completion_length": 736, "per_device_train_batch_size": 4}),
+    (
+        "Llama, 21 M, tied",
+        LLAMA,
+        {"max_completion_length": 736, "per_device_train_batch_size": 4, "activation_checkpointing": True},
+    ),
+    ("Qwen2, 57 M, long", QWEN, {"max_completion_length": 1504, "activation_checkpointing": True}),
+]
+PROMPT = 32
+BASE = {
+    "model_name_or_path": "unused",
+    "dataset_name": "arithmetic",
+    "use_cpu": True,
+    "bf16": False,
+    "dtype": "float32",
+    "activation_checkpointing": False,
+    "num_generations": 2,
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 1,
+    "max_completion_length": 480,
+    "max_steps": 2,
+    "learning_rate": 1e-5,
+    "ces_tau": 0.1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "disable_tqdm": True,
+}
+
+
+def recipe_of(fields, output):
+    from trl_ces.recipe import make_recipe
+
+    given = {**BASE, **fields, "output_dir": output}
+    given["steps_per_generation"] = 2 * given["gradient_accumulation_steps"]
+    return make_recipe(given, "benchmarks/memory.py")
+
+
+def predicted(shape, fields):
+    """Bytes by the plan, without the estimate for the process itself."""
+    from trl_ces.plan.engine import Engine
+    from trl_ces.plan.memory import plan_memory
+    from trl_ces.plan.schedule import schedule, whole_run
+    from trl_ces.plan.setup import make_setup
+    from trl_ces.plan.shapes import ModelShape
+
+    recipe = recipe_of(fields, "unused")
+    config = whole_run(recipe, 1)
+    shape = ModelShape(json.dumps(shape), "this file")
+    setup = make_setup(recipe, config, schedule(config, 1, None), shape, Engine(1), None, PROMPT)
+    # The answers are scripted: nothing is generated.
+    memory = plan_memory(replace(setup, generation=replace(setup.generation, server=True)))
+    return memory.training - memory.parts["reserve (estimate)"]
+
+
+def resident(name):
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no {name}.")
+
+
+def train(shape, fields, output):
+    """Trains, and returns the bytes that the process held at most beyond those before the model."""
+    import torch
+    from datasets import Dataset
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from trl import get_peft_config
+
+    from trl_ces import CESTrainer
+    from trl_ces.arithmetic_model import build_tokenizer
+
+    recipe = recipe_of(fields, output)
+    config, tokenizer = recipe.training_config(1), build_tokenizer()
+    length = config.max_completion_length
+
+    def rollout(prompts, trainer):
+        # One prompt is shorter, so that rows are padded, as in training.
+        ids = [[3] * (PROMPT if number else PROMPT // 2) for number in range(len(prompts))]
+        return {"prompt_ids": ids, "completion_ids": [[4] * length for _ in prompts], "logprobs": None}
+
+    def accuracy_reward(completions, **kwargs):
+        return [float(number % 2) for number in range(len(completions))]
+
+    warm_up = torch.nn.Linear(64, 64)
+    warm_up(torch.ones(1, 64)).sum().backward()
+    before = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**shape), dtype=torch.float32)
+    trainer = CESTrainer(
+        model=model,
+        reward_funcs=accuracy_reward,
+        args=config,
+        train_dataset=Dataset.from_dict({"prompt": [f"{n}=" for n in range(16)]}),
+        processing_class=tokenizer,
+        rollout_func=rollout,
+        peft_config=get_peft_config(recipe.model),
+    )
+    trainer.train()
+    assert trainer.state.global_step == config.max_steps
+    return resident("VmHWM") - before
+
+
+def measured(number):
+    # glibc's malloc gives large blocks back at once, so that what is freed does not count on.
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MALLOC_MMAP_THRESHOLD_": "65536",
+        "TRL_EXPERIMENTAL_SILENCE": "1",
+    }
+    command = [sys.executable, __file__, "--measure", str(number)]
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise SystemExit(finished.stderr[-3000:])
+    return int(finished.stdout.split()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", type=int, help="measure one case and print its bytes")
+    parser.add_argument("--cases", type=int, nargs="*", help="only these cases")
+    asked = parser.parse_args()
+    if asked.measure is not None:
+        _, shape, fields = CASES[asked.measure]
+        with tempfile.TemporaryDirectory() as output:
+            print(train(shape, fields, output))
+        return
+    from trl_ces.tables import markdown
+
+    rows = []
+    for number in asked.cases if asked.cases is not None else range(len(CASES)):
+        name, shape, fields = CASES[number]
+        plan, fact = predicted(shape, fields), measured(number)
+        settings = {**BASE, **fields}
+        rows.append(
+            (
+                name,
+                f"{settings['per_device_train_batch_size']} x {PROMPT + settings['max_completion_length']}",
+                "yes" if settings["activation_checkpointing"] else "no",
+                f"{plan / MIB:,.0f}",
+                f"{fact / MIB:,.0f}",
+                f"{100 * (plan / fact - 1):+.1f} %",
+            )
+        )
+        print(" ".join(rows[-1]), file=sys.stderr, flush=True)
+    print(markdown(("model", "rows x tokens", "checkpointing", "plan (MiB)", "measured (MiB)", "off by"), rows))
+
+
+if __name__ == "__main__":
+    main()

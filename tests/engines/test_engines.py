@@ -1,0 +1,102 @@
+"""DDP and DeepSpeed for real, two processes on this CPU: the weights of one process, and a model that loads alone.
+
+The first run of each DeepSpeed engine compiles an operation for a minute or more.
+"""
+
+import json
+
+import pytest
+import torch
+import yaml
+from peft import PeftModel
+from processes import HERE, run_processes
+from safetensors.torch import load_file
+from tiny import tiny_model, tiny_tokenizer
+from transformers import AutoModelForCausalLM
+
+from trl_ces.shaping_metrics import CES_METRICS
+
+ACCELERATE = HERE.parent / "recipes" / "accelerate"
+# Engine: distributed type, ZeRO's stage, whether weights lie in shares, and the optimizer that steps.
+ENGINES = {
+    "ddp": ("MULTI_CPU", None, False, "AdamW"),
+    "zero2": ("DEEPSPEED", 2, False, "AdamW"),
+    "zero3": ("DEEPSPEED", 3, True, "AdamW"),
+    "zero3_offload": ("DEEPSPEED", 3, True, "DeepSpeedCPUAdam"),
+}
+TIMEOUT = 1200
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
+
+
+def on_cpu(name, folder):
+    """The shipped accelerate file, changed in what a CPU cannot do: no GPU, and float32 for comparing weights."""
+    settings = yaml.safe_load((ACCELERATE / f"{name}.yaml").read_text())
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump({**settings, "use_cpu": True, "mixed_precision": "no"}))
+    return file
+
+
+def trained(folder, engine, lora):
+    processes = 1 if engine == "one" else 2
+    config = None if engine in ("one", "ddp") else on_cpu(engine, folder)
+    arguments = (str(folder / "start"), json.dumps({"lora": lora}))
+    run_processes("engines/train.py", folder / engine, processes, TIMEOUT, arguments, config)
+    return folder / engine
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["full", "lora"])
+def alone(request, tmp_path_factory):
+    """The start, and what one process makes of it: (folder, whether LoRA)."""
+    folder = tmp_path_factory.mktemp("engines")
+    tiny_model().save_pretrained(folder / "start")
+    tiny_tokenizer().save_pretrained(folder / "start")
+    assert facts_of(trained(folder, "one", request.param))["distributed_type"] == "NO"
+    return folder, request.param
+
+
+def facts_of(output):
+    return json.loads((output / "facts.json").read_text())
+
+
+def weights_of(output, lora):
+    return load_file(output / "model" / ("adapter_model.safetensors" if lora else "model.safetensors"))
+
+
+def load(folder, engine, lora):
+    if not lora:
+        return AutoModelForCausalLM.from_pretrained(folder / engine / "model")
+    return PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder / "start"), folder / engine / "model")
+
+
+def answer(model):
+    prompt = tiny_tokenizer()("3+4=", return_tensors="pt").input_ids
+    return model.generate(prompt, max_new_tokens=20, do_sample=False)[0].tolist()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_two_processes_end_with_the_weights_of_one(alone, engine):
+    folder, lora = alone
+    if engine != "ddp":
+        pytest.importorskip("deepspeed", reason="make test-slow installs it")
+    output = trained(folder, engine, lora)
+
+    facts, single = facts_of(output), facts_of(folder / "one")
+    ran = (facts["distributed_type"], facts["zero_stage"], facts["sharded"], facts["inner_optimizer"])
+    assert ran == ENGINES[engine]
+    assert facts["processes"] == 2
+
+    expected, found = weights_of(folder / "one", lora), weights_of(output, lora)
+    assert set(found) == set(expected)
+    start = {} if lora else tiny_model().state_dict()
+    for name, value in expected.items():
+        assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
+        before = start.get(name, torch.zeros_like(value))
+        assert (value - before).norm() > 1e-2 * value.norm(), f"{name} was not trained"
+
+    for ours, theirs in zip(facts["log"], single["log"], strict=True):
+        for name in CES_METRICS:
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-3, abs=1e-5), name
+
+    # The saved model needs no DeepSpeed: this process has none of it.
+    assert answer(load(folder, engine, lora)) == answer(load(folder, "one", lora))

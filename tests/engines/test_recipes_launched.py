@@ -1,0 +1,119 @@
+"""The recipes for two A800, launched by `trl-ces train` on this CPU: as shipped, but for what `OVERRIDES` says."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from processes import HERE, environment
+from tiny import tiny_model, tiny_tokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from trl_ces.strict import read_yaml
+
+RECIPES = HERE.parent / "recipes"
+TIMEOUT = 1500
+# A tiny model and rows of one's own; no GPU, so no vLLM; short answers, and one rollout of the shipped twelve steps.
+OVERRIDES = {
+    "use_cpu": "true",
+    "use_vllm": "false",
+    "max_completion_length": "16",
+    "max_train_samples": "12",
+    "save_steps": "12",
+    "disable_tqdm": "true",
+}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
+
+
+def accelerate_file(folder, name, **changes):
+    settings = yaml.safe_load((RECIPES / "accelerate" / f"{name}.yaml").read_text())
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump({**settings, "use_cpu": True, **changes}))
+    return file
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("launched")
+    tiny_model().save_pretrained(folder / "model")
+    tiny_tokenizer().save_pretrained(folder / "model")
+    # The columns of DeepMath-103K, which the recipes name.
+    rows = [{"question": f"{n}+{n}=", "final_answer": str(2 * n)} for n in range(12)]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+def launch(tiny, output, recipe, accelerate, **more):
+    fields = {"model_name_or_path": tiny / "model", "dataset_name": tiny / "rows.jsonl", "output_dir": output}
+    words = [f"--{name}={value}" for name, value in {**fields, **OVERRIDES, **more}.items()]
+    command = [
+        sys.executable,
+        "-m",
+        "trl_ces.cli.main",
+        "train",
+        "--config",
+        recipe,
+        "--accelerate_config",
+        str(accelerate),
+    ]
+    return subprocess.run([*command, *words], env=environment(), capture_output=True, text=True, timeout=TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "engine"),
+    [
+        ("DeepSeek-R1-Distill-Qwen-7B/ces", "zero3_offload"),
+        ("DeepSeek-R1-Distill-Qwen-7B/dapo_full", "zero3_offload"),
+        ("DeepSeek-R1-Distill-Qwen-1.5B/ces", "zero3"),
+    ],
+)
+def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_answers(tiny, tmp_path, recipe, engine):
+    pytest.importorskip("deepspeed", reason="make test-slow installs it")
+    # As shipped, bf16 with fp32 masters included; the launcher itself checks that DeepSpeed and two processes run.
+    shipped = read_yaml(RECIPES / f"{recipe}.yaml")
+    more = (
+        {"soft_overlong_cache": 4} if "soft_overlong_cache" in shipped else {}
+    )  # it must lie within the short answers
+    finished = launch(tiny, tmp_path / "out", recipe, accelerate_file(tmp_path, engine), **more)
+    assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-6000:]
+
+    state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
+    assert state["global_step"] == state["max_steps"] == 12
+    (entry,) = [entry for entry in state["log_history"] if "ces/k_mean" in entry or "entropy" in entry]
+    assert entry["step"] == 12
+    assert 0 < entry["completions/mean_length"] <= 16
+    card = (tmp_path / "out" / "README.md").read_text()
+    for name in ("learning_rate", "per_device_train_batch_size", "num_generations", "epsilon_high"):
+        assert f"| `{name}` | {shipped[name]} |" in card
+    assert "| `steps_per_generation` | 12 |" in card
+
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert sum(weight.numel() for weight in model.parameters()) == tiny_model().num_parameters()
+    prompt = tokenizer("3+3=", return_tensors="pt").input_ids
+    assert model.generate(prompt, max_new_tokens=4, min_new_tokens=4, do_sample=False).shape == (1, prompt.size(1) + 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        # accelerate starts a single process for this on a CPU
+        ({"distributed_type": "MULTI_CPU"}, "2 processes were to be started and 1 run"),
+        # and DDP for this
+        (
+            {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},
+            "The accelerate configuration says FSDP and MULTI_CPU runs",
+        ),
+    ],
+    ids=["MULTI_CPU", "FSDP"],
+)
+def test_an_engine_that_does_not_start_is_said_in_a_sentence_and_nothing_is_trained(tiny, tmp_path, changes, sentence):
+    finished = launch(
+        tiny, tmp_path / "out", "DeepSeek-R1-Distill-Qwen-7B/ces", accelerate_file(tmp_path, "ddp", **changes)
+    )
+    assert finished.returncode != 0
+    assert finished.stderr.count("trl-ces train: error: ") == 1
+    assert sentence in finished.stderr
+    assert not (tmp_path / "out" / "model.safetensors").exists()

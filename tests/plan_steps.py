@@ -1,0 +1,31 @@
+"""A small model's step, for the tests of the plan. Not a test file."""
+
+import json
+
+from trl_ces.plan.shapes import ModelShape
+from trl_ces.plan.step import StepSettings
+
+SMALL = {
+    "model_type": "qwen2",
+    "hidden_size": 128,
+    "intermediate_size": 384,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 2048,
+    "tie_word_embeddings": False,
+}
+
+
+def step(shape=SMALL, **changes):
+    usual = {
+        "shape": ModelShape(json.dumps(shape), "this test"),
+        "rows": 2,
+        "tokens": 256,
+        "checkpointing": False,
+        "dtype": "float32",
+        "autocast": False,
+        "flash_attention": False,
+        "gpu": False,
+    }
+    return StepSettings(**{**usual, **changes})

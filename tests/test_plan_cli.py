@@ -1,0 +1,143 @@
+"""`trl-ces plan` from the outside: what it prints, and what it refuses."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tiny import tiny_model
+
+from trl_ces.cli.main import main
+
+RECIPE = """model_name_or_path: {model}
+output_dir: out
+dataset_name: data.jsonl
+bf16: true
+num_generations: 4
+responses_per_step: 8
+responses_per_rollout: 16
+max_completion_length: 100
+num_train_epochs: 1
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    tiny_model().save_pretrained(tmp_path / "model")
+    file = tmp_path / "recipe.yaml"
+    file.write_text(RECIPE.format(model=tmp_path / "model"))
+    return file
+
+
+def planned(capsys, *words):
+    assert main(["plan", "--config", *map(str, words)]) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys, *words):
+    assert main(["plan", *map(str, words)]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("trl-ces plan: error: ")
+    assert message.count("\n") == 1
+    return message
+
+
+def test_a_plan_says_rollout_steps_memory_and_verdict(recipe, capsys):
+    said = planned(capsys, recipe, "--gpus", 2, "--gpu_memory", 8, "--rows", 10, "--prompt_length", 28)
+    assert "DDP on 2 processes" in said
+    assert "16 responses to 4 prompts" in said
+    assert "8 responses = 2 in a pass x 2 accumulated x 2 devices" in said
+    assert "2 steps, off-policy (1 of 2 updates)" in said
+    assert "in all       2 rollouts, 4 steps" in said
+    assert "at most      128 tokens a row (prompt: --prompt_length)" in said
+    assert "Fits: 38 % of 8.0 GiB at the most." in said  # 3 GiB of reserve and next to nothing
+
+
+def test_without_rows_or_memory_the_plan_says_what_it_cannot_know(recipe, capsys):
+    said = planned(capsys, recipe)
+    assert "unknown steps; how many rows there are is not in the recipe, --rows says it" in said
+    assert "--gpu_memory" in said
+    assert "fit" not in said.split("Not all parts peak together")[0]
+
+
+def test_what_does_not_fit_comes_with_what_is_left(recipe, capsys):
+    said = planned(capsys, recipe, "--gpus", 2, "--gpu_memory", 1)
+    assert "Does not fit: 2.1 GiB a device are missing." in said
+    assert "what is left is a shorter `max_completion_length`" in said
+
+
+def test_fields_of_the_recipe_can_be_overridden(recipe, capsys):
+    said = planned(capsys, recipe, "--responses_per_rollout", 8, "--gpus=4", "--max_steps", 6)
+    assert "8 responses to 2 prompts" in said
+    assert "on-policy" in said
+    assert "in all       6 rollouts, 6 steps" in said
+
+
+def test_a_budget_of_tokens_cuts_the_micro_batch(recipe, capsys):
+    def activations(*words):
+        said = planned(capsys, recipe, "--prompt_length", 924, "--per_device_train_batch_size", 8, *words)
+        (line,) = (line for line in said.splitlines() if line.startswith("| activations "))
+        return float(line.split("|")[2])
+
+    whole = activations()
+    two_rows = activations("--per_device_train_batch_size", 2)
+    assert activations("--max_tokens_per_micro_batch", 2 * 1024) == two_rows < whole
+    assert activations("--max_tokens_per_micro_batch", 100) == activations("--per_device_train_batch_size", 1)
+
+
+def test_a_folder_gives_a_line_for_each_recipe(recipe, tmp_path, capsys):
+    folder = tmp_path / "several"
+    folder.mkdir()
+    text = recipe.read_text()
+    (folder / "a.yaml").write_text(text)
+    (folder / "b.yaml").write_text(text + "shaping: none\ndynamic_sampling: true\n")
+    lines = planned(capsys, folder, "--gpu_memory", 1).splitlines()
+    assert lines[0].startswith("several: ")
+    assert [[cell.strip() for cell in line.split("|")][1:3] for line in lines[4:]] == [
+        ["a", "16"],
+        ["b", "16 (to 160)"],
+    ]
+    assert all(line.rstrip(" |").endswith("no") for line in lines[4:])
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (("--gpus", "2"), ["No recipe is named", "--config"]),
+        (("--config", "RECIPE", "--gpus", "0"), ["`--gpus` is '0'", "at least 1"]),
+        (("--config", "RECIPE", "--gpus"), ["`--gpus` needs a value"]),
+        (("--config", "RECIPE", "--gpu_memory", "much"), ["`--gpu_memory` is 'much'", "GiB"]),
+        (("--config", "RECIPE", "--gpus", "3"), ["`responses_per_step` is 8", "cannot share it evenly", "1, 2, 4, 8"]),
+        (("--config", "RECIPE", "--responses_per_rollout", "12"), ["1.5 steps", "multiple of `responses_per_step`"]),
+        (("--config", "RECIPE", "--max_completion_lenght", "9"), ["not known", "max_completion_length"]),
+        (("--config", "RECIPE", "--num_processes", "2"), ["--num_processes", "--gpus"]),
+        (("--config", "RECIPE", "--load_in_4bit", "true"), ["no plan for quantized weights"]),
+        (("--config", "RECIPE", "--attn_implementation", "eager"), ["eager", "sdpa"]),
+        (("--config", "RECIPE", "--max_completion_length", "null"), ["`max_completion_length` is null"]),
+        (("--config", "RECIPE", "--model_name_or_path", "nobody/nothing"), ["'nobody/nothing'", "--model_config"]),
+        (("--config", "RECIPE", "--accelerate_config", "zero4"), ["zero4", "zero3"]),
+        (
+            ("--config", "RECIPE", "--use_vllm", "true", "--vllm_max_model_length", "100"),
+            ["`vllm_max_model_length` is 100", "`max_completion_length` 100"],
+        ),
+        (("--config", "nowhere"), ["nowhere does not exist"]),
+    ],
+)
+def test_what_has_no_plan_is_refused_in_a_sentence(recipe, capsys, words, parts):
+    message = refused(capsys, *(recipe if word == "RECIPE" else word for word in words))
+    for part in parts:
+        assert part in message
+
+
+def test_asking_for_help_imports_no_torch():
+    code = "import sys; from trl_ces.cli.main import main; main(['plan', '--help']); sys.exit('torch' in sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0
+    assert "--gpu_memory GIB" in finished.stdout
+
+
+def test_a_config_file_stands_in_for_a_model_that_is_not_here(recipe, tmp_path, capsys):
+    settings = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "other.json").write_text(json.dumps({**settings, "hidden_size": 32}))
+    said = planned(capsys, recipe, "--model_name_or_path", "nobody/nothing", "--model_config", tmp_path / "other.json")
+    assert "nobody/nothing" in said

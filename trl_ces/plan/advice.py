@@ -1,0 +1,89 @@
+"""What to change in a recipe that does not fit: the usual changes, tried in turn, those kept that help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from .memory import Memory, Setup, plan_memory
+
+# Name of the field or flag, its value, and the setup with it.
+Change = tuple[str, str, Setup]
+# (accelerate file, ZeRO stage, optimizer offloaded), from the one that shares least.
+ENGINES = (("zero2", 2, False), ("zero3", 3, False), ("zero3_offload", 3, True))
+
+
+def advise(setup: Setup) -> tuple[dict[str, str], Memory]:
+    """
+    Changes that make a setup fit, those first that leave training as it is.
+
+    Args:
+        setup ([`Setup`]): One that does not fit.
+
+    Returns:
+        `tuple[dict[str, str], Memory]`: Fields and flags with their new values, and the memory with all of them; it
+        may still not fit.
+    """
+    taken: dict[str, str] = {}
+    memory = plan_memory(setup)
+    # Twice: a shared optimizer opens the way for vLLM's cache.
+    for kind in (_checkpointing, _sleep, _utilization, _micro_batch, _engine, _utilization, _attention):
+        for name, value, changed in kind(setup):
+            tried = plan_memory(changed)
+            if tried.excess < memory.excess:
+                setup, memory = changed, tried
+                taken[name] = value
+            if memory.fits:
+                return taken, memory
+    return taken, memory
+
+
+def _with_step(setup: Setup, **changes) -> Setup:
+    return replace(setup, step=replace(setup.step, **changes))
+
+
+def _checkpointing(setup: Setup) -> Iterator[Change]:
+    if not setup.step.checkpointing:
+        yield "activation_checkpointing", "true", _with_step(setup, checkpointing=True)
+
+
+def _sleep(setup: Setup) -> Iterator[Change]:
+    if setup.generation.vllm and not setup.generation.sleeps:
+        changed = replace(setup, generation=replace(setup.generation, sleeps=True))
+        yield "vllm_enable_sleep_mode", "true", changed
+
+
+def _utilization(setup: Setup) -> Iterator[Change]:
+    """The largest share, in twentieths, with which all fits."""
+    for twentieths in range(19, 0, -1) if setup.generation.vllm else ():
+        changed = replace(setup, generation=replace(setup.generation, utilization=twentieths / 20))
+        if plan_memory(changed).fits:
+            yield "vllm_gpu_memory_utilization", f"{twentieths / 20:g}", changed
+            return
+
+
+def _micro_batch(setup: Setup) -> Iterator[Change]:
+    rows = setup.step.rows
+    if rows > 1:
+        yield (
+            "per_device_train_batch_size",
+            "1",
+            replace(_with_step(setup, rows=1), accumulation=setup.accumulation * rows),
+        )
+
+
+def _engine(setup: Setup) -> Iterator[Change]:
+    engine = setup.engine
+    if not setup.step.gpu or engine.processes == 1:
+        return
+    for name, stage, offload in ENGINES:
+        if (stage, offload) > (engine.zero_stage, engine.offload_optimizer):
+            changed = replace(setup, engine=replace(engine, zero_stage=stage, offload_optimizer=offload))
+            if setup.step.autocast:  # DeepSpeed computes in bfloat16 from weights of that type
+                changed = _with_step(changed, dtype="bfloat16", autocast=False)
+            yield "--accelerate_config", name, changed
+
+
+def _attention(setup: Setup) -> Iterator[Change]:
+    if not setup.step.flash_attention and setup.step.gpu:
+        yield "attn_implementation", "flash_attention_2", _with_step(setup, flash_attention=True)

@@ -1,0 +1,102 @@
+"""The arithmetic of a recipe: responses, prompts, steps, and how old the policy is that wrote what is trained on."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from ..config import CESConfig
+from ..recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """
+    What a run does, over all processes.
+
+    Args:
+        responses (`int`): Responses of a rollout, those in training; dynamic sampling may generate more.
+        prompts (`int`): Prompts of a rollout.
+        responses_per_step (`int`): Responses of an optimizer step.
+        updates (`int`): Optimizer steps that use a rollout.
+        micro_batch (`int`): Responses in one forward pass of one process.
+        accumulation (`int`): Forward passes of a step, in each process.
+        rounds (`int`): Most rounds of generation for a rollout: above 1 with dynamic sampling.
+        steps (`int`, *optional*): Optimizer steps in all; `None` where the number of rows is not known.
+        rollouts (`int`, *optional*): Rollouts in all.
+    """
+
+    responses: int
+    prompts: int
+    responses_per_step: int
+    updates: int
+    micro_batch: int
+    accumulation: int
+    rounds: int
+    steps: int | None
+    rollouts: int | None
+
+    @property
+    def policy(self) -> str:
+        """On- or off-policy, in words."""
+        if self.updates == 1:
+            return "on-policy"
+        return f"off-policy ({self.updates - 1} of {self.updates} updates)"
+
+
+def whole_run(recipe: Recipe, processes: int) -> CESConfig:
+    """
+    The recipe's settings as if one process did the work of all, TRL's defaults filled in.
+
+    Raises:
+        RecipeError: if the numbers do not go together.
+    """
+    recipe.check_training(processes)
+    fields: dict[str, Any] = {"per_device_train_batch_size": 8, **recipe.training_fields(processes), "use_cpu": True}
+    fields["per_device_train_batch_size"] *= processes
+    for name in ("deepspeed", "fsdp", "fsdp_config", "tf32", "ddp_backend"):
+        fields.pop(name, None)
+    script = replace(recipe.script, responses_per_step=None, responses_per_rollout=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return replace(recipe, script=script, training=fields).training_config(1)
+
+
+def schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
+    """
+    The run's numbers, as TRL's sampler and transformers' Trainer make them.
+
+    Args:
+        config ([`CESConfig`]): As [`whole_run`] gives it.
+        processes (`int`): Processes.
+        rows (`int`, *optional*): Training prompts.
+
+    Returns:
+        [`Schedule`]
+    """
+    responses = int(config.generation_batch_size or 0)
+    prompts = responses // cast(int, config.num_generations)
+    steps_per_generation = int(config.steps_per_generation or 1)
+    accumulation = config.gradient_accumulation_steps
+    uses = steps_per_generation * config.num_iterations
+    updates = max(math.ceil(uses / accumulation), 1)
+    steps: int | None = None
+    if config.max_steps > 0:
+        steps = config.max_steps
+    elif rows is not None:
+        # The sampler leaves out the prompts that do not fill a rollout; the Trainer rounds up twice.
+        micro_steps = rows // prompts * uses
+        steps = math.ceil(config.num_train_epochs * max(math.ceil(micro_steps / accumulation), 1))
+    return Schedule(
+        responses=responses,
+        prompts=prompts,
+        responses_per_step=config.per_device_train_batch_size * accumulation,
+        updates=updates,
+        micro_batch=config.per_device_train_batch_size // processes,
+        accumulation=accumulation,
+        rounds=config.dynamic_sampling_max_rounds if config.dynamic_sampling else 1,
+        steps=steps,
+        rollouts=None if steps is None else math.ceil(steps * accumulation / uses),
+    )
