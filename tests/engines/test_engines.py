@@ -37,12 +37,13 @@ def on_cpu(name, folder):
     return file
 
 
-def trained(folder, engine, lora):
+def trained(folder, engine, lora, name=None, **settings):
     processes = 1 if engine == "one" else 2
     config = None if engine in ("one", "ddp") else on_cpu(engine, folder)
-    arguments = (str(folder / "start"), json.dumps({"lora": lora}))
-    run_processes("engines/train.py", folder / engine, processes, TIMEOUT, arguments, config)
-    return folder / engine
+    arguments = (str(folder / "start"), json.dumps({"lora": lora, "settings": settings}))
+    output = folder / (name or engine)
+    run_processes("engines/train.py", output, processes, TIMEOUT, arguments, config)
+    return output
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["full", "lora"])
@@ -100,3 +101,21 @@ def test_two_processes_end_with_the_weights_of_one(alone, engine):
 
     # The saved model needs no DeepSpeed: this process has none of it.
     assert answer(load(folder, engine, lora)) == answer(load(folder, "one", lora))
+
+
+@pytest.mark.parametrize("engine", ["ddp", "zero2", "zero3"])
+def test_micro_batches_in_pieces_of_a_token_budget_give_the_weights_of_whole_ones(alone, engine):
+    """Gradients of several backwards add up on each process, and the engine steps once: after the last."""
+    folder, lora = alone
+    if lora:
+        pytest.skip("the same backwards as without")
+    if engine != "ddp":
+        pytest.importorskip("deepspeed", reason="make test-slow installs it")
+    whole = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 1}
+    output = trained(folder, engine, lora, f"{engine}-pieces", max_tokens_per_micro_batch=60, **whole)
+    facts = facts_of(output)
+    assert (facts["distributed_type"], facts["zero_stage"]) == ENGINES[engine][:2]
+    assert facts["forwards"] > 2 * 4, "two forwards or more for each of the four steps"
+    expected, found = weights_of(folder / "one", lora), weights_of(output, lora)
+    for name, value in expected.items():
+        assert (found[name] - value).norm() <= 1e-4 * value.norm(), name

@@ -15,6 +15,7 @@ from tiny import (
     settings,
     tiny_tokenizer,
 )
+from transformers import Qwen2Model
 
 from trl_ces import CESConfig, CESTrainer
 
@@ -25,17 +26,16 @@ ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
 def main(output, processes, model, options):
     # Three groups of four completions: of two processes with six each, both hold half of the middle group.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(1), truncated=(1, 6, 9))
-    arguments = settings(
-        output,
-        per_device_train_batch_size=12 // processes // 2,
-        gradient_accumulation_steps=2,
-        max_steps=4,
-        max_completion_length=40,
-        ces_tau=0.3,
-        learning_rate=1e-2,
-        adam_epsilon=1e-4,  # where a gradient is all but 0, the engines' rounding would decide its step
-        **options.get("settings", {}),
-    )
+    changes = {
+        "per_device_train_batch_size": 12 // processes // 2,
+        "gradient_accumulation_steps": 2,
+        "max_steps": 4,
+        "max_completion_length": 40,
+        "ces_tau": 0.3,
+        "learning_rate": 1e-2,
+        "adam_epsilon": 1e-4,  # where a gradient is all but 0, the engines' rounding would decide its step
+    }
+    arguments = settings(output, **changes | options.get("settings", {}))
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
     torch.manual_seed(3)  # the adapters' start
     trainer = CESTrainer(
@@ -47,6 +47,9 @@ def main(output, processes, model, options):
         rollout_func=scripted_rollout(script, 4),
         peft_config=lora if options.get("lora") else None,
     )
+    forwards = []
+    backbone = next(module for module in trainer.model.modules() if isinstance(module, Qwen2Model))
+    backbone.register_forward_hook(lambda *_: forwards.append(torch.is_grad_enabled()))
     trainer.train()
     trainer.save_model(f"{output}/model")
     plugin = trainer.accelerator.state.deepspeed_plugin
@@ -57,6 +60,7 @@ def main(output, processes, model, options):
         "optimizer": type(getattr(trainer.optimizer, "optimizer", trainer.optimizer)).__name__,
         "inner_optimizer": type(innermost(trainer.optimizer)).__name__,
         "sharded": any(hasattr(parameter, "ds_id") for parameter in trainer.model.parameters()),
+        "forwards": sum(forwards),
         "log": [entry for entry in trainer.state.log_history if "ces/selected_tokens" in entry],
     }
     if trainer.accelerator.is_main_process:
