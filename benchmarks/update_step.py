@@ -9,6 +9,7 @@ times are CPU seconds of this process, so others on the machine do not count; ru
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -85,7 +86,10 @@ def peak(options: argparse.Namespace, who: str, rows: int) -> int:
     for name in ("device", "shape", "attention", "rows", "longest", "seed"):
         words += [f"--{name}", str(getattr(options, name))]
     words += ["--dtype", str(options.dtype).removeprefix("torch.")]
-    return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    # glibc gives tensors back at once, so that the peak is what they need and not how the heap happens to lie.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    finished = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
+    return json.loads(finished.stdout.splitlines()[-1])
 
 
 def unequal(bench: Bench) -> None:
@@ -182,7 +186,9 @@ def main(argv: list[str] | None = None) -> int:
     if options.peak_of:
         who, rows = options.peak_of
         workload = bench.workload(who, bench.lengths(), int(rows))
-        workload.step()
+        if options.device == "cuda":
+            workload.step()  # what libraries set up once
+        # On a CPU the very first step counts: what it leaves behind would hide what a later one needs.
         print(json.dumps(workload.peak_memory()))
         return 0
     name = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()} CPU"

@@ -51,9 +51,9 @@ FLOORS = {
     "trainer": 3,
     "reward_lookup": 4,
     "data": 4,
-    "hub": 4,
     "report": 5,
-    "cli": 6,
+    "hub": 6,
+    "cli": 7,
 }
 SEAM = re.compile(
     r"\b(_compute_loss|_generate_and_score_completions|_get_per_token_logps\w*|_calculate_rewards|_buffered_inputs)\b"

@@ -14,6 +14,7 @@ COMMANDS = {
     "inspect": ("trl_ces.cli.inspect", "see a model's forking tokens, before training it"),
     "eval": ("trl_ces.cli.eval", "measure accuracy and answer length on benchmarks"),
     "report": ("trl_ces.cli.report", "show runs on one HTML page: curves, tables, the shaped tokens"),
+    "push": ("trl_ces.cli.push", "upload a trained model with its card, log and report to the Hub"),
     "compare": ("trl_ces.cli.compare", "compare evaluations, as the paper's Table 1 does"),
     "bench": ("trl_ces.cli.bench", "measure speed and memory on this machine"),
     "env": ("trl_ces.cli.env", "print versions and devices, for a bug report"),
