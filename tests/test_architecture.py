@@ -16,7 +16,7 @@ FLOORS = {
     "prompts": 1,
     "shaping": 1,
     "rollout_rows": 1,
-    "rollout_files": 1,
+    "rollout_files": 2,
     "stopping": 1,
     "turns": 2,
     "correctness": 2,

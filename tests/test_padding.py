@@ -5,10 +5,20 @@ import copy
 import pytest
 import torch
 from tiny import tiny_model
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+)
 from trl.trainer.utils import add_fused_lm_head
 
 from trl_ces.padding import (
+    PACKED_APART,
     LeftAlignedModel,
     PackedModel,
     RightTrimmedModel,
@@ -119,6 +129,49 @@ def test_what_may_go_depends_on_the_positions_of_the_model():
     recurrent = padding_support(MambaForCausalLM(MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=40)))
     assert recurrent[:3] == (False, True, False)
     assert "recurrent" in recurrent.reason
+
+
+# Tiny models of each type that packs; sizes that all configs understand.
+SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIZES |= {"num_key_value_heads": 2, "vocab_size": 40, "pad_token_id": 0, "head_dim": 8}
+
+
+@pytest.mark.parametrize("model_type", PACKED_APART)
+def test_rows_of_these_models_stay_apart_when_packed_and_when_moved(model_type):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(model_type, **SIZES)
+    model = fused(AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)  # far from uniform, so that a mixed-in row would show
+    assert padding_support(model)[:3] == (True, True, True)
+    ids, mask, labels = padded_rows()
+    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
+    scored = labels[:, 1:] != -100
+    padded = model(**arguments).log_probs[scored]
+    for without in (PackedModel(model), LeftAlignedModel(model, real_spans(mask))):
+        torch.testing.assert_close(without(**arguments).log_probs[scored], padded, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("model_type", ["lfm2", "qwen3_next", "gpt_oss", "llama4_text"])
+def test_other_models_are_not_packed(model_type):
+    model = tiny_model()
+    model.config.model_type = model_type
+    support = padding_support(model)
+    assert not support.pack
+    assert model_type in support.reason
+
+
+def test_the_load_balancing_of_a_mixture_of_experts_counts_no_padding():
+    sizes = {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True}
+    torch.manual_seed(0)
+    model = fused(AutoModelForCausalLM.from_config(AutoConfig.for_model("mixtral", **sizes)).eval())
+    ids, mask, labels = padded_rows()
+    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
+    arguments["output_router_logits"] = True
+    padded, moved = model(**arguments), LeftAlignedModel(model, real_spans(mask))(**arguments)
+    torch.testing.assert_close(moved.aux_loss, padded.aux_loss, rtol=1e-5, atol=1e-6)
+    assert not torch.isclose(model(**{**arguments, "attention_mask": None}).aux_loss, padded.aux_loss, rtol=1e-5)
 
 
 def test_trimming_on_the_left_would_change_a_model_of_absolute_positions():

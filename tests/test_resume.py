@@ -5,6 +5,7 @@ import logging
 import pytest
 import torch
 from datasets import Dataset
+from processes import run_processes
 from tiny import settings, tiny_model, tiny_tokenizer
 
 from trl_ces import CESConfig, CESTrainer
@@ -26,7 +27,7 @@ def vowel_accuracy_reward(completions, **kwargs):
     return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
 
 
-def make_trainer(folder, **changes):
+def make_trainer(folder, prompts=PROMPTS, **changes):
     arguments = {
         "max_steps": 8,
         "steps_per_generation": 4,
@@ -40,7 +41,7 @@ def make_trainer(folder, **changes):
         model=tiny_model(),
         reward_funcs=vowel_accuracy_reward,
         args=CESConfig(**settings(folder, **arguments)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        train_dataset=Dataset.from_dict({"prompt": prompts}),
         processing_class=tiny_tokenizer(),
     )
 
@@ -57,7 +58,7 @@ CASES = {
     "four steps a rollout": {},
     "two iterations": {"num_iterations": 2, "steps_per_generation": 2},
     "accumulated": {"gradient_accumulation_steps": 2, "steps_per_generation": 8, "max_completion_length": 8},
-    "reference, masked truncation": {"beta": 0.0, "mask_truncated_completions": True},
+    "masked truncation": {"mask_truncated_completions": True},
     "in pieces": {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 60},
     "logged every third step": {"logging_steps": 3},
     "dynamic sampling": {
@@ -104,7 +105,30 @@ def test_metrics_that_were_not_yet_logged_are_kept(tmp_path):
     assert one["loss"] != other["loss"]  # the Trainer's own sum, which it does not save
 
 
-@pytest.mark.parametrize("harm", ["gone", "cut off", "other batch size"])
+def test_a_later_pass_over_the_data_goes_on_in_its_own_order(tmp_path):
+    """Eight prompts are one pass of eight steps: TRL draws an order for each pass."""
+    whole = make_trainer(tmp_path / "whole", prompts=PROMPTS[:8], max_steps=20)
+    whole.train()
+    for step in (7, 8, 9, 12, 17):
+        resumed = make_trainer(tmp_path / f"from-{step}", prompts=PROMPTS[:8], max_steps=20)
+        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
+        for value, expected in zip(
+            resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True
+        ):
+            assert torch.equal(value, expected), step
+
+
+def test_two_processes_go_on_inside_a_rollout(tmp_path):
+    run_processes("resume_processes.py", tmp_path / "whole", 2, 280, arguments=("",))
+    checkpoint = tmp_path / "whole" / "checkpoint-3"
+    assert {file.name for file in checkpoint.glob("rollout-*")} == {"rollout-0.safetensors", "rollout-1.safetensors"}
+    run_processes("resume_processes.py", tmp_path / "resumed", 2, 280, arguments=(str(checkpoint),))
+    whole, resumed = (torch.load(tmp_path / name / "weights.pt", weights_only=True) for name in ("whole", "resumed"))
+    for name, value in whole.items():
+        assert torch.equal(resumed[name], value), name
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut off", "other batch size", "other shaping"])
 def test_a_rollout_that_cannot_be_taken_up_is_generated_anew_with_a_warning(tmp_path, caplog, harm):
     whole = make_trainer(tmp_path / "whole")
     whole.train()
@@ -114,6 +138,8 @@ def test_a_rollout_that_cannot_be_taken_up_is_generated_anew_with_a_warning(tmp_
         file.unlink()
     elif harm == "cut off":
         file.write_bytes(file.read_bytes()[:-100])
+    elif harm == "other shaping":
+        changes = {"shaping": "none"}
     else:
         changes = {"per_device_train_batch_size": 8}
     resumed = make_trainer(tmp_path / "resumed", **changes)

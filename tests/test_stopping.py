@@ -10,8 +10,8 @@ import textwrap
 import pytest
 import torch
 from test_resume import make_trainer
+from transformers import TrainerControl
 
-from trl_ces.cli.launch import run_child
 from trl_ces.files import is_disk_full
 from trl_ces.stopping import SaveOnSigterm
 
@@ -35,7 +35,7 @@ def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weight
 
     stopped.model.lm_head.weight.register_hook(signalled)
     stopped.train()
-    assert stop.asked
+    assert stop.stopped
     assert stopped.state.global_step == 3
     assert [folder.name for folder in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-3"]
     resumed = make_trainer(tmp_path / "resumed", save_strategy="no")
@@ -75,7 +75,6 @@ def test_the_command_ends_with_0_where_the_training_saved(tmp_path, end, code):
         assert parent.poll() is None
     parent.send_signal(signal.SIGTERM)
     assert parent.wait(30) == code
-    assert callable(run_child)
 
 
 def test_a_full_disk_is_known_by_its_number_or_its_words(tmp_path):
@@ -104,3 +103,38 @@ def test_a_disk_that_fills_up_while_a_checkpoint_is_written_leaves_the_one_befor
     assert is_disk_full(caught.value, tmp_path)
     assert (tmp_path / "checkpoint-4").is_dir()
     assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
+
+
+class TwoProcesses:
+    """An accelerator whose other process was or was not signalled; a signal may come while they agree."""
+
+    num_processes, device = 2, "cpu"
+
+    def __init__(self, other, meanwhile=None):
+        self.other, self.meanwhile = other, meanwhile
+
+    def reduce(self, value, reduction):
+        assert reduction == "sum"
+        if self.meanwhile:
+            self.meanwhile()
+        return value + float(self.other)
+
+
+@pytest.mark.parametrize(("here", "other", "stops"), [(True, False, True), (False, True, True), (False, False, False)])
+def test_all_processes_stop_after_the_same_step(default_sigterm, here, other, stops):
+    stop = SaveOnSigterm(TwoProcesses(other))
+    stop.signalled = here
+    control = TrainerControl(should_evaluate=True)
+    stop.on_step_end(None, None, control)
+    assert (stop.stopped, control.should_save, control.should_training_stop) == (stops, stops, stops)
+    assert control.should_evaluate != stops
+
+
+def test_a_signal_that_comes_while_they_agree_counts_after_the_next_step(default_sigterm):
+    accelerator = TwoProcesses(other=False, meanwhile=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    stop = SaveOnSigterm(accelerator)
+    stop.on_step_end(None, None, TrainerControl())
+    assert not stop.stopped
+    accelerator.meanwhile = None
+    stop.on_step_end(None, None, TrainerControl())
+    assert stop.stopped

@@ -183,8 +183,9 @@ def test_an_adapter_and_its_base_as_the_reference_are_unpadded_too(tmp_path):
     assert record.positions() < 0.8 * padded.positions()
 
 
-def test_no_forward_has_more_positions_than_the_budget(tmp_path):
-    _, record = train(CESTrainer, tmp_path, beta=0.04, **CASES["pieces"])
+@pytest.mark.parametrize("changes", [{}, {"pad_to_multiple_of": 8}], ids=str)
+def test_no_forward_has_more_positions_than_the_budget(tmp_path, changes):
+    _, record = train(CESTrainer, tmp_path, beta=0.04, **CASES["pieces"], **changes)
     assert all(positions <= 90 for _, positions in record.forwards)
     assert record.positions(trained=False) > 0
 
@@ -206,10 +207,14 @@ def test_unknown_entries_of_a_rollout_keep_rows_where_they_are(tmp_path):
             rollout = super()._generate_and_score_completions(inputs)
             return {**rollout, "scene": torch.zeros(len(inputs), 3)}
 
-    trainer, record = train(WithPictures, tmp_path)
-    assert trainer._arranged is trainer._buffered_inputs
-    assert {tuple(batch["scene"].shape) for batch in trainer._buffered_inputs} == {(2, 3)}
-    assert len(record.gradients) == 2
+    pictures, _ = train(WithPictures, tmp_path / "pictures")
+    plain, _ = train(CESTrainer, tmp_path / "plain", arrange_by_length=False)
+    arranged, _ = train(CESTrainer, tmp_path / "arranged")
+    order = [
+        [batch["completion_ids"].tolist() for batch in run._buffered_inputs] for run in (pictures, plain, arranged)
+    ]
+    assert order[0] == order[1] != order[2]
+    assert {tuple(batch["scene"].shape) for batch in pictures._buffered_inputs} == {(2, 3)}
 
 
 def test_pictures_keep_their_padding(tmp_path):

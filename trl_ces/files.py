@@ -5,6 +5,8 @@ import fcntl
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,14 +15,24 @@ class Busy(RuntimeError):
     """Another process has the lock; the message names it where it has signed."""
 
 
-def write_text(file: Path, text: str) -> None:
-    """Writes the file whole: a kill or a full disk leaves the old one or the new one."""
+@contextmanager
+def whole_file(file: Path) -> Iterator[Path]:
+    """A path to write to, which becomes `file` in the end: a kill or a full disk leaves the old one or the new one."""
     partial = file.with_name(file.name + ".partial")
-    with partial.open("w", encoding="utf-8", newline="") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(partial, file)
+    try:
+        yield partial
+        with partial.open("rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(partial, file)
+    except BaseException:
+        partial.unlink(missing_ok=True)  # on a full disk it would be in the way
+        raise
+
+
+def write_text(file: Path, text: str) -> None:
+    """Writes the file whole, see [`whole_file`]."""
+    with whole_file(file) as partial:
+        partial.write_text(text, encoding="utf-8", newline="")
 
 
 def write_json(file: Path, content: Any) -> None:

@@ -36,6 +36,7 @@ def arranged(
     accelerator: Any,
     padding: PaddingSupport,
     budget: int | None = None,
+    multiple: int = 1,
 ) -> list[dict[str, Any]]:
     """
     The same rows in other micro-batches of the same optimizer steps, see [`arrange`]. Processes exchange rows.
@@ -47,32 +48,33 @@ def arranged(
         accelerator (`Accelerator`): Knows the processes.
         padding ([`PaddingSupport`]): What of the padding forwards do without.
         budget (`int`, *optional*): Token positions of a forward, see [`piece_sizes`], which go into `PIECES`.
+        multiple (`int`, *optional*, defaults to 1): Rows of a forward are as long as a multiple of this.
     """
     names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]
-    rows = {name: torch.cat([batch[name] for batch in micro_batches]) for name in names}
-    here = rows["prompt_ids"].size(0)
-    size = here // len(micro_batches)
-    processes = accelerator.num_processes
-    if processes > 1:
-        rows = gathered(rows, layout, accelerator)
-    prompts = rows["prompt_mask"].sum(1) if padding.left else rows["prompt_mask"].size(1)
-    lengths = (prompts + rows["completion_mask"].sum(1)).tolist()
-    result = []
-    for first in range(0, len(micro_batches), per_step):
-        columns = range(first * size, (first + per_step) * size)
-        numbers = [process * here + column for process in range(processes) for column in columns]
-        of_step = [lengths[number] for number in numbers]
-        placed = arrange(of_step, processes, per_step, padding.pack, in_pieces=budget is not None)
-        for step in range(per_step):
-            shares = [[numbers[row] for row in process[step]] for process in placed]
+    processes, result = accelerator.num_processes, []
+    for first in range(0, len(micro_batches), per_step):  # a step at a time, lest a whole rollout lie on each device
+        of_step = micro_batches[first : first + per_step]
+        rows = {name: torch.cat([batch[name] for batch in of_step]) for name in names}
+        if processes > 1:
+            rows = gathered(rows, layout, accelerator)
+        prompts = rows["prompt_mask"].sum(1) if padding.left else rows["prompt_mask"].size(1)
+        lengths = rounded_up((prompts + rows["completion_mask"].sum(1)).tolist(), multiple)
+        placed = arrange(lengths, processes, per_step, padding.pack, in_pieces=budget is not None)
+        for step, old in enumerate(of_step):
+            shares = [process[step] for process in placed]
             mine = torch.tensor(shares[accelerator.process_index], device=rows["prompt_ids"].device)
-            batch = {**micro_batches[first + step], **{name: values[mine] for name, values in rows.items()}}
+            batch = {**old, **{name: values[mine] for name, values in rows.items()}}
             if budget is not None:
                 batch[PIECES] = piece_sizes(
                     [[lengths[row] for row in share] for share in shares], budget, padding.pack
                 )
             result.append(batch)
     return result
+
+
+def rounded_up(lengths: Sequence[int], multiple: int) -> list[int]:
+    """Each to the next multiple."""
+    return [-(-length // multiple) * multiple for length in lengths]
 
 
 def rows_between(micro_batch: dict[str, Any], start: int, end: int) -> dict[str, Any]:
@@ -85,7 +87,13 @@ def rows_between(micro_batch: dict[str, Any], start: int, end: int) -> dict[str,
 
 
 def rows_at_a_time(
-    spans: Sequence[Span], batch_size: int, sort: bool, budget: int | None, padding: PaddingSupport, accelerator: Any
+    spans: Sequence[Span],
+    batch_size: int,
+    sort: bool,
+    padding: PaddingSupport,
+    accelerator: Any,
+    budget: int | None = None,
+    multiple: int = 1,
 ) -> list[list[int]]:
     """
     Which rows go through the model together where no gradient is wanted: for the old and the reference log-probs.
@@ -94,11 +102,12 @@ def rows_at_a_time(
         spans (`Sequence[Span]`): Of this process's rows, as many on each process.
         batch_size (`int`): Rows at a time, where there is no budget.
         sort (`bool`): Whether rows of like length go together.
-        budget (`int`, *optional*): Token positions at a time, see [`piece_sizes`].
         padding ([`PaddingSupport`]): What of the padding forwards do without.
         accelerator (`Accelerator`): Knows the processes.
+        budget (`int`, *optional*): Token positions at a time, see [`piece_sizes`].
+        multiple (`int`, *optional*, defaults to 1): Rows of a forward are as long as a multiple of this.
     """
-    lengths = [span.end - span.start if padding.left else span.end for span in spans]
+    lengths = rounded_up([span.end - span.start if padding.left else span.end for span in spans], multiple)
     order = by_length(lengths) if sort else list(range(len(lengths)))
     if budget is None:
         return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 # Frequencies that follow the length of the input, padding included: what is trimmed would change them.
 ROPE_OF_THE_LENGTH = ("dynamic", "longrope")
+# Whose attention starts anew where positions do, and which mix nothing else over positions: convolutions and linear
+# attention would carry one row into the next. tests/test_padding.py compares each of these with padded rows.
+PACKED_APART = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "olmo3", "granite", "smollm3", "gemma2", "phi3")
 # What a model with a fused LM head returns for each token; see `FusedCausalLMOutput` in trl/trainer/utils.py.
 PER_TOKEN = ("log_probs", "entropy")
 
@@ -64,7 +67,8 @@ class PaddingSupport(NamedTuple):
 
 def padding_support(model: torch.nn.Module) -> PaddingSupport:
     """What can go without changing what `model`, a Transformers or PEFT model, computes at the real tokens."""
-    rope_types = _rope_types(getattr(_text_config(model), "rope_parameters", None))
+    config = _text_config(model)
+    rope_types = _rope_types(getattr(config, "rope_parameters", None))
     moving = sorted(rope_types.intersection(ROPE_OF_THE_LENGTH))
     if moving:
         reason = f"its rotary embeddings ({moving[0]}) follow the padded length, so padding stays"
@@ -74,6 +78,9 @@ def padding_support(model: torch.nn.Module) -> PaddingSupport:
         reason = "it is recurrent" if stateful else "its positions are not rotary"
         reason += ", so padding on the left of prompts stays, and rows are not packed"
         return PaddingSupport(left=False, right=True, pack=False, reason=reason)
+    if config.model_type not in PACKED_APART:
+        reason = f"models of type {config.model_type} are not known to keep packed rows apart"
+        return PaddingSupport(left=True, right=True, pack=False, reason=reason)
     return PaddingSupport(left=True, right=True, pack=True)
 
 
@@ -104,7 +111,7 @@ def padding_plan(
             "throws most of it away. Set `padding_free=False`, or `attn_implementation` in `model_init_kwargs` to "
             '"flash_attention_2".'
         )
-    if support.reason and trim:
+    if support.reason and trim and (not support.left or flash):
         logger.info("Some padding stays in the forwards of this model: %s.", support.reason)
     packs = support.pack and (flash and trim if pack is None else pack)
     return support._replace(left=support.left and trim, right=support.right and trim, pack=packs)
@@ -136,7 +143,10 @@ def _rope_types(parameters: dict[str, Any] | None) -> set[str]:
     if not parameters:
         return set()
     nested = [entry for entry in parameters.values() if isinstance(entry, dict) and "rope_theta" in entry]
-    return {entry.get("rope_type", "default") for entry in nested or [parameters]}
+    entries = nested or [parameters]
+    if any("llama_4_scaling_beta" in entry for entry in entries):  # scales attention by the position itself
+        return set()
+    return {entry.get("rope_type", "default") for entry in entries}
 
 
 class LeftAlignedModel:
@@ -223,7 +233,6 @@ class PackedModel:
         real = attention_mask != 0
         first = real & ~pad(real, (1, -1))  # in each row
         positions = (real.cumsum(dim=1) - 1)[real]
-        labels = labels.masked_fill(first, -100)  # nobody predicts these: the token before is another row's
         outputs = self.model(
             input_ids=input_ids[real].unsqueeze(0),
             attention_mask=None,

@@ -112,8 +112,13 @@ def _rows(arguments: dict) -> list[dict]:
             name: value[row : row + 1] if isinstance(value, list) and len(value) == count else value
             for name, value in arguments.items()
         }
+        | {name: _log_nothing for name in ("log_extra", "log_metric") if name in arguments}  # it has logged before
         for row in range(count)
     ]
+
+
+def _log_nothing(*_: Any) -> None:
+    pass
 
 
 def _blamed(rewards: list, error: Exception) -> list | Exception:

@@ -4,7 +4,6 @@ One safetensors file for each process: tensors under `NUMBER.NAME`, all else as 
 """
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+
+from .files import whole_file
 
 
 def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more: dict[str, Any]) -> None:
@@ -35,20 +36,19 @@ def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more
         others.append({name: values for name, values in batch.items() if not isinstance(values, torch.Tensor)})
     header = {"others": json.dumps(others), "more": json.dumps(more)}
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(file.name + ".partial")
-    save_file(tensors, partial, metadata=header)
-    os.replace(partial, file)
+    with whole_file(file) as partial:
+        save_file(tensors, partial, metadata=header)
 
 
 def load_micro_batches(file: Path, device: Any = "cpu") -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
     """What [`save_micro_batches`] wrote, tensors on `device`; `None` where it is missing or damaged."""
     try:
-        with safe_open(file, framework="pt", device=str(device)) as opened:
+        with safe_open(file, framework="pt") as opened:
             header = opened.metadata() or {}
             micro_batches, more = json.loads(header["others"]), json.loads(header["more"])
             for key in opened.keys():  # noqa: SIM118 (no dict)
                 number, name = key.split(".", 1)
-                micro_batches[int(number)][name] = opened.get_tensor(key)
+                micro_batches[int(number)][name] = opened.get_tensor(key).to(device)
     except (OSError, SafetensorError, KeyError, ValueError, IndexError):
         return None
     return micro_batches, more

@@ -20,17 +20,25 @@ class SaveOnSigterm(TrainerCallback):
 
     def __init__(self, accelerator: Any):
         self.accelerator = accelerator
-        self.asked = False
+        self.signalled = False  # this process
+        self.stopped = False  # all of them, after the same step
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._ask)
 
     def _ask(self, _number: int, _frame: FrameType | None) -> None:
-        self.asked = True
+        self.signalled = True
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Tells the Trainer."""
+        """Tells the Trainer, on all processes after the same step."""
+        flag = self.signalled
         if self.accelerator.num_processes > 1:
-            flag = torch.tensor(float(self.asked), device=self.accelerator.device)
-            self.asked = bool(self.accelerator.reduce(flag, reduction="sum") > 0)
-        if self.asked:
-            control.should_save = control.should_training_stop = True
+            ours = torch.tensor(float(flag), device=self.accelerator.device)
+            flag = bool(self.accelerator.reduce(ours, reduction="sum") > 0)
+        if flag:
+            self.stopped = control.should_save = control.should_training_stop = True
+            control.should_evaluate = False  # there is no time for that
+
+    def on_epoch_end(self, args, state, control, **kwargs):
+        """The step may have been an epoch's last."""
+        if self.stopped:
+            control.should_evaluate = False

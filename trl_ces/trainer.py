@@ -113,6 +113,7 @@ class CESTrainer(GRPOTrainer):
         self._informative: list[bool] = []  # which groups of its latest round are
         self._arranged: list[dict] | None = None  # TRL's buffer of micro-batches, once rows are placed by length
         self._nonfinite_steps = self._nonfinite_in_a_row = 0
+        self._train_sampler: Any = None
         needs_accuracy = args.shaping == "ces" or args.dynamic_sampling
         if needs_accuracy and kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
@@ -133,12 +134,12 @@ class CESTrainer(GRPOTrainer):
         policy = self.accelerator.unwrap_model(self.model)
         self._padding = padding_plan(policy, args.trim_padding, args.padding_free, split)
         # The load-balancing loss of a mixture of experts is no sum over rows.
-        self._per_step = 0 if self.aux_loss_enabled else args.micro_batches_to_arrange()
-        if args.max_tokens_per_micro_batch is not None and (self._per_step == 0 or args.n_gpu > 1):
+        self._per_step = 0 if self.aux_loss_enabled or split else args.micro_batches_to_arrange()
+        if args.max_tokens_per_micro_batch is not None and (self._per_step == 0 or not self._padding.right):
             raise ValueError(
-                "`max_tokens_per_micro_batch` needs rows that can change places: `steps_per_generation` and "
-                "`gradient_accumulation_steps` must be multiples of one another, `router_aux_loss_coef` 0.0, and each "
-                "GPU must have a process of its own."
+                "`max_tokens_per_micro_batch` needs rows that can change places and be trimmed: "
+                "`steps_per_generation` and `gradient_accumulation_steps` must be multiples of one another, "
+                "`router_aux_loss_coef` 0.0, sequences whole, and the model's positions independent of padding."
             )
         if args.shaping == "ces":
             logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
@@ -220,8 +221,14 @@ class CESTrainer(GRPOTrainer):
             return inputs
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
         buffer = cast(list[dict], self._buffered_inputs)
-        if all(can_be_arranged(batch, layout) for batch in buffer):
-            buffer = arranged(buffer, self._per_step, layout, self.accelerator, self._padding, budget)
+        # Together, since some processes may have pictures and others none.
+        if all(gather_object([all(can_be_arranged(batch, layout) for batch in buffer)])):
+            unit = cast(Any, self.pad_to_multiple_of) or 1
+            buffer = arranged(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
+        elif budget is not None:
+            logger.warning(
+                "A rollout has more than rows of tokens: `max_tokens_per_micro_batch` does not hold for it."
+            )
         self._buffered_inputs = self._arranged = cast(Any, buffer)
         return buffer[self._step % len(buffer)]
 
@@ -276,10 +283,14 @@ class CESTrainer(GRPOTrainer):
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **kwargs
     ):
-        pictures = kwargs.keys() - {"compute_entropy", "compute_aux_loss"}
-        if self._padding.right and all(kwargs[name] is None for name in pictures):
+        others = kwargs.keys() - {"compute_entropy", "compute_aux_loss"}
+        pictures = any(kwargs[name] is not None for name in others)
+        budget = self.args.max_tokens_per_micro_batch if self.model.training and batch_size is not None else None
+        if budget is not None and any(gather_object([pictures])):
+            budget = None
+        if self._padding.right and not pictures:
             outputs = self._forward_without_padding(
-                model, input_ids, attention_mask, logits_to_keep, batch_size, **kwargs
+                model, input_ids, attention_mask, logits_to_keep, batch_size, budget, **kwargs
             )
         else:
             outputs = super()._get_per_token_logps_and_entropies(
@@ -290,17 +301,15 @@ class CESTrainer(GRPOTrainer):
             copy["advantages"] = self._shaped_advantages(inputs, entropies_nats=outputs[1])
         return outputs
 
-    def _forward_without_padding(self, model, input_ids, attention_mask, logits_to_keep, batch_size, **kwargs):
+    def _forward_without_padding(self, model, input_ids, attention_mask, logits_to_keep, batch_size, budget, **kwargs):
         """TRL's method on a model that trims or packs; without a gradient, on rows of like length at a time."""
         run, spans = super()._get_per_token_logps_and_entropies, real_spans(attention_mask)
         unit = cast(Any, self.pad_to_multiple_of) or 1
         if batch_size is None:
             model = unpadded(model, self._padding, spans, unit)
             return run(model, input_ids, attention_mask, logits_to_keep, **kwargs)
-        budget = self.args.max_tokens_per_micro_batch if self.model.training else None
-        together = rows_at_a_time(
-            spans, batch_size, self.args.arrange_by_length, budget, self._padding, self.accelerator
-        )
+        sort = self.args.arrange_by_length
+        together = rows_at_a_time(spans, batch_size, sort, self._padding, self.accelerator, budget, unit)
         parts = []
         for rows in together:
             here = unpadded(model, self._padding, [spans[row] for row in rows], unit)
@@ -347,11 +356,27 @@ class CESTrainer(GRPOTrainer):
     def _save_rollout(self, folder: Path, micro_batches: list[dict]):
         """What TRL keeps in memory only: where in a rollout training stands, the rollout, metrics not yet logged."""
         totals = torch.stack(self._ces_totals["train"]).tolist() if self._ces_totals["train"] else []
-        more = {"step": self._step, "metrics": self._metrics["train"], "totals": totals}
+        more = {
+            "step": self._step,
+            "metrics": self._metrics["train"],
+            "totals": totals,
+            "of": self._rollout_settings(),
+        }
+        more["nonfinite"] = [self._nonfinite_steps, self._nonfinite_in_a_row]
         try:
             save_micro_batches(folder / self._rollout_file(), micro_batches, more)
         except TypeError as error:  # pictures in lists
             logger.warning("The rollout is not saved (%s): resumed, it is generated anew.", error)
+
+    def _rollout_settings(self) -> dict[str, Any]:
+        """What a rollout that is taken up must have been made with."""
+        names = ["shaping", "beta", "num_generations", "num_iterations", "steps_per_generation"]
+        names += ["per_device_train_batch_size", "gradient_accumulation_steps", "max_tokens_per_micro_batch"]
+        return {name: getattr(self.args, name) for name in names} | {"num_processes": self.accelerator.num_processes}
+
+    def _get_train_sampler(self, dataset=None):
+        self._train_sampler = super()._get_train_sampler(dataset)
+        return self._train_sampler
 
     def _rollout_file(self) -> str:
         return f"rollout-{self.accelerator.process_index}.safetensors"
@@ -360,6 +385,10 @@ class CESTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None:
             return
+        if self._train_sampler is not None and self.shuffle_dataset:
+            # TRL's sampler draws an order for each pass from one generator: those of the passes made are used up.
+            for _ in range(int(cast(float, self.state.epoch))):
+                torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)
         restored = self._load_rollout(Path(checkpoint))
         if self._sampler is not None:
             steps = self.state.global_step * self.args.gradient_accumulation_steps
@@ -370,20 +399,18 @@ class CESTrainer(GRPOTrainer):
         """Takes up what [`_save_rollout`] wrote, if every process finds its part and it fits these settings."""
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         micro_batches, more = found or ([], {})
-        sizes = {batch["prompt_ids"].size(0) for batch in micro_batches}
-        steps = cast(int, self.args.steps_per_generation)
-        fits = not micro_batches or (len(micro_batches) == steps and sizes == {self.args.per_device_train_batch_size})
-        if not all(gather_object([found is not None and fits])):
+        if not all(gather_object([more.get("of") == self._rollout_settings()])):
             inside = self.state.global_step * self.args.gradient_accumulation_steps % self._steps_of_a_rollout()
             if inside and self.accelerator.is_main_process:
                 logger.warning(
-                    "%s stands inside a rollout, which is not there, damaged, or of other processes or batch sizes: "
-                    "it is generated anew, so training will differ a little from what it would have been.",
+                    "%s stands inside a rollout, which is not there, damaged, or made with other settings or "
+                    "processes: it is generated anew, so training will differ a little from what it would have been.",
                     checkpoint,
                 )
             return False
         self._step = more["step"]
         self._metrics["train"].update(more["metrics"])
+        self._nonfinite_steps, self._nonfinite_in_a_row = more["nonfinite"]
         self._ces_totals["train"] = [torch.tensor(row, device=self.accelerator.device) for row in more["totals"]]
         if micro_batches:
             self._buffered_inputs = self._arranged = cast(Any, micro_batches)
@@ -392,18 +419,21 @@ class CESTrainer(GRPOTrainer):
     def _get_grad_norm(self, model, grad_norm=None):
         """Between the backward and the optimizer's step: a gradient that is not finite makes no step."""
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if norm is None or self.args.fp16:  # DeepSpeed that computes none; loss scaling has steps of its own to skip
+            return norm
         finite = math.isfinite(norm.item() if isinstance(norm, torch.Tensor) else norm)
         self._nonfinite_in_a_row = 0 if finite else self._nonfinite_in_a_row + 1
         if not finite:
             for parameter in model.parameters():
                 parameter.grad = None  # the optimizer passes over these
             self._nonfinite_steps += 1
+            deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED  # has made the step by now
             too_many = self._nonfinite_in_a_row >= self.args.max_nonfinite_steps
-            self._report_nonfinite("gradient", self._step - 1, too_many)
+            self._report_nonfinite("gradient", self._step - 1, stop=deepspeed or too_many)
         return norm
 
     def _report_nonfinite(self, what: str, micro_step: int, stop: bool):
-        """Saves the rows of the optimizer step that ends in `micro_step`; `RuntimeError` if training is to `stop`."""
+        """Saves the rows of the step that ends in `micro_step`, those of the latest rollout; may `stop` training."""
         step, buffer = self.state.global_step + 1, cast(list[dict], self._buffered_inputs)
         end = micro_step % len(buffer) + 1
         rows = buffer[max(0, end - self.args.gradient_accumulation_steps) : end]

@@ -16,6 +16,10 @@ from ..strict import RecipeError
 from .command_line import read_words
 
 
+class StoppedTraining(RecipeError):
+    """What one process alone may have met while it trained, so that each says its own."""
+
+
 def main(words: list[str]) -> int:
     """
     Trains, and saves the model.
@@ -33,7 +37,7 @@ def main(words: list[str]) -> int:
     try:
         train(load_recipe(line.config, line.overrides), int(expected or 1), expected_type)
     except RecipeError as error:
-        if os.environ.get("RANK", "0") == "0":
+        if os.environ.get("RANK", "0") == "0" or isinstance(error, StoppedTraining):
             print(f"trl-ces train: error: {error}", file=sys.stderr)
         return 2
     return 0
@@ -113,12 +117,12 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except RewardError as error:
-        raise RecipeError(f"{error} {_way_on(output_dir)}") from error
+        raise StoppedTraining(f"{error} {_way_on(output_dir)}") from error
     except (OSError, RuntimeError, SafetensorError) as error:
         if not is_disk_full(error, output_dir):
             raise
-        raise RecipeError(f"The disk of {output_dir} is full ({error}). {_way_on(output_dir)}") from error
-    if stop.asked:
+        raise StoppedTraining(f"The disk of {output_dir} is full ({error}). {_way_on(output_dir)}") from error
+    if stop.stopped and trainer.state.global_step < trainer.state.max_steps:
         if state.is_main_process:
             print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {_way_on(output_dir)}", flush=True)
         return
