@@ -245,7 +245,7 @@ def test_help_names_the_options_and_the_ways_to_call_it(capsys):
         (["--model", "no-one/nothing", "--prompt", "a"], ["'no-one/nothing' cannot be loaded", "huggingface.co"]),
         (["--model", "MODEL", "--data", "no-one/nothing"], ["'no-one/nothing'", "the Hub"]),
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
-        (["--model", "MODEL", "--data", "FOLDER/broken.parquet"], ["broken.parquet cannot be read"]),
+        (["--model", "MODEL", "--data", "FOLDER/broken.parquet"], ["broken.parquet: not a parquet file"]),
         (["--model", "MODEL", "--data", "FOLDER/broken.jsonl"], ["broken.jsonl", "not valid JSON"]),
         (["--model", "MODEL", "--data", "FOLDER/data.jsonl", "--prompt", "a"], ["both given", "remove the other"]),
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),

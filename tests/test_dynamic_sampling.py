@@ -281,10 +281,13 @@ def test_a_checkpoint_says_what_comes_next_and_inside_a_rollout_what_that_rollou
     for inside, position in ((False, second), (True, first)):
         folder = tmp_path / f"checkpoint-{inside}"
         sampler.save(folder, inside)
-        assert json.loads((folder / "dynamic_sampling.json").read_text()) == {"position": position}
+        saved = json.loads((folder / "dynamic_sampling.json").read_text())
+        assert saved == {"position": position, "after_rollout": second}
         other = scripted_sampler(PromptStream(9, 1, True), lambda prompt: True, 4, 2, 100)[0]
         other.load(folder, planned_rollouts=77)
         assert other.stream.position == position
+        other.load(folder, planned_rollouts=77, with_rollout=True)
+        assert other.stream.position == second
 
 
 def test_a_checkpoint_without_a_position_goes_on_where_training_without_dropping_would_be(tmp_path, caplog):
