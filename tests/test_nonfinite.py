@@ -26,11 +26,13 @@ def poisoned(trainer, steps, value=math.nan):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_the_step_is_skipped_counted_and_its_rows_are_saved(tmp_path, caplog, value):
-    before, after = [], []
+    before, after, spoilt = [], [], []
     trainer = poisoned(make_trainer(tmp_path, save_strategy="no", gradient_accumulation_steps=2), {2}, value)
 
     class Weights(TrainerCallback):
         def on_pre_optimizer_step(self, args, state, control, **kwargs):
+            if state.global_step == 1:
+                spoilt.extend(batch["completion_ids"].clone() for batch in trainer._buffered_inputs[2:4])
             before.append(trainer.model.model.norm.weight.detach().clone())
 
         def on_optimizer_step(self, args, state, control, **kwargs):
@@ -51,7 +53,9 @@ def test_the_step_is_skipped_counted_and_its_rows_are_saved(tmp_path, caplog, va
     )
     rows, more = load_micro_batches(file)
     assert more == {"global_step": 2}
-    assert [batch["completion_ids"].size(0) for batch in rows] == [4, 4]
+    assert len(rows) == 2
+    for batch, expected in zip(rows, spoilt, strict=True):  # the second half of the rollout, whose step it was
+        assert torch.equal(batch["completion_ids"], expected)
     assert {"advantages", "correct", "prompt_ids"} <= rows[0].keys()
 
 

@@ -244,18 +244,19 @@ class CESTrainer(GRPOTrainer):
         sizes = inputs.get(PIECES, [])
         if len(sizes) < 2:
             return self._loss_of_rows(model, inputs)
-        # TRL divides the loss by the tokens of the rollout, or by the rows that it is given here.
-        by_tokens = self.loss_type in ("dapo", "cispo", "vespo")
         start, earlier = 0, 0.0
         for size in sizes[:-1]:
             with without_sync(self.accelerator, model):
-                loss = self._loss_of_rows(model, rows_between(inputs, start, start + size))
-                loss = loss if by_tokens else loss * size / sum(sizes)
+                loss = self._loss_of_piece(model, inputs, start, size, sum(sizes))
                 backward(self.accelerator, loss)
             start, earlier = start + size, earlier + loss.detach()
-        loss = self._loss_of_rows(model, rows_between(inputs, start, start + sizes[-1]))
-        loss = loss if by_tokens else loss * sizes[-1] / sum(sizes)
-        return loss + earlier  # for the log: the backward that follows is that of the last rows
+        last = self._loss_of_piece(model, inputs, start, sizes[-1], sum(sizes))
+        return last + earlier  # for the log: the backward that follows is that of the last rows
+
+    def _loss_of_piece(self, model, inputs, start: int, size: int, total: int):
+        """What `size` rows add to the loss of `total`, which TRL divides by the rollout's tokens or by its rows."""
+        loss = self._loss_of_rows(model, rows_between(inputs, start, start + size))
+        return loss if self.loss_type in ("dapo", "cispo", "vespo") else loss * size / total
 
     def _loss_of_rows(self, model, inputs):
         if self.args.shaping == "none":
@@ -361,8 +362,8 @@ class CESTrainer(GRPOTrainer):
             "metrics": self._metrics["train"],
             "totals": totals,
             "of": self._rollout_settings(),
+            "nonfinite": [self._nonfinite_steps, self._nonfinite_in_a_row],
         }
-        more["nonfinite"] = [self._nonfinite_steps, self._nonfinite_in_a_row]
         try:
             save_micro_batches(folder / self._rollout_file(), micro_batches, more)
         except TypeError as error:  # pictures in lists

@@ -69,12 +69,10 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
             "and the accelerate configuration."
         )
     from accelerate import PartialState
-    from safetensors import SafetensorError
     from trl import get_peft_config, get_quantization_config
 
     from ..hub import Publisher, save_and_publish
     from ..progress_callback import show_answers_in_progress_bar
-    from ..stopping import SaveOnSigterm
     from ..trainer import CESTrainer
 
     state = PartialState()
@@ -106,19 +104,34 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
         raise RecipeError(
             f"The accelerate configuration says {distributed_type} and {running} runs: check its `use_cpu`."
         )
-    checkpoint = config.resume_from_checkpoint
-    if checkpoint is True:  # the Trainer's own choice would be the last folder, whole or not
-        checkpoint = str(newest_checkpoint(Path(str(config.output_dir))))
-        if state.is_main_process:
-            print(f"Going on from {checkpoint}.", flush=True)
     show_answers_in_progress_bar(trainer)
-    stop = SaveOnSigterm(trainer.accelerator)
-    trainer.add_callback(stop)
     if publisher is not None:
         trainer.add_callback(publisher)
-    output_dir = Path(str(config.output_dir))
-    if state.is_main_process and Path(recipe.source).resolve() != (output_dir / RECIPE).resolve():
+    if run_to_its_end(trainer, recipe):
+        save_and_publish(trainer, recipe, publisher)
+
+
+def run_to_its_end(trainer: Any, recipe: Recipe) -> bool:
+    """
+    Trains, from a checkpoint if the recipe says so; `False` if SIGTERM ended it before.
+
+    Raises:
+        StoppedTraining: if a reward function failed or the disk is full, with how to go on.
+    """
+    from safetensors import SafetensorError
+
+    from ..stopping import SaveOnSigterm
+
+    output_dir, speaks = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
+    checkpoint = trainer.args.resume_from_checkpoint
+    if checkpoint is True:  # the Trainer's own choice would be the last folder, whole or not
+        checkpoint = str(newest_checkpoint(output_dir))
+        if speaks:
+            print(f"Going on from {checkpoint}.", flush=True)
+    if speaks and Path(recipe.source).resolve() != (output_dir / RECIPE).resolve():
         write_text(output_dir / RECIPE, recipe.to_yaml())
+    stop = SaveOnSigterm(trainer.accelerator)
+    trainer.add_callback(stop)
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except RewardError as error:
@@ -127,11 +140,11 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
         if not is_disk_full(error, output_dir):
             raise
         raise StoppedTraining(f"The disk of {output_dir} is full ({error}). {_way_on(output_dir)}") from error
-    if stop.stopped and trainer.state.global_step < trainer.state.max_steps:
-        if state.is_main_process:
-            print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {_way_on(output_dir)}", flush=True)
-        return
-    save_and_publish(trainer, recipe, publisher)
+    if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
+        return True
+    if speaks:
+        print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {_way_on(output_dir)}", flush=True)
+    return False
 
 
 def _way_on(output_dir: Path) -> str:
