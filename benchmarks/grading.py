@@ -3,18 +3,25 @@
     python benchmarks/grading.py
 
 Answers are numbers, fractions, powers and short polynomials, half of them wrong, as a model after some training writes
-them. Both take turns; ratios are of wall seconds, so let nothing else run.
+them. Both take turns; ratios are of wall seconds, so let nothing else run. Then grading beside forwards, as the trainer
+does it (`accuracy_reward.start_early`), against grading after them.
 """
 
 import argparse
 import os
 import random
 import statistics
+import sys
 import time
+from pathlib import Path
 
+import torch
 from trl.rewards import accuracy_reward as trls
 
 from trl_ces.rewards import accuracy_reward as ours
+
+sys.path.insert(0, str(Path(__file__).parent))
+from rollouts import make_model
 
 
 def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], list[str]]:
@@ -33,11 +40,39 @@ def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], lis
     return completions, golds
 
 
+def beside_forwards(options: argparse.Namespace) -> None:
+    """The forwards for the old log-probs and the grading of a rollout: one beside the other, and one after the other."""
+    model = make_model("small", "sdpa", torch.float32, 1024)
+    rows = torch.randint(2, 2000, (4, 750))
+    seconds: dict[str, list[float]] = {"beside": [], "after": []}
+    for turn in range(options.repeats + 1):
+        for number, (name, spent) in enumerate(seconds.items()):
+            completions, golds = easy_answers(options.answers, options.seed + 1000 + 2 * turn + number)
+            asked = {"solution": golds, "thinking_prefilled": [False] * len(golds)}
+            asked["last_turns"] = [completion[-1]["content"] for completion in completions]
+            start = time.perf_counter()
+            if name == "beside":
+                ours.start_early(**asked)
+            with torch.no_grad():
+                for _ in range(options.forwards):
+                    model(rows)
+            ours(completions=completions, **asked)
+            if turn > 0:
+                spent.append(time.perf_counter() - start)
+    ratios = [one / other for one, other in zip(seconds["beside"], seconds["after"], strict=True)]
+    medians = ", ".join(f"{name} {statistics.median(spent):.2f} s" for name, spent in seconds.items())
+    print(
+        f"\n{options.forwards} forwards of 3,000 tokens and {options.answers} verdicts, seconds: {medians}; "
+        f"beside / after: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]"
+    )
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--answers", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--forwards", type=int, default=10, help="forwards that grading runs beside")
     options = parser.parse_args(argv)
     verdicts: dict[str, list] = {}
     seconds: dict[str, list[float]] = {"ours": [], "TRL's": []}
@@ -54,6 +89,7 @@ def main(argv: list[str] | None = None) -> int:
     for name, spent in seconds.items():
         print(f"{name:>6}: {options.answers / statistics.median(spent):.0f} verdicts/s")
     print(f"ours / TRL's: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]")
+    beside_forwards(options)
     return 0
 
 

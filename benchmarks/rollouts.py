@@ -19,10 +19,12 @@ from trl import GRPOConfig, GRPOTrainer
 from trl_ces import CESConfig, CESTrainer
 
 GROUP = 4
-# Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b": Qwen2.5-Math-1.5B's config.json.
+# Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b": Qwen2.5-Math-1.5B's config.json;
+# "deep": logits are as small beside the activations as there, in the pieces of 32,768 in which TRL makes them.
 SHAPES = {
     "tiny": (128, 512, 4, 4, 2, 1024),
     "small": (256, 1024, 6, 4, 2, 2048),
+    "deep": (256, 1024, 24, 4, 2, 1024),
     "1.5b": (1536, 8960, 28, 12, 2, 151936),
 }
 # Who trains: class, config class, shaping.

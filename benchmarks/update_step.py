@@ -93,12 +93,12 @@ def peak(options: argparse.Namespace, who: str, rows: int) -> int:
 
 
 def unequal(bench: Bench) -> None:
-    """R1-like lengths: time, memory and gradient against TRL's, for each number of rows in a micro-batch."""
+    """R1-like lengths: time and gradient against TRL's, for each number of rows in a micro-batch."""
     options, lengths = bench.options, bench.lengths()
     mean = sum(lengths) / len(lengths)
     print(f"\n{len(lengths)} completions of {mean:.0f} tokens on average, {max(lengths)} at most\n")
-    columns = ["rows of a micro-batch", "none / TRL, time", "ces / none, time", "none / TRL, peak memory"]
-    columns += ["ces / none, peak memory", "padding, TRL", "padding, none", "gradients apart", "tokens/s, none"]
+    columns = ["rows of a micro-batch", "none / TRL, time", "ces / none, time"]
+    columns += ["padding, TRL", "padding, none", "gradients apart", "tokens/s, none"]
     line(*columns)
     line(*["---:"] * len(columns))
     for rows in options.micro_batches:
@@ -110,18 +110,26 @@ def unequal(bench: Bench) -> None:
             gradients.append(workloads[who].phase.gradients)
         seconds = bench.in_turn(workloads)
         padding = {who: f"{100 * (1 - tokens / workloads[who].phase.positions):.1f} %" for who in ("trl", "none")}
-        peaks = {who: peak(options, who, rows) for who in TRAINERS}
         line(
             rows,
             ratio(seconds, "none", "trl"),
             ratio(seconds, "ces", "none"),
-            f"{peaks['none'] / peaks['trl']:.3f}",
-            f"{peaks['ces'] / peaks['none']:.3f}",
             padding["trl"],
             padding["none"],
             f"{relative_difference(*gradients):.1e}",
             f"{tokens / statistics.median(seconds['none']):.0f}",
         )
+
+
+def memory(bench: Bench) -> None:
+    """R1-like lengths: what a step needs beyond the model, in a process of its own each."""
+    print("\nPeak memory of a step\n")
+    line("rows of a micro-batch", "TRL", "none / TRL", "ces / none")
+    line(*["---:"] * 4)
+    for rows in bench.options.micro_batches:
+        peaks = {who: peak(bench.options, who, rows) for who in TRAINERS}
+        none = peaks["none"]
+        line(rows, f"{peaks['trl'] / 2**20:.0f} MiB", f"{none / peaks['trl']:.3f}", f"{peaks['ces'] / none:.3f}")
 
 
 def relative_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
@@ -176,7 +184,7 @@ def whole(bench: Bench) -> None:
     print(f"\nA whole step, answers of up to {length} tokens by the model itself: ces / none, time {ratios}")
 
 
-PARTS = {"unequal": unequal, "equal": equal, "linear": linear, "whole": whole}
+PARTS = {"unequal": unequal, "memory": memory, "equal": equal, "linear": linear, "whole": whole}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from trl_ces import rewards
-from trl_ces.grading import WorkerPool, grade_many
+from trl_ces.grading import WorkerPool, early, grade_many
 from trl_ces.grading import workers as grading_workers
 
 # Written by code that an answer smuggles in, were it ever run.
@@ -249,7 +249,7 @@ def run(corpus, limit_s):
     pool = grading_workers._shared = TimedPool()
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # the workers are started
     pool.seconds.clear()
-    rewards.grade_many = partial(grade_many, limit_s=limit_s)
+    early.grade_many = partial(grade_many, limit_s=limit_s)
     responses, golds, expected, names = [], [], [], []
     for number, (name, text) in enumerate(corpus.items()):
         beside, its_gold, its_verdict = neighbour(number)

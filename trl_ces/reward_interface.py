@@ -5,7 +5,7 @@ import inspect
 import logging
 import math
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -41,6 +41,22 @@ def tolerant(func: Any) -> Any:
             return func(**known(arguments))
 
     return functools.update_wrapper(call, func)
+
+
+def start_early(funcs: Sequence[Any], examples: Sequence[dict[str, Any]]) -> None:
+    """
+    Lets reward functions begin their work, so that it overlaps with the old and the reference log-probs.
+
+    Args:
+        funcs (`Sequence[Callable]`): Reward functions. One that has an attribute `start_early`, a function, wants to know
+            early what it will be asked: [`accuracy_reward`] does.
+        examples (`Sequence[dict]`): One for each completion: the columns of the data and `REWARD_KEYWORDS`.
+    """
+    starts = [func.start_early for func in funcs if hasattr(func, "start_early") and not isinstance(func, torch.nn.Module)]
+    if starts and examples:
+        columns = {name: [example.get(name) for example in examples] for name in examples[0]}
+        for start in starts:
+            start(**columns)
 
 
 class RewardError(RuntimeError):

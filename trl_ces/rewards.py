@@ -8,7 +8,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from .grading import grade_many, usable_golds
+from .grading import usable_golds
+from .grading.early import EarlyGrading
 from .prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 
 logger = logging.getLogger(__name__)
@@ -16,6 +17,7 @@ logger = logging.getLogger(__name__)
 Completion = str | list[dict[str, Any]]
 
 _reported_golds: set[str] = set()
+_early = EarlyGrading()
 
 
 def accuracy_reward(
@@ -61,13 +63,31 @@ def accuracy_reward(
             f"solution has {len(solution)} entries for {len(completions)} completions: give one for each."
         )
     prefilled = _prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
-    golds = ["" if gold is None else gold for gold in solution]
+    golds = _golds(solution)
     for index, (gold, usable) in enumerate(zip(golds, usable_golds(golds), strict=True)):
         if not usable and gold not in _reported_golds:
             _reported_golds.add(gold)
             logger.warning("solution %d of the batch cannot be graded against, its reward is None: %r", index, gold)
-    grades = grade_many(_last_turns(completions, last_turns), golds, thinking_prefilled=prefilled, with_qwen=False)
-    return [None if grade.correct is None else float(grade.correct) for grade in grades]
+    verdicts = _early.verdicts(_last_turns(completions, last_turns), golds, prefilled)
+    return [None if correct is None else float(correct) for correct in verdicts]
+
+
+def _start_grading(
+    solution: Sequence[str | None] | None = None,
+    thinking_prefilled: Sequence[bool] | None = None,
+    last_turns: Sequence[str] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Begins what [`accuracy_reward`] will be asked: see `reward_interface.start_early`."""
+    if solution is not None and last_turns is not None and thinking_prefilled is not None:
+        _early.start(last_turns, _golds(solution), thinking_prefilled)
+
+
+accuracy_reward.start_early = _start_grading  # type: ignore[attr-defined]
+
+
+def _golds(solution: Sequence[str | None]) -> list[str]:
+    return ["" if gold is None else gold for gold in solution]
 
 
 def think_format_reward(

@@ -3,7 +3,8 @@
 CES changes the advantage; everything else is TRL's. The seam, pinned fact by fact in tests/test_trl_contract.py:
 
 1. `_generate` returns the tokens of prompts and completions: whether the template opened <think>, and what the model
-   wrote after that, is read from them and passed to the rewards.
+   wrote after that, is read from them and passed to the rewards. Grading starts here, beside TRL's forwards for the
+   old and the reference log-probs.
 2. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: correctness and the group
    accuracy are taken there, before TRL slices by process and shuffles.
 3. `_generate_and_score_completions` returns the rollout: the (B,) tensors join it, and TRL carries them to the
@@ -38,7 +39,7 @@ from .correctness import judge, odd_reward
 from .dynamic_sampling import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
 from .micro_batches import PIECES, arranged, backward, can_be_arranged, rows_at_a_time, rows_between, without_sync
 from .padding import padding_plan, real_spans, unpadded
-from .reward_interface import guarded, reward_name, tolerant
+from .reward_interface import guarded, reward_name, start_early, tolerant
 from .rollout_files import load_micro_batches, save_micro_batches
 from .rollout_rows import COMPLETION_LENGTHS, row_layout, rows_of_process, trimmed
 from .shaping import SHAPING_RULES
@@ -102,6 +103,7 @@ class CESTrainer(GRPOTrainer):
         args = CESConfig.from_grpo(args)
         # (B,) tensors of this process's latest generation batch, in its order.
         self._rollout: dict[str, torch.Tensor] = {}
+        self._examples: list[dict] = []  # the rows of the data for which completions are being written
         # What the latest prompts ended in and what the model wrote after them, by the names of REWARD_KEYWORDS.
         self._turns: dict[str, list] = {}
         # The inputs of the running _compute_loss: TRL's, and the copy that TRL is working on.
@@ -150,14 +152,20 @@ class CESTrainer(GRPOTrainer):
         outputs = super()._generate(prompts)
         prompt_ids, completion_ids, masks = outputs[:3]  # lists, but a user's rollout_func may return tensors
         self._turns = read_turns(prompt_ids, completion_ids, masks, self._tokenizer)
+        start_early(self.reward_funcs, self._with_turns(self._examples))
         return outputs
 
-    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        inputs = [
+    def _with_turns(self, examples: list[dict]) -> list[dict]:
+        """Examples with `REWARD_KEYWORDS`; a column of that name goes before."""
+        return [
             {**{name: values[row] for name, values in self._turns.items()}, **example}
-            for row, example in enumerate(inputs)
+            for row, example in enumerate(examples)
         ]
-        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rewards_per_func = super()._calculate_rewards(
+            self._with_turns(inputs), prompts, completions, completion_ids_list
+        )
         if self.args.shaping == "ces":
             ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
             truncated = [not ids or ids[-1] not in ends for ids in completion_ids_list]
@@ -197,7 +205,7 @@ class CESTrainer(GRPOTrainer):
         return trimmed(rows, layout, cast(Any, self.pad_to_multiple_of))
 
     def _sample(self, inputs):
-        self._rollout = {}
+        self._rollout, self._examples = {}, inputs
         return {**super()._generate_and_score_completions(inputs), **self._rollout}
 
     def _sample_round(self, prompts: list[int]) -> tuple[list[bool], dict[str, torch.Tensor]]:
