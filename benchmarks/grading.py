@@ -3,8 +3,9 @@
     python benchmarks/grading.py
 
 Answers are numbers, fractions, powers and short polynomials, half of them wrong, as a model after some training writes
-them. Both take turns; ratios are of wall seconds, so let nothing else run. Then grading beside forwards, as the trainer
-does it (`accuracy_reward.start_early`), against grading after them.
+them. Both take turns; ratios are of wall seconds, so let nothing else run.
+
+Then grading beside forwards, as the trainer does it (`accuracy_reward.start_early`), against grading after them.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], lis
 
 
 def beside_forwards(options: argparse.Namespace) -> None:
-    """The forwards for the old log-probs and the grading of a rollout: one beside the other, and one after the other."""
+    """The forwards for the old log-probs and the grading of a rollout: one beside the other, and one after it."""
     model = make_model("small", "sdpa", torch.float32, 1024)
     rows = torch.randint(2, 2000, (4, 750))
     seconds: dict[str, list[float]] = {"beside": [], "after": []}

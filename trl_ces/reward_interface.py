@@ -48,11 +48,12 @@ def start_early(funcs: Sequence[Any], examples: Sequence[dict[str, Any]]) -> Non
     Lets reward functions begin their work, so that it overlaps with the old and the reference log-probs.
 
     Args:
-        funcs (`Sequence[Callable]`): Reward functions. One that has an attribute `start_early`, a function, wants to know
-            early what it will be asked: [`accuracy_reward`] does.
+        funcs (`Sequence[Callable]`): Reward functions. One that has an attribute `start_early`, a function, wants to
+            know early what it will be asked: [`accuracy_reward`] does.
         examples (`Sequence[dict]`): One for each completion: the columns of the data and `REWARD_KEYWORDS`.
     """
-    starts = [func.start_early for func in funcs if hasattr(func, "start_early") and not isinstance(func, torch.nn.Module)]
+    functions = [func for func in funcs if not isinstance(func, torch.nn.Module)]
+    starts = [func.start_early for func in functions if hasattr(func, "start_early")]
     if starts and examples:
         columns = {name: [example.get(name) for example in examples] for name in examples[0]}
         for start in starts:
