@@ -77,6 +77,10 @@ def dynamic_multiplier(correct: Tensor, group_correct: Tensor, group_scorable: T
     return numerator, group_scorable.clamp(min=1)
 
 
+def _top_rate(tau: float) -> Fraction:
+    return Fraction(repr(float(tau)))  # the decimal that the user wrote
+
+
 def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """
     Eq. 5, k = floor(|y| * tau * b), exactly.
@@ -93,14 +97,14 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
     Returns:
         `Tensor`: k, shape (B,), int64.
     """
-    rate = Fraction(repr(float(tau)))
+    rate = _top_rate(tau)
     if multiplier is None:
         return lengths * rate.numerator // rate.denominator
     numerator, denominator = multiplier
     return lengths * rate.numerator * numerator // (rate.denominator * denominator)  # Eq. 5
 
 
-def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor) -> Tensor:
+def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: int | None = None) -> Tensor:
     """
     S_H of Eq. 7: the k tokens of highest entropy in each completion, exactly k, the earlier one first on a tie.
 
@@ -108,14 +112,18 @@ def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor) -> Tensor
         entropies (`Tensor`): Shape (B, T), any unit. Only their order counts; no gradient flows.
         mask (`Tensor`): Shape (B, T), 1 on the tokens that can be chosen. At least `sizes` of them in each row.
         sizes (`Tensor`): Shape (B,), int64, k.
+        largest (`int`, *optional*): No k is above this. The fewer, the faster; T if not given.
 
     Returns:
         `Tensor`: Shape (B, T), bool.
     """
     candidates = entropies.detach().masked_fill(mask == 0, -math.inf)
-    order = candidates.argsort(dim=1, descending=True, stable=True)
-    ranks_below_k = torch.arange(order.size(1), device=order.device) < sizes.unsqueeze(1)
-    return torch.zeros_like(ranks_below_k).scatter(1, order, ranks_below_k)
+    k = sizes.unsqueeze(1)
+    highest = candidates.topk(candidates.size(1) if largest is None else largest, dim=1).values
+    # The k-th highest of each row. With k = 0 nothing is above +inf.
+    ends = torch.nn.functional.pad(highest, (1, 0), value=math.inf).gather(1, k)
+    above, tied = candidates > ends, candidates == ends
+    return above | tied & (tied.cumsum(dim=1) <= k - above.sum(dim=1, keepdim=True))
 
 
 def ces_advantages(
@@ -177,7 +185,8 @@ def conditional_entropy_shaping(
     b = dynamic_multiplier(correct, batch["group_correct"], batch["group_scorable"]) if dynamic_multiplier_on else None
     lengths = mask.sum(dim=1, dtype=torch.int64)
     k = selection_size(lengths, tau, b) * scorable
-    selected = top_entropy_tokens(entropies, mask, k)
+    largest = math.floor(mask.size(1) * _top_rate(tau))  # known without a wait for the device
+    selected = top_entropy_tokens(entropies, mask, k, largest)
     shaped = ces_advantages(batch["advantages"], entropies, selected, correct, beta_correct, beta_incorrect)
     return ShapedAdvantages(shaped, selected)
 
