@@ -9,7 +9,7 @@ from typing import cast
 from trl import GRPOConfig
 
 from .reward_interface import accuracy_reward_index
-from .shaping import MAX_TAU_DECIMALS
+from .shaping import MAX_TAU_DECIMALS, NEED_VERDICTS
 
 SHAPINGS = ("ces", "none", "entropy_advantage")
 ON_REWARD_ERROR = ("stop", "skip")
@@ -229,13 +229,18 @@ class CESConfig(GRPOConfig):
         try:
             return accuracy_reward_index(names, self.ces_accuracy_reward)
         except ValueError as error:
-            if self.shaping == "ces":
+            if self.needs_verdicts:
                 raise
             raise ValueError(
                 f"`ces_accuracy_reward` is {self.ces_accuracy_reward!r}, which does not tell by which reward "
                 "`dynamic_sampling` should judge groups: set `ces_accuracy_reward` to its name, or "
                 f"`dynamic_sampling=False`. There are: {', '.join(names) or 'none'}."
             ) from error
+
+    @property
+    def needs_verdicts(self) -> bool:
+        """Whether the shaping rule asks which completions are correct."""
+        return self.shaping in NEED_VERDICTS
 
     def shaping_settings(self) -> dict:
         """The keyword arguments of the rule in [`SHAPING_RULES`] that `shaping` names."""

@@ -77,8 +77,9 @@ def dynamic_multiplier(correct: Tensor, group_correct: Tensor, group_scorable: T
     return numerator, group_scorable.clamp(min=1)
 
 
-def _top_rate(tau: float) -> Fraction:
-    return Fraction(repr(float(tau)))  # the decimal that the user wrote
+def top_rate(tau: float) -> Fraction:
+    """tau as the exact decimal that the user wrote, which a float is not."""
+    return Fraction(repr(float(tau)))
 
 
 def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -97,7 +98,7 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
     Returns:
         `Tensor`: k, shape (B,), int64.
     """
-    rate = _top_rate(tau)
+    rate = top_rate(tau)
     if multiplier is None:
         return lengths * rate.numerator // rate.denominator
     numerator, denominator = multiplier
@@ -185,7 +186,7 @@ def conditional_entropy_shaping(
     b = dynamic_multiplier(correct, batch["group_correct"], batch["group_scorable"]) if dynamic_multiplier_on else None
     lengths = mask.sum(dim=1, dtype=torch.int64)
     k = selection_size(lengths, tau, b) * scorable
-    largest = math.floor(mask.size(1) * _top_rate(tau))  # known without a wait for the device
+    largest = math.floor(mask.size(1) * top_rate(tau))  # known without a wait for the device
     selected = top_entropy_tokens(entropies, mask, k, largest)
     shaped = ces_advantages(batch["advantages"], entropies, selected, correct, beta_correct, beta_incorrect)
     return ShapedAdvantages(shaped, selected)
@@ -220,3 +221,5 @@ SHAPING_RULES: dict[str, Callable[..., ShapedAdvantages]] = {
     "ces": conditional_entropy_shaping,
     "entropy_advantage": entropy_advantage,
 }
+# Those that read `correct`, `scorable`, `group_correct` or `group_scorable`: the trainer judges completions for them.
+NEED_VERDICTS = frozenset({"ces"})

@@ -116,7 +116,7 @@ class CESTrainer(GRPOTrainer):
         self._arranged: list[dict] | None = None  # TRL's buffer of micro-batches, once rows are placed by length
         self._nonfinite_steps = self._nonfinite_in_a_row = 0
         self._train_sampler: Any = None
-        needs_accuracy = args.shaping == "ces" or args.dynamic_sampling
+        needs_accuracy = args.needs_verdicts or args.dynamic_sampling
         if needs_accuracy and kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
             args.accuracy_reward_index([reward_name(func) for func in funcs])  # before loading
@@ -143,7 +143,7 @@ class CESTrainer(GRPOTrainer):
                 "`steps_per_generation` and `gradient_accumulation_steps` must be multiples of one another, "
                 "`router_aux_loss_coef` 0.0, sequences whole, and the model's positions independent of padding."
             )
-        if args.shaping == "ces":
+        if args.needs_verdicts:
             logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
             # A number that the user named or set a threshold for may be graded; one that we found should be 0 or 1.
             self._expects_binary = args.ces_accuracy_reward is None and args.ces_correct_threshold == 1.0
@@ -166,7 +166,7 @@ class CESTrainer(GRPOTrainer):
         rewards_per_func = super()._calculate_rewards(
             self._with_turns(inputs), prompts, completions, completion_ids_list
         )
-        if self.args.shaping == "ces":
+        if self.args.needs_verdicts:
             ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
             truncated = [not ids or ids[-1] not in ends for ids in completion_ids_list]
             self._warn_unless_binary(rewards_per_func[:, self._accuracy_index])
@@ -336,7 +336,7 @@ class CESTrainer(GRPOTrainer):
             mask = mask * inputs["tool_mask"]
         rule = SHAPING_RULES[self.args.shaping]
         shaped = rule(inputs, entropies_nats, mask, **self.args.shaping_settings())
-        if self.args.shaping == "ces":
+        if self.args.needs_verdicts:
             mode = "train" if self.model.training else "eval"
             sums = ces_sums(inputs, entropies_nats, mask, shaped)
             self._ces_sums[mode] = self._ces_sums[mode] + sums if mode in self._ces_sums else sums
