@@ -49,6 +49,23 @@ def prompt_lengths(rows: int, longest: int, seed: int) -> list[int]:
     return [max(1, round(length * longest / 12_000)) for length in drawn for _ in range(GROUP)]
 
 
+def forward_flops(lengths: list[int], weights: int, layers: int, hidden: int) -> float:
+    """Multiplications and additions of a forward over rows of these lengths, causal attention at half its square."""
+    return sum(2 * weights * length + 2 * layers * hidden * length**2 for length in lengths)
+
+
+def matrix_rate(device: str, dtype: torch.dtype) -> float:
+    """Multiplications and additions a second in the product of two large matrices: the best of ten."""
+    size = 8192 if device == "cuda" else 1024
+    one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    seconds, phase = [], Phase(device == "cuda")
+    for _ in range(10):
+        start = phase.now()
+        one @ other
+        seconds.append(phase.now() - start)
+    return 2 * size**3 / min(seconds)
+
+
 def make_model(shape: str, attention: str, dtype: torch.dtype, positions: int) -> Qwen2ForCausalLM:
     """A Qwen2 of that shape with random weights."""
     hidden, intermediate, layers, heads, key_value_heads, vocabulary = SHAPES[shape]

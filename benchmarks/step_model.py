@@ -20,7 +20,7 @@ from trl_ces.plan.shapes import find_shape
 from trl_ces.recipe import load_recipe
 
 sys.path.insert(0, str(Path(__file__).parent))
-from rollouts import prompt_lengths, r1_lengths
+from rollouts import forward_flops, prompt_lengths, r1_lengths
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,6 @@ def decode_seconds(lengths: list[int], weights: int, kv_bytes: int, prompt: floa
         read = 2 * weights + alive * (prompt + token) * kv_bytes
         seconds += read / bandwidth + machine.token_overhead_s
     return seconds
-
-
-def pass_flops(rows: list[int], width: int, weights: int, layers: int, hidden: int) -> float:
-    """Multiplications and additions of a forward over a rectangle of rows, causal attention at half its square."""
-    return sum(2 * weights * width + 2 * layers * hidden * width**2 for _ in rows)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -89,7 +84,8 @@ def main(argv: list[str] | None = None) -> int:
             for meeting in zip(*placed, strict=True):  # ZeRO-3: the slowest of a micro-batch holds up the others
                 rows = [[step[row] for row in batch] for batch in meeting]
                 forward += max(
-                    pass_flops(r, width_of_rows(r), weights, shape.num_hidden_layers, shape.hidden_size) for r in rows
+                    forward_flops([width_of_rows(r)] * len(r), weights, shape.num_hidden_layers, shape.hidden_size)
+                    for r in rows
                 )
         seconds = forward / (machine.flops * machine.flops_share)
         # Each pass gathers the weights that the other GPUs hold.

@@ -8,6 +8,7 @@ times are CPU seconds of this process, so others on the machine do not count; ru
 """
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -20,7 +21,16 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from rollouts import SHAPES, TRAINERS, Workload, make_model, prompt_lengths, r1_lengths
+from rollouts import (
+    SHAPES,
+    TRAINERS,
+    Workload,
+    forward_flops,
+    make_model,
+    matrix_rate,
+    prompt_lengths,
+    r1_lengths,
+)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -50,6 +60,18 @@ class Bench:
         self.options = options
         self.model = make_model(options.shape, options.attention, options.dtype, options.longest + 512)
         self.model.to(options.device)
+
+    @functools.cached_property
+    def matrix_rate(self) -> float:
+        return matrix_rate(self.options.device, self.options.dtype)
+
+    def update_flops(self, completions: list[int]) -> float:
+        """What a forward and a backward over the real tokens must do at least."""
+        prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
+        lengths = [one + other for one, other in zip(prompts, completions, strict=True)]
+        config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
+        weights = sum(parameter.numel() for parameter in self.model.parameters()) - embedding
+        return 3 * forward_flops(lengths, weights, config.num_hidden_layers, config.hidden_size)
 
     def lengths(self) -> list[int]:
         return r1_lengths(self.options.rows, self.options.longest, self.options.seed)
@@ -98,7 +120,7 @@ def unequal(bench: Bench) -> None:
     mean = sum(lengths) / len(lengths)
     print(f"\n{len(lengths)} completions of {mean:.0f} tokens on average, {max(lengths)} at most\n")
     columns = ["rows of a micro-batch", "none / TRL, time", "ces / none, time"]
-    columns += ["padding, TRL", "padding, none", "gradients apart", "tokens/s, none"]
+    columns += ["padding, TRL", "padding, none", "gradients apart", "tokens/s, none", "of the matrix rate"]
     line(*columns)
     line(*["---:"] * len(columns))
     for rows in options.micro_batches:
@@ -118,6 +140,7 @@ def unequal(bench: Bench) -> None:
             padding["none"],
             f"{relative_difference(*gradients):.1e}",
             f"{tokens / statistics.median(seconds['none']):.0f}",
+            f"{100 * bench.update_flops(lengths) / statistics.median(seconds['none']) / bench.matrix_rate:.0f} %",
         )
 
 
@@ -204,7 +227,8 @@ def main(argv: list[str] | None = None) -> int:
     print(
         f"{name}, {torch.get_num_threads()} thread(s), torch {torch.__version__}, Qwen2 of shape {options.shape} "
         f"({parameters / 1e6:.1f} million weights), {str(options.dtype).removeprefix('torch.')}, "
-        f"{options.attention} attention, {options.repeats} repeats"
+        f"{options.attention} attention, {options.repeats} repeats; large matrices are multiplied at "
+        f"{bench.matrix_rate / 1e12:.3g} TFLOP/s"
     )
     for part in options.parts:
         PARTS[part](bench)

@@ -43,9 +43,10 @@ def test_the_update_benchmark_finds_less_time_memory_and_padding_and_the_same_gr
         for row in capsys.readouterr().out.splitlines()
         if row.startswith("| 2 |")
     ]
-    (_, time, _, padding_trl, padding, apart, _), (_, _, memory, shaped) = tables
+    (_, time, _, padding_trl, padding, apart, _, rate), (_, _, memory, shaped) = tables
     assert 0.1 < float(time.split()[0]) < 0.9
     assert 0.1 < float(memory) < 1.0
     assert 0.9 < float(shaped) < 1.2
     assert float(padding.split()[0]) < 12 < 40 < float(padding_trl.split()[0])
     assert float(apart) < 1e-5
+    assert 1 < float(rate.split()[0]) < 100
