@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "trl_ces"
 FLOORS = {
     "__init__": 0,
     "strict": 1,
+    "field_hints": 1,
     "network": 1,
     "prompts": 1,
     "shaping": 1,

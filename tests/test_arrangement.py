@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from trl_ces.arrangement import arrange, by_length, piece_sizes, positions
+from trl_ces.arrangement import arrange, by_length, dealt, piece_sizes, positions
 
 
 def r1_lengths(rows, seed=0):
@@ -62,6 +62,10 @@ def test_where_company_costs_nothing_loads_are_evener_still(seed):
     assert pieces.max() / pieces.min() < 1.03 < loads(1).max() / loads(1).min()
     packed = loads(8, packed=True)  # 8 rows each: also no micro-batch is longer than another
     assert packed.max() / packed.min() < 1.3 < 3 < loads(8).max() / loads(8).min()
+
+
+def test_rows_are_dealt_there_and_back_again():
+    assert dealt([10, 11, 12, 13, 14, 15, 16, 17], 3) == [[10, 15, 16], [11, 14, 17], [12, 13]]
 
 
 def test_the_longest_rows_come_first():

@@ -33,6 +33,10 @@ def test_defaults_are_the_papers_and_dapos(tmp_path):
     )
 
 
+def test_nine_decimals_of_tau_are_taken(tmp_path):
+    assert CESConfig(**settings(tmp_path, ces_tau=0.123456789)).ces_tau == 0.123456789
+
+
 def test_every_own_field_has_help():
     own = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
     assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
@@ -43,6 +47,7 @@ REFUSED = [
     ({"shaping": "ce"}, "`shaping` is 'ce'", "'none'"),
     ({"ces_tau": 1.5}, "`ces_tau` is 1.5", "[0, 1]"),
     ({"ces_tau": float("nan")}, "`ces_tau` is nan", "[0, 1]"),
+    ({"ces_tau": 0.0123456789}, "`ces_tau` is 0.0123456789", "at most 9 decimals"),
     ({"ces_tau": 1 / 3}, "`ces_tau` is 0.3333333333333333", "round"),
     ({"ces_beta_correct": -0.1}, "`ces_beta_correct` is -0.1", ">= 0"),
     ({"ces_beta_incorrect": float("inf")}, "`ces_beta_incorrect` is inf", "finite"),
@@ -109,7 +114,7 @@ def test_allowed_with_dynamic_sampling(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[10:]], ids=str)
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[11:]], ids=str)
 def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
     config = CESConfig(**settings(tmp_path, shaping="none", **changes))
     assert {name: getattr(config, name) for name in changes} == changes

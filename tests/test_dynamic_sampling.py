@@ -80,6 +80,14 @@ def test_the_position_is_all_that_a_stream_is():
         assert one.ahead(count) == fresh.ahead(count) == whole[one.position : one.position + count]
 
 
+def test_only_the_orders_of_the_two_latest_passes_are_kept_in_memory():
+    stream = PromptStream(5, seed=1, shuffle=True)
+    for passes in (1, 2, 5, 9):
+        stream.position = 5 * (passes - 1)
+        stream.ahead(5)
+        assert list(stream._orders) == list(range(max(0, passes - 2), passes))
+
+
 def test_looking_ahead_uses_nothing_up():
     stream = PromptStream(5, seed=1, shuffle=True)
     assert stream.ahead(4) == stream.ahead(4)

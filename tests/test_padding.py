@@ -1,6 +1,8 @@
 """Forwards without padding give what forwards with it give, and each row's own numbers at the places TRL reads."""
 
 import copy
+import logging
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,11 +23,13 @@ from trl_ces.padding import (
     PACKED_APART,
     LeftAlignedModel,
     PackedModel,
+    PaddingSupport,
     RightTrimmedModel,
     Span,
     padding_plan,
     padding_support,
     real_spans,
+    unpadded,
 )
 
 
@@ -60,7 +64,15 @@ def fused(model):
 
 
 @pytest.mark.parametrize(
-    "kind", ["left-aligned", "multiples of 8", "beyond the padding", "trimmed on the right", "packed"]
+    "kind",
+    [
+        "left-aligned",
+        "multiples of 8",
+        "beyond the padding",
+        "trimmed on the right",
+        "trimmed to a multiple",
+        "packed",
+    ],
 )
 def test_log_probs_entropies_and_gradients_are_those_of_padded_rows(kind):
     ids, mask, labels = padded_rows()
@@ -72,6 +84,7 @@ def test_log_probs_entropies_and_gradients_are_those_of_padded_rows(kind):
         "multiples of 8": LeftAlignedModel(other, spans, 8),
         "beyond the padding": LeftAlignedModel(other, spans, 64),
         "trimmed on the right": RightTrimmedModel(other, spans),
+        "trimmed to a multiple": RightTrimmedModel(other, spans, 4),
         "packed": PackedModel(other),
     }[kind]
     scored = labels[:, 1:] != -100
@@ -101,6 +114,59 @@ def test_the_model_sees_no_column_of_padding(kind, computed):
     without(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     assert seen == [computed]
     assert ids.numel() == 4 * (7 + 14)
+
+
+def handed_on(kind, ids, mask, *multiple):
+    """What the model inside is called with, and what comes back where it numbers its columns from 1."""
+    seen = {}
+
+    def inside(**arguments):
+        seen.update(arguments)
+        rows, width = arguments["input_ids"].shape
+        values = torch.arange(1.0, width).expand(rows, width - 1)
+        return SimpleNamespace(log_probs=values, entropy=None)
+
+    model = kind(inside, real_spans(mask), *multiple)
+    outputs = model(input_ids=ids, attention_mask=mask, labels=ids.clone(), output_router_logits=True)
+    assert outputs.entropy is None
+    return seen, outputs.log_probs
+
+
+IDS = torch.tensor([[0, 5, 6, 7], [4, 3, 0, 0]])
+MASK = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
+
+
+def test_rows_are_moved_to_the_left_and_what_lies_beyond_them_is_no_label():
+    seen, back = handed_on(LeftAlignedModel, IDS, MASK)
+    assert seen["input_ids"].tolist() == [[5, 6, 7], [4, 3, 0]]
+    assert seen["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert seen["labels"].tolist() == [[5, 6, 7], [4, 3, -100]]
+    assert back.tolist() == [[0, 1, 2], [1, 2, 0]]
+    # To a multiple of 2: the first row has a fourth column, behind the edge of what was given.
+    seen, back = handed_on(LeftAlignedModel, IDS, MASK, 2)
+    assert seen["input_ids"].tolist() == [[5, 6, 7, 7], [4, 3, 0, 0]]
+    assert seen["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
+    assert seen["labels"].tolist() == [[5, 6, 7, -100], [4, 3, -100, -100]]
+    assert back.tolist() == [[0, 1, 2], [1, 2, 3]]
+
+
+def test_columns_go_on_the_right_only_and_come_back_as_zeros():
+    seen, back = handed_on(RightTrimmedModel, IDS[1:], MASK[1:])
+    assert seen["input_ids"].tolist() == seen["labels"].tolist() == [[4, 3]]
+    assert seen["attention_mask"].tolist() == [[1, 1]]
+    assert back.tolist() == [[1, 0, 0]]
+    for multiple in ((), (3,), (8,)):  # as wide as given, or wider
+        seen, back = handed_on(RightTrimmedModel, IDS, MASK, *multiple)
+        assert seen["input_ids"].tolist() == IDS.tolist()
+        assert back.tolist() == [[1, 2, 3]] * 2
+    assert handed_on(RightTrimmedModel, torch.ones(1, 6), torch.tensor([[1, 1, 1, 0, 0, 0]]))[0]["labels"].size(1) == 3
+
+
+@pytest.mark.parametrize("kind", [LeftAlignedModel, RightTrimmedModel])
+def test_a_row_of_one_token_keeps_a_column_to_predict_and_no_more(kind):
+    seen, back = handed_on(kind, torch.tensor([[5, 0, 0]]), torch.tensor([[1, 0, 0]]))
+    assert seen["input_ids"].tolist() == [[5, 0]]
+    assert back.tolist() == [[1, 0]]
 
 
 def test_rows_of_one_prompt_token_and_no_completion_are_survived():
@@ -158,8 +224,27 @@ def test_other_models_are_not_packed(model_type):
     model = tiny_model()
     model.config.model_type = model_type
     support = padding_support(model)
-    assert not support.pack
+    assert support[:3] == (True, True, False)
     assert model_type in support.reason
+
+
+def test_a_recurrent_model_with_rotary_positions_keeps_its_padding_on_the_left():
+    model = tiny_model()
+    model.model.layers[0]._is_stateful = True
+    assert padding_support(model)[:3] == (False, True, False)
+
+
+def test_each_kind_of_layer_may_have_rotary_embeddings_of_its_own():
+    model = tiny_model()
+    usual = {"rope_type": "default", "rope_theta": 1e4}
+    for parameters, what_may_go in (
+        ({"full_attention": usual, "sliding_attention": usual}, (True, True, True)),
+        ({"full_attention": usual, "sliding_attention": {**usual, "rope_type": "dynamic"}}, (False, False, False)),
+        ({**usual, "rope_type": "longrope", "factors": {"short": 1.0}}, (False, False, False)),
+        ({"full_attention": {**usual, "llama_4_scaling_beta": 0.1}, "sliding_attention": usual}, (False, True, False)),
+    ):
+        model.config.rope_parameters = parameters
+        assert padding_support(model)[:3] == what_may_go
 
 
 def test_the_load_balancing_of_a_mixture_of_experts_counts_no_padding():
@@ -187,16 +272,66 @@ def test_trimming_on_the_left_would_change_a_model_of_absolute_positions():
     assert (left - padded).abs().max() > 1e-3
 
 
+def with_flash_attention(model):
+    model.config._attn_implementation = "flash_attention_2"
+    return model
+
+
+def unpackable(model):
+    model.config.model_type = "lfm2"
+    return model
+
+
 def test_the_plan_follows_the_settings(caplog):
     assert padding_plan(tiny_model(), trim=True, pack=None)[:3] == (True, True, False)  # no flash attention here
     assert padding_plan(tiny_model(), trim=False, pack=None)[:3] == (False, False, False)
     assert padding_plan(tiny_model(), trim=True, pack=None, sequences_are_split=True)[:3] == (False, False, False)
+    flash = with_flash_attention(tiny_model())
+    assert padding_plan(flash, trim=True, pack=None).pack
+    assert not padding_plan(flash, trim=True, pack=False).pack
+    assert padding_plan(flash, trim=False, pack=None)[:3] == (False, False, False)
+    assert padding_plan(flash, trim=True, pack=None, sequences_are_split=True)[:3] == (False, False, False)
+    assert padding_plan(flash, trim=True, pack=True)[:3] == (True, True, True)
+    assert padding_plan(unpackable(flash), trim=True, pack=None)[:3] == (True, True, False)
     assert not caplog.records
     assert padding_plan(tiny_model(), trim=True, pack=True)[:3] == (True, True, True)
     assert "without flash attention" in caplog.text
-    flash = tiny_model()
-    flash.config._attn_implementation = "flash_attention_2"
-    assert padding_plan(flash, trim=True, pack=None).pack
-    assert not padding_plan(flash, trim=True, pack=False).pack
+
+
+def test_what_cannot_be_packed_is_not_packed_in_silence():
     with pytest.raises(ValueError, match=r"follow the padded length.*padding_free=False"):
         padding_plan(llama(rope_type="dynamic", factor=2.0), trim=True, pack=True)
+    with pytest.raises(ValueError, match="sequences are split over processes"):
+        padding_plan(tiny_model(), trim=True, pack=True, sequences_are_split=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "trim", "told"),
+    [
+        (lambda: tiny_model(), True, ""),
+        (lambda: with_flash_attention(tiny_model()), True, ""),
+        (lambda: llama(rope_type="dynamic", factor=2.0), True, "follow the padded length"),
+        (lambda: llama(rope_type="dynamic", factor=2.0), False, ""),  # nobody asked for less padding
+        (lambda: unpackable(tiny_model()), True, ""),  # nor would it be packed without flash attention
+        (lambda: unpackable(with_flash_attention(tiny_model())), True, "not known to keep packed rows apart"),
+    ],
+)
+def test_padding_that_stays_although_less_was_asked_for_is_told(model, trim, told, caplog):
+    with caplog.at_level(logging.INFO, "trl_ces.padding"):
+        padding_plan(model(), trim=trim, pack=None)
+    assert (told in caplog.text) if told else not caplog.records
+
+
+def test_the_model_that_trl_calls_is_as_the_plan_says():
+    model, spans = object(), [Span(0, 3)]
+    packed = unpadded(model, PaddingSupport(True, True, True), spans, 8)
+    assert type(packed) is PackedModel
+    assert packed.model is model
+    for support, kind in (
+        (PaddingSupport(True, True, False), LeftAlignedModel),
+        (PaddingSupport(False, True, False), RightTrimmedModel),
+    ):
+        moved = unpadded(model, support, spans, 8)
+        assert type(moved) is kind
+        assert (moved.model, moved.spans, moved.multiple) == (model, spans, 8)
+    assert unpadded(model, PaddingSupport(False, False, False), spans, 8) is model

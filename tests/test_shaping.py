@@ -38,6 +38,10 @@ def test_group_accuracy_leaves_unscorable_completions_out_of_both_counts():
     assert group_accuracy(group_correct, group_scorable).tolist() == [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
 
 
+def test_the_accuracy_of_a_group_with_one_verdict_is_that_verdict():
+    assert group_accuracy(ints(1, 0), ints(1, 1)).tolist() == [1.0, 0.0]
+
+
 def test_a_group_without_any_verdict_has_accuracy_and_multiplier_zero():
     group_correct, group_scorable = group_counts(bools(0, 0), bools(0, 0), group_size=2)
     assert group_accuracy(group_correct, group_scorable).tolist() == [0.0, 0.0]

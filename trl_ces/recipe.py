@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from .field_hints import field_hints
 from .script_arguments import ScriptArguments
 from .strict import RecipeError, describe, fit, fit_text, kind, nearest, read_yaml, shown
 
@@ -79,6 +80,15 @@ def recipe_fields() -> dict[str, RecipeField]:
     inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
     own = {name: entry for name, entry in fields.items() if entry.owner is CESConfig and name not in inherited}
     return own | fields
+
+
+@cache
+def known_hints() -> dict[str, Any]:
+    """Every key that a recipe may hold -> its type. Without TRL, where that is possible; then `Any` is "not known"."""
+    hints = field_hints()
+    if hints is None:
+        return {name: entry.hint for name, entry in recipe_fields().items()}
+    return {**hints, **typing.get_type_hints(ScriptArguments)}
 
 
 @dataclass(frozen=True)
@@ -225,8 +235,14 @@ def load_recipe(path: str | Path | None, overrides: dict[str, list[str]] | None 
 
 def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[str]] | None = None) -> Recipe:
     """As [`load_recipe`], from the file's content: the study's recipes stand in no file of their own."""
-    fields, given = recipe_fields(), dict(given)
+    given = dict(given)
     env = _check_env(given.pop("env", None), source)
+    # First what can be told before TRL is loaded, by the next line.
+    for name, value in given.items():
+        _check_type(name, value, source, known_hints())
+    for name, texts in (overrides or {}).items():
+        _check_type(name, texts, "command line", known_hints(), from_text=True)
+    fields = recipe_fields()
     values = {name: _check_value(name, value, source) for name, value in given.items()}
     for name, texts in (overrides or {}).items():
         values[name] = _check_value(name, texts, "command line", from_text=True)
@@ -275,23 +291,27 @@ def check_key(name: str, source: str, others: typing.Iterable[str] = ()) -> None
     """
     if not isinstance(name, str):
         raise RecipeError(f"{source}: the key {name!r} is no word, as keys are.")
-    if name in recipe_fields():
+    if name in known_hints():
         return
     if name in FORMER_KEYS:
         raise RecipeError(f"{source}: the key `{name}` is not known: {FORMER_KEYS[name]}.")
-    hint = nearest(name, [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
+    hint = nearest(name, [*known_hints(), *others]) or " `trl-ces train --help` lists all keys."
     raise RecipeError(f"{source}: the key `{name}` is not known.{hint}")
 
 
-def _check_value(name: str, value: Any, source: str, from_text: bool = False) -> Any:
+def _check_type(name: str, value: Any, source: str, hints: dict[str, Any], from_text: bool = False) -> Any:
     check_key(name, source)
-    entry = recipe_fields()[name]
     if name == "resume_from_checkpoint" and isinstance(value, bool):
         value = str(value)
     try:
-        fitted = fit_text(value, entry.hint) if from_text else fit(value, entry.hint)
+        return fit_text(value, hints[name]) if from_text else fit(value, hints[name])
     except TypeError as error:
         raise RecipeError(f"{source}: `{name}`: {error}.") from None
+
+
+def _check_value(name: str, value: Any, source: str, from_text: bool = False) -> Any:
+    entry = recipe_fields()[name]
+    fitted = _check_type(name, value, source, {name: entry.hint}, from_text)
     if entry.choices and fitted is not None and fitted not in entry.choices:
         allowed = ", ".join(map(str, entry.choices))
         raise RecipeError(f"{source}: `{name}`: expected one of {allowed}, got {fitted!r}.")

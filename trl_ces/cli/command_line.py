@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from ..recipe import check_key, recipe_fields
+from ..recipe import check_key, known_hints
 from ..strict import RecipeError, nearest
 
 # What the launcher itself decides.
@@ -50,7 +50,7 @@ def read_words(words: list[str]) -> CommandLine:
             if len(values) != 1:
                 raise RecipeError(f"command line: `--{name}` takes one name or file, got {len(values)}.")
             setattr(line, name, values[0])
-        elif name in recipe_fields():
+        elif name in known_hints():
             line.overrides[name] = values
         elif name in TAKEN_FLAGS:
             raise RecipeError(f"command line: `--{name}` cannot be given: {TAKEN_FLAGS[name]}.")

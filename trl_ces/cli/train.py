@@ -129,6 +129,12 @@ def look_at_files(given: dict[str, Any], argv: list[str]) -> None:
     step, rollout, processes = size("responses_per_step"), size("responses_per_rollout"), size("num_processes", 1)
     if min(step, rollout, processes) > 0:
         plan_batches(step, rollout, processes)
+        group = size("num_generations")
+        if group > 0 and rollout % group:
+            raise RecipeError(
+                f"`responses_per_rollout` is {rollout}, which is {rollout / group:g} groups of `num_generations`, "
+                f"{group}: make it a multiple."
+            )
     model, output, builder = text("model_name_or_path"), text("output_dir"), text("model_builder")
     if model is not None and builder is None:
         _check_model_path(model)

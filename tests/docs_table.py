@@ -1,0 +1,204 @@
+"""How each command of the documentation is run here: what stands in for what this machine lacks, or why it is not run.
+
+A command of README.md, CONTRIBUTING.md or docs/ that stands in neither table fails tests/test_docs_run.py.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Here:
+    """
+    What a command is here.
+
+    Args:
+        replaced (`dict[str, str]`): Part of the command -> what stands there instead; each part occurs.
+        added (`str`): Words at the end.
+        leaves (`tuple[str, ...]`): Files that it makes.
+        says (`str`): A pattern of what it prints.
+        slow (`bool`): Whether it takes over 20 seconds even so.
+    """
+
+    replaced: dict[str, str] = field(default_factory=dict)
+    added: str = ""
+    leaves: tuple[str, ...] = ()
+    says: str = ""
+    slow: bool = False
+
+
+def trained(folder, replaced=None, added=""):
+    """Two optimizer steps, to a saved model."""
+    leaves = tuple(f"{folder}/{name}" for name in ("model.safetensors", "trainer_state.json", "recipe.yaml"))
+    return Here(replaced or {}, f"{added} --max_steps 2 --logging_steps 1 --save_strategy no".strip(), leaves)
+
+
+# A recipe for GPUs: a tiny model on this CPU, our problems in the data set's columns, generation by transformers.
+ON_THIS_CPU = (
+    "--model_name_or_path tiny --dataset_name problems.jsonl --max_train_samples 24 --use_vllm false "
+    "--vllm_enable_sleep_mode false --use_cpu true --bf16 false --activation_checkpointing false "
+    "--max_completion_length 8 --learning_rate 1e-4"
+)
+# The small world's model is here; it need not learn anything.
+SMALL_WORLD = "--per_device_train_batch_size 32 --steps_per_generation 1 --max_completion_length 16"
+R1_7B, R1 = "outputs/DeepSeek-R1-Distill-Qwen-7B-ces", "outputs/DeepSeek-R1-Distill-Qwen-1.5B-ces"
+EVALUATED = "--backend transformers --max_problems 2 --num_samples 1 --max_new_tokens 4"
+SUMMARY = ("summary.json", "table.md", "samples.jsonl")
+FITS = r"most while training +\| +[\d.]+"
+FORKS = r"likelier branch"
+
+
+def evaluated(folder, replaced=None, added=EVALUATED, says=r"\| AIME24"):
+    return Here(replaced or {}, added, tuple(f"{folder}/{name}" for name in SUMMARY), says)
+
+
+RUN = {
+    # Training
+    "trl-ces train --config recipes/smollm2_135m/ces.yaml": trained(
+        "outputs/smollm2_135m-ces", added="--model_builder null --model_name_or_path tiny --max_completion_length 8"
+    ),
+    "trl-ces train --config recipes/DeepSeek-R1-Distill-Qwen-1.5B/ces.yaml --accelerate_config zero3": trained(
+        R1, {"--accelerate_config zero3": ""}, ON_THIS_CPU
+    ),
+    "trl-ces train --config recipes/DeepSeek-R1-Distill-Qwen-7B/ces.yaml --accelerate_config zero3_offload": trained(
+        R1_7B, {"--accelerate_config zero3_offload": ""}, ON_THIS_CPU
+    ),
+    "trl-ces train --config DeepSeek-R1-Distill-Qwen-7B/ces --accelerate_config zero3_offload": trained(
+        R1_7B, {"--accelerate_config zero3_offload": ""}, ON_THIS_CPU
+    ),
+    "trl-ces train --config DeepSeek-R1-Distill-Qwen-7B/ces --accelerate_config zero3 --num_processes 8 "
+    "--responses_per_step 8": trained(
+        R1_7B, {"--accelerate_config zero3": "", "--num_processes 8": "--num_processes 1"}, ON_THIS_CPU
+    ),
+    "trl-ces train --config DeepSeek-R1-Distill-Qwen-7B/ces --accelerate_config zero3 --responses_per_step 16 "
+    "--num_machines 2 --num_processes 16 --main_process_ip 10.0.0.1 --main_process_port 29500 "
+    "--machine_rank 0": trained(
+        R1_7B,
+        {
+            "--accelerate_config zero3": "",
+            "--num_machines 2 --num_processes 16 --main_process_ip 10.0.0.1 --main_process_port 29500 "
+            "--machine_rank 0": "--num_processes 1",
+        },
+        ON_THIS_CPU,
+    ),
+    "trl-ces train --config my.yaml --shaping none --max_steps 100": trained(R1, {"--max_steps 100": ""}, ON_THIS_CPU),
+    r"trl-ces train --config my.yaml --dataset_name gsm8k/train.jsonl --solution_pattern '####\s*(.+)'": trained(
+        R1,
+        added=ON_THIS_CPU.replace("--dataset_name problems.jsonl ", "--solution_column answer "),
+    ),
+    "trl-ces train --config arithmetic/ces --reward_funcs my_rewards.short_accuracy_reward "
+    "--output_dir runs/mine": trained("runs/mine", added=SMALL_WORLD),
+    "trl-ces train --config arithmetic/ces --model_name_or_path runs/base45 --output_dir runs/ces45 --seed 0": trained(
+        "runs/ces45", added=SMALL_WORLD
+    ),
+    "trl-ces train --config recipes/arithmetic/ces_without_entropy_gradient.yaml": trained(
+        "runs/arithmetic/ces_without_entropy_gradient", added=SMALL_WORLD
+    ),
+    "trl-ces train --config recipes/arithmetic/ces.yaml --ces_beta_correct 1.0 "
+    "--output_dir runs/arithmetic/beta1": trained("runs/arithmetic/beta1", added=SMALL_WORLD),
+    "trl-ces quickstart": Here(
+        leaves=("runs/quickstart/quickstart.png", "runs/quickstart/ces/model.safetensors"),
+        says="CES against DAPO: accuracy",
+        slow=True,
+    ),
+    "trl-ces study --config arithmetic --jobs 2": Here(
+        {"arithmetic": "small_study.yaml"},
+        leaves=("runs/study/small/results.csv", "runs/study/small/comparison.md"),
+        says="CES",
+        slow=True,
+    ),
+    # Before a training
+    "trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B/ces --gpus 2 --gpu_memory 80 "
+    "--accelerate_config zero3_offload": Here(says=FITS),
+    "trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B/ces --gpus 2 --gpu_memory 80 --accelerate_config zero3 "
+    "--vllm_enable_sleep_mode false": Here(says=FITS),
+    "trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B --gpus 2 --gpu_memory 80 "
+    "--accelerate_config zero3_offload": Here(says=r"dapo_full"),
+    "trl-ces plan --config DeepSeek-R1-Distill-Qwen-1.5B --gpus 2 --gpu_memory 80 --accelerate_config zero3": Here(
+        says=r"dapo_full"
+    ),
+    "trl-ces plan --config smollm2_135m --gpu_memory 8 --prompt_length 128": Here(says=r"\d"),
+    "trl-ces plan --config arithmetic --gpu_memory 8 --prompt_length 32": Here(says=r"dapo_full"),
+    "trl-ces inspect --config arithmetic/ces": Here(added="--num_samples 2", says=FORKS),
+    "trl-ces inspect --config arithmetic/ces --model MODEL": Here(
+        {"MODEL": "runs/ces"}, "--num_samples 2", says=FORKS
+    ),
+    "trl-ces inspect --model MODEL --prompt 37+48:": Here({"MODEL": "runs/base30"}, says=FORKS),
+    "trl-ces inspect --model MODEL --data problems.jsonl --num_prompts 64": Here(
+        {"MODEL": "tiny", "64": "4"}, "--max_new_tokens 8", says=FORKS
+    ),
+    "trl-ces inspect --config arithmetic/ces --model runs/base30 --num_prompts 64 --max_new_tokens 128 --top 5": Here(
+        {"64": "4"}, says=FORKS
+    ),
+    "trl-ces inspect --config arithmetic/ces --model runs/base45 --num_prompts 64 --max_new_tokens 128 --top 5": Here(
+        {"64": "4"}, says=FORKS
+    ),
+    "trl-ces inspect --config arithmetic/ces --model runs/ces45 --num_prompts 64 --max_new_tokens 256": Here(
+        {"64": "4"}, says=FORKS
+    ),
+    "python -c \"from trl_ces.arithmetic_model import build_base_model; build_base_model('runs/base30')\"": Here(
+        {"runs/base30'": "runs/new', steps=2"}, leaves=("runs/new/model.safetensors",)
+    ),
+    'python -c "from trl_ces.arithmetic_model import build_base_model; from trl_ces.arithmetic import World\n'
+    "build_base_model('runs/base45', World(check_probability=0.45))\"": Here(
+        {"runs/base45'": "runs/new'", "0.45)": "0.45), steps=2"}, leaves=("runs/new/model.safetensors",)
+    ),
+    # After it
+    "trl-ces report runs/study/arithmetic --out report.html": Here(leaves=("report.html",), says="Wrote report.html"),
+    "trl-ces report runs/study/arithmetic --tokens 64 --out report.html": Here(
+        {"64": "2"}, leaves=("report.html",), says=r"Wrote report.html"
+    ),
+    # Evaluation
+    "trl-ces eval --config paper --model runs/ces --data_dir data --output_dir runs/ces_eval": evaluated(
+        "runs/new", {"runs/ces --data": "tiny --data", "runs/ces_eval": "runs/new"}
+    ),
+    "trl-ces eval --config paper --model deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B --data_dir data "
+    "--output_dir runs/r1": evaluated("runs/r1", {"deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": "tiny"}),
+    "OMP_NUM_THREADS=1 trl-ces eval --config quick --max_new_tokens 256 "
+    "--model ~/.cache/trl_ces/SmolLM2-135M-Instruct --data_dir ../shared/data --output_dir runs/smol": evaluated(
+        "runs/smol",
+        {
+            "--max_new_tokens 256": "--max_new_tokens 4",
+            "~/.cache/trl_ces/SmolLM2-135M-Instruct": "tiny",
+            "../shared/data": "data",
+        },
+        "--backend transformers --max_problems 2",
+    ),
+    # MBPP's rows are read by EvalPlus, which the extra "dev" leaves out: it brings the clients of several services.
+    "trl-ces eval --config code --model MODEL --data_dir data --allow_code_execution": evaluated(
+        "runs/evaluation/*", {"MODEL": "tiny"}, f"{EVALUATED} --benchmarks humaneval humaneval_plus", "HumanEval"
+    ),
+    "trl-ces compare runs/base_eval runs/ces_eval --names before CES": Here(says=r"before"),
+    "trl-ces compare runs/r1 runs/ces_eval --names R1-1.5B CES": Here({"runs/r1": "runs/base_eval"}, says=r"R1-1\.5B"),
+    # Measurements, small
+    "OMP_NUM_THREADS=1 trl-ces bench update_step --parts unequal --repeats 3": Here(
+        {"--repeats 3": "--repeats 1"}, "--shape tiny --rows 4 --longest 60 --micro_batches 2", says=r"^\| 2 \|"
+    ),
+    "OMP_NUM_THREADS=1 trl-ces bench shaping": Here(added="--rows 2 --tokens 300 --repeats 1", says=r"\| 2 x 300 \|"),
+    "OMP_NUM_THREADS=1 trl-ces bench grading --repeats 3": Here(
+        {"--repeats 3": "--repeats 1"}, "--answers 30 --forwards 1", says="both agree on 30"
+    ),
+    "trl-ces bench step_model": Here(says="generation is|is generation"),
+}
+
+NETWORK = "fetches packages from an index and changes the environment that the tests run in"
+MAKE = "makes a virtual environment of its own"
+PUSHED = "test_push.py::test_the_lines_of_the_docs_push"
+EXAMPLE = "test_docs_examples.py::test_an_example_trains_and_saves_from_the_command_line"
+# The reason; where it is another test that runs the command, its name, which must exist.
+NOT_RUN = {
+    "make test": f"{MAKE}; runs this test",
+    "make test-slow": f"{MAKE}; runs this test",
+    "make test-vllm": f"{MAKE}, of 3 GB",
+    "make format": "rewrites the files of the checkout; `make test` runs the same ruff to check them",
+    "make quickstart": f"{MAKE}, then runs `trl-ces quickstart`, which is run",
+    "pip install torch": NETWORK,
+    "pip install -e .": NETWORK,
+    "pip install 'trl_ces[eval]'": NETWORK,
+    "python docs/examples/custom_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/estimates "
+    "--use_cpu": EXAMPLE,
+    "python docs/examples/tools.py --model Qwen/Qwen3-0.6B --output_dir runs/calculator": EXAMPLE,
+    "trl-ces push runs/ces": PUSHED,
+    "trl-ces push runs/ces --repo_id me/r1-ces --public": PUSHED,
+    "trl-ces push runs/lora --merge --evaluation runs/evaluation/runs_lora": PUSHED,
+    "trl-ces push runs/ces --out to-push": PUSHED,
+}
