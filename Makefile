@@ -10,6 +10,8 @@ PYTHON ?= python3
 VENV ?= .venv
 VLLM_VENV ?= .venv-vllm
 TORCH_INDEX ?=
+# oldest or newest; both where empty.
+UPGRADES ?=
 BIN = $(VENV)/bin
 # torch comes first and alone: with it in place no other package pulls a build of its own.
 TORCH = $(shell grep '^torch==' constraints.txt)
@@ -61,7 +63,7 @@ test-vllm: $(VLLM_VENV)/vllm.stamp
 	$(VLLM_VENV)/bin/python -m pytest -m vllm tests/vllm_cpu
 
 test-upgrades:
-	$(PYTHON) tests/upgrades/run.py
+	$(PYTHON) tests/upgrades/run.py $(UPGRADES)
 
 docs: $(VENV)/dev.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

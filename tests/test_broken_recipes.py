@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from trl_ces.cli import train
+from trl_ces.cli.command_line import accelerate_flags, words_of_accelerate
 from trl_ces.cli.main import main
 from trl_ces.field_hints import field_hints
 from trl_ces.recipe import known_hints, recipe_fields
@@ -90,10 +91,8 @@ RUNS = {
         ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
     ),
 }
-# Of the processor. Less than it takes to load torch and TRL on any machine, so these are refused before that; only
-# for an unknown flag accelerate is asked for its own, which loads torch.
-LIMIT_S = {"typo on the command line": 5}
-LIMIT_ELSE_S = 2
+# Of the processor, less than it takes to load torch.
+LIMIT_S = 1
 
 
 def trl_ces(folder, words, limit=None):
@@ -125,7 +124,7 @@ def test_a_real_run_is_refused_in_a_sentence_within_seconds(job, name):
     assert said.endswith("\n")
     assert said.count("\n") == 1
     assert all(part in said for part in parts), said
-    assert seconds < LIMIT_S.get(name, LIMIT_ELSE_S)
+    assert seconds < LIMIT_S
     assert content(job) == before
 
 
@@ -140,6 +139,11 @@ def test_the_types_read_from_source_are_those_of_the_loaded_classes():
         name: loaded[name] for name, hint in hints.items() if hint is not Any
     }
     assert sum(hint is Any for hint in hints.values()) < 10
+
+
+def test_accelerates_source_names_all_of_its_flags():
+    assert accelerate_flags().keys() <= words_of_accelerate()
+    assert len(words_of_accelerate()) < 2 * len(accelerate_flags())
 
 
 def test_a_class_that_changed_its_parents_is_loaded_for_its_types(monkeypatch):
@@ -160,7 +164,7 @@ def test_a_disk_without_room_is_found_out_before_the_start(job):
     assert said == (
         "trl-ces train: error: `output_dir` 'out' cannot be written (File too large): make room, or name another.\n"
     )
-    assert seconds < LIMIT_ELSE_S
+    assert seconds < LIMIT_S
     assert content(job) == before
 
 

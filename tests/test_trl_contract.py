@@ -6,6 +6,7 @@ in a loss curve. Nothing here imports trl_ces.
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,13 @@ def spy(trainer, monkeypatch, name):
 
     monkeypatch.setattr(trainer, name, recorded)
     return calls
+
+
+def test_trls_trainer_has_the_methods_that_ours_calls():
+    called = set(re.findall(r"super\(\)\.(\w+)", (Path(__file__).parents[1] / "trl_ces" / "trainer.py").read_text()))
+    missing = sorted(name for name in called if not hasattr(GRPOTrainer, name))
+    assert len(called) > 10
+    assert not missing, f"TRL's GRPOTrainer has no {', '.join(missing)} any more"
 
 
 def test_the_loss_asks_once_for_entropies_and_reads_the_advantages_only_afterwards(trainer, examples, monkeypatch):

@@ -349,7 +349,8 @@ class CESTrainer(GRPOTrainer):
         if self._ces_totals[mode]:
             totals = torch.stack(self._ces_totals[mode]).cpu().double().sum(dim=0).tolist()
             for name, value in ces_metrics(totals).items():
-                self._metrics[mode][name].append(value)
+                if not math.isnan(value):  # TRL would log None, at which TensorBoard warns on every line
+                    self._metrics[mode][name].append(value)
             self._ces_totals[mode].clear()
         super().log(logs, start_time)
 

@@ -1,13 +1,16 @@
 """
 The contract with TRL, against the oldest and the newest TRL and transformers that pyproject.toml admits.
 
-    python tests/upgrades/run.py [FOLDER]        # default: .venv-upgrades; FOLDER/oldest and FOLDER/newest are made
+    python tests/upgrades/run.py                     # both
+    python tests/upgrades/run.py oldest              # or newest: one of them
+    python tests/upgrades/run.py --folder FOLDER     # where the environments are made; default .venv-upgrades
 
 Each environment gets the torch of constraints.txt first, then the package. Says for each what held and, in the words
 of the tests' names, what broke; exit code 1 if anything did. Standard library only. TORCH_INDEX is pip's index for
 torch.
 """
 
+import argparse
 import os
 import re
 import subprocess
@@ -83,24 +86,48 @@ def run_tests(python, report):
     return held, broken
 
 
-def main(folder):
-    pins = admitted()
-    kinds = {
-        "oldest": [f"{name}=={lowest}" for name, (lowest, _) in pins.items()],
-        "newest": [f"{name}{specifier}" for name, (_, specifier) in pins.items()],
+def by_reason(broken):
+    """Reason -> the claims that it breaks, each with its cases: one change upstream breaks many tests alike."""
+    found = {}
+    for claim, reason in broken:
+        words, _, case = claim.removesuffix(")").partition(" (")
+        found.setdefault(reason, {}).setdefault(words, []).append(case)
+    return {
+        reason: [words + (f" ({', '.join(cases)})" if any(cases) else "") for words, cases in claims.items()]
+        for reason, claims in found.items()
     }
-    everything_held = True
-    for kind, requirements in kinds.items():
-        python = make_environment(folder / kind, requirements)
-        report = folder / f"{kind}.xml"
-        report.unlink(missing_ok=True)
-        held, broken = run_tests(python, report)
-        print(f"{kind} ({versions(python)}): {held} facts hold, {len(broken)} broke", flush=True)
-        for claim, reason in broken:
-            print(f"  no longer true: {claim}\n    {reason}", flush=True)
-        everything_held &= held > 0 and not broken
-    return 0 if everything_held else 1
+
+
+def requirements_of(kind):
+    """What pip is asked for in the `oldest` or `newest` environment."""
+    pins = admitted()
+    if kind == "oldest":
+        return [f"{name}=={lowest}" for name, (lowest, _) in pins.items()]
+    return [f"{name}{specifier}" for name, (_, specifier) in pins.items()]
+
+
+def check(kind, folder):
+    """Whether every fact holds in that environment; prints which and which not."""
+    python = make_environment(folder / kind, requirements_of(kind))
+    report = folder / f"{kind}.xml"
+    report.unlink(missing_ok=True)
+    held, broken = run_tests(python, report)
+    print(f"{kind} ({versions(python)}): {held} facts hold, {len(broken)} broke", flush=True)
+    for reason, claims in by_reason(broken).items():
+        print(*(f"  no longer true: {claim}" for claim in claims), f"    {reason}", sep="\n", flush=True)
+    return held > 0 and not broken
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description="The contract with TRL, against what pyproject.toml admits.")
+    parser.add_argument("kinds", nargs="*", metavar="oldest|newest", help="default: both")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".venv-upgrades")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.kinds) - {"oldest", "newest"}:
+        parser.error(f"{', '.join(unknown)}: name oldest, newest or none")
+    held = [check(kind, options.folder.resolve()) for kind in options.kinds or ("oldest", "newest")]
+    return 0 if all(held) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".venv-upgrades").resolve()))
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,9 @@
 """The words behind `trl-ces train`: which recipe, which fields override it, which flags are accelerate's."""
 
+import re
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..recipe import check_key, known_hints
@@ -38,6 +40,16 @@ def accelerate_flags() -> dict[str, bool]:
     }
 
 
+@cache
+def words_of_accelerate() -> set[str]:
+    """All that its source calls a flag, and more: enough to tell a typo without loading it, which takes seconds."""
+    spec = find_spec("accelerate")
+    file = Path(spec.origin).parent / "commands" / "launch.py" if spec and spec.origin else Path()
+    return (
+        set(re.findall(r'"--(\w+)"', file.read_text(encoding="utf-8"))) if file.is_file() else set(accelerate_flags())
+    )
+
+
 def read_words(words: list[str]) -> CommandLine:
     """Sorts the words. A flag that is both a recipe's key and accelerate's is the recipe's, as in `trl grpo`.
 
@@ -54,7 +66,7 @@ def read_words(words: list[str]) -> CommandLine:
             line.overrides[name] = values
         elif name in TAKEN_FLAGS:
             raise RecipeError(f"command line: `--{name}` cannot be given: {TAKEN_FLAGS[name]}.")
-        elif name in accelerate_flags():
+        elif name in words_of_accelerate() and name in accelerate_flags():
             expected = int(accelerate_flags()[name])
             if len(values) != expected:
                 raise RecipeError(
@@ -62,7 +74,7 @@ def read_words(words: list[str]) -> CommandLine:
                 )
             line.accelerate_flags[name] = values
         else:
-            check_key(name, "command line", [*accelerate_flags(), "config", "accelerate_config"])
+            check_key(name, "command line", [*words_of_accelerate(), "config", "accelerate_config"])
     return line
 
 
