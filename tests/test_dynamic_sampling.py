@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -126,8 +127,9 @@ def test_a_group_teaches_when_its_verdicts_differ(group, informative):
         (12, 9, 12, 1, 4),  # 3 * 12 / 9
         (12, 11, 12, 1, 2),  # 12 / 11, rounded up
         (12, 10, 30, 1, 6),
+        (12, 1, 2, 1, 12),  # 11 * 2 / 1 would be needed; never more than a batch
         (12, 0, 12, 1, 12),  # none was kept: a whole round again
-        (12, 1, 24, 1, 12),  # 264 would be needed; never more than a batch
+        (12, 1, 24, 1, 12),  # 264, likewise
         (12, 11, 12, 4, 4),  # rounded up to what the processes can share
         (12, 9, 11, 4, 4),  # 3 * 11 / 9 = 3.67
         (12, 9, 13, 4, 8),  # 4.33
@@ -225,7 +227,9 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order():
         for _ in range(8):
             start, rounds[:] = stream.position, []
             assert start == end
+            began = time.perf_counter()
             rows, metrics = sampler.sample(generate, LAYOUT)
+            took = time.perf_counter() - began
             end = stream.position
             decided = reference[start:end]
             good = [prompt for prompt in decided if teaches[prompt]]
@@ -254,6 +258,7 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order():
             assert metrics["dynamic_sampling/epoch"] == end / prompts
             assert metrics["dynamic_sampling/rounds"] == len(rounds)
             assert (metrics["dynamic_sampling/extra_generation_time"] > 0) == (len(rounds) > 1)
+            assert metrics["dynamic_sampling/extra_generation_time"] < took
 
 
 def test_the_share_of_two_processes_are_the_two_halves_of_a_batch():
@@ -281,6 +286,8 @@ def test_a_batch_that_stays_short_is_warned_of_once(caplog):
 
 def test_a_checkpoint_says_what_comes_next_and_inside_a_rollout_what_that_rollout_began_with(tmp_path):
     sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: prompt % 2 == 0, 4, 2, 100)
+    sampler.save(tmp_path, inside_rollout=True)
+    assert json.loads((tmp_path / "dynamic_sampling.json").read_text()) == {"position": 0, "after_rollout": 0}
     sampler.sample(generate, LAYOUT)
     first = sampler.stream.position
     sampler.sample(generate, LAYOUT)
