@@ -8,12 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from datasets import Dataset
 from trl.trainer.utils import RepeatSampler
 
 from trl_ces.dynamic_sampling import (
     DynamicSampler,
     InformativeBatch,
     PromptStream,
+    check_can_be_drawn,
     informative_groups,
     round_size,
 )
@@ -279,6 +281,16 @@ def test_a_batch_that_stays_short_is_warned_of_once(caplog):
         "equal accuracy fill the batch. Said once; `dynamic_sampling/uninformative_groups` logs their share. Allow "
         "more rounds, raise `num_generations`, or give problems that the model sometimes solves."
     ]
+
+
+def test_prompts_can_be_drawn_from_rows_that_can_be_gone_back_to_and_have_no_pictures():
+    check_can_be_drawn(None)  # the trainer says what is wrong with that
+    check_can_be_drawn(Dataset.from_dict({"prompt": ["1+1="], "solution": ["2"]}))
+    with pytest.raises(ValueError, match="is an IterableDataset"):
+        check_can_be_drawn(Dataset.from_dict({"prompt": ["1+1="]}).to_iterable_dataset())
+    for columns, named in ((["images"], "images"), (["image", "images"], "image")):
+        with pytest.raises(ValueError, match=f"has the column '{named}'"):
+            check_can_be_drawn(Dataset.from_dict({"prompt": ["?"], **{name: [0] for name in columns}}))
 
 
 # The checkpoint.
