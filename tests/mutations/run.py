@@ -1,0 +1,305 @@
+"""
+Mutation testing: a module with one small change must fail the tests that belong to it.
+
+    python tests/mutations/run.py                      # every module below, about 40 minutes on one core
+    python tests/mutations/run.py shaping.py padding.py
+    python tests/mutations/run.py --all grading/numbers.py
+    python tests/mutations/run.py --control            # no change: what the tests take
+
+Of the modules of grading/, whose tests are many, a sample with a fixed seed is taken, unless `--all` is given.
+Prints each mutant that survives and is not in equivalent.toml, which says of each that it holds why no test can tell
+it from the source; exit code 1 if there is one, or if an entry of that file fits no mutant any more. A test that takes
+three times as long as without the mutant, and ten seconds more, has failed.
+
+One process imports torch, TRL and what else the tests import, which takes ten seconds, and forks for each mutant; so
+one costs about a second where a tool that starts pytest anew costs over ten. The fork finds the mutant in a copy of
+the package made of hard links, so grading workers, which are processes of their own, run it too. Of a module's tests
+a mutant meets those that run its line, quick ones first.
+"""
+
+import argparse
+import compileall
+import ctypes
+import gc
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import coverage
+import psutil
+import pytest
+from operators import mutants
+
+ROOT = Path(__file__).resolve().parents[2]
+LIST = Path(__file__).with_name("equivalent.toml")
+SAMPLE, SEED = 120, 7
+MEMORY_BYTES = 8 << 30
+GRADING = ("test_grading.py", "test_grading_qwen.py")
+WORKERS = (*GRADING, "test_grading_workers.py")
+TESTS = {
+    "shaping.py": ("test_shaping.py", "test_trainer_reference.py", "test_config.py"),
+    "padding.py": ("test_padding.py",),
+    "dynamic_sampling.py": ("test_dynamic_sampling.py",),
+    "arrangement.py": ("test_arrangement.py",),
+    "correctness.py": ("test_trainer_reference.py",),
+    "grading/answers.py": GRADING,
+    "grading/early.py": ("test_early_grading.py",),
+    "grading/equality.py": GRADING,
+    "grading/golds.py": GRADING,
+    "grading/grader.py": WORKERS,
+    "grading/notation.py": GRADING,
+    "grading/numbers.py": GRADING,
+    "grading/qwen_equality.py": GRADING,
+    "grading/qwen_extract.py": GRADING,
+    "grading/qwen_normalise.py": GRADING,
+    "grading/qwen_symbolic.py": GRADING,
+    "grading/statements.py": GRADING,
+    "grading/symbolic.py": GRADING,
+    "grading/verdicts.py": GRADING,
+    "grading/worker.py": WORKERS,
+    "grading/workers.py": WORKERS,
+}
+PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"))
+fork = multiprocessing.get_context("fork")
+
+
+class Recorder:
+    """A pytest plugin: which lines of the package each test runs, and how long it takes."""
+
+    def __init__(self, measured):
+        self.measured, self.seconds, self.result = measured, {}, None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item):
+        self.measured.switch_context(item.nodeid)
+        start = time.monotonic()
+        result = yield
+        self.seconds[item.nodeid] = time.monotonic() - start
+        self.measured.switch_context("")
+        return result
+
+
+class Selector:
+    """A pytest plugin: runs the tests that it is given with their limits in seconds, in that order."""
+
+    def __init__(self, limits):
+        self.limits = limits
+
+    def pytest_collection_modifyitems(self, items):
+        found = {item.nodeid: item for item in items}
+        items[:] = [found[test] for test in self.limits if test in found]
+        for item in items:
+            item.add_marker(pytest.mark.timeout(self.limits[item.nodeid]))
+
+
+def paths(tests):
+    return [str(ROOT / "tests" / test) for test in tests]
+
+
+def load_what_tests_import(files):
+    """Leaves everything imported that is not ours, for the forks to share."""
+    os.chdir(ROOT)
+    with open(os.devnull, "w") as nowhere:
+        stdout, sys.stdout = sys.stdout, nowhere
+        code = pytest.main([*PYTEST, "--collect-only", *files])
+        sys.stdout = stdout
+    if code != 0:
+        sys.exit(f"The tests cannot be collected: python -m pytest --collect-only {' '.join(files)}")
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        ours = name.partition(".")[0] == "trl_ces" or Path(file).parent == ROOT / "tests"
+        if ours and name != "__main__":
+            del sys.modules[name]
+    gc.collect()
+    gc.freeze()
+
+
+def enter_package(folder):
+    """This process and those it starts import trl_ces from a folder. Their output goes nowhere."""
+    sys.path.insert(0, str(folder))
+    os.environ["PYTHONPATH"] = str(folder)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+
+
+def record(folder, tests, reply):
+    """Runs in a fork: sends the exit code, the seconds of each test and, by module and line, the tests that run it."""
+    enter_package(folder)
+    package = folder / "trl_ces"
+    measured = coverage.Coverage(data_file=None, include=[f"{package}/*"], config_file=False)
+    recorder = Recorder(measured)
+    measured.start()
+    code = pytest.main([*PYTEST, *paths(tests)], plugins=[recorder])
+    measured.stop()
+    data = measured.get_data()
+    lines = {module: data.contexts_by_lineno(str(package / module)) for module in TESTS}
+    reply.send((int(code), recorder.seconds, lines))
+
+
+def try_mutant(folder, limits):
+    """Runs in a fork: exits with pytest's code."""
+    enter_package(folder)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))  # a loop without end may also fill a list
+    files = sorted({str(ROOT / test.partition("::")[0]) for test in limits})
+    os._exit(int(pytest.main([*PYTEST, *files], plugins=[Selector(limits)])))
+
+
+def end_children():
+    for child in psutil.Process().children(recursive=True):  # orphans too are children of this process, see main
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+            child.wait()
+
+
+def exit_code(limit_s, target, *arguments):
+    """A fork's, `None` past the limit. Whatever it leaves running is ended."""
+    process = fork.Process(target=target, args=arguments)
+    process.start()
+    process.join(limit_s)
+    code = process.exitcode
+    end_children()
+    process.join()
+    return code
+
+
+def copy_package(folder, module=None, source=None):
+    """The package as hard links, with a module's source replaced."""
+
+    def link(original, copy):
+        os.link(original, copy) if os.stat(original).st_dev == os.stat(folder).st_dev else shutil.copy2(original, copy)
+
+    shutil.copytree(ROOT / "trl_ces", folder / "trl_ces", copy_function=link)
+    if module:
+        file = folder / "trl_ces" / module
+        file.unlink()
+        file.write_text(source)
+
+
+@cache
+def control(tests):
+    """What `record` sends of the unchanged package, whose tests must hold."""
+    receive, send = fork.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        copy_package(Path(name))
+        process = fork.Process(target=record, args=(Path(name), tests, send))
+        process.start()
+        send.close()
+        try:
+            code, seconds, lines = receive.recv()
+        except EOFError:
+            sys.exit(f"The tests ended without a result: python -m pytest {' '.join(paths(tests))}")
+        process.join()
+        end_children()
+    if code != 0:
+        sys.exit(f"The tests fail without any change: python -m pytest {' '.join(paths(tests))}")
+    return seconds, lines
+
+
+def tests_of(mutant, seconds, lines):
+    """The tests that meet a mutant, the quickest first: all where its line runs at import or in another process."""
+    found = {test for line in range(mutant.first_line, mutant.last_line + 1) for test in lines.get(line, [])}
+    chosen = seconds if not found or "" in found else found
+    return sorted((test for test in chosen if test in seconds), key=seconds.__getitem__)
+
+
+def survives(mutant, module, seconds, lines):
+    limits = {test: 10 + 3 * seconds[test] for test in tests_of(mutant, seconds, lines)}
+    whole_s = 60 + sum(3 * seconds[test] for test in limits)  # where a test cannot be interrupted
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        copy_package(Path(name), module, mutant.source)
+        return exit_code(whole_s, try_mutant, Path(name), limits) == 0
+
+
+def listed(module):
+    """Name -> reason of a module's entries in equivalent.toml."""
+    entries = tomllib.loads(LIST.read_text()).get(module, [])
+    return {(entry["in"], entry["before"], entry["after"]): entry["why"] for entry in entries}
+
+
+def drawn(modules, take_all):
+    """Module -> its mutants to try, in the order of the source."""
+    found = {module: list(mutants((ROOT / "trl_ces" / module).read_text())) for module in modules}
+    grading = [
+        (module, place) for module in modules if module.startswith("grading/") for place in range(len(found[module]))
+    ]
+    if take_all or len(grading) <= SAMPLE:
+        return found
+    kept = set(random.Random(SEED).sample(grading, SAMPLE))
+    return {
+        module: [
+            mutant
+            for place, mutant in enumerate(all_of_it)
+            if (module, place) in kept or (module, place) not in grading
+        ]
+        for module, all_of_it in found.items()
+    }
+
+
+def run(module, chosen, total):
+    """Tries a module's mutants; returns how many of each outcome, after a line about each survivor."""
+    known = listed(module)
+    outcomes = Counter(equivalent=sum(mutant.name in known for mutant in chosen))
+    start = time.monotonic()
+    seconds, lines = control(TESTS[module])
+    for mutant in chosen:
+        if mutant.name in known:
+            continue
+        if survives(mutant, module, seconds, lines[module]):
+            outcomes["survived"] += 1
+            where, before, after = mutant.name
+            print(f"[['{module}']]\nin = '{where}'\nbefore = '''{before}'''\nafter = '''{after}'''", flush=True)
+        else:
+            outcomes["killed"] += 1
+    print(
+        f"{module}: {len(chosen)} of {total} mutants: {outcomes['killed']} killed, "
+        f"{outcomes['equivalent']} equivalent, {outcomes['survived']} survived ({time.monotonic() - start:.0f} s)",
+        flush=True,
+    )
+    return outcomes
+
+
+def stale(modules):
+    """Entries of equivalent.toml that fit no mutant of today's source."""
+    for module in modules:
+        names = {mutant.name for mutant in mutants((ROOT / "trl_ces" / module).read_text(), with_source=False)}
+        yield from ((module, *name) for name in listed(module) if name not in names)
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("modules", nargs="*", default=list(TESTS))
+    parser.add_argument("--all", action="store_true", help="no sample: every mutant of grading/, which takes hours")
+    parser.add_argument("--control", action="store_true", help="only run the tests without a change")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.modules) - set(TESTS):
+        parser.error(f"{', '.join(unknown)}: no tests are named for it; there are {', '.join(TESTS)}")
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: processes that a killed fork leaves come to this one
+    compileall.compile_dir(ROOT / "trl_ces", quiet=1)  # once, and not in each fork
+    load_what_tests_import(paths(sorted({test for module in options.modules for test in TESTS[module]})))
+    if options.control:
+        for tests in {TESTS[module]: None for module in options.modules}:
+            print(f"{', '.join(tests)}: {sum(control(tests)[0].values()):.0f} s", flush=True)
+        return 0
+    outcomes = Counter()
+    for module, chosen in drawn(options.modules, options.all).items():
+        total = sum(1 for _ in mutants((ROOT / "trl_ces" / module).read_text(), with_source=False))
+        outcomes += run(module, chosen, total)
+    print(f"all: {outcomes['killed']} killed, {outcomes['equivalent']} equivalent, {outcomes['survived']} survived")
+    for entry in (old := list(stale(options.modules))):
+        print("no such mutant any more:", *entry, sep="\n  ")
+    return 1 if outcomes["survived"] or old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
