@@ -124,7 +124,7 @@ def test_a_study_fills_tables_1_and_2_and_what_is_missing_names_its_command(tmp_
 def test_a_study_of_several_kinds_of_benchmark_is_parted_by_kind(tmp_path):
     folder = write_study(tmp_path / "study", sets=("arc_challenge", "openbookqa"))
     tables = numbered(page_of(folder))
-    assert [row[0] for row in tables[7].found[0].rows] == ["arc_challenge", "openbookqa", "Average"]
+    assert [row[0] for row in tables[7].found[0].rows] == ["ARC", "OpenBookQA", "Average"]
     assert tables[1].found == []
 
 

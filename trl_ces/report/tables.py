@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..evaluation.benchmarks import BENCHMARKS
@@ -139,7 +139,7 @@ def study_tables(study: StudyRuns, baseline: str) -> list[tuple[int, Table]]:
             if all(row for runs in part.values() for row in runs):
                 text = benchmark_table(part, baseline)
                 if text:
-                    found.append((number, _from_markdown(where, text, note)))
+                    found.append((number, _titled(_from_markdown(where, text, note))))
         sensitivity = sensitivity_table(methods, baseline)
         if sensitivity:
             found.append((4, _from_markdown(where, sensitivity, note)))
@@ -163,6 +163,12 @@ def _from_markdown(caption: str, text: str, note: str) -> Table:
     """A table of trl_ces.tables, cell by cell."""
     header, _, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()]
     return Table(caption, header, [[cell.strip("*") for cell in row] for row in rows], note)
+
+
+def _titled(table: Table) -> Table:
+    """With the benchmarks' own names, as the evaluations' tables have them."""
+    rows = [[BENCHMARKS[name].title if name in BENCHMARKS else name, *cells] for name, *cells in table.rows]
+    return replace(table, rows=rows)
 
 
 def comparison_table(compared: dict[str, Any]) -> Table:
