@@ -186,7 +186,7 @@ def test_an_adapter_is_pushed_as_it_is_or_merged(hub, tmp_path, undrawn):
     merged = hub.repos["me/merged"].files
     assert not [name for name in merged if name.startswith("adapter")]
     assert ModelCard(merged["README.md"].decode()).data.library_name == "transformers"
-    assert "merged" in merged["README.md"].decode()
+    assert "a LoRA adapter and its base, merged." in merged["README.md"].decode()
     copy = tmp_path / "copy"
     copy.mkdir()
     for name, content in merged.items():

@@ -13,17 +13,13 @@ from ..evaluation.summary import results_table
 from ..recipe import RECIPE
 from ..report.runs import STATE
 from .facts import FACTS, SHAPING_FIELDS, TRAINING_FIELDS, Licence, RunFacts, is_hub_id
+from .method import effect, method
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult, ModelCard
     from jinja2 import Template
 
 CURVES, REPORT = "curves.png", "report.html"
-METHODS = {
-    "ces": "Conditional Entropy Shaping (CES)",
-    "none": "DAPO, without shaping",
-    "entropy_advantage": "DAPO with the entropy advantage of Cheng et al. ([arXiv 2506.14758](https://arxiv.org/abs/2506.14758))",
-}  # fmt: skip
 LOGGED = (
     "reward", "completions/mean_length", "entropy", "ces/group_accuracy", "ces/selected_tokens",
     "ces/shaping_to_advantage", "ces/sign_flip_share",
@@ -113,8 +109,8 @@ def model_card(facts: RunFacts, repo: str, extras: Extras) -> ModelCard:
         dataset=_linked(facts.dataset, "https://huggingface.co/datasets/") if _is_on_hub(facts.dataset)
         else f"`{_short(facts.dataset)}`",
         extent=_extent(facts),
-        method=METHODS[facts.shaping],
-        is_ces=facts.shaping == "ces",
+        method=method(facts.shaping, facts.settings, facts.recipe),
+        effect=effect(facts.shaping, facts.settings, facts.recipe),
         adapter_note=_adapter_note(facts, extras),
         code=use_code(repo, facts, is_adapter),
         results=[results_table({**s, "settings": {**s["settings"], "model": name}}) for s in extras.summaries],
@@ -211,10 +207,10 @@ def _extent(facts: RunFacts) -> str:
 
 
 def _adapter_note(facts: RunFacts, extras: Extras) -> str:
+    if extras.merged:  # the adapter's own file is gone then
+        return "The weights are those of a LoRA adapter and its base, merged."
     if not facts.is_adapter:
         return ""
-    if extras.merged:
-        return "The weights are those of a LoRA adapter and its base, merged."
     note = "The weights are a LoRA adapter's: the base is loaded with it."
     if not is_hub_id(facts.base):
         note += " The base was a directory on the machine of the training: without it, this adapter does not load."
