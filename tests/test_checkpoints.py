@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from trl_ces.checkpoints import damage, is_at_its_end, newest_checkpoint, read_state
+from trl_ces.checkpoints import Length, damage, is_at_its_end, newest_checkpoint, read_state
 from trl_ces.cli.train import _check_resume
 from trl_ces.strict import RecipeError
 
@@ -72,14 +72,30 @@ def test_one_at_the_end_of_its_run_is_not_gone_on_from(tmp_path):
     assert newest_checkpoint(tmp_path) == before
 
 
+def test_a_finished_run_may_be_made_longer(tmp_path):
+    last = checkpoint(tmp_path, 20)
+    state = {**read_state(last), "num_train_epochs": 2}
+    assert not is_at_its_end(state, Length(max_steps=21))
+    assert is_at_its_end(state, Length(max_steps=20))
+    assert is_at_its_end(state, Length(max_steps=12))  # shorter than it is
+    assert not is_at_its_end(state, Length(num_train_epochs=3))
+    assert is_at_its_end(state, Length(num_train_epochs=2))
+    assert newest_checkpoint(tmp_path, Length(max_steps=40)) == last
+    assert newest_checkpoint(tmp_path, Length(max_steps=20)) is None
+
+
+LENGTH = Length(max_steps=20)
+
+
 def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
     last = checkpoint(tmp_path, 20)
     with pytest.raises(RecipeError, match="at the end of its run, step 20: it holds the trained model"):
-        _check_resume(str(last), tmp_path)
+        _check_resume(str(last), tmp_path, LENGTH)
     with pytest.raises(RecipeError, match="no whole checkpoint with steps left"):
-        _check_resume(True, tmp_path)
+        _check_resume(True, tmp_path, LENGTH)
     with pytest.raises(RecipeError, match="no whole trainer_state"):
-        _check_resume(str(tmp_path), tmp_path)
-    _check_resume(str(checkpoint(tmp_path, 12)), tmp_path)
-    _check_resume(True, tmp_path)
-    _check_resume(None, tmp_path)
+        _check_resume(str(tmp_path), tmp_path, LENGTH)
+    _check_resume(str(checkpoint(tmp_path, 12)), tmp_path, LENGTH)
+    _check_resume(True, tmp_path, LENGTH)
+    _check_resume(None, tmp_path, LENGTH)
+    _check_resume(str(last), tmp_path, Length(max_steps=30))

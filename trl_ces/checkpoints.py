@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,29 @@ def read_state(checkpoint: Path) -> dict[str, Any] | None:
     return state if isinstance(state, dict) and "global_step" in state else None
 
 
-def is_at_its_end(state: dict[str, Any]) -> bool:
-    """Whether all planned steps were made. The Trainer, told to go on from there, can make one more."""
-    return 0 < state.get("max_steps", 0) <= state["global_step"]
+@dataclass(frozen=True)
+class Length:
+    """How long a run is to be, in the Trainer's settings: `max_steps` if above 0, else `num_train_epochs`."""
+
+    max_steps: int = -1
+    num_train_epochs: float = 3.0
+
+
+def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
+    """
+    Whether all planned steps were made. The Trainer, told to go on from there, can make one more.
+
+    Args:
+        state (`dict`): The Trainer's.
+        length ([`Length`], *optional*): Of the run that would go on; as long as the one that wrote `state` if not
+            given. A finished run may be made longer.
+    """
+    step, planned = state["global_step"], state.get("max_steps", 0)
+    if length is not None and length.max_steps > 0:
+        planned = length.max_steps
+    elif length is not None and length.num_train_epochs > state.get("num_train_epochs", length.num_train_epochs):
+        return False
+    return 0 < planned <= step
 
 
 def damage(checkpoint: Path) -> str | None:
@@ -48,17 +69,17 @@ def damage(checkpoint: Path) -> str | None:
     return None
 
 
-def newest_checkpoint(output_dir: Path) -> Path | None:
+def newest_checkpoint(output_dir: Path, length: Length | None = None) -> Path | None:
     """
     The newest checkpoint in `output_dir` that is whole and has steps left to make, `None` if there is none.
 
-    One that a kill left half-written is passed over, a damaged one with a warning.
+    One that a kill left half-written is passed over, a damaged one with a warning. `length`: see [`is_at_its_end`].
     """
     found: dict[int, Path] = {}
     for folder in output_dir.glob("checkpoint-*"):
         number = re.fullmatch(r"checkpoint-(\d+)", folder.name)
         state = read_state(folder) if number else None
-        if number and state is not None and not is_at_its_end(state):
+        if number and state is not None and not is_at_its_end(state, length):
             found[int(number[1])] = folder
     for step in sorted(found, reverse=True):
         wrong = damage(found[step])

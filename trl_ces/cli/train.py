@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checkpoints import is_at_its_end, newest_checkpoint, read_state
+from ..checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from ..data import MADE_HERE
 from ..recipe import plan_batches
 from ..script_arguments import ScriptArguments
@@ -179,7 +179,8 @@ def check(line: CommandLine, recipe: "Recipe", recipe_file: Path | None) -> Laun
         raise RecipeError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
     _check_evaluation(recipe.script, training.get("eval_strategy", "no"))
     _check_output_dir(Path(training["output_dir"]).expanduser(), _weight_bytes(str(recipe.model.model_name_or_path)))
-    _check_resume(training.get("resume_from_checkpoint"), Path(training["output_dir"]))
+    length = Length(training.get("max_steps", -1), training.get("num_train_epochs", 3.0))
+    _check_resume(training.get("resume_from_checkpoint"), Path(training["output_dir"]), length)
     check_source(recipe.script)
     if training.get("push_to_hub"):
         from ..hub.upload import Target, check_target
@@ -259,14 +260,14 @@ def _check_evaluation(script: ScriptArguments, strategy: str) -> None:
         )
 
 
-def _check_resume(value: str | bool | None, output_dir: Path) -> None:
+def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> None:
     if not value:
         return
     if value is True:
-        if newest_checkpoint(output_dir) is None:
+        if newest_checkpoint(output_dir, length) is None:
             raise RecipeError(
                 f"`resume_from_checkpoint` is true and {output_dir} holds no whole checkpoint with steps left: start "
-                "without it."
+                "without it, or give more `max_steps`."
             )
         return
     state = read_state(Path(value))
@@ -274,8 +275,8 @@ def _check_resume(value: str | bool | None, output_dir: Path) -> None:
         raise RecipeError(
             f"`resume_from_checkpoint` {value!r} holds no whole trainer_state.json: name a checkpoint-N directory."
         )
-    if is_at_its_end(state):
+    if is_at_its_end(state, length):
         raise RecipeError(
             f"`resume_from_checkpoint` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
-            "trained model, nothing is left to do."
+            "trained model, nothing is left to do. More `max_steps` or `num_train_epochs` make the run longer."
         )

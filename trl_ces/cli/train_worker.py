@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints import newest_checkpoint
+from ..checkpoints import Length, newest_checkpoint
 from ..data import load_datasets
 from ..files import is_disk_full, write_text
 from ..network import hub_errors
@@ -124,8 +124,9 @@ def run_to_its_end(trainer: Any, recipe: Recipe) -> bool:
 
     output_dir, speaks = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint = trainer.args.resume_from_checkpoint
+    length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
     if checkpoint is True:  # the Trainer's own choice would be the last folder, whole or not
-        checkpoint = str(newest_checkpoint(output_dir))
+        checkpoint = str(newest_checkpoint(output_dir, length))
         if speaks:
             print(f"Going on from {checkpoint}.", flush=True)
     if speaks and Path(recipe.source).resolve() != (output_dir / RECIPE).resolve():
@@ -135,21 +136,21 @@ def run_to_its_end(trainer: Any, recipe: Recipe) -> bool:
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except RewardError as error:
-        raise StoppedTraining(f"{error} {_way_on(output_dir)}") from error
+        raise StoppedTraining(f"{error} {_way_on(output_dir, length)}") from error
     except (OSError, RuntimeError, SafetensorError) as error:
         if not is_disk_full(error, output_dir):
             raise
-        raise StoppedTraining(f"The disk of {output_dir} is full ({error}). {_way_on(output_dir)}") from error
+        raise StoppedTraining(f"The disk of {output_dir} is full ({error}). {_way_on(output_dir, length)}") from error
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
         return True
     if speaks:
-        print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {_way_on(output_dir)}", flush=True)
+        print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {_way_on(output_dir, length)}", flush=True)
     return False
 
 
-def _way_on(output_dir: Path) -> str:
+def _way_on(output_dir: Path, length: Length) -> str:
     """How to go on after a stop."""
-    checkpoint = newest_checkpoint(output_dir)
+    checkpoint = newest_checkpoint(output_dir, length)
     if checkpoint is None:
         return "There is no checkpoint yet: start again."
     return f"Go on from {checkpoint} with the same line and `--resume_from_checkpoint true`."
