@@ -85,7 +85,7 @@ def test_the_whole_quickstart_runs_in_small(tmp_path, capsys):
     assert (tmp_path / "quickstart.png").stat().st_size > 10_000
     for name in ("dapo", "ces"):
         assert quickstart.read_curves(tmp_path / name, "arithmetic_accuracy_reward")["step"] == [4, 8]
-    dapo, ces = (quickstart.read_curves(tmp_path / name) for name in ("dapo", "ces"))
+    dapo, ces = (quickstart.read_curves(tmp_path / name, "arithmetic_accuracy_reward") for name in ("dapo", "ces"))
     # the same start, seed and problems: the first rollout is the same, and only then do the two part
     assert (dapo["accuracy"][0], dapo["length"][0]) == (ces["accuracy"][0], ces["length"][0])
     assert dapo["entropy"] != ces["entropy"]
