@@ -271,6 +271,27 @@ def test_the_share_of_two_processes_are_the_two_halves_of_a_batch():
     assert second["y"][0].tolist() == [12, 13]
 
 
+def test_the_extra_time_is_that_of_all_rounds_but_the_first(monkeypatch):
+    sampler, generate, rounds = scripted_sampler(PromptStream(9, 1, True), lambda prompt: prompt == 3, 4, 2, 100)
+    clock = SimpleNamespace(seconds=5.0)
+
+    def slowly(prompts):
+        clock.seconds += 10
+        return generate(prompts)
+
+    monkeypatch.setattr("trl_ces.dynamic_sampling.time.perf_counter", lambda: clock.seconds)
+    metrics = sampler.sample(slowly, LAYOUT)[1]
+    assert len(rounds) > 2
+    assert metrics["dynamic_sampling/extra_generation_time"] == 10 * (len(rounds) - 1)
+
+
+def test_a_full_batch_is_not_warned_of(caplog):
+    sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: True, 4, 2, 3)
+    with caplog.at_level(logging.WARNING):
+        sampler.sample(generate, LAYOUT)
+    assert not caplog.records
+
+
 def test_a_batch_that_stays_short_is_warned_of_once(caplog):
     sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: False, 4, 2, 3)
     with caplog.at_level(logging.WARNING):
@@ -306,7 +327,7 @@ def test_a_checkpoint_says_what_comes_next_and_inside_a_rollout_what_that_rollou
     second = sampler.stream.position
     assert 4 <= first < second
     for inside, position in ((False, second), (True, first)):
-        folder = tmp_path / f"checkpoint-{inside}"
+        folder = tmp_path / "not" / "there" / f"checkpoint-{inside}"
         sampler.save(folder, inside)
         saved = json.loads((folder / "dynamic_sampling.json").read_text())
         assert saved == {"position": position, "after_rollout": second}
