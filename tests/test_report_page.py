@@ -248,6 +248,12 @@ def test_nothing_that_a_run_says_is_markup(everything):
     assert all(not name.startswith("on") for _, attributes in Page(everything).elements for name in attributes)
 
 
+def test_a_command_in_a_note_is_set_as_one(tmp_path):
+    html = render(page_of(write_study(tmp_path / "study", curves=False)))
+    assert "so no curves. <code>trl-ces study --config mine</code> writes it at its end." in html
+    assert "`" not in html.split("</style>")[1]
+
+
 def test_the_page_is_one_file_that_fetches_nothing(everything):
     page = Page(everything)
     places = [a.get("src") or a.get("srcset") for a in page.all("img", "source")] + [

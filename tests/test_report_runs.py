@@ -69,6 +69,16 @@ def test_a_study_is_read_with_its_runs_wherever_it_was_moved(tmp_path):
     assert command_of(study.rows[0]) == "trl-ces study --config mine"
 
 
+def test_a_study_that_has_not_ended_shows_the_logs_of_the_runs_that_have(tmp_path):
+    folder = write_study(tmp_path / "study", curves=False)
+    write_training(folder / "ces" / "seed-1", POINTS, "max_train_samples: 64\n")
+    found = read_runs([folder])
+    (training,) = found.studies[0].trainings
+    assert (training.method, training.seed, training.samples_per_step) == ("CES", 1, 8.0)
+    assert training.curve["length"] == [20.0, 18.0, 15.0, 12.0]
+    assert not [note for note in found.notes if "curves" in note]
+
+
 def test_a_results_file_alone_is_enough_and_its_missing_curves_are_named(tmp_path):
     folder = write_study(tmp_path / "study", curves=False)
     (folder / "results.csv").rename(tmp_path / "arithmetic.csv")

@@ -21,10 +21,13 @@ class AnswerProgress(ProgressCallback):
     def __init__(self, accuracy_reward: str | None):
         super().__init__()
         self.accuracy_reward = accuracy_reward
+        self.last: dict[str, Any] = {}
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         super().on_log(args, state, control, logs=logs, **kwargs)
-        text = bar_text(logs or {}, self.accuracy_reward)
+        # A line between two rollouts has the entropy alone: what the answers were like still holds.
+        self.last |= {name: value for name, value in (logs or {}).items() if value is not None}
+        text = bar_text(self.last, self.accuracy_reward)
         if self.training_bar is not None and text:
             self.training_bar.set_postfix_str(text)
 

@@ -36,9 +36,13 @@ def _styles(order: Sequence[str], theme: Theme) -> dict[str, dict[str, Any]]:
 
 
 def _legend(axis: Any, count: int) -> None:
-    """Below the picture: over it, it would hide what is to be seen."""
+    """Below the picture: over it, it would hide what is to be seen. Marks and lines without their error bars."""
+    from matplotlib.container import ErrorbarContainer
+
+    handles, labels = axis.get_legend_handles_labels()
     axis.figure.legend(
-        *axis.get_legend_handles_labels(),
+        [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles],
+        labels,
         loc="outside lower center",
         ncols=1 if count == 1 else 2,
         frameon=False,
@@ -49,12 +53,12 @@ def _legend(axis: Any, count: int) -> None:
 
 def _in_percent(axis: Any) -> None:
     """Per cent upwards, without the part of an interval that no share can have."""
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     low, high = axis.get_ylim()
     axis.set_ylim(max(low, 0.0), min(high, 1.01))
     axis.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
-    axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
 
 
 def training_figures(trainings: Sequence[Training], order: Sequence[str], name: str = "") -> list[Figure]:

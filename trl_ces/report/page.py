@@ -269,6 +269,7 @@ def render(page: Page) -> str:
         return base64.b64encode(figure.render(DARK if dark else LIGHT, "svg")).decode()
 
     environment.globals |= {"picture": picture, "levels": LEVELS}
+    environment.filters["by_backticks"] = lambda text: text.split("`")
     environment.filters["split_cell"] = lambda cell: re.split(r"\s(?=\[)|(?<=\S)\s(?=± )", cell, maxsplit=1)
     style = (Path(__file__).parent / "templates" / "page.css").read_text(encoding="utf-8")
     return environment.get_template("page.html.j2").render(page=page, style=style)

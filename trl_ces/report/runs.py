@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -226,8 +226,6 @@ def read_study(results: Path, name: str, notes: list[str]) -> StudyRuns:
             )
             for key, column in zip(curve, ("step", *MEASURES), strict=True):
                 curve[key].append(point[column])
-    else:
-        notes.append(f"{results}: no {CURVES} beside it, so no curves. `{command_of(rows[0])}` writes it at its end.")
     trainings = []
     for (variant, method, seed), curve in curves.items():
         row = by_run.get((variant, method, seed), {})
@@ -236,8 +234,25 @@ def read_study(results: Path, name: str, notes: list[str]) -> StudyRuns:
         state = read_state(cell)
         pace = _pace(state, settings) if state else None
         trainings.append(Training(method, seed, cell, curve, settings, pace, variant))
+    if results.name == RESULTS:
+        trainings += _own_logs(folder, [row for run, row in by_run.items() if run not in curves])
+    if not trainings:
+        notes.append(f"{results}: no {CURVES} beside it, so no curves. `{command_of(rows[0])}` writes it at its end.")
     notes += _missing_cells(folder, rows)
     return StudyRuns(name, folder, rows, trainings)
+
+
+def _own_logs(folder: Path, rows: list[Row]) -> list[Training]:
+    """The trainings of a study that has not ended: its curves.csv is written last, and each run has its own log."""
+    found = []
+    for row in rows:
+        settings = json.loads(row["settings"])
+        cell = _cell(folder, settings)
+        if "train/steps" in row and (cell / STATE).is_file():
+            training = read_training(cell, row["method"], [])
+            if training is not None:
+                found.append(replace(training, seed=row["seed"], settings=settings, variant=row["variant"]))
+    return found
 
 
 def _missing_cells(folder: Path, rows: list[Row]) -> list[str]:
