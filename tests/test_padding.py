@@ -159,7 +159,9 @@ def test_columns_go_on_the_right_only_and_come_back_as_zeros():
         seen, back = handed_on(RightTrimmedModel, IDS, MASK, *multiple)
         assert seen["input_ids"].tolist() == IDS.tolist()
         assert back.tolist() == [[1, 2, 3]] * 2
-    assert handed_on(RightTrimmedModel, torch.ones(1, 6), torch.tensor([[1, 1, 1, 0, 0, 0]]))[0]["labels"].size(1) == 3
+    ids, mask = torch.ones(1, 6), torch.tensor([[1, 1, 1, 0, 0, 0]])
+    assert handed_on(RightTrimmedModel, ids, mask)[0]["labels"].shape == (1, 3)
+    assert handed_on(RightTrimmedModel, ids, mask, 2)[0]["labels"].shape == (1, 4)
 
 
 @pytest.mark.parametrize("kind", [LeftAlignedModel, RightTrimmedModel])

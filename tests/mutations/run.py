@@ -21,6 +21,7 @@ import argparse
 import compileall
 import ctypes
 import gc
+import io
 import multiprocessing
 import os
 import random
@@ -31,7 +32,7 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 
@@ -109,12 +110,10 @@ def paths(tests):
 def load_what_tests_import(files):
     """Leaves everything imported that is not ours, for the forks to share."""
     os.chdir(ROOT)
-    with open(os.devnull, "w") as nowhere:
-        stdout, sys.stdout = sys.stdout, nowhere
+    with redirect_stdout(io.StringIO()) as said:
         code = pytest.main([*PYTEST, "--collect-only", *files])
-        sys.stdout = stdout
     if code != 0:
-        sys.exit(f"The tests cannot be collected: python -m pytest --collect-only {' '.join(files)}")
+        sys.exit(said.getvalue())
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
         ours = name.partition(".")[0] == "trl_ces" or Path(file).parent == ROOT / "tests"
