@@ -189,6 +189,8 @@ NOT_RUN = {
     "make test": f"{MAKE}; runs this test",
     "make test-slow": f"{MAKE}; runs this test",
     "make test-vllm": f"{MAKE}, of 3 GB",
+    "make test-upgrades": f"{MAKE} for each version",
+    "make docs": f"{MAKE}; the site is built by test_docs_site.py",
     "make format": "rewrites the files of the checkout; `make test` runs the same ruff to check them",
     "make quickstart": f"{MAKE}, then runs `trl-ces quickstart`, which is run",
     "pip install torch": NETWORK,

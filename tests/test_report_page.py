@@ -162,6 +162,21 @@ def test_evaluations_fill_table_1_with_differences_and_table_9_with_the_referenc
     assert page.planes[0].figures[0].alt.count("tokens") == 2
 
 
+def test_a_part_without_questions_has_no_place_in_the_picture(tmp_path):
+    from matplotlib import pyplot
+
+    right = {"gsm8k": [[(T, 10), (T, 14)], [(T, 20), (T, 22)]]}
+    page = page_of(*(write_evaluation(tmp_path / name, right) for name in ("base", "ours")))
+    (figure,) = page.difficulty[0].figures
+    _, axis = pyplot.subplots()
+    figure.draw(axis, LIGHT)
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["simple\n2 questions"]
+    assert len(axis.patches) == 2
+    assert figure.caption.endswith(" All are simple.")
+    assert "hard ones" not in figure.alt
+    pyplot.close()
+
+
 def test_evaluations_of_two_backbones_are_not_compared_with_each_other(tmp_path):
     for name, layers in (("big", 4), ("small", 2)):
         (tmp_path / name).mkdir()

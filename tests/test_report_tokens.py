@@ -299,6 +299,25 @@ def test_a_checkpoint_that_was_cut_off_and_a_base_that_is_gone_are_left_out(run,
     assert [content.step for content in read_tokens(run)] == [8]
 
 
+def test_a_base_beside_its_runs_is_found_where_a_study_was_moved(run, tmp_path, monkeypatch):
+    moved = tmp_path / "elsewhere" / "moved"
+    moved.mkdir(parents=True)
+    for name in ("base", "run"):
+        (tmp_path / name).rename(moved / name)
+    text = (moved / "run" / "recipe.yaml").read_text()
+    relative = text.replace(f"{tmp_path}/base", "runs/mine/base").replace(f"{tmp_path}/run", "runs/mine/run")
+    (moved / "run" / "recipe.yaml").write_text(relative)
+    assert main(["report", "elsewhere/moved/run", "--out", "r.html", "--tokens", "2"]) == 0
+    assert [content.step for content in read_tokens(moved / "run")] == [0, 8]
+    (moved / "base").rename(tmp_path / "gone")
+    for file in (moved / "run").glob("tokens-*"):
+        file.unlink()
+    assert main(["report", "elsewhere/moved/run", "--out", "r.html", "--tokens", "2"]) == 0
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "The model before training, by which questions are simple or hard, has not answered" in html
+    assert "--tokens 2 --tokens 32" not in html
+
+
 def test_tokens_are_not_asked_of_evaluations_beside_a_training(run, tmp_path):
     write_evaluation(tmp_path / "evaluation", {"gsm8k": [[(True, 5)]]})
     assert main(["report", "run", "evaluation", "--out", "r.html", "--tokens", "2"]) == 0

@@ -118,8 +118,9 @@ def reading(facts: dict[str, Any], leads: Direction) -> str:
             f"{percent(leads.comparable)} % of all.)"
         )
     text += (
-        f" In {percent(leads.close)} % of all, the branches are less than {CLOSE} apart: sharpening is weak there, "
-        "and rewards can turn the fork either way. This describes the sample; it does not predict the training."
+        f" In {percent(leads.close)} % of all, the branches are less than {CLOSE} apart at the place itself: "
+        "sharpening is weak there, and rewards can turn the fork either way. This describes the sample; it does not "
+        "predict the training."
     )
     paragraphs = [text]
     if facts["truncated"] > 0:

@@ -25,8 +25,8 @@ ANSWERS_AT_A_TIME = 8
 def models_of(run: Path, settings: dict[str, Any]) -> dict[int, Path]:
     """Step -> where its model is saved, as far as it is there: before training, at each checkpoint, at the end."""
     found: dict[int, Path] = {}
-    base = Path(str(settings.get("model_name_or_path", ""))).expanduser()
-    if _is_model(base):
+    base = base_of(run, settings)
+    if base is not None:
         found[0] = base
     for checkpoint in run.glob("checkpoint-*"):
         number = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
@@ -35,6 +35,20 @@ def models_of(run: Path, settings: dict[str, Any]) -> dict[int, Path]:
     if _is_model(run) and (run / STATE).is_file():
         found[json.loads((run / STATE).read_text(encoding="utf-8"))["global_step"]] = run
     return dict(sorted(found.items()))
+
+
+def base_of(run: Path, settings: dict[str, Any]) -> Path | None:
+    """The model that a run started from, also where both were moved together, as a study with its bases is."""
+    named = Path(str(settings.get("model_name_or_path", ""))).expanduser()
+    output = Path(str(settings.get("output_dir", "")))
+    moved = []
+    for study in output.parents[:-1]:
+        if named.is_relative_to(study):  # as far as both lie in one folder, they were moved together
+            here = run.absolute()
+            for _ in output.relative_to(study).parts:
+                here = here.parent
+            moved.append(here / named.relative_to(study))
+    return next((place for place in (named, *moved) if _is_model(place)), None)
 
 
 def _is_model(folder: Path) -> bool:

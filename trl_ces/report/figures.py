@@ -205,7 +205,7 @@ def _arms(found: Interval) -> list[list[float]] | None:
 def difficulty_figure(split: Split, order: Sequence[str], name: str) -> Figure:
     """Mean lengths on simple and on hard questions, a bar for each run."""
     runs = sorted(split.simple.length, key=lambda run: (run != split.reference, list(order).index(run)))
-    parts = {"simple": split.simple, "hard": split.hard}
+    parts = {of: part for of, part in (("simple", split.simple), ("hard", split.hard)) if part.questions}
     labels = [f"{of}\n{part.questions} question{'s'[: part.questions != 1]}" for of, part in parts.items()]
 
     def draw(axis: Any, theme: Theme) -> None:
@@ -231,14 +231,15 @@ def difficulty_figure(split: Split, order: Sequence[str], name: str) -> Figure:
         _legend(axis, len(runs))
 
     told = "; ".join(
-        f"{run} "
-        + " and ".join(f"{_mean(part.length[run]):.1f} on {of} ones" for of, part in parts.items() if part.questions)
+        f"{run} " + " and ".join(f"{_mean(part.length[run]):.1f} on {of} ones" for of, part in parts.items())
         for run in runs
     )
     caption = (
         "Mean tokens of an answer, with 95 % bootstrap intervals over questions (none for a single one). Simple: "
         f"{split.reference} is right in more than half of its answers."
     )
+    if len(parts) == 1:
+        caption += f" All are {next(iter(parts))}."
     return Figure(
         name, split.title, f"Bar chart of mean tokens by difficulty of the questions: {told}.", caption, draw
     )
