@@ -188,6 +188,8 @@ EXAMPLE = "test_docs_examples.py::test_an_example_trains_and_saves_from_the_comm
 NOT_RUN = {
     "make test": f"{MAKE}; runs this test",
     "make test-slow": f"{MAKE}; runs this test",
+    "make test-mutations": f"{MAKE}; takes about 40 minutes",
+    "make coverage": f"{MAKE}; runs this test",
     "make test-vllm": f"{MAKE}, of 3 GB",
     "make test-upgrades": f"{MAKE} for each version",
     "make docs": f"{MAKE}; the site is built by test_docs_site.py",
