@@ -78,7 +78,7 @@ class Recorder:
     """A pytest plugin: which lines of the package each test runs, and how long it takes."""
 
     def __init__(self, measured):
-        self.measured, self.seconds, self.result = measured, {}, None
+        self.measured, self.seconds, self.failed = measured, {}, []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
@@ -88,6 +88,10 @@ class Recorder:
         self.seconds[item.nodeid] = time.monotonic() - start
         self.measured.switch_context("")
         return result
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self.failed.append(f"{report.nodeid}\n{report.longreprtext[-2000:]}")
 
 
 class Selector:
@@ -133,7 +137,7 @@ def enter_package(folder):
 
 
 def record(folder, tests, reply):
-    """Runs in a fork: sends the exit code, the seconds of each test and, by module and line, the tests that run it."""
+    """Runs in a fork: sends the exit code, what failed, the seconds of each test and the tests that run each line."""
     enter_package(folder)
     package = folder / "trl_ces"
     measured = coverage.Coverage(data_file=None, include=[f"{package}/*"], config_file=False)
@@ -143,7 +147,7 @@ def record(folder, tests, reply):
     measured.stop()
     data = measured.get_data()
     lines = {module: data.contexts_by_lineno(str(package / module)) for module in TESTS}
-    reply.send((int(code), recorder.seconds, lines))
+    reply.send((int(code), recorder.failed, recorder.seconds, lines))
 
 
 def try_mutant(folder, limits):
@@ -195,13 +199,13 @@ def control(tests):
         process.start()
         send.close()
         try:
-            code, seconds, lines = receive.recv()
+            code, failed, seconds, lines = receive.recv()
         except EOFError:
             sys.exit(f"The tests ended without a result: python -m pytest {' '.join(paths(tests))}")
         process.join()
         end_children()
     if code != 0:
-        sys.exit(f"The tests fail without any change: python -m pytest {' '.join(paths(tests))}")
+        sys.exit("\n".join(["A test fails without any change:", *failed]))
     return seconds, lines
 
 
