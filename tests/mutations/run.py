@@ -52,7 +52,7 @@ TESTS = {
     "padding.py": ("test_padding.py",),
     "dynamic_sampling.py": ("test_dynamic_sampling.py",),
     "arrangement.py": ("test_arrangement.py",),
-    "correctness.py": ("test_trainer_reference.py",),
+    "correctness.py": ("test_correctness.py",),
     "grading/answers.py": GRADING,
     "grading/early.py": ("test_early_grading.py",),
     "grading/equality.py": GRADING,
