@@ -59,7 +59,7 @@ TESTS = {
     "grading/golds.py": GRADING,
     "grading/grader.py": WORKERS,
     "grading/notation.py": GRADING,
-    "grading/numbers.py": GRADING,
+    "grading/numbers.py": ("test_grading_numbers.py",),
     "grading/qwen_equality.py": GRADING,
     "grading/qwen_extract.py": GRADING,
     "grading/qwen_normalise.py": GRADING,

@@ -73,12 +73,12 @@ def number(text: str) -> Fraction | None:
     if match := _GROUPED.fullmatch(text):
         text = match.group(1) + re.sub("[, ]", "", match.group(2)) + (match.group(3) or "")
     if _PLAIN.fullmatch(text):
-        return _fraction(text)
+        return Fraction(text)
     if match := _FRACTION.fullmatch(text):
         sign, top, short_top, bottom, short_bottom = match.groups()
-        return _quotient(_signed(sign, _fraction(top or short_top)), _fraction(bottom or short_bottom))
+        return _quotient(_signed(sign, Fraction(top or short_top)), Fraction(bottom or short_bottom))
     if match := _SLASH.fullmatch(text):
-        return _quotient(_fraction(match.group(1)), _fraction(match.group(2)))
+        return _quotient(Fraction(match.group(1)), Fraction(match.group(2)))
     if match := _MIXED.fullmatch(text):
         sign, whole, *parts = match.groups()
         top, bottom = (Fraction(part) for part in parts if part)
@@ -86,7 +86,7 @@ def number(text: str) -> Fraction | None:
         return None if rest is None else _signed(sign, Fraction(whole) + rest)
     if match := _SCIENTIFIC.fullmatch(text):
         exponent = int(match.group(2) or match.group(3))
-        return _fraction(match.group(1)) * Fraction(10) ** exponent if abs(exponent) <= MAX_DIGITS else None
+        return Fraction(match.group(1)) * Fraction(10) ** exponent if abs(exponent) <= MAX_DIGITS else None
     if match := _POWER_OF_TEN.fullmatch(text):
         exponent = int(match.group(2) or match.group(3))
         return _signed(match.group(1), Fraction(10) ** exponent) if abs(exponent) <= MAX_DIGITS else None
@@ -96,10 +96,6 @@ def number(text: str) -> Fraction | None:
         known = known and 20 <= _INTEGER_WORDS[tens] < 100 and 1 <= _INTEGER_WORDS[ones] < 10
         return Fraction(_INTEGER_WORDS[tens] + _INTEGER_WORDS[ones]) if known else None
     return Fraction(_INTEGER_WORDS[tens]) if tens in _INTEGER_WORDS else None
-
-
-def _fraction(decimal: str) -> Fraction:
-    return Fraction(decimal.rstrip(".") if decimal.endswith(".") else decimal)
 
 
 def _signed(sign: str, value: Fraction) -> Fraction:
@@ -122,7 +118,7 @@ def decimal_places(text: str) -> int | None:
 def split_unit(text: str) -> tuple[str, str]:
     """Splits a tidy text into a value and its trailing unit, `""` where there is none."""
     command = _UNIT_COMMAND.match(text)
-    if command and command.group(2).strip() not in _NOT_UNITS and not command.group(2).strip().isdigit():
+    if command and command.group(2).strip() not in _NOT_UNITS:
         unit = command.group(2).strip()
         if re.search(r"[A-Za-z一-鿿]", unit) and not unit.startswith(("if ", "for ", "where ")):
             return command.group(1).strip(), unit
@@ -132,7 +128,7 @@ def split_unit(text: str) -> tuple[str, str]:
         first = re.split(r"[\s/-]", unit)[0]
         # A lone letter is a variable, 3t and 7 m alike, and 3abc a product; such units stand in \text{} or \mathrm{}.
         known = len(first) >= (3 if word.group(2)[0] == " " else 4) or unit in _SHORT_UNITS - _LETTERS
-        if (known or "一" <= unit[0] <= "鿿") and first not in _NOT_UNITS and first.lower() not in _NOT_UNITS:
+        if (known or "一" <= unit[0] <= "鿿") and first.lower() not in _NOT_UNITS:
             return word.group(1).strip(), unit
     return text, ""
 
