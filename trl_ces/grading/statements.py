@@ -69,10 +69,10 @@ def results(statement: str) -> list[str]:
     parts = sides(statement)
     if len(parts) < 2:
         return []
-    if is_name(parts[-1]) and not any(map(has_unknowns, parts[:-1])):  # 5 = x
-        return parts[:-1]
     if not any(map(has_unknowns, parts)):
         return parts
+    if is_name(parts[-1]) and not any(map(has_unknowns, parts[:-1])):  # 5 = x
+        return parts[:-1]
     if is_name(parts[0]):
         # "\cos t = 0 when t = ...": what stands before the words is not the result.
         return [side for side in parts[1:-1] if not has_words(side)] + parts[-1:]
