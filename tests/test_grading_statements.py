@@ -42,6 +42,8 @@ def test_a_text_is_taken_apart_at_its_equality_signs(text, expected):
         "f'(x)",
         "f^{-1}(x)",
         "P(X=2)",
+        "(x, y)",
+        r"(x_1,x_{2}, \theta)",
         r"\theta",
         r"\text{Area}",
         r"\mathrm{V}",
@@ -53,6 +55,8 @@ def test_a_text_is_taken_apart_at_its_equality_signs(text, expected):
         r"\Delta H",
         r"\sigma^2",
         "dS",
+        "d y",
+        r"\lim_{n \to \infty} n^2",
         "h / r",
         r"\sin\theta",
         r"\cos t",
@@ -66,7 +70,9 @@ def test_a_value_is_given_to_a_name(text):
     assert is_name(text)
 
 
-@pytest.mark.parametrize("text", ["", "5", "2x", "x+1", "x^2", "x, y", r"\sqrt{x}", "f(x)+1", "5(x)", r"\log_2 32"])
+@pytest.mark.parametrize(
+    "text", ["", "5", "2x", "x+1", "x^2", "x, y", "(x)", "(1, y)", "(x, y+1)", "f(x)+1", "5(x)", r"\log_2 32"]
+)
 def test_numbers_and_expressions_are_no_names(text):
     assert not is_name(text)
 
@@ -131,6 +137,8 @@ def test_single_letters_and_commands_are_no_words(text):
         ("i^2 = i \\cdot i = -1", ["i^2", r"i \cdot i", "-1"]),
         ("y = 2x+1", ["2x+1"]),
         ("x = y", ["y"]),
+        ("(x, y) = (1, 0)", ["(1, 0)"]),
+        (r"\lim_{n \to \infty} \frac{n}{2n+1} = \frac{1}{2}", [r"\frac{1}{2}"]),
         ("y = x = 2", ["x", "2"]),
         (r"\cos t = 0 when t = \frac{\pi}{2}", [r"\frac{\pi}{2}"]),  # what stands before the words is no result
         ("x = 5 cm", ["5 cm"]),  # the last side may have words
