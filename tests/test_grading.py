@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, is_usable_gold, usable_golds
-from trl_ces.grading.answers import extract_answer
 
 LIMIT_S = 1.0
 GRACE_S = 4.0  # CLOCK_GRACE_S in worker.py on a busy machine, and the next child
@@ -276,40 +275,6 @@ def test_an_answer_is_right_exactly_when_it_is_the_gold(gold, answer, expected):
         pytest.fail(f"{gold!r} should be usable")
     graded = grade(f"So it is $\\boxed{{{answer}}}$." if answer != "5}" else "The answer is 5}", gold)
     assert graded.correct is expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (r"\boxed{1} then \boxed{2}", "2"),
-        (r"\boxed{\frac{1}{2}}. The boxed value is final.", r"\frac{1}{2}"),
-        (r"\fbox{3}", "3"),
-        (r"\boxed {4}", "4"),
-        (r"\boxed 5.", "5"),
-        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
-        (r"\boxed{\boxed{6}}", r"\boxed{6}"),
-        (r"write \boxed{ first, then \boxed{7}", "7"),
-        (r"The answer is $\boxed{8", None),
-        (r"\boxed{9} or rather \boxed{1", None),
-        (r"\boxed{9} or rather \boxed{}", None),
-        ("The answer is 10.", "10"),
-        ("The answer is 3.50.", "3.50"),
-        ("The final answer is $11$. I hope it is correct.", "$11$"),
-        ("The answer is 1. No, the answer is 12.", "12"),
-        ("**Answer:** $13$", "$13$"),
-        ("**Final Answer**: **14**", "14"),
-        ("所以答案是15。", "15"),
-        ("故选：C", "C"),
-        ("Hence we obtain $16$ as required.", "$16$"),
-        ("So it must be **17**.", "17"),
-        (r"Therefore \[ x = 18 \]", r"\[ x = 18 \]"),
-        ("First $19$, then we think about it for a long while and write no number at all.", None),
-        ("It is 20, I think", None),
-        ("", None),
-    ],
-)
-def test_the_final_answer_is_the_last_box_else_a_statement_else_what_closes_the_text(text, expected):
-    assert extract_answer(text) == expected
 
 
 def test_as_many_boxes_as_the_gold_has_values_are_read_together():

@@ -11,19 +11,21 @@ STATEMENT_WINDOW = 2000
 # Only the last boxes can matter: no gold has more values than this.
 MAX_BOXES = 50
 
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z]) *")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is part of a set, not of the syntax
-_BARE_BOX = re.compile(r"[^\s$}]*")
+_BARE_BOX = re.compile(rf"(?:(?!{_BOX.pattern})[^\s$}}])*")
 _STATEMENT = re.compile(
     r"(?:\banswer(?:\s+is|\s*[:：=])|\b(?:option|choice)\s+is|答案(?:是|为|[:：])|故选|(?:因此|所以|应)选)[\s:：*]*",
     re.IGNORECASE,
 )
 _MATH_SPAN = r"(?:\$\$[^$]+\$\$|\$[^$\n]+\$|\\\([^\n]+?\\\)|\\\[.+?\\\])"
-_LEADING_MATH = re.compile(rf"{_MATH_SPAN}(?:\s*(?:,|，|、|;|and|or|和|或)+\s*{_MATH_SPAN})*", re.DOTALL)
+_LEADING_MATH = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
 _CLOSING = re.compile(rf"\*\*[^*\n]+\*\*|{_MATH_SPAN}", re.DOTALL)
 _SENTENCE_END = re.compile(r"\.(?=\s+[A-Z]|\s*$)|[。\n]|\s*\*\*")
 # A closing expression may be followed by a few words without another number: "Hence we obtain $025$ as required."
 _CLOSING_TAIL = re.compile(r"[^\d$\\]{0,40}")
+_SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
+_TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
 
 def find_boxes(text: str) -> list[str] | None:
@@ -39,26 +41,22 @@ def find_boxes(text: str) -> list[str] | None:
         closed, because a cut-off box is not an answer.
     """
     closing_brace = _matching_braces(text)
-    boxes: list[str] | None = []
-    end = 0
+    boxes: list[str] = []
+    end, is_closed = 0, True
     for match in _BOX.finditer(text):
         if match.start() < end:  # a box within a box: the outer one holds it
             continue
         start = match.end()
-        while start < len(text) and text[start] == " ":
-            start += 1
-        if start < len(text) and text[start] == "{":
-            if start not in closing_brace:
-                boxes = None
-                continue
-            end = closing_brace[start] + 1
-            content = text[start + 1 : end - 1].strip()
+        is_closed = start in closing_brace or not text.startswith("{", start)
+        if not is_closed:
+            continue
+        if start in closing_brace:
+            end = closing_brace[start]
+            content = text[start + 1 : end].strip()
         else:  # \boxed 5
-            content = _BARE_BOX.match(text, start).group()  # type: ignore[union-attr]  # it matches the empty text too
-            end = start + len(content)
-            content = content.rstrip(".,")
-        boxes = [*(boxes or [])[-MAX_BOXES:], content]
-    return boxes
+            content = _BARE_BOX.match(text, start).group().rstrip(".,")  # type: ignore[union-attr]  # empty, at least
+        boxes = [*boxes[-MAX_BOXES:], content]
+    return boxes if is_closed else None
 
 
 def _matching_braces(text: str) -> dict[int, int]:
@@ -96,7 +94,8 @@ def extract_answer(text: str, parts: int = 1) -> str | None:
             The response after its thinking.
         parts (`int`, *optional*, defaults to `1`):
             How many values the gold has. A gold of several values may be answered by as many boxes, one value each
-            ("$\boxed{3}$ and $\boxed{4}$"); they are then joined by `;`.
+            ("$\boxed{3}$ and $\boxed{4}$"); they are then joined by `;`. Where the last box lists several values, it
+            is the answer. A tuple is one value.
 
     Returns:
         `str` or `None`: The answer as it was written, `None` where there is none.
@@ -106,6 +105,10 @@ def extract_answer(text: str, parts: int = 1) -> str | None:
         return None
     if not boxes:
         return find_statement(text)
-    if parts > 1 and len(boxes) == parts and all(boxes) and not re.search(r"[,;，；、]", boxes[-1]):
+    if len(boxes) == parts and all(boxes) and _is_one_value(boxes[-1]):
         return "; ".join(boxes)
     return boxes[-1] or None
+
+
+def _is_one_value(text: str) -> bool:
+    return bool(_TUPLE.fullmatch(text)) or not _SEVERAL_VALUES.search(text)

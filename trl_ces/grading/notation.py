@@ -11,13 +11,17 @@ _UNICODE = str.maketrans(
         "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ", "≤": r"\leq ",
         "≥": r"\geq ", "≠": r"\neq ", "±": r"\pm ", "∪": r"\cup ", "∈": r"\in ", "（": "(", "）": ")", "，": ",",
         "；": ";", "：": ":", "、": ",", "％": "%", "°": "", "²": "^{2}", "³": "^{3}", "½": r"\frac{1}{2}",
-        "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "√": r"\sqrt", "≈": r"\approx ", "\u00a0": " ", "\u202f": " ",
+        "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "≈": r"\approx ", "\u00a0": " ", "\u202f": " ",
         **{chr(0x2460 + n): rf"\textcircled{{{n + 1}}}" for n in range(20)},  # the circled 1 to 20
     }
 )  # fmt: skip
+_MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _REWRITES: list[tuple[re.Pattern[str], str]] = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
+        (r"√\s*(\d+(?:\.\d+)?)", r"\\sqrt{\1}"),  # of √10 all digits stand under the root, of \sqrt10 only the first
+        (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
+        (r"√", r"\\sqrt "),
         (r"\\\$|[£€¥￥]", ""),  # currency
         (r"\$|(?<!\\)\\[()\[\]]", ""),  # mathematics mode
         (r"\\!|\\(?:left|right)\.", ""),
@@ -34,14 +38,13 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"!=", r"\\neq "),
         (r":=|==", "="),
         (r"\{,\}", ","),
-        (r"\^\{?\s*\\(?:circ|degree)\s*\}?|\\degree(?![A-Za-z])", ""),
+        (r"\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])", ""),
         (r"\\?%", ""),  # a percent sign is dropped and never scales
         (r"\\begin\{(?:array)\}\s*\{[^{}]*\}", r"\\begin{pmatrix}"),
         (r"\\begin\{[bp]?matrix\}", r"\\begin{pmatrix}"),
         (r"\\end\{(?:array|[bp]?matrix)\}", r"\\end{pmatrix}"),
-        (r"[\[(]\s*\\begin\{pmatrix\}", r"\\begin{pmatrix}"),
-        (r"\\end\{pmatrix\}\s*[\])]", r"\\end{pmatrix}"),
-        (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*,?\s*(?:and|or|且|和|或)\s*\}", ","),
+        (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
+        (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
         (r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|(?<=[\d}\])\s])[和或](?=[\s\d\\({\[-])", ","),
         (r"(?<!\\)\\(?:[,:;>]|\s|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~", " "),
         (r"(?<![\d.])\.(?=\d)", "0."),  # .5
@@ -52,11 +55,15 @@ _WRAPPER = re.compile(
     r"\\(?:text(?:bf|it|rm|normal|sf)?|math(?:rm|bf|it|sf|cal)|boldsymbol|bm|mbox|operatorname|emph|boxed|fbox)"
     r"\s*\*?\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
 )
+_ANSWER_IS = r"\s*(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value)\s+is[\s:]*"
+# \text{The answer is } 5 and \text{The answer is 5}
 _PREFACE = re.compile(
-    r"^(?:\\text\s*\{\s*)?(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value)\s+is(?:\s*[:：}])*\s*|^答案是\s*|^\\approx",
-    re.IGNORECASE,
+    rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^答案是|^\\approx", re.IGNORECASE
 )
+_MAX_LAYERS = 10  # of what surrounds an answer: a bound on the work
 _OUTER_BOX = re.compile(r"^\\(?:boxed|fbox)\s*\{(.*)\}$", re.DOTALL)
+_BRACKET = re.compile(r"\\.|[{}()\[\]]", re.DOTALL)
+_ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
 
 
 @lru_cache(maxsize=8192)
@@ -66,12 +73,12 @@ def tidy(text: str) -> str:
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     text = text.strip()
-    for _ in range(10):
+    for _ in range(_MAX_LAYERS):
         before = text
         box = _OUTER_BOX.match(text)
         if box and balanced(box.group(1)):
             text = box.group(1)
-        text = _PREFACE.sub("", text).strip().rstrip(".。").strip(" :*").strip()
+        text = _PREFACE.sub(r"\1", text).strip().rstrip(".。").strip(" :*").strip()
         if text.startswith("{") and text.endswith("}") and balanced(text[1:-1]):
             text = text[1:-1].strip()
         if text == before:
@@ -82,7 +89,7 @@ def tidy(text: str) -> str:
 @lru_cache(maxsize=8192)
 def unwrap(text: str) -> str:
     r"""Takes words and symbols out of `\text{...}`, `\mathrm{...}` and their kin."""
-    for _ in range(10):
+    for _ in range(_MAX_LAYERS):
         unwrapped = _WRAPPER.sub(r"\1", text)
         if unwrapped == text:
             break
@@ -92,9 +99,14 @@ def unwrap(text: str) -> str:
 
 def balanced(text: str) -> bool:
     r"""Whether every brace is closed. `\{` and `\}` are not braces of the syntax."""
+    return _matched(text, {"{": 1, "}": -1})
+
+
+def _matched(text: str, steps: dict[str, int]) -> bool:
+    """Whether brackets close what is open, and all of it. `steps` says which open, 1, and which close, -1."""
     depth = 0
-    for match in re.finditer(r"\\.|[{}]", text, re.DOTALL):
-        depth += {"{": 1, "}": -1}.get(match.group(), 0)
+    for bracket in _BRACKET.findall(text):
+        depth += steps.get(bracket, 0)
         if depth < 0:
             return False
     return depth == 0
@@ -133,14 +145,9 @@ def split_top(text: str, separators: str) -> list[str]:
 
 def enclosed(text: str) -> tuple[str, str, str] | None:
     r"""Opening bracket, content and closing bracket, where one pair `( [ \{` ... `\} ] )` holds the whole text."""
-    match = re.match(r"\(|\[|\\\{", text)
-    end = re.search(r"(?:\)|\]|\\\})$", text)
-    if not match or not end or match.end() > end.start():
+    parts = _ENCLOSED.fullmatch(text)
+    if not parts:
         return None
-    depth = 0
-    for bracket in re.finditer(r"\\[{}]|[()\[\]]", text):
-        depth += 1 if bracket.group() in {"(", "[", r"\{"} else -1
-        if depth == 0:
-            inner = text[match.end() : end.start()]
-            return (match.group(), inner, end.group()) if bracket.end() == len(text) else None
-    return None
+    opening, inner, closing = parts.groups()
+    matched = _matched(inner, {"(": 1, "[": 1, r"\{": 1, ")": -1, "]": -1, r"\}": -1})
+    return (opening, inner, closing) if matched else None

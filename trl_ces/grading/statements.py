@@ -8,11 +8,14 @@ import re
 from .notation import split_top, unwrap
 
 _LETTER = r"\\?[A-Za-z]+"
+_VARIABLE = rf"{_LETTER}'*(?:_(?:\w|\{{[^{{}}]*\}}))?"
 _NAMES = [
-    rf"{_LETTER}'*(?:_(?:\w|\{{[^{{}}]*\}}))?(?:\^\{{-1\}})?\s*(?:\([^()]{{0,30}}\))?",
+    rf"{_VARIABLE}(?:\^\{{-1\}})?\s*(?:\([^()]{{0,30}}\))?",
+    rf"\(\s*{_VARIABLE}(?:\s*,\s*{_VARIABLE})+\s*\)",
+    r"\\lim\s*_.+",
     r"\\(?:angle|triangle|overline|vec|bar|hat|tilde)\s*\{?\\?\w+\}?(?:\([^()]{0,30}\))?",
     r"\\frac\{d[^{}]*\}\{d[^{}]*\}",
-    r"\\Delta\s*[A-Za-z]|\\sigma\s*\^\{?2\}?|d\s?[A-Z]|[A-Za-z]\s*/\s*[A-Za-z]",
+    r"\\Delta\s*[A-Za-z]|\\sigma\s*\^\{?2\}?|d\s?[A-Za-z]|[A-Za-z]\s*/\s*[A-Za-z]",
     r"\\(?:sin|cos|tan)\s*\\?[A-Za-z]+",
     r"[A-Za-z]\w*\s*\^\s*\{?\\prime\}?\s*(?:\([^()]{0,30}\))?",
     r"\\\|[^|]{1,30}\\\||\[\s*\w\s*\]_\{?\w\}?",
@@ -34,7 +37,7 @@ def sides(text: str) -> list[str]:
 
 
 def is_name(text: str) -> bool:
-    r"""Whether a text names what a value is given to: `x`, `f(x)`, `y_{1}`, `P(X=2)`, `\bar{x}`, `h / r`, `\|u\|`."""
+    r"""Whether a text names what a value is given to: `x`, `f(x)`, `y_{1}`, `(x, y)`, `P(X=2)`, `\bar{x}`, `\|u\|`."""
     return bool(_NAME.fullmatch(unwrap(text).strip()))
 
 
@@ -69,10 +72,10 @@ def results(statement: str) -> list[str]:
     parts = sides(statement)
     if len(parts) < 2:
         return []
-    if is_name(parts[-1]) and not any(map(has_unknowns, parts[:-1])):  # 5 = x
-        return parts[:-1]
     if not any(map(has_unknowns, parts)):
         return parts
+    if is_name(parts[-1]) and not any(map(has_unknowns, parts[:-1])):  # 5 = x
+        return parts[:-1]
     if is_name(parts[0]):
         # "\cos t = 0 when t = ...": what stands before the words is not the result.
         return [side for side in parts[1:-1] if not has_words(side)] + parts[-1:]
