@@ -193,11 +193,11 @@ def test_most_pairs_are_decided_without_algebra(gold, answer, expected):
         ("5", "=", ("5", "=")),  # no side at all
     ],
 )
-def test_the_rest_is_one_question_to_the_engine_whose_verdict_it_is(gold, answer, question):
-    for verdict in (True, False):
-        asked = []
-        assert equal(gold, answer, lambda *pair: asked.append(pair) or verdict) is verdict  # noqa: B023
-        assert asked == [question]
+@pytest.mark.parametrize("verdict", [True, False])
+def test_the_rest_is_one_question_to_the_engine_whose_verdict_it_is(gold, answer, question, verdict):
+    asked = []
+    assert equal(gold, answer, lambda *pair: asked.append(pair) or verdict) is verdict
+    assert asked == [question]
 
 
 ROOT_OF_8 = (r"\sqrt{8}", r"2\sqrt{2}")
