@@ -246,13 +246,7 @@ def test_structure_is_compared_without_algebra_where_numbers_decide():
     assert equal_as_script("5", None, no_engine) is False
 
 
-def test_a_sympy_without_that_parser_is_told_and_costs_the_first_verdict_nothing(monkeypatch):
-    from trl_ces.grading import grader, verdicts
-
-    monkeypatch.setattr(verdicts, "script_problem", "No module named 'sympy.parsing.latex._antlr'")
-    assert verdicts.answer_request({"op": "equal", "gold": r"\sqrt{8}", "answer": r"2\sqrt{2}"}) is True
-    with pytest.raises(ImportError, match="_antlr"):
-        verdicts.answer_request({"op": "equal_as_script", "gold": r"\sqrt{8}", "answer": r"2\sqrt{2}"})
+def test_a_sympy_without_that_parser_is_told():
     reply = {"status": "error", "error": "ImportError: No module named 'sympy.parsing.latex._antlr'"}
     with pytest.raises(RuntimeError, match=r"cannot be given with the installed sympy .* `with_qwen=False`"):
         grader._verdict(("equal_as_script", "1", "2"), reply)

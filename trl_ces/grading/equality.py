@@ -38,6 +38,7 @@ _SET_BUILDER = re.compile(
 _FUNCTIONS = re.compile(
     r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
 )
+_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # and not \pmod
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
@@ -124,7 +125,7 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
         return True
     # 0.333333 for 1/3: only where one side is no decimal, and six significant digits of the other are right.
     places = [decimal_places(gold_text), decimal_places(answer_text)]
-    if sum("." in unwrap(text) for text in (gold_text, answer_text)) != 1:
+    if ("." in unwrap(gold_text)) == ("." in unwrap(answer_text)):
         return False
     digits = next((place for place in places if place is not None), None)
     return digits is not None and abs(expected - given) * 10**digits <= 0.5
@@ -147,9 +148,7 @@ def listed_values(text: str) -> list[str]:
 
 
 def _both_signs(item: str) -> list[str]:
-    if "\\pm" not in item:
-        return [item]
-    return [re.sub(r"\\pm(?![A-Za-z])\s*", sign, item) for sign in ("+", "-")]
+    return [_PLUS_MINUS.sub(sign, item) for sign in ("+", "-")] if _PLUS_MINUS.search(item) else [item]
 
 
 def _compare_structure(gold: str, answer: str, engine: Engine) -> bool | None:
@@ -159,16 +158,16 @@ def _compare_structure(gold: str, answer: str, engine: Engine) -> bool | None:
         return _compare_structure(gold, stated, engine)
     if stated := _stated_union(gold_items, answer):
         return _compare_structure(stated, answer, engine)
-    if len(gold_items) > 1 or len(answer_items) > 1:
+    if gold_items != [gold] or answer_items != [answer]:
+        if not gold_items or not answer_items:  # \{\} is a value as \emptyset is
+            return None
         if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
             return False
         # 2, 1 is not x = 1, y = 2, but y = 2, x = 1 is.
         unnamed = gives_different_names(gold_items) and all(len(sides(item)) == 1 for item in answer_items)
         if len(split_top(gold, ";")) > 1 or unnamed:
-            return all(_equal(one, other, engine) for one, other in zip(gold_items, answer_items, strict=True))
+            return _same_in_order(gold_items, answer_items, engine)
         return _same_in_any_order(gold_items, answer_items, engine)
-    if gold_items != [gold] or answer_items != [answer]:  # \{1\}
-        return bool(gold_items and answer_items) and _equal(gold_items[0], answer_items[0], engine)
     gold_parts, answer_parts = union_parts(gold), union_parts(answer)
     if len(gold_parts) > 1 or len(answer_parts) > 1:
         if len(gold_parts) == len(answer_parts) <= MAX_ITEMS and _same_in_any_order(gold_parts, answer_parts, engine):
@@ -186,18 +185,15 @@ def _stated_union(items: list[str], other: str) -> str | None:
 
 
 def _compare_tuples(gold: str, answer: str, engine: Engine) -> bool | None:
-    gold_tuple, answer_tuple = _tuple(gold), _tuple(_value(answer))
+    value = _value(answer)
+    gold_tuple, answer_tuple = _tuple(gold), _tuple(value)
     if gold_tuple and answer_tuple:
         (gold_ends, gold_values), (answer_ends, answer_values) = gold_tuple, answer_tuple
-        return (
-            gold_ends == answer_ends
-            and len(gold_values) == len(answer_values)
-            and all(_equal(one, other, engine) for one, other in zip(gold_values, answer_values, strict=True))
-        )
+        return gold_ends == answer_ends and _same_in_order(gold_values, answer_values, engine)
     if gold_tuple or answer_tuple:
         other = answer if gold_tuple else gold
         if is_relation(other):  # x \geq 2 for [2, \infty)
-            return engine(gold, answer)
+            return engine(gold, value if answer_tuple else answer)
         return None if len(split_top(other, "=")) > 1 else False
     return None
 
@@ -221,6 +217,12 @@ def tuple_values(text: str) -> list[str]:
     return found[1] if found else []
 
 
+def _same_in_order(golds: list[str], answers: list[str], engine: Engine) -> bool:
+    return len(golds) == len(answers) and all(
+        _equal(gold, answer, engine) for gold, answer in zip(golds, answers, strict=True)
+    )
+
+
 def _same_in_any_order(golds: list[str], answers: list[str], engine: Engine) -> bool:
     left = list(answers)
     for gold in golds:
@@ -240,8 +242,8 @@ def _compare_leaves(gold: str, answer: str, engine: Engine) -> bool:
         if any(map(has_unknowns, gold_sides)):
             return engine(gold, answer)
         # As relations all true statements about numbers are the same: 1 = 1 is no answer.
-        given = answer_sides[1:] if is_name(answer_sides[0]) else answer_sides
-        return all(any(_equal(result, side, engine) for result in results(gold)) for side in given)
+        given = results(answer)
+        return bool(given) and all(any(_equal(result, side, engine) for result in results(gold)) for side in given)
     if len(answer_sides) > 1 and not is_relation(gold):
         value, name = answer_sides[-1], answer_sides[0]
         if is_name(value) and not is_name(name):  # 5 = x

@@ -32,11 +32,14 @@ def usable_without_engine(gold: str) -> bool | None:
 
 
 def leaves(gold: str) -> list[str]:
-    """The values of a gold, its lists, sets, unions, tuples and intervals taken apart, without units."""
+    """
+    The values of a gold, its lists, sets, unions, tuples and intervals taken apart. What the engine has to parse has
+    lost its unit.
+    """
     gold = condition(gold)
-    if not gold or _plain(gold):
-        return [gold] if gold else []
-    if _CONDITION.search(gold):
+    if not gold:
+        return []
+    if _plain(gold) or _CONDITION.search(gold):
         return [gold]
     for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):
         if pieces and pieces != [gold]:

@@ -1,0 +1,381 @@
+"""The rules of equality one by one. What needs algebra goes to an engine, here a plain function."""
+
+import pytest
+
+from trl_ces.grading.equality import (
+    MAX_ITEMS,
+    MAX_LENGTH,
+    MAX_NESTING,
+    condition,
+    count_values,
+    equal,
+    is_words,
+    listed_values,
+    too_big,
+    tuple_values,
+    union_parts,
+)
+
+REALS_BUT_ONE_TO_TWO = r"(-\infty,1)\cup(2,\infty)"
+
+
+def no_algebra(gold, answer):
+    pytest.fail(f"algebra for {gold!r} and {answer!r}")
+
+
+def algebra(*known):
+    """An engine that finds these pairs equal, and no others."""
+    return lambda gold, answer: (gold, answer) in known
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "expected"),
+    [
+        # text
+        ("x+1", " x + 1", True),
+        ("5}", "5 }", True),
+        ("5", "5}", False),
+        (r"\dfrac{1}{2}x", r"$\frac{1}{2} x$", True),
+        ("0", "{}", False),
+        ("{}", "0", False),
+        ("", r"\text{}", False),  # nothing is no answer, however it is written
+        (r"\text{}", "{}", False),
+        # words
+        (r"\text{Evelyn}", "evelyn", True),
+        ("Evelyn", "Brendan", False),
+        ("Evelyn", "7", False),
+        ("7", "7 million", False),
+        ("yes", r"\text{yes.}", True),
+        ("no", "on", False),
+        ("IV", "VI", False),
+        ("2:35 P.M.", "2:35 p.m.", True),
+        ("2:35 P.M.", "2:35 A.M.", False),
+        ("5am", "5pm", False),
+        # choices
+        ("A", "a", True),
+        ("A", "(A)", True),
+        ("A", "A. 12", True),
+        (r"\textbf{A}", "a", True),
+        ("K", "k", True),
+        ("A", "B", False),
+        ("A", "AB", False),
+        ("A", "a dog", False),
+        ("A", "B. A", False),
+        ("A", "1", False),
+        ("A", "x=a", True),
+        ("A", "2+2=A", False),
+        ("B", "B: y=5", True),
+        # numbers
+        (r"\frac12", "0.5", True),
+        (r"\frac12", r"\dfrac{2}{4}", True),
+        ("5", "6", False),
+        ("50", "0.5", False),
+        ("0.5", r"50\%", False),
+        ("1,234", "1234", True),
+        ("1234", "1,234", True),
+        ("1/3", "0.333333", True),
+        ("0.333333", "1/3", True),
+        ("1/3", "0.333334", False),
+        ("1/3", "0.33333", False),  # five digits
+        ("0.3333333", "0.333333", False),  # two decimals are exact
+        ("246913/2000000", "0.123456", True),  # 0.1234565 lies half way between the two
+        ("246913/2000000", "0.123457", True),
+        ("246913/2000000", "0.123458", False),
+        ("5", "x=5", True),
+        ("5", "x=-5", False),
+        ("5", "m+n = 5", True),
+        ("5", "2+2=5", False),
+        ("1234", "x = 1,234", True),
+        ("1234", "x = 1230+4 = 1,234", True),
+        # units
+        ("7", r"7\text{ cm}", True),
+        (r"7\text{ cm}", "7", True),
+        (r"7\text{ cm}", r"7\text{ m}", False),
+        (r"2\pi\text{ cm}", r"2\pi\text{ m}", False),
+        (r"2\pi\text{ meters}", r"2\pi", True),
+        (r"2\pi", r"2\pi\text{ meters}", True),
+        (r"\text{about }2\text{ km}", r"\text{about }2", True),
+        (r"\text{about }2\text{ km}", r"\text{about }2\text{ m}", False),
+        # lists and sets
+        ("5;10", "5, 10", True),
+        ("5;10", "10;5", False),
+        ("5;10", "5;11", False),
+        ("5;10", "5", False),
+        ("5", "5;10", False),
+        ("1,-1", "-1, 1", True),
+        ("1,-1", r"\pm 1", True),
+        (r"\pm 1", "-1, 1", True),
+        ("1,-1", "1", False),
+        ("1", "1,-1", False),
+        ("1,-1", "1,1", False),
+        ("1,1", "1,-1", False),
+        ("16,3,1,1", "1,3,16,1", True),
+        ("16,3,1,1", "16,3,3,1", False),
+        ("100,200", "200,100", True),  # each could be a number with a thousands separator
+        ("100,200", "200,101", False),
+        (r"\{1,2\}", "2,1", True),
+        (r"\{5;10\}", "10;5", True),
+        (r"\{1\}", "1", True),
+        ("1", r"\{1\}", True),
+        (r"\{1\}", r"\{2\}", False),
+        # tuples and intervals
+        ("[0,2]", r"\left[0, \frac{4}{2}\right]", True),
+        ("(0,1)", "(0,2/2)", True),
+        ("(0,1)", "(1,0)", False),
+        ("(0,1)", "(0,2)", False),
+        ("(0,1)", "[0,1)", False),
+        ("(0,1)", "(0,1]", False),
+        ("(0,1)", "(0,1,2)", False),
+        ("(0,1)", "0,1", False),
+        ("(0,1)", "01", False),
+        ("01", "(0,1)", False),
+        ("(1,2),(3,4)", "(3,4),(1,2)", True),
+        ("(1,2),(3,4)", "(3,2),(1,4)", False),
+        ("(0,1)", "P=(0,1.0)", True),
+        ("P=(0,1)", "(0,1.0)", True),
+        ("(0,1)", "(0,1.0)=P", True),
+        ("(0,1)", "2+2=(0,1)", False),
+        ("(a,b)", "(a,b)=", False),  # a statement that breaks off
+        ("x=1", "(0,1)", False),
+        (r"x\in[1,2)", "[1,4/2)", True),
+        (r"-1<x \leqslant 1:(-1,1]", "(-1, 1.0]", True),
+        (r"\{x \mid x>2\}", "x > 2", True),
+        # unions
+        (r"(-\infty,0)\cup(0,1]", r"(0,1]\cup(-\infty,0)", True),
+        (REALS_BUT_ONE_TO_TWO, "x<1 or x^2>9", False),
+        (r"(-\infty,1)\cup\{2\}", "x<1 or x>2", False),
+        # statements
+        ("x=5", "5", True),
+        ("x=5", "x=5.0", True),
+        ("x=5", "x=2+3=5.0", True),
+        ("x=2+3=5", "x=5.0", True),
+        ("x^2+50=0", "0", False),
+        (r"P(X=4)=5/8", "5/8", True),
+        (r"\frac{40}{3} \approx 13.33", "13.33", True),
+        (r"\frac{40}{3} \approx 13.33", "40/3", True),
+        (r"\frac{40}{3} \approx 13.33", "13.3", False),
+        (r"\sqrt{2}", r"m+n = \sqrt{2}", True),
+        (r"\sqrt{2}", r"\sqrt{2} = x", True),
+        (r"\sqrt{2}", r"x = \frac{2}{\sqrt{2}} = \sqrt{2}", True),
+        ("y", "x = y", True),
+        ("2^5", "x = 1+1 = 2^5", True),
+        ("2^5", "1+1 = 2^5", False),
+        # values of different names have an order
+        ("x=1, y=2", "1, 2", True),
+        ("x=1, y=2", "2, 1", False),
+        ("x=1, x=2", "2, 1", True),
+    ],
+)
+def test_most_pairs_are_decided_without_algebra(gold, answer, expected):
+    assert equal(gold, answer, no_algebra) is expected
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "question"),
+    [
+        (r"\sqrt{2}", r"$\dfrac{2}{\sqrt{2}}$", (r"\sqrt{2}", r"\frac{2}{\sqrt{2}}")),
+        (r"\sqrt{4}", "2", (r"\sqrt{4}", "2")),
+        ("2", r"\sqrt{4}", ("2", r"\sqrt{4}")),
+        ("2x", "2X", ("2x", "2X")),
+        ("L", "l", ("L", "l")),  # choices end with K
+        (r"\mathbf{u}+1", "1+u", ("u+1", "1+u")),
+        (r"2\pi", r"\pi+\pi\text{ cm}", (r"2\pi", r"\pi+\pi")),
+        (r"\emptyset", r"\{\}", (r"\emptyset", r"\{\}")),
+        (r"\{\}", r"\emptyset", (r"\{\}", r"\emptyset")),
+        (r"[2,\infty)", r"x \geq 2", (r"[2,\infty)", r"x \geq 2")),
+        (r"x \geq 2", r"[2,\infty)", (r"x \geq 2", r"[2,\infty)")),
+        ("x > 2", r"D = (2,\infty)", ("x > 2", r"(2,\infty)")),
+        ("x > 2", "y = x > 2", ("x > 2", "y = x > 2")),  # a chain of relations is one as a whole
+        ("(0,2)", r"(0,1]\cup(1,2)", ("(0,2)", r"(0,1]\cup(1,2)")),
+        (r"(0,1]\cup(1,2)", "(0,2)", (r"(0,1]\cup(1,2)", "(0,2)")),
+        ("x<1 or x>2", "(1,2)", (r"(-\infty,1)\cup (2,\infty)", "(1,2)")),
+        (r"3 \pmod{7}", r"10 \pmod{7}", (r"3 \pmod{7}", r"10 \pmod{7}")),  # no plus-minus
+        ("5", "=", ("5", "=")),  # no side at all
+    ],
+)
+@pytest.mark.parametrize("verdict", [True, False])
+def test_the_rest_is_one_question_to_the_engine_whose_verdict_it_is(gold, answer, question, verdict):
+    asked = []
+    assert equal(gold, answer, lambda *pair: asked.append(pair) or verdict) is verdict
+    assert asked == [question]
+
+
+ROOT_OF_8 = (r"\sqrt{8}", r"2\sqrt{2}")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "known", "expected"),
+    [
+        (r"\sqrt{8}, 1", r"1, 2\sqrt{2}", [ROOT_OF_8], True),
+        (r"(\sqrt{8},1)", r"(2\sqrt{2},1)", [ROOT_OF_8], True),
+        (r"(0,1)\cup(1,\sqrt{8})", r"(1,2\sqrt{2})\cup(0,1)", [ROOT_OF_8], True),
+        (REALS_BUT_ONE_TO_TWO, "x<1 or x>2", [], True),
+        (REALS_BUT_ONE_TO_TWO, "x>2 or 1>x", [], True),
+        ("x<1 or x>2", r"(2,\infty)\cup(-\infty,1)", [], True),
+        (REALS_BUT_ONE_TO_TWO, r"x \leq 1 or x>2", [], False),
+        (r"\sqrt{8}", r"x=2\sqrt{2}", [ROOT_OF_8], True),
+        (r"\sqrt{8}", r"x=\sqrt{2}", [], False),
+        ("x=5", "5=x", [("x=5", "5=x")], True),
+        ("x=5", "x=6", [], False),
+        ("x=5", "y=5", [], False),
+        ("x^2-7=0", "2x^2=14", [("x^2-7=0", "2x^2=14")], True),
+        ("x^2-7=0", "2x^2=15", [], False),
+        (r"\log_2 32=5", r"\log_2{32}=5.0", [], True),
+        (r"\log_2 32=5", "x=5", [], True),
+        (r"\log_2 32=5", "5=x", [], True),
+        (r"\log_2 32=5", "x=6", [], False),
+        (r"\log_2 32=5", "x^2=5", [], False),
+        (r"\log_2 32=5", "1=1", [], False),
+        (r"\log_2 32=5", "5=32", [], False),
+        (r"\frac{40}{3} \approx 13.33", "x=13.33", [], True),
+        ("x=1, y=2", "y=2, x=1", [], True),
+        ("x=1, y=2", "x=2, y=1", [], False),
+        ("x=1, y=2", "y=2, 1", [], True),  # one name says which is which
+        ("x=1, y=2", "2, x=1", [], True),
+        ("x=1, y=2", "x=2, 1", [], False),
+        ("x<1, y>2", "y>2, x<1", [], True),
+        ("x<1, y>2", "y<1, x>2", [], False),
+    ],
+)
+def test_parts_are_compared_by_algebra_where_they_need_it(gold, answer, known, expected):
+    assert equal(gold, answer, algebra(*known)) is expected
+
+
+def test_what_the_engine_raises_passes_through():
+    def raises(gold, answer):
+        raise LookupError(gold)
+
+    with pytest.raises(LookupError, match="x"):
+        equal("x", "y+1", raises)
+
+
+def test_what_is_too_long_or_too_deep_is_equal_as_text_alone():
+    assert not too_big("x" * MAX_LENGTH)
+    assert too_big("x" * (MAX_LENGTH + 1))
+    assert not too_big("(" * MAX_NESTING + ")" * MAX_NESTING)
+    assert too_big("[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1))
+    long, deep = "x+" * MAX_LENGTH + "x", "(" * MAX_NESTING + "(x+1)" + ")" * MAX_NESTING
+    for text in (long, deep):
+        assert equal(text, f" {text}", no_algebra) is True
+        assert equal(text, "x", no_algebra) is False
+        assert equal("x", text, no_algebra) is False
+
+
+def test_lists_and_unions_have_a_greatest_length():
+    values = [str(value) for value in range(1, MAX_ITEMS + 2)]
+    assert equal(", ".join(values[1:]), ", ".join(values[:0:-1]), no_algebra) is True
+    assert equal(", ".join(values), ", ".join(values[::-1]), no_algebra) is False
+    intervals = [f"({value},0)" for value in values]
+    assert equal(r"\cup".join(intervals[1:]), r"\cup".join(intervals[:0:-1]), no_algebra) is True
+    # A longer union is no more than a question to the engine.
+    assert equal(r"\cup".join(intervals), r"\cup".join(intervals[::-1]), algebra()) is False
+
+
+@pytest.mark.parametrize(
+    ("gold", "count"),
+    [
+        ("5", 1),
+        ("1,234", 1),
+        ("1,23", 2),
+        ("(0,1)", 1),
+        ("5;10", 2),
+        ("1, -1", 2),
+        (r"\{1, 2, 3\}", 3),
+        (r"\pm 1", 2),
+        (r"x \equiv 3 \pmod{7}", 1),
+        (r"\pmb{x}", 1),
+        (",", 1),
+        ("1;2" + " " * MAX_LENGTH, 1),
+    ],
+)
+def test_values_of_a_gold_are_counted(gold, count):
+    assert count_values(gold) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("5", ["5"]),
+        ("1, 2", ["1", "2"]),
+        ("1,2; 3,4", ["1,2", "3,4"]),
+        (r"\{1, 2\}", ["1", "2"]),
+        (r"\{\}", []),
+        ("(1,2)", ["(1,2)"]),
+        ("(1,2), 3", ["(1,2)", "3"]),
+        (r"\{1,2), 3", [r"\{1,2)", "3"]),  # no set: its brackets differ
+        (r"\{1, 2)", [r"\{1, 2)"]),
+        (r"(1, 2\}", [r"(1, 2\}"]),
+        (r"\{x \mid x>2, x<5\}", [r"\{x \mid x>2, x<5\}"]),
+        (r"2 \pm\sqrt{3}, 1", [r"2 +\sqrt{3}", r"2 -\sqrt{3}", "1"]),
+    ],
+)
+def test_the_values_of_a_list(text, values):
+    assert listed_values(text) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("(1, 2, 3)", ["1", "2", "3"]),
+        (r"[0,\infty)", ["0", r"\infty"]),
+        ("(1)", []),
+        ("1, 2", []),
+        (r"\{1,2\}", []),
+    ],
+)
+def test_the_entries_of_a_tuple(text, values):
+    assert tuple_values(text) == values
+
+
+def test_the_parts_of_a_union():
+    assert union_parts(r"(0,1) \cup [2,3)\cup A") == ["(0,1)", "[2,3)", "A"]
+    assert union_parts("(0,1)") == ["(0,1)"]
+    assert union_parts(r"\cupdot") == [r"\cupdot"]
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        (r"x \in [1,2)", "[1,2)"),
+        (r"x_1 \in [1,2)", "[1,2)"),
+        (r"\{x \mid x > 2\}", "x > 2"),
+        (r"\{x \in \mathbb{R} : x > 2\}", "x > 2"),
+        ("-1 < x : (-1,1]", "(-1,1]"),
+        (r"$\dfrac{1}{2}$", r"\frac{1}{2}"),
+        (r"\{1, 2\}", r"\{1, 2\}"),
+    ],
+)
+def test_the_set_or_condition_that_a_text_states(text, stated):
+    assert condition(text) == stated
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("yes", True),
+        ("No", True),
+        ("on", True),
+        ("up", True),
+        ("am", True),
+        ("pm", True),
+        (r"\text{cat}", True),
+        ("IV", True),
+        ("5am", True),
+        ("2:35 P.M.", True),
+        ("Not a function", True),
+        ("7 apples", True),
+        ("是", True),
+        (r"\textcircled{1}", True),
+        ("7", False),
+        ("x", False),
+        ("ab", False),
+        ("2ab", False),
+        ("log", False),
+        ("sinh", False),
+        ("arcsin x", False),
+        (r"\alpha\beta", False),
+        (r"\frac{x}{2}", False),
+    ],
+)
+def test_words_are_told_from_mathematics(text, expected):
+    assert is_words(text) is expected

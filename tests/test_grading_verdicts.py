@@ -1,0 +1,46 @@
+"""What a grading worker answers, asked in this process."""
+
+import pytest
+
+from trl_ces.grading import verdicts
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "correct", "script"),
+    [
+        (r"\sqrt{8}", r"2\sqrt{2}", True, True),
+        (r"\sqrt{8}", r"2\sqrt{3}", False, False),
+        ("5", "500", False, True),  # the script takes a number times 100 for the number
+        ("5", "f(2)=5", True, False),
+    ],
+)
+def test_both_ways_to_compare_are_answered(gold, answer, correct, script):
+    assert verdicts.answer_request({"op": "equal", "gold": gold, "answer": answer}) is correct
+    assert verdicts.answer_request({"op": "equal_as_script", "gold": gold, "answer": answer}) is script
+
+
+def test_without_its_parser_the_scripts_verdict_alone_is_refused(monkeypatch):
+    monkeypatch.setattr(verdicts, "script_problem", "No module named 'sympy.parsing.latex._antlr'")
+    pair = {"gold": r"\sqrt{8}", "answer": r"2\sqrt{2}"}
+    assert verdicts.answer_request({"op": "equal", **pair}) is True
+    with pytest.raises(ImportError, match="_antlr"):
+        verdicts.answer_request({"op": "equal_as_script", **pair})
+
+
+@pytest.mark.parametrize(
+    ("gold", "usable"),
+    [
+        ("5", True),
+        (r"x+1, \sqrt{2}", True),
+        (r"\sqrt{2}, -3./2", True),  # a number that the parser cannot read
+        ("2:35 P.M.", True),  # words that it cannot read
+        (r"\{\}", True),
+        ("", False),
+        (r"\sqrt{2}, \frac{", False),
+        ("?", False),
+        ("5, ?", False),
+        (r"x \equiv 3 \pmod{7}", False),
+    ],
+)
+def test_a_gold_is_usable_when_each_of_its_values_has_a_meaning(gold, usable):
+    assert verdicts.answer_request({"op": "usable", "gold": gold}) is usable
