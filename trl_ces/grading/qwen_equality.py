@@ -9,15 +9,17 @@ import re
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
+from typing import TypeVar
 
 from .equality import MAX_ITEMS, too_big
 
 RELATIVE_TOLERANCE = 1e-4
 
 Engine = Callable[[str, str], bool]
+_T = TypeVar("_T")
 
 _LETTER = re.compile(r"\b[A-E]\b")
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(\\?%)?")
 _LISTED = re.compile(r"[(\[].+[)\]]", re.DOTALL)
 _MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
 _WITHOUT_BRACKETS = str.maketrans("", "", "(){}")
@@ -27,7 +29,7 @@ _WITHOUT_BRACKETS = str.maketrans("", "", "(){}")
 def parser_problem() -> str | None:
     """Says why sympy's LaTeX parser cannot run here and what to do, `None` where it can."""
     found = version("antlr4-python3-runtime")
-    if (4, 11) <= tuple(int(part) for part in found.split(".")[:2]) < (5, 0):
+    if (4, 11) <= tuple(int(part) for part in found.split(".")[:2]) < (5,):
         return None
     return (
         f"correct_qwen needs antlr4-python3-runtime 4.11 to 4.13, not {found}: pip install "
@@ -56,7 +58,7 @@ def equal_as_script(gold: str, answer: str | None, engine: Engine) -> bool:
         return True
     if too_big(gold) or too_big(answer):
         return False
-    if gold in set("ABCDE") and _LETTER.findall(answer.upper())[-1:] == [gold]:
+    if _LETTER.findall(answer.upper())[-1:] == [gold]:
         return True
     expected, given = _number(gold), _number(answer)
     if expected is not None and given is not None:
@@ -74,12 +76,11 @@ def numbers_close(expected: float, given: float) -> bool:
 
 
 def _number(text: str) -> float | None:
-    text = text.replace(",", "").strip()
-    percent = text.endswith("%")
-    text = text.rstrip("%").rstrip("\\")
-    if not _NUMBER.fullmatch(text):
+    match = _NUMBER.fullmatch(text.replace(",", "").strip())
+    if match is None:
         return None
-    return float(text) / 100 if percent else float(text)
+    value = float(match[1])
+    return value / 100 if match[2] else value
 
 
 def _equal_by_structure(gold: str, answer: str, engine: Engine) -> bool:
@@ -88,10 +89,8 @@ def _equal_by_structure(gold: str, answer: str, engine: Engine) -> bool:
         return True
     gold_matrix, answer_matrix = _MATRIX.fullmatch(gold), _MATRIX.fullmatch(answer)
     if gold_matrix and answer_matrix:
-        gold_rows, answer_rows = (_rows(match.group(1)) for match in (gold_matrix, answer_matrix))
-        if len(gold_rows) == len(answer_rows) and all(
-            _all_equal(one, other, engine) for one, other in zip(gold_rows, answer_rows, strict=True)
-        ):
+        gold_rows, answer_rows = _rows(gold_matrix[1]), _rows(answer_matrix[1])
+        if _pairwise(gold_rows, answer_rows, lambda one, other: _all_equal(one, other, engine)):
             return True
     gold_sides, answer_sides = gold.split("="), answer.split("=")
     if len(gold_sides) == len(answer_sides) == 2:
@@ -109,6 +108,10 @@ def _rows(content: str) -> list[list[str]]:
 
 
 def _all_equal(golds: list[str], answers: list[str], engine: Engine) -> bool:
-    if len(golds) != len(answers) or len(golds) > MAX_ITEMS:
-        return False
-    return all(equal_as_script(gold, answer, engine) for gold, answer in zip(golds, answers, strict=True))
+    return len(golds) <= MAX_ITEMS and _pairwise(
+        golds, answers, lambda gold, answer: equal_as_script(gold, answer, engine)
+    )
+
+
+def _pairwise(golds: list[_T], answers: list[_T], same: Callable[[_T, _T], bool]) -> bool:
+    return len(golds) == len(answers) and all(map(same, golds, answers))

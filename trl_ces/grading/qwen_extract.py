@@ -99,9 +99,12 @@ def _last_box(response: str) -> str:
         return rest.partition("$")[0].strip()
     depth = 0
     for brace in _BRACE.finditer(rest):
-        depth += 1 if brace.group() == "{" else -1
-        if depth == 0:
+        if brace.group() == "{":
+            depth += 1
+        elif depth == 1:
             return rest[1 : brace.start()]
+        else:
+            depth -= 1
     return rest[1:]
 
 

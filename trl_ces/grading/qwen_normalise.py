@@ -119,7 +119,7 @@ def _after_units(text: str) -> str:
     for pattern, replacement in _AFTER_UNITS:
         text = pattern.sub(replacement, text)
     text = _DROPPED.sub("", _INFINITY.sub(r"\\infty", text))
-    if "j" in text and "i" not in text:
+    if "i" not in text:
         text = text.replace("j", "i")
     text = _ZEROS.sub(r"\1", text)
     left, equals, right = text.partition("=")

@@ -6,15 +6,16 @@ Not taken over: sympy's `parse_expr`, which evaluates what a model wrote as Pyth
 needs it. Sets and intervals, which the script's older latex2sympy cannot read, count as unreadable here too.
 """
 
-from collections.abc import Callable, Iterator
+import cmath
+from collections.abc import Callable
 from functools import lru_cache
-from itertools import product
+from itertools import cycle, product
 from typing import TypeAlias
 
 from antlr4 import CommonTokenStream, InputStream
 from antlr4.error.ErrorListener import ErrorListener
 from latex2sympy2_extended import latex2sympy
-from sympy import Basic, Derivative, Expr, Float, Integral, Limit, MatrixBase, N, Product, Sum, simplify
+from sympy import Basic, Derivative, Expr, Float, Integral, Limit, MatrixBase, N, Product, Sum
 from sympy.core.relational import Eq
 from sympy.parsing.latex._antlr.latexlexer import LaTeXLexer
 from sympy.parsing.latex._antlr.latexparser import LaTeXParser
@@ -23,6 +24,9 @@ from sympy.parsing.latex._parse_latex_antlr import convert_relation
 from .qwen_equality import numbers_close
 
 Parsed: TypeAlias = Basic | MatrixBase | None
+
+# Values for the names of an expression. Any would do.
+_POINT = tuple(map(Float, ["0.43", "0.62", "0.78", "0.91", "1.09", "1.17", "1.31", "1.46"]))
 
 
 class _Lexer(LaTeXLexer):
@@ -88,48 +92,45 @@ def same_as_script(gold: str, answer: str) -> bool:
     left, right = parse(gold), parse(answer)
     if left is None or right is None:
         return False
-    for comparison in _comparisons(left, right):
-        try:
-            if comparison():
-                return True
-        except Exception:  # sympy raises any built-in error on operands that a comparison is not made for
-            continue
+    try:
+        return str(left) == str(right) or _same_value(left, right)
+    except Exception:  # sympy raises any built-in error on operands that a comparison is not made for
+        return False
+
+
+def _same_value(left: Basic | MatrixBase, right: Basic | MatrixBase) -> bool:
+    match left, right:
+        case Expr(), Expr():
+            return _same_expression(left, right)
+        case Eq(), Eq():
+            return bool(abs(left.lhs - left.rhs).equals(abs(right.lhs - right.rhs)))
+        case MatrixBase(), MatrixBase():
+            return bool(_rounded(left).equals(_rounded(right)))
     return False
 
 
-def _comparisons(left: Basic | MatrixBase, right: Basic | MatrixBase) -> Iterator[Callable[[], bool]]:
-    yield lambda: bool(left == right) or str(left) == str(right)
-    if isinstance(left, Expr) and isinstance(right, Expr):
-        if not left.free_symbols and not right.free_symbols:
-            yield lambda: _numerically_equal(left, right)
-            return
-        if not _differ_somewhere(left, right):
-            yield lambda: bool(left.equals(right)) or simplify(left - right) == 0
-    elif isinstance(left, Eq) and isinstance(right, Eq):
-        yield lambda: bool(abs(left.lhs - left.rhs).equals(abs(right.lhs - right.rhs)))
-    elif isinstance(left, MatrixBase) and isinstance(right, MatrixBase):
-        yield lambda: left.shape == right.shape and _rounded(left).equals(_rounded(right))
-
-
-def _numerically_equal(left: Expr, right: Expr) -> bool:
+def _same_expression(left: Expr, right: Expr) -> bool:
+    names = sorted(left.free_symbols | right.free_symbols, key=str)
+    values = _values(left, right, dict(zip(names, cycle(_POINT))))
+    if values is None:
+        return bool(left.equals(right))
+    one, other = values
+    if names:  # values that clearly differ spare the simplification, which takes long
+        return cmath.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6) and bool(left.equals(right))
     # Two constants: the tolerance of 1e-4 is looser than every exact comparison, so it alone decides.
-    one, other = complex(N(left)), complex(N(right))
     if one.imag or other.imag:
-        return abs(one - other) <= 1e-12 * abs(one)
+        return cmath.isclose(one, other, rel_tol=1e-12)
     return numbers_close(one.real, other.real)
 
 
-def _differ_somewhere(left: Expr, right: Expr) -> bool:
-    """Whether two expressions have clearly different values at one point, so that no simplification can join them."""
-    if any(side.has(Sum, Product, Integral, Limit, Derivative) for side in (left, right)):
-        return False  # a value of these can take longer than the comparison
-    symbols = sorted(left.free_symbols | right.free_symbols, key=str)
-    point = {symbol: Float((3 + 2 * index) / (7 + index)) for index, symbol in enumerate(symbols)}
+def _values(left: Expr, right: Expr, point: dict[Basic, Float]) -> tuple[complex, complex] | None:
+    """What two expressions are at a point; `None` where one is no number there, or may take long to become one."""
+    if point and any(side.has(Sum, Product, Integral, Limit, Derivative) for side in (left, right)):
+        return None
     try:
-        one, other = (complex(N(side.xreplace(point))) for side in (left, right))
-    except (TypeError, ValueError, ArithmeticError, AttributeError):  # no number there: a function without a body
-        return False
-    return abs(one - other) > 1e-6 * max(abs(one), abs(other))
+        return complex(N(left.xreplace(point))), complex(N(right.xreplace(point)))
+    except (TypeError, ValueError, ArithmeticError, AttributeError):  # a limit, a function without a body
+        return None
 
 
 def _rounded(matrix: MatrixBase) -> MatrixBase:
