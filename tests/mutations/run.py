@@ -57,7 +57,7 @@ TESTS = {
     "grading/early.py": ("test_early_grading.py",),
     "grading/equality.py": GRADING,
     "grading/golds.py": GRADING,
-    "grading/grader.py": WORKERS,
+    "grading/grader.py": ("test_grading_grader.py",),
     "grading/notation.py": GRADING,
     "grading/numbers.py": ("test_grading_numbers.py",),
     "grading/qwen_equality.py": GRADING,
