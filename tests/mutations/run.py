@@ -67,8 +67,8 @@ TESTS = {
     "grading/statements.py": GRADING,
     "grading/symbolic.py": ("test_grading_symbolic.py",),
     "grading/verdicts.py": GRADING,
-    "grading/worker.py": WORKERS,
-    "grading/workers.py": WORKERS,
+    "grading/worker.py": ("test_grading_worker.py",),
+    "grading/workers.py": ("test_grading_pool.py",),
 }
 PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"))
 fork = multiprocessing.get_context("fork")
