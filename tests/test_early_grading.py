@@ -9,7 +9,7 @@ import torch
 from test_trainer_seam import make_trainer
 
 from trl_ces import CESTrainer
-from trl_ces.grading import early
+from trl_ces.grading import early, grader
 from trl_ces.reward_interface import start_early
 from trl_ces.rewards import accuracy_reward
 
@@ -41,6 +41,26 @@ def test_grades_that_were_started_are_not_worked_out_again(asked):
     assert asked[0].startswith("trl_ces_early")
     assert ask() == [1.0, None]  # they are handed out once
     assert asked[1:] == [threading.current_thread().name]
+
+
+def test_nobody_waits_for_grades_that_are_only_started(monkeypatch):
+    may_go_on, grade_many = threading.Event(), early.grade_many
+
+    def waits(*arguments, **settings):
+        assert may_go_on.wait(timeout=20)
+        return grade_many(*arguments, **settings)
+
+    monkeypatch.setattr(early, "grade_many", waits)
+    accuracy_reward.start_early(**QUESTION)
+    may_go_on.set()
+    assert ask() == [1.0, None]
+
+
+def test_the_second_verdict_is_not_worked_out(monkeypatch):
+    monkeypatch.setattr(grader, "predict", lambda *_: pytest.fail("extracted for the script"))
+    accuracy_reward.start_early(**QUESTION)
+    assert ask() == [1.0, None]
+    assert ask() == [1.0, None]
 
 
 @pytest.mark.parametrize(

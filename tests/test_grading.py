@@ -149,6 +149,11 @@ EQUALITY = [
     ("7", "7 m/s", True),
     ("7", r"7\text{ m}", True),
     ("7", "7 m", False),
+    ("7", "3 4", False),
+    ("12", "3 4", False),
+    ("y'=2x", "y=2x", False),
+    ("y'=2x", r"y^{\prime}=2x", True),
+    ("1011_2", "1011_3", False),
     ("025", "25", True),
     ("-3./2", "-1.5", True),
     ("2.75e11", "275000000000", True),
@@ -314,14 +319,6 @@ def test_unusable_golds_are_none_and_the_rest_is_graded():
     assert usable_golds(unclear) == [False] * 3
     with pytest.raises(TypeError, match="gold 1 is 5, a int"):
         usable_golds(["5", 5])  # type: ignore[list-item]
-
-
-def test_lists_of_different_length_are_refused():
-    with pytest.raises(ValueError, match="golds has 1 entries for 2 responses"):
-        grade_many(["a", "b"], ["1"])
-    with pytest.raises(ValueError, match="benchmarks has 1 entries for 2 responses"):
-        grade_many(["a", "b"], ["1", "2"], ["gsm8k"])
-    assert grade_many([], []) == []
 
 
 # ---- answers that would hang or fill the machine

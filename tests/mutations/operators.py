@@ -3,8 +3,8 @@ Mutants of a module: its source with one small thing changed, for the tests to n
 
 What is changed: numbers, True and False, comparisons, arithmetic, `and` and `or`, `not`, conditions, bounds of slices,
 min and max and their like, what a function returns, and whether a statement that is only a call happens. Texts stay,
-and so does everything inside `raise`, a logger's call, an assertion, an annotation, a decorator or a docstring: that
-changes what a person reads and no number.
+and so does everything inside `raise`, a logger's call, an assertion (zip's `strict` too), an annotation, a decorator
+or a docstring: that changes what a person reads and no number.
 """
 
 import ast
@@ -113,6 +113,8 @@ def changes(node: ast.AST, function: str, statement: ast.AST) -> Iterator[tuple[
 
 
 def is_left_alone(node: ast.AST) -> bool:
+    if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip: an assertion
+        return True
     if isinstance(node, ast.Expr):
         if isinstance(node.value, ast.Constant):  # a docstring
             return True

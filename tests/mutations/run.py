@@ -45,31 +45,20 @@ ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("equivalent.toml")
 SAMPLE, SEED = 120, 7
 MEMORY_BYTES = 8 << 30
-GRADING = ("test_grading.py", "test_grading_qwen.py")
-WORKERS = (*GRADING, "test_grading_workers.py")
 TESTS = {
     "shaping.py": ("test_shaping.py", "test_trainer_reference.py", "test_config.py"),
     "padding.py": ("test_padding.py",),
     "dynamic_sampling.py": ("test_dynamic_sampling.py",),
     "arrangement.py": ("test_arrangement.py",),
     "correctness.py": ("test_correctness.py",),
-    "grading/answers.py": ("test_grading_answers.py",),
     "grading/early.py": ("test_early_grading.py",),
-    "grading/equality.py": ("test_grading_equality.py",),
-    "grading/golds.py": ("test_grading_golds.py",),
-    "grading/grader.py": WORKERS,
-    "grading/notation.py": ("test_grading_notation.py",),
-    "grading/numbers.py": ("test_grading_numbers.py",),
-    "grading/qwen_equality.py": ("test_grading_qwen_equality.py",),
-    "grading/qwen_extract.py": ("test_grading_qwen_extract.py",),
-    "grading/qwen_normalise.py": ("test_grading_qwen_normalise.py",),
-    "grading/qwen_symbolic.py": ("test_grading_qwen_symbolic.py",),
-    "grading/statements.py": ("test_grading_statements.py",),
-    "grading/symbolic.py": GRADING,
-    "grading/verdicts.py": ("test_grading_verdicts.py",),
-    "grading/worker.py": WORKERS,
-    "grading/workers.py": WORKERS,
+    "grading/worker.py": ("test_grading_worker.py",),
+    "grading/workers.py": ("test_grading_pool.py",),
 }
+# The others of grading/ have a file of their own each, which asks no worker.
+DIRECT = "answers equality golds grader notation numbers qwen_equality qwen_extract qwen_normalise qwen_symbolic "
+DIRECT += "statements symbolic verdicts"
+TESTS |= {f"grading/{name}.py": (f"test_grading_{name}.py",) for name in DIRECT.split()}
 PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"))
 fork = multiprocessing.get_context("fork")
 

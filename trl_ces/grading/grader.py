@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 # Pairs up to this length are compared in this process where no algebra is needed; longer ones always in a worker.
 _QUICK_LENGTH = 300
-_usable_golds: dict[str, bool] = {}
+_usable_golds: dict[str | None, bool] = {}
 # "equal" or "equal_as_script", gold, answer
 Pair = tuple[str, str, str]
 
@@ -58,7 +58,7 @@ def grade(
 ) -> Grade:
     """Grades one response. See [`grade_many`], which grades many of them faster."""
     benchmarks = None if benchmark is None else [benchmark]
-    return grade_many(
+    [graded] = grade_many(
         [response],
         [gold],
         benchmarks,
@@ -66,7 +66,8 @@ def grade(
         with_qwen=with_qwen,
         limit_s=limit_s,
         pool=pool,
-    )[0]
+    )
+    return graded
 
 
 def grade_many(
@@ -118,7 +119,7 @@ def grade_many(
     answers: list[str | None] = []
     for response, gold, is_prefilled in zip(responses, golds, prefilled, strict=True):
         text = after_thinking(response, is_prefilled)
-        answers.append(None if text is None else extract_answer(text, count_values(gold) if gold else 1))
+        answers.append(None if text is None else extract_answer(text, count_values(gold or "")))
     judged: list[Pair] = [
         ("equal", gold, answer)
         for gold, answer, gold_is_usable in zip(golds, answers, usable, strict=True)
@@ -147,7 +148,8 @@ def _script_pair(response: str, gold: str, benchmark: str | None) -> Pair | None
 
 def is_usable_gold(gold: str | None, *, limit_s: float = DEFAULT_LIMIT_S, pool: WorkerPool | None = None) -> bool:
     """Says whether answers can be graded against a gold. See [`usable_golds`]."""
-    return usable_golds([gold], limit_s=limit_s, pool=pool)[0]
+    [usable] = usable_golds([gold], limit_s=limit_s, pool=pool)
+    return usable
 
 
 def usable_golds(
@@ -187,7 +189,7 @@ def usable_golds(
                 logger.warning("A grading worker died twice on the gold %.200r. %s", gold, reply.get("error", ""))
             else:
                 _usable_golds[gold] = reply["status"] == "ok" and reply["verdict"]
-    return [gold is not None and _usable_golds.get(gold, False) for gold in golds]
+    return [_usable_golds.get(gold, False) for gold in golds]
 
 
 def _compare(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict[Pair, bool | None]:

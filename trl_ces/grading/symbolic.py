@@ -8,14 +8,14 @@ from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 from latex2sympy2_extended.logic import And
 from math_verify import verify
 from sympy import Basic, Expr, Float, I, MatrixBase, N, Rational, nan, oo, simplify, zoo
-from sympy.core.relational import Eq, GreaterThan, LessThan, Relational, StrictGreaterThan, StrictLessThan
+from sympy.core.relational import Eq, GreaterThan, LessThan, Ne, Relational, StrictGreaterThan, StrictLessThan
 
 from .notation import unwrap
 from .numbers import decimal_places, number
 
 # math-verify's own parser and clean-up, with two of its defaults off: it lowercases symbols, so that a/A would be 1,
 # and it drops trailing letters as units, so that 3t would be 3.
-_NORMALIZATION = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none")
+_NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
 # The parser leaves i a symbol. It is the imaginary unit wherever it is no index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _CONVERSION = ConversionConfig(lowercase_symbols=False)
@@ -24,14 +24,24 @@ _MISSING_BRACES = [
     (re.compile(r"\\frac\s*(\d)\s*\{"), r"\\frac{\1}{"),
     (re.compile(r"(\\frac\{[^{}]*\})\s*(\d)"), r"\1{\2}"),
     (re.compile(r"\\sqrt\s*(\d|[a-z])"), r"\\sqrt{\1}"),
+    # Functions and numbers as programs write them, which the parser would take for products of letters.
+    (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
+    (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.(?=[a-z])"), ""),
     (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
-    # Functions as programs write them, which the parser would take for products of letters.
-    (re.compile(r"(?<![\\A-Za-z])(?:np\.|math\.)?(arcsin|arccos|arctan|sin|cos|tan|ln|log|exp)\s*(?=\()"), r"\\\1"),
+    (re.compile(r"(?<![\\A-Za-z])(arcsin|arccos|arctan|sin|cos|tan|ln|log|exp)\s*(?=\()"), r"\\\1"),
+    (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
+    (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10}"),
+    (re.compile(r"\\log\s*_\s*(?:e|\{\s*e\s*\})"), r"\\ln "),
     (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or a field: the parser has an E of its own
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists have been split before
     (re.compile(r"_\s*\{?\s*\\odot\s*\}?"), "_{o}"),  # solar masses and luminosities
     (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
 ]
+# The parser drops primes: y' would be y.
+_PRIMES = re.compile(r"(?:(?<=[A-Za-z})])|(?<=_\d))['′’]+")
+_BASE = re.compile(r"[0-9A-F]*\d[0-9A-F]*\s*_\s*\{?\s*(\d+)\s*\}?")
+# Two numbers with a blank between them. The parser adds or multiplies them, which nobody means: 3 4 is not 7.
+_TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
 
 
 @lru_cache(maxsize=4096)
@@ -40,11 +50,13 @@ def expression(text: str) -> Basic | MatrixBase | None:
     text = unwrap(text)
     for pattern, replacement in _MISSING_BRACES:
         text = pattern.sub(replacement, text)
+    text = _PRIMES.sub(lambda primes: "^{" + r"\prime" * len(primes.group()) + "}", text)
+    if _TWO_NUMBERS.search(text) and "prime" not in text:  # 63 45' are minutes of arc
+        return None
     try:
         parsed = latex2sympy(
             normalize_latex(text, _NORMALIZATION),
             is_real=True,
-            convert_degrees=False,
             normalization_config=None,
             conversion_config=_CONVERSION,
         )
@@ -63,7 +75,7 @@ def expression(text: str) -> Basic | MatrixBase | None:
 def same(gold: str, answer: str) -> bool:
     """Whether two tidy texts are equal as expressions, equations, inequalities, sets or matrices."""
     left, right = expression(gold), expression(answer)
-    if left is None or right is None:
+    if left is None or right is None or _bases_differ(gold, answer):
         return False
     golds, answers = _relations(left), _relations(right)
     if golds and answers:
@@ -75,6 +87,12 @@ def same(gold: str, answer: str) -> bool:
     if _clearly_different(left, right):
         return False
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
+
+
+def _bases_differ(one: str, other: str) -> bool:
+    """Whether both are written in a base, 1011_2 and 1011_3, and not in the same one. The parser drops bases."""
+    bases = {match.group(1) for text in (one, other) if (match := _BASE.fullmatch(text))}
+    return len(bases) > 1
 
 
 def _exact(expr: Basic | MatrixBase) -> Basic | MatrixBase:
@@ -89,18 +107,18 @@ def _clearly_different(one: Basic | MatrixBase, other: Basic | MatrixBase) -> bo
     """Two constants that differ in their first nine digits need no simplification: most wrong answers are such."""
     if not all(isinstance(expr, Expr) and expr.is_number for expr in (one, other)):
         return False
-    if N(one, 15).has(*_NO_NUMBERS) != N(other, 15).has(*_NO_NUMBERS):
+    if N(one).has(*_NO_NUMBERS) != N(other).has(*_NO_NUMBERS):
         return True  # sympy's simplification of infinities draws random numbers, and has found 42 among them
-    difference, size = abs(N(one - other, 15)), abs(N(one, 15))
-    return bool(difference.is_Float and size.is_Float and difference > size * Float("1e-9") and difference > 0)
+    difference, size = abs(N(one - other)), abs(N(one))
+    return bool(difference.is_Float and size.is_Float and difference > size * Float("1e-9"))
 
 
 def _rounds_to(literal: str, expr: Basic | MatrixBase) -> bool:
     """1.414214 for the square root of 2: a decimal with six significant digits, all of them right."""
     places, value = decimal_places(literal), number(literal)
-    if places is None or value is None or not isinstance(expr, Basic) or expr.free_symbols or not expr.is_number:
+    if places is None or value is None or not isinstance(expr, Expr) or not expr.is_number:
         return False
-    difference = N(expr - Rational(value.numerator, value.denominator), 30)
+    difference = N(expr - Rational(value.numerator, value.denominator))
     return bool(difference.is_real) and bool(abs(difference) * 10**places <= Rational(1, 2))
 
 
@@ -112,7 +130,7 @@ def _relations(expr: Basic | MatrixBase) -> list[Relational]:
 
 
 _FLIPPED = {
-    Eq: Eq, LessThan: GreaterThan, GreaterThan: LessThan, StrictLessThan: StrictGreaterThan,
+    Eq: Eq, Ne: Ne, LessThan: GreaterThan, GreaterThan: LessThan, StrictLessThan: StrictGreaterThan,
     StrictGreaterThan: StrictLessThan,
 }  # fmt: skip
 
@@ -122,13 +140,11 @@ def _same_relation(gold: Relational, answer: Relational) -> bool:
     difference, other = _exact(gold.lhs - gold.rhs), _exact(answer.lhs - answer.rhs)
     if simplify(difference - other) == 0:
         return type(gold) is type(answer)
-    if simplify(difference + other) == 0:
-        return _FLIPPED.get(type(gold)) is type(answer)
     ratio = simplify(difference / other)
     if not ratio.is_number or ratio.is_zero or not ratio.is_finite:
         return False
-    if isinstance(gold, Eq):
-        return isinstance(answer, Eq)
+    if isinstance(gold, (Eq, Ne)):
+        return type(gold) is type(answer)
     if not ratio.is_real:
         return False
     return type(answer) is (type(gold) if ratio.is_positive else _FLIPPED.get(type(gold)))

@@ -61,8 +61,8 @@ def main() -> None:
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == _EXIT_END_OF_INPUT:
             return
-        (request_id,) = struct.unpack("q", current[:8])
-        current[:8] = struct.pack("q", 0)
+        (request_id,) = struct.unpack("q", current[:])
+        current[:] = struct.pack("q", 0)
         if request_id:
             timed_out = os.WIFSIGNALED(status) and os.WTERMSIG(status) in _TIMER_SIGNALS
             _reply({"id": request_id, "status": "timeout" if timed_out else "died"})
@@ -87,7 +87,7 @@ def _serve(current: mmap.mmap, answer_request: Callable[[dict], bool], memory_by
         if line is None:
             return _EXIT_END_OF_INPUT
         request = json.loads(line)
-        current[:8] = struct.pack("q", request["id"])
+        current[:] = struct.pack("q", request["id"])
         signal.setitimer(signal.ITIMER_REAL, request["limit"] + CLOCK_GRACE_S)
         signal.setitimer(signal.ITIMER_PROF, request["limit"])
         try:
@@ -98,7 +98,7 @@ def _serve(current: mmap.mmap, answer_request: Callable[[dict], bool], memory_by
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         _reply({"id": request["id"], **reply})
-        current[:8] = struct.pack("q", 0)
+        current[:] = struct.pack("q", 0)
         if _is_full(memory_bytes):
             break
     return _EXIT_RECYCLE

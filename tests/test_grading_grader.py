@@ -1,0 +1,220 @@
+"""What is asked of the workers, and what is made of their replies. No worker is started here."""
+
+import logging
+
+import pytest
+
+from trl_ces.grading import Grade, grade, grade_many, grader, is_usable_gold, usable_golds
+from trl_ces.grading.workers import DEFAULT_LIMIT_S
+
+OK, WRONG = {"status": "ok", "verdict": True}, {"status": "ok", "verdict": False}
+DIED = {"status": "died", "error": "killed by the kernel"}
+
+
+class Pool:
+    """Replies in turn, and keeps what it was asked."""
+
+    def __init__(self, *replies):
+        self.replies, self.asked, self.limits = list(replies), [], []
+
+    def map(self, messages, limit_s):
+        self.asked += messages
+        self.limits += [limit_s]
+        return [self.replies.pop(0) for _ in messages]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known_of_golds(monkeypatch):
+    monkeypatch.setattr(grader, "_usable_golds", {})
+
+
+def boxed(answer):
+    return rf"So it is $\boxed{{{answer}}}$."
+
+
+def asked_equal(gold, answer, op="equal"):
+    return {"op": op, "gold": gold, "answer": answer}
+
+
+# ---- golds
+
+
+def test_golds_that_need_no_algebra_are_judged_without_a_worker():
+    assert usable_golds(["5", None, "", "yes", r"\frac{", "5"], pool=Pool()) == [True, False, False, True, False, True]
+    assert is_usable_gold("7", pool=Pool()) is True
+    assert is_usable_gold(None, pool=Pool()) is False
+    assert usable_golds([], pool=Pool()) == []
+
+
+def test_other_golds_are_asked_once_and_the_verdict_is_kept():
+    pool = Pool(OK, WRONG)
+    assert usable_golds(["x+y", "x+", "x+y", "3"], limit_s=0.25, pool=pool) == [True, False, True, True]
+    assert pool.asked == [{"op": "usable", "gold": "x+y"}, {"op": "usable", "gold": "x+"}]
+    assert pool.limits == [0.25]
+    assert usable_golds(["x+", "x+y"], pool=Pool()) == [False, True]
+
+
+@pytest.mark.parametrize("reply", [{"status": "timeout"}, {"status": "error", "error": "MemoryError: "}])
+def test_a_gold_that_cannot_be_parsed_in_time_or_memory_is_unusable_for_good(reply, caplog):
+    assert is_usable_gold("x+y", pool=Pool(reply)) is False
+    assert is_usable_gold("x+y", pool=Pool()) is False
+    assert caplog.text == ""
+
+
+def test_a_gold_whose_worker_died_is_unusable_with_a_warning_and_asked_again_next_time(caplog):
+    pool = Pool(DIED)
+    with caplog.at_level(logging.WARNING):
+        assert is_usable_gold("x+y", pool=pool) is False
+    assert "died twice on the gold 'x+y'. killed by the kernel" in caplog.text
+    assert pool.limits == [DEFAULT_LIMIT_S] == [3.0]
+    assert is_usable_gold("x+y", pool=Pool(OK)) is True
+
+
+def test_a_gold_that_is_no_text_is_refused_before_anything_is_asked():
+    pool = Pool()
+    with pytest.raises(TypeError, match="gold 2 is 5, a int: give the answer as text"):
+        usable_golds(["x+y", None, 5], pool=pool)  # type: ignore[list-item]
+    assert pool.asked == []
+
+
+def test_without_a_pool_the_one_of_this_process_is_asked(monkeypatch):
+    pool = Pool(OK, WRONG)
+    monkeypatch.setattr(grader, "shared_pool", lambda: pool)
+    assert grade(boxed("x+1"), "x+y", with_qwen=False).correct is False
+    assert pool.asked == [{"op": "usable", "gold": "x+y"}, asked_equal("x+y", "x+1")]
+
+
+# ---- answers
+
+
+def test_the_engine_is_asked_only_where_no_rule_decides_and_once_for_each_pair():
+    pool = Pool(OK, OK, WRONG)
+    responses = [boxed("5"), boxed("x+1"), boxed("6"), boxed("1+x"), "no answer", boxed("x+1"), boxed("x+2")]
+    golds = ["5", "1+x", "5", "1+x", "1+x", "1+x", "1+x"]
+    grades = grade_many(responses, golds, with_qwen=False, limit_s=0.5, pool=pool)
+    assert grades == [
+        Grade(correct=True, answer="5"),
+        Grade(correct=True, answer="x+1"),
+        Grade(correct=False, answer="6"),
+        Grade(correct=True, answer="1+x"),
+        Grade(correct=False, answer=None),
+        Grade(correct=True, answer="x+1"),
+        Grade(correct=False, answer="x+2"),
+    ]
+    assert pool.asked == [{"op": "usable", "gold": "1+x"}, asked_equal("1+x", "x+1"), asked_equal("1+x", "x+2")]
+    assert pool.limits == [0.5, 0.5]
+
+
+def test_an_unusable_gold_is_none_and_its_answer_is_not_compared():
+    golds = ["", r"\frac{", None]
+    grades = grade_many([boxed("3"), boxed("x+1"), boxed("4")], golds, with_qwen=False, pool=Pool())  # type: ignore[arg-type]
+    assert grades == [Grade(None, "3"), Grade(None, "x+1"), Grade(None, "4")]
+
+
+@pytest.mark.parametrize("reply", [{"status": "timeout"}, {"status": "error", "error": "RecursionError: "}])
+def test_an_answer_that_cannot_be_compared_in_time_or_memory_is_wrong(reply, caplog):
+    assert grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(OK, reply)).correct is False
+    assert caplog.text == ""
+
+
+def test_an_answer_whose_worker_died_is_not_graded_with_a_warning(caplog):
+    with caplog.at_level(logging.WARNING):
+        assert grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(OK, DIED)) == Grade(correct=None, answer="x+1")
+    assert "died twice on the answer 'x+1' to '1+x'; it is not graded. killed by the kernel" in caplog.text
+
+
+def test_long_pairs_are_compared_in_a_worker_even_where_numbers_decide():
+    longest = "1" * grader._QUICK_LENGTH
+    assert grade(boxed("2" + longest[1:]), longest, with_qwen=False, pool=Pool()).correct is False
+    for gold, answer in ((longest + "1", "2"), ("2", longest + "1")):
+        pool = Pool(WRONG)
+        assert grade(boxed(answer), gold, with_qwen=False, pool=pool).correct is False
+        assert pool.asked == [asked_equal(gold, answer)]
+
+
+@pytest.mark.parametrize("big", ["(" * 100 + "x" + ")" * 100, "1" * 20_000], ids=["deep", "long"])
+def test_what_is_too_big_is_compared_as_text_alone(big):
+    assert grade(boxed(big), "x", with_qwen=False, pool=Pool()).correct is False
+    assert grade(boxed("x"), big, with_qwen=False, pool=Pool()) == Grade(correct=None, answer="x")
+    pairs = [("equal", big, "x"), ("equal", "x", big), ("equal", big, f" {big}\n")]
+    assert list(grader._compare(pairs, 1.0, Pool()).values()) == [False, False, True]
+
+
+def test_as_many_boxes_as_the_gold_has_values_are_one_answer():
+    text = r"First $\boxed{3}$ and second $\boxed{4}$."
+    assert grade(text, "3;4", with_qwen=False, pool=Pool()) == Grade(correct=True, answer="3; 4")
+    assert grade(text, "4", with_qwen=False, pool=Pool()) == Grade(correct=True, answer="4")
+    assert grade(text, "", with_qwen=False, pool=Pool()) == Grade(correct=None, answer="4")
+
+
+def test_thinking_is_cut_off_whoever_opened_it():
+    response = r"\boxed{3} so </think> \boxed{4}"
+    expected = [("4", False), ("4", False), (None, False), ("3", True)]
+    responses = [response, response, r"\boxed{3}", r"\boxed{3}"]
+    prefilled = [True, False, True, False]
+    grades = grade_many(responses, ["3"] * 4, thinking_prefilled=prefilled, with_qwen=False, pool=Pool())
+    assert [(g.answer, g.correct) for g in grades] == expected
+    assert grade(r"\boxed{3}", "3", thinking_prefilled=True, with_qwen=False, pool=Pool()).correct is False
+    assert grade(r"\boxed{3}", "3", with_qwen=False, pool=Pool()).correct is True
+    both = grade_many([r"\boxed{3}"] * 2, ["3"] * 2, thinking_prefilled=True, with_qwen=False, pool=Pool())
+    assert [g.correct for g in both] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "match"),
+    [
+        ((["a", "b"], ["1"]), {}, "golds has 1 entries for 2 responses: give one for each"),
+        ((["a"], ["1"], ["gsm8k", "math"]), {}, "benchmarks has 2 entries for 1 responses"),
+        ((["a"], ["1"]), {"thinking_prefilled": [True, False]}, "thinking_prefilled has 2 entries for 1 responses"),
+    ],
+)
+def test_sequences_that_differ_in_length_are_refused(arguments, settings, match):
+    with pytest.raises(ValueError, match=match):
+        grade_many(*arguments, **settings, pool=Pool())
+    assert grade_many([], [], pool=Pool()) == []
+
+
+# ---- the second verdict
+
+
+def test_the_second_verdict_is_asked_in_the_same_round():
+    pool = Pool(OK, WRONG, OK)
+    graded = grade(boxed("x+1"), "1+x", limit_s=0.5, pool=pool)
+    assert graded == Grade(correct=False, answer="x+1", correct_qwen=True)
+    assert pool.asked[1:] == [asked_equal("1+x", "x+1"), asked_equal("1+x", "x+1", op="equal_as_script")]
+    assert pool.limits == [0.5, 0.5]
+
+
+def test_the_second_verdict_is_there_unless_it_is_not_wanted():
+    assert grade(boxed("5"), "5", pool=Pool()) == Grade(correct=True, answer="5", correct_qwen=True)
+    assert grade(boxed("5"), "5", with_qwen=False, pool=Pool()) == Grade(correct=True, answer="5", correct_qwen=None)
+    [graded] = grade_many([boxed("5")], ["5"], pool=Pool())
+    assert graded.correct_qwen is True
+
+
+def test_an_empty_response_and_a_worker_that_died_are_wrong_to_the_script():
+    assert grade("", "5", pool=Pool()) == Grade(correct=False, answer=None, correct_qwen=False)
+    assert grade(boxed("x+1"), "1+x", pool=Pool(OK, DIED, DIED)) == Grade(
+        correct=None, answer="x+1", correct_qwen=False
+    )
+
+
+def test_benchmarks_have_their_own_rules_in_the_second_verdict_alone():
+    for benchmark, correct_qwen in (("minerva_math", False), ("cmath", True), (None, True)):
+        graded = grade(boxed("10 km"), "10", benchmark, pool=Pool(WRONG))
+        assert graded == Grade(correct=True, answer="10 km", correct_qwen=correct_qwen)
+    grades = grade_many([boxed("10 km")] * 2, ["10"] * 2, ["minerva_math", "cmath"], pool=Pool(WRONG))
+    assert [g.correct_qwen for g in grades] == [False, True]
+
+
+def test_a_script_that_cannot_be_loaded_is_named_with_the_way_out():
+    reply = {"status": "error", "error": "ImportError: No module named 'sympy.parsing.latex._antlr'"}
+    with pytest.raises(RuntimeError, match=r"installed sympy \(ImportError.*_antlr.*`with_qwen=False`"):
+        grade(boxed("x+1"), "1+x", pool=Pool(OK, OK, reply))
+
+
+def test_a_parser_that_cannot_run_is_named_before_anything_is_asked(monkeypatch):
+    monkeypatch.setattr(grader, "parser_problem", lambda: "correct_qwen needs antlr4-python3-runtime 4.11 to 4.13")
+    with pytest.raises(RuntimeError, match="needs antlr4-python3-runtime"):
+        grade(boxed("x+1"), "1+x", pool=Pool())
+    assert grade(boxed("5"), "5", with_qwen=False, pool=Pool()).correct is True

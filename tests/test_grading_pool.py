@@ -1,0 +1,292 @@
+"""The trainer's side of grading workers: a stand-in evaluates Python instead of algebra, and so starts at once."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from trl_ces.grading import workers
+from trl_ces.grading.workers import Worker, WorkerLost, WorkerPool, default_worker_count, shared_pool
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is a shell script"),
+    pytest.mark.timeout(30),
+]
+
+STAND_IN = """
+import json, os, signal, sys, time
+starts = len(open({log!r}).readlines())
+def say(**reply):
+    os.write(1, json.dumps(reply).encode() + b"\\n")
+{at_start}
+say(status="ready")
+for line in sys.stdin.buffer:
+    message = json.loads(line)
+    say(id=message["id"], status="ok", verdict=eval(message["gold"]))
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Makes workers start the stand-in; returns the number of its starts."""
+    log, server, script = tmp_path / "starts", tmp_path / "server.py", tmp_path / "python"
+    script.write_text(f'#!/bin/sh\necho start >> {log}\nexec {sys.executable} -S {server} "$@"\n')
+    script.chmod(0o755)
+    log.write_text("")
+    monkeypatch.setattr(sys, "executable", str(script))
+    monkeypatch.setattr(workers, "GRACE_S", 0.4)
+
+    def write(at_start="", source=STAND_IN):
+        server.write_text(source.replace("{at_start}", at_start).replace("{log!r}", repr(str(log))))
+        return lambda: log.read_text().count("start")
+
+    return write
+
+
+@pytest.fixture
+def worker():
+    worker = Worker(memory_bytes=123 << 20)
+    yield worker
+    worker.stop()
+
+
+def verdict_of(worker, expression, limit_s=5.0):
+    return worker.request({"op": "equal", "gold": expression}, limit_s)["verdict"]
+
+
+def test_a_worker_is_started_with_the_first_request_and_kept(stand_in, worker):
+    starts = stand_in()
+    assert worker.process is None
+    assert worker.request({"op": "equal", "gold": "6 * 7"}, 5.0) == {"id": 1, "status": "ok", "verdict": 42}
+    assert worker.request({"op": "equal", "gold": "message"}, 2.5)["verdict"] == {
+        "op": "equal", "gold": "message", "id": 2, "limit": 2.5,
+    }  # fmt: skip
+    assert verdict_of(worker, "os.getpid()") == worker.process.pid
+    assert starts() == 1
+
+
+def test_what_a_worker_is_started_with(stand_in, worker, monkeypatch):
+    stand_in()
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    arguments = verdict_of(worker, "sys.argv[1:]")
+    assert arguments == ["-P", "-c", "from trl_ces.grading.worker import main; main()", str(123 << 20)]
+    environment = verdict_of(worker, "dict(os.environ)")
+    assert environment["LANG"] == "C.UTF-8"
+    assert environment["PYTHONPATH"] == str(Path(workers.__file__).parents[2])
+    assert (environment["SYMPY_GROUND_TYPES"], environment["PYTHONHASHSEED"]) == ("python", "0")
+    assert "HF_TOKEN" not in environment
+    # Ctrl-C reaches the trainer, which then ends its workers.
+    assert verdict_of(worker, "os.getsid(0)") == worker.process.pid
+
+
+def test_late_replies_to_other_requests_are_passed_over(stand_in, worker):
+    stand_in()
+    assert verdict_of(worker, "say(id=0, status='died') or say(id=-1, status='died') or 7") == 7
+
+
+def test_long_requests_and_replies_pass_through_the_pipe_in_pieces(stand_in, worker):
+    stand_in("time.sleep(0.1)")
+    assert verdict_of(worker, f"len('{'x' * 500_000}')") == 500_000
+    assert verdict_of(worker, "'y' * 500_000") == "y" * 500_000
+    assert verdict_of(worker, "os.write(1, b'{\"id\":') and time.sleep(0.1) or os.write(1, b'0}\\n') and 7") == 7
+
+
+def test_a_worker_that_does_not_answer_is_ended_and_the_next_request_starts_another(stand_in, worker):
+    starts = stand_in()
+    hung = verdict_of(worker, "os.getpid()")
+    start = time.monotonic()
+    with pytest.raises(WorkerLost, match="does not answer"):
+        verdict_of(worker, "os.write(1, b'half a re') and time.sleep(60)", limit_s=0.3)
+    assert 0.7 <= time.monotonic() - start < 5
+    assert worker.process is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(hung, 0)
+    assert verdict_of(worker, "7") == 7
+    assert starts() == 2
+
+
+def test_a_worker_that_does_not_read_is_ended(stand_in, worker):
+    stand_in(source='print(\'{"status": "ready"}\', flush=True)\nimport time; time.sleep(60)')
+    with pytest.raises(WorkerLost, match="does not answer"):
+        verdict_of(worker, "x" * 500_000, limit_s=0.2)
+    assert worker.process is None
+
+
+def test_a_worker_that_ends_says_its_last_words(stand_in, worker):
+    starts = stand_in()
+    with pytest.raises(WorkerLost, match=r"The grading worker ended\. Its last words:\nout of luck$"):
+        verdict_of(worker, "os.write(2, b'out of luck') and os._exit(1)")
+    assert verdict_of(worker, "7") == 7
+    with pytest.raises(WorkerLost) as lost:
+        verdict_of(worker, "os.write(2, b'x' * 3000 + b'y') and os._exit(1)")
+    assert str(lost.value).endswith("words:\n" + "x" * 1999 + "y")
+    assert starts() == 2
+
+
+def test_a_worker_that_ended_between_requests_is_started_again(stand_in, worker):
+    starts = stand_in()
+    os.kill(verdict_of(worker, "os.getpid()"), signal.SIGKILL)
+    worker.process.wait()
+    assert verdict_of(worker, "7") == 7
+    assert starts() == 2
+
+
+def test_stopping_ends_the_worker_and_its_children_and_may_be_repeated(stand_in, worker):
+    stand_in()
+    worker.stop()
+    child = verdict_of(worker, "os.fork() or time.sleep(60)")
+    pipes = [worker.process.stdin, worker.process.stdout]
+    worker.stop()
+    worker.stop()
+    assert worker.process is None
+    assert [pipe.closed for pipe in pipes] == [True, True]
+    while Path(f"/proc/{child}").exists() and Path(f"/proc/{child}/stat").read_text().split()[2] != "Z":
+        time.sleep(0.01)
+
+
+def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
+    stand_in()
+    assert verdict_of(worker, "7") == 7
+    process = worker.process
+    worker.forget()
+    assert (worker.process, process.stdin.closed, process.stdout.closed) == (None, True, True)
+    assert process.wait(timeout=10) == 0  # it read the end of its input
+
+
+@pytest.mark.parametrize(
+    ("at_start", "error", "said"),
+    [
+        ("sys.exit('No module named math_verify')", RuntimeError, "did not start.* ended. Its last words:\nNo module"),
+        ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
+        ("time.sleep(60)", RuntimeError, "did not start.* does not answer.$"),
+    ],
+    ids=["an error", "killed", "hangs"],
+)
+def test_a_worker_that_does_not_start(stand_in, worker, monkeypatch, at_start, error, said):
+    stand_in(at_start)
+    monkeypatch.setattr(workers, "START_LIMIT_S", 0.5)
+    with pytest.raises(error, match=f"(?s){said}"):
+        verdict_of(worker, "7")
+    assert worker.process is None
+
+
+# ---- pools
+
+
+@pytest.fixture
+def pool():
+    pool = WorkerPool(3)
+    yield pool
+    pool.close()
+
+
+def ask(pool, *expressions, limit_s=5.0):
+    replies = pool.map([{"op": "equal", "gold": expression} for expression in expressions], limit_s)
+    return [reply.get("verdict", reply["status"]) for reply in replies]
+
+
+def test_replies_come_in_the_order_of_the_messages_and_side_by_side(stand_in, pool):
+    starts = stand_in()
+    assert ask(pool, "time.sleep(0.6) or 1", "2", "time.sleep(0.1) or 3", "4", "5") == [1, 2, 3, 4, 5]
+    assert starts() == 3
+    start = time.monotonic()
+    assert ask(pool, *["time.sleep(0.5) or 7"] * 3) == [7] * 3
+    assert time.monotonic() - start < 1.4
+    assert ask(pool) == []
+
+
+def test_a_few_requests_start_few_workers(stand_in, pool):
+    starts = stand_in()
+    assert [ask(pool, str(n)) for n in range(4)] == [[0], [1], [2], [3]]
+    assert starts() == 1
+
+
+def test_a_lost_worker_is_tried_once_more(stand_in, pool):
+    starts = stand_in()
+    assert ask(pool, "starts if starts > 1 else os._exit(1)") == [2]
+    assert ask(pool, "os._exit(1)") == ["died"]
+    assert starts() == 3
+    [reply] = pool.map([{"op": "equal", "gold": "os.write(2, b'out of luck') and os._exit(1)"}])
+    assert reply["error"].endswith("out of luck")
+    assert ask(pool, "7", "8", "9", "10") == [7, 8, 9, 10]
+
+
+def test_a_verdict_that_a_worker_reports_as_died_is_tried_once_more_and_others_are_not(stand_in, pool, tmp_path):
+    stand_in()
+    seen = tmp_path / "seen"
+    seen.write_text("")
+    count = f"open({str(seen)!r}, 'a').write('x')"
+    for status, tries in (("died", 2), ("timeout", 1), ("error", 1)):
+        seen.write_text("")
+        assert ask(pool, f"{count} and say(id=message['id'], status={status!r})") == [status]
+        assert len(seen.read_text()) == tries
+
+
+def test_a_closed_pool_starts_its_workers_again(stand_in, pool):
+    starts = stand_in()
+    [pid] = ask(pool, "os.getpid()")
+    pool.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert ask(pool, "7") == [7]
+    assert starts() == 2
+
+
+def test_a_pool_is_safe_in_threads_and_lends_a_worker_to_one_at_a_time(stand_in):
+    starts = stand_in()
+    one = WorkerPool(1)
+    found = []
+    threads = [
+        threading.Thread(target=lambda n=n: found.append((n, ask(one, f"{n} + 0", f"{n} + 1")))) for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    one.close()
+    assert sorted(found) == [(n, [n, n + 1]) for n in range(8)]
+    assert starts() == 1
+
+
+def test_a_fork_has_workers_of_its_own(stand_in, pool):
+    stand_in()
+    [mine] = ask(pool, "os.getpid()")
+    shared = shared_pool()
+    assert shared_pool() is shared
+    child = os.fork()
+    if child == 0:
+        [theirs] = ask(pool, "os.getpid()")
+        workers._close_pools()
+        os._exit(0 if theirs != mine and shared_pool() is shared else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert ask(pool, "os.getpid()") == [mine]
+
+
+@pytest.mark.parametrize(
+    ("cores", "processes", "expected"),
+    [(16, None, 8), (8, None, 8), (3, None, 3), (1, None, 1), (8, "2", 4), (7, "2", 3), (2, "4", 1)],
+)
+def test_a_process_has_a_worker_for_each_core_that_is_its_own_from_1_to_8(monkeypatch, cores, processes, expected):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)) if pid == 0 else set())
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    if processes:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+    assert default_worker_count() == expected
+    assert len(WorkerPool().workers) == expected
+    monkeypatch.delattr(os, "sched_getaffinity")  # macOS
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert default_worker_count() == expected
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert default_worker_count() == 1
+
+
+def test_a_pool_has_the_number_of_workers_that_is_asked_for_and_at_least_one():
+    assert [worker.memory_bytes for worker in WorkerPool(2, memory_bytes=5).workers] == [5, 5]
+    assert [worker.memory_bytes for worker in WorkerPool(1).workers] == [1 << 30]
+    with pytest.raises(ValueError, match="workers=0: a pool needs at least 1 worker"):
+        WorkerPool(0)

@@ -1,0 +1,237 @@
+"""Equality by algebra, in this process: the cases that decide it are worked out by hand."""
+
+import pytest
+
+from trl_ces.grading import symbolic
+from trl_ces.grading.symbolic import expression, same
+
+EQUAL = [
+    (r"\sqrt{8}", r"2\sqrt{2}"),
+    ("(x-1)(x+1)", "x^2-1"),
+    (r"\sin^2 x+\cos^2 x", "1"),
+    (r"\frac{n(n+1)}{2}", r"\sum_{k=1}^{n} k"),
+    (r"\frac12", "0.5"),
+    (r"\frac{1}{3}5", r"\frac{5}{3}"),
+    (r"\frac3{14}", r"\frac{6}{28}"),
+    (r"\sqrt2", r"\frac{2}{\sqrt{2}}"),
+    ("sqrt(2)", r"\sqrt{2}"),
+    ("np.sqrt(2)", r"\sqrt{2}"),
+    ("2*np.pi", r"2\pi"),
+    ("pi/2", r"\frac{\pi}{2}"),
+    ("math.sin(pi/6)", r"\frac{1}{2}"),
+    ("np.log(2)", r"\ln 2"),
+    (r"\log_e 2", r"\ln 2"),
+    (r"\log_{e}(x)", r"\ln x"),
+    (r"\lg 1000", "3"),
+    (r"\log 1000", "3"),
+    (r"\log_2 8", "3"),
+    ("2^(1/2)", r"\sqrt{2}"),
+    ("(2,infinity)", "x>2"),
+    ("2e-3x", r"\frac{x}{500}"),
+    ("1,234x", "1234x"),
+    ("M_{\\odot}", "M_{o}"),
+    ("E_1", "E_{1}"),
+    # i is the imaginary unit, an index where it stands as one
+    ("i^2", "-1"),
+    ("(1+i)^2", "2i"),
+    (r"e^{i\pi}", "-1"),
+    (r"\sum_{i=1}^{3} i", "6"),
+    ("a_i+a_i", "2a_{i}"),
+    ("a_i=i^2", "a_{i}-i^2=0"),
+    ("0<i<5", "5>i>0"),
+    # variables are real
+    (r"\sqrt{x^2}", "|x|"),
+    # matrices, sets, intervals
+    (r"\begin{pmatrix}0.5&2\end{pmatrix}", r"\begin{pmatrix}\frac{1}{2}&2\end{pmatrix}"),
+    (r"\{1,2\}", r"\{2,1\}"),
+    (r"[1,2]", r"1\leq x\leq 2"),
+    (r"1\leq x\leq 2", r"[1,2]"),
+    (r"(2,\infty)", "x>2"),
+    # relations, turned round and multiplied
+    ("x=1", "x-1=0"),
+    ("x=y", "y=x"),
+    ("x+y=1", "2x+2y=2"),
+    ("x+y=1", "-3x-3y=-3"),
+    ("ix=iy", "x=y"),
+    ("x<2", "2>x"),
+    ("x<2", "2x<4"),
+    ("x<2", "-x>-2"),
+    ("x<2", "2-x>0"),
+    ("x<2", "-3x>-6"),
+    (r"x\leq 2", r"2\geq x"),
+    (r"x\leq 2", r"-2x\geq -4"),
+    (r"x\geq 2", r"3x\geq 6"),
+    ("x>2", "-x<-2"),
+    (r"x\neq 2", r"2\neq x"),
+    (r"x\neq 2", r"-2x\neq -4"),
+    ("0.5x=1", r"\frac{x}{2}=1"),
+    ("1<x<2", "2>x>1"),
+    ("1<x<2", "-2<-x<-1"),
+    (r"0\leq x<1", r"1>x\geq 0"),
+    # a decimal with six significant digits, all right
+    (r"\sqrt{2}", "1.41421"),
+    ("1.414214", r"\sqrt{2}"),
+    (r"\frac{1}{3}", "0.333333"),
+    (r"100\pi", "314.159"),
+    (r"\frac{1234565}{10000000}", "0.123457"),  # half up, and half down
+    (r"\frac{1234565}{10000000}", "0.123456"),
+    (r"\sum_{k=0}^{\infty} \frac{x^k}{k!}", "e^x"),
+    (r"\sum_{k=1}^{\infty} \frac{1}{k^2}", r"\frac{\pi^2}{6}"),
+    ("f(2)+1", "1+f(2)"),
+    ("1011_2", "1011_{2}"),
+    ("1011_{2}", "1011"),
+    ("A_1+A_2", "A_2+A_1"),
+    ("y'+ry=0", r"y^{\prime}+ry=0"),
+    ("y''", r"y^{\prime\prime}"),
+    ("f′(x)", "f'(x)"),
+    (r"\infty", r"+\infty"),
+]
+DIFFERENT = [
+    (r"\sqrt{8}", r"\sqrt{2}"),
+    ("x", "X"),
+    (r"\frac{a}{A}", "1"),
+    ("3", "3t"),
+    ("3m", "3"),
+    (r"\ln 2", "np.log10(2)"),
+    (r"\ln 100", r"\lg 100"),
+    ("|x|", "x"),
+    ("1", "i^2"),
+    ("2i", "-2i"),
+    ("x+i", "x+1"),
+    (r"\infty", r"-\infty"),
+    (r"\infty", "42"),
+    ("42", r"\infty"),
+    ("-\\infty", "42"),
+    ("1", r"\frac{1}{0}"),
+    # constants without digits
+    ("3", "f(2)"),
+    ("f(2)+1", "f(2)"),
+    ("3", r"\int_0^1 f(2) du"),
+    (r"\int_0^1 f(2) du+1", r"\int_0^1 f(2) du"),
+    ("a_i=i^2", "a_i=-1"),
+    # constants that are close
+    (r"10^{20}\sqrt{2}", r"10^{20}\sqrt{2}+1"),
+    (r"\frac{\sqrt{2}}{10^{20}}", r"\frac{\sqrt{3}}{10^{20}}"),
+    (r"\sqrt{2}+10^{-10}", r"\sqrt{2}"),
+    ("0", "10^{-30}"),
+    ("1e-10x", "2e-10x"),
+    ("0.1000001x", "0.1x"),
+    # decimals: too few digits, or one that is wrong
+    (r"\sqrt{2}", "1.4142"),
+    (r"\sqrt{2}", "1.41422"),
+    ("1.41422", r"\sqrt{2}"),
+    (r"\frac{1}{3}", "0.333334"),
+    ("x", "0.333333"),
+    (r"\sqrt{2}+10^{-9}i", "1.414214"),
+    (r"\frac{1}{3}", "0." + "3" * 500),  # longer than any number that is read
+    ("[1,2]", "1.23456"),
+    (r"\begin{pmatrix}1&2\end{pmatrix}", "1.23456"),
+    ("3", r"\begin{pmatrix}1&2\end{pmatrix}"),
+    # relations
+    ("x=1", "1"),
+    ("1", "x=1"),
+    ("x=1", "x=2"),
+    ("x=y", "x=-y"),
+    ("x=1", r"x\geq 1"),
+    (r"x\geq 1", "x=1"),
+    ("x=1", r"1\geq x"),
+    ("x=1", "2x>2"),
+    (r"x\neq 1", "x=1"),
+    (r"x\neq 1", "2x=2"),
+    ("x=1", r"2x\neq 2"),
+    ("x^2=1", "x=1"),
+    ("x=1", "0=0"),
+    ("0=0", "x=1"),
+    ("1=2", "0=0"),
+    ("x<2", "x>2"),
+    ("x<2", "-x<-2"),
+    ("x<2", "2x>4"),
+    ("x<2", "-2x<-4"),
+    ("x<2", r"x\leq 2"),
+    ("x<2", r"2\geq x"),
+    ("x<2", r"-x\geq -2"),
+    ("ix<iy", "x<y"),
+    ("x<y", "ix<iy"),
+    ("1<x<2", "1<x"),
+    ("1<x", "1<x<2"),
+    ("1<x<2", r"1<x\leq 2"),
+    ("1<x<2", "1<y<2"),
+    ("1<x<2", "x>1"),
+    ("1<x<2", "1<x<1"),
+    (r"[1,2]", r"1<x\leq 2"),
+    # matrices
+    (r"\begin{pmatrix}1&2\end{pmatrix}", r"\begin{pmatrix}2&1\end{pmatrix}"),
+    (r"\begin{pmatrix}1&2\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
+    # two numbers side by side are neither their sum nor their product
+    ("7", "3 4"),
+    ("12", "3 4"),
+    ("23", "5 4.6"),
+    ("5x", "2 3x"),
+    # what a parser may drop
+    ("y'=2x", "y=2x"),
+    ("y''+y=0", "y'+y=0"),
+    ("x_1'", "x_1"),
+    ("f'(x)", "f(x)"),
+    ("1011_2", "1011_3"),
+    # no meaning
+    ("1", ""),
+    ("", "1"),
+    ("---", "---"),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer"), EQUAL)
+def test_equal_values_are_the_same(gold, answer):
+    assert same(gold, answer) is True
+
+
+@pytest.mark.parametrize(("gold", "answer"), DIFFERENT)
+def test_different_values_are_not(gold, answer):
+    assert same(gold, answer) is False
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"\sqrt{8}", r"\sqrt{2}"),
+        (r"\sqrt{2}", r"\sqrt{2}+2\cdot 10^{-9}"),
+        ("10^{20}", r"10^{20}+10^{12}"),
+        (r"\sqrt{2}", r"\sqrt{2}+i"),
+        # sympy's simplification of these draws random numbers
+        ("42", r"\infty"),
+        ("42", r"-\infty"),
+        (r"-\infty", "42"),
+        ("42", r"\frac{1}{0}"),
+        ("42", r"\frac{0}{0}"),
+    ],
+)
+def test_constants_that_differ_in_their_first_digits_are_not_simplified(gold, answer, monkeypatch):
+    monkeypatch.setattr(symbolic, "verify", lambda *_, **__: pytest.fail("simplified"))
+    assert same(gold, answer) is False
+
+
+def test_constants_whose_first_nine_digits_agree_are_compared_by_algebra(monkeypatch):
+    asked = []
+    monkeypatch.setattr(symbolic, "verify", lambda one, other, **_: asked.append((str(one), str(other))) or True)
+    assert same(r"\sqrt{2}", r"\sqrt{2}+10^{-9}") is True
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("text", ["", "---", r"\frac{1}{", "3 4", "x=1=2<3)", "2 3 \\frac{1}{2}"])
+def test_what_has_no_meaning_is_none(text):
+    assert expression(text) is None
+
+
+def test_minutes_of_arc_keep_a_meaning():
+    assert expression(r"63 45^{\prime}") is not None
+
+
+def test_a_worker_short_of_memory_is_told_and_nothing_is_remembered(monkeypatch):
+    def fails(*_, **__):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(symbolic, "latex2sympy", fails)
+        with pytest.raises(MemoryError):
+            same("u+v+w", "w+v+u")
+    assert same("u+v+w", "w+v+u") is True

@@ -1,0 +1,212 @@
+"""One grading worker, seen through its pipe. Instead of the algebra it evaluates Python, so it starts at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+import trl_ces
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and relies on RLIMIT_AS"),
+    pytest.mark.timeout(30),
+]
+
+MEMORY_BYTES = 256 << 20
+WORKER = """
+import logging, os, resource, signal, sys, time, types
+seeds, warm_ups, kept = [], [], []
+for name in ("sympy", "sympy.core", "sympy.core.random", "trl_ces.grading.verdicts"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["sympy.core.random"].seed = seeds.append
+verdicts = sys.modules["trl_ces.grading.verdicts"]
+verdicts.warm_up = lambda: warm_ups.append(os.getpid())
+verdicts.answer_request = lambda request: eval(request["gold"])
+from trl_ces.grading import worker
+worker.CLOCK_GRACE_S = 0.4
+{settings}
+worker.main()
+"""
+
+
+class Pipe:
+    """Both ends of a worker's pipe; requests are numbered from 1."""
+
+    def __init__(self, process):
+        self.process, self.last_id = process, 0
+
+    def send(self, expression, limit):
+        self.last_id += 1
+        request = {"id": self.last_id, "op": "equal", "gold": expression, "limit": limit}
+        self.write(json.dumps(request).encode() + b"\n")
+
+    def write(self, data):
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def receive(self):
+        return json.loads(self.process.stdout.readline())
+
+    def ask(self, expression, limit=5.0):
+        """The verdict, or else the status."""
+        self.send(expression, limit)
+        reply = self.receive()
+        assert reply.pop("id") == self.last_id
+        return reply["verdict"] if reply["status"] == "ok" else reply.get("error", reply["status"])
+
+    def kill_idle_child(self):
+        child = self.child()
+        while Path(f"/proc/{child}/stat").read_text().split()[2] != "S":  # it waits for a line
+            time.sleep(0.005)
+        os.kill(child, signal.SIGKILL)
+        self.child(other_than=child)
+
+    def child(self, other_than=None):
+        """Its process id, as soon as there is one."""
+        pid = self.process.pid
+        while True:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            if children and int(children[0]) != other_than:
+                return int(children[0])
+            time.sleep(0.005)
+
+
+@contextmanager
+def worker(settings=""):
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", WORKER.replace("{settings}", settings), str(MEMORY_BYTES)],
+        env={**os.environ, "PYTHONPATH": str(Path(trl_ces.__file__).parents[1])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            pipe = Pipe(process)
+            assert pipe.receive() == {"status": "ready"}
+            yield pipe
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def end_of(pipe):
+    """Exit code and stderr after the end of its input."""
+    pipe.process.stdin.close()
+    return pipe.process.wait(timeout=10), pipe.process.stderr.read()
+
+
+def test_requests_are_answered_by_one_child_which_finds_the_algebra_warm():
+    with worker() as pipe:
+        assert pipe.ask("6 * 7") == 42
+        supervisor, child = pipe.ask("[os.getppid(), os.getpid()]")
+        assert supervisor == pipe.process.pid
+        assert pipe.ask("[warm_ups, os.getpid()]") == [[supervisor], child]
+        assert end_of(pipe) == (0, b"")
+
+
+def test_random_choices_of_the_algebra_begin_anew_with_each_request():
+    with worker() as pipe:
+        assert [pipe.ask("seeds") for _ in range(3)] == [[0], [0, 0], [0, 0, 0]]
+
+
+def test_what_the_algebra_prints_or_logs_does_not_reach_the_protocol():
+    with worker() as pipe:
+        assert pipe.ask("print('said')") is None
+        assert pipe.ask("logging.getLogger('math_verify').critical('warned') or 7") == 7
+        assert end_of(pipe) == (0, b"said\n")
+
+
+def test_an_error_is_a_reply_and_the_child_goes_on():
+    with worker() as pipe:
+        child = pipe.ask("os.getpid()")
+        assert pipe.ask("[].pop()") == "IndexError: pop from empty list"
+        assert pipe.ask("{}['" + "x" * 1000 + "']") == "KeyError: '" + "x" * 199
+        assert pipe.ask("bytearray(1 << 30)") == "MemoryError: "
+        assert pipe.ask("os.getpid()") == child
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 11)", "os._exit(3)", "os._exit(1)"])
+def test_a_child_that_dies_is_told_and_replaced(end):
+    with worker() as pipe:
+        child = pipe.ask("os.getpid()")
+        assert pipe.ask(end) == "died"
+        assert pipe.ask("os.getpid()") != child
+        assert pipe.ask("7") == 7
+
+
+def test_a_line_that_is_no_request_costs_no_more_than_the_child():
+    with worker() as pipe:
+        assert pipe.ask("7") == 7
+        child = pipe.child()
+        pipe.write(b"nonsense\n")
+        pipe.child(other_than=child)
+        assert pipe.ask("8") == 8
+
+
+def test_an_idle_child_that_dies_is_replaced_without_a_word():
+    with worker() as pipe:
+        pipe.kill_idle_child()  # nothing was asked yet
+        assert pipe.ask("7") == 7
+        pipe.kill_idle_child()  # it had answered
+        assert pipe.ask("os._exit(1)") == "died"
+        pipe.kill_idle_child()  # the one before had died at work
+        assert pipe.ask("8") == 8
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["", "for number in worker._TIMER_SIGNALS: signal.signal(number, signal.SIG_IGN)",
+     "signal.pthread_sigmask(signal.SIG_BLOCK, worker._TIMER_SIGNALS)"],
+    ids=["usual", "ignored by the trainer", "blocked by the trainer"],
+)  # fmt: skip
+def test_the_limit_counts_the_processors_time_and_the_clock_has_a_limit_of_its_own(settings):
+    with worker(settings) as pipe:
+        assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
+        assert pipe.ask("time.sleep(0.3) or 7", limit=0.2) == 7  # sleep takes no processor
+        start = time.monotonic()
+        assert pipe.ask("time.sleep(30)", limit=0.1) == "timeout"
+        assert 0.4 < time.monotonic() - start < 10
+
+
+def test_time_is_not_counted_between_requests():
+    with worker() as pipe:
+        child = pipe.ask("os.getpid()", limit=0.1)
+        time.sleep(0.8)
+        assert pipe.ask("os.getpid()", limit=0.1) == child
+
+
+def test_a_child_makes_room_for_a_fresh_one_after_so_many_requests():
+    with worker("worker.REQUESTS_PER_CHILD = 3") as pipe:
+        pids = [pipe.ask("os.getpid()") for _ in range(7)]
+    assert len({*pids[:3]}) == len({*pids[3:6]}) == 1
+    assert len({*pids}) == 3
+
+
+def test_a_child_is_bounded_in_memory_and_makes_room_when_half_of_it_is_taken():
+    with worker() as pipe:
+        assert pipe.ask("resource.getrlimit(resource.RLIMIT_AS)") == [MEMORY_BYTES, MEMORY_BYTES]
+        assert pipe.ask("resource.getrlimit(resource.RLIMIT_CORE)") == [0, 0]
+        child = pipe.ask("os.getpid()")
+        assert pipe.ask("kept.append(bytearray(60 << 20)) or os.getpid()") == child
+        assert pipe.ask("kept.append(bytearray(60 << 20)) or os.getpid()") == child
+        fresh = pipe.ask("[len(kept), os.getpid()]")
+        assert fresh[0] == 0
+        assert fresh[1] != child
+
+
+def test_a_request_may_come_in_pieces_and_be_long_and_so_may_the_reply():
+    with worker() as pipe:
+        request = json.dumps({"id": 1, "gold": f"len('{'x' * 200_000}')", "limit": 5.0}).encode() + b"\n"
+        for start in range(0, len(request), 50_000):
+            pipe.write(request[start : start + 50_000])
+            time.sleep(0.02)
+        assert pipe.receive() == {"id": 1, "status": "ok", "verdict": 200_000}
+        assert pipe.ask("'y' * 300_000") == "y" * 300_000
