@@ -20,7 +20,7 @@ pytestmark = [
 
 MEMORY_BYTES = 256 << 20
 WORKER = """
-import logging, os, resource, signal, sys, time, types
+import logging, mmap, os, resource, signal, sys, time, types
 seeds, warm_ups, kept = [], [], []
 for name in ("sympy", "sympy.core", "sympy.core.random", "trl_ces.grading.verdicts"):
     sys.modules[name] = types.ModuleType(name)
@@ -176,16 +176,22 @@ def test_the_limit_counts_the_processors_time_and_the_clock_has_a_limit_of_its_o
         assert 0.4 < time.monotonic() - start < 10
 
 
+def test_a_busy_request_ends_at_its_limit_and_not_at_the_clocks():
+    with worker("worker.CLOCK_GRACE_S = 60.0") as pipe:
+        assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
+
+
 def test_time_is_not_counted_between_requests():
     with worker() as pipe:
         child = pipe.ask("os.getpid()", limit=0.1)
-        time.sleep(0.8)
+        time.sleep(1.2)
         assert pipe.ask("os.getpid()", limit=0.1) == child
 
 
 def test_a_child_makes_room_for_a_fresh_one_after_so_many_requests():
     with worker("worker.REQUESTS_PER_CHILD = 3") as pipe:
         pids = [pipe.ask("os.getpid()") for _ in range(7)]
+        assert end_of(pipe) == (0, b"")
     assert len({*pids[:3]}) == len({*pids[3:6]}) == 1
     assert len({*pids}) == 3
 
@@ -195,11 +201,12 @@ def test_a_child_is_bounded_in_memory_and_makes_room_when_half_of_it_is_taken():
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_AS)") == [MEMORY_BYTES, MEMORY_BYTES]
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_CORE)") == [0, 0]
         child = pipe.ask("os.getpid()")
-        assert pipe.ask("kept.append(bytearray(60 << 20)) or os.getpid()") == child
-        assert pipe.ask("kept.append(bytearray(60 << 20)) or os.getpid()") == child
-        fresh = pipe.ask("[len(kept), os.getpid()]")
-        assert fresh[0] == 0
-        assert fresh[1] != child
+        # Address space, as the limit: these pages are never touched.
+        assert pipe.ask("kept.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
+        assert pipe.ask("kept.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
+        kept, fresh = pipe.ask("[len(kept), os.getpid()]")
+        assert kept == 0
+        assert fresh != child
 
 
 def test_a_request_may_come_in_pieces_and_be_long_and_so_may_the_reply():

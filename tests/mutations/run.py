@@ -3,10 +3,8 @@ Mutation testing: a module with one small change must fail the tests that belong
 
     python tests/mutations/run.py                      # every module below, about 40 minutes on one core
     python tests/mutations/run.py shaping.py padding.py
-    python tests/mutations/run.py --all grading/numbers.py
     python tests/mutations/run.py --control            # no change: what the tests take
 
-Of the modules of grading/, whose tests are many, a sample with a fixed seed is taken, unless `--all` is given.
 Prints each mutant that survives and is not in equivalent.toml, which says of each that it holds why no test can tell
 it from the source; exit code 1 if there is one, or if an entry of that file fits no mutant any more. A test that takes
 three times as long as without the mutant, and ten seconds more, has failed.
@@ -24,7 +22,6 @@ import gc
 import io
 import multiprocessing
 import os
-import random
 import resource
 import shutil
 import sys
@@ -43,7 +40,6 @@ from operators import mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("equivalent.toml")
-SAMPLE, SEED = 120, 7
 MEMORY_BYTES = 8 << 30
 TESTS = {
     "shaping.py": ("test_shaping.py", "test_trainer_reference.py", "test_config.py"),
@@ -219,32 +215,13 @@ def listed(module):
     return {(entry["in"], entry["before"], entry["after"]): entry["why"] for entry in entries}
 
 
-def drawn(modules, take_all):
-    """Module -> its mutants to try, in the order of the source."""
-    found = {module: list(mutants((ROOT / "trl_ces" / module).read_text())) for module in modules}
-    grading = [
-        (module, place) for module in modules if module.startswith("grading/") for place in range(len(found[module]))
-    ]
-    if take_all or len(grading) <= SAMPLE:
-        return found
-    kept = set(random.Random(SEED).sample(grading, SAMPLE))
-    return {
-        module: [
-            mutant
-            for place, mutant in enumerate(all_of_it)
-            if (module, place) in kept or (module, place) not in grading
-        ]
-        for module, all_of_it in found.items()
-    }
-
-
-def run(module, chosen, total):
+def run(module):
     """Tries a module's mutants; returns how many of each outcome, after a line about each survivor."""
-    known = listed(module)
-    outcomes = Counter(equivalent=sum(mutant.name in known for mutant in chosen))
+    found, known = list(mutants((ROOT / "trl_ces" / module).read_text())), listed(module)
+    outcomes = Counter(equivalent=sum(mutant.name in known for mutant in found))
     start = time.monotonic()
     seconds, lines = control(TESTS[module])
-    for mutant in chosen:
+    for mutant in found:
         if mutant.name in known:
             continue
         if survives(mutant, module, seconds, lines[module]):
@@ -254,7 +231,7 @@ def run(module, chosen, total):
         else:
             outcomes["killed"] += 1
     print(
-        f"{module}: {len(chosen)} of {total} mutants: {outcomes['killed']} killed, "
+        f"{module}: {len(found)} mutants: {outcomes['killed']} killed, "
         f"{outcomes['equivalent']} equivalent, {outcomes['survived']} survived ({time.monotonic() - start:.0f} s)",
         flush=True,
     )
@@ -271,7 +248,6 @@ def stale(modules):
 def main(arguments):
     parser = argparse.ArgumentParser()
     parser.add_argument("modules", nargs="*", default=list(TESTS))
-    parser.add_argument("--all", action="store_true", help="no sample: every mutant of grading/, which takes hours")
     parser.add_argument("--control", action="store_true", help="only run the tests without a change")
     options = parser.parse_args(arguments)
     if unknown := set(options.modules) - set(TESTS):
@@ -284,9 +260,8 @@ def main(arguments):
             print(f"{', '.join(tests)}: {sum(control(tests)[0].values()):.0f} s", flush=True)
         return 0
     outcomes = Counter()
-    for module, chosen in drawn(options.modules, options.all).items():
-        total = sum(1 for _ in mutants((ROOT / "trl_ces" / module).read_text(), with_source=False))
-        outcomes += run(module, chosen, total)
+    for module in options.modules:
+        outcomes += run(module)
     print(f"all: {outcomes['killed']} killed, {outcomes['equivalent']} equivalent, {outcomes['survived']} survived")
     for entry in (old := list(stale(options.modules))):
         print("no such mutant any more:", *entry, sep="\n  ")
