@@ -29,11 +29,37 @@ def algebra(*known):
 
 
 @pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("x^{12}", "x^{1}2"),
+        ("x^{ab}", "x^{a}b"),
+        (r"\sqrt{ab}", r"\sqrt{a}b"),
+        (r"\frac{11}{x}", r"\frac{1}{1x}"),
+        (r"\binom{11}{2}", r"\binom{1}{12}"),
+        ("a_{12}", "a_{1}2"),
+    ],
+)
+def test_braces_that_hold_more_than_a_sign_are_part_of_the_spelling(gold, answer):
+    assert equal(gold, answer, algebra()) is False
+    assert equal(gold, answer, algebra((gold, answer))) is True
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [("x^{2}", "x^2"), ("x_{1}+{y}", "x_1+y"), (r"\frac{a}{b}", r"\frac ab"), ("x^{2}{}", "x^2"), ("yes", "{yes}")],
+)
+def test_braces_that_hold_a_sign_or_nothing_are_not(gold, answer):
+    assert equal(gold, answer, no_algebra) is True
+
+
+@pytest.mark.parametrize(
     ("gold", "answer", "expected"),
     [
         # text
         ("x+1", " x + 1", True),
         ("5}", "5 }", True),
+        ("12 345", "12345", True),
+        ("3  4", "3\n4", True),
         ("5", "5}", False),
         (r"\dfrac{1}{2}x", r"$\frac{1}{2} x$", True),
         ("0", "{}", False),
@@ -213,6 +239,9 @@ ROOT_OF_8 = (r"\sqrt{8}", r"2\sqrt{2}")
         (REALS_BUT_ONE_TO_TWO, "x>2 or 1>x", [], True),
         ("x<1 or x>2", r"(2,\infty)\cup(-\infty,1)", [], True),
         (REALS_BUT_ONE_TO_TWO, r"x \leq 1 or x>2", [], False),
+        ("34", "3 4", [], False),
+        ("3 4", "34", [], False),
+        ("1.5 2", "1.52", [], False),
         (r"\sqrt{8}", r"x=2\sqrt{2}", [ROOT_OF_8], True),
         (r"\sqrt{8}", r"x=\sqrt{2}", [], False),
         ("x=5", "5=x", [("x=5", "5=x")], True),
@@ -220,7 +249,7 @@ ROOT_OF_8 = (r"\sqrt{8}", r"2\sqrt{2}")
         ("x=5", "y=5", [], False),
         ("x^2-7=0", "2x^2=14", [("x^2-7=0", "2x^2=14")], True),
         ("x^2-7=0", "2x^2=15", [], False),
-        (r"\log_2 32=5", r"\log_2{32}=5.0", [], True),
+        (r"\log_2 32=5", r"\log_2{32}=5.0", [(r"\log_2 32", r"\log_2{32}")], True),
         (r"\log_2 32=5", "x=5", [], True),
         (r"\log_2 32=5", "5=x", [], True),
         (r"\log_2 32=5", "x=6", [], False),

@@ -68,6 +68,7 @@ from trl_ces.grading.notation import balanced, enclosed, nesting, split_top, tid
         ("x==1", "x=1"),
         # sets, lists and numbers
         (r"\lbrace 1, 2\rbrace", r"\{ 1, 2\}"),
+        (r"\varnothing", r"\emptyset"),
         ("1{,}234", "1,234"),
         (".5+1.5", "0.5+1.5"),
         (r"1\text{ and }2", "1,2"),

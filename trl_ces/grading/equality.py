@@ -38,6 +38,9 @@ _SET_BUILDER = re.compile(
 _FUNCTIONS = re.compile(
     r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
 )
+_BLANKS = re.compile(r"\s+")
+_BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
+_NEEDLESS_BRACES = re.compile(r"\{(\w?)\}")  # those of x^{2}, and neither those of x^{12} nor \{2\}
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # and not \pmod
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
@@ -57,11 +60,20 @@ def equal(gold: str, answer: str, engine: Engine) -> bool:
     Returns:
         `bool`: Whether they are equal. Whatever the engine raises passes through.
     """
-    if "".join(gold.split()) == "".join(answer.split()):
+    if same_text(gold, answer):
         return True
     if too_big(gold) or too_big(answer) or not balanced(answer):
         return False
     return _equal(tidy(gold), tidy(answer), engine)
+
+
+def same_text(one: str, other: str) -> bool:
+    """Whether two texts are the same but for blanks, of which those between digits count: 3 4 is not 34."""
+    return _without_blanks(one) == _without_blanks(other)
+
+
+def _without_blanks(text: str) -> str:
+    return _BLANKS.sub("", _BLANKS_BETWEEN_DIGITS.sub("~", text))
 
 
 def too_big(text: str) -> bool:
@@ -102,8 +114,10 @@ def condition(text: str) -> str:
 
 
 def _spelling(text: str) -> str:
-    spelled = re.sub(r"[\s{}]", "", unwrap(text)).rstrip(".")
-    return spelled.casefold() if is_words(text) else spelled
+    spelled = _without_blanks(unwrap(text)).rstrip(".")
+    if is_words(text):
+        return re.sub(r"[{}]", "", spelled).casefold()
+    return _NEEDLESS_BRACES.sub(r"\1", spelled)
 
 
 def _chooses(answer: str, letter: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..prompts import after_thinking
 from .answers import extract_answer
-from .equality import count_values, equal, too_big
+from .equality import count_values, equal, same_text, too_big
 from .golds import usable_without_engine
 from .qwen_equality import equal_as_script, parser_problem
 from .qwen_extract import predict, prepare_gold
@@ -210,7 +210,7 @@ def _compare(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict
 def _compare_quickly(pair: Pair) -> bool:
     op, gold, answer = pair
     if too_big(gold) or too_big(answer):
-        return "".join(gold.split()) == "".join(answer.split())
+        return same_text(gold, answer)
     if len(gold) > _QUICK_LENGTH or len(answer) > _QUICK_LENGTH:
         raise _NeedsEngine
     return (equal if op == "equal" else equal_as_script)(gold, answer, _engine_in_worker)

@@ -19,7 +19,7 @@ _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pm
 _REWRITES: list[tuple[re.Pattern[str], str]] = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
-        (r"√\s*(\d+(?:\.\d+)?)", r"\\sqrt{\1}"),  # of √10 all digits stand under the root, of \sqrt10 only the first
+        (r"√\s*(\d+(?:\.\d+)?)", r"\\sqrt{\1}"),
         (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
         (r"√", r"\\sqrt "),
         (r"\\\$|[£€¥￥]", ""),  # currency
@@ -31,6 +31,7 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"\\geq?(?:slant)*(?![A-Za-z])", r"\\geq "),
         (r"\\leq?(?:slant)*(?![A-Za-z])", r"\\leq "),
         (r"\\ne(?![A-Za-z])", r"\\neq "),
+        (r"\\varnothing(?![A-Za-z])", r"\\emptyset "),
         (r"\\lbrace(?![A-Za-z])", r"\\{"),
         (r"\\rbrace(?![A-Za-z])", r"\\}"),
         (r"<=|=<", r"\\leq "),

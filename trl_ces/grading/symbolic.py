@@ -23,7 +23,9 @@ _MISSING_BRACES = [
     (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
     (re.compile(r"\\frac\s*(\d)\s*\{"), r"\\frac{\1}{"),
     (re.compile(r"(\\frac\{[^{}]*\})\s*(\d)"), r"\1{\2}"),
-    (re.compile(r"\\sqrt\s*(\d|[a-z])"), r"\\sqrt{\1}"),
+    (re.compile(r"\\sqrt\s*(\d+(?:\.\d+)?|[a-z])"), r"\\sqrt{\1}"),  # who writes \sqrt10 means no 0
+    (re.compile(r"\^\s*(-\s*(?:\d+|[A-Za-z]))"), r"^{\1}"),
+    (re.compile(r"\\log\s*_\s*(\d+)\s+(?=\d)"), r"\\log_{\1}"),
     # Functions and numbers as programs write them, which the parser would take for products of letters.
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.(?=[a-z])"), ""),
