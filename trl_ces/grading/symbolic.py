@@ -3,11 +3,11 @@
 import re
 from functools import lru_cache
 
-from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
-from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+from latex2sympy2_extended import NormalizationConfig, normalize_latex
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from latex2sympy2_extended.logic import And
 from math_verify import verify
-from sympy import Basic, Expr, Float, I, MatrixBase, N, Rational, nan, oo, simplify, zoo
+from sympy import Basic, Expr, Float, I, MatrixBase, Mul, N, Rational, nan, oo, simplify, zoo
 from sympy.core.relational import Eq, GreaterThan, LessThan, Ne, Relational, StrictGreaterThan, StrictLessThan
 
 from .notation import unwrap
@@ -44,6 +44,17 @@ _PRIMES = re.compile(r"(?:(?<=[A-Za-z})])|(?<=_\d))['′’]+")
 _BASE = re.compile(r"[0-9A-F]*\d[0-9A-F]*\s*_\s*\{?\s*(\d+)\s*\}?")
 # Two numbers with a blank between them. The parser adds or multiplies them, which nobody means: 3 4 is not 7.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
+_MIXED_NUMBER = re.compile(r"\d+\\frac\{\d+\}\{\d+\}")
+
+
+class _Parser(_Latex2Sympy):
+    def convert_postfix_list(self, arr: list, i: int = 0) -> Basic | MatrixBase:
+        """Multiplies what stands side by side. The parent adds an integer and a rational: 2(3) would be 5."""
+        if not _MIXED_NUMBER.fullmatch("".join(factor.getText() for factor in arr[i:])) and i + 1 < len(arr):
+            left, right = self.convert_postfix(arr[i]), self.convert_postfix_list(arr, i + 1)
+            if isinstance(left, Rational) and isinstance(right, Rational):
+                return Mul(left, right, evaluate=False)
+        return super().convert_postfix_list(arr, i)
 
 
 @lru_cache(maxsize=4096)
@@ -56,12 +67,7 @@ def expression(text: str) -> Basic | MatrixBase | None:
     if _TWO_NUMBERS.search(text) and "prime" not in text:  # 63 45' are minutes of arc
         return None
     try:
-        parsed = latex2sympy(
-            normalize_latex(text, _NORMALIZATION),
-            is_real=True,
-            normalization_config=None,
-            conversion_config=_CONVERSION,
-        )
+        parsed = _Parser(is_real=True, config=_CONVERSION).parse(normalize_latex(text, _NORMALIZATION))
         if not isinstance(parsed, (Basic, MatrixBase)):
             return None
         if _INDEX_I.search(text) or isinstance(parsed, And):  # a chain would lose the order of its links
@@ -88,6 +94,8 @@ def same(gold: str, answer: str) -> bool:
         return True
     if _clearly_different(left, right):
         return False
+    if isinstance(left, Expr) and isinstance(right, Expr) and (left.is_Symbol or right.is_Symbol):
+        return simplify(_exact(left - right)) == 0  # math-verify would compare the letters
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
 
 
@@ -112,7 +120,8 @@ def _clearly_different(one: Basic | MatrixBase, other: Basic | MatrixBase) -> bo
     if N(one).has(*_NO_NUMBERS) != N(other).has(*_NO_NUMBERS):
         return True  # sympy's simplification of infinities draws random numbers, and has found 42 among them
     difference, size = abs(N(one - other)), abs(N(one))
-    return bool(difference.is_Float and size.is_Float and difference > size * Float("1e-9"))
+    # What is 0 comes out as some 1e-120.
+    return bool(difference.is_Float and size.is_Float and difference > size * Float("1e-9") + Float("1e-60"))
 
 
 def _rounds_to(literal: str, expr: Basic | MatrixBase) -> bool:

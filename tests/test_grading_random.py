@@ -1,0 +1,115 @@
+"""Random expressions, written here together with their values to 50 digits: equal exactly where the values are."""
+
+import itertools
+import random
+
+import mpmath
+import pytest
+from mpmath import mpf
+
+from trl_ces.grading.equality import equal
+from trl_ces.grading.symbolic import same
+
+mpmath.mp.dps = 50
+# Letters have values too: no two of these expressions agree there by chance.
+LETTERS = {"x": mpf("0.73105857863000487925"), "y": mpf("1.26894142136999512074"), r"\pi": mpmath.pi}
+SUM, PRODUCT, FACTOR = range(3)  # how tightly a text binds
+
+
+class Writer:
+    """Writes (text, value, binding) at random. Few digits, so that wrong readings meet."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def digits(self, most=2):
+        return self.random.choice("123") + "".join(
+            self.random.choice("0123") for _ in range(self.random.randrange(most))
+        )
+
+    def leaf(self):
+        if self.random.random() < 0.4:
+            letter = self.random.choice(list(LETTERS))
+            return letter, LETTERS[letter], FACTOR
+        text = self.random.choice([self.digits(), f"{self.digits(1)}.{self.digits(1)}"])
+        return text, mpf(text), FACTOR
+
+    def inner(self, depth, binding):
+        text, value, own = self.expression(depth - 1)
+        return (text if own >= binding else f"({text})"), value
+
+    def expression(self, depth):
+        if depth == 0:
+            return self.leaf()
+        text, value = self.inner(depth, SUM)
+        match self.random.randrange(14):
+            case 0 | 1:
+                other, other_value = self.inner(depth, PRODUCT)
+                return f"{text}+{other}", value + other_value, SUM
+            case 2:
+                other, other_value = self.inner(depth, PRODUCT)
+                return f"{text}-{other}", value - other_value, SUM
+            case 3 | 4 if value != 0:
+                other, other_value = self.inner(depth, SUM)
+                return rf"\frac{{{other}}}{{{text}}}", other_value / value, FACTOR
+            case 5 if value > 0:
+                return rf"\sqrt{{{text}}}", mpmath.sqrt(value), FACTOR
+            case 6 if value > 0:
+                return rf"\ln({text})", mpmath.log(value), FACTOR
+            case 7:
+                return rf"\sin\left({text}\right)", mpmath.sin(value), FACTOR
+            case 8:
+                other, other_value = self.inner(depth, SUM)
+                return f"({text})({other})", value * other_value, PRODUCT
+            case 9:
+                factor = self.digits()
+                return f"{factor}({text})", mpf(factor) * value, PRODUCT
+            case 10:
+                other, other_value = self.inner(depth, FACTOR)
+                return rf"\left({text}\right) \cdot \left({other}\right)", value * other_value, PRODUCT
+            case 11 if value != 0:
+                power = self.random.choice(["2", "{2}", "3", "{-1}", "-2"])
+                return f"({text})^{power}", value ** int(power.strip("{}")), PRODUCT
+            case 12:
+                whole, top, bottom = self.digits(1), self.digits(1), self.digits(1)
+                return rf"{whole}\frac{{{top}}}{{{bottom}}}", int(whole) + mpf(top) / int(bottom), PRODUCT
+            case 13:
+                letter, factor = self.random.choice(list(LETTERS)), self.digits()
+                return f"{factor}{letter}", int(factor) * LETTERS[letter], PRODUCT
+        return self.leaf()
+
+    def several(self, count):
+        found = {}
+        while len(found) < count:
+            text, value, _ = self.expression(self.random.choice([0, 1, 1, 2, 2, 3]))
+            if abs(value) < 10**6 and len(text) < 80:
+                found[text] = value
+        return list(found.items())
+
+    def rewritten(self, text):
+        return self.random.choice(
+            [
+                text.replace(r"\left", "").replace(r"\right", ""),
+                text.replace(r"\frac", r"\dfrac"),
+                f"${text}$",
+                text.replace(r" \cdot ", r"\times "),
+                text.replace("+", " + ").replace("-", " - "),
+                f"({text})+1-1",
+                rf"\frac{{2({text})}}{{2}}",
+                f"1({text})",
+                f"-(-({text}))",
+            ]
+        )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_are_equal_exactly_where_their_values_are(seed):
+    writer = Writer(seed)
+    expressions = writer.several(120)
+    pairs = list(itertools.combinations(expressions, 2))
+    equal_pairs = [(one[0], other[0]) for one, other in pairs if abs(one[1] - other[1]) < mpf("1e-40")]
+    equal_pairs += [(text, writer.rewritten(text)) for text, _ in expressions]
+    different = [(one[0], other[0]) for one, other in pairs if abs(one[1] - other[1]) > mpf("1e-12")]
+    different.sort(key=lambda pair: sorted(filter(str.isdigit, pair[0])) != sorted(filter(str.isdigit, pair[1])))
+    assert [pair for pair in equal_pairs if equal(*pair, same) is not True] == []
+    assert [pair for pair in different[:300] if equal(*pair, same) is not False] == []
