@@ -1,7 +1,9 @@
 """The trainer's side of grading workers: a stand-in evaluates Python instead of algebra, and so starts at once."""
 
+import errno
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -17,6 +19,7 @@ pytestmark = [
     pytest.mark.timeout(30),
 ]
 
+PYTHON = sys.executable
 STAND_IN = """
 import json, os, signal, sys, time
 starts = len(open({log!r}).readlines())
@@ -132,16 +135,19 @@ def test_a_worker_that_ended_between_requests_is_started_again(stand_in, worker)
     starts = stand_in()
     os.kill(verdict_of(worker, "os.getpid()"), signal.SIGKILL)
     worker.process.wait()
+    pipes = [worker.process.stdin, worker.process.stdout]
     assert verdict_of(worker, "7") == 7
     assert starts() == 2
+    assert [pipe.closed for pipe in pipes] == [True, True]
 
 
 def test_stopping_ends_the_worker_and_its_children_and_may_be_repeated(stand_in, worker):
     stand_in()
     worker.stop()
     child = verdict_of(worker, "os.fork() or time.sleep(60)")
-    pipes = [worker.process.stdin, worker.process.stdout]
+    process, pipes = worker.process, [worker.process.stdin, worker.process.stdout]
     worker.stop()
+    assert process.returncode == -signal.SIGKILL
     worker.stop()
     assert worker.process is None
     assert [pipe.closed for pipe in pipes] == [True, True]
@@ -162,10 +168,14 @@ def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
     ("at_start", "error", "said"),
     [
         ("sys.exit('No module named math_verify')", RuntimeError, "did not start.* ended. Its last words:\nNo module"),
-        ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
+        ("sys.exit()", RuntimeError, "did not start.* ended.$"),
         ("time.sleep(60)", RuntimeError, "did not start.* does not answer.$"),
+        # For want of memory, perhaps: that may pass, and the request is tried once more.
+        ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
+        ("os.kill(os.getpid(), 1)", WorkerLost, "The grading worker ended.$"),
+        ("os.close(1); time.sleep(0.3); os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
     ],
-    ids=["an error", "killed", "hangs"],
+    ids=["an error", "no error", "hangs", "killed", "killed softly", "killed slowly"],
 )
 def test_a_worker_that_does_not_start(stand_in, worker, monkeypatch, at_start, error, said):
     stand_in(at_start)
@@ -173,6 +183,15 @@ def test_a_worker_that_does_not_start(stand_in, worker, monkeypatch, at_start, e
     with pytest.raises(error, match=f"(?s){said}"):
         verdict_of(worker, "7")
     assert worker.process is None
+
+
+def test_a_machine_without_room_for_a_worker_is_an_error_not_a_zero(worker, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(RuntimeError, match=r"did not start.*Resource temporarily unavailable"):
+        verdict_of(worker, "7")
 
 
 # ---- pools
@@ -198,6 +217,20 @@ def test_replies_come_in_the_order_of_the_messages_and_side_by_side(stand_in, po
     assert ask(pool, *["time.sleep(0.5) or 7"] * 3) == [7] * 3
     assert time.monotonic() - start < 1.4
     assert ask(pool) == []
+
+
+def test_two_messages_are_answered_side_by_side(stand_in, pool, tmp_path):
+    stand_in()
+    first, second = tmp_path / "first", tmp_path / "second"
+    meet = "open({mine!r}, 'w') and any(os.path.exists({other!r}) or time.sleep(0.01) for _ in range(500))"
+    expressions = [meet.format(mine=str(one), other=str(other)) for one, other in ((first, second), (second, first))]
+    assert ask(pool, *expressions, limit_s=10.0) == [True, True]
+
+
+def test_the_limit_is_three_seconds_where_none_is_given(stand_in, pool):
+    stand_in()
+    [reply] = pool.map([{"op": "equal", "gold": "message['limit']"}])
+    assert reply["verdict"] == 3.0
 
 
 def test_a_few_requests_start_few_workers(stand_in, pool):
@@ -257,6 +290,7 @@ def test_a_fork_has_workers_of_its_own(stand_in, pool):
     stand_in()
     [mine] = ask(pool, "os.getpid()")
     shared = shared_pool()
+    assert isinstance(shared, WorkerPool)
     assert shared_pool() is shared
     child = os.fork()
     if child == 0:
@@ -265,6 +299,53 @@ def test_a_fork_has_workers_of_its_own(stand_in, pool):
         os._exit(0 if theirs != mine and shared_pool() is shared else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert ask(pool, "os.getpid()") == [mine]
+
+
+def test_a_fork_works_although_a_thread_of_its_parent_holds_every_worker(stand_in, tmp_path):
+    stand_in()
+    one, held, over = WorkerPool(1), tmp_path / "held", tmp_path / "over"
+    wait = f"open({str(held)!r}, 'w') and any(os.path.exists({str(over)!r}) or time.sleep(0.01) for _ in range(1500))"
+    holder = threading.Thread(target=ask, args=(one, wait), kwargs={"limit_s": 20.0})
+    holder.start()
+    while not held.exists():
+        time.sleep(0.01)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        found = ask(one, "7", "8", "9")
+        workers._close_pools()
+        os._exit(0 if found == [7, 8, 9] else 1)
+    status = os.waitpid(child, 0)[1]
+    over.touch()
+    holder.join()
+    assert status == 0
+    assert ask(one, "7") == [7]
+    one.close()
+
+
+EXITS_WITH_A_WORKER_AT_WORK = """
+import sys, threading
+sys.executable = {python!r}
+from trl_ces.grading import WorkerPool
+pool = WorkerPool(1)
+print(pool.map([{{"gold": "os.getpid()"}}])[0]["verdict"], flush=True)
+asked = [{{"gold": "open({began!r}, 'w') and time.sleep(60)"}}]
+threading.Thread(target=pool.map, args=(asked, 100.0), daemon=True).start()
+import os, time
+while not os.path.exists({began!r}):
+    time.sleep(0.01)
+"""
+
+
+def test_a_worker_at_work_ends_with_the_trainer(stand_in, tmp_path):
+    stand_in()
+    source = EXITS_WITH_A_WORKER_AT_WORK.format(python=sys.executable, began=str(tmp_path / "began"))
+    environment = {**os.environ, "PYTHONPATH": str(Path(workers.__file__).parents[2])}
+    done = subprocess.run([PYTHON, "-P", "-c", source], env=environment, capture_output=True, text=True, timeout=25)
+    assert (done.returncode, done.stderr) == (0, "")
+    pid = int(done.stdout)
+    stat = Path(f"/proc/{pid}/stat")
+    assert not stat.exists() or stat.read_text().split()[2] == "Z"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Grading as training does it: in threads, in DataLoader workers however started, and while workers die."""
 
-import errno
 import json
 import logging
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from torch.utils.data import DataLoader, Dataset
 
-from trl_ces.grading import WorkerPool, grade, grade_many, workers
+from trl_ces.grading import WorkerPool, grade, grade_many
 from trl_ces.grading.worker import CLOCK_GRACE_S
 from trl_ces.grading.workers import GRACE_S
 from trl_ces.rewards import accuracy_reward
@@ -211,16 +210,6 @@ def test_a_worker_that_is_killed_while_it_starts_is_started_again(monkeypatch, t
     pool.close()
 
 
-def test_a_machine_without_room_for_a_worker_is_an_error_not_a_zero(monkeypatch):
-    def refuse(*_, **__):
-        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    broken = WorkerPool(1)
-    monkeypatch.setattr(subprocess, "Popen", refuse)
-    with pytest.raises(RuntimeError, match=r"did not start.*Resource temporarily unavailable"):
-        grade(*RIGHT, pool=broken)
-
-
 class Graded(Dataset):
     """Row n is what the reward says of the right answer and of a wrong one, and in which process."""
 
@@ -270,25 +259,6 @@ def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_gra
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])
 def test_rewards_work_in_loader_workers_that_are_started_anew(context):
     check_rows(graded_rows(context, workers_count=1))
-
-
-def test_a_pool_of_ones_own_works_in_a_fork_although_a_thread_of_the_parent_holds_its_only_worker():
-    one = WorkerPool(1)
-    assert grade(*RIGHT, pool=one).correct is True
-    holder = threading.Thread(target=grade, args=(rf"\boxed{{{MONSTER}}}", "x"), kwargs={"pool": one, "limit_s": 2.0})
-    holder.start()
-    time.sleep(0.3)  # by now the worker is lent
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)
-        verdicts = [g.correct for g in grade_many(*right_answers(3), with_qwen=False, pool=one)]
-        workers._close_pools()
-        os._exit(0 if verdicts == [True] * 3 else 1)
-    _, status = os.waitpid(child, 0)
-    holder.join()
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert grade(*RIGHT, pool=one).correct is True
-    one.close()
 
 
 def test_rewards_work_in_a_thread_that_is_not_the_main_one_and_leave_the_signal_handlers_alone():

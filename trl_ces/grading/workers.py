@@ -124,7 +124,6 @@ class Worker:
                 stderr=self._stderr,
                 env=environment,
                 start_new_session=True,  # Ctrl-C is for the trainer, which then ends its workers
-                bufsize=0,
             )
             assert self.process.stdin is not None
             os.set_blocking(self.process.stdin.fileno(), False)
