@@ -113,3 +113,43 @@ def test_answers_are_equal_exactly_where_their_values_are(seed):
     different.sort(key=lambda pair: sorted(filter(str.isdigit, pair[0])) != sorted(filter(str.isdigit, pair[1])))
     assert [pair for pair in equal_pairs if equal(*pair, same) is not True] == []
     assert [pair for pair in different[:300] if equal(*pair, same) is not False] == []
+
+
+def readings(digits):
+    """What the same digits in the same order may say: text -> value."""
+    found = {digits: mpf(digits)}
+    for end in range(1, len(digits)):
+        left, right = digits[:end], digits[end:]
+        a, b = mpf(left), mpf(right)
+        found |= {
+            rf"\frac{{{left}}}{{{right}}}": a / b,
+            f"{left}.{right}": mpf(f"{left}.{right}"),
+            rf"\sqrt{{{left}}} \cdot {right}": mpmath.sqrt(a) * b,
+            rf"{left}\sqrt{{{right}}}": a * mpmath.sqrt(b),
+            rf"\sqrt[{left}]{{{right}}}": b ** (1 / a),
+            rf"\log_{{{left}}}{{{right}}}": mpmath.log(b) / mpmath.log(a) if a > 1 else mpmath.nan,
+            f"{left}^{{{right}}}": a**b,
+            rf"\binom{{{right}}}{{{left}}}": mpmath.binomial(b, a),
+            f"{left}({right})": a * b,
+            rf"{left} \cdot {right}": a * b,
+            f"{left}+{right}": a + b,
+            f"{left}-{right}": a - b,
+            f"{left}x^{{{right}}}": a * LETTERS["x"] ** b,
+        }
+        for middle in range(1, len(right)):
+            top, bottom = right[:middle], right[middle:]
+            found[rf"{left}\frac{{{top}}}{{{bottom}}}"] = a + mpf(top) / mpf(bottom)
+            found[rf"\frac{{{left}}}{{{top}x^{{{bottom}}}}}"] = a / (mpf(top) * LETTERS["x"] ** mpf(bottom))
+    return {text: value for text, value in found.items() if not mpmath.isnan(value)}
+
+
+@pytest.mark.parametrize("digits", ["121", "2112"])
+def test_the_same_digits_in_other_places_are_other_values(digits):
+    pairs = list(itertools.combinations(readings(digits).items(), 2))
+    wrong = [
+        (one, other)
+        for (one, value), (other, other_value) in pairs
+        if equal(one, other, same) is not bool(abs(value - other_value) <= mpf("1e-40") * abs(value))
+    ]
+    assert wrong == []
+    assert len(pairs) > 300
