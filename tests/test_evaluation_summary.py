@@ -157,6 +157,7 @@ def test_the_majority_is_of_the_answers_as_written_and_the_first_of_equals_wins(
     assert not majority_is_correct(["1", "2"], [F, T])
     assert majority_is_correct(["2", "1"], [T, F])
     assert majority_is_correct(["x + 1", "7", "x+1"], [T, F, T])
+    assert not majority_is_correct(["34", "3 4", "5", "5"], [T, F, F, F])  # "34" has one vote
     assert majority_is_correct([None, None, "2"], [F, F, T])
     assert not majority_is_correct([None, None], [F, F])
 

@@ -1,4 +1,4 @@
-"""Means with bootstrap intervals over problems, pass@k and the majority vote. NumPy only."""
+"""Means with bootstrap intervals over problems, pass@k and the majority vote."""
 
 import math
 from collections import Counter
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
+
+from ..grading.equality import without_blanks
 
 RESAMPLES, SEED = 10_000, 0
 # Indices drawn at a time: 2,818 problems x 10,000 resamples would take 225 MB.
@@ -89,10 +91,10 @@ def majority_is_correct(answers: Sequence[str | None], verdicts: Sequence[bool])
     The verdict on the answer that most samples give; of several such, on the one given first.
 
     Args:
-        answers (`Sequence[str | None]`): As written, spaces aside; `None` does not vote.
+        answers (`Sequence[str | None]`): As written, needless spaces aside; `None` does not vote.
         verdicts (`Sequence[bool]`): One for each answer.
     """
-    plain = [None if answer is None else "".join(answer.split()) for answer in answers]
+    plain = [None if answer is None else without_blanks(answer) for answer in answers]
     votes = Counter(answer for answer in plain if answer is not None)
     if not votes:
         return False

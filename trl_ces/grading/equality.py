@@ -68,11 +68,12 @@ def equal(gold: str, answer: str, engine: Engine) -> bool:
 
 
 def same_text(one: str, other: str) -> bool:
-    """Whether two texts are the same but for blanks, of which those between digits count: 3 4 is not 34."""
-    return _without_blanks(one) == _without_blanks(other)
+    """Whether two texts are the same but for blanks."""
+    return without_blanks(one) == without_blanks(other)
 
 
-def _without_blanks(text: str) -> str:
+def without_blanks(text: str) -> str:
+    """A text without white space, but for a sign where it stands between digits: 3 4 is not 34."""
     return _BLANKS.sub("", _BLANKS_BETWEEN_DIGITS.sub("~", text))
 
 
@@ -114,7 +115,7 @@ def condition(text: str) -> str:
 
 
 def _spelling(text: str) -> str:
-    spelled = _without_blanks(unwrap(text)).rstrip(".")
+    spelled = without_blanks(unwrap(text)).rstrip(".")
     if is_words(text):
         return re.sub(r"[{}]", "", spelled).casefold()
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
