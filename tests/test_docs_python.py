@@ -52,6 +52,12 @@ def test_the_three_lines_of_migrate_are_three():
         assert before[1:].replace("from trl ", "from trl_ces ").replace("GRPO", "CES") == after[1:]
 
 
+def test_the_verdicts_of_grading_are_those_printed(capsys):
+    [code] = blocks(DOCS / "grading.md", "python")
+    exec(compile(code, "grading.md", "exec"), {})
+    assert [capsys.readouterr().out] == blocks(DOCS / "grading.md", "text")
+
+
 def test_the_rule_of_extending_is_right_by_hand():
     code = next(block for block in blocks(DOCS / "extending.md", "python") if "ShapedAdvantages" in block)
     names = {**vars(shaping)}
