@@ -68,6 +68,8 @@ EQUAL = [
     ("6", r"\frac{4}{2}3"),
     ("12", r"2\binom{4}{2}"),
     ("2x", r"4\frac{1}{2}x"),
+    (r"2\begin{pmatrix}1&2\end{pmatrix}", r"\begin{pmatrix}2&4\end{pmatrix}"),
+    (r"2(3)\begin{pmatrix}1&2\end{pmatrix}", r"\begin{pmatrix}6&12\end{pmatrix}"),
     (r"\frac{5}{2}+\pi", r"2\frac{1}{2}+\pi"),
     (r"\pi-\frac{5}{2}", r"\pi-2\frac12"),
     # matrices, sets, intervals
@@ -259,6 +261,12 @@ def test_constants_whose_first_nine_digits_agree_are_compared_by_algebra(monkeyp
 @pytest.mark.parametrize("text", ["", "---", r"\frac{1}{", "3 4", "x=1=2<3)", "2 3 \\frac{1}{2}"])
 def test_what_has_no_meaning_is_none(text):
     assert expression(text) is None
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("text", ["x" * 200, "(" * 40 + "x" + ")y" * 40, "2(3)" * 40, "(" * 40 + "2" + ")3" * 40])
+def test_long_and_deep_products_are_read_in_time(text):
+    assert expression(text) is not None
 
 
 def test_minutes_of_arc_keep_a_meaning():

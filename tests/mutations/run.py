@@ -52,7 +52,9 @@ TESTS = {
     "grading/workers.py": ("test_grading_pool.py",),
 }
 # The others of grading/ have a file of their own each, which asks no worker.
-DIRECT = "answers equality golds grader notation numbers qwen_equality qwen_extract qwen_normalise qwen_symbolic "
+DIRECT = (
+    "answers braces equality golds grader notation numbers qwen_equality qwen_extract qwen_normalise qwen_symbolic "
+)
 DIRECT += "statements symbolic verdicts"
 TESTS |= {f"grading/{name}.py": (f"test_grading_{name}.py",) for name in DIRECT.split()}
 PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"))

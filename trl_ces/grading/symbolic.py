@@ -2,14 +2,17 @@
 
 import re
 from functools import lru_cache
+from typing import Any
 
+from antlr4 import ParserRuleContext
 from latex2sympy2_extended import NormalizationConfig, normalize_latex
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from latex2sympy2_extended.logic import And
 from math_verify import verify
-from sympy import Basic, Expr, Float, I, MatrixBase, Mul, N, Rational, nan, oo, simplify, zoo
+from sympy import Basic, Expr, Float, I, Integer, MatrixBase, N, Rational, nan, oo, simplify, zoo
 from sympy.core.relational import Eq, GreaterThan, LessThan, Ne, Relational, StrictGreaterThan, StrictLessThan
 
+from .braces import with_braces
 from .notation import unwrap
 from .numbers import decimal_places, number
 
@@ -18,13 +21,7 @@ from .numbers import decimal_places, number
 _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
 # The parser leaves i a symbol. It is the imaginary unit wherever it is no index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
-_CONVERSION = ConversionConfig(lowercase_symbols=False)
-_MISSING_BRACES = [
-    (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
-    (re.compile(r"\\frac\s*(\d)\s*\{"), r"\\frac{\1}{"),
-    (re.compile(r"(\\frac\{[^{}]*\})\s*(\d)"), r"\1{\2}"),
-    (re.compile(r"\\sqrt\s*(\d+(?:\.\d+)?|[a-z])"), r"\\sqrt{\1}"),  # who writes \sqrt10 means no 0
-    (re.compile(r"\^\s*(-\s*(?:\d+|[A-Za-z]))"), r"^{\1}"),
+_REWRITES = [
     (re.compile(r"\\log\s*_\s*(\d+)\s+(?=\d)"), r"\\log_{\1}"),
     # Functions and numbers as programs write them, which the parser would take for products of letters.
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
@@ -48,26 +45,38 @@ _MIXED_NUMBER = re.compile(r"\d+\\frac\{\d+\}\{\d+\}")
 
 
 class _Parser(_Latex2Sympy):
-    def convert_postfix_list(self, arr: list, i: int = 0) -> Basic | MatrixBase:
-        """Multiplies what stands side by side. The parent adds an integer and a rational: 2(3) would be 5."""
-        if not _MIXED_NUMBER.fullmatch("".join(factor.getText() for factor in arr[i:])) and i + 1 < len(arr):
-            left, right = self.convert_postfix(arr[i]), self.convert_postfix_list(arr, i + 1)
-            if isinstance(left, Rational) and isinstance(right, Rational):
-                return Mul(left, right, evaluate=False)
-        return super().convert_postfix_list(arr, i)
+    """Multiplies what stands side by side, but for a mixed number. Its parent adds numbers: 2(3) would be 5."""
+
+    def __init__(self) -> None:
+        super().__init__(is_real=True, config=ConversionConfig(lowercase_symbols=False))
+        self._converted: dict[ParserRuleContext, Any] = {}
+
+    def convert_postfix(self, postfix: ParserRuleContext) -> Any:
+        if postfix not in self._converted:  # asked for twice below, which each nested bracket would double
+            self._converted[postfix] = super().convert_postfix(postfix)
+        return self._converted[postfix]
+
+    def convert_postfix_list(self, arr: list[ParserRuleContext], i: int = 0) -> Any:
+        factors = arr[i : i + 3]
+        is_mixed = len(factors) == 2 and _MIXED_NUMBER.fullmatch("".join(factor.getText() for factor in factors))
+        if is_mixed or len(factors) == 1 or not isinstance(self.convert_postfix(arr[i]), Integer):
+            return super().convert_postfix_list(arr, i)
+        left, right = self.convert_postfix(arr[i]), self.convert_postfix_list(arr, i + 1)
+        return self.mat_mul_flat(left, right) if isinstance(right, MatrixBase) else self.mul_flat(left, right)
 
 
 @lru_cache(maxsize=4096)
 def expression(text: str) -> Basic | MatrixBase | None:
     """Parses a tidy LaTeX text. None where the parser finds no meaning in it."""
     text = unwrap(text)
-    for pattern, replacement in _MISSING_BRACES:
+    for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
+    text = with_braces(text)
     text = _PRIMES.sub(lambda primes: "^{" + r"\prime" * len(primes.group()) + "}", text)
     if _TWO_NUMBERS.search(text) and "prime" not in text:  # 63 45' are minutes of arc
         return None
     try:
-        parsed = _Parser(is_real=True, config=_CONVERSION).parse(normalize_latex(text, _NORMALIZATION))
+        parsed = _Parser().parse(normalize_latex(text, _NORMALIZATION))
         if not isinstance(parsed, (Basic, MatrixBase)):
             return None
         if _INDEX_I.search(text) or isinstance(parsed, And):  # a chain would lose the order of its links

@@ -1,0 +1,85 @@
+r"""
+Arguments that TeX takes without braces, as in `\frac\pi2`, `\sqrt[3]2`, `x^-1` and `2^\frac12`, in braces: the parser
+of symbolic.py reads few others. Text in, text out, braces matched in both.
+"""
+
+import re
+
+_ARGUMENTS = {r"\frac": 2, r"\binom": 2}
+_TOKEN = re.compile(r"\\[A-Za-z]+|\\.|.", re.DOTALL)
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_BLANKS = re.compile(r"\s*")
+_NOTHING = re.compile(r"(?!)")
+_OPTION = re.compile(r"\s*(\[[^\[\]]*\])")
+_DIGITS = re.compile(r"\d+(?:\.\d+)?")
+_SIGNED_OR_COMMAND = re.compile(r"\s*(?:([-+])\s*|(?=\\(?:frac|binom|sqrt)(?![A-Za-z])))")
+
+
+def with_braces(text: str) -> str:
+    r"""
+    Puts the arguments of `\frac`, `\binom`, `\sqrt`, `^` and `_` into braces where they need them.
+
+    Args:
+        text (`str`):
+            LaTeX with matched braces.
+
+    Returns:
+        `str`: The same mathematics. An argument is one token as in TeX, but for `\sqrt10`, whose digits all stand
+        under the root, and for a command, which takes its own arguments along: `\sqrt\frac12`.
+    """
+    pieces, position = [], 0
+    while position < len(text):
+        piece, position = _piece(text, position)
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def _piece(text: str, position: int) -> tuple[str, int]:
+    """The token at a position with its arguments, rewritten, and where the next one begins."""
+    if text[position] == "{":
+        end = _closing_brace(text, position)
+        return "{" + with_braces(text[position + 1 : end]) + "}", end + 1
+    token = _TOKEN.match(text, position).group()  # type: ignore[union-attr]  # it matches any character
+    position += len(token)
+    if token == r"\sqrt":
+        return _root(text, position)
+    if token in {"^", "_"}:
+        return _script(token, text, position)
+    for _ in range(_ARGUMENTS.get(token, 0)):
+        argument, position = _argument(text, position)
+        token += argument
+    return token, position
+
+
+def _root(text: str, position: int) -> tuple[str, int]:
+    option = _OPTION.match(text, position)
+    degree, position = (with_braces(option.group(1)), option.end()) if option else ("", position)
+    argument, end = _argument(text, position, _DIGITS)
+    return rf"\sqrt{degree}{argument}", end
+
+
+def _script(token: str, text: str, position: int) -> tuple[str, int]:
+    """What stands above or below. The parser takes both digits of x^10, as who writes it means."""
+    match = _SIGNED_OR_COMMAND.match(text, position)
+    argument, end = _argument(text, match.end(), _DIGITS) if match else ("", position)
+    return (f"{token}{{{match.group(1) or ''}{argument[1:]}", end) if match and argument else (token, position)
+
+
+def _argument(text: str, position: int, whole: re.Pattern[str] = _NOTHING) -> tuple[str, int]:
+    """What stands at a position, in braces: `whole` where it matches, else one piece. Empty at the end of the text."""
+    position = _BLANKS.match(text, position).end()  # type: ignore[union-attr]  # it matches the empty text too
+    if position == len(text):
+        return "", position
+    if match := whole.match(text, position):
+        return f"{{{match.group()}}}", match.end()
+    piece, end = _piece(text, position)
+    return piece if piece.startswith("{") else f"{{{piece}}}", end
+
+
+def _closing_brace(text: str, position: int) -> int:
+    depth = 0
+    for brace in _BRACE.finditer(text, position):
+        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
+        if depth == 0:
+            return brace.start()
+    return len(text)
