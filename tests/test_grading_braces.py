@@ -29,6 +29,7 @@ from trl_ces.grading.braces import with_braces
         (r"-\frac{\pi}6+\frac xy", r"-\frac{\pi}{6}+\frac{x}{y}"),
         (r"\binom52", r"\binom{5}{2}"),
         (r"\binom n k", r"\binom{n}{k}"),
+        (r"\binom523", r"\binom{5}{2}3"),
         (r"\sqrt2", r"\sqrt{2}"),
         (r"\sqrt10", r"\sqrt{10}"),
         (r"\sqrt 12.5x", r"\sqrt{12.5}x"),
@@ -65,6 +66,8 @@ from trl_ces.grading.braces import with_braces
         (r"\sqrt ", r"\sqrt"),
         ("x^", "x^"),
         ("x^-", "x^-"),
+        ("{x", "{x}"),
+        (r"\frac{1", r"\frac{1}"),
     ],
 )
 def test_arguments_stand_in_braces(text, expected):

@@ -5,7 +5,6 @@ of symbolic.py reads few others. Text in, text out, braces matched in both.
 
 import re
 
-_ARGUMENTS = {r"\frac": 2, r"\binom": 2}
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|.", re.DOTALL)
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _BLANKS = re.compile(r"\s*")
@@ -45,10 +44,12 @@ def _piece(text: str, position: int) -> tuple[str, int]:
         return _root(text, position)
     if token in {"^", "_"}:
         return _script(token, text, position)
-    for _ in range(_ARGUMENTS.get(token, 0)):
-        argument, position = _argument(text, position)
-        token += argument
-    return token, position
+    arguments = ""
+    if token in {r"\frac", r"\binom"}:
+        for _ in range(2):
+            argument, position = _argument(text, position)
+            arguments += argument
+    return token + arguments, position
 
 
 def _root(text: str, position: int) -> tuple[str, int]:
@@ -61,8 +62,10 @@ def _root(text: str, position: int) -> tuple[str, int]:
 def _script(token: str, text: str, position: int) -> tuple[str, int]:
     """What stands above or below. The parser takes both digits of x^10, as who writes it means."""
     match = _SIGNED_OR_COMMAND.match(text, position)
-    argument, end = _argument(text, match.end(), _DIGITS) if match else ("", position)
-    return (f"{token}{{{match.group(1) or ''}{argument[1:]}", end) if match and argument else (token, position)
+    if not match:
+        return token, position
+    argument, end = _argument(text, match.end(), _DIGITS)
+    return (f"{token}{{{match.group(1) or ''}{argument[1:]}", end) if argument else (token, position)
 
 
 def _argument(text: str, position: int, whole: re.Pattern[str] = _NOTHING) -> tuple[str, int]:
@@ -79,7 +82,10 @@ def _argument(text: str, position: int, whole: re.Pattern[str] = _NOTHING) -> tu
 def _closing_brace(text: str, position: int) -> int:
     depth = 0
     for brace in _BRACE.finditer(text, position):
-        depth += {"{": 1, "}": -1}.get(brace.group(), 0)
-        if depth == 0:
-            return brace.start()
+        if brace.group() == "{":
+            depth += 1
+        elif brace.group() == "}":
+            depth -= 1
+            if depth == 0:
+                return brace.start()
     return len(text)

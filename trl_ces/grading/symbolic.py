@@ -57,11 +57,13 @@ class _Parser(_Latex2Sympy):
         return self._converted[postfix]
 
     def convert_postfix_list(self, arr: list[ParserRuleContext], i: int = 0) -> Any:
-        factors = arr[i : i + 3]
-        is_mixed = len(factors) == 2 and _MIXED_NUMBER.fullmatch("".join(factor.getText() for factor in factors))
-        if is_mixed or len(factors) == 1 or not isinstance(self.convert_postfix(arr[i]), Integer):
+        is_last = i + 1 == len(arr)
+        if is_last or _MIXED_NUMBER.fullmatch(arr[i].getText() + arr[i + 1].getText()):
             return super().convert_postfix_list(arr, i)
-        left, right = self.convert_postfix(arr[i]), self.convert_postfix_list(arr, i + 1)
+        left = self.convert_postfix(arr[i])
+        if not isinstance(left, Integer):
+            return super().convert_postfix_list(arr, i)
+        right = self.convert_postfix_list(arr, i + 1)
         return self.mat_mul_flat(left, right) if isinstance(right, MatrixBase) else self.mul_flat(left, right)
 
 
