@@ -9,8 +9,25 @@ from latex2sympy2_extended import NormalizationConfig, normalize_latex
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from latex2sympy2_extended.logic import And
 from math_verify import verify
-from sympy import Basic, Expr, Float, I, Integer, MatrixBase, N, Rational, nan, oo, simplify, zoo
+from sympy import (
+    Basic,
+    Derivative,
+    Expr,
+    Float,
+    I,
+    Integer,
+    MatrixBase,
+    N,
+    Rational,
+    S,
+    Symbol,
+    nan,
+    oo,
+    simplify,
+    zoo,
+)
 from sympy.core.relational import Eq, GreaterThan, LessThan, Ne, Relational, StrictGreaterThan, StrictLessThan
+from sympy.logic.boolalg import BooleanAtom
 
 from .braces import with_braces
 from .notation import unwrap
@@ -27,8 +44,10 @@ _REWRITES = [
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.(?=[a-z])"), ""),
     (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
-    (re.compile(r"(?<![\\A-Za-z])(arcsin|arccos|arctan|sin|cos|tan|ln|log|exp)\s*(?=\()"), r"\\\1"),
+    (re.compile(r"(?<![\\A-Za-z])(arcsin|arccos|arctan|sin|cos|tan|ln|log|exp)(?![A-Za-z])"), r"\\\1"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
+    # A factor before brackets, which the parser would take for a function.
+    (re.compile(r"(\\pi|(?<![A-Za-z\\_])[ei])\s*(?=\()"), r"\1\\cdot "),
     (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10}"),
     (re.compile(r"\\log\s*_\s*(?:e|\{\s*e\s*\})"), r"\\ln "),
     (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or a field: the parser has an E of its own
@@ -41,6 +60,8 @@ _PRIMES = re.compile(r"(?:(?<=[A-Za-z})])|(?<=_\d))['′’]+")
 _BASE = re.compile(r"[0-9A-F]*\d[0-9A-F]*\s*_\s*\{?\s*(\d+)\s*\}?")
 # Two numbers with a blank between them. The parser adds or multiplies them, which nobody means: 3 4 is not 7.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
+# A transpose is dropped, too.
+_TRANSPOSED = re.compile(r"(?<!pmatrix\})\^\s*(?:T|\{\s*T\s*\}|\\top(?![A-Za-z])|\{\s*\\top\s*\})")
 _MIXED_NUMBER = re.compile(r"\d+\\frac\{\d+\}\{\d+\}")
 
 
@@ -67,24 +88,32 @@ class _Parser(_Latex2Sympy):
         return self.mat_mul_flat(left, right) if isinstance(right, MatrixBase) else self.mul_flat(left, right)
 
 
+def _is_rate(expr: Basic) -> bool:
+    """Whether it is dy/dx, which the algebra takes for 0: y is no function of x to it."""
+    return isinstance(expr, Derivative) and expr.expr.is_Symbol
+
+
 @lru_cache(maxsize=4096)
 def expression(text: str) -> Basic | MatrixBase | None:
     """Parses a tidy LaTeX text. None where the parser finds no meaning in it."""
     text = unwrap(text)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    text = with_braces(text)
+    text = _TRANSPOSED.sub("^{T_{0}}", with_braces(text))
     text = _PRIMES.sub(lambda primes: "^{" + r"\prime" * len(primes.group()) + "}", text)
     if _TWO_NUMBERS.search(text) and "prime" not in text:  # 63 45' are minutes of arc
         return None
     try:
         parsed = _Parser().parse(normalize_latex(text, _NORMALIZATION))
-        if not isinstance(parsed, (Basic, MatrixBase)):
+        if not isinstance(parsed, (Basic, MatrixBase)) or isinstance(parsed, BooleanAtom):
             return None
+        parsed = parsed.replace(_is_rate, lambda rate: Symbol(f"d{rate.expr}/d{rate.variables}", real=True))
         if _INDEX_I.search(text) or isinstance(parsed, And):  # a chain would lose the order of its links
             return parsed
-        units = [symbol for symbol in parsed.free_symbols if str(symbol) == "i"]
-        return parsed.xreplace(dict.fromkeys(units, I)) if units else parsed
+        units = {symbol: I for symbol in parsed.free_symbols if str(symbol) == "i"}
+        if isinstance(parsed, Relational):  # real x = 3+4i is False to sympy, as any other false equation
+            return parsed.func(parsed.lhs.xreplace(units), parsed.rhs.xreplace(units), evaluate=False)
+        return parsed.xreplace(units)
     except MemoryError:  # not what the text says, but what this worker had left: nobody is to remember it
         raise
     except Exception:  # the parser has no error type of its own: on what it cannot read it raises any built-in one
@@ -96,6 +125,8 @@ def same(gold: str, answer: str) -> bool:
     left, right = expression(gold), expression(answer)
     if left is None or right is None or _bases_differ(gold, answer):
         return False
+    if S.EmptySet in (left, right):
+        return left == right
     golds, answers = _relations(left), _relations(right)
     if golds and answers:
         return len(golds) == len(answers) and all(any(_same_relation(g, a) for a in answers) for g in golds)
@@ -132,7 +163,7 @@ def _clearly_different(one: Basic | MatrixBase, other: Basic | MatrixBase) -> bo
         return True  # sympy's simplification of infinities draws random numbers, and has found 42 among them
     difference, size = abs(N(one - other)), abs(N(one))
     # What is 0 comes out as some 1e-120.
-    return bool(difference.is_Float and size.is_Float and difference > size * Float("1e-9") + Float("1e-60"))
+    return bool(difference.is_Float and size.is_Float and difference > size * Float("1e-9") + Float("1e-100"))
 
 
 def _rounds_to(literal: str, expr: Basic | MatrixBase) -> bool:
