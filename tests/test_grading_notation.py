@@ -69,6 +69,12 @@ from trl_ces.grading.notation import balanced, enclosed, nesting, split_top, tid
         # sets, lists and numbers
         (r"\lbrace 1, 2\rbrace", r"\{ 1, 2\}"),
         (r"\varnothing", r"\emptyset"),
+        (r"x=1\quad y=2", "x=1, y=2"),
+        ("x=1,\\quad y=2; \\quad z_{1} = 3", "x=1, y=2; z_{1} = 3"),
+        ("y_{1}=1-x\ny_{2}=x", "y_{1}=1-x, y_{2}=x"),
+        (r"x=1\\y=2", "x=1, y=2"),
+        (r"x=1\vee x=2", "x=1, x=2"),
+        (r"x \quad y", "x y"),
         ("1{,}234", "1,234"),
         (".5+1.5", "0.5+1.5"),
         (r"1\text{ and }2", "1,2"),

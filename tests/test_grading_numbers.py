@@ -159,6 +159,24 @@ def test_a_unit_is_split_off_a_value(text, parts):
     assert split_unit(text) == parts
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"5\text{ squared}", "5 cubed", "5 halves", "5 hundredths", r"5\text{ million dollars}", "5 dozen eggs",
+        r"5\text{ Million}",
+        r"5\text{ or six}", r"5\text{ apples, or 6}", r"5\text{ + one}", r"5\text{ plus two}", r"5\text{ (mod 3)}",
+        r"5\text{ base seven}", "5 over two", r"5\text{ is wrong}", r"5\text{ not six}", r"5\text{ = x}",
+    ],
+)  # fmt: skip
+def test_what_multiplies_divides_or_doubts_a_number_is_no_unit(text):
+    assert split_unit(text) == (text, "")
+
+
+@pytest.mark.parametrize("unit", ["meters squared", "Square Miles", "seconds", "people"])
+def test_other_words_are(unit):
+    assert split_unit(rf"5\text{{ {unit}}}") == ("5", unit)
+
+
 def test_units_differ_only_where_both_are_well_known():
     assert units_differ("cm", "km")
     assert not units_differ("cm", "cm")

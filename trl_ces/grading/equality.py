@@ -30,8 +30,12 @@ Engine = Callable[[str, str], bool]
 
 _CHOICE = re.compile(r"[A-K]")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|$)(.*)", re.DOTALL)
+# (A), (B) chooses nothing; A. Angle B does
+_CHOSEN_TOO = re.compile(r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$")
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
+_GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is no list
+_REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|(?:\\text\s*\{\s*)?all real numbers\s*\}?", re.IGNORECASE)
 _SET_BUILDER = re.compile(
     r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
 )
@@ -108,8 +112,11 @@ def _equal(gold: str, answer: str, engine: Engine) -> bool:
 
 
 def condition(text: str) -> str:
-    r"""The set that `x \in ...` names, or the condition of `\{x \mid ...\}`; a tidy text."""
+    r"""The set that `x \in ...` names, or the condition of `\{x \mid ...\}`; the reals as an interval; a tidy text."""
     text = restated(_IN.sub("", tidy(text)))
+    text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
+    if _REALS.fullmatch(text):
+        return r"(-\infty,\infty)"
     builder = _SET_BUILDER.match(text)
     return tidy(builder.group(1) if builder else text)
 
@@ -124,7 +131,7 @@ def _spelling(text: str) -> str:
 def _chooses(answer: str, letter: str) -> bool:
     name, equals, value = answer.partition("=")
     chosen = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else answer)
-    return chosen is not None and chosen.group(1).upper() == letter
+    return chosen is not None and chosen.group(1).upper() == letter and not _CHOSEN_TOO.search(chosen.group(2))
 
 
 def _compare_numbers(gold: str, answer: str) -> bool | None:
@@ -147,9 +154,13 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
 
 
 def _value(text: str) -> str:
-    r"""What stands after the last `=`, where the text gives a value to a name or expression."""
+    r"""What stands behind the only `=` of a text that gives one value to a name or expression, else the text."""
     equal_sides = split_top(text, "=")
-    return equal_sides[-1] if len(equal_sides) > 1 and re.search("[A-Za-z]", equal_sides[0]) else text
+    if len(equal_sides) != 2 or is_relation(text):
+        return text
+    name, value = equal_sides
+    is_one = len(split_top(name, ",;")) == len(split_top(value, ",;")) == 1
+    return value if is_one and re.search("[A-Za-z]", name) else text
 
 
 def listed_values(text: str) -> list[str]:
@@ -250,9 +261,12 @@ def _same_in_any_order(golds: list[str], answers: list[str], engine: Engine) -> 
 
 def _compare_leaves(gold: str, answer: str, engine: Engine) -> bool:
     gold_sides, answer_sides = sides(gold), sides(answer)
+    if max(len(gold_sides), len(answer_sides)) > MAX_ITEMS:
+        return False
     if len(gold_sides) > 1 and len(answer_sides) > 1:
         pairs = [(gold_sides[0], answer_sides[0]), (gold_sides[-1], answer_sides[-1])]
-        if all(_equal(one, other, engine) for one, other in pairs):
+        holds = _are_steps_to(gold_sides[-1], answer_sides[1:-1], engine)
+        if holds and all(_equal(one, other, engine) for one, other in pairs):
             return True
         if any(map(has_unknowns, gold_sides)):
             return engine(gold, answer)
@@ -260,10 +274,7 @@ def _compare_leaves(gold: str, answer: str, engine: Engine) -> bool:
         given = results(answer)
         return bool(given) and all(any(_equal(result, side, engine) for result in results(gold)) for side in given)
     if len(answer_sides) > 1 and not is_relation(gold):
-        value, name = answer_sides[-1], answer_sides[0]
-        if is_name(value) and not is_name(name):  # 5 = x
-            value, name = name, value
-        return bool(re.search("[A-Za-z]", name)) and _equal(gold, value, engine)
+        return not is_relation(answer) and _gives(gold, answer_sides, engine)
     if len(gold_sides) > 1:
         return any(_equal(result, answer, engine) for result in reversed(results(gold)))
     if is_words(gold) or is_words(answer):
@@ -272,6 +283,22 @@ def _compare_leaves(gold: str, answer: str, engine: Engine) -> bool:
     if units_differ(gold_unit, answer_unit):
         return False
     return engine(unwrap(gold_value), unwrap(answer_value))
+
+
+def _gives(gold: str, answer_sides: list[str], engine: Engine) -> bool:
+    r"""Whether a statement gives the gold: `x = 5`, `5 = x`, `x = 2+3 = 5`, `\frac{1}{3} \approx 0.33`."""
+    value, name = answer_sides[-1], answer_sides[0]
+    if is_name(value) and not is_name(name):
+        value, name = name, value
+    if not re.search("[A-Za-z]", name) or not _are_steps_to(value, answer_sides[1:-1], engine):
+        return False
+    is_rounded = not has_unknowns(name) and "." in value and number(value) is not None
+    return _equal(gold, value, engine) or (is_rounded and _equal(gold, name, engine))
+
+
+def _are_steps_to(value: str, between: list[str], engine: Engine) -> bool:
+    """Whether what stands between a name and its value is the value, as far as that can be told: not in x = 6 = 5."""
+    return all(has_unknowns(side) or _equal(value, side, engine) for side in between)
 
 
 def _equal_without_units(gold: str, answer: str, engine: Engine) -> bool:

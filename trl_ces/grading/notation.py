@@ -15,10 +15,14 @@ _UNICODE = str.maketrans(
         **{chr(0x2460 + n): rf"\textcircled{{{n + 1}}}" for n in range(20)},  # the circled 1 to 20
     }
 )  # fmt: skip
+# What separates statements, y = 1 \quad z = 2, stands before the next name.
+_BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)\s*)+(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _REWRITES: list[tuple[re.Pattern[str], str]] = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
+        (rf"([,;])\s*{_BREAK}", r"\1 "),
+        (_BREAK, ", "),
         (r"√\s*(\d+(?:\.\d+)?)", r"\\sqrt{\1}"),
         (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
         (r"√", r"\\sqrt "),
@@ -54,7 +58,7 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
 ]
 _WRAPPER = re.compile(
     r"\\(?:text(?:bf|it|rm|normal|sf)?|math(?:rm|bf|it|sf|cal)|boldsymbol|bm|mbox|operatorname|emph|boxed|fbox)"
-    r"\s*\*?\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
+    r"\s*\*?\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 )
 _ANSWER_IS = r"\s*(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value)\s+is[\s:]*"
 # \text{The answer is } 5 and \text{The answer is 5}

@@ -25,11 +25,14 @@ _SHORT_UNITS = _words(
     "ft/s eV mol rad"
 )
 _LETTERS = frozenset(unit for unit in _SHORT_UNITS if len(unit) == 1)
-# A word that multiplies the number, or belongs to the mathematics, is not a unit.
+# A word that multiplies or divides the number, or belongs to the mathematics, is in no unit.
 _NOT_UNITS = _words(
     "dozen hundred thousand million billion trillion pi sqrt sin cos tan log ln exp mod choose i e d am pm a.m p.m "
-    "a.m. p.m. AM PM A.M P.M A.M. P.M. 万 亿 百 千"
+    "a.m. p.m. 万 亿 百 千 half halve third fourth fifth sixth seventh eighth ninth tenth hundredth thousandth "
+    "or not base"
 )
+# Behind a word they belong to the unit: 5 squared is 25, 5 meters squared are an area.
+_NOT_FIRST = _words("squared cubed factorial over plus minus times negative is")
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen"
@@ -118,19 +121,26 @@ def decimal_places(text: str) -> int | None:
 def split_unit(text: str) -> tuple[str, str]:
     """Splits a tidy text into a value and its trailing unit, `""` where there is none."""
     command = _UNIT_COMMAND.match(text)
-    if command and command.group(2).strip() not in _NOT_UNITS:
-        unit = command.group(2).strip()
-        if re.search(r"[A-Za-z一-鿿]", unit) and not unit.startswith(("if ", "for ", "where ")):
-            return command.group(1).strip(), unit
+    if command and _may_be_unit(command.group(2).strip()):
+        return command.group(1).strip(), command.group(2).strip()
     word = _UNIT_WORD.match(text)
     if word and number(word.group(1)) is not None:
         unit = word.group(2).strip()
         first = re.split(r"[\s/-]", unit)[0]
         # A lone letter is a variable, 3t and 7 m alike, and 3abc a product; such units stand in \text{} or \mathrm{}.
         known = len(first) >= (3 if word.group(2)[0] == " " else 4) or unit in _SHORT_UNITS - _LETTERS
-        if (known or "一" <= unit[0] <= "鿿") and first.lower() not in _NOT_UNITS:
+        if (known or "一" <= unit[0] <= "鿿") and _may_be_unit(unit):
             return word.group(1).strip(), unit
     return text, ""
+
+
+def _may_be_unit(unit: str) -> bool:
+    words = re.split(r"[\s/-]+", unit.lower())
+    if words[0] in _NOT_FIRST or words[0] in {"if", "for", "where"} or re.search(r"[+,()=]", unit):
+        return False
+    return bool(re.search("[a-z一-鿿]", words[0])) and not any(
+        {word, word.removesuffix("s")} & _NOT_UNITS for word in words
+    )
 
 
 def units_differ(one: str, other: str) -> bool:
