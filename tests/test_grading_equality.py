@@ -250,6 +250,8 @@ ROOT_OF_8 = (r"\sqrt{8}", r"2\sqrt{2}")
         ("2^5", "x = 1+1 = 2^5", [], False),
         (r"\pi", r"A = \pi r^2 = \pi", [], True),
         ("x=5", "x=6=5", [], False),
+        ("x=5", "x=5=6", [], False),
+        ("x=2+3=5", "x=4+1=5.0", [("5", "4+1")], True),
         ("5", "x=6=5", [], False),
         ("(1,2)", "P=(3,4)=(1,2)", [], False),
         ("(1,2)", "P=(1,2)", [], True),
@@ -271,6 +273,10 @@ ROOT_OF_8 = (r"\sqrt{8}", r"2\sqrt{2}")
         ("0.333", r"\frac13 \approx 0.333", [], True),
         (r"\frac{1}{3}", r"\frac14 \approx 0.333", [], False),
         (r"\frac{1}{3}", r"\frac13 = 2", [], False),
+        (r"\sqrt{2}", r"\sqrt2 \approx 1.4", [], True),
+        (r"\sqrt{2}", r"\sqrt2 = 2", [], False),
+        (r"\sqrt{2}", r"\sqrt2 = 1.4x", [], False),
+        ("2a", "2a=1.5", [], False),
         (r"\mathbb{R}", r"(-\infty, \infty)", [], True),
         (r"(-\infty, \infty)", r"\text{all real numbers}", [], True),
         ("34", "3 4", [], False),
@@ -322,6 +328,11 @@ def test_what_is_too_long_or_too_deep_is_equal_as_text_alone():
         assert equal(text, f" {text}", no_algebra) is True
         assert equal(text, "x", no_algebra) is False
         assert equal("x", text, no_algebra) is False
+
+
+def test_statements_have_a_greatest_number_of_sides():
+    assert equal("5", "x" + "=5" * (MAX_ITEMS - 1), no_algebra) is True
+    assert equal("5", "x" + "=5" * MAX_ITEMS, no_algebra) is False
 
 
 def test_lists_and_unions_have_a_greatest_length():

@@ -86,6 +86,7 @@ EQUAL = [
     (r"2(3)\begin{pmatrix}1&2\end{pmatrix}", r"\begin{pmatrix}6&12\end{pmatrix}"),
     (r"\frac{5}{2}+\pi", r"2\frac{1}{2}+\pi"),
     (r"\pi-\frac{5}{2}", r"\pi-2\frac12"),
+    (r"\frac{5}{2}\pi", r"\pi 2\frac{1}{2}"),
     # matrices, sets, intervals
     (r"\begin{pmatrix}0.5&2\end{pmatrix}", r"\begin{pmatrix}\frac{1}{2}&2\end{pmatrix}"),
     (r"\{1,2\}", r"\{2,1\}"),

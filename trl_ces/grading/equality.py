@@ -265,9 +265,8 @@ def _compare_leaves(gold: str, answer: str, engine: Engine) -> bool:
         return False
     if len(gold_sides) > 1 and len(answer_sides) > 1:
         pairs = [(gold_sides[0], answer_sides[0]), (gold_sides[-1], answer_sides[-1])]
-        holds = _are_steps_to(gold_sides[-1], answer_sides[1:-1], engine)
-        if holds and all(_equal(one, other, engine) for one, other in pairs):
-            return True
+        if all(_equal(one, other, engine) for one, other in pairs):
+            return _is_consistent(gold_sides[-1], answer_sides, engine)
         if any(map(has_unknowns, gold_sides)):
             return engine(gold, answer)
         # As relations all true statements about numbers are the same: 1 = 1 is no answer.
@@ -290,15 +289,15 @@ def _gives(gold: str, answer_sides: list[str], engine: Engine) -> bool:
     value, name = answer_sides[-1], answer_sides[0]
     if is_name(value) and not is_name(name):
         value, name = name, value
-    if not re.search("[A-Za-z]", name) or not _are_steps_to(value, answer_sides[1:-1], engine):
+    if not re.search("[A-Za-z]", name) or not _is_consistent(value, answer_sides, engine):
         return False
     is_rounded = not has_unknowns(name) and "." in value and number(value) is not None
     return _equal(gold, value, engine) or (is_rounded and _equal(gold, name, engine))
 
 
-def _are_steps_to(value: str, between: list[str], engine: Engine) -> bool:
-    """Whether what stands between a name and its value is the value, as far as that can be told: not in x = 6 = 5."""
-    return all(has_unknowns(side) or _equal(value, side, engine) for side in between)
+def _is_consistent(value: str, answer_sides: list[str], engine: Engine) -> bool:
+    """Whether all sides behind the first are the value, as far as that can be told: not in x = 6 = 5."""
+    return all(has_unknowns(side) or _equal(value, side, engine) for side in answer_sides[1:])
 
 
 def _equal_without_units(gold: str, answer: str, engine: Engine) -> bool:

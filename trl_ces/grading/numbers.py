@@ -138,7 +138,7 @@ def _may_be_unit(unit: str) -> bool:
     words = re.split(r"[\s/-]+", unit.lower())
     if words[0] in _NOT_FIRST or words[0] in {"if", "for", "where"} or re.search(r"[+,()=]", unit):
         return False
-    return bool(re.search("[a-z一-鿿]", words[0])) and not any(
+    return bool(re.search("[A-Za-z一-鿿]", unit)) and not any(
         {word, word.removesuffix("s")} & _NOT_UNITS for word in words
     )
 

@@ -27,7 +27,6 @@ from sympy import (
     zoo,
 )
 from sympy.core.relational import Eq, GreaterThan, LessThan, Ne, Relational, StrictGreaterThan, StrictLessThan
-from sympy.logic.boolalg import BooleanAtom
 
 from .braces import with_braces
 from .notation import unwrap
@@ -105,8 +104,6 @@ def expression(text: str) -> Basic | MatrixBase | None:
         return None
     try:
         parsed = _Parser().parse(normalize_latex(text, _NORMALIZATION))
-        if not isinstance(parsed, (Basic, MatrixBase)) or isinstance(parsed, BooleanAtom):
-            return None
         parsed = parsed.replace(_is_rate, lambda rate: Symbol(f"d{rate.expr}/d{rate.variables}", real=True))
         if _INDEX_I.search(text) or isinstance(parsed, And):  # a chain would lose the order of its links
             return parsed
