@@ -1,5 +1,7 @@
 r"""Many notations become one; braces and brackets are matched, and lists split outside them. No computer algebra."""
 
+import time
+
 import pytest
 
 from trl_ces.grading.notation import balanced, enclosed, nesting, split_top, tidy, unwrap
@@ -231,3 +233,15 @@ def test_a_text_is_split_outside_its_brackets(text, separators, pieces):
 )
 def test_one_pair_of_brackets_holds_the_whole_text(text, expected):
     assert enclosed(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x\n" * 4000, "\n" * 9000 + "1", "," + "\n" * 9000 + "1", "x=1" + " \n " * 3000, "\\\\ \n" * 2000,
+     r"\quad" * 1500, "x=1," + r"\quad " * 1400, " " * 9000 + "x", r"\text{" * 1500, r"\text{a" * 1500 + "}" * 1500],
+    ids=str.__len__,
+)  # fmt: skip
+def test_long_texts_take_no_longer_than_their_length(text):
+    start = time.process_time()
+    unwrap(tidy(text))
+    assert time.process_time() - start < 1.0  # 0.2 at most where this was written; quadratic patterns took 3 and more

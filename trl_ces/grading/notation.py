@@ -16,12 +16,13 @@ _UNICODE = str.maketrans(
     }
 )  # fmt: skip
 # What separates statements, y = 1 \quad z = 2, stands before the next name.
-_BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)\s*)+(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
+_BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _REWRITES: list[tuple[re.Pattern[str], str]] = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
-        (rf"([,;])\s*{_BREAK}", r"\1 "),
+        (r"\n\s*", "\n"),
+        (rf"([,;])[^\S\n]*{_BREAK}", r"\1 "),
         (_BREAK, ", "),
         (r"√\s*(\d+(?:\.\d+)?)", r"\\sqrt{\1}"),
         (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
