@@ -269,6 +269,14 @@ ROOT_OF_8 = (r"\sqrt{8}", r"2\sqrt{2}")
         (r"\frac{1}{2}", r"x=3, x=\frac12", [], False),
         ("(5,\\infty)", r"x>6=(5,\infty)", [], False),
         (r"y=x\quad y=-x", r"y=7x\quad y=-x", [], False),
+        (
+            r"(-\infty,1)\cup(2,3)",
+            r"(2,3)\cup[-\infty,1)",
+            [(r"(-\infty,1)\cup(2,3)", r"(2,3)\cup[-\infty,1)")],
+            False,
+        ),
+        (r"(1,2)\cup(3,\infty)", r"(1,2)\cup(3,\infty]", [(r"(1,2)\cup(3,\infty)", r"(1,2)\cup(3,\infty]")], False),
+        (r"(1,3)\cup(2,4)", "(1,4)", [(r"(1,3)\cup(2,4)", "(1,4)")], True),  # what the engine says of other unions
         (r"y=x\quad y=-x", "y=-x, y=x", [], True),
         (r"\frac{1}{3}", r"\frac13 \approx 0.333", [], True),
         ("0.333", r"\frac13 \approx 0.333", [], True),

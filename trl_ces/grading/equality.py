@@ -45,6 +45,7 @@ _FUNCTIONS = re.compile(
 _BLANKS = re.compile(r"\s+")
 _BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
 _NEEDLESS_BRACES = re.compile(r"\{(\w?)\}")  # those of x^{2}, and neither those of x^{12} nor \{2\}
+_CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # and not \pmod
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
@@ -198,7 +199,8 @@ def _compare_structure(gold: str, answer: str, engine: Engine) -> bool | None:
     if len(gold_parts) > 1 or len(answer_parts) > 1:
         if len(gold_parts) == len(answer_parts) <= MAX_ITEMS and _same_in_any_order(gold_parts, answer_parts, engine):
             return True
-        return engine(gold, answer)
+        # [-\infty, 1) is no interval, though the engine takes it for one.
+        return not _CLOSED_AT_INFINITY.search(answer) and engine(gold, answer)
     return _compare_tuples(gold, answer, engine)
 
 
