@@ -92,13 +92,6 @@ def test_who_does_not_ask_for_the_second_verdict_does_not_pay_for_it(pool, monke
     )
 
 
-def test_an_antlr_that_cannot_read_the_parser_is_named_before_grading(monkeypatch):
-    monkeypatch.setattr(grader, "parser_problem", lambda: "correct_qwen needs antlr4-python3-runtime 4.11 to 4.13")
-    with pytest.raises(RuntimeError, match="needs antlr4-python3-runtime"):
-        grade("5", "5")
-    assert grade(r"\boxed{5}", "5", with_qwen=False).correct is True
-
-
 MONSTERS = ["9^{9^{9^{9^9}}}", "1" * 100_000, "(" * 3000, "{" * 59 + "x" + "}" * 59, "1e999999999", "(x+y)^{99999}"]
 
 
