@@ -78,7 +78,7 @@ coverage: $(VENV)/dev.stamp
 
 docs: $(VENV)/dev.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	$(BIN)/python -m pytest -m '' tests/test_docs_pages.py tests/test_docs_commands.py tests/test_docs_python.py tests/test_docs_examples.py tests/test_docs_site.py
+	$(BIN)/python -m pytest -m '' tests/docs
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

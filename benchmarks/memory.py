@@ -76,7 +76,7 @@ BASE = {
 
 
 def recipe_of(fields, output):
-    from trl_ces.recipe import make_recipe
+    from trl_ces.train.recipe import make_recipe
 
     given = {**BASE, **fields, "output_dir": output}
     given["steps_per_generation"] = 2 * given["gradient_accumulation_steps"]
@@ -115,7 +115,7 @@ def train(shape, fields, output):
     from trl import get_peft_config
 
     from trl_ces import CESTrainer
-    from trl_ces.arithmetic_model import build_tokenizer
+    from trl_ces.toy.arithmetic_model import build_tokenizer
 
     recipe = recipe_of(fields, output)
     config, tokenizer = recipe.training_config(1), build_tokenizer()
@@ -173,7 +173,7 @@ def main():
         with tempfile.TemporaryDirectory() as output:
             print(train(shape, fields, output))
         return
-    from trl_ces.tables import markdown
+    from trl_ces.support.tables import markdown
 
     rows = []
     for number in asked.cases if asked.cases is not None else range(len(CASES)):

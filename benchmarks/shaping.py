@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from trl_ces.shaping import conditional_entropy_shaping
+from trl_ces.methods.ces import conditional_entropy_shaping
 
 # Bytes for each token: entropies read, mask read, A' written; gradient of A' read, of the entropies written.
 BYTES = 4 + 8 + 4 + 4 + 4

@@ -14,10 +14,10 @@ import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from trl_ces.arrangement import arrange
-from trl_ces.cli.command_line import find_recipe
 from trl_ces.plan.shapes import find_shape
-from trl_ces.recipe import load_recipe
+from trl_ces.rollout.arrangement import arrange
+from trl_ces.train.recipe import load_recipe
+from trl_ces.train.shipped import find_recipe
 
 sys.path.insert(0, str(Path(__file__).parent))
 from rollouts import forward_flops, prompt_lengths, r1_lengths

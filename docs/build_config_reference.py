@@ -14,10 +14,10 @@ from pathlib import Path
 from trl import ModelConfig
 
 from trl_ces.config import CESConfig
-from trl_ces.recipe import RecipeField, recipe_fields
-from trl_ces.script_arguments import ScriptArguments
-from trl_ces.strict import describe
-from trl_ces.tables import markdown
+from trl_ces.support.tables import markdown
+from trl_ces.support.yaml import describe
+from trl_ces.train.arguments import ScriptArguments
+from trl_ces.train.recipe import RecipeField, recipe_fields
 
 DOCS = Path(__file__).parent
 COMMAND = "python docs/build_config_reference.py"

@@ -1,6 +1,6 @@
 """How each command of the documentation is run here: what stands in for what this machine lacks, or why it is not run.
 
-A command of README.md, CONTRIBUTING.md or docs/ that stands in neither table fails tests/test_docs_run.py.
+A command of README.md, CONTRIBUTING.md or docs/ that stands in neither table fails tests/docs/test_docs_run.py.
 """
 
 from dataclasses import dataclass, field
@@ -135,10 +135,10 @@ RUN = {
     "trl-ces inspect --config arithmetic/ces --model runs/ces45 --num_prompts 64 --max_new_tokens 256": Here(
         {"64": "4"}, says=FORKS
     ),
-    "python -c \"from trl_ces.arithmetic_model import build_base_model; build_base_model('runs/base30')\"": Here(
+    "python -c \"from trl_ces.toy.arithmetic_model import build_base_model; build_base_model('runs/base30')\"": Here(
         {"runs/base30'": "runs/new', steps=2"}, leaves=("runs/new/model.safetensors",)
     ),
-    'python -c "from trl_ces.arithmetic_model import build_base_model; from trl_ces.arithmetic import World\n'
+    'python -c "from trl_ces.toy.arithmetic_model import build_base_model; from trl_ces.toy.arithmetic import World\n'
     "build_base_model('runs/base45', World(check_probability=0.45))\"": Here(
         {"runs/base45'": "runs/new'", "0.45)": "0.45), steps=2"}, leaves=("runs/new/model.safetensors",)
     ),

@@ -3,7 +3,7 @@
 import sys
 
 import torch
-from test_dynamic_sampling_trainer import PROMPTS, make_trainer, record_batches
+from rollout.test_dynamic_sampling import PROMPTS, make_trainer, record_batches
 from tiny import random_script
 
 # name: (completions of a prompt, outcomes of the prompts in turn, settings); 12 rows a rollout on any number of

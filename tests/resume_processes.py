@@ -3,7 +3,7 @@
 import sys
 
 import torch
-from test_resume import make_trainer
+from rollout.test_resume import make_trainer
 
 
 def main(output, checkpoint):

@@ -1,4 +1,4 @@
-"""The rules of docs/architecture.md that a file can break without a test of its own noticing."""
+"""The rooms of docs/architecture.md: which may import which, and what only one of them may name."""
 
 import ast
 import re
@@ -8,90 +8,93 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 
-# Module or sub-package -> floor. A file imports only from lower floors, and a sub-package's files from each other.
-FLOORS = {
-    "__init__": 0,
-    "strict": 1,
-    "field_hints": 1,
-    "network": 1,
-    "prompts": 1,
-    "shaping": 1,
-    "rollout_rows": 1,
-    "rollout_files": 2,
-    "stopping": 1,
-    "turns": 2,
-    "correctness": 2,
-    "arrangement": 1,
-    "padding": 1,
-    "micro_batches": 2,
-    "dynamic_sampling": 2,
-    "environment": 1,
-    "reward_interface": 1,
-    "arithmetic": 1,
-    "grading": 2,
-    "shaping_metrics": 2,
-    "config": 2,
-    "script_arguments": 2,
-    "arithmetic_model": 2,
-    "arithmetic_evaluation": 2,
-    "curves": 2,
-    "progress_callback": 2,
-    "checkpoints": 1,
-    "files": 1,
-    "tables": 1,
-    "study": 4,
-    "plan": 4,
-    "reasoning_tasks": 2,
-    "smollm2": 2,
-    "forks": 2,
-    "inspection": 3,
-    "evaluation": 3,
-    "rewards": 3,
-    "sources": 3,
-    "recipe": 3,
-    "trainer": 3,
-    "reward_lookup": 4,
-    "data": 4,
-    "report": 5,
-    "hub": 6,
-    "cli": 7,
-}
+# From the ground up. A room is a folder, or a file at the package's root; it imports only from rooms above it in this
+# list. `__init__` hands the two public names on and is no room.
+ROOMS = (
+    "support",
+    "grading.qwen",
+    "grading",
+    "methods",
+    "config",
+    "rollout",
+    "trainer",
+    "rewards",
+    "evaluation.code",
+    "evaluation",
+    "toy",
+    "train",
+    "forks",
+    "plan",
+    "study",
+    "report",
+    "hub",
+    "cli",
+)
 SEAM = re.compile(
     r"\b(_compute_loss|_generate_and_score_completions|_get_per_token_logps\w*|_calculate_rewards|_buffered_inputs)\b"
 )
 
 
-def home(file):
-    relative = file.relative_to(PACKAGE)
-    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+def room_of(module):
+    """The room of a module such as `evaluation.code.judge`: the longest of `ROOMS` that it lies in."""
+    inside = [room for room in ROOMS if module == room or module.startswith(f"{room}.")]
+    return max(inside, key=len, default=None)
 
 
-def own_imports(file):
-    """The modules of trl_ces that a file imports, by name below the package."""
-    depth = len(file.relative_to(PACKAGE).parts)
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == depth:
-            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-            yield from (name for name in names if not name.startswith("__"))
-
-
-def test_every_file_has_a_floor_and_imports_only_from_lower_ones():
+def modules():
     for file in sorted(PACKAGE.rglob("*.py")):
-        assert home(file) in FLOORS, f"{file.name}: say in FLOORS and docs/architecture.md where it stands"
-        if home(file) == "__init__":
+        module = ".".join(file.relative_to(PACKAGE).with_suffix("").parts)
+        yield file, module.removesuffix(".__init__"), module.endswith("__init__")
+
+
+def imported(file, module, is_package):
+    """The modules of trl_ces that a file imports, by name below the package."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(node, ast.ImportFrom) or node.level == 0:
             continue
-        for name in own_imports(file):
-            if name in FLOORS and name != home(file):
-                assert FLOORS[name] < FLOORS[home(file)], f"{file.relative_to(PACKAGE)} imports {name}"
+        here = module.split(".") if is_package else module.split(".")[:-1]
+        base = here[: len(here) - node.level + 1] + (node.module.split(".") if node.module else [])
+        for alias in node.names:
+            yield ".".join([*base, alias.name])
 
 
-def test_only_the_trainer_names_trls_private_methods():
-    named = {file.name for file in PACKAGE.rglob("*.py") if SEAM.search(file.read_text())}
-    assert named == {"trainer.py"}
+def arrows():
+    found = {}
+    for file, module, is_package in modules():
+        if module == "__init__":
+            continue
+        for name in imported(file, module, is_package):
+            room = room_of(name)
+            if room not in (None, room_of(module)):
+                found.setdefault((room_of(module), room), set()).add(module)
+    return found
+
+
+def test_every_file_lies_in_a_room():
+    assert [module for _, module, _ in modules() if module != "__init__" and room_of(module) is None] == []
+
+
+def test_rooms_import_only_from_rooms_below_them():
+    upward = {
+        f"{above} -> {below}": sorted(files)
+        for (above, below), files in arrows().items()
+        if ROOMS.index(below) > ROOMS.index(above)
+    }
+    assert upward == {}
+
+
+def test_the_command_line_stays_thin():
+    lines = sum(len(file.read_text().splitlines()) for file in (PACKAGE / "cli").glob("*.py"))
+    assert lines <= 900
+
+
+def test_only_the_trainer_and_its_layers_name_trls_private_methods():
+    named = {file.relative_to(PACKAGE).parts[0] for file in PACKAGE.rglob("*.py") if SEAM.search(file.read_text())}
+    assert named <= {"trainer.py", "rollout"}
 
 
 def test_the_package_and_the_grader_load_no_torch():
-    code = "import sys, trl_ces, trl_ces.grading, trl_ces.prompts; sys.exit('torch' in sys.modules)"
+    code = "import sys, trl_ces, trl_ces.grading, trl_ces.support.prompts; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

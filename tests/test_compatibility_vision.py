@@ -18,7 +18,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import llava_next_chat_template
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.shaping_metrics import CES_METRICS
+from trl_ces.methods.metrics import CES_METRICS
 
 
 def vision_processor():

@@ -5,7 +5,7 @@ import torch
 from processes import run_processes
 from tiny import tiny_model
 
-from trl_ces.shaping_metrics import CES_METRICS
+from trl_ces.methods.metrics import CES_METRICS
 
 
 def run(output, processes):

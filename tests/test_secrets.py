@@ -7,11 +7,12 @@ import pickle
 from pathlib import Path
 
 import pytest
-from test_cli import make_job, trl_ces
+from cli.test_cli import make_job, trl_ces
 
 from trl_ces.cli.main import main
-from trl_ces.recipe import load_recipe, recipe_fields
-from trl_ces.strict import RecipeError, read_yaml
+from trl_ces.support.errors import UserError
+from trl_ces.support.yaml import read_yaml
+from trl_ces.train.recipe import load_recipe, recipe_fields
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -38,7 +39,7 @@ def test_no_token_is_printed_or_written_by_a_training(tmp_path, monkeypatch):
 
 def test_a_token_in_a_recipe_is_refused_because_it_would_be_saved_with_the_model(tmp_path):
     recipe, _ = make_job(tmp_path)
-    with pytest.raises(RecipeError, match="`hub_token` would be saved with the model: set HF_TOKEN") as caught:
+    with pytest.raises(UserError, match="`hub_token` would be saved with the model: set HF_TOKEN") as caught:
         load_recipe(recipe, {"hub_token": ["hf_SECRETsecretSECRET5"]})
     assert "SECRET" not in str(caught.value)
 

@@ -19,11 +19,11 @@ from tiny import (
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.correctness import judge
-from trl_ces.reward_interface import REWARD_KEYWORDS
+from trl_ces.methods.groups import judge
+from trl_ces.methods.metrics import SUMS
 from trl_ces.rewards import accuracy_reward
-from trl_ces.shaping_metrics import SUMS
-from trl_ces.turns import last_turn
+from trl_ces.rollout.reward_guard import REWARD_KEYWORDS
+from trl_ces.rollout.turns import last_turn
 
 SCRIPT = random_script(PROMPTS[:2], [[1, 0, 0, 1], [1, 1, 1, 1]], torch.Generator().manual_seed(1))
 

@@ -224,7 +224,7 @@ def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
 
 
 def test_a_rollout_has_no_other_tensors_than_these(trainer, examples):
-    """trl_ces/rollout_rows.py must know how each is padded: what it does not know, dynamic sampling refuses."""
+    """trl_ces/rollout/rows.py must know how each is padded: what it does not know, dynamic sampling refuses."""
     batch = trainer._generate_and_score_completions(examples)
     assert set(batch) == {
         "prompt_ids",

@@ -8,8 +8,9 @@ from typing import cast
 
 from trl import GRPOConfig
 
-from .reward_interface import accuracy_reward_index
-from .shaping import MAX_TAU_DECIMALS, NEED_VERDICTS
+from .methods import NEED_VERDICTS
+from .methods.ces import MAX_TAU_DECIMALS
+from .support.reward_names import accuracy_reward_index
 
 SHAPINGS = ("ces", "none", "entropy_advantage")
 ON_REWARD_ERROR = ("stop", "skip")

@@ -10,7 +10,7 @@ from typing import Any
 
 from .grading import usable_golds
 from .grading.early import EarlyGrading
-from .prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
+from .support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 
 logger = logging.getLogger(__name__)
 

@@ -35,16 +35,25 @@ from trl import GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
-from .correctness import judge, odd_reward
-from .dynamic_sampling import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
-from .micro_batches import PIECES, arranged, backward, can_be_arranged, rows_at_a_time, rows_between, without_sync
-from .padding import padding_plan, real_spans, unpadded
-from .reward_interface import guarded, reward_name, start_early, tolerant
-from .rollout_files import load_micro_batches, save_micro_batches
-from .rollout_rows import COMPLETION_LENGTHS, row_layout, rows_of_process, trimmed
-from .shaping import SHAPING_RULES
-from .shaping_metrics import ces_metrics, ces_sums
-from .turns import read_turns
+from .methods import SHAPING_RULES
+from .methods.groups import judge, odd_reward
+from .methods.metrics import ces_metrics, ces_sums
+from .rollout.files import load_micro_batches, save_micro_batches
+from .rollout.micro_batches import (
+    PIECES,
+    arranged,
+    backward,
+    can_be_arranged,
+    rows_at_a_time,
+    rows_between,
+    without_sync,
+)
+from .rollout.padding import padding_plan, real_spans, unpadded
+from .rollout.reward_guard import guarded, start_early, tolerant
+from .rollout.rows import COMPLETION_LENGTHS, row_layout, rows_of_process, trimmed
+from .rollout.sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
+from .rollout.turns import read_turns
+from .support.reward_names import reward_name
 
 logger = logging.getLogger(__name__)
 

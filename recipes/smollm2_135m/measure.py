@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from trl_ces.data import load_datasets
-from trl_ces.reasoning_tasks import last_number_accuracy_reward
-from trl_ces.recipe import load_recipe
+from trl_ces.toy.reasoning_tasks import last_number_accuracy_reward
+from trl_ces.train.data import load_datasets
+from trl_ces.train.recipe import load_recipe
 
 PROBLEMS, SAMPLES, BATCH = 48, 8, 64
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from tiny import tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
-from trl_ces.shaping_metrics import CES_METRICS
+from trl_ces.methods.metrics import CES_METRICS
 
 ACCELERATE = HERE.parent / "recipes" / "accelerate"
 # Engine: distributed type, ZeRO's stage, whether weights lie in shares, and the optimizer that steps.

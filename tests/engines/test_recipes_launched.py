@@ -10,7 +10,7 @@ from processes import HERE, environment
 from tiny import tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from trl_ces.strict import read_yaml
+from trl_ces.support.yaml import read_yaml
 
 RECIPES = HERE.parent / "recipes"
 TIMEOUT = 1500

@@ -42,21 +42,25 @@ ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("equivalent.toml")
 MEMORY_BYTES = 8 << 30
 TESTS = {
-    "shaping.py": ("test_shaping.py", "test_trainer_reference.py", "test_config.py"),
-    "padding.py": ("test_padding.py",),
-    "dynamic_sampling.py": ("test_dynamic_sampling.py",),
-    "arrangement.py": ("test_arrangement.py",),
-    "correctness.py": ("test_correctness.py",),
-    "grading/early.py": ("test_early_grading.py",),
-    "grading/worker.py": ("test_grading_worker.py",),
-    "grading/workers.py": ("test_grading_pool.py",),
+    "methods/ces.py": ("methods/test_ces.py", "test_trainer_reference.py", "test_config.py"),
+    "methods/entropy_advantage.py": ("methods/test_ces.py", "test_trainer_reference.py"),
+    "methods/groups.py": ("methods/test_groups.py", "methods/test_ces.py"),
+    "rollout/padding.py": ("rollout/test_padding.py",),
+    "rollout/sampler.py": ("rollout/test_sampler.py",),
+    "rollout/arrangement.py": ("rollout/test_arrangement.py",),
+    "grading/workers.py": ("grading/test_pool.py",),
 }
+
+
+def _test_of(name):
+    folder, _, module = f"grading/{name}".rpartition("/")
+    return f"{folder}/test_{module}.py"
+
+
 # The others of grading/ have a file of their own each, which asks no worker.
-DIRECT = (
-    "answers braces equality golds grader notation numbers qwen_equality qwen_extract qwen_normalise qwen_symbolic "
-)
-DIRECT += "statements symbolic verdicts"
-TESTS |= {f"grading/{name}.py": (f"test_grading_{name}.py",) for name in DIRECT.split()}
+DIRECT = "answers braces early equality golds grader notation numbers statements symbolic verdicts worker "
+DIRECT += "qwen/equality qwen/extract qwen/normalise qwen/symbolic"
+TESTS |= {f"grading/{name}.py": (_test_of(name),) for name in DIRECT.split()}
 PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"))
 fork = multiprocessing.get_context("fork")
 
@@ -107,7 +111,7 @@ def load_what_tests_import(files):
         sys.exit(said.getvalue())
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or ""
-        ours = name.partition(".")[0] == "trl_ces" or Path(file).parent == ROOT / "tests"
+        ours = name.partition(".")[0] == "trl_ces" or Path(file).is_relative_to(ROOT / "tests")
         if ours and name != "__main__":
             del sys.modules[name]
     gc.collect()

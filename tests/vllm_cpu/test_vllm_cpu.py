@@ -12,14 +12,14 @@ import psutil
 import pytest
 from fixtures_evaluation import write_data
 
-from trl_ces import smollm2
 from trl_ces.evaluation.generate import TransformersBackend
 from trl_ces.evaluation.models import encode_prompts, read_model
 from trl_ces.evaluation.problems import Problem
 from trl_ces.evaluation.samples import read_samples
 from trl_ces.evaluation.settings import EvaluationSettings
 from trl_ces.evaluation.vllm_backend import VllmBackend, check_vllm
-from trl_ces.strict import RecipeError
+from trl_ces.support.errors import UserError
+from trl_ces.toy import smollm2
 
 # Loading compiles the model: one to three minutes on two cores.
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
@@ -132,7 +132,7 @@ def test_a_killed_engine_is_an_error_and_leaves_no_process(both):
     finished = both.vllm.generate(both.prompts, [0] * len(both.prompts))
     next(finished)
     engine.kill()
-    with pytest.raises(RecipeError, match="Give the same line again"):
+    with pytest.raises(UserError, match="Give the same line again"):
         list(finished)
     both.vllm.close()
     assert ended(both.processes) == []

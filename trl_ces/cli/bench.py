@@ -4,7 +4,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from ..strict import RecipeError, nearest
+from ..support.errors import UserError, nearest
 
 USAGE = """usage: trl-ces bench NAME [options]
 
@@ -26,7 +26,7 @@ def run(argv: list[str]) -> int:
     Runs `trl-ces bench NAME ...`.
 
     Raises:
-        RecipeError: if there is no such benchmark.
+        UserError: if there is no such benchmark.
     """
     known = benchmarks()
     if not argv or argv[0] in ("-h", "--help"):
@@ -36,7 +36,7 @@ def run(argv: list[str]) -> int:
         return 0
     if argv[0] not in known:
         hint = nearest(argv[0], known) or f" There are: {', '.join(known)}."
-        raise RecipeError(f"There is no benchmark {argv[0]!r}.{hint}")
+        raise UserError(f"There is no benchmark {argv[0]!r}.{hint}")
     before = sys.argv
     sys.argv = [str(known[argv[0]]), *argv[1:]]
     try:

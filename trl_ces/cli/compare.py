@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..strict import RecipeError, nearest
+from ..support.errors import UserError, nearest
 
 EPILOG = """  cd runs/evaluation; trl-ces compare r1_7b dapo ces --names R1-7B DAPO CES --baseline DAPO
 
@@ -13,7 +13,7 @@ The first directory is the reference model by which questions are simple or hard
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise RecipeError(f"{message[:1].upper()}{message[1:]}. `trl-ces compare --help` lists the options.")
+        raise UserError(f"{message[:1].upper()}{message[1:]}. `trl-ces compare --help` lists the options.")
 
 
 def run(argv: list[str]) -> int:
@@ -28,7 +28,7 @@ def run(argv: list[str]) -> int:
         `int`: 0.
 
     Raises:
-        RecipeError: if a directory cannot be used, or the runs cannot be compared.
+        UserError: if a directory cannot be used, or the runs cannot be compared.
     """
     parser = _Parser(
         prog="trl-ces compare",
@@ -51,19 +51,19 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv or ["--help"])
     folders = [folder.expanduser() for folder in options.folders]
     if len(folders) < 2:
-        raise RecipeError("One directory is named: a comparison takes at least two.")
+        raise UserError("One directory is named: a comparison takes at least two.")
     names = options.names or [folder.resolve().name for folder in folders]
     if len(names) != len(folders) or len(set(names)) != len(names):
-        raise RecipeError(
+        raise UserError(
             f"The names are {', '.join(names)} for {len(folders)} directories: give `--names` with a different name "
             "for each."
         )
     baseline = options.baseline or names[0]
     if baseline not in names:
-        raise RecipeError(f"`--baseline` {baseline!r} is none of {', '.join(names)}.{nearest(baseline, names)}")
+        raise UserError(f"`--baseline` {baseline!r} is none of {', '.join(names)}.{nearest(baseline, names)}")
 
     from ..evaluation.comparison import compare, comparison_text, load_run
-    from ..files import write_json
+    from ..support.files import write_json
 
     runs = [load_run(folder, name) for folder, name in zip(folders, names, strict=True)]
     found = compare(runs, options.verdict, names.index(baseline))
@@ -71,6 +71,6 @@ def run(argv: list[str]) -> int:
         try:
             write_json(options.output, found)
         except OSError as error:
-            raise RecipeError(f"`--output` {str(options.output)!r} cannot be written ({error.strerror}).") from None
+            raise UserError(f"`--output` {str(options.output)!r} cannot be written ({error.strerror}).") from None
     print(comparison_text(found), end="")
     return 0

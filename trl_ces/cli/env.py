@@ -1,7 +1,7 @@
 """`trl-ces env`: what a bug report needs."""
 
-from ..environment import environment
-from ..strict import RecipeError
+from ..support.environment import environment
+from ..support.errors import UserError
 
 
 def run(argv: list[str]) -> int:
@@ -10,7 +10,7 @@ def run(argv: list[str]) -> int:
         print("usage: trl-ces env\n\nPrint versions and devices, for a bug report.")
         return 0
     if argv:
-        raise RecipeError(f"`trl-ces env` takes no arguments, got {' '.join(argv)}.")
+        raise UserError(f"`trl-ces env` takes no arguments, got {' '.join(argv)}.")
     for name, value in environment().items():
         print(f"- {name}: {value}")
     return 0

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..evaluation.settings import HELP, EvaluationSettings, read_settings
-from ..strict import RecipeError
-from .command_line import find_recipe
-from .inspect_model import check_model
+from ..forks.model import check_model
+from ..support.errors import UserError
+from ..train.shipped import find_recipe
 
 EPILOG = """The defaults are the paper's. A run that was stopped goes on when the same line is given again.
 
@@ -24,7 +24,7 @@ docs/evaluation.md lists the benchmarks and says what is measured.
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise RecipeError(f"{message[:1].upper()}{message[1:]}. `trl-ces eval --help` lists the options.")
+        raise UserError(f"{message[:1].upper()}{message[1:]}. `trl-ces eval --help` lists the options.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,7 +66,7 @@ def run(argv: list[str]) -> int:
         `int`: 0.
 
     Raises:
-        RecipeError: if the input is refused, before the model's weights are loaded where that can be known.
+        UserError: if the input is refused, before the model's weights are loaded where that can be known.
     """
     options = vars(_parser().parse_args(argv or ["--help"]))
     file = None if options["config"] is None else find_recipe(options.pop("config"), kind="evaluation")

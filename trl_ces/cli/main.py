@@ -3,15 +3,15 @@
 import importlib
 import sys
 
-from ..strict import RecipeError, nearest
+from ..support.errors import UserError, nearest
 
 # Name -> module with `run(argv) -> int`, and what `trl-ces --help` says. Modules are imported only when called.
 COMMANDS = {
     "train": ("trl_ces.cli.train", "train a model by a recipe"),
     "plan": ("trl_ces.cli.plan", "work out a recipe's steps and memory, before renting a GPU"),
-    "study": ("trl_ces.cli.study", "train several methods over several seeds and compare them"),
-    "quickstart": ("trl_ces.cli.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
-    "inspect": ("trl_ces.cli.inspect", "see a model's forking tokens, before training it"),
+    "study": ("trl_ces.study.run", "train several methods over several seeds and compare them"),
+    "quickstart": ("trl_ces.study.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
+    "inspect": ("trl_ces.forks.inspect", "see a model's forking tokens, before training it"),
     "eval": ("trl_ces.cli.eval", "measure accuracy and answer length on benchmarks"),
     "report": ("trl_ces.cli.report", "show runs on one HTML page: curves, tables, the shaped tokens"),
     "push": ("trl_ces.cli.push", "upload a trained model with its card, log and report to the Hub"),
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         return importlib.import_module(COMMANDS[words[0]][0]).run(words[1:])
-    except RecipeError as error:
+    except UserError as error:
         print(f"trl-ces {words[0]}: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

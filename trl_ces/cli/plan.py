@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..strict import RecipeError
-from .command_line import CommandLine, find_accelerate_config, find_recipe, read_words, recipe_folders
+from ..support.errors import UserError
+from ..train.command_line import CommandLine, read_words
+from ..train.shipped import find_accelerate_config, find_recipe, recipe_folders
 
 if TYPE_CHECKING:
     from ..plan.report import Plan
@@ -56,7 +57,7 @@ def run(argv: list[str]) -> int:
         `int`: 0, whether it fits or not.
 
     Raises:
-        RecipeError: if the input is refused.
+        UserError: if the input is refused.
     """
     if not argv or argv[0] in ("-h", "--help") or "--help" in argv:
         print(USAGE)
@@ -64,10 +65,10 @@ def run(argv: list[str]) -> int:
     asked, words = take_own(argv)
     line = read_words(words)
     if line.config is None:
-        raise RecipeError("No recipe is named: give `--config` a file, a shipped recipe or a folder of recipes/.")
+        raise UserError("No recipe is named: give `--config` a file, a shipped recipe or a folder of recipes/.")
     if line.accelerate_flags:
         flags = ", ".join(f"--{name}" for name in line.accelerate_flags)
-        raise RecipeError(f"command line: {flags} changes no plan: give the processes with `--gpus`.")
+        raise UserError(f"command line: {flags} changes no plan: give the processes with `--gpus`.")
     from ..plan.report import table, text
 
     folder = _folder(line.config)
@@ -76,7 +77,7 @@ def run(argv: list[str]) -> int:
         return 0
     plans = [make_plan(line, asked, file, file.stem) for file in sorted(folder.glob("*.yaml"))]
     if not plans:
-        raise RecipeError(f"{folder} holds no recipe.")
+        raise UserError(f"{folder} holds no recipe.")
     first = plans[0]
     print(f"{folder.name}: {first.model}, {first.setup.engine.name}; GiB a device\n\n{table(plans)}")
     return 0
@@ -86,7 +87,7 @@ def take_own(argv: list[str]) -> tuple[Asked, list[str]]:
     """The command's own flags, and the words left for the recipe.
 
     Raises:
-        RecipeError: if one of them lacks its value or has one that it cannot have.
+        UserError: if one of them lacks its value or has one that it cannot have.
     """
     found: dict[str, str] = {}
     rest: list[str] = []
@@ -101,7 +102,7 @@ def take_own(argv: list[str]) -> tuple[Asked, list[str]]:
         if not equals:
             value = words.pop(0) if words and not words[0].startswith("--") else ""
         if not value:
-            raise RecipeError(f"command line: `--{name}` needs a value.")
+            raise UserError(f"command line: `--{name}` needs a value.")
         found[name] = value
     return Asked(
         gpus=_whole("gpus", found.get("gpus", "1")),
@@ -115,7 +116,7 @@ def take_own(argv: list[str]) -> tuple[Asked, list[str]]:
 def _whole(name: str, value: str) -> int:
     if value.isdigit() and int(value) > 0:
         return int(value)
-    raise RecipeError(f"command line: `--{name}` is {value!r}: expected a whole number of at least 1.")
+    raise UserError(f"command line: `--{name}` is {value!r}: expected a whole number of at least 1.")
 
 
 def _positive(name: str, value: str) -> float:
@@ -125,7 +126,7 @@ def _positive(name: str, value: str) -> float:
         number = 0.0
     if 0 < number < float("inf"):
         return number
-    raise RecipeError(f"command line: `--{name}` is {value!r}: expected GiB, a number above 0.")
+    raise UserError(f"command line: `--{name}` is {value!r}: expected GiB, a number above 0.")
 
 
 def _folder(name: str) -> Path | None:
@@ -140,7 +141,7 @@ def make_plan(line: CommandLine, asked: Asked, recipe_file: Path, name: str) -> 
     One recipe's plan.
 
     Raises:
-        RecipeError: as `trl-ces train` would for the recipe; or if the model's shape cannot be found, or a setting has
+        UserError: as `trl-ces train` would for the recipe; or if the model's shape cannot be found, or a setting has
             no plan.
     """
     from ..plan.engine import read_engine
@@ -149,8 +150,8 @@ def make_plan(line: CommandLine, asked: Asked, recipe_file: Path, name: str) -> 
     from ..plan.schedule import schedule, whole_run
     from ..plan.setup import make_setup, prompt_tokens
     from ..plan.shapes import find_shape
-    from ..recipe import load_recipe
-    from .launch import read_accelerate_config
+    from ..train.launch import read_accelerate_config
+    from ..train.recipe import load_recipe
 
     recipe = load_recipe(recipe_file, line.overrides)
     settings = {}

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..strict import RecipeError
+from ..support.errors import UserError
 
 if TYPE_CHECKING:
     from ..hub.upload import Target
@@ -22,7 +22,7 @@ The token is that of `hf auth login`, or HF_TOKEN. Exit code 2: refused, 1: the 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise RecipeError(f"{message[:1].upper()}{message[1:]}. `trl-ces push --help` lists the options.")
+        raise UserError(f"{message[:1].upper()}{message[1:]}. `trl-ces push --help` lists the options.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,7 +59,7 @@ def run(argv: list[str]) -> int:
         `int`: 0; 1 if the Hub did not take it.
 
     Raises:
-        RecipeError: if there is nothing to push, or the Hub refuses; the run is as it was.
+        UserError: if there is nothing to push, or the Hub refuses; the run is as it was.
     """
     options = _parser().parse_args(argv or ["--help"])
     place = options.run.expanduser()
@@ -71,13 +71,13 @@ def run(argv: list[str]) -> int:
     home = home_of(place)
     recipe = read_recipe(home)
     if not recipe:
-        raise RecipeError(f"{home} holds no {RECIPE}: name an output directory of `trl-ces train`.")
+        raise UserError(f"{home} holds no {RECIPE}: name an output directory of `trl-ces train`.")
     if options.merge and not (weights / ADAPTER).is_file():
-        raise RecipeError(f"{weights} holds a whole model and no adapter: push it without `--merge`.")
+        raise UserError(f"{weights} holds a whole model and no adapter: push it without `--merge`.")
     if options.card is not None and not options.card.expanduser().is_file():
-        raise RecipeError(f"`--card` {options.card} does not exist.")
+        raise UserError(f"`--card` {options.card} does not exist.")
     if options.out is not None and options.out.exists():
-        raise RecipeError(f"`--out` {options.out} is there already: name a new folder.")
+        raise UserError(f"`--out` {options.out} is there already: name a new folder.")
     evaluations = _evaluations(options.evaluation, place, weights)
 
     from ..hub.upload import Target, check_target
@@ -104,7 +104,7 @@ def _evaluations(given: list[Path] | None, run: Path, weights: Path) -> list[Pat
         return []
     try:
         check_evaluation(place, weights)
-    except RecipeError as error:
+    except UserError as error:
         print(f"Not in the card: {error}")
         return []
     return [place]
@@ -144,7 +144,7 @@ def _push(options: argparse.Namespace, target: Target, weights: Path, home: Path
             complete(folder, repo)
             print(f"Uploading {_listed(folder)} to {url_of(repo, target.revision)}.", flush=True)
             upload(folder, repo, target.revision, "Pushed by trl-ces")
-    except RecipeError:
+    except UserError:
         raise
     except Exception as error:  # the network, the Hub: the run is as it was
         print(

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..strict import RecipeError
+from ..support.errors import UserError
 
 if TYPE_CHECKING:
     from ..report.runs import Found, Training
@@ -24,7 +24,7 @@ Of evaluations the first is the reference model, by which questions are simple o
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise RecipeError(f"{message[:1].upper()}{message[1:]}. `trl-ces report --help` lists the options.")
+        raise UserError(f"{message[:1].upper()}{message[1:]}. `trl-ces report --help` lists the options.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,24 +66,24 @@ def run(argv: list[str]) -> int:
         `int`: 0.
 
     Raises:
-        RecipeError: if a run is none, holds nothing to show, or a file cannot be written.
+        UserError: if a run is none, holds nothing to show, or a file cannot be written.
     """
     options = _parser().parse_args(argv or ["--help"])
     places = [place.expanduser() for place in options.runs]
     if options.names is not None and len(options.names) != len(places):
-        raise RecipeError(f"`--names` has {len(options.names)} names for {len(places)} runs: give one for each.")
+        raise UserError(f"`--names` has {len(options.names)} names for {len(places)} runs: give one for each.")
     if options.tokens is not None and options.tokens < 1:
-        raise RecipeError(f"`--tokens` is {options.tokens}: at least one problem.")
+        raise UserError(f"`--tokens` is {options.tokens}: at least one problem.")
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
-        raise RecipeError(f'the pictures need {" and ".join(missing)}: pip install "trl_ces[study]".')
+        raise UserError(f'the pictures need {" and ".join(missing)}: pip install "trl_ces[study]".')
     for place in (options.out.parent, options.figures):
         _make_folder(place)
 
-    from ..files import write_text
     from ..report.page import make_page, render
     from ..report.picture import save_figures
     from ..report.runs import read_runs
+    from ..support.files import write_text
 
     found = read_runs(places, options.names)
     if options.tokens is not None:
@@ -95,7 +95,7 @@ def run(argv: list[str]) -> int:
         write_text(options.out, html)
         files = save_figures(page.figures(), options.figures) if options.figures is not None else []
     except OSError as error:
-        raise RecipeError(f"{error.filename} cannot be written ({error.strerror}): name another place.") from None
+        raise UserError(f"{error.filename} cannot be written ({error.strerror}): name another place.") from None
     for note in page.notes:
         print(f"Missing: {note}")
     for table in page.tables:
@@ -116,13 +116,13 @@ def _make_folder(folder: Path | None) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RecipeError(f"{folder} cannot be made ({error.strerror}): name another place.") from None
+        raise UserError(f"{folder} cannot be made ({error.strerror}): name another place.") from None
 
 
 def _make_tokens(found: Found, count: int) -> None:
     """Token files for the runs: of a study for the first seed of each method and variant."""
     from ..report.runs import is_whole_ces
-    from .report_tokens import check_tokens, make_tokens
+    from ..report.token_runs import check_tokens, make_tokens
 
     chosen = list(found.trainings)
     for study in found.studies:
@@ -131,7 +131,7 @@ def _make_tokens(found: Found, count: int) -> None:
             first.setdefault((training.variant, training.method), training)
         chosen += first.values()
     if not chosen:
-        raise RecipeError("`--tokens` needs a training or a study among the runs: evaluations hold no models.")
+        raise UserError("`--tokens` needs a training or a study among the runs: evaluations hold no models.")
     for training in chosen:
         check_tokens(training)  # before the first model is loaded
     ces = next((run.settings for run in chosen if is_whole_ces(run.settings)), None)

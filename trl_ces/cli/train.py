@@ -9,17 +9,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
-from ..data import MADE_HERE
-from ..recipe import plan_batches
-from ..script_arguments import ScriptArguments
-from ..sources import is_local, local_files
-from ..strict import RecipeError, describe, nearest, read_yaml
-from .command_line import CommandLine, find_accelerate_config, find_recipe, read_words, shipped_files
-from .launch import LaunchPlan, plan_launch, run_child
+from ..support.errors import UserError, nearest
+from ..support.yaml import describe, read_yaml
+from ..train.arguments import ScriptArguments
+from ..train.checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
+from ..train.command_line import CommandLine, read_words
+from ..train.data import MADE_HERE
+from ..train.launch import LaunchPlan, plan_launch, run_child
+from ..train.recipe import plan_batches
+from ..train.shipped import find_accelerate_config, find_recipe, shipped_files
+from ..train.sources import is_local, local_files
 
 if TYPE_CHECKING:
-    from ..recipe import Recipe
+    from ..train.recipe import Recipe
 
 USAGE = """usage: trl-ces train --config RECIPE [--accelerate_config NAME|FILE] [--num_processes N] [--FIELD VALUE ...]
 
@@ -39,7 +41,7 @@ TRIAL_BYTES = 1 << 20
 
 def help_text() -> str:
     """What `trl-ces train --help` prints: usage, shipped names, then every field, CES's first."""
-    from ..recipe import recipe_fields
+    from ..train.recipe import recipe_fields
 
     recipes, launches = ", ".join(shipped_files()), ", ".join(shipped_files("accelerate"))
     lines = [USAGE, f"shipped recipes: {recipes}", f"shipped accelerate configurations: {launches}"]
@@ -70,7 +72,7 @@ def run(argv: list[str]) -> int:
         `int`: the training's exit code.
 
     Raises:
-        RecipeError: if the input is refused; nothing has been started or written then.
+        UserError: if the input is refused; nothing has been started or written then.
     """
     if not argv or argv[0] in ("-h", "--help") or "--help" in argv:
         print(help_text())
@@ -79,7 +81,7 @@ def run(argv: list[str]) -> int:
     recipe_name = _word(argv, "config")
     recipe_file = None if recipe_name is None else find_recipe(recipe_name)
     look_at_files({} if recipe_file is None else read_yaml(recipe_file), argv)
-    from ..recipe import load_recipe
+    from ..train.recipe import load_recipe
 
     line = read_words(argv)
     recipe = load_recipe(recipe_file, line.overrides)
@@ -111,7 +113,7 @@ def look_at_files(given: dict[str, Any], argv: list[str]) -> None:
             The words, which win over it.
 
     Raises:
-        RecipeError: naming the field, its value and the way out.
+        UserError: naming the field, its value and the way out.
     """
     launch = _word(argv, "accelerate_config")
     if launch is not None:
@@ -131,7 +133,7 @@ def look_at_files(given: dict[str, Any], argv: list[str]) -> None:
         plan_batches(step, rollout, processes)
         group = size("num_generations")
         if group > 0 and rollout % group:
-            raise RecipeError(
+            raise UserError(
                 f"`responses_per_rollout` is {rollout}, which is {rollout / group:g} groups of `num_generations`, "
                 f"{group}: make it a multiple."
             )
@@ -161,10 +163,10 @@ def check(line: CommandLine, recipe: "Recipe", recipe_file: Path | None) -> Laun
         [`LaunchPlan`]
 
     Raises:
-        RecipeError: naming the field, its value and the way out.
+        UserError: naming the field, its value and the way out.
     """
-    from ..data import check_source
-    from ..reward_lookup import find_reward_functions, import_function
+    from ..train.data import check_source
+    from ..train.lookup import find_reward_functions, import_function
 
     plan = plan_launch(line, recipe, recipe_file)
     recipe.check_training(plan.num_processes)
@@ -176,7 +178,7 @@ def check(line: CommandLine, recipe: "Recipe", recipe_file: Path | None) -> Laun
         _check_model_path(str(recipe.model.model_name_or_path))
     _check_services(training)
     if training.get("use_vllm") and training.get("vllm_mode", "colocate") == "colocate" and find_spec("vllm") is None:
-        raise RecipeError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
+        raise UserError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
     _check_evaluation(recipe.script, training.get("eval_strategy", "no"))
     _check_output_dir(Path(training["output_dir"]).expanduser(), _weight_bytes(str(recipe.model.model_name_or_path)))
     length = Length(training.get("max_steps", -1), training.get("num_train_epochs", 3.0))
@@ -194,12 +196,12 @@ def _check_model_path(name: str) -> None:
     if not name.startswith((".", "/", "~")) and not folder.is_dir():
         return
     if not (folder / "config.json").is_file():
-        raise RecipeError(
+        raise UserError(
             f"`model_name_or_path` {name!r} holds no config.json: name a saved model's directory or a Hub id."
         )
     if not any(folder.glob("*.safetensors")):
         problem = "pickled weights, which could run code" if any(folder.glob("*.bin")) else "no weights"
-        raise RecipeError(
+        raise UserError(
             f"`model_name_or_path` {name!r} holds {problem}: name a model saved as safetensors, as `save_pretrained` "
             "writes it."
         )
@@ -222,11 +224,9 @@ def _check_output_dir(output_dir: Path, model_bytes: int) -> None:
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         way_out = "make room, or name another" if is_full else "name another"
-        raise RecipeError(
-            f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): {way_out}."
-        ) from None
+        raise UserError(f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): {way_out}.") from None
     if free < model_bytes:
-        raise RecipeError(
+        raise UserError(
             f"`output_dir` {str(output_dir)!r} has {free / 1e9:.1f} GB left and the model alone takes "
             f"{model_bytes / 1e9:.1f}: make room, or name another."
         )
@@ -236,26 +236,26 @@ def _check_services(training: dict[str, Any]) -> None:
     """Where the run is to be logged, and DeepSpeed's own file."""
     deepspeed = training.get("deepspeed")
     if isinstance(deepspeed, str) and not Path(deepspeed).expanduser().is_file():
-        raise RecipeError(f"`deepspeed` {deepspeed!r} does not exist (searched from {Path.cwd()}).")
+        raise UserError(f"`deepspeed` {deepspeed!r} does not exist (searched from {Path.cwd()}).")
     from transformers.integrations import integration_utils
 
     wanted = training.get("report_to") or []
     known = [*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none"]
     for name in [wanted] if isinstance(wanted, str) else wanted:
         if name not in known:
-            raise RecipeError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
+            raise UserError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
         if name not in ("all", "none", *integration_utils.get_available_reporting_integrations()):
-            raise RecipeError(f"`report_to` is {name!r}, which is not installed: install it, or set it to none.")
+            raise UserError(f"`report_to` is {name!r}, which is not installed: install it, or set it to none.")
 
 
 def _check_evaluation(script: ScriptArguments, strategy: str) -> None:
     has_data = script.num_eval_samples is not None or script.eval_dataset_name is not None
     if strategy != "no" and not has_data:
-        raise RecipeError(
+        raise UserError(
             f"`eval_strategy` is {strategy!r} without data: set `num_eval_samples` or `eval_dataset_name`."
         )
     if strategy == "no" and has_data:
-        raise RecipeError(
+        raise UserError(
             "Evaluation data are given and `eval_strategy` is no: set it to steps or epoch, or remove them."
         )
 
@@ -265,18 +265,18 @@ def _check_resume(value: str | bool | None, output_dir: Path, length: Length) ->
         return
     if value is True:
         if newest_checkpoint(output_dir, length) is None:
-            raise RecipeError(
+            raise UserError(
                 f"`resume_from_checkpoint` is true and {output_dir} holds no whole checkpoint with steps left: start "
                 "without it, or give more `max_steps`."
             )
         return
     state = read_state(Path(value))
     if state is None:
-        raise RecipeError(
+        raise UserError(
             f"`resume_from_checkpoint` {value!r} holds no whole trainer_state.json: name a checkpoint-N directory."
         )
     if is_at_its_end(state, length):
-        raise RecipeError(
+        raise UserError(
             f"`resume_from_checkpoint` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
             "trained model, nothing is left to do. More `max_steps` or `num_train_epochs` make the run longer."
         )

@@ -7,7 +7,7 @@ are EvalPlus'; code.py judges them.
 from dataclasses import dataclass, field
 from typing import Any
 
-from .code_tasks import read_code
+from .code.tasks import read_code
 from .rows import (
     Reader,
     read_cn_middle_school,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..strict import RecipeError
-from ..tables import markdown
+from ..support.errors import UserError
+from ..support.tables import markdown
 from .benchmarks import BENCHMARKS
 from .samples import SAMPLES, SETTINGS, Sample, differences, read_samples, read_settings_file
 from .statistics import Interval, interval, interval_of_average
@@ -30,16 +30,16 @@ def load_run(folder: Path, name: str) -> Run:
     Reads an output directory of `trl-ces eval`.
 
     Raises:
-        RecipeError: if it is none, or its run is not finished.
+        UserError: if it is none, or its run is not finished.
     """
     settings = read_settings_file(folder)
     missing = [key for key in ("num_samples", "benchmarks", "data") if key not in settings]
     if missing:
-        raise RecipeError(f"{folder / SETTINGS} has no `{missing[0]}`: name an output directory of `trl-ces eval`.")
+        raise UserError(f"{folder / SETTINGS} has no `{missing[0]}`: name an output directory of `trl-ces eval`.")
     samples, _ = read_samples(folder / SAMPLES)
     expected = settings["num_samples"] * sum(entry["problems"] for entry in settings["data"].values())
     if len(samples) != expected:
-        raise RecipeError(
+        raise UserError(
             f"{folder} holds {len(samples)} of {expected} answers: start its `trl-ces eval` again, it goes on there."
         )
     return Run(name, settings, by_problem(samples))
@@ -50,16 +50,16 @@ def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
     The benchmarks that all runs have, in the order of the first.
 
     Raises:
-        RecipeError: if there is none, or one was asked with other problems.
+        UserError: if there is none, or one was asked with other problems.
     """
     shared = [name for name in runs[0].settings["benchmarks"] if all(name in run.settings["data"] for run in runs)]
     if not shared:
-        raise RecipeError("The runs have no benchmark in common: there is nothing to compare.")
+        raise UserError("The runs have no benchmark in common: there is nothing to compare.")
     for run in runs[1:]:
         for name in shared:
             first, other = runs[0].settings["data"][name], run.settings["data"][name]
             if first != other:
-                raise RecipeError(
+                raise UserError(
                     f"{runs[0].name} and {run.name} were asked different problems of {name} ({first['problems']} and "
                     f"{other['problems']}): run both with the same data and `--max_problems`."
                 )

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ..network import hub_errors
-from ..strict import RecipeError
+from ..support.errors import UserError, hub_errors
 from .models import ModelFacts, cut_at_end, first_line
 from .settings import EvaluationSettings
 
@@ -128,7 +127,7 @@ class TransformersBackend:
         Loads the weights, and an adapter over them.
 
         Raises:
-            RecipeError: if they cannot be loaded.
+            UserError: if they cannot be loaded.
         """
         from peft import PeftModel
         from transformers import AutoModelForCausalLM
@@ -145,7 +144,7 @@ class TransformersBackend:
             if facts.adapter is not None:
                 model = PeftModel.from_pretrained(model, facts.adapter).merge_and_unload()
         except refusals as error:
-            raise RecipeError(f"The model {settings.model!r} cannot be loaded: {first_line(error)}") from error
+            raise UserError(f"The model {settings.model!r} cannot be loaded: {first_line(error)}") from error
         pad = facts.tokenizer.pad_token_id
         return cls(model, facts.ends, (facts.ends or [0])[0] if pad is None else pad, settings)
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..network import hub_errors
-from ..prompts import build_prompt, opens_thinking
-from ..strict import RecipeError
+from ..support.errors import UserError, hub_errors
+from ..support.prompts import build_prompt, opens_thinking
 from .problems import Problem
 from .settings import EvaluationSettings
 
@@ -54,7 +53,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
     Reads everything but the weights.
 
     Raises:
-        RecipeError: if the model, its base or its tokenizer cannot be read.
+        UserError: if the model, its base or its tokenizer cannot be read.
     """
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
@@ -67,7 +66,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
         tokenizer = AutoTokenizer.from_pretrained(name if _has_tokenizer(name, adapter) else base, **hub)
         config = AutoConfig.from_pretrained(base, **hub)
     except refusals as error:
-        raise RecipeError(f"The model {settings.model!r} cannot be read: {first_line(error)}") from error
+        raise UserError(f"The model {settings.model!r} cannot be read: {first_line(error)}") from error
     try:
         ends = GenerationConfig.from_pretrained(base).eos_token_id
     except hub_errors():
@@ -144,19 +143,19 @@ def encode_prompts(tokenizer: Any, problems: Sequence[Problem], system_prompt: s
         system_prompt (`str`, *optional*): The system message.
 
     Raises:
-        RecipeError: if there is no chat template, or it refuses the system message.
+        UserError: if there is no chat template, or it refuses the system message.
     """
     from jinja2 import TemplateError
 
     if tokenizer.chat_template is None:
-        raise RecipeError("The model's tokenizer has no chat template: name a chat model with `--model`.")
+        raise UserError("The model's tokenizer has no chat template: name a chat model with `--model`.")
     texts = []
     for problem in problems:
         messages = build_prompt(problem.question, system_prompt)
         try:
             texts.append(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
         except TemplateError as error:
-            raise RecipeError(
+            raise UserError(
                 f"The model's chat template refuses the prompt ({error}): if it takes no system message, give "
                 "`--system_prompt null`."
             ) from None
@@ -170,13 +169,13 @@ def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: Evaluati
     Refuses prompts that leave too little of the model's context for `max_new_tokens`.
 
     Raises:
-        RecipeError: naming the longest answer for which there is room.
+        UserError: naming the longest answer for which there is room.
     """
     longest = max(map(len, prompts.ids))
     if facts.context is not None and longest + settings.max_new_tokens > facts.context:
         room = facts.context - longest
         way_out = f"set `--max_new_tokens` to at most {room}" if room > 0 else "this model cannot read it"
-        raise RecipeError(
+        raise UserError(
             f"The model takes {facts.context} tokens, the longest prompt has {longest} and `max_new_tokens` is "
             f"{settings.max_new_tokens}: {way_out}."
         )

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..network import hub_errors
-from ..strict import RecipeError, nearest
+from ..support.errors import UserError, hub_errors, nearest
 from .benchmarks import BENCHMARKS, GROUPS, Benchmark
-from .code_tasks import CodeTask, evalplus_rows, read_task, typed_inputs
+from .code.tasks import CodeTask, evalplus_rows, read_task, typed_inputs
 from .rows import Reader
 
 
@@ -31,17 +30,17 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
     The benchmarks that names and groups (`math12`, `reasoning`, `code`) stand for, each once, in the order given.
 
     Raises:
-        RecipeError: if there is none, or a name is not known.
+        UserError: if there is none, or a name is not known.
     """
     found: dict[str, None] = {}
     for name in names:
         if name not in BENCHMARKS and name not in GROUPS:
             hint = nearest(name, [*BENCHMARKS, *GROUPS])
             known = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
-            raise RecipeError(f"`benchmarks`: there is no {name!r}.{hint} There are {known}.")
+            raise UserError(f"`benchmarks`: there is no {name!r}.{hint} There are {known}.")
         found |= dict.fromkeys(GROUPS.get(name, [name]))
     if not found:
-        raise RecipeError(f"`benchmarks` is empty: name one, or one of the groups {', '.join(GROUPS)}.")
+        raise UserError(f"`benchmarks` is empty: name one, or one of the groups {', '.join(GROUPS)}.")
     return list(found)
 
 
@@ -57,7 +56,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
             code from EvalPlus.
 
     Raises:
-        RecipeError: if the set is not there, has another number of rows than it must have, or a row cannot be read.
+        UserError: if the set is not there, has another number of rows than it must have, or a row cannot be read.
     """
     benchmark = BENCHMARKS[name]
     if data_dir is None:
@@ -65,7 +64,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
     else:
         source, rows, read = _read_local(benchmark, Path(data_dir).expanduser())
     if len(rows) != benchmark.count:
-        raise RecipeError(
+        raise UserError(
             f"{name}: {source} has {len(rows)} rows, and {benchmark.count} are expected: it is another version of the "
             "set, with which numbers would not be comparable. Get the whole file."
         )
@@ -78,9 +77,9 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
             task = _read_task(benchmark, row, typed=data_dir is None)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
-            raise RecipeError(f"{name}: row {number} of {source} cannot be read ({what}).") from None
+            raise UserError(f"{name}: row {number} of {source} cannot be read ({what}).") from None
         if not question.strip() or not gold.strip():
-            raise RecipeError(f"{name}: row {number} of {source} has an empty question or gold.")
+            raise UserError(f"{name}: row {number} of {source} has an empty question or gold.")
         problems.append(Problem(name, number, question, gold, task))
     return problems
 
@@ -108,14 +107,14 @@ def data_digest(problems: Sequence[Problem]) -> str:
 def _read_local(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], Reader]:
     file = data_dir / benchmark.file
     if not file.is_file():
-        raise RecipeError(
+        raise UserError(
             f"{benchmark.name}: {file} does not exist. `--data_dir` names the folder with "
             f"{benchmark.file}{_hub_hint(benchmark)}."
         )
     try:
         return str(file), list(_rows_of(file)), benchmark.read
     except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RecipeError(f"{benchmark.name}: {file} cannot be read ({error}).") from None
+        raise UserError(f"{benchmark.name}: {file} cannot be read ({error}).") from None
 
 
 def _rows_of(file: Path) -> Iterator[Any]:
@@ -138,7 +137,7 @@ def _read_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     if benchmark.kind == "code":
         return "EvalPlus", evalplus_rows(benchmark.dataset), benchmark.read
     if hub is None:
-        raise RecipeError(f"{benchmark.name}: this set ({benchmark.origin}) is not read from the Hub: {place}.")
+        raise UserError(f"{benchmark.name}: this set ({benchmark.origin}) is not read from the Hub: {place}.")
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
 
@@ -146,7 +145,7 @@ def _read_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
         rows = list(load_dataset(hub.repository, hub.configuration, split=hub.split))
     except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise RecipeError(
+        raise UserError(
             f"{benchmark.name}: {hub.repository} could not be loaded from the Hub ({first}): check the network, or "
             f"{place}."
         ) from None

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..grading import grade_many
-from ..strict import RecipeError
+from ..support.errors import UserError
 from .benchmarks import BENCHMARKS
-from .code import CodeJudge, check_code
+from .code.judge import CodeJudge, check_code
 from .generate import Backend, TransformersBackend
 from .models import ModelFacts, check_context, encode_prompts, fingerprint, read_model
 from .problems import Problem, choose, data_digest, load_benchmark
@@ -31,7 +31,7 @@ def load_problems(settings: EvaluationSettings) -> list[Problem]:
     The problems of all benchmarks, in their order.
 
     Raises:
-        RecipeError: if one is not there, naming what to do.
+        UserError: if one is not there, naming what to do.
     """
     return [
         problem
@@ -45,7 +45,7 @@ def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
     The settings with `"auto"` decided.
 
     Raises:
-        RecipeError: if vLLM is asked for and not installed, or its options are given without it.
+        UserError: if vLLM is asked for and not installed, or its options are given without it.
     """
     backend = settings.backend
     if backend == "auto":
@@ -54,7 +54,7 @@ def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
         check_vllm()
     for name in ("tensor_parallel_size", "data_parallel_size"):
         if backend == "transformers" and getattr(settings, name) > 1:
-            raise RecipeError(
+            raise UserError(
                 f"`{name}` is {getattr(settings, name)} and transformers generates here, on one device: remove it, or "
                 "use vLLM."
             )
@@ -65,12 +65,12 @@ def check_grading() -> None:
     """Refuses where the second verdict cannot be given here, which would show only after the first answers.
 
     Raises:
-        RecipeError: saying what is missing.
+        UserError: saying what is missing.
     """
     try:
         grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # needs the algebra
     except RuntimeError as error:
-        raise RecipeError(str(error)) from None
+        raise UserError(str(error)) from None
 
 
 def run_evaluation(
@@ -95,7 +95,7 @@ def run_evaluation(
         `dict`: The content of `summary.json`, see [`summarize`].
 
     Raises:
-        RecipeError: if something is refused; all that can be is refused before the weights are loaded.
+        UserError: if something is refused; all that can be is refused before the weights are loaded.
     """
     settings = choose_backend(settings)
     check_code(settings.code_benchmarks(), settings.allow_code_execution)
@@ -183,7 +183,7 @@ def evaluate(
         `dict`: benchmark -> `accuracy` in [0, 1] and `length_tokens`.
 
     Raises:
-        RecipeError: if something is refused.
+        UserError: if something is refused.
     """
     settings = _study_settings(str(model_dir), benchmarks, verdict, knobs)
     with tempfile.TemporaryDirectory() as unkept:
@@ -210,7 +210,7 @@ def check_evaluate(
     """What [`evaluate`] would refuse whatever the model: `trl-ces study` asks before its first run.
 
     Raises:
-        RecipeError: if a setting is wrong, or a benchmark's data are not there.
+        UserError: if a setting is wrong, or a benchmark's data are not there.
     """
     settings = choose_backend(_study_settings("of the study", benchmarks, verdict, knobs))
     check_code(settings.code_benchmarks(), settings.allow_code_execution)
@@ -222,9 +222,9 @@ def _study_settings(
     model: str, benchmarks: str | Sequence[str], verdict: str, knobs: dict[str, Any]
 ) -> EvaluationSettings:
     if verdict not in ("correct", "correct_qwen"):
-        raise RecipeError(f"`verdict` is {verdict!r}: it is one of correct, correct_qwen.")
+        raise UserError(f"`verdict` is {verdict!r}: it is one of correct, correct_qwen.")
     names = benchmarks.split(",") if isinstance(benchmarks, str) else list(benchmarks)
     unknown = set(knobs) - {knob.name for knob in dataclasses.fields(EvaluationSettings)}
     if unknown:
-        raise RecipeError(f"`evaluation`: the key `{min(unknown)}` is not known; docs/evaluation.md lists them.")
+        raise UserError(f"`evaluation`: the key `{min(unknown)}` is not known; docs/evaluation.md lists them.")
     return EvaluationSettings(model=model, benchmarks=[name.strip() for name in names], **knobs)

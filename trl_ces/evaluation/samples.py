@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import Busy, lock_file, write_json, write_text
-from ..strict import RecipeError
+from ..support.errors import UserError
+from ..support.files import Busy, lock_file, write_json, write_text
 
 SETTINGS, SAMPLES, LOCK = "settings.json", "samples.jsonl", ".lock"
 Sample = dict[str, Any]
@@ -37,15 +37,15 @@ def read_settings_file(folder: Path) -> dict[str, Any]:
     The content of a directory's settings.json.
 
     Raises:
-        RecipeError: if the directory is none of `trl-ces eval`.
+        UserError: if the directory is none of `trl-ces eval`.
     """
     file = folder / SETTINGS
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RecipeError(f"{folder} holds no {SETTINGS}: name an output directory of `trl-ces eval`.") from None
+        raise UserError(f"{folder} holds no {SETTINGS}: name an output directory of `trl-ces eval`.") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RecipeError(f"{file} cannot be read ({error}).") from None
+        raise UserError(f"{file} cannot be read ({error}).") from None
 
 
 def read_samples(file: Path) -> tuple[list[Sample], int]:
@@ -53,7 +53,7 @@ def read_samples(file: Path) -> tuple[list[Sample], int]:
     The whole lines of samples.jsonl, and the number of bytes that they take: what follows was torn by a kill.
 
     Raises:
-        RecipeError: if a line before the last is no sample, or a sample stands there twice.
+        UserError: if a line before the last is no sample, or a sample stands there twice.
     """
     if not file.is_file():
         return [], 0
@@ -64,12 +64,12 @@ def read_samples(file: Path) -> tuple[list[Sample], int]:
     for number, line in enumerate(content[:length].split(b"\n")[:-1], start=1):
         sample = _parse(line)
         if sample is None:
-            raise RecipeError(
+            raise UserError(
                 f"{file}: line {number} is no sample of this version: remove that line to draw it anew, or "
                 "use another output directory."
             )
         if key_of(sample) in first_line:
-            raise RecipeError(f"{file}: line {number} repeats line {first_line[key_of(sample)]}: remove one of them.")
+            raise UserError(f"{file}: line {number} repeats line {first_line[key_of(sample)]}: remove one of them.")
         first_line[key_of(sample)] = number
         samples.append(sample)
     return samples, length
@@ -95,7 +95,7 @@ class SampleFile:
         wait (`bool`): Wait until another process that is at work there has ended, instead of refusing.
 
     Raises:
-        RecipeError: if the directory cannot be written, another process is at work in it, or it holds samples of other
+        UserError: if the directory cannot be written, another process is at work in it, or it holds samples of other
             settings.
     """
 
@@ -104,9 +104,9 @@ class SampleFile:
         try:
             self._lock = lock_file(folder / LOCK, wait)
         except OSError as error:
-            raise RecipeError(f"`--output_dir` {str(folder)!r} cannot be written ({error.strerror}).") from None
+            raise UserError(f"`--output_dir` {str(folder)!r} cannot be written ({error.strerror}).") from None
         except Busy:
-            raise RecipeError(f"Another evaluation is at work in {folder}: wait for it, or name another.") from None
+            raise UserError(f"Another evaluation is at work in {folder}: wait for it, or name another.") from None
         try:
             self._open(settings, set(wanted))
         except BaseException:
@@ -118,13 +118,13 @@ class SampleFile:
         if (self.folder / SETTINGS).is_file():
             check_equal(self.folder, read_settings_file(self.folder), settings)
         elif self.file.is_file():
-            raise RecipeError(f"{self.file} stands there without {SETTINGS}: name another `--output_dir`.")
+            raise UserError(f"{self.file} stands there without {SETTINGS}: name another `--output_dir`.")
         else:
             write_json(self.folder / SETTINGS, settings)
         self.samples, length = read_samples(self.file)
         unknown = [key_of(sample) for sample in self.samples if key_of(sample) not in wanted]
         if unknown:
-            raise RecipeError(f"{self.file} holds a sample {unknown[0]} that this run does not have: name another.")
+            raise UserError(f"{self.file} holds a sample {unknown[0]} that this run does not have: name another.")
         self._stream = self.file.open("ab")
         # A line without its end was being written when the run was killed: it is drawn again.
         self._stream.truncate(length)
@@ -165,12 +165,12 @@ def check_equal(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> No
     Refuses to add samples to those of other settings.
 
     Raises:
-        RecipeError: naming what differs.
+        UserError: naming what differs.
     """
     differing = differences(there, here)
     if differing:
         changes = "; ".join(f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items())
-        raise RecipeError(
+        raise UserError(
             f"{folder} holds samples drawn with other settings: {changes}. Name another `--output_dir`, or give the "
             "same settings."
         )

@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from ..prompts import PAPER_SYSTEM_PROMPT
-from ..strict import RecipeError, fit, fit_text, nearest, read_yaml
+from ..support.errors import UserError, nearest
+from ..support.prompts import PAPER_SYSTEM_PROMPT
+from ..support.yaml import fit, fit_text, read_yaml
 from .benchmarks import BENCHMARKS
 from .problems import find_benchmarks
 
@@ -55,16 +56,16 @@ class EvaluationSettings:
             _at_least("max_problems", self.max_problems, 1)
         _at_least("seed", self.seed, 0)
         if not 0 <= self.temperature < math.inf:
-            raise RecipeError(f"`temperature` is {self.temperature}: it must be 0 or above; the paper uses 0.4.")
+            raise UserError(f"`temperature` is {self.temperature}: it must be 0 or above; the paper uses 0.4.")
         for name in ("top_p", "gpu_memory_utilization"):
             if not 0 < getattr(self, name) <= 1:
-                raise RecipeError(f"`{name}` is {getattr(self, name)}: it must lie above 0 and at most at 1.")
+                raise UserError(f"`{name}` is {getattr(self, name)}: it must lie above 0 and at most at 1.")
         if not 0 < self.repetition_penalty < math.inf:
-            raise RecipeError(f"`repetition_penalty` is {self.repetition_penalty}: it must be above 0, 1 is none.")
+            raise UserError(f"`repetition_penalty` is {self.repetition_penalty}: it must be above 0, 1 is none.")
         if not 0 < self.code_time_limit < math.inf:
-            raise RecipeError(f"`code_time_limit` is {self.code_time_limit}: it must be above 0 seconds.")
+            raise UserError(f"`code_time_limit` is {self.code_time_limit}: it must be above 0 seconds.")
         if not self.model.strip():
-            raise RecipeError("No model is named: give `--model`, a directory or a Hub id.")
+            raise UserError("No model is named: give `--model`, a directory or a Hub id.")
         object.__setattr__(self, "benchmarks", find_benchmarks(self.benchmarks))
 
     def sampling(self) -> dict[str, Any]:
@@ -89,7 +90,7 @@ class EvaluationSettings:
 
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
-        raise RecipeError(f"`{name}` is {value}: it must be at least {least}.")
+        raise UserError(f"`{name}` is {value}: it must be at least {least}.")
 
 
 HINTS: dict[str, Any] = typing.get_type_hints(EvaluationSettings)
@@ -105,17 +106,17 @@ def read_settings(file: Path | None, given: dict[str, list[str]]) -> EvaluationS
         given (`dict[str, list[str]]`): Knob -> the words behind its flag.
 
     Raises:
-        RecipeError: if a key is not known, or a value is of another type or out of range.
+        UserError: if a key is not known, or a value is of another type or out of range.
     """
     values: dict[str, Any] = {}
     for name, value in (read_yaml(file) if file else {}).items():
         if name not in HINTS:
             hint = nearest(str(name), HINTS) or f" Keys: {', '.join(HINTS)}."
-            raise RecipeError(f"{file}: the key `{name}` is not known in an evaluation.{hint}")
+            raise UserError(f"{file}: the key `{name}` is not known in an evaluation.{hint}")
         try:
             values[name] = fit(_split(name, value), HINTS[name])
         except TypeError as error:
-            raise RecipeError(f"{file}: `{name}`: {error}.") from None
+            raise UserError(f"{file}: `{name}`: {error}.") from None
     for name, words in given.items():
         try:
             if name == "benchmarks":
@@ -123,7 +124,7 @@ def read_settings(file: Path | None, given: dict[str, list[str]]) -> EvaluationS
             else:
                 values[name] = fit_text(words, HINTS[name])
         except TypeError as error:
-            raise RecipeError(f"`--{name}`: {error}.") from None
+            raise UserError(f"`--{name}`: {error}.") from None
     return EvaluationSettings(**values)
 
 

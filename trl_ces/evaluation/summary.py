@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import write_json, write_text
-from ..tables import markdown
+from ..support.files import write_json, write_text
+from ..support.tables import markdown
 from .benchmarks import BENCHMARKS
 from .samples import Sample, key_of
 from .statistics import Interval, interval, interval_of_average, majority_is_correct, pass_at_k
@@ -78,7 +78,7 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
         `truncated` (share in [0, 1] that reached `max_new_tokens`), `length_tokens` and for each verdict `accuracy`
         with interval, `pass_at`, `majority`; `averages`, the unweighted means over the sets of a kind; `packages`.
     """
-    from ..environment import environment
+    from ..support.environment import environment
 
     grouped = by_problem(samples)
     found: dict[str, Any] = {}

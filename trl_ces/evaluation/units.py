@@ -7,7 +7,7 @@ from typing import Any
 
 from ..grading import grade_many
 from .benchmarks import BENCHMARKS
-from .code import CodeJudge
+from .code.judge import CodeJudge
 from .generate import Backend
 from .models import EncodedPrompts
 from .problems import Problem

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from ..strict import RecipeError
+from ..support.errors import UserError
 from .generate import Completion
 from .models import ModelFacts, cut_at_end, first_line
 from .settings import EvaluationSettings
@@ -44,7 +44,7 @@ class VllmBackend:
         longest (`int`): Tokens that the longest prompt and its answer may have.
 
     Raises:
-        RecipeError: if vLLM is not installed, or refuses the model.
+        UserError: if vLLM is not installed, or refuses the model.
     """
 
     batch_size: int | None = None
@@ -82,7 +82,7 @@ class VllmBackend:
         try:
             self.engine = self.loop.run_until_complete(start())
         except (ValueError, RuntimeError, OSError) as error:
-            raise RecipeError(
+            raise UserError(
                 f"vLLM cannot run {settings.model!r} ({first_line(error)}); `--backend transformers` does without it."
             ) from error
         pids = [str(child.pid) for child in multiprocessing.active_children() if child not in ours]
@@ -96,7 +96,7 @@ class VllmBackend:
         See [`Backend`](generate.py).
 
         Raises:
-            RecipeError: if the engine dies. What was handed on before is finished.
+            UserError: if the engine dies. What was handed on before is finished.
         """
         from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -105,7 +105,7 @@ class VllmBackend:
             while finished := self._wait_for(anext(stream, [])):
                 yield finished
         except EngineDeadError as error:
-            raise RecipeError(
+            raise UserError(
                 "vLLM's engine died; what it said stands above. Give the same line again: finished answers are kept, "
                 "and the others are drawn. If it dies again, it may have had too little memory."
             ) from error
@@ -193,15 +193,15 @@ def check_vllm() -> None:
     """Refuses where vLLM is not installed.
 
     Raises:
-        RecipeError: naming what to install.
+        UserError: naming what to install.
     """
     if find_spec("vllm") is None:
-        raise RecipeError('vLLM is not installed: pip install "trl_ces[vllm]", or give `--backend transformers`.')
+        raise UserError('vLLM is not installed: pip install "trl_ces[vllm]", or give `--backend transformers`.')
 
 
 def lora_rank(rank: int) -> int:
     """The smallest rank that vLLM has room for and that is not below `rank`: it takes a few sizes only."""
     sizes = (1, 8, 16, 32, 64, 128, 256, 320, 512)
     if rank > sizes[-1]:
-        raise RecipeError(f"The adapter has rank {rank}, vLLM takes {sizes[-1]} at most: `--backend transformers`.")
+        raise UserError(f"The adapter has rank {rank}, vLLM takes {sizes[-1]} at most: `--backend transformers`.")
     return next(size for size in sizes if size >= rank)

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..prompts import after_thinking
+from ..support.prompts import after_thinking
 from .answers import extract_answer
 from .equality import count_values, equal, same_text, too_big
 from .golds import usable_without_engine
-from .qwen_equality import equal_as_script, parser_problem
-from .qwen_extract import predict, prepare_gold
+from .qwen.equality import equal_as_script, parser_problem
+from .qwen.extract import predict, prepare_gold
 from .workers import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 
 logger = logging.getLogger(__name__)

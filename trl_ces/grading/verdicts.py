@@ -3,14 +3,14 @@
 from .equality import equal, is_words
 from .golds import leaves, usable_without_engine
 from .numbers import number
-from .qwen_equality import equal_as_script, parser_problem
+from .qwen.equality import equal_as_script, parser_problem
 from .symbolic import expression, same
 
 # The script's algebra stands on sympy's generated parser, which another sympy may have elsewhere. `correct` does not.
 script_problem = parser_problem()
 if script_problem is None:
     try:
-        from .qwen_symbolic import same_as_script
+        from .qwen.symbolic import same_as_script
     except ImportError as error:
         script_problem = str(error)
 

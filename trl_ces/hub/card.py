@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.summary import results_table
-from ..recipe import RECIPE
 from ..report.runs import STATE
+from ..train.recipe import RECIPE
 from .facts import FACTS, SHAPING_FIELDS, TRAINING_FIELDS, Licence, RunFacts, is_hub_id
 from .method import effect, method
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..environment import environment
-from ..files import write_json
-from ..network import hub_errors
-from ..recipe import RECIPE, recipe_fields
 from ..report.runs import STATE, read_training
-from ..script_arguments import ScriptArguments
-from ..strict import RecipeError, read_yaml
+from ..support.environment import environment
+from ..support.errors import UserError, hub_errors
+from ..support.files import write_json
+from ..support.yaml import read_yaml
+from ..train.arguments import ScriptArguments
+from ..train.recipe import RECIPE, recipe_fields
 
 if TYPE_CHECKING:
     from ..config import CESConfig
-    from ..curves import Curve
+    from ..train.curves import Curve
 
 # Settings that follow from recipe and processes, and the packages of the training: no other file has them.
 FACTS = "run.json"
@@ -120,11 +120,11 @@ def read_facts(folder: Path) -> RunFacts:
     Reads a run's folder, or one of its checkpoints with recipe.yaml and run.json beside the weights.
 
     Raises:
-        RecipeError: if the folder holds no recipe or no whole trainer_state.json.
+        UserError: if the folder holds no recipe or no whole trainer_state.json.
     """
     for name in (RECIPE, STATE):
         if not (folder / name).is_file():
-            raise RecipeError(f"{folder} holds no {name}: name an output directory of `trl-ces train`.")
+            raise UserError(f"{folder} holds no {name}: name an output directory of `trl-ces train`.")
     recipe, recorded = read_yaml(folder / RECIPE), _recorded(folder / FACTS)
     training = read_training(folder, folder.name, [])
     state = json.loads((folder / STATE).read_text(encoding="utf-8"))  # whole: read_training has read it
@@ -182,7 +182,7 @@ def _recorded(file: Path) -> dict[str, Any]:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise RecipeError(f"{file} is damaged ({error}): remove it, and the card says less.") from None
+        raise UserError(f"{file} is damaged ({error}): remove it, and the card says less.") from None
 
 
 def _has_chat_template(folder: Path) -> bool:

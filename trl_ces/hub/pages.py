@@ -11,8 +11,8 @@ from typing import Any
 
 from ..evaluation.models import fingerprint
 from ..evaluation.summary import SUMMARY
-from ..files import write_text
-from ..strict import RecipeError
+from ..support.errors import UserError
+from ..support.files import write_text
 from .card import CURVES, REPORT, Extras, model_card
 from .facts import CARD, Licence, RunFacts, find_licence, read_facts
 
@@ -64,19 +64,19 @@ def read_summary(place: Path) -> dict[str, Any]:
     The summary.json of an evaluation.
 
     Raises:
-        RecipeError: if it is not there, or damaged.
+        UserError: if it is not there, or damaged.
     """
     try:
         summary = json.loads((place / SUMMARY).read_text(encoding="utf-8"))
         if not summary["settings"] or not summary["benchmarks"]:
             raise ValueError("it holds no results")
     except FileNotFoundError:
-        raise RecipeError(
+        raise UserError(
             f"{place} holds no {SUMMARY}: name an output directory of `trl-ces eval`; one that was stopped goes on if "
             "started again."
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecipeError(f"{place / SUMMARY} cannot be read ({error}).") from None
+        raise UserError(f"{place / SUMMARY} cannot be read ({error}).") from None
     return summary
 
 
@@ -89,12 +89,12 @@ def check_evaluation(place: Path, weights: Path) -> None:
         weights (`Path`): The run's or checkpoint's.
 
     Raises:
-        RecipeError: saying what it is instead.
+        UserError: saying what it is instead.
     """
     settings: dict[str, Any] = read_summary(place)["settings"]
     measured = settings.get("fingerprint")
     if measured is not None and measured != fingerprint(weights):
-        raise RecipeError(
+        raise UserError(
             f"{place} measured other weights than those in {weights}: run `trl-ces eval --model {weights}`."
         )
 
@@ -107,7 +107,7 @@ def _draw_curves(folder: Path, facts: RunFacts, name: str, say: Callable[[str], 
     if find_spec("matplotlib") is None:
         say('No curves: they need matplotlib (pip install "trl_ces[study]").')
         return None
-    from ..curves import draw
+    from ..train.curves import draw
 
     draw({name: [facts.curve]}, folder / CURVES)
     first, last = ({key: values[place] for key, values in facts.curve.items()} for place in (0, -1))
@@ -130,7 +130,7 @@ def _write_report(folder: Path, repo: str, evaluations: Sequence[Path], say: Cal
     names = [name, *(f"{name}, evaluation {number}" for number in range(1, len(evaluations) + 1))]
     try:
         page = make_page(read_runs([folder, *evaluations], names), f"trl-ces push --repo_id {repo}", "DAPO", "correct")
-    except RecipeError as error:
+    except UserError as error:
         say(f"No report: {error}")
         return False
     write_text(folder / REPORT, render(page).replace(str(folder), name))

@@ -13,12 +13,12 @@ from typing import Any
 
 import psutil
 
-from ..checkpoints import damage, read_state
 from ..evaluation.models import first_line
-from ..network import hub_errors
-from ..recipe import RECIPE
 from ..report.runs import STATE
-from ..strict import RecipeError, read_yaml
+from ..support.errors import UserError, hub_errors
+from ..support.yaml import read_yaml
+from ..train.checkpoints import damage, read_state
+from ..train.recipe import RECIPE
 from .card import REPORT
 from .facts import ADAPTER, CARD, FACTS
 
@@ -42,7 +42,7 @@ def stage(home: Path) -> Iterator[Path]:
     A folder in `home`, on its disk so that files can be linked, which is gone afterwards.
 
     Raises:
-        RecipeError: if `home` cannot be written.
+        UserError: if `home` cannot be written.
     """
     folder = open_stage(home)
     try:
@@ -60,7 +60,7 @@ def open_stage(home: Path) -> Path:
     try:
         return Path(tempfile.mkdtemp(dir=home, prefix=f"{STAGE}{os.getpid()}-"))
     except OSError as error:
-        raise RecipeError(f"{home} cannot be written ({error.strerror}), and a push needs a folder in it.") from None
+        raise UserError(f"{home} cannot be written ({error.strerror}), and a push needs a folder in it.") from None
 
 
 def find_weights(run: Path) -> Path:
@@ -68,10 +68,10 @@ def find_weights(run: Path) -> Path:
     Where a run's newest weights are: in its folder once it has ended, else in its newest whole checkpoint.
 
     Raises:
-        RecipeError: if there are none, or they are damaged.
+        UserError: if there are none, or they are damaged.
     """
     if not run.is_dir():
-        raise RecipeError(f"{run} does not exist: name an output directory of `trl-ces train`.")
+        raise UserError(f"{run} does not exist: name an output directory of `trl-ces train`.")
     found = {}
     for place in (run, *run.glob("checkpoint-*")):
         state = read_state(place)
@@ -85,8 +85,8 @@ def find_weights(run: Path) -> Path:
             return place
         wrong.append(f"{place}: {problem}")
     if wrong:
-        raise RecipeError(f"The weights are damaged ({'; '.join(wrong)}): nothing whole is there to push.")
-    raise RecipeError(
+        raise UserError(f"The weights are damaged ({'; '.join(wrong)}): nothing whole is there to push.")
+    raise UserError(
         f"{run} holds no trained weights (*.safetensors with {STATE}): name an output directory of `trl-ces train`."
     )
 
@@ -106,7 +106,7 @@ def place_run(weights: Path, home: Path, folder: Path) -> None:
         folder (`Path`): From [`stage`].
 
     Raises:
-        RecipeError: if a file of weights is damaged.
+        UserError: if a file of weights is damaged.
     """
     for pattern in MODEL_FILES:
         for file in weights.glob(pattern):
@@ -118,7 +118,7 @@ def place_run(weights: Path, home: Path, folder: Path) -> None:
             _link(home / name, folder / name)
     problem = damage(folder)
     if problem is not None:
-        raise RecipeError(f"The weights in {weights} are damaged ({problem}): push one of the run's checkpoints.")
+        raise UserError(f"The weights in {weights} are damaged ({problem}): push one of the run's checkpoints.")
 
 
 def place_checkpoint(checkpoint: Path, folder: Path) -> None:
@@ -137,7 +137,7 @@ def merge(adapter: Path, folder: Path) -> None:
         folder (`Path`): Filled by [`place_run`].
 
     Raises:
-        RecipeError: if the base cannot be loaded.
+        UserError: if the base cannot be loaded.
     """
     from peft import AutoPeftModelForCausalLM
 
@@ -145,7 +145,7 @@ def merge(adapter: Path, folder: Path) -> None:
     try:
         model = AutoPeftModelForCausalLM.from_pretrained(str(adapter), dtype="auto")
     except refusals as error:
-        raise RecipeError(f"The adapter in {adapter} cannot be loaded onto its base: {first_line(error)}") from error
+        raise UserError(f"The adapter in {adapter} cannot be loaded onto its base: {first_line(error)}") from error
     for pattern in (*WEIGHTS, ADAPTER):
         for file in folder.glob(pattern):
             file.unlink()
@@ -162,7 +162,7 @@ def check_secrets(folder: Path) -> None:
     Looks for tokens in what the run itself wrote, the recipe's `env` above all.
 
     Raises:
-        RecipeError: naming the file, not the token.
+        UserError: naming the file, not the token.
     """
     from huggingface_hub import get_token
 
@@ -176,7 +176,7 @@ def check_secrets(folder: Path) -> None:
         if found is None and SECRET_SHAPE.search(text):
             found = "what looks like a token"
         if found is not None:
-            raise RecipeError(
+            raise UserError(
                 f"{name} holds {found} and would be uploaded: take it out of the run's {name} and push again. A "
                 "recipe's `env` is no place for it, the environment is."
             )

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, cast
 from transformers import TrainerCallback
 from transformers.trainer_utils import HubStrategy
 
-from ..files import write_text
-from ..recipe import RECIPE, Recipe
-from ..strict import RecipeError
+from ..support.errors import UserError
+from ..support.files import write_text
+from ..train.recipe import RECIPE, Recipe
 from .facts import ADAPTER, write_facts
 from .pages import describe
 from .staging import check_secrets, find_weights, open_stage, place_checkpoint, place_run, secrets_in, stage
@@ -56,20 +56,20 @@ class Publisher(TrainerCallback):
                 The run's, which is pushed too.
 
         Raises:
-            RecipeError: if the Hub refuses, or the recipe holds a secret. A Hub that does not answer is told, and
+            UserError: if the Hub refuses, or the recipe holds a secret. A Hub that does not answer is told, and
                 asked again later.
         """
         secrets = secrets_in(recipe.env)
         if secrets:
             name = next(iter(secrets.values()))
-            raise RecipeError(
+            raise UserError(
                 f"{recipe.source}: `env` holds {name}, and {RECIPE} is pushed with the model: set it in the "
                 "environment instead, or train without `push_to_hub`."
             )
         try:
             print(f"Checkpoints are pushed to {url_of(open_repo(self.target), self.target.revision)}.", flush=True)
-        except RecipeError as error:
-            raise RecipeError(f"{error} Or train without `push_to_hub`.") from error
+        except UserError as error:
+            raise UserError(f"{error} Or train without `push_to_hub`.") from error
         except Exception as error:  # the Hub can be back when there is something to push
             print(f"The Hub does not answer now ({explain(error)}). Training goes on.", flush=True)
 
@@ -151,7 +151,7 @@ def save_and_publish(trainer: CESTrainer, recipe: Recipe, publisher: Publisher |
         write_text(output_dir / RECIPE, recipe.to_yaml())
     try:
         describe(output_dir, output_dir.resolve().name, say=lambda text: None, online=False, report=False)
-    except RecipeError as error:  # the model is what counts
+    except UserError as error:  # the model is what counts
         print(f"No model card: {error}", flush=True)
     saved = sorted(file.name for file in output_dir.iterdir() if file.is_file())
     print(f"\nSaved in {output_dir}: {', '.join(saved)}.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..evaluation.models import first_line
-from ..strict import RecipeError
+from ..support.errors import UserError
 
 # The client itself tries parts of an upload again, but neither the commit nor what a conflict asks for. What has
 # arrived is not sent a second time.
@@ -46,7 +46,7 @@ def check_target(target: Target) -> None:
     What can be told of a push without the network.
 
     Raises:
-        RecipeError: if the name is none, the Hub is switched off, or there is no token.
+        UserError: if the name is none, the Hub is switched off, or there is no token.
     """
     from huggingface_hub import constants, get_token
     from huggingface_hub.errors import HFValidationError
@@ -55,11 +55,11 @@ def check_target(target: Target) -> None:
     try:
         validate_repo_id(target.repo_id)
     except HFValidationError as error:
-        raise RecipeError(f"The repository {target.repo_id!r} is no name of one: {first_line(error)}") from None
+        raise UserError(f"The repository {target.repo_id!r} is no name of one: {first_line(error)}") from None
     if constants.is_offline_mode():
-        raise RecipeError("HF_HUB_OFFLINE is set, so nothing can be pushed: unset it.")
+        raise UserError("HF_HUB_OFFLINE is set, so nothing can be pushed: unset it.")
     if get_token() is None:
-        raise RecipeError("There is no token for the Hub: run `hf auth login`, or set HF_TOKEN.")
+        raise UserError("There is no token for the Hub: run `hf auth login`, or set HF_TOKEN.")
 
 
 def open_repo(target: Target) -> str:
@@ -70,7 +70,7 @@ def open_repo(target: Target) -> str:
         `str`: Its whole id.
 
     Raises:
-        RecipeError: if the Hub refuses, or the repository is public and the push is not meant to be.
+        UserError: if the Hub refuses, or the repository is public and the push is not meant to be.
         Exception: whatever else went wrong on the way; see [`explain`].
     """
     from huggingface_hub import HfApi
@@ -86,10 +86,10 @@ def open_repo(target: Target) -> str:
         repo, is_private = try_again(find)
     except Exception as error:
         if is_final(error):
-            raise RecipeError(f"{target.repo_id} cannot be opened: {explain(error)}.") from error
+            raise UserError(f"{target.repo_id} cannot be opened: {explain(error)}.") from error
         raise
     if target.private and not is_private:
-        raise RecipeError(
+        raise UserError(
             f"{repo} is there and public, and a push is private if not told otherwise: add `--public` (in a recipe "
             "`hub_private_repo: false`), or name another repository."
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..strict import RecipeError
+from ..support.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,20 @@ def read_engine(settings: dict[str, Any], processes: int) -> Engine:
         [`Engine`]
 
     Raises:
-        RecipeError: if the configuration starts something that has no plan here, or names a file that cannot be read.
+        UserError: if the configuration starts something that has no plan here, or names a file that cannot be read.
     """
     kind = settings.get("distributed_type", "NO")
     if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):
         return Engine(processes)
     if kind != "DEEPSPEED":
-        raise RecipeError(f"There is no plan for `distributed_type: {kind}`: one process, DDP and DeepSpeed have one.")
+        raise UserError(f"There is no plan for `distributed_type: {kind}`: one process, DDP and DeepSpeed have one.")
     given = settings.get("deepspeed_config") or {}
     file = given.get("deepspeed_config_file")
     if file is not None:
         try:
             zero = json.loads(Path(file).expanduser().read_text(encoding="utf-8")).get("zero_optimization", {})
         except (OSError, ValueError) as error:
-            raise RecipeError(f"The DeepSpeed file {file} cannot be read ({error}).") from None
+            raise UserError(f"The DeepSpeed file {file} cannot be read ({error}).") from None
         stage = zero.get("stage", 0)
         optimizer = (zero.get("offload_optimizer") or {}).get("device", "none")
         weights = (zero.get("offload_param") or {}).get("device", "none")
@@ -73,5 +73,5 @@ def read_engine(settings: dict[str, Any], processes: int) -> Engine:
         optimizer = given.get("offload_optimizer_device", "none")
         weights = given.get("offload_param_device", "none")
     if stage not in (1, 2, 3):
-        raise RecipeError(f"There is no plan for DeepSpeed's ZeRO stage {stage!r}: choose 1, 2 or 3.")
+        raise UserError(f"There is no plan for DeepSpeed's ZeRO stage {stage!r}: choose 1, 2 or 3.")
     return Engine(processes, stage, optimizer not in ("none", None), weights not in ("none", None))

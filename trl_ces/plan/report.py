@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..tables import markdown
+from ..support.tables import markdown
 from .advice import advise
 from .memory import GIB, Memory, Setup, plan_memory
 from .schedule import Schedule

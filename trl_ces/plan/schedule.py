@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from ..config import CESConfig
-from ..recipe import Recipe
+from ..train.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def whole_run(recipe: Recipe, processes: int) -> CESConfig:
     The recipe's settings as if one process did the work of all, TRL's defaults filled in.
 
     Raises:
-        RecipeError: if the numbers do not go together.
+        UserError: if the numbers do not go together.
     """
     recipe.check_training(processes)
     fields: dict[str, Any] = {"per_device_train_batch_size": 8, **recipe.training_fields(processes), "use_cpu": True}

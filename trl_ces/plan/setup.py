@@ -6,8 +6,8 @@ import math
 from typing import Any, cast
 
 from ..config import CESConfig
-from ..recipe import Recipe
-from ..strict import RecipeError
+from ..support.errors import UserError
+from ..train.recipe import Recipe
 from .engine import Engine
 from .memory import Generation, Setup
 from .schedule import Schedule
@@ -22,13 +22,13 @@ def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
     """The longest prompt to plan for, and where the number is from."""
     answer = config.max_completion_length
     if answer is None:
-        raise RecipeError("`max_completion_length` is null: a plan needs the longest answer.")
+        raise UserError("`max_completion_length` is null: a plan needs the longest answer.")
     if given is not None:
         return given, "--prompt_length"
     if config.use_vllm and config.vllm_max_model_length is not None:
         room = config.vllm_max_model_length - answer
         if room < 1:
-            raise RecipeError(
+            raise UserError(
                 f"`vllm_max_model_length` is {config.vllm_max_model_length} and `max_completion_length` {answer}: "
                 "nothing is left for the prompt. Raise the first."
             )
@@ -58,13 +58,13 @@ def make_setup(
         prompt (`int`): Tokens of the longest prompt.
 
     Raises:
-        RecipeError: if the recipe has something that is not planned for.
+        UserError: if the recipe has something that is not planned for.
     """
     if recipe.model.load_in_4bit or recipe.model.load_in_8bit:
-        raise RecipeError("There is no plan for quantized weights: remove `load_in_4bit` and `load_in_8bit`.")
+        raise UserError("There is no plan for quantized weights: remove `load_in_4bit` and `load_in_8bit`.")
     attention = str(cast(dict, config.model_init_kwargs or {}).get("attn_implementation") or "sdpa")
     if attention == "eager":
-        raise RecipeError("There is no plan for `attn_implementation: eager`, which keeps all scores: use sdpa.")
+        raise UserError("There is no plan for `attn_implementation: eager`, which keeps all scores: use sdpa.")
     half = bool(config.bf16 or config.fp16)
     loaded = "float32" if recipe.model.dtype in (None, "float32") else "bfloat16"
     tokens = prompt + cast(int, config.max_completion_length)

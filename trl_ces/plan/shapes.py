@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..network import hub_errors
-from ..strict import RecipeError
+from ..support.errors import UserError, hub_errors
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 # From the config.json of each model on the Hub; DeepSeek's distilled Qwens have the shapes of Qwen2.5-Math, untied.
-# So that the shipped recipes can be planned without a network. tests/test_plan.py counts their parameters.
+# So that the shipped recipes can be planned without a network. tests/plan/test_plan.py counts their parameters.
 KNOWN_SHAPES: dict[str, dict[str, Any]] = {
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": {
         "model_type": "qwen2",
@@ -47,9 +46,9 @@ KNOWN_SHAPES: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
     },
 }
-# The quickstart's base model, which its recipes make on first use: trl_ces/arithmetic_model.py.
+# The quickstart's base model, which its recipes make on first use: trl_ces/toy/arithmetic_model.py.
 BUILT_SHAPES: dict[str, dict[str, Any]] = {
-    "trl_ces.arithmetic_model.make_base_model": {
+    "trl_ces.toy.arithmetic_model.make_base_model": {
         "model_type": "llama",
         "hidden_size": 96,
         "intermediate_size": 256,
@@ -98,7 +97,7 @@ def find_shape(name: str, builder: str | None = None, given: str | None = None) 
         [`ModelShape`]
 
     Raises:
-        RecipeError: if the shape is not known here and cannot be read.
+        UserError: if the shape is not known here and cannot be read.
     """
     if given is not None:
         return _read_file(given)
@@ -114,7 +113,7 @@ def find_shape(name: str, builder: str | None = None, given: str | None = None) 
     try:
         config = AutoConfig.from_pretrained(name)
     except refusals as error:
-        raise RecipeError(
+        raise UserError(
             f"The shape of {name!r} is not known here and could not be read ({_first_line(error)}): give its "
             "config.json, or a directory that holds it, with `--model_config`."
         ) from error
@@ -127,11 +126,11 @@ def _read_file(given: str) -> ModelShape:
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RecipeError(f"{path} cannot be read as a model's config.json ({_first_line(error)}).") from None
+        raise UserError(f"{path} cannot be read as a model's config.json ({_first_line(error)}).") from None
     from transformers import CONFIG_MAPPING
 
     if not isinstance(settings, dict) or settings.get("model_type") not in CONFIG_MAPPING:
-        raise RecipeError(f"{path} names no `model_type` that transformers knows: name the config.json of a model.")
+        raise UserError(f"{path} names no `model_type` that transformers knows: name the config.json of a model.")
     return ModelShape(json.dumps(settings, sort_keys=True), str(path))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.comparison import Run, compare
 from ..evaluation.summary import KINDS
-from ..strict import RecipeError
+from ..support.errors import UserError
 
 
 def compare_evaluations(runs: Sequence[Run], baseline: str, verdict: str, notes: list[str]) -> list[dict[str, Any]]:
@@ -26,7 +26,7 @@ def compare_evaluations(runs: Sequence[Run], baseline: str, verdict: str, notes:
         place = names.index(baseline) if baseline in names else 0
         try:
             found = compare([_of_kind(run, kind) for run in group], verdict, place)
-        except RecipeError as error:
+        except UserError as error:
             notes.append(f"Not compared: {', '.join(names)}. {error}")
             continue
         compared.append({**found, "kind": kind, "backbone": of})

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..curves import PANELS, mean_and_range, styles_of
 from ..evaluation.statistics import Interval
+from ..train.curves import PANELS, mean_and_range, styles_of
 from .picture import Figure, Theme
 from .questions import Split
 from .runs import Training

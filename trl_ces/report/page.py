@@ -13,8 +13,8 @@ from typing import Any
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.statistics import Interval, interval
 from ..evaluation.summary import KINDS
+from ..study.cells import slug
 from ..study.comparison import estimate
-from ..study.plan import slug
 from .cards import Card, evaluation_cards, study_cards
 from .evaluations import compare_evaluations
 from .figures import Point, difficulty_figure, forks_figure, plane_figure, training_figures
@@ -73,7 +73,7 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
         verdict (`str`): `"correct"` or `"correct_qwen"`, of evaluations.
 
     Raises:
-        RecipeError: if a file of a run is damaged.
+        UserError: if a file of a run is damaged.
     """
     names = [study.name for study in found.studies] + list(
         dict.fromkeys([training.method for training in found.trainings] + [run.name for run in found.evaluations])

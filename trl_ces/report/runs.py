@@ -10,15 +10,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints import read_state
-from ..curves import Curve, read_curves
 from ..evaluation.comparison import Run, load_run
 from ..evaluation.samples import SAMPLES, SETTINGS
-from ..recipe import RECIPE
-from ..reward_interface import accuracy_reward_index
-from ..strict import RecipeError, read_yaml
 from ..study.comparison import ABLATIONS, Row
 from ..study.results import MEASURES
+from ..support.errors import UserError
+from ..support.reward_names import accuracy_reward_index
+from ..support.yaml import read_yaml
+from ..train.checkpoints import read_state
+from ..train.curves import Curve, read_curves
+from ..train.recipe import RECIPE
 
 RESULTS, CURVES, STATE = "results.csv", "curves.csv", "trainer_state.json"
 # Columns of results.csv that are no numbers.
@@ -99,13 +100,13 @@ def read_runs(places: Sequence[Path], names: Sequence[str] | None = None) -> Fou
         names (`Sequence[str]`, *optional*): What to call them, one for each; else as the folders are called.
 
     Raises:
-        RecipeError: if one of them is none, a file is damaged, or there is nothing to show in any.
+        UserError: if one of them is none, a file is damaged, or there is nothing to show in any.
     """
     found = Found()
     for place, name in zip(places, names or short_names(places), strict=True):
         _read(place, name, found)
     if not found.studies and not found.trainings and not found.evaluations:
-        raise RecipeError(f"There is nothing to report yet. {' '.join(found.notes)}")
+        raise UserError(f"There is nothing to report yet. {' '.join(found.notes)}")
     return found
 
 
@@ -130,7 +131,7 @@ def _read(place: Path, name: str, found: Found) -> None:
         known = True
     if not known:
         what = "does not exist" if not place.exists() else "was written by none of them"
-        raise RecipeError(
+        raise UserError(
             f"{place} {what}: name an output directory of `trl-ces train` (it holds {STATE}), `trl-ces study` "
             f"({RESULTS}) or `trl-ces eval` ({SETTINGS})."
         )
@@ -139,7 +140,7 @@ def _read(place: Path, name: str, found: Found) -> None:
 def _read_evaluation(place: Path, name: str, found: Found) -> None:
     try:
         run = load_run(place, name)
-    except RecipeError as error:  # what was not finished is named, and the rest is shown
+    except UserError as error:  # what was not finished is named, and the rest is shown
         if not (place / SAMPLES).is_file() or "go on" in str(error) or "goes on" in str(error):
             found.notes.append(f"Not shown: {error}")
             return
@@ -152,7 +153,7 @@ def read_training(place: Path, name: str, notes: list[str]) -> Training | None:
     source = place if (place / STATE).is_file() else _newest(place)
     state = read_state(source)
     if state is None:
-        raise RecipeError(f"{source / STATE} is damaged: remove that folder, or leave {place} out.")
+        raise UserError(f"{source / STATE} is damaged: remove that folder, or leave {place} out.")
     settings = read_recipe(place)
     total = state.get("max_steps") or 0
     if source != place:
@@ -210,11 +211,11 @@ def read_study(results: Path, name: str, notes: list[str]) -> StudyRuns:
     A study from its results.csv, the curves.csv beside it, and the folders of its runs as far as they are there.
 
     Raises:
-        RecipeError: if results.csv is none, or holds no run.
+        UserError: if results.csv is none, or holds no run.
     """
     rows = [_row(entry) for entry in _csv(results, ("method", "seed", "settings", "accuracy", "length_tokens"))]
     if not rows:
-        raise RecipeError(f"{results} holds no run: start the study again, it goes on.")
+        raise UserError(f"{results} holds no run: start the study again, it goes on.")
     folder = results.parent
     by_run = {(row["variant"], row["method"], row["seed"]): row for row in rows}
     curves: dict[tuple[str, str, int], Curve] = {}
@@ -325,7 +326,7 @@ def _csv(file: Path, columns: Sequence[str]) -> list[dict[str, str]]:
         reader = csv.DictReader(stream)
         missing = [name for name in columns if name not in (reader.fieldnames or [])]
         if missing:
-            raise RecipeError(f"{file} has no column `{missing[0]}`: it is not what `trl-ces study` writes.")
+            raise UserError(f"{file} has no column `{missing[0]}`: it is not what `trl-ces study` writes.")
         return list(reader)
 
 
@@ -333,5 +334,5 @@ def _json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RecipeError(f"{file} cannot be read ({error}).") from None
+        raise UserError(f"{file} cannot be read ({error}).") from None
     return content if isinstance(content, dict) else {}

@@ -160,7 +160,7 @@ def _only(row: Row, kind: str) -> Row:
 
 
 def _from_markdown(caption: str, text: str, note: str) -> Table:
-    """A table of trl_ces.tables, cell by cell."""
+    """A table of trl_ces.support.tables, cell by cell."""
     header, _, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()]
     return Table(caption, header, [[cell.strip("*") for cell in row] for row in rows], note)
 

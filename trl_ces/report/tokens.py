@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import write_text
-from ..strict import RecipeError
+from ..support.errors import UserError
+from ..support.files import write_text
 
 if TYPE_CHECKING:
-    from ..forks import Answer
+    from ..forks.pairs import Answer
 
 VERSION = 1
 DIGITS = 4  # of entropies, probabilities and shaping in the file
@@ -130,7 +130,7 @@ def read_tokens(folder: Path) -> list[TokenFile]:
     The files of a run, by step.
 
     Raises:
-        RecipeError: if one is damaged, or of another version.
+        UserError: if one is damaged, or of another version.
     """
     found = []
     for file in folder.glob("tokens-*.jsonl"):
@@ -153,7 +153,7 @@ def _read(file: Path) -> TokenFile:
             else:
                 places.append(Place(**line))
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise RecipeError(f"{file} is damaged ({error}): remove it; `--tokens N` makes it anew.") from None
+        raise UserError(f"{file} is damaged ({error}): remove it; `--tokens N` makes it anew.") from None
     return TokenFile(first["settings"], first["questions"], first["prompts"], answers, places)
 
 
@@ -182,7 +182,8 @@ def token_answers(
     """
     import torch
 
-    from ..shaping import conditional_entropy_shaping, group_counts
+    from ..methods.ces import conditional_entropy_shaping
+    from ..methods.groups import group_counts
 
     verdicts = list(correct or [None] * len(answers))
     right = torch.tensor([verdict is True for verdict in verdicts])
@@ -231,7 +232,7 @@ def piece(tokenizer: Any, token: int) -> str:
     """A token's text; of a piece of a character its entry in the vocabulary."""
     import ast
 
-    from ..inspection import token_text
+    from ..forks.tokens import token_text
 
     text = token_text(tokenizer, token)  # as Python writes it, but `<12>` for a number without an entry
     return text if text.startswith("<") else ast.literal_eval(text)

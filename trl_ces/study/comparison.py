@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..curves import PANELS
-from ..tables import markdown
-from .plan import Study
+from ..support.tables import markdown
+from ..train.curves import PANELS
+from .cells import Study
 from .results import MEASURES
 
 Row = dict[str, Any]

@@ -16,10 +16,11 @@ from typing import Any
 
 import yaml
 
-from ..curves import Curve, read_curves
-from ..files import write_json, write_text
-from ..strict import RecipeError, read_yaml
-from .plan import Cell, Study
+from ..support.errors import UserError
+from ..support.files import write_json, write_text
+from ..support.yaml import read_yaml
+from ..train.curves import Curve, read_curves
+from .cells import Cell, Study
 
 MEASURES = ("accuracy", "length_tokens", "entropy_bits")
 # They say where and under which name: a study may be moved or renamed.
@@ -32,14 +33,14 @@ def read_json(file: Path) -> Any:
     """The file's content, `None` if it is not there.
 
     Raises:
-        RecipeError: if it is damaged.
+        UserError: if it is damaged.
     """
     if not file.is_file():
         return None
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
-        raise RecipeError(f"{file} is damaged: remove it, and start the study again to do that part anew.") from None
+        raise UserError(f"{file} is damaged: remove it, and start the study again to do that part anew.") from None
 
 
 def write_recipe(cell: Cell) -> None:
@@ -64,7 +65,7 @@ def check_unchanged(cell: Cell) -> None:
     """Refuses a folder whose run was made by another recipe: it would be taken for this one.
 
     Raises:
-        RecipeError: naming the fields that differ.
+        UserError: naming the fields that differ.
     """
     if not cell.recipe_file.is_file():
         return
@@ -78,7 +79,7 @@ def check_unchanged(cell: Cell) -> None:
         changes = "; ".join(
             f"`{name}` {found.get(name)!r} there, {cell.recipe.get(name)!r} here" for name in differing
         )
-        raise RecipeError(
+        raise UserError(
             f"{cell.folder} holds a run with other settings ({changes}): remove that folder to run it again, or give "
             "another `output_dir`."
         )
@@ -192,18 +193,18 @@ def check_measured(benchmarks: Any, function: str) -> None:
     """Refuses what an evaluation returned, if no row could be made of it.
 
     Raises:
-        RecipeError: if it is not benchmark -> measure -> number, with `accuracy` in [0, 1] and `length_tokens`.
+        UserError: if it is not benchmark -> measure -> number, with `accuracy` in [0, 1] and `length_tokens`.
     """
     expected = f"`evaluation`: {function} must return benchmark -> {{accuracy, length_tokens, ...}} with numbers; "
     if not isinstance(benchmarks, dict) or not benchmarks:
-        raise RecipeError(f"{expected}it returned {benchmarks!r:.200}.")
+        raise UserError(f"{expected}it returned {benchmarks!r:.200}.")
     for name, values in benchmarks.items():
         numbers = isinstance(values, dict) and all(
             isinstance(value, int | float) and math.isfinite(value) for value in values.values()
         )
         if not isinstance(name, str) or not numbers or not {"accuracy", "length_tokens"} <= set(values):
-            raise RecipeError(f"{expected}{name!r} has {values!r:.200}.")
+            raise UserError(f"{expected}{name!r} has {values!r:.200}.")
         if not 0 <= values["accuracy"] <= 1:
-            raise RecipeError(f"{expected}the accuracy of {name!r} is {values['accuracy']}, not in [0, 1].")
+            raise UserError(f"{expected}the accuracy of {name!r} is {values['accuracy']}, not in [0, 1].")
         if name == "train":
-            raise RecipeError(f"{expected}'train' names the columns of the training log: call it otherwise.")
+            raise UserError(f"{expected}'train' names the columns of the training log: call it otherwise.")

@@ -1,0 +1,346 @@
+"""`trl-ces` from the outside: what is refused before anything starts, and a run from recipe to reloaded model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tiny import tiny_model, tiny_tokenizer
+
+from trl_ces.cli.main import COMMANDS, main
+from trl_ces.support.errors import UserError
+from trl_ces.train import launch
+from trl_ces.train.command_line import read_words
+from trl_ces.train.launch import run_child
+from trl_ces.train.shipped import find_recipe
+
+RECIPE = """# A tiny model on four sums
+model_name_or_path: {model}
+output_dir: {output}
+dataset_name: {data}
+system_prompt: null
+use_cpu: true
+bf16: false
+activation_checkpointing: false
+reward_funcs: [accuracy_reward, get_soft_overlong_punishment]
+max_completion_length: 8
+num_generations: 2
+responses_per_step: 4
+responses_per_rollout: 8
+ces_tau: 0.5
+max_steps: 2
+learning_rate: 1e-3
+logging_steps: 1
+save_steps: 2
+disable_tqdm: true
+env: {{TRL_CES_TEST_VARIABLE: seen}}
+"""
+
+
+def make_job(folder):
+    """A model, data and a recipe on disk; returns the recipe's file and the output directory."""
+    tiny_model().save_pretrained(folder / "model")
+    tiny_tokenizer().save_pretrained(folder / "model")
+    rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
+    (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    recipe = folder / "recipe.yaml"
+    output = folder / "out"
+    recipe.write_text(RECIPE.format(model=folder / "model", output=output, data=folder / "data.jsonl"))
+    return recipe, output
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    return make_job(tmp_path_factory.mktemp("job"))
+
+
+def trl_ces(*words, cwd=None):
+    command = [sys.executable, "-m", "trl_ces.cli.main", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=cwd, check=False)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    recipe, output = make_job(tmp_path_factory.mktemp("trained"))
+    return trl_ces("train", "--config", recipe, "--ces_beta_correct", "0.3"), output
+
+
+def test_a_recipe_trains_to_a_saved_model(trained):
+    result, output = trained
+    assert result.returncode == 0, result.stderr
+    names = {file.name for file in output.iterdir()}
+    assert {"model.safetensors", "config.json", "tokenizer.json", "README.md", "trainer_state.json"} <= names
+    assert f"Saved in {output}:" in result.stdout
+    assert "4 rows to train on, 0 held back, of 4." in result.stdout
+    state = json.loads((output / "trainer_state.json").read_text())
+    assert state["global_step"] == 2
+    logged = [entry for entry in state["log_history"] if "ces/group_accuracy" in entry]
+    assert len(logged) == 2
+    assert "rewards/soft_overlong_punishment_reward/mean" in logged[0]
+
+
+def test_the_saved_model_loads_by_the_printed_lines_and_answers(trained):
+    result, _ = trained
+    names: dict = {}
+    exec(result.stdout.split("Load it:\n")[1], names)
+    model, tokenizer = names["model"], names["tokenizer"]
+    before = tiny_model()
+    assert any((a != b).any() for a, b in zip(model.parameters(), before.parameters(), strict=True))
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "1+1="}], add_generation_prompt=True, return_tensors="pt"
+    )
+    answer = model.generate(**ids, max_new_tokens=4, do_sample=False)
+    assert answer.shape[1] > ids["input_ids"].shape[1]
+
+
+def test_the_model_card_has_the_citation_and_the_settings_of_the_run(trained):
+    card = (trained[1] / "README.md").read_text()
+    for part in ("2605.19358", "@article{wei2026taming", "| `ces_beta_correct` | 0.3 |", "| `ces_tau` | 0.5 |",
+                 "| `steps_per_generation` | 4 |"):  # fmt: skip
+        assert part in card, part
+
+
+def refused(capsys, *words):
+    """The message of a refusal: exit code 2, one line, no traceback."""
+    assert main([str(word) for word in words]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("trl-ces")
+    assert "error: " in said
+    assert "Traceback" not in said
+    return said
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--ces_tua", "0.1"], ["command line", "`ces_tua`", "`ces_tau`"]),
+        (["--max_steps", "many"], ["command line", "`max_steps`", "expected int", "'many'"]),
+        (["--max_steps"], ["`max_steps`", "expected int", "no value"]),
+        (["--ces_tau", "3"], ["`ces_tau` is 3.0"]),
+        (["--dataset_name", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
+        (["--solution_column", "gold"], ["question, answer", "`solution_column` 'gold'"]),
+        (["--model_name_or_path", "./nowhere"], ["`model_name_or_path` './nowhere'", "config.json"]),
+        (["--model_builder", "trl_ces.toy.smollm2.fech"], ["`model_builder`", "no function 'fech'", "`fetch`"]),
+        (["--reward_funcs", "acuracy_reward"], ["`reward_funcs`", "'acuracy_reward'", "`accuracy_reward`"]),
+        (["--reward_funcs", "no.such.reward"], ["`reward_funcs`", "'no.such.reward' cannot be imported"]),
+        (["--soft_overlong_cache", "9"], ["`soft_overlong_cache` is 9", "between 1 and 8"]),
+        (["--output_dir", __file__], ["`output_dir`", "test_cli.py", "name another"]),
+        (["--output_dir", f"{__file__}/below"], ["`output_dir`", "cannot be written", "name another"]),
+        (["--accelerate_config", "zero33"], ["'zero33'", "ddp, single, zero2, zero3, zero3_offload", "`zero3`"]),
+        (["--accelerate_config"], ["`--accelerate_config` takes one name or file, got 0"]),
+        (["--num_proceses", "2"], ["`num_proceses`", "`num_processes`"]),
+        (["--num_processes", "two"], ["`num_processes` is 'two'", "whole number"]),
+        (["--num_processes", "8"], ["`responses_per_step` is 4 and 8 processes", "4 / 8 = 0.5", "1, 2, 4 processes"]),
+        (["--main_process_port"], ["`--main_process_port` (accelerate's) takes 1 value, got 0"]),
+        (["--config_file", "x"], ["`--config_file` cannot be given", "`--accelerate_config`"]),
+        (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
+        (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", 'pip install "trl_ces[vllm]"']),
+        (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without data"]),
+        (["--num_eval_samples", "1"], ["`eval_strategy` is no"]),
+        (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is true", "holds no whole checkpoint"]),
+        (["--resume_from_checkpoint", "nowhere"], ["'nowhere' holds no whole trainer_state.json"]),
+    ],
+)
+def test_what_cannot_work_is_refused_before_the_start(job, capsys, monkeypatch, words, parts):
+    recipe, output = job
+    monkeypatch.setattr("trl_ces.cli.train.run_child", lambda *_: pytest.fail("something was started"))
+    monkeypatch.setattr("trl_ces.cli.train.find_spec", lambda name: None)  # as where vLLM is not installed
+    said = refused(capsys, "train", "--config", recipe, *words)
+    assert all(part in said for part in parts), said
+    assert not output.exists()
+
+
+def test_deepspeed_is_asked_for_where_it_is_missing(job, capsys, monkeypatch):
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    said = refused(capsys, "train", "--config", job[0], "--accelerate_config", "zero3")
+    assert 'pip install "trl_ces[deepspeed]"' in said
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("nowhere.yaml", ["The recipe nowhere.yaml does not exist", "smollm2_135m/ces"]),
+        ("DeepSeek-R1-Distill-Qwen-7B/cess", ["Did you mean `DeepSeek-R1-Distill-Qwen-7B/ces`"]),
+    ],
+)
+def test_a_recipe_that_is_not_there_is_refused(capsys, name, parts):
+    said = refused(capsys, "train", "--config", name)
+    assert all(part in said for part in parts), said
+
+
+def test_a_word_before_any_field_is_refused(job, capsys):
+    assert f"`--config {job[0]}`" in refused(capsys, "train", job[0])
+
+
+def test_an_unknown_command_names_the_nearest(capsys):
+    assert "no command 'trian'. Did you mean `train`" in refused(capsys, "trian")
+
+
+def test_a_refusal_leaves_no_traceback_in_the_shell(job):
+    start = time.monotonic()
+    result = trl_ces("train", "--config", job[0], "--learning_rat", "1")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "trl-ces train: error: command line: the key `learning_rat` is not known. Did you mean `learning_rate`?\n"
+    )
+    assert result.stdout == ""
+    assert time.monotonic() - start < 60  # 5 s on a free machine
+    assert not job[1].exists()
+
+
+def test_data_of_the_hub_that_do_not_come_are_refused_before_the_model_is_loaded(job):
+    result = trl_ces("train", "--config", job[0], "--dataset_name", "some/data", "--model_name_or_path", "not/loaded")
+    assert result.returncode == 2
+    assert "The data set 'some/data' (split 'train') could not be loaded from the Hub" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_shipped_recipes_have_names(tmp_path, monkeypatch):
+    file = find_recipe("smollm2_135m/ces")
+    assert file.name == "ces.yaml"
+    monkeypatch.chdir(tmp_path)  # where there is no such path
+    assert find_recipe("recipes/smollm2_135m/ces.yaml") == file
+
+
+def test_fields_flags_and_files_are_told_apart():
+    line = read_words(
+        ["--config", "a.yaml", "--accelerate_config=zero3", "--num-processes", "2", "--max_steps=-1", "--bf16",
+         "--gradient_accumulation_steps", "3", "--reward_funcs", "a.b", "c.d", "--multi_gpu"]
+    )  # fmt: skip
+    assert (line.config, line.accelerate_config) == ("a.yaml", "zero3")
+    assert line.accelerate_flags == {"num_processes": ["2"], "multi_gpu": []}
+    # also a flag of accelerate's: the recipe's field wins
+    assert line.overrides == {
+        "max_steps": ["-1"],
+        "bf16": [],
+        "gradient_accumulation_steps": ["3"],
+        "reward_funcs": ["a.b", "c.d"],
+    }
+
+
+def plan(job, *words, devices=0, monkeypatch=None):
+    if monkeypatch is not None:
+        monkeypatch.setattr(launch, "_device_count", lambda: devices)
+        monkeypatch.setattr(launch, "find_spec", lambda name: object())
+    from trl_ces.train.recipe import load_recipe
+
+    line = read_words([str(word) for word in words])
+    return launch.plan_launch(line, load_recipe(job[0], line.overrides), job[0])
+
+
+def test_one_process_is_started_directly(job):
+    planned = plan(job, "--max_steps", "3", "--report_to", "wandb", "trackio")
+    assert planned.num_processes == 1
+    assert planned.command[1:] == [
+        "-m", "trl_ces.train.run", "--expect_processes", "1", "--config", str(job[0]), "--max_steps=3",
+        "--report_to", "wandb", "trackio",
+    ]  # fmt: skip
+
+
+def test_several_processes_on_a_cpu_are_started_by_torchrun(job):
+    planned = plan(job, "--num_processes", "2")
+    assert planned.num_processes == 2
+    assert planned.command[1:6] == ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+
+
+def test_all_gpus_are_used_and_no_configuration_of_the_machine(job, monkeypatch):
+    planned = plan(job, "--use_cpu", "false", devices=2, monkeypatch=monkeypatch)
+    assert planned.num_processes == 2
+    place = planned.command.index("--config_file")
+    assert Path(planned.command[place + 1]).name == "ddp.yaml"
+    assert planned.command[place + 2 : place + 4] == ["--num_processes", "2"]
+
+
+def test_one_process_sees_one_gpu(job, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
+    planned = plan(job, "--use_cpu", "false", "--num_processes", "1", devices=2, monkeypatch=monkeypatch)
+    assert planned.env == {"CUDA_VISIBLE_DEVICES": "5"}
+
+
+def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeypatch):
+    words = ["--accelerate_config", "zero3", "--main_process_port", "29501", "--use_cpu", "false"]
+    planned = plan(job, *words, devices=2, monkeypatch=monkeypatch)
+    assert (planned.num_processes, planned.distributed_type) == (2, "DEEPSPEED")
+    assert planned.command[planned.command.index("--main_process_port") + 1] == "29501"
+    assert "--quiet" in planned.command
+    assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
+    with pytest.raises(UserError, match="4 processes are asked for and this machine has 2"):
+        plan(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
+
+
+def test_a_file_that_is_no_accelerate_configuration_is_refused(job):
+    with pytest.raises(UserError, match="no accelerate configuration"):
+        plan(job, "--accelerate_config", job[0])
+
+
+def test_a_childs_exit_code_is_ours():
+    assert run_child([sys.executable, "-c", "raise SystemExit(7)"], {}) == 7
+    kill_itself = "import os; os.kill(os.getpid(), 9)"
+    assert run_child([sys.executable, "-c", kill_itself], {}) == 137
+    see_variable = "import os, sys; sys.exit(int(os.environ['GIVEN']))"
+    assert run_child([sys.executable, "-c", see_variable], {"GIVEN": "3"}) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_reaches_the_child_and_its_children(tmp_path, number):
+    ready = tmp_path / "pid"
+    # the grandchild stands for a training process under a launcher
+    grandchild = f"import os, time; open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
+
+    def interrupt():
+        while not (ready.exists() and ready.read_text()):
+            time.sleep(0.05)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    start = time.monotonic()
+    assert run_child([sys.executable, "-c", child], {}) == 128 + number
+    assert time.monotonic() - start < 30
+    gone = time.monotonic() + 10
+    while Path(f"/proc/{ready.read_text()}").exists() and time.monotonic() < gone:
+        time.sleep(0.05)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(ready.read_text()), 0)
+
+
+def test_help_and_versions_are_printed(capsys):
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(command in said for command in COMMANDS)
+    assert main(["train", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert said.index("--ces_tau") < said.index("--dataset_name") < said.index("--learning_rate")
+    assert "smollm2_135m/ces" in said
+    assert main(["env"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines[:4]] == ["- trl_ces", "- trl", "- transformers", "- torch"]
+    assert "- devices: CPU only" in lines
+
+
+def test_asking_for_help_imports_no_torch():
+    code = "import sys; from trl_ces.cli.main import main; main(['--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_two_processes_train_and_resume_from_a_checkpoint(tmp_path):
+    recipe, output = make_job(tmp_path)
+    result = trl_ces("train", "--config", recipe, "--num_processes", "2")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("Saved in") == 1
+    card = (output / "README.md").read_text()
+    assert "| `per_device_train_batch_size` | 2 |" in card
+    assert "| `steps_per_generation` | 2 |" in card
+    again = trl_ces(
+        "train", "--config", recipe, "--num_processes", "2", "--resume_from_checkpoint", "true", "--max_steps", "4"
+    )
+    assert again.returncode == 0, again.stderr
+    state = json.loads((output / "trainer_state.json").read_text())
+    assert state["global_step"] == 4
+    assert [entry["step"] for entry in state["log_history"] if "loss" in entry] == [1, 2, 3, 4]

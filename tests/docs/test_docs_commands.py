@@ -1,0 +1,262 @@
+"""Every command of the documentation is read by the parser of its program."""
+
+import argparse
+import ast
+import importlib
+import io
+import re
+import runpy
+import shlex
+import shutil
+import sys
+import tomllib
+from contextlib import redirect_stdout, suppress
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from trl_ces.cli import bench, plan
+from trl_ces.cli.main import COMMANDS, main
+from trl_ces.support.yaml import read_yaml
+from trl_ces.train.command_line import accelerate_flags, read_words
+from trl_ces.train.launch import read_accelerate_config
+from trl_ces.train.lookup import find_reward_functions
+from trl_ces.train.recipe import load_recipe, recipe_fields
+from trl_ces.train.shipped import find_accelerate_config, find_recipe
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL)
+# A rule that extending.md makes up, and what its steps would add.
+INVENTED = {"correct_entropy", "correct_entropy_gamma"}
+
+
+SHELLS, OTHERS = ("bash", "sh"), ("python", "text", "yaml", "json", "diff", "bibtex", "")
+PROGRAMS = ("trl-ces", "make", "python", "pip")
+
+
+def blocks(page, *languages):
+    found = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, name, body in found if name in languages]
+
+
+def commands(script):
+    """Words of each command: lines are joined while a quotation or a backslash is open."""
+    open_line = ""
+    for line in script.splitlines():
+        open_line += line
+        if open_line.endswith("\\"):
+            open_line = open_line[:-1]
+            continue
+        try:
+            words = shlex.split(open_line, comments=True)
+        except ValueError:
+            open_line += "\n"
+            continue
+        open_line = ""
+        if words:
+            yield words
+    assert not open_line, f"{open_line!r} does not end"
+
+
+def cases():
+    for page in PAGES:
+        scripts = blocks(page, *SHELLS)
+        unnamed = rf"(?:[A-Z_]+=\S+ )*(?:{'|'.join(PROGRAMS)}) "
+        scripts += [block for block in blocks(page, "") if re.match(unnamed, block)]
+        if page.name == "CONTRIBUTING.md":  # whose commands stand in a block without a language
+            scripts += ["\n".join(re.findall(r"^    (make .*)$", page.read_text(), flags=re.MULTILINE))]
+        for script in scripts:
+            for words in commands(script):
+                yield pytest.param(words, id=f"{page.name}: {' '.join(words)[:80]}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_block_hides_its_commands(page):
+    assert len(blocks(page, *SHELLS, *OTHERS)) == len(re.findall("^ *```", page.read_text("utf-8"), re.MULTILINE)) / 2
+
+
+class Read(Exception):
+    """argparse has taken the words."""
+
+
+@pytest.fixture
+def parsers_stop(monkeypatch):
+    """A command ends where its words are parsed, before it does anything."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def stop(self, args=None, namespace=None):
+        raise Read(parse(self, args, namespace))
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch):
+    """The folder from which a reader of the documentation starts: recipes, and the files that he has made himself."""
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    shutil.copy(ROOT / "recipes" / "DeepSeek-R1-Distill-Qwen-1.5B" / "ces.yaml", tmp_path / "my.yaml")
+    run_of_a_study = tmp_path / "runs" / "study" / "arithmetic" / "ces" / "seed-0"
+    run_of_a_study.mkdir(parents=True)
+    shutil.copy(ROOT / "recipes" / "arithmetic" / "ces.yaml", run_of_a_study / "recipe.yaml")
+    reward = next(block for block in blocks(DOCS / "extending.md", "python") if "reward" in block)
+    (tmp_path / "my_rewards.py").write_text(reward, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_rewards", raising=False)
+    return tmp_path
+
+
+def read_recipe_words(words):
+    """As `trl-ces train` reads them, up to where it would look for GPUs, vLLM and the data."""
+    line = read_words(words)
+    recipe = load_recipe(find_recipe(line.config), line.overrides)
+    launch = {}
+    if line.accelerate_config is not None:
+        launch = read_accelerate_config(find_accelerate_config(line.accelerate_config))
+    processes = int(line.accelerate_flags.get("num_processes", [launch.get("num_processes", 1)])[0])
+    recipe.check_training(processes)
+    find_reward_functions(recipe.script, recipe.training.get("max_completion_length", 512))
+
+
+def read_trl_ces(command, words):
+    assert command in COMMANDS
+    if command == "train":
+        read_recipe_words(words)
+    elif command == "plan":
+        asked, rest = plan.take_own(words)
+        line = read_words(rest)
+        names = [line.config] if plan._folder(line.config) is None else plan._folder(line.config).glob("*.yaml")
+        for name in names:
+            load_recipe(find_recipe(str(name)), line.overrides).training_fields(asked.gpus)
+    elif command == "inspect":
+        module = importlib.import_module("trl_ces.forks.inspect")
+        options, rest = module._parser().parse_known_args(words)
+        read_words(rest)
+        assert options.config or options.model
+        if options.config:
+            find_recipe(options.config)
+    elif command == "bench" and words:
+        assert words[0] in bench.benchmarks()
+        with pytest.raises(Read):
+            bench.run(words)
+    elif command in ("env", "bench"):
+        assert not words
+    else:
+        with pytest.raises(Read) as read:
+            importlib.import_module(COMMANDS[command][0]).run(words)
+        named = getattr(read.value.args[0], "config", None)
+        if named:
+            read_yaml(find_recipe(named, kind={"eval": "evaluation"}.get(command, command)))
+
+
+def check_python(code):
+    """It is Python, and what it imports exists."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                assert hasattr(module, alias.name), f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                importlib.import_module(alias.name)
+
+
+def read_python(words):
+    if words[0] == "-c":
+        check_python(words[1])
+    elif words[0] == "-m":
+        importlib.import_module(words[1])
+    else:
+        script = ROOT / words[0]
+        assert script.is_file()
+        if "argparse" in script.read_text():
+            words_before, sys.argv = sys.argv, [str(script), *words[1:]]
+            try:
+                with pytest.raises(Read):
+                    runpy.run_path(str(script), run_name="__main__")
+            finally:
+                sys.argv = words_before
+
+
+def read_make(words):
+    makefile = (ROOT / "Makefile").read_text()
+    for word in words:
+        name, equals, _ = word.partition("=")
+        assert re.search(rf"^{name} \?=" if equals else rf"^{name}:", makefile, flags=re.MULTILINE), word
+
+
+def read_pip(words):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert words[0] == "install"
+    for word in words[1:]:
+        named = re.fullmatch(r"(?:trl_ces|\.)\[([\w,]+)\]", word)
+        assert set(named[1].split(",") if named else []) <= set(extras), word
+        assert named or word in ("-e", ".", "torch"), word
+
+
+@pytest.mark.parametrize("words", cases())
+def test_a_command_of_the_documentation_is_one_that_its_program_takes(words, reader, parsers_stop):
+    while "=" in words[0]:  # OMP_NUM_THREADS=1
+        words = words[1:]
+    program, *rest = words
+    program = program.removeprefix(".venv/bin/")
+    if program == "trl-ces":
+        read_trl_ces(rest[0], rest[1:])
+    else:
+        dict(zip(PROGRAMS[1:], (read_make, read_python, read_pip), strict=True))[program](rest)
+
+
+@cache
+def flags_of(*command):
+    """Every flag that a command's help names or its recipe takes."""
+    said = io.StringIO()
+    with redirect_stdout(said), suppress(SystemExit):  # argparse prints its help and leaves
+        main([*command, "--help"])
+    takes_recipe = command[0] in ("train", "plan", "inspect")
+    return {"help", *re.findall(r"--(\w+)", said.getvalue())} | (
+        {*recipe_fields(), *accelerate_flags(), "config", "accelerate_config"} if takes_recipe else set()
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_command_in_the_text_has_its_name_and_its_flags(page):
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    for command, rest in re.findall(r"`trl-ces (\w+)([^`]*)`", text):
+        assert command in COMMANDS or command == "COMMAND"
+        flags = set(re.findall(r"--(\w+)", rest)) - INVENTED
+        benchmark = [word for word in rest.split()[:1] if command == "bench" and word in bench.benchmarks()]
+        assert not flags or flags <= flags_of(command, *benchmark), f"{command} {rest}"
+
+
+# What `trl-ces plan` says of GPUs
+
+GPU_PAGE = (DOCS / "recipes_gpus.md").read_text(encoding="utf-8")
+GPU_ROW = re.compile(r"^\| `(--gpus [^`]*)` \| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+|-) \|$", flags=re.MULTILINE)
+GPU_ROWS = [
+    (recipe, *row)
+    for recipe, table in re.findall(
+        r"`trl-ces plan --config (\S+)` with the words(.*?)\n## ", GPU_PAGE, flags=re.DOTALL
+    )
+    for row in GPU_ROW.findall(table)
+]
+
+
+def test_the_tables_of_gpus_are_read_whole():
+    assert len(GPU_ROWS) == len(re.findall(r"^\| `--gpus ", GPU_PAGE, flags=re.MULTILINE)) >= 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", GPU_ROWS, ids=[" ".join(row[:2]) for row in GPU_ROWS])
+def test_the_tables_of_gpus_are_what_the_plan_says(row, capsys):
+    recipe, words, steps, training, generating, beside = row
+    assert main(["plan", "--config", recipe, *shlex.split(words)]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"a rollout +(\d+) steps", said)[1] == steps
+    assert re.search(r"most while training +\| +([\d.]+)", said)[1] == training
+    assert re.search(r"most while generating +\| +([\d.]+)", said)[1] == generating
+    offloaded = re.search(r"own memory: ([\d.]+) GiB", said)
+    assert (offloaded[1] if offloaded else "-") == beside
+    assert re.search(r"^Fits: ", said, flags=re.MULTILINE)

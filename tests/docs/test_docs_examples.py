@@ -1,0 +1,95 @@
+"""The scripts of docs/examples train: as they stand, with a tiny model, on a CPU."""
+
+import importlib.util
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from fixtures_evaluation import write_model
+from test_compatibility import watch_shaping
+from test_compatibility_tools import QWEN_END as END
+from test_compatibility_tools import QWEN_MARKERS, call, script_turns
+from tiny import settings
+from trl.chat_template_utils import qwen3_chat_template
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def save_tiny(folder, name):
+    """A model of random weights whose chat template fits the example."""
+    knows_tools = {"chat_template": qwen3_chat_template, "markers": QWEN_MARKERS, "eos_token": END}
+    return str(write_model(folder, context=4096, **(knows_tools if name == "tools" else {})))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)
+def test_an_example_trains_and_saves_from_the_command_line(script, tmp_path, monkeypatch):
+    model = save_tiny(tmp_path / "tiny", script.stem)
+    words = ["--model", model, "--output_dir", str(tmp_path / "out"), "--max_steps", "2", "--use_cpu"]
+    monkeypatch.setattr(sys, "argv", [str(script), *words])
+    trained = runpy.run_path(str(script), run_name="__main__")["trainer"]
+    assert trained.state.global_step == 2
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+    assert all("ces/group_accuracy" in entry for entry in trained.state.log_history if "loss" in entry)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)
+def test_an_example_says_how_to_start_it(script):
+    assert f"    python docs/examples/{script.name} --model " in script.read_text().split('"""')[1]
+
+
+def test_the_estimate_is_judged_within_a_hundredth_and_no_gold_is_no_verdict():
+    judge = load("custom_reward").estimate_accuracy_reward
+    answers = ["about 3,200 metres", [{"role": "assistant", "content": "3 miles: 3300"}], "no idea", "3218.7"]
+    assert judge(answers, [3218.688, 3218.688, 3218.688, None]) == [1.0, 0.0, 0.0, None]
+
+
+def test_the_estimate_says_what_is_correct_and_the_unit_only_moves_the_advantage(tmp_path):
+    module = load("custom_reward")
+    model = save_tiny(tmp_path / "tiny", "custom_reward")
+    trainer = module.make_trainer(model, str(tmp_path / "out"), **_cpu(tmp_path))
+    assert trainer.reward_func_names[trainer.args.accuracy_reward_index(trainer.reward_func_names)] == (
+        "estimate_accuracy_reward"
+    )
+    assert trainer.args.reward_weights == [1.0, 0.1]
+
+
+def _cpu(folder):
+    keep = ("use_cpu", "bf16", "gradient_checkpointing", "report_to", "save_strategy", "disable_tqdm")
+    return {name: value for name, value in settings(folder).items() if name in keep}
+
+
+def test_the_calculator_is_called_and_what_it_says_is_neither_trained_on_nor_shaped(tmp_path):
+    module = load("tools")
+    model = save_tiny(tmp_path / "tiny", "tools")
+    trainer = module.make_trainer(model, str(tmp_path / "out"), ces_tau=0.3, **_cpu(tmp_path))
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    row = module.problems()[0]
+    a, b = 23, 117
+    assert row["product"] == a * b
+    dialogues = [
+        [call("multiply", a=a, b=b), str(a * b), f"It is {a * b}{END}"],
+        [f"It is {a * b + 1}{END}"],
+        [call("multiply", a=a, b=a), str(a * a), f"It is {a * a}{END}"],
+        [f"no idea{END}"],
+    ]
+    script_turns(trainer, dialogues)
+    shaping = watch_shaping(trainer)
+    batch = trainer._generate_and_score_completions([row] * 4)
+    trainer._compute_loss(trainer.model, batch)
+    assert batch["correct"].tolist() == [True, False, False, False]
+    written = trainer.processing_class.decode(batch["completion_ids"][0])
+    assert f"<tool_response>\n{a * b}\n</tool_response>" in written
+    outside = batch["tool_mask"] == 0
+    assert outside[0].any()
+    assert shaping[0][outside].count_nonzero() == 0
+    assert shaping[0][1].count_nonzero() > 0

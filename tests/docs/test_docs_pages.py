@@ -1,0 +1,204 @@
+"""What the documentation names exists: settings, functions, tests, files, links. Its pages say what the code says."""
+
+import ast
+import importlib.util
+import re
+from functools import cache
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from trl import GRPOTrainer
+
+from trl_ces.cli.main import COMMANDS
+from trl_ces.methods import ces as shaping
+from trl_ces.train.recipe import recipe_fields
+
+HERE = Path(__file__).parents[1]
+ROOT = HERE.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+OURS = [page for page in PAGES if page.name not in ("config.md", "config_trl.md")]
+
+
+def name_of(file):
+    return str(file.relative_to(ROOT))
+
+
+def prose(page):
+    """The page without its blocks of code."""
+    return re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def load_builder():
+    spec = importlib.util.spec_from_file_location("builder", DOCS / "build_config_reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def known_tests(file):
+    tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+# Settings
+
+
+def test_the_page_of_settings_is_what_the_dataclasses_give():
+    builder = load_builder()
+    assert (DOCS / "config.md").read_text(encoding="utf-8") == builder.our_page(), f"run {builder.COMMAND}"
+
+
+def test_the_page_of_trls_settings_is_what_the_pinned_trl_gives():
+    builder = load_builder()
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    installed = {name: version(name) for name in builder.PACKAGES}
+    if any(installed[name] != pinned[name].strip() for name in installed):
+        pytest.skip(f"the page is about the versions of constraints.txt, and {installed} are installed")
+    assert (DOCS / "config_trl.md").read_text(encoding="utf-8") == builder.trl_page(), f"run {builder.COMMAND}"
+
+
+def test_every_setting_has_its_place_and_its_words():
+    ours, trls = (DOCS / "config.md").read_text(), (DOCS / "config_trl.md").read_text()
+    for name in recipe_fields():
+        places = len(re.findall(rf"^### `{name}`\n\n.+; default `.*`\n\n\S.+$", ours, flags=re.MULTILINE))
+        places += len(re.findall(rf"^\| `{name}` +\|", trls, flags=re.MULTILINE))
+        assert places == 1, name
+
+
+# `ces_tau: 0.05`, `ces_tau=0.05`, `--ces_tau 0.05`
+SETTING = re.compile(r"`(?:--)?([a-z]+_\w+)(?:: |=| )[^`]+`")
+# Those of accelerate and launch files, of TRL's and torch's functions, and of the rule that extending.md makes up.
+OTHERS = {
+    "accelerate_config", "machine_rank", "num_processes", "zero3_save_16bit_model", "distributed_type",
+    "environment_factory", "weights_only", "correct_entropy_gamma",
+}  # fmt: skip
+# Pages about commands that have options of their own, which test_docs_commands.py reads.
+WITH_OPTIONS = {"evaluation.md", "grading.md", "report.md", "inspect.md", "study.md", "hub.md", "performance.md"}
+
+
+@pytest.mark.parametrize("page", [page for page in OURS if page.name not in WITH_OPTIONS], ids=name_of)
+def test_a_setting_with_a_value_is_a_key_of_a_recipe(page):
+    assert set(SETTING.findall(prose(page))) - OTHERS <= set(recipe_fields())
+
+
+# Functions and tests
+
+
+EQUATIONS = re.findall(
+    r"\n\n- function: (.*?)\n- test: (.*?)\n\n", (DOCS / "algorithm.md").read_text(encoding="utf-8"), flags=re.DOTALL
+)
+
+
+@pytest.mark.parametrize(("function", "tests"), EQUATIONS, ids=[function for function, _ in EQUATIONS])
+def test_an_equation_has_a_function_and_tests_that_exist(function, tests):
+    named = re.findall(r"(TRL's )?`(?:(trl_ces/\w+\.py)::)?(\w+)`", function)
+    assert named
+    for of_trl, file, name in named:
+        source = (ROOT / (file or "trl_ces/methods/ces.py")).read_text(encoding="utf-8")
+        known = hasattr(GRPOTrainer, name) if of_trl else re.search(rf"^def {name}\(", source, flags=re.MULTILINE)
+        assert known, name
+    found = re.findall(r"`(?:(test_\w+\.py)::)?(test_\w+)`", tests)
+    assert len(found) == tests.count("`") / 2 > 0
+    for file, name in found:
+        assert name in known_tests(file or "test_shaping.py"), name
+
+
+def test_every_equation_and_every_function_of_the_equations_is_there():
+    text = (DOCS / "algorithm.md").read_text(encoding="utf-8")
+    assert [f"## Eq. {number}:" in text for number in range(1, 8)] == [True] * 7
+    assert len(EQUATIONS) == text.count("\n- function: ") == 11
+    functions = {name for name, value in vars(shaping).items() if getattr(value, "__module__", "") == shaping.__name__}
+    named = set(re.findall(r"`([a-z]\w+)`", " ".join(function for function, _ in EQUATIONS)))
+    assert {name for name in functions if name.islower()} <= named
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_test_that_a_page_names_exists(page):
+    text = prose(page)
+    by_file = re.findall(r"`(?:tests/)?(test_\w+\.py)::(test_\w+)(\.\.\.)?`", text)
+    alone = re.findall(r"`(test_\w+)(\.\.\.)?`", text)
+    everywhere = set().union(*(known_tests(file.name) for file in HERE.rglob("test_*.py")))
+    for known, name, dots in [(known_tests(f), n, d) for f, n, d in by_file] + [(everywhere, n, d) for n, d in alone]:
+        assert any(test.startswith(name) if dots else test == name for test in known), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_file_that_a_page_names_exists(page):
+    named = re.findall(r"`((?:trl_ces|tests|recipes|docs|benchmarks)/[\w./-]*)(?:::\w+)?`", prose(page))
+    missing = [file for file in named if not (ROOT / file.rstrip(".")).exists() and "MODEL" not in file]
+    assert not missing
+
+
+def test_the_example_of_the_algorithm_adds_up():
+    text = " ".join(re.search(r"## An example\n(.*?)\n##", (DOCS / "algorithm.md").read_text(), re.DOTALL)[1].split())
+    assert "Four answers of 300 tokens to one prompt, three of them right" in text
+    assert "floor(300 * 0.01 * 3/4) = 2 " in text
+    assert "floor(300 * 0.01 * 1/4) = 0." in text
+    sizes = {}
+    for right in (3, 1):
+        correct = torch.tensor([True] * right + [False] * (4 - right))
+        counts = shaping.group_counts(correct, torch.ones(4, dtype=torch.bool), 4)
+        b = shaping.dynamic_multiplier(correct, *counts)
+        sizes[right] = shaping.selection_size(torch.full((4,), 300), 0.01, b).tolist()
+    assert sizes == {3: [2, 2, 2, 0], 1: [0, 2, 2, 2]}
+    assert "the right one has 0 shaped tokens, each wrong one 2." in text
+
+
+# Pages and links
+
+
+def test_every_page_is_in_the_navigation_once():
+    def files(entry):
+        if isinstance(entry, str):
+            return [entry]
+        return [file for value in (entry.values() if isinstance(entry, dict) else entry) for file in files(value)]
+
+    navigation = files(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    assert sorted(navigation) == sorted(file.name for file in DOCS.glob("*.md"))
+
+
+def test_the_first_page_names_every_command_and_leads_to_every_page():
+    text = (DOCS / "index.md").read_text()
+    assert set(re.findall(r"^\| `trl-ces (\w+)`", text, flags=re.MULTILINE)) == set(COMMANDS)
+    linked = set(re.findall(r"\]\((\w+\.md)", text))
+    assert {file.name for file in DOCS.glob("*.md")} - linked == {"index.md", "architecture.md", "dynamic_sampling.md"}
+
+
+def anchors(page):
+    """As GitHub and the site make them of headings: small letters, no punctuation, dashes for spaces."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE):
+        words = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower())
+        found.append(re.sub(r"\s", "-", words.strip()))
+    return found
+
+
+LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_somewhere(page):
+    for link in LINK.findall(prose(page)):
+        target, _, anchor = link.partition("#")
+        if link.startswith(("http://", "https://")):
+            assert re.fullmatch(r"https://[\w.-]+\.[a-z]{2,}(/[\w./%~#?=&+-]*)?", link), link
+            continue
+        file = (page.parent / target).resolve() if target else page
+        assert file.is_file(), link
+        if anchor:
+            assert anchor in anchors(file), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_lists_and_tables_stand_apart_from_the_text_above(page):
+    """GitHub shows them anyway; the site would run them into the paragraph."""
+    lines = prose(page).splitlines()
+    for above, line in pairwise(lines):
+        starts = re.match(r"(?:[-*+]|1\.) \S", line) or (line.startswith("|") and not above.startswith("|"))
+        assert not (starts and above.strip() and not re.match(r" *(?:[-*+]|\d+\.) |  +\S", above)), line

@@ -1,0 +1,81 @@
+"""The Python of the documentation imports what exists, and does what the text says."""
+
+import pytest
+import torch
+from datasets import Dataset
+from docs.test_docs_commands import DOCS, PAGES, blocks, check_python
+from fixtures_evaluation import write_model
+
+from trl_ces.methods import ces as shaping
+
+
+def python_cases():
+    return [
+        pytest.param(block, id=f"{page.name} {number}")
+        for page in PAGES
+        for number, block in enumerate(blocks(page, "python"), 1)
+    ]
+
+
+@pytest.mark.parametrize("code", python_cases())
+def test_python_of_the_documentation_imports_what_exists(code):
+    check_python(code)
+
+
+def test_the_script_of_migrate_trains(tmp_path, monkeypatch):
+    code = next(block for block in blocks(DOCS / "migrate.md", "python") if "trainer.train()" in block)
+    model = write_model(tmp_path / "tiny")
+    changes = {
+        '"deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"': repr(str(model)),
+        'output_dir="r1-1.5b-ces"': f"output_dir={str(tmp_path / 'out')!r}, use_cpu=True, bf16=False, max_steps=1, "
+        "per_device_train_batch_size=4, report_to='none', save_strategy='no'",
+        "max_completion_length=12000": "max_completion_length=8",
+    }
+    for written, here in changes.items():
+        assert code.count(written) == 1
+        code = code.replace(written, here)
+    questions = [[{"role": "user", "content": f"{n}+{n}"}] for n in range(24)]
+    rows = Dataset.from_dict({"prompt": questions, "solution": [str(2 * n) for n in range(24)]})
+    monkeypatch.setattr(
+        "datasets.load_dataset", lambda name, split: {"trl-lib/DeepMath-103K": {"train": rows}}[name][split]
+    )
+    names = {}
+    exec(compile(code, "migrate.md", "exec"), names)
+    assert names["trainer"].state.global_step == 1
+    assert "rewards/accuracy_reward/mean" in names["trainer"].state.log_history[0]
+
+
+def test_the_three_lines_of_migrate_are_three():
+    lines = blocks(DOCS / "migrate.md", "diff")[0].splitlines()
+    assert [line[0] for line in lines] == ["-", "+"] * 3
+    for before, after in zip(lines[::2], lines[1::2], strict=True):
+        assert before[1:].replace("from trl ", "from trl_ces ").replace("GRPO", "CES") == after[1:]
+
+
+def test_the_verdicts_of_grading_are_those_printed(capsys):
+    [code] = blocks(DOCS / "grading.md", "python")
+    exec(compile(code, "grading.md", "exec"), {})
+    assert [capsys.readouterr().out] == blocks(DOCS / "grading.md", "text")
+
+
+def test_the_rule_of_extending_is_right_by_hand():
+    code = next(block for block in blocks(DOCS / "extending.md", "python") if "ShapedAdvantages" in block)
+    names = {**vars(shaping)}
+    exec(compile(code, "extending.md", "exec"), names)
+    batch = {
+        "advantages": torch.tensor([1.0, -1.0, 0.5]),
+        "correct": torch.tensor([True, False, True]),
+        "scorable": torch.tensor([True, True, False]),
+    }
+    nats = torch.tensor([[0.6931472, 1.3862944], [0.6931472, 0.0], [0.6931472, 0.0]])  # 1 and 2 bits
+    mask = torch.tensor([[1, 0], [1, 1], [1, 1]])
+    shaped = names["correct_entropy"](batch, nats, mask, gamma=0.3)
+    torch.testing.assert_close(shaped.advantages, torch.tensor([[0.7, 1.0], [-1.0, -1.0], [0.5, 0.5]]))
+    assert shaped.selected.tolist() == [[True, False], [False, False], [False, False]]
+
+
+def test_the_reward_of_extending_judges():
+    code = next(block for block in blocks(DOCS / "extending.md", "python") if "short_accuracy_reward" in block)
+    names = {}
+    exec(compile(code, "extending.md", "exec"), names)
+    assert names["short_accuracy_reward"](["7+8=15#15 ", "#16"], solution=["15", "15"], prompts=None) == [1.0, 0.0]

@@ -1,0 +1,174 @@
+"""Every command of the documentation is run, small, or stands in a list with the reason why not (docs_table.py).
+
+A training's process is this one: what starts processes is tested in test_cli.py, and importing TRL takes seconds.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+from docs.test_docs_commands import DOCS, blocks, cases
+from docs.test_docs_pages import known_tests
+from docs_table import NOT_RUN, RUN
+from evaluation.code.test_code_benchmarks import CANNOT
+from fixtures_evaluation import write_data, write_model
+from report_runs import POINTS, write_evaluation, write_study, write_training
+
+from trl_ces.cli import train as train_command
+from trl_ces.cli.main import main
+from trl_ces.study import quickstart
+from trl_ces.toy.arithmetic_model import build_base_model
+from trl_ces.train import run as train_worker
+from trl_ces.train.launch import WORKER
+
+ROOT = Path(__file__).parents[2]
+STUDY = {
+    "output_dir": "runs/study/small",
+    "seeds": [0],
+    "baseline": "DAPO",
+    "methods": {"DAPO": {"config": "arithmetic/dapo"}, "CES": {"config": "arithmetic/ces"}},
+    "overrides": {
+        "model_name_or_path": "runs/arithmetic/base",
+        "max_steps": 2,
+        "logging_steps": 1,
+        "per_device_train_batch_size": 32,
+        "steps_per_generation": 1,
+    },
+    "evaluation": {"function": "trl_ces.toy.arithmetic_evaluation.evaluate", "num_problems": 4, "num_samples": 2},
+}
+
+
+def words_of(line):
+    """The command's words, and the variables set before it."""
+    words, variables = shlex.split(line.removeprefix(".venv/bin/")), {}
+    while "=" in words[0]:
+        name, _, variables[name] = words.pop(0).partition("=")
+    return words, variables
+
+
+def here(line, how):
+    """The command line that stands for `line`."""
+    for part, other in how.replaced.items():
+        assert line.count(part) == 1, f"{part!r} stands {line.count(part)} times in {line!r}"
+        line = line.replace(part, other)
+    return f"{line} {how.added}"
+
+
+# The tables
+
+
+def test_every_command_of_the_documentation_is_run_or_excepted():
+    written = {(words[0].removeprefix(".venv/bin/"), *words[1:]) for words in (case.values[0] for case in cases())}
+    known = [tuple(shlex.split(line)) for line in (*RUN, *NOT_RUN)]
+    assert len(known) == len(set(known)) > 50
+    assert written - set(known) == set(), "put it into RUN or NOT_RUN of tests/docs_table.py"
+    assert set(known) - written == set(), "no page has it any more"
+
+
+def test_a_reason_that_is_a_test_names_one_that_exists():
+    named = [reason.split("::") for reason in NOT_RUN.values() if "::" in reason]
+    assert named
+    for file, name in named:
+        assert name in known_tests(file)
+
+
+# Running
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """What a reader has when he comes to a page: models, data, runs; small and made here."""
+    folder = tmp_path_factory.mktemp("reader")
+    os.symlink(ROOT / "recipes", folder / "recipes")
+    shutil.copy(ROOT / "recipes" / "DeepSeek-R1-Distill-Qwen-1.5B" / "ces.yaml", folder / "my.yaml")
+    reward = next(block for block in blocks(DOCS / "extending.md", "python") if "reward" in block)
+    (folder / "my_rewards.py").write_text(reward, encoding="utf-8")
+    (folder / "small_study.yaml").write_text(yaml.safe_dump(STUDY))
+    problems = [{"question": f"{n}+{n}=?", "final_answer": str(2 * n)} for n in range(24)]
+    (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in problems))
+    (folder / "gsm8k").mkdir()
+    rows = [{"question": row["question"], "answer": f"so\n#### {row['final_answer']}"} for row in problems]
+    (folder / "gsm8k" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_data(folder / "data")
+    write_model(folder / "tiny")
+    base = folder / "runs" / "arithmetic" / "base"
+    build_base_model(base, steps=2)
+    for name in ("base30", "base45", "ces45", "ces"):
+        shutil.copytree(base, folder / "runs" / name)
+    for name, right in (("base_eval", False), ("ces_eval", True)):
+        write_evaluation(folder / "runs" / name, {"gsm8k": [[(right, 5)], [(True, 9)]]})
+    study = write_study(folder / "runs" / "study" / "arithmetic", name="arithmetic")
+    for cell, recipe in (("ces", "ces"), ("dapo", "dapo"), ("ces_w_o_dynamic_b", "ces_without_dynamic_b")):
+        shutil.copytree(base, study / cell / "seed-0")
+        shutil.copy(ROOT / "recipes" / "arithmetic" / f"{recipe}.yaml", study / cell / "seed-0" / "recipe.yaml")
+        write_training(study / cell / "seed-0", POINTS)
+    return folder
+
+
+@pytest.fixture
+def reader(prepared, tmp_path, monkeypatch):
+    """His folder, for one command."""
+    for place in prepared.iterdir():
+        if place.name == "runs":
+            shutil.copytree(place, tmp_path / "runs")
+        else:
+            os.symlink(place, tmp_path / place.name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_rewards", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def one_process(monkeypatch):
+    """`trl-ces train` trains in this process; the quickstart is small."""
+
+    def train_here(command, env):
+        assert command[:3] == [sys.executable, "-m", WORKER]
+        for name, value in env.items():
+            monkeypatch.setenv(name, str(value))
+        return train_worker.main(command[3:])
+
+    monkeypatch.setattr(train_command, "run_child", train_here)
+    small = partial(quickstart.quickstart, base_steps=20, rl_steps=4, num_problems=4)
+    monkeypatch.setattr(quickstart, "quickstart", small)
+
+
+def run(words):
+    """Starts the program in this process; its exit code."""
+    if words[0] == "trl-ces":
+        return main(words[1:])
+    assert words[:2] == ["python", "-c"]
+    exec(compile(words[2], "-c", "exec"), {})
+    return 0
+
+
+def run_cases():
+    for line, how in RUN.items():
+        marks = [pytest.mark.slow] if how.slow else []
+        if "allow_code_execution" in line:
+            marks.append(pytest.mark.skipif(bool(CANNOT), reason=CANNOT))
+        yield pytest.param(line, how, marks=marks, id=line[:90])
+
+
+@pytest.mark.parametrize(("line", "how"), run_cases())
+def test_a_command_of_the_documentation_runs(line, how, reader, one_process, capsys, monkeypatch):
+    words, variables = words_of(here(line, how))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code = run(words)
+    said = capsys.readouterr()
+    assert code == 0, said.err[-2000:]
+    for pattern in how.leaves:
+        assert list(reader.glob(pattern)), f"{pattern} is missing"
+    assert re.search(how.says, said.out, re.MULTILINE), said.out[-2000:]
+    for state in reader.glob("**/trainer_state.json"):
+        if "train" in words[1] and "runs/study" not in str(state):
+            assert json.loads(state.read_text())["global_step"] == 2

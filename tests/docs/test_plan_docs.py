@@ -1,0 +1,61 @@
+"""docs/recipes.md shows what `trl-ces plan` prints, for every shipped recipe, and a measurement that bears it out."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trl_ces.cli.main import main
+from trl_ces.train.shipped import shipped_files
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "recipes.md"
+SHOWN = re.findall(r"```bash\n(trl-ces plan [^\n]*)\n```\n\n```text\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[command for command, _ in SHOWN])
+def test_the_document_shows_what_the_command_prints(command, shown, capsys):
+    assert main(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out.splitlines() == shown.splitlines()
+
+
+def test_every_shipped_recipe_has_its_line():
+    lines = [
+        f"{shown.partition(':')[0]}/{line.split('|')[1].strip()}"
+        for _, shown in SHOWN
+        for line in shown.splitlines()
+        if line.startswith("| ") and not line.startswith(("| recipe", "| GiB"))
+    ]
+    assert set(shipped_files()) <= set(lines)
+
+
+def off_by(table):
+    """By how much the plan is off in each row of the benchmark's table, in percent."""
+    rows = re.findall(r"\| +([\d,]+) \| +([\d,]+) \| +([-+][\d.]+) % \|", table)
+    exact = [
+        100 * (float(planned.replace(",", "")) / float(measured.replace(",", "")) - 1) for planned, measured, _ in rows
+    ]
+    assert exact == pytest.approx([float(off) for _, _, off in rows], abs=0.1)
+    return exact
+
+
+def test_the_measured_memory_is_within_15_percent_of_the_plan():
+    shown = off_by(DOCS.read_text())
+    assert len(shown) == 9
+    assert max(map(abs, shown)) <= 15
+    assert "within 4 % on a CPU" in DOCS.read_text()
+    assert max(map(abs, shown)) <= 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measured by Linux's /proc")
+def test_measured_anew_the_memory_is_within_15_percent_of_the_plan():
+    command = [sys.executable, str(ROOT / "benchmarks" / "memory.py"), "--cases", "1", "5"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    measured = off_by(finished.stdout)
+    assert len(measured) == 2
+    assert max(map(abs, measured)) <= 15

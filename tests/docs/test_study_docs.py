@@ -1,0 +1,55 @@
+"""The tables of docs/study.md are those that the committed results give."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from trl_ces.study.cells import load_study
+from trl_ces.study.comparison import comparison
+from trl_ces.train.recipe import make_recipe
+from trl_ces.train.shipped import find_recipe
+
+DOCS = Path(__file__).parents[2] / "docs"
+RESULTS = sorted((DOCS / "study").glob("*.csv"))
+NOT_NUMBERS = {"variant", "method", "measured_on", "settings", "packages"}
+
+
+def read_rows(file):
+    with file.open(newline="", encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            yield {
+                name: value if name in NOT_NUMBERS else int(value) if name == "seed" else float(value)
+                for name, value in row.items()
+                if value or name in NOT_NUMBERS
+            }
+
+
+def test_there_are_results():
+    assert "arithmetic" in {file.stem for file in RESULTS}
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
+def test_the_page_shows_what_the_results_give(file):
+    study = load_study(find_recipe(file.stem, kind="study"), find_recipe)
+    rows = list(read_rows(file))
+    assert sorted((row["variant"], row["method"], row["seed"]) for row in rows) == sorted(
+        (cell.variant, cell.method, cell.seed) for cell in study.cells
+    )
+    page = (DOCS / "study.md").read_text(encoding="utf-8")
+    tables = [part for part in comparison(study, rows).split("\n\n") if part.startswith("|")]
+    assert tables
+    for table in tables:
+        assert table.strip() in page
+    assert f"trl-ces study --config {file.stem}" in page
+
+
+def test_the_pages_own_study_is_one(tmp_path):
+    block = re.search(r"```yaml\n(.*?)```", (DOCS / "study.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    (tmp_path / "mine.yaml").write_text(block, encoding="utf-8")
+    study = load_study(tmp_path / "mine.yaml", find_recipe)
+    assert len(study.cells) == (3 * 3 + 1) * 2  # methods and seeds, the untrained model once, variants
+    assert study.cells[-1].recipe["max_completion_length"] == 64
+    for cell in study.cells:
+        make_recipe(cell.recipe, cell.name).check_training(2)

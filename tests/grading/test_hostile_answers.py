@@ -1,0 +1,69 @@
+"""What a policy may write must neither hang nor fill the trainer, nor run, nor cost another answer its reward."""
+
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hostile_answers import FAMILIES, MEGABYTE, SENTINEL, hostile_completions
+
+from trl_ces.grading import grade_many
+from trl_ces.grading.workers import DEFAULT_MEMORY_BYTES, GRACE_S
+
+SCRIPT = Path(__file__).parents[1] / "hostile_answers.py"
+
+
+def run_corpus(folder, limit_s, every):
+    """Grades every n-th hostile completion in a process of its own, whose memory the kernel counts."""
+    command = [sys.executable, str(SCRIPT), str(limit_s), str(every)]
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def check(outcome, folder, limit_s):
+    assert outcome["wrong_rewards"] == []
+    assert outcome["wrong_verdicts"] == []
+    assert outcome["slowest_request_seconds"] < limit_s + GRACE_S
+    assert outcome["largest_worker_bytes"] < DEFAULT_MEMORY_BYTES
+    assert outcome["growth_bytes"] < 200 * MEGABYTE
+    assert not (folder / SENTINEL).exists()
+    assert list(folder.iterdir()) == []
+
+
+def test_the_corpus_is_large_and_each_completion_once_in_it():
+    corpus = hostile_completions()
+    assert len(corpus) >= 500
+    assert len({*corpus.values()}) == len(corpus)
+    assert sum(len(text) >= MEGABYTE for text in corpus.values()) >= 30
+    assert {name.split()[0] for name in corpus} >= {family.__name__ for family in FAMILIES}
+
+
+def test_every_twelfth_hostile_answer_scores_0_and_its_neighbour_what_it_deserves(tmp_path):
+    outcome = run_corpus(tmp_path, 0.3, 12)
+    assert outcome["completions"] >= 40
+    check(outcome, tmp_path, 0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_every_hostile_answer_scores_0_and_its_neighbour_what_it_deserves(tmp_path):
+    outcome = run_corpus(tmp_path, 3, 1)
+    assert outcome["requests_at_the_limit"] > 20  # else the corpus would not try the limit
+    check(outcome, tmp_path, 3)
+
+
+def test_nothing_of_a_megabyte_answer_stays():
+    grade_many([r"\boxed{x}"], ["42"])
+    tracemalloc.start()
+    try:
+        for number in range(3):
+            grade_many([rf"\boxed{{{number} {'x ' * (MEGABYTE // 2)}}}"], ["42"])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < MEGABYTE

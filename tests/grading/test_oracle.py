@@ -1,0 +1,83 @@
+"""Agreement with 3,274 judged answers, where the file is: what the Qwen2.5-Math script said, and what is true."""
+
+import gzip
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from trl_ces.evaluation.benchmarks import GROUPS
+from trl_ces.evaluation.problems import load_benchmark
+from trl_ces.grading import WorkerPool, grade_many, usable_golds
+from trl_ces.grading.qwen.extract import predict, prepare_gold
+
+DATA = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    path = DATA / "oracle" / "qwen_math_verdicts.jsonl.gz"
+    if not path.is_file():
+        pytest.skip(f"no judged answers at {path}: set TRL_CES_DATA to the folder that holds oracle/")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    realistic = set((path.parent / "realistic_kinds.txt").read_text().split())
+    return rows, realistic
+
+
+def test_extraction_and_gold_preparation_are_the_scripts(oracle, capsys):
+    rows, _ = oracle
+    golds = {(row["benchmark"], row["gold_raw"]): row["gold"] for row in rows}
+    right_golds = sum(prepare_gold(raw, benchmark) == gold for (benchmark, raw), gold in golds.items())
+    right = sum(predict(row["response_text"], row["gold"], row["benchmark"]) == row["extracted"] for row in rows)
+    with capsys.disabled():
+        print(f"\nAs the script: {right} of {len(rows)} extracted answers, {right_golds} of {len(golds)} golds")
+    assert right >= 0.998 * len(rows)
+    assert right_golds >= 0.998 * len(golds)
+
+
+def test_both_verdicts_agree_with_the_judged_answers(oracle, capsys):
+    rows, realistic = oracle
+    columns = [[row[name] for row in rows] for name in ("response_text", "gold_raw", "benchmark")]
+    two = WorkerPool(2)
+    grade_many(["", r"\boxed{\sqrt{8}}"] * 2, [r"2\sqrt{2}", r"2\sqrt{2}+1"] * 2, pool=two)
+    start = time.monotonic()
+    grades = grade_many(*columns, pool=two)
+    seconds = time.monotonic() - start
+    two.close()
+    agreed = [g.correct_qwen is row["expected_correct"] for g, row in zip(grades, rows, strict=True)]
+    usual = [agrees for agrees, row in zip(agreed, rows, strict=True) if row["kind"] in realistic]
+    judged = [(g.correct, row["truth"]) for g, row in zip(grades, rows, strict=True) if row["truth"] is not None]
+    right = sum(correct is truth for correct, truth in judged) / len(judged)
+    false = [correct for correct, truth in judged if not truth]
+    with capsys.disabled():
+        print(
+            f"\ncorrect_qwen: {sum(agreed)} of {len(agreed)} as the script ({sum(agreed) / len(agreed):.2%}), "
+            f"realistic kinds {sum(usual)} of {len(usual)} ({sum(usual) / len(usual):.2%}). "
+            f"correct: {right:.2%} right, {sum(map(bool, false))} of {len(false)} wrong ones accepted. "
+            f"{2 * len(rows) / seconds:.0f} verdicts/s ({len(rows) / seconds:.0f} responses/s) with 2 workers"
+        )
+    assert len(rows) == 3274
+    assert sum(agreed) >= 0.985 * len(agreed)
+    assert sum(usual) >= 0.995 * len(usual)
+    assert right >= 0.990
+    assert sum(map(bool, false)) <= 0.003 * len(false)
+
+
+@pytest.mark.slow
+def test_the_golds_of_the_twelve_sets_can_be_graded_against_and_accept_themselves(capsys):
+    if not (DATA / "math").is_dir():
+        pytest.skip(f"no sets at {DATA / 'math'}: set TRL_CES_DATA to the folder that holds math/")
+    problems = [problem for name in GROUPS["math12"] for problem in load_benchmark(name, DATA)]
+    golds = [problem.gold for problem in problems]
+    usable = usable_golds(golds)
+    unusable = Counter(problem.benchmark for problem, is_usable in zip(problems, usable, strict=True) if not is_usable)
+    with capsys.disabled():
+        print(f"\n{sum(unusable.values())} of {len(golds)} golds are unusable: {dict(unusable)}")
+    assert unusable == {"college_math": 80, "olympiadbench": 1}
+    grades = grade_many([f"\\boxed{{{gold}}}" for gold in golds], golds, with_qwen=False)
+    refused = [p for p, g in zip(problems, grades, strict=True) if g.correct is False]
+    assert refused == []

@@ -1,0 +1,76 @@
+"""The card's sentence on what a model was trained with is true for each shaping and each ablation."""
+
+import re
+
+import pytest
+import yaml
+from hub.test_card import card
+from hub_runs import RECIPE, write_run
+
+from trl_ces.train.recipe import load_recipe
+from trl_ces.train.shipped import shipped_files
+
+DAPO = "with DAPO, without shaping, by [TRL]"
+CES = "with Conditional Entropy Shaping (CES) on DAPO, by [TRL]"
+TAKES = "CES shapes the advantage of DAPO: it takes entropy from correct answers"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("method") / "run")
+
+
+def opening(run, **settings):
+    """The paragraph below the title, of a run with these settings instead of the recipe's own."""
+    recipe = {**yaml.safe_load(RECIPE), **settings}
+    text = card(run, recipe=yaml.safe_dump(recipe), recorded=None).text
+    return re.search(r"\n# .+?\n\n(.+)\n", text)[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said", "not_said"),
+    [
+        ({}, [CES, f"{TAKES} and gives it to wrong ones"], ["without"]),
+        ({"shaping": "none"}, [DAPO], ["CES", "entropy"]),
+        ({"shaping": "none", "dynamic_sampling": True}, ["DAPO with dynamic sampling, without shaping"], ["CES"]),
+        ({"shaping": "none", "loss_type": "grpo"}, ["with GRPO (`loss_type` grpo), without shaping"], ["DAPO"]),
+        (
+            {"shaping": "entropy_advantage"},
+            ["with DAPO and the entropy advantage of Cheng et al."],
+            ["CES", "without"],
+        ),
+        ({"ces_dynamic_multiplier": False}, ["(CES), without the dynamic multiplier b, on DAPO", TAKES], ["gradient"]),
+        ({"ces_entropy_gradient": False}, ["without the gradient through the entropy, on DAPO"], ["multiplier"]),
+        (
+            {"ces_dynamic_multiplier": False, "ces_entropy_gradient": False},
+            ["without the dynamic multiplier b and without the gradient through the entropy, on DAPO"],
+            [],
+        ),
+        ({"ces_beta_incorrect": 0.0}, [f"{TAKES} at the most", "leaves wrong ones alone"], ["gives"]),
+        ({"ces_beta_correct": 0.0}, ["gives entropy to wrong answers", "leaves correct ones alone"], ["takes"]),
+        ({"ces_tau": 0.0}, ["with these settings it changes no token"], ["takes", "gives"]),
+        ({"ces_beta_correct": 0, "ces_beta_incorrect": 0}, ["with these settings it changes no token"], ["takes"]),
+        ({"loss_type": "dr_grpo"}, ["(CES) on GRPO (`loss_type` dr_grpo)", "advantage of GRPO"], ["DAPO"]),
+    ],
+)
+def test_the_card_says_what_was_done_and_nothing_that_was_not(run, settings, said, not_said):
+    text = opening(run, **settings)
+    assert [part for part in said if part not in text] == []
+    assert [part for part in not_said if part in text.split("trl_ces")[0] or part in text.split("`.")[-1]] == []
+
+
+SHIPPED = {
+    "ces": CES,
+    "dapo": DAPO,
+    "dapo_full": "with DAPO with dynamic sampling, without shaping, by [TRL]",
+    "entropy_advantage": "with DAPO and the entropy advantage of Cheng et al.",
+    "ces_without_dynamic_b": "with Conditional Entropy Shaping (CES), without the dynamic multiplier b, on DAPO, by",
+    "ces_without_entropy_gradient": "without the gradient through the entropy, on DAPO, by",
+}
+
+
+@pytest.mark.parametrize("name", shipped_files())
+def test_the_card_of_a_shipped_recipe_says_its_method(run, name):
+    (run / "recipe.yaml").write_text(load_recipe(shipped_files()[name]).to_yaml())
+    text = card(run, recipe=(run / "recipe.yaml").read_text(), recorded=None).text
+    assert SHIPPED[name.split("/")[-1]] in text

@@ -1,0 +1,226 @@
+"""Pushing while a training goes on, to a server on this machine: private, in the background, and never its end."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from cli.test_cli import make_job
+from datasets import Dataset
+from hub_server import TOKEN, Hub, Repo
+from huggingface_hub import ModelCard, constants
+from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
+
+from trl_ces import CESConfig, CESTrainer
+from trl_ces.hub import Publisher, pages, save_and_publish, staging
+from trl_ces.support.errors import UserError
+from trl_ces.train.recipe import load_recipe
+
+PROMPTS = ["1+1=", "2+2="]
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    with Hub() as server:
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        monkeypatch.setattr(time, "sleep", lambda seconds: None)
+        monkeypatch.setattr(pages, "find_spec", lambda name: None)  # no pictures: quicker
+        yield server
+
+
+def make(output_dir, **changes):
+    """Publisher, trainer and recipe as `trl-ces train` has them; four steps, checkpoints after two and four."""
+    output_dir.mkdir()
+    (output_dir / "recipe.yaml").write_text(f"model_name_or_path: m\ndataset_name: d\noutput_dir: {output_dir}\n")
+    wanted = {
+        "max_steps": 4,
+        "save_strategy": "steps",
+        "save_steps": 2,
+        "push_to_hub": True,
+        "hub_model_id": "me/live",
+    }
+    args = CESConfig(**settings(output_dir, **wanted, **changes))
+    publisher = Publisher(args)
+    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=[scripted_accuracy_reward],
+        args=args,
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script, 4),
+    )
+    trainer.add_callback(publisher)
+    return publisher, trainer, load_recipe(output_dir / "recipe.yaml")
+
+
+def train(publisher, trainer, recipe):
+    publisher.check(recipe)
+    trainer.train()
+    save_and_publish(trainer, recipe, publisher)
+
+
+def step_of(files):
+    return json.loads(files["trainer_state.json"])["global_step"]
+
+
+def test_checkpoints_and_the_end_are_pushed_and_nothing_is_public(hub, tmp_path, capsys):
+    job = make(tmp_path / "run", hub_always_push=True)
+    train(*job)
+    repo = hub.repos["me/live"]
+    assert repo.private is True
+    messages = [message for _, message, _ in repo.commits]
+    assert messages == ["Training in progress, step 2", "Training in progress, step 4", "Trained with trl_ces"]
+    first, last = repo.commits[0][2], repo.files
+    assert (step_of(first), step_of(last)) == (2, 4)
+    assert first["model.safetensors"] == (tmp_path / "run" / "checkpoint-2" / "model.safetensors").read_bytes()
+    assert last["model.safetensors"] == (tmp_path / "run" / "model.safetensors").read_bytes()
+    assert first["model.safetensors"] != last["model.safetensors"]
+    assert "trained for 2 optimizer steps of 4" in first["README.md"].decode()
+    assert "| `learning_rate` | 0.001 |" in first["README.md"].decode()
+    assert ModelCard(last["README.md"].decode()).data.tags == ["trl", "grpo", "ces", "generated_from_trainer"]
+    for files in (first, last):
+        assert "training_args.bin" not in files
+        assert {"recipe.yaml", "run.json", "tokenizer.json", "config.json"} <= set(files)
+    assert not list((tmp_path / "run").glob("_push-*"))
+    assert f"Step 2 is on {hub.url}/me/live." in capsys.readouterr().out
+
+
+def test_the_end_alone_where_the_strategy_says_so(hub, tmp_path):
+    train(*make(tmp_path / "run", hub_strategy="end", hub_private_repo=False, hub_revision="v1"))
+    repo = hub.repos["me/live"]
+    assert repo.private is False
+    assert [(branch, message) for branch, message, _ in repo.commits] == [("v1", "Trained with trl_ces")]
+
+
+def test_a_whole_checkpoint_goes_along_where_the_strategy_says_so(hub, tmp_path):
+    publisher, trainer, _ = make(tmp_path / "run", hub_strategy="checkpoint", hub_always_push=True)
+    trainer.train()
+    publisher.wait()
+    files = {name for name in hub.repos["me/live"].files if name.startswith("last-checkpoint/")}
+    here = {file.name for file in (tmp_path / "run" / "checkpoint-4").iterdir()}
+    assert "optimizer.pt" in here
+    assert {name.removeprefix("last-checkpoint/") for name in files} == here - {"training_args.bin"}
+
+
+def test_a_hub_that_fails_at_everything_does_not_touch_the_training(hub, tmp_path, capsys):
+    for method in ("GET", "POST", "PUT"):
+        hub.fail(method, "", 500, times=10_000)
+    publisher, trainer, recipe = make(tmp_path / "run")
+    train(publisher, trainer, recipe)
+    said = capsys.readouterr().out
+    assert "The Hub does not answer now (" in said
+    assert "The push of step 2 failed: " in said
+    assert "The push to the Hub failed: " in said
+    assert f"  trl-ces push {tmp_path / 'run'} --repo_id me/live\n" in said
+    assert trainer.state.global_step == 4
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+    hub.faults.clear()
+    from trl_ces.cli.main import main
+
+    assert main(["push", str(tmp_path / "run"), "--repo_id", "me/live"]) == 0
+    assert step_of(hub.repos["me/live"].files) == 4
+
+
+def test_nobody_at_the_hubs_address_does_not_touch_the_training(hub, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    publisher, trainer, recipe = make(tmp_path / "run", hub_strategy="end")
+    train(publisher, trainer, recipe)
+    said = capsys.readouterr().out
+    assert "The Hub does not answer now (" in said
+    assert "The push to the Hub failed: " in said
+    assert (tmp_path / "run" / "model.safetensors").is_file()
+
+
+def test_a_hub_that_refuses_is_told_before_the_training(hub, tmp_path, monkeypatch):
+    hub.repos["me/live"] = Repo(private=False)
+    publisher, _, recipe = make(tmp_path / "run")
+    with pytest.raises(
+        UserError, match=r"is there and public.+`hub_private_repo: false`.+train without `push_to_hub`"
+    ):
+        publisher.check(recipe)
+    monkeypatch.setenv("HF_TOKEN", "hf_old")
+    with pytest.raises(UserError, match=r"the Hub does not know who you are \(401\)"):
+        publisher.check(recipe)
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
+    with pytest.raises(UserError, match="There is no token for the Hub"):
+        publisher.check(recipe)
+    recipe = dataclasses.replace(recipe, env={"WANDB_API_KEY": "0123456789abcdef"})
+    with pytest.raises(UserError, match=r"`env` holds WANDB_API_KEY, and recipe\.yaml is pushed") as caught:
+        publisher.check(recipe)
+    assert "0123456789abcdef" not in str(caught.value)
+
+
+def test_a_push_outlives_its_checkpoint_and_the_next_is_left_out_meanwhile(hub, tmp_path, monkeypatch):
+    monkeypatch.setattr(staging, "LINKED_BYTES", 0)
+    _, trainer, _ = make(tmp_path / "run", hub_strategy="end")
+    trainer.train()
+    publisher = Publisher(CESConfig(**settings(tmp_path / "run", hub_model_id="me/live")))
+    weights = (tmp_path / "run" / "checkpoint-2" / "model.safetensors").read_bytes()
+    gate = threading.Event()
+    hub.fail("POST", "/preupload/", gate)
+    state = trainer.state
+    state.global_step = 2
+    publisher.on_save(None, state, None)
+    shutil.rmtree(tmp_path / "run" / "checkpoint-2")  # `save_total_limit`
+    state.global_step = 4
+    publisher.on_save(None, state, None)  # while the first is on its way: left out
+    gate.set()
+    publisher.wait()
+    repo = hub.repos["me/live"]
+    assert [message for _, message, _ in repo.commits] == ["Training in progress, step 2"]
+    assert repo.files["model.safetensors"] == weights
+
+
+def test_the_end_of_the_training_waits_for_no_push_and_the_last_push_does(hub, tmp_path):
+    gate = threading.Event()
+    hub.fail("POST", "/preupload/", gate)
+    publisher, trainer, recipe = make(tmp_path / "run", hub_always_push=True)
+    trainer.train()  # the other processes go on from here, too
+    assert hub.repos["me/live"].commits == []
+    gate.set()
+    save_and_publish(trainer, recipe, publisher)
+    assert [message[-6:] for _, message, _ in hub.repos["me/live"].commits] == ["step 2", "step 4", "rl_ces"]
+
+
+def test_a_damaged_checkpoint_is_not_pushed(hub, tmp_path, capsys):
+    _, trainer, _ = make(tmp_path / "run", hub_strategy="end")
+    trainer.train()
+    publisher = Publisher(CESConfig(**settings(tmp_path / "run", hub_model_id="me/live")))
+    (tmp_path / "run" / "checkpoint-4" / "model.safetensors").write_bytes(b"\0" * 100)
+    publisher.on_save(None, trainer.state, None)
+    publisher.wait()
+    assert "Step 4 is not pushed: " in capsys.readouterr().out
+    assert hub.repos == {}
+    assert not list((tmp_path / "run").glob("_push-*"))
+
+
+@pytest.mark.slow
+def test_trl_ces_train_pushes_to_HF_ENDPOINT(tmp_path):
+    recipe, output = make_job(tmp_path)
+    with Hub() as hub:
+        environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+        environment |= {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path)}
+        words = ["train", "--config", str(recipe), "--push_to_hub", "true", "--save_steps", "1"]
+        command = [sys.executable, "-m", "trl_ces.cli.main", *words]
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+        assert result.returncode == 0, result.stderr
+        repo = hub.repos["me/out"]
+        assert repo.private is True
+        assert repo.commits[0][1] == "Training in progress, step 1"
+        assert repo.commits[-1][1] == "Trained with trl_ces"
+        assert repo.files["recipe.yaml"] == (output / "recipe.yaml").read_bytes()
+        assert {"curves.png", "report.html", "model.safetensors"} <= set(repo.files)
+        assert f"Pushed to {hub.url}/me/out" in result.stdout
+        assert TOKEN not in result.stdout + result.stderr
+        assert not [name for name, content in repo.files.items() if TOKEN.encode() in content]

@@ -1,0 +1,245 @@
+"""Each function of shaping.py against numbers worked out by hand in the comment beside them."""
+
+import math
+
+import pytest
+import torch
+
+from trl_ces.methods.ces import (
+    ces_advantages,
+    conditional_entropy_shaping,
+    dynamic_multiplier,
+    selection_size,
+    top_entropy_tokens,
+)
+from trl_ces.methods.entropy_advantage import entropy_advantage
+from trl_ces.methods.groups import group_accuracy, group_counts
+from trl_ces.methods.shaped import entropy_in_bits
+
+
+def ints(*values):
+    return torch.tensor(values, dtype=torch.int64)
+
+
+def bools(*values):
+    return torch.tensor(values, dtype=torch.bool)
+
+
+def test_a_fair_coin_has_one_bit():
+    assert entropy_in_bits(torch.tensor([math.log(2), math.log(8)])).tolist() == pytest.approx([1.0, 3.0])
+
+
+def test_group_accuracy_leaves_unscorable_completions_out_of_both_counts():
+    correct, scorable = bools(1, 0, 0, 0, 1, 1), bools(1, 1, 0, 0, 1, 1)
+    group_correct, group_scorable = group_counts(correct, scorable, group_size=3)
+    assert group_correct.tolist() == [1, 1, 1, 2, 2, 2]  # the fourth completion has no verdict
+    assert group_scorable.tolist() == [2, 2, 2, 2, 2, 2]
+    assert group_accuracy(group_correct, group_scorable).tolist() == [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
+
+
+def test_the_accuracy_of_a_group_with_one_verdict_is_that_verdict():
+    assert group_accuracy(ints(1, 0), ints(1, 1)).tolist() == [1.0, 0.0]
+
+
+def test_a_group_without_any_verdict_has_accuracy_and_multiplier_zero():
+    group_correct, group_scorable = group_counts(bools(0, 0), bools(0, 0), group_size=2)
+    assert group_accuracy(group_correct, group_scorable).tolist() == [0.0, 0.0]
+    numerator, denominator = dynamic_multiplier(bools(0, 0), group_correct, group_scorable)
+    assert numerator.tolist() == [0, 0]
+    assert denominator.tolist() == [1, 1]
+
+
+def test_multiplier_is_accuracy_when_correct_and_its_complement_when_wrong():
+    numerator, denominator = dynamic_multiplier(bools(1, 0, 0), ints(1, 1, 1), ints(3, 3, 3))
+    assert list(zip(numerator.tolist(), denominator.tolist(), strict=True)) == [(1, 3), (2, 3), (2, 3)]
+
+
+def test_300_tokens_in_a_group_of_two_thirds_select_one_token():
+    # floor(300 * 0.01 * (1 - 2/3)) = floor(1) = 1. In float32 1 - 2/3 = 0.33333331 and the floor is 0.
+    assert selection_size(ints(300), 0.01, (ints(1), ints(3))).tolist() == [1]
+
+
+def test_selection_size_is_the_exact_floor_for_every_length_up_to_12000():
+    lengths = torch.arange(12001)
+    for tau, hundredths in ((0.01, 1), (0.05, 5), (0.29, 29)):
+        for correct in range(13):
+            k = selection_size(lengths, tau, (torch.full_like(lengths, correct), torch.full_like(lengths, 12)))
+            assert k.tolist() == [length * hundredths * correct // 1200 for length in range(12001)]
+
+
+def test_without_multiplier_the_selection_is_a_constant_share():
+    assert selection_size(ints(99, 100, 250), 0.01).tolist() == [0, 1, 2]
+    assert selection_size(ints(99, 100, 250), 0.005).tolist() == [0, 0, 1]
+
+
+def test_tau_zero_selects_nothing_and_tau_one_with_full_multiplier_everything():
+    assert selection_size(ints(7, 0), 0.0, (ints(4, 4), ints(4, 4))).tolist() == [0, 0]
+    assert selection_size(ints(7, 0), 1.0, (ints(4, 4), ints(4, 4))).tolist() == [7, 0]
+
+
+def test_long_completions_and_long_decimals_do_not_overflow():
+    # 9,000,000 * 0.123456789 * 1/2 = 555,555.55
+    assert selection_size(ints(9_000_000), 0.123456789, (ints(512), ints(1024))).tolist() == [555_555]
+
+
+def test_exactly_k_tokens_are_selected_and_ties_go_to_the_earlier_position():
+    entropies = torch.tensor([[1.0, 3.0, 3.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
+    selected = top_entropy_tokens(entropies, torch.ones(2, 5), ints(2, 3))
+    assert selected.tolist() == [[False, True, True, False, False], [True, True, True, False, False]]
+
+
+def test_ties_go_to_the_earlier_position_in_a_completion_of_paper_length():
+    selected = top_entropy_tokens(torch.ones(2, 12000), torch.ones(2, 12000), ints(120, 1))
+    assert selected[0].nonzero().flatten().tolist() == list(range(120))
+    assert selected[1].nonzero().flatten().tolist() == [0]
+
+
+def test_tokens_outside_the_mask_are_never_selected():
+    entropies = torch.tensor([[9.0, 1.0, 8.0, 0.0]])
+    selected = top_entropy_tokens(entropies, torch.tensor([[0, 1, 0, 1]]), ints(2))
+    assert selected.tolist() == [[False, True, False, True]]
+
+
+def test_each_row_selects_its_own_number_of_tokens():
+    entropies = torch.tensor([[1.0, 2.0, 3.0]]).expand(4, 3)
+    selected = top_entropy_tokens(entropies, torch.ones(4, 3), ints(0, 1, 2, 3))
+    assert selected.int().tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 1], [1, 1, 1]]
+
+
+def test_correct_answers_lose_advantage_and_wrong_ones_gain_it_at_selected_tokens():
+    shaped = ces_advantages(
+        advantages=torch.tensor([1.0, -1.0]),
+        entropies=torch.tensor([[2.0, 0.5], [2.0, 0.5]]),
+        selected=torch.tensor([[True, False], [True, False]]),
+        correct=bools(1, 0),
+        beta_correct=0.4,
+        beta_incorrect=0.5,
+    )
+    assert shaped.tolist() == [[pytest.approx(0.2), 1.0], [0.0, -1.0]]  # 1 - 0.4 * 2 and -1 + 0.5 * 2
+
+
+def test_gradient_flows_to_selected_entropies_only():
+    entropies = torch.tensor([[2.0, 0.5], [2.0, 0.5]], requires_grad=True)
+    selected = torch.tensor([[True, False], [False, True]])
+    ces_advantages(torch.zeros(2), entropies, selected, bools(1, 0), 0.4, 0.3).sum().backward()
+    assert entropies.grad.tolist() == [[pytest.approx(-0.4), 0.0], [0.0, pytest.approx(0.3)]]
+
+
+def micro_batch(**changes):
+    """Two completions of one group, the first correct, four tokens each."""
+    return {
+        "advantages": torch.tensor([0.7, -0.7]),
+        "correct": bools(1, 0),
+        "scorable": bools(1, 1),
+        "group_correct": ints(1, 1),
+        "group_scorable": ints(2, 2),
+        **changes,
+    }
+
+
+NATS = math.log(2) * torch.tensor([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]])  # 1 to 4 bits
+
+
+def test_algorithm_1_on_a_batch_by_hand():
+    # tau 0.5, b = 1/2: k = floor(4 * 0.5 * 0.5) = 1, the token of 4 bits. 0.7 - 0.1 * 4 = 0.3 and -0.7 + 0.2 * 4 = 0.1
+    shaped = conditional_entropy_shaping(
+        micro_batch(), NATS, torch.ones(2, 4), tau=0.5, beta_correct=0.1, beta_incorrect=0.2
+    )
+    assert shaped.selected.int().tolist() == [[0, 0, 0, 1], [1, 0, 0, 0]]
+    expected = torch.tensor([[0.7, 0.7, 0.7, 0.3], [0.1, -0.7, -0.7, -0.7]])
+    torch.testing.assert_close(shaped.advantages, expected)
+
+
+def test_without_dynamic_multiplier_every_completion_gets_tau():
+    # k = floor(4 * 0.5) = 2
+    shaped = conditional_entropy_shaping(
+        micro_batch(),
+        NATS,
+        torch.ones(2, 4),
+        tau=0.5,
+        beta_correct=0.1,
+        beta_incorrect=0.2,
+        dynamic_multiplier_on=False,
+    )
+    assert shaped.selected.int().tolist() == [[0, 0, 1, 1], [1, 1, 0, 0]]
+
+
+def test_without_entropy_gradient_the_value_stays_and_the_graph_goes():
+    nats = NATS.clone().requires_grad_()
+    options = {"tau": 0.5, "beta_correct": 0.1, "beta_incorrect": 0.2}
+    live = conditional_entropy_shaping(micro_batch(), nats, torch.ones(2, 4), **options)
+    detached = conditional_entropy_shaping(micro_batch(), nats, torch.ones(2, 4), entropy_gradient=False, **options)
+    assert torch.equal(live.advantages, detached.advantages)
+    assert live.advantages.requires_grad
+    assert not detached.advantages.requires_grad
+
+
+def test_unscorable_completions_and_masked_ones_are_not_shaped():
+    batch = micro_batch(scorable=bools(1, 0), group_correct=ints(1, 1), group_scorable=ints(1, 1))
+    mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])  # the first was truncated and masked, the second has no verdict
+    shaped = conditional_entropy_shaping(batch, NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
+    assert not shaped.selected.any()
+    assert torch.equal(shaped.advantages, batch["advantages"].unsqueeze(1).expand(2, 4))
+
+
+def test_tool_output_counts_neither_in_the_length_nor_among_the_candidates():
+    # Row 1: 2 of 4 tokens are the policy's: k = floor(2 * 1 * 1/2) = 1, at the best of those two.
+    mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]])
+    shaped = conditional_entropy_shaping(micro_batch(), NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
+    assert shaped.selected.int().tolist() == [[0, 1, 0, 0], [1, 1, 0, 0]]
+
+
+def test_equal_rewards_leave_the_entropy_as_the_only_advantage():
+    batch = micro_batch(
+        advantages=torch.zeros(2), correct=bools(1, 1), group_correct=ints(2, 2), group_scorable=ints(2, 2)
+    )
+    shaped = conditional_entropy_shaping(batch, NATS, torch.ones(2, 4), tau=0.25, beta_correct=0.4, beta_incorrect=0.4)
+    torch.testing.assert_close(shaped.advantages, torch.tensor([[0.0, 0.0, 0.0, -1.6], [-1.6, 0.0, 0.0, 0.0]]))
+
+
+def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips_it():
+    # alpha 0.4 per nat, kappa 2. A = 1: min(0.4 * 0.5, 0.5) = 0.2 and min(0.4 * 5, 0.5) = 0.5. A = -1: -0.8, -0.5
+    nats = torch.tensor([[0.5, 5.0], [0.5, 5.0], [0.5, 5.0]])
+    batch = {"advantages": torch.tensor([1.0, -1.0, 0.0, 1.0])}
+    nats = torch.cat([nats, torch.tensor([[0.5, 5.0]])])  # the last row's second token is a tool's
+    mask = torch.tensor([[1, 1], [1, 1], [1, 1], [1, 0]])
+    shaped = entropy_advantage(batch, nats, mask, alpha=0.4, kappa=2.0)
+    torch.testing.assert_close(shaped.advantages, torch.tensor([[1.2, 1.5], [-0.8, -0.5], [0.0, 0.0], [1.2, 1.0]]))
+
+
+def test_entropy_advantage_keeps_every_sign_and_grows_with_the_entropy():
+    # independent of the formula: whatever the entropies, A' lies between A and A (1 + sign / kappa)
+    generator = torch.Generator().manual_seed(0)
+    for kappa in (1.001, 2.0, 50.0):
+        advantages = torch.randn(64, generator=generator, dtype=torch.float64) * 3
+        advantages[:4] = 0.0
+        nats = 20 * torch.rand(64, 33, generator=generator, dtype=torch.float64) ** 4
+        shaped = entropy_advantage(
+            {"advantages": advantages}, nats, torch.ones(64, 33), alpha=7.0, kappa=kappa
+        ).advantages
+        assert torch.equal(shaped.sign(), advantages.sign().unsqueeze(1).expand(64, 33))
+        gained = shaped - advantages.unsqueeze(1)
+        assert (gained >= 0).all()
+        assert (gained <= advantages.abs().unsqueeze(1) / kappa + 1e-12).all()
+        order = nats.argsort(dim=1)
+        assert (gained.gather(1, order).diff(dim=1) >= 0).all()
+
+
+def test_entropy_advantage_is_detached():
+    nats = torch.ones(1, 2, requires_grad=True)
+    shaped = entropy_advantage({"advantages": torch.ones(1)}, nats, torch.ones(1, 2), alpha=0.4, kappa=2.0)
+    assert not shaped.advantages.requires_grad
+
+
+def test_ties_at_the_threshold_go_to_the_earlier_tokens_in_every_row():
+    # Against a stable sort of Python's own; five values in 300 places, so that nearly every threshold is a tie.
+    generator = torch.Generator().manual_seed(1)
+    entropies = torch.randint(0, 5, (64, 300), generator=generator).float()
+    mask = torch.rand(64, 300, generator=generator) < 0.7
+    sizes = torch.randint(0, 101, (64,), generator=generator)
+    expected = torch.zeros_like(mask)
+    for row, size in enumerate(sizes.tolist()):
+        places = [place for place in range(300) if mask[row, place]]
+        expected[row, sorted(places, key=lambda place: -entropies[row, place].item())[:size]] = True
+    assert torch.equal(top_entropy_tokens(entropies, mask.long(), sizes, largest=100), expected)
+    assert torch.equal(top_entropy_tokens(entropies, mask.long(), sizes), expected)

@@ -1,0 +1,78 @@
+"""A gradient that is not finite makes no step, its rows can be looked at, and training does not go on like that."""
+
+import logging
+import math
+
+import pytest
+import torch
+from rollout.test_resume import make_trainer
+from transformers import TrainerCallback
+
+from trl_ces.rollout.files import load_micro_batches
+
+
+def poisoned(trainer, steps, value=math.nan):
+    """From now on the gradients of these optimizer steps have a `value` in them."""
+
+    def spoil(gradient):
+        if trainer.state.global_step + 1 in steps:
+            gradient = gradient.clone()
+            gradient.view(-1)[0] = value
+        return gradient
+
+    trainer.model.lm_head.weight.register_hook(spoil)
+    return trainer
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_the_step_is_skipped_counted_and_its_rows_are_saved(tmp_path, caplog, value):
+    before, after, spoilt = [], [], []
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", gradient_accumulation_steps=2), {2}, value)
+
+    class Weights(TrainerCallback):
+        def on_pre_optimizer_step(self, args, state, control, **kwargs):
+            if state.global_step == 1:
+                spoilt.extend(batch["completion_ids"].clone() for batch in trainer._buffered_inputs[2:4])
+            before.append(trainer.model.model.norm.weight.detach().clone())
+
+        def on_optimizer_step(self, args, state, control, **kwargs):
+            after.append(trainer.model.model.norm.weight.detach().clone())
+
+    trainer.add_callback(Weights())
+    with caplog.at_level(logging.WARNING, logger="trl_ces"):
+        trainer.train()
+    moved = [not torch.equal(one, other) for one, other in zip(before, after, strict=True)]
+    assert moved == [True, False] + [True] * 6
+    assert all(parameter.isfinite().all() for parameter in trainer.model.parameters())
+    logged = [entry.get("nonfinite_steps") for entry in trainer.state.log_history if "loss" in entry]
+    assert logged == [None] + [1.0] * 7
+    file = tmp_path / "nonfinite" / "step-2-process-0.safetensors"
+    assert (
+        f"gradient of step 2 is not finite (NaN or infinite). Its rows are in {file}; the step is skipped"
+        in caplog.text
+    )
+    rows, more = load_micro_batches(file)
+    assert more == {"global_step": 2}
+    assert len(rows) == 2
+    for batch, expected in zip(rows, spoilt, strict=True):  # the second half of the rollout, whose step it was
+        assert torch.equal(batch["completion_ids"], expected)
+    assert {"advantages", "correct", "prompt_ids"} <= rows[0].keys()
+
+
+def test_so_many_in_a_row_stop_training_with_a_sentence(tmp_path):
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=2), {2, 4, 5, 6})
+    with pytest.raises(RuntimeError, match=r"step 5 is not finite.*`max_nonfinite_steps` is 2.*`learning_rate`"):
+        trainer.train()
+    assert trainer.state.global_step == 4
+
+
+def test_one_is_enough_if_so_wished(tmp_path):
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=1), {1})
+    with pytest.raises(RuntimeError, match="step 1 is not finite"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5])
+def test_it_must_be_a_number_of_steps(tmp_path, value):
+    with pytest.raises(ValueError, match=r"`max_nonfinite_steps`.*1 or more"):
+        make_trainer(tmp_path, max_nonfinite_steps=value)

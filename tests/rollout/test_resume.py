@@ -1,0 +1,181 @@
+"""Resumed from any checkpoint, training ends with the weights and the log of the run that was not stopped."""
+
+import logging
+
+import pytest
+import torch
+from datasets import Dataset
+from processes import run_processes
+from tiny import settings, tiny_model, tiny_tokenizer
+
+from trl_ces import CESConfig, CESTrainer
+from trl_ces.rollout.files import load_micro_batches, save_micro_batches
+
+PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
+TIMES = (
+    "step_time",
+    "train_runtime",
+    "train_samples_per_second",
+    "train_steps_per_second",
+    "train_loss",
+    "total_flos",
+    "dynamic_sampling/extra_generation_time",
+)
+
+
+def vowel_accuracy_reward(completions, **kwargs):
+    return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
+
+
+def make_trainer(folder, prompts=PROMPTS, **changes):
+    arguments = {
+        "max_steps": 8,
+        "steps_per_generation": 4,
+        "per_device_train_batch_size": 4,
+        "save_strategy": "steps",
+        "save_steps": 1,
+        "ces_tau": 0.3,
+        **changes,
+    }
+    return CESTrainer(
+        model=tiny_model(),
+        reward_funcs=vowel_accuracy_reward,
+        args=CESConfig(**settings(folder, **arguments)),
+        train_dataset=Dataset.from_dict({"prompt": prompts}),
+        processing_class=tiny_tokenizer(),
+    )
+
+
+def log_of(trainer):
+    def comparable(entry):
+        kept = {name: value for name, value in entry.items() if name not in TIMES}
+        return {name: None if value != value else value for name, value in kept.items()}  # NaN, on disk null
+
+    return [comparable(entry) for entry in trainer.state.log_history]
+
+
+CASES = {
+    "four steps a rollout": {},
+    "two iterations": {"num_iterations": 2, "steps_per_generation": 2},
+    "accumulated": {"gradient_accumulation_steps": 2, "steps_per_generation": 8, "max_completion_length": 8},
+    "masked truncation": {"mask_truncated_completions": True},
+    "in pieces": {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 60},
+    "logged every third step": {"logging_steps": 3},
+    "dynamic sampling": {
+        "dynamic_sampling": True,
+        "ces_allow_dynamic_sampling": True,
+        "per_device_train_batch_size": 4,
+        "steps_per_generation": 2,
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_from_any_checkpoint_the_end_is_the_same_bit_for_bit(tmp_path, case):
+    whole = make_trainer(tmp_path / "whole", **CASES[case])
+    whole.train()
+    for step in (1, 2, 3, 5, 6):
+        resumed = make_trainer(tmp_path / f"from-{step}", **CASES[case])
+        torch.manual_seed(step)  # whatever came before
+        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
+        for (name, value), expected in zip(
+            resumed.model.state_dict().items(), whole.model.state_dict().values(), strict=True
+        ):
+            assert torch.equal(value, expected), (step, name)
+        if case == "logged every third step":  # transformers forgets the losses that were not yet logged
+            continue
+        assert log_of(resumed) == log_of(whole)
+
+
+def test_metrics_that_were_not_yet_logged_are_kept(tmp_path):
+    changes = CASES["logged every third step"]
+    whole = make_trainer(tmp_path / "whole", **changes)
+    whole.train()
+    resumed = make_trainer(tmp_path / "resumed", **changes)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-5"))
+    one, other = (next(entry for entry in run.state.log_history if entry["step"] == 6) for run in (whole, resumed))
+    for name in (
+        "reward",
+        "entropy",
+        "ces/selected_tokens",
+        "ces/selected_entropy_incorrect",
+        "completions/mean_length",
+    ):
+        assert one[name] == other[name], name
+    assert one["loss"] != other["loss"]  # the Trainer's own sum, which it does not save
+
+
+def test_a_later_pass_over_the_data_goes_on_in_its_own_order(tmp_path):
+    """Eight prompts are one pass of eight steps: TRL draws an order for each pass."""
+    whole = make_trainer(tmp_path / "whole", prompts=PROMPTS[:8], max_steps=20)
+    whole.train()
+    for step in (7, 8, 9, 12, 17):
+        resumed = make_trainer(tmp_path / f"from-{step}", prompts=PROMPTS[:8], max_steps=20)
+        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
+        for value, expected in zip(
+            resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True
+        ):
+            assert torch.equal(value, expected), step
+
+
+def test_two_processes_go_on_inside_a_rollout(tmp_path):
+    run_processes("resume_processes.py", tmp_path / "whole", 2, 280, arguments=("",))
+    checkpoint = tmp_path / "whole" / "checkpoint-3"
+    assert {file.name for file in checkpoint.glob("rollout-*")} == {"rollout-0.safetensors", "rollout-1.safetensors"}
+    run_processes("resume_processes.py", tmp_path / "resumed", 2, 280, arguments=(str(checkpoint),))
+    whole, resumed = (torch.load(tmp_path / name / "weights.pt", weights_only=True) for name in ("whole", "resumed"))
+    for name, value in whole.items():
+        assert torch.equal(resumed[name], value), name
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut off", "other batch size", "other shaping"])
+def test_a_rollout_that_cannot_be_taken_up_is_generated_anew_with_a_warning(tmp_path, caplog, harm):
+    whole = make_trainer(tmp_path / "whole")
+    whole.train()
+    file = tmp_path / "whole" / "checkpoint-6" / "rollout-0.safetensors"
+    changes = {}
+    if harm == "gone":
+        file.unlink()
+    elif harm == "cut off":
+        file.write_bytes(file.read_bytes()[:-100])
+    elif harm == "other shaping":
+        changes = {"shaping": "none"}
+    else:
+        changes = {"per_device_train_batch_size": 8}
+    resumed = make_trainer(tmp_path / "resumed", **changes)
+    with caplog.at_level(logging.WARNING, logger="trl_ces"):
+        resumed.train(resume_from_checkpoint=str(file.parent))
+    assert "generated anew" in caplog.text
+    assert resumed.state.global_step == 8
+
+
+def test_between_rollouts_no_rollout_is_saved(tmp_path):
+    whole = make_trainer(tmp_path / "whole")
+    whole.train()
+    sizes = [
+        len(load_micro_batches(tmp_path / f"whole/checkpoint-{step}/rollout-0.safetensors")[0]) for step in range(1, 9)
+    ]
+    assert sizes == [4, 4, 4, 0, 4, 4, 4, 0]
+
+
+def test_micro_batches_come_back_from_disk_as_they_were(tmp_path):
+    rows = torch.arange(12).view(4, 3)
+    batches = [
+        {"ids": rows[:2], "flags": torch.tensor([True, False]), "count": torch.tensor(7.5), "none": None},
+        {"ids": rows[2:].t(), "flags": torch.tensor([False, True]), "count": torch.tensor(0.5), "pieces": [1, 1]},
+    ]
+    save_micro_batches(tmp_path / "deep" / "file.safetensors", batches, {"step": 3, "metrics": {"a": [float("nan")]}})
+    back, more = load_micro_batches(tmp_path / "deep" / "file.safetensors")
+    assert [batch.keys() for batch in back] == [set(batch) for batch in batches]
+    for batch, expected in zip(back, batches, strict=True):
+        for name, values in expected.items():
+            if isinstance(values, torch.Tensor):
+                assert torch.equal(batch[name], values)
+                assert batch[name].dtype == values.dtype
+            else:
+                assert batch[name] == values
+    assert more["step"] == 3
+    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["file.safetensors"]
+    with pytest.raises(TypeError):
+        save_micro_batches(tmp_path / "odd.safetensors", [{"picture": object()}], {})
+    assert not (tmp_path / "odd.safetensors").exists()

@@ -1,0 +1,442 @@
+"""Dynamic sampling without a trainer: which prompts come, which groups stay, how rounds become one batch."""
+
+import json
+import logging
+import random
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from datasets import Dataset
+from trl.trainer.utils import RepeatSampler
+
+from trl_ces.rollout.rows import (
+    COMPLETION_LENGTHS,
+    concatenated,
+    gathered,
+    row_layout,
+    rows_of_process,
+    trained_tokens,
+    trimmed,
+)
+from trl_ces.rollout.sampler import (
+    DynamicSampler,
+    InformativeBatch,
+    PromptStream,
+    check_can_be_drawn,
+    informative_groups,
+    round_size,
+)
+
+NAN = float("nan")
+PAD = 9
+LAYOUT = row_layout(PAD)
+
+
+def alone(num_processes=1, process_index=0):
+    """An accelerator for one process, which may claim to be one of several: what it has is then what all have."""
+    return SimpleNamespace(
+        num_processes=num_processes,
+        process_index=process_index,
+        is_main_process=process_index == 0,
+        gather=lambda values: values,
+        pad_across_processes=lambda values, dim, pad_index, pad_first: values,
+    )
+
+
+# The stream.
+
+
+def test_each_pass_has_the_order_of_trls_sampler():
+    sampler = RepeatSampler(range(12), mini_repeat_count=1, batch_size=4, shuffle=True, seed=5)
+    expected = [prompt for _ in range(5) for prompt in sampler]  # five passes of one sampler, as in five epochs
+    stream = PromptStream(12, seed=5, shuffle=True)
+    drawn = []
+    for count in (4, 7, 1, 30, 18):
+        drawn += stream.ahead(count)
+        stream.position += count
+    assert drawn == expected
+
+
+def test_a_pass_has_every_prompt_also_those_that_fill_no_batch():
+    expected = list(RepeatSampler(range(10), mini_repeat_count=1, batch_size=4, shuffle=True, seed=5))
+    stream = PromptStream(10, seed=5, shuffle=True)
+    assert len(expected) == 8
+    assert stream.ahead(8) == expected
+    assert sorted(stream.ahead(10)) == list(range(10))
+
+
+def test_without_shuffling_a_pass_is_the_data():
+    stream = PromptStream(3, seed=5, shuffle=False)
+    stream.position = 2
+    assert stream.ahead(6) == [2, 0, 1, 2, 0, 1]
+
+
+def test_the_position_is_all_that_a_stream_is():
+    whole = PromptStream(7, seed=3, shuffle=True).ahead(200)
+    one, choose = PromptStream(7, seed=3, shuffle=True), random.Random(0)
+    for _ in range(200):
+        one.position, count = choose.randrange(150), choose.randrange(50)
+        fresh = PromptStream(7, seed=3, shuffle=True)
+        fresh.position = one.position
+        assert one.ahead(count) == fresh.ahead(count) == whole[one.position : one.position + count]
+
+
+def test_only_the_orders_of_the_two_latest_passes_are_kept_in_memory():
+    stream = PromptStream(5, seed=1, shuffle=True)
+    for passes in (1, 2, 5, 9):
+        stream.position = 5 * (passes - 1)
+        stream.ahead(5)
+        assert list(stream._orders) == list(range(max(0, passes - 2), passes))
+
+
+def test_looking_ahead_uses_nothing_up():
+    stream = PromptStream(5, seed=1, shuffle=True)
+    assert stream.ahead(4) == stream.ahead(4)
+    assert stream.position == 0
+
+
+# The judgement.
+
+
+@pytest.mark.parametrize(
+    ("group", "informative"),
+    [
+        ([1, 0, 0, 0], True),
+        ([1, 1, 1, 1], False),
+        ([0, 0, 0, 0], False),
+        ([0.5, 0.5, 0.2, 0.5], True),  # graded
+        ([0.5, 0.5, 0.5, 0.5], False),
+        ([NAN, 1, 0, NAN], True),
+        ([NAN, 1, 1, 1], False),  # no verdict is not a wrong answer
+        ([NAN, 0, 0, 0], False),
+        ([1, NAN, NAN, NAN], False),
+        ([NAN, NAN, NAN, NAN], False),
+        ([-1, -1, -2, -1], True),
+    ],
+)
+def test_a_group_teaches_when_its_verdicts_differ(group, informative):
+    beside = [1.0, 0.0, 1.0, 0.0]
+    assert informative_groups(torch.tensor(beside + group + beside), 4).tolist() == [True, informative, True]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kept", "decided", "unit", "size"),
+    [
+        (12, 0, 0, 1, 12),  # first round
+        (12, 6, 12, 1, 12),  # half were kept, so 6 more need 12
+        (12, 9, 12, 1, 4),  # 3 * 12 / 9
+        (12, 11, 12, 1, 2),  # 12 / 11, rounded up
+        (12, 10, 30, 1, 6),
+        (12, 1, 2, 1, 12),  # 11 * 2 / 1 would be needed; never more than a batch
+        (12, 0, 12, 1, 12),  # none was kept: a whole round again
+        (12, 1, 24, 1, 12),  # 264, likewise
+        (12, 11, 12, 4, 4),  # rounded up to what the processes can share
+        (12, 9, 11, 4, 4),  # 3 * 11 / 9 = 3.67
+        (12, 9, 13, 4, 8),  # 4.33
+    ],
+)
+def test_the_next_round_is_as_large_as_the_share_of_kept_groups_asks_for(wanted, kept, decided, unit, size):
+    assert round_size(wanted, kept, decided, unit) == size
+
+
+@pytest.mark.parametrize(
+    ("wanted", "group_size", "processes", "unit"), [(8, 4, 2, 1), (8, 3, 2, 2), (8, 4, 8, 2), (12, 6, 4, 2)]
+)
+def test_rounds_can_be_shared_evenly_by_the_processes(wanted, group_size, processes, unit):
+    batch = InformativeBatch(wanted, group_size, processes, {"x": None})
+    batch.judge([True] * (wanted - 1) + [False], {"x": torch.zeros(wanted * group_size)})
+    assert batch.missing == 1
+    assert batch.next_size() == max(2, unit)  # wanted / (wanted - 1) prompts, rounded up
+    assert batch.next_size() * group_size % processes == 0
+
+
+def groups_of(numbers, group_size):
+    return {"x": torch.tensor(numbers).repeat_interleave(group_size)}
+
+
+def test_what_lies_behind_the_last_needed_group_is_not_judged():
+    batch = InformativeBatch(3, 2, 1, {"x": None})
+    assert batch.judge([True, False, False], groups_of([10, 11, 12], 2)) == 3
+    assert batch.judge([False, True, True, False, True], groups_of([13, 14, 15, 16, 17], 2)) == 3
+    assert batch.missing == 0
+    assert batch.rows()["x"].tolist() == [10, 10, 14, 14, 15, 15]
+    assert batch.metrics() == {
+        "dynamic_sampling/rounds": 2,
+        "dynamic_sampling/dropped_groups": 3 / 6,
+        "dynamic_sampling/prompts": 6,
+        "dynamic_sampling/uninformative_groups": 0,
+    }
+
+
+def test_a_batch_that_stays_short_is_filled_with_the_first_dropped_groups_in_the_streams_order():
+    batch = InformativeBatch(4, 2, 1, {"x": None})
+    batch.judge([False, True, False, False], groups_of([0, 1, 2, 3], 2))
+    batch.judge([False, False, True, False], groups_of([4, 5, 6, 7], 2))
+    assert batch.rows()["x"].tolist() == [0, 0, 1, 1, 2, 2, 6, 6]
+    assert batch.metrics()["dynamic_sampling/uninformative_groups"] == 0.5
+    assert batch.metrics()["dynamic_sampling/dropped_groups"] == 6 / 8
+
+
+def test_only_groups_that_can_still_be_needed_are_kept_in_memory():
+    batch = InformativeBatch(4, 2, 1, {"x": None})
+    for _ in range(20):
+        batch.judge([False] * 4, groups_of([0, 1, 2, 3], 2))
+    held = list(batch._groups.values())
+    assert len(held) == 4
+    assert all(rows["x"].untyped_storage().nbytes() == 2 * 8 for rows in held), "slices that hold the whole round"
+
+
+# Many rollouts.
+
+
+def scripted_sampler(stream, outcome, wanted, group_size, max_rounds, processes=1):
+    """A sampler, its `generate`, and the prompts of every round. Rows say their prompt; their widths differ."""
+    sampler = DynamicSampler(stream, wanted, group_size, max_rounds, alone(processes, 0))
+    rounds = []
+
+    def generate(prompts):
+        rounds.append(list(prompts))
+        numbers = torch.tensor(prompts).repeat_interleave(group_size)
+        width = max(prompts) % 5 + 1
+        rows = {
+            "prompt_ids": numbers.view(-1, 1),
+            "completion_mask": (torch.arange(width) <= (numbers % width).view(-1, 1)).long(),
+        }
+        return [outcome(prompt) for prompt in prompts], rows
+
+    return sampler, generate, rounds
+
+
+def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order():
+    choose = random.Random(1)
+    for trial in range(150):
+        prompts, group_size = choose.randint(3, 60), choose.choice([2, 3, 4])
+        processes = choose.choice([1, 1, 2, 4])
+        wanted = processes * choose.randint(1, 6)
+        share = choose.choice([0.05, 0.3, 0.6, 0.9, 1.0])
+        teaches = [choose.random() < share for _ in range(prompts)]
+        max_rounds = choose.choice([1, 2, 4, 1000])
+        if not any(teaches):
+            teaches[0] = True
+        stream = PromptStream(prompts, seed=trial, shuffle=True)
+        sampler, generate, rounds = scripted_sampler(
+            stream, teaches.__getitem__, wanted, group_size, max_rounds, processes
+        )
+        reference = PromptStream(prompts, seed=trial, shuffle=True).ahead(100_000)
+        end = 0
+        for _ in range(8):
+            start, rounds[:] = stream.position, []
+            assert start == end
+            began = time.perf_counter()
+            rows, metrics = sampler.sample(generate, LAYOUT)
+            took = time.perf_counter() - began
+            end = stream.position
+            decided = reference[start:end]
+            good = [prompt for prompt in decided if teaches[prompt]]
+            # Every round went on exactly behind what the one before had decided.
+            seen = 0
+            for drawn in rounds:
+                assert drawn == reference[start + seen : start + seen + len(drawn)]
+                assert len(drawn) <= wanted
+                assert len(drawn) * group_size % processes == 0
+                seen += len(drawn)
+            assert seen >= end - start
+            if max_rounds == 1000:
+                assert len(good) == wanted
+                assert teaches[decided[-1]], "nothing behind the last group that was needed may be used up"
+                expected = good
+            else:
+                assert len(rounds) <= max_rounds
+                assert len(good) == wanted or len(rounds) == max_rounds
+                missing = wanted - len(good)
+                spare = [place for place, prompt in enumerate(decided) if not teaches[prompt]][:missing]
+                expected = [prompt for place, prompt in enumerate(decided) if teaches[prompt] or place in spare]
+                assert metrics["dynamic_sampling/uninformative_groups"] == missing / wanted
+            every = [prompt for prompt in expected for _ in range(group_size)]
+            assert rows["prompt_ids"].flatten().tolist() == every[: len(every) // processes]
+            assert metrics["dynamic_sampling/prompts"] == end - start
+            assert metrics["dynamic_sampling/epoch"] == end / prompts
+            assert metrics["dynamic_sampling/rounds"] == len(rounds)
+            assert (metrics["dynamic_sampling/extra_generation_time"] > 0) == (len(rounds) > 1)
+            assert metrics["dynamic_sampling/extra_generation_time"] < took
+
+
+def test_the_share_of_two_processes_are_the_two_halves_of_a_batch():
+    rows = {"x": torch.arange(12), "y": torch.arange(24).view(12, 2)}
+    assert rows_of_process(rows, alone(2, 0))["x"].tolist() == [0, 1, 2, 3, 4, 5]
+    second = rows_of_process(rows, alone(2, 1))
+    assert second["x"].tolist() == [6, 7, 8, 9, 10, 11]
+    assert second["y"][0].tolist() == [12, 13]
+
+
+def test_the_extra_time_is_that_of_all_rounds_but_the_first(monkeypatch):
+    sampler, generate, rounds = scripted_sampler(PromptStream(9, 1, True), lambda prompt: prompt == 3, 4, 2, 100)
+    clock = SimpleNamespace(seconds=5.0)
+
+    def slowly(prompts):
+        clock.seconds += 10
+        return generate(prompts)
+
+    monkeypatch.setattr("trl_ces.rollout.sampler.time.perf_counter", lambda: clock.seconds)
+    metrics = sampler.sample(slowly, LAYOUT)[1]
+    assert len(rounds) > 2
+    assert metrics["dynamic_sampling/extra_generation_time"] == 10 * (len(rounds) - 1)
+
+
+def test_a_full_batch_is_not_warned_of(caplog):
+    sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: True, 4, 2, 3)
+    with caplog.at_level(logging.WARNING):
+        sampler.sample(generate, LAYOUT)
+    assert not caplog.records
+
+
+def test_a_batch_that_stays_short_is_warned_of_once(caplog):
+    sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: False, 4, 2, 3)
+    with caplog.at_level(logging.WARNING):
+        sampler.sample(generate, LAYOUT)
+        sampler.sample(generate, LAYOUT)
+    assert [record.message for record in caplog.records] == [
+        "Dynamic sampling found 0 of 4 informative groups in 3 rounds (`dynamic_sampling_max_rounds`), so groups of "
+        "equal accuracy fill the batch. Said once; `dynamic_sampling/uninformative_groups` logs their share. Allow "
+        "more rounds, raise `num_generations`, or give problems that the model sometimes solves."
+    ]
+
+
+def test_prompts_can_be_drawn_from_rows_that_can_be_gone_back_to_and_have_no_pictures():
+    check_can_be_drawn(None)  # the trainer says what is wrong with that
+    check_can_be_drawn(Dataset.from_dict({"prompt": ["1+1="], "solution": ["2"]}))
+    with pytest.raises(ValueError, match="is an IterableDataset"):
+        check_can_be_drawn(Dataset.from_dict({"prompt": ["1+1="]}).to_iterable_dataset())
+    for columns, named in ((["images"], "images"), (["image", "images"], "image")):
+        with pytest.raises(ValueError, match=f"has the column '{named}'"):
+            check_can_be_drawn(Dataset.from_dict({"prompt": ["?"], **{name: [0] for name in columns}}))
+
+
+# The checkpoint.
+
+
+def test_a_checkpoint_says_what_comes_next_and_inside_a_rollout_what_that_rollout_began_with(tmp_path):
+    sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: prompt % 2 == 0, 4, 2, 100)
+    sampler.save(tmp_path, inside_rollout=True)
+    assert json.loads((tmp_path / "dynamic_sampling.json").read_text()) == {"position": 0, "after_rollout": 0}
+    sampler.sample(generate, LAYOUT)
+    first = sampler.stream.position
+    sampler.sample(generate, LAYOUT)
+    second = sampler.stream.position
+    assert 4 <= first < second
+    for inside, position in ((False, second), (True, first)):
+        folder = tmp_path / "not" / "there" / f"checkpoint-{inside}"
+        sampler.save(folder, inside)
+        saved = json.loads((folder / "dynamic_sampling.json").read_text())
+        assert saved == {"position": position, "after_rollout": second}
+        other = scripted_sampler(PromptStream(9, 1, True), lambda prompt: True, 4, 2, 100)[0]
+        other.load(folder, planned_rollouts=77)
+        assert other.stream.position == position
+        other.load(folder, planned_rollouts=77, with_rollout=True)
+        assert other.stream.position == second
+
+
+def test_a_checkpoint_without_a_position_goes_on_where_training_without_dropping_would_be(tmp_path, caplog):
+    sampler = scripted_sampler(PromptStream(9, 1, True), lambda prompt: True, 4, 2, 100)[0]
+    sampler.load(tmp_path, planned_rollouts=3)
+    assert sampler.stream.position == 12
+    assert "dynamic_sampling.json does not exist" in caplog.text
+
+
+# The rows.
+
+
+def test_rounds_of_different_widths_become_one_batch_padded_as_trl_pads():
+    one = {
+        "prompt_ids": torch.tensor([[PAD, 1], [2, 3]]),
+        "prompt_mask": torch.tensor([[0, 1], [1, 1]]),
+        "completion_ids": torch.tensor([[4, 5, 6], [7, PAD, PAD]]),
+        "completion_mask": torch.tensor([[1, 1, 1], [1, 0, 0]]),
+        "tool_mask": torch.tensor([[1, 0, 1], [1, 1, 1]]),
+        "old_per_token_logps": torch.tensor([[-1.0, -2.0, -3.0], [-4.0, 0.0, 0.0]]),
+        "importance_sampling_ratio": torch.tensor([[0.5, 2.0, 0.7], [1.5, 1.0, 1.0]]),
+        "advantages": torch.tensor([1.0, -1.0]),
+        COMPLETION_LENGTHS: torch.tensor([3, 1]),
+    }
+    two = {
+        "prompt_ids": torch.tensor([[1, 2, 3]]),
+        "prompt_mask": torch.tensor([[1, 1, 1]]),
+        "completion_ids": torch.tensor([[8]]),
+        "completion_mask": torch.tensor([[1]]),
+        "tool_mask": torch.tensor([[1]]),
+        "old_per_token_logps": torch.tensor([[-5.0]]),
+        "importance_sampling_ratio": torch.tensor([[0.9]]),
+        "advantages": torch.tensor([0.5]),
+        COMPLETION_LENGTHS: torch.tensor([1]),
+    }
+    whole = concatenated([one, two], LAYOUT)
+    assert {name: values.tolist() for name, values in whole.items() if values.dtype == torch.int64} == {
+        "prompt_ids": [[PAD, PAD, 1], [PAD, 2, 3], [1, 2, 3]],
+        "prompt_mask": [[0, 0, 1], [0, 1, 1], [1, 1, 1]],
+        "completion_ids": [[4, 5, 6], [7, PAD, PAD], [8, PAD, PAD]],
+        "completion_mask": [[1, 1, 1], [1, 0, 0], [1, 0, 0]],
+        "tool_mask": [[1, 0, 1], [1, 1, 1], [1, 1, 1]],
+        COMPLETION_LENGTHS: [3, 1, 1],
+    }
+    assert whole["old_per_token_logps"][2].tolist() == [-5.0, 0.0, 0.0]
+    assert whole["importance_sampling_ratio"][2].tolist() == pytest.approx([0.9, 1.0, 1.0])
+    assert whole["advantages"].tolist() == [1.0, -1.0, 0.5]
+    assert trained_tokens(whole) == 2 + 1 + 1
+    assert trained_tokens({"completion_mask": whole["completion_mask"]}) == 5
+
+    narrow = trimmed({name: values[1:] for name, values in whole.items()}, LAYOUT, None)
+    assert COMPLETION_LENGTHS not in narrow
+    assert narrow["prompt_ids"].tolist() == [[PAD, 2, 3], [1, 2, 3]]
+    assert narrow["completion_ids"].tolist() == [[7], [8]]
+    assert narrow["old_per_token_logps"].tolist() == [[-4.0], [-5.0]]
+    first = trimmed({name: values[:2] for name, values in whole.items()}, LAYOUT, None)
+    for name, values in first.items():
+        assert torch.equal(values, one[name]), name
+
+
+@pytest.mark.parametrize(("multiple", "widths"), [(None, (2, 3)), (1, (2, 3)), (2, (2, 4)), (4, (4, 4))])
+def test_trimming_leaves_the_width_that_trl_would_have_padded_to(multiple, widths):
+    rows = {
+        "prompt_mask": torch.tensor([[0] * 6 + [1, 1], [0] * 7 + [1]]),
+        # Truncated, and masked for it: the mask does not know that there are three tokens.
+        "completion_mask": torch.tensor([[0] * 8, [1, 1] + [0] * 6]),
+        COMPLETION_LENGTHS: torch.tensor([3, 2]),
+    }
+    narrow = trimmed(rows, LAYOUT, multiple)
+    assert (narrow["prompt_mask"].size(1), narrow["completion_mask"].size(1)) == widths
+    assert narrow["prompt_mask"].sum() == 3
+    assert narrow["completion_mask"].sum() == 2
+
+
+def test_a_ratio_for_each_completion_stays_one():
+    parts = [
+        {
+            "prompt_mask": torch.ones(1, 2),
+            "completion_mask": torch.ones(1, width),
+            "importance_sampling_ratio": torch.tensor([[ratio]]),
+            COMPLETION_LENGTHS: torch.tensor([width]),
+        }
+        for width, ratio in ((3, 0.5), (5, 2.0))
+    ]
+    narrow = trimmed(concatenated(parts, LAYOUT), LAYOUT, None)
+    assert narrow["importance_sampling_ratio"].tolist() == [[0.5], [2.0]]
+    assert narrow["completion_mask"].shape == (2, 5)
+
+
+def test_a_tensor_that_nobody_knows_is_refused_by_name():
+    with pytest.raises(RuntimeError, match=r"`pixel_values` of several rounds.*set `dynamic_sampling=False`"):
+        gathered({"prompt_ids": torch.zeros(2, 2), "pixel_values": torch.zeros(9, 3)}, LAYOUT, alone())
+
+
+def test_rounds_that_do_not_have_the_same_tensors_are_refused_by_name():
+    rows = {"advantages": torch.zeros(1), "tool_mask": torch.ones(1, 2)}
+    for parts in ([rows, {"advantages": torch.zeros(1)}], [{"advantages": torch.zeros(1)}, rows]):
+        with pytest.raises(RuntimeError, match="have `tool_mask` and some have not"):
+            concatenated(parts, LAYOUT)
+
+
+def test_the_count_of_a_rounds_tokens_is_not_taken_for_the_batches():
+    rows = {"advantages": torch.zeros(2), "num_items_in_batch": torch.tensor(5)}
+    assert list(gathered(rows, LAYOUT, alone())) == ["advantages"]

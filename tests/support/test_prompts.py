@@ -1,0 +1,54 @@
+import pytest
+
+from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT, after_thinking, build_prompt, opens_thinking
+
+
+def test_prompt_is_the_papers_system_message_and_the_question():
+    assert build_prompt("1+1?") == [
+        {
+            "role": "system",
+            "content": "You are a helpful and harmless assistant. You should think step-by-step. "
+            "Please put your final answer within \\boxed{}.",
+        },
+        {"role": "user", "content": "1+1?"},
+    ]
+    assert build_prompt("x")[0]["content"] == PAPER_SYSTEM_PROMPT
+
+
+@pytest.mark.parametrize("system_prompt", [None, ""])
+def test_no_system_prompt_leaves_the_user_message_alone(system_prompt):
+    assert build_prompt("1+1?", system_prompt) == [{"role": "user", "content": "1+1?"}]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("<｜User｜>1+1?<｜Assistant｜><think>\n", True),
+        ("<|im_start|>assistant\n<think>", True),
+        ("<|im_start|>assistant\n<think>\n\n</think>\n\n", False),
+        ("<|im_start|>assistant\n", False),
+        ("Say <think> first.<|im_start|>assistant\n", False),
+        ("", False),
+    ],
+)
+def test_only_a_prompt_that_ends_in_an_open_think_opens_thinking(prompt, expected):
+    assert opens_thinking(prompt) is expected
+
+
+@pytest.mark.parametrize(
+    ("completion", "prefilled", "expected"),
+    [
+        ("so 2</think>\n2", True, "\n2"),
+        ("<think>so 2</think>2", False, "2"),
+        ("a</think>b</think>c", True, "c"),
+        ("still thinking \\boxed{2}", True, None),
+        ("<think>still thinking \\boxed{2}", False, None),
+        ("a</think>b<think>again \\boxed{2}", True, None),
+        ("no thinking, 2", False, "no thinking, 2"),
+        ("closed</think>2", False, "2"),
+        ("", True, None),
+        ("", False, ""),
+    ],
+)
+def test_the_answer_is_what_follows_the_last_closed_thinking(completion, prefilled, expected):
+    assert after_thinking(completion, prefilled) == expected

@@ -1,0 +1,273 @@
+"""A recipe that cannot work costs seconds: one sentence, exit code 2, and nothing made."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trl_ces.cli import train
+from trl_ces.cli.main import main
+from trl_ces.support.errors import UserError, shown
+from trl_ces.support.yaml import MAX_VALUES, parse_yaml
+from trl_ces.train.arguments import ScriptArguments
+from trl_ces.train.command_line import accelerate_flags, words_of_accelerate
+from trl_ces.train.field_hints import field_hints
+from trl_ces.train.recipe import known_hints, recipe_fields
+
+RECIPE = {
+    "model_name_or_path": "model",
+    "output_dir": "out",
+    "dataset_name": "data.jsonl",
+    "use_cpu": "true",
+    "bf16": "false",
+    "reward_funcs": "[accuracy_reward]",
+    "max_completion_length": "8",
+    "num_generations": "2",
+    "responses_per_step": "4",
+    "responses_per_rollout": "8",
+    "max_steps": "2",
+}
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """A folder with a model's files, data of four rows and what else the recipes below name."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "model" / "model.safetensors").write_bytes(bytes(8))
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "config.json").write_text("{}")
+    rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "cut.jsonl").write_text('{"question": "1+1=", "answ')
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000)
+    (tmp_path / "bytes.jsonl").write_bytes(bytes(range(256)))
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1 and no more")
+    (tmp_path / "objects.jsonl").write_text('{"question": "1+1=", "answer": {"x": 1}}\n')
+    (tmp_path / "blank.jsonl").write_text('{"question": " ", "answer": "1"}\n' * 4)
+    (tmp_path / "no_golds.jsonl").write_text('{"question": "1+1=", "answer": null}\n')
+    (tmp_path / "divides.py").write_text("1 / 0\n")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
+    (tmp_path / "garbled.py").write_text("def reward(:\n")
+    (tmp_path / "launch.yaml").write_text("compute_environment: LOCAL_MACHINE\nnum_processes: many\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(folder, changes=None, rest=""):
+    lines = {**RECIPE, **(changes or {})}
+    text = "".join(f"{name}: {value}\n" for name, value in lines.items() if value is not None) + rest
+    (folder / "recipe.yaml").write_text(text)
+
+
+def content(folder):
+    return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+
+def no_room():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # a file may grow to 4 kB and no further
+
+
+# Name -> (changes, further lines, words, parts of the sentence).
+RUNS = {
+    "typo": ({"ces_tua": "1"}, "", [], ["recipe.yaml", "`ces_tua`", "Did you mean `ces_tau`?"]),
+    "typo on the command line": ({}, "", ["--max_stepps", "3"], ["`max_stepps`", "Did you mean `max_steps`?"]),
+    "wrong type": ({"max_steps": "many"}, "", [], ["`max_steps`: expected int, got str 'many'"]),
+    "wrong type on the command line": ({}, "", ["--ces_tau", "small"], ["`ces_tau`: expected float, got str"]),
+    "batch arithmetic": ({}, "", ["--num_processes", "3"], ["`responses_per_step` is 4 and 3 processes"]),
+    "group arithmetic": ({"num_generations": "3"}, "", [], ["`responses_per_rollout` is 8", "`num_generations`, 3"]),
+    "missing model": ({"model_name_or_path": "./gone"}, "", [], ["`model_name_or_path` './gone'"]),
+    "missing data": ({"dataset_name": "gone.jsonl"}, "", [], ["gone.jsonl does not exist"]),
+    "unwritable output": ({"output_dir": "/proc/out"}, "", [], ["`output_dir` '/proc/out' cannot be written"]),
+    "unknown accelerate file": ({}, "", ["--accelerate_config", "zero9"], ["'zero9' is neither a file nor"]),
+    "python in yaml": (
+        {},
+        "run_name: !!python/object/apply:os.system ['touch ran']\n",
+        [],
+        ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
+    ),
+}
+# Of the processor, less than it takes to load torch.
+LIMIT_S = 1
+
+
+def trl_ces(folder, words, limit=None):
+    """Exit code, stderr and the processor's seconds of a real run."""
+    # Not measured by `make coverage`: the limits on time and on files are for the command alone.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", "recipe.yaml", *words],
+        cwd=folder,
+        env={**inherited, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        preexec_fn=limit,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.stdout == ""
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done.returncode, done.stderr, seconds
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_real_run_is_refused_in_a_sentence_within_seconds(job, name):
+    changes, rest, words, parts = RUNS[name]
+    write(job, changes, rest)
+    before = content(job)
+    code, said, seconds = trl_ces(job, words)
+    assert code == 2
+    assert said.startswith("trl-ces train: error: ")
+    assert said.endswith("\n")
+    assert said.count("\n") == 1
+    assert all(part in said for part in parts), said
+    assert seconds < LIMIT_S
+    assert content(job) == before
+
+
+def test_the_types_read_from_source_are_those_of_the_loaded_classes():
+    hints = field_hints()
+    assert hints is not None, (
+        "a class of TRL or transformers has another parent: typos are told only after loading TRL"
+    )
+    loaded = {name: entry.hint for name, entry in recipe_fields().items() if entry.owner is not ScriptArguments}
+    assert hints.keys() == loaded.keys()
+    assert {name: hint for name, hint in hints.items() if hint is not Any} == {
+        name: loaded[name] for name, hint in hints.items() if hint is not Any
+    }
+    assert sum(hint is Any for hint in hints.values()) < 10
+
+
+def test_accelerates_source_names_all_of_its_flags():
+    assert accelerate_flags().keys() <= words_of_accelerate()
+    assert len(words_of_accelerate()) < 2 * len(accelerate_flags())
+
+
+def test_a_class_that_changed_its_parents_is_loaded_for_its_types(monkeypatch):
+    """A key that only the new parent knows must not be refused."""
+    monkeypatch.setattr(
+        "trl_ces.train.field_hints.CLASSES", (("trl", "trainer/grpo_config.py", "GRPOConfig", ["Other"]),)
+    )
+    monkeypatch.setattr("trl_ces.train.recipe.field_hints", field_hints.__wrapped__)
+    known_hints.cache_clear()
+    assert known_hints() == {name: entry.hint for name, entry in recipe_fields().items()}
+    known_hints.cache_clear()
+
+
+def test_a_disk_without_room_is_found_out_before_the_start(job):
+    """Simulated by RLIMIT_FSIZE: the trial file of one megabyte meets it as it would meet the end of the disk."""
+    write(job)
+    before = content(job)
+    code, said, seconds = trl_ces(job, [], limit=no_room)
+    assert code == 2
+    assert said == (
+        "trl-ces train: error: `output_dir` 'out' cannot be written (File too large): make room, or name another.\n"
+    )
+    assert seconds < LIMIT_S
+    assert content(job) == before
+
+
+def refused(capsys, monkeypatch, *words):
+    monkeypatch.setattr(train, "run_child", lambda *_: pytest.fail("something was started"))
+    assert main(["train", "--config", "recipe.yaml", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("trl-ces train: error: ")
+    assert said.err.count("\n") == 1
+    assert len(said.err) < 1000
+    return said.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "rest", "parts"),
+    [
+        ({"model_name_or_path": None}, "", ["`model_name_or_path` is missing"]),
+        ({"model_name_or_path": "./half"}, "", ["'./half' holds no weights: name a model saved as"]),
+        ({"dataset_name": None}, "", ["`dataset_name` is missing"]),
+        ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl: not valid JSON (Unterminated string"]),
+        ({"dataset_name": "deep.jsonl"}, "", ["deep.jsonl: not valid JSON (maximum recursion depth"]),
+        ({"dataset_name": "bytes.jsonl"}, "", ["bytes.jsonl: not valid JSON ('utf-8' codec"]),
+        ({"dataset_name": "cut.parquet"}, "", ["cut.parquet: not a parquet file (Parquet"]),
+        ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: the gold is a mapping ({'x': 1})"]),
+        ({"dataset_name": "blank.jsonl"}, "", ["blank.jsonl, row", "the question is ' '"]),
+        ({"dataset_name": "no_golds.jsonl"}, "", ["has 0 rows with a usable gold (of 1) and 1 are asked for"]),
+        ({"max_train_samples": "9"}, "", ["data.jsonl has 4 rows with a usable gold (of 4) and 9 are asked for"]),
+        ({"responses_per_rollout": "6"}, "", ["`responses_per_rollout` is 6, which is 1.5 steps"]),
+        (
+            {"responses_per_step": None, "responses_per_rollout": None, "num_generations": "3"},
+            "",
+            ["recipe.yaml", "divisible", "3"],
+        ),
+        ({"learning_rate": ".nan"}, "", ["`learning_rate`: expected float, got float nan"]),
+        ({"run_name": r'"a\0b"'}, "", ["`run_name`: expected str or null, got str 'a\\x00b'"]),
+        ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
+        ({"max_steps": "9" * 5000}, "", ["recipe.yaml: line 11: a number of 5000 digits"]),
+        ({}, "lr_scheduler_kwargs: " + "[" * 20_000, ["recipe.yaml: the values are nested too deeply"]),
+        ({}, "lr_scheduler_kwargs: &a {x: *a}\n", ["recipe.yaml", "recursive"]),
+        ({}, "env: {'A=B': 1}\n", ["`env`: 'A=B' is no name of a variable"]),
+        ({}, 'env: {A: "x\\0y"}\n', ["`env`: 'A' has the value 'x\\x00y'"]),
+        ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward'", "ZeroDivisionError in", "divides.py, line 1"]),
+        ({"reward_funcs": "[garbled.reward]"}, "", ["'garbled.reward'", "SyntaxError in", "garbled.py, line 1"]),
+        ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward'", "SystemExit in", "leaves.py, line 1: 0"]),
+        ({"reward_funcs": "[.reward]"}, "", ["'.reward' is no dotted path"]),
+        ({"report_to": "wandbb"}, "", ["`report_to`: 'wandbb' is not one of", "Did you mean `wandb`?"]),
+        ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
+        ({"deepspeed": "gone.json"}, "", ["`deepspeed` 'gone.json' does not exist"]),
+    ],
+)
+def test_what_a_recipe_can_have_wrong_is_said_in_one_line(job, capsys, monkeypatch, changes, rest, parts):
+    write(job, changes, rest)
+    before = content(job)
+    said = refused(capsys, monkeypatch)
+    assert all(part in said for part in parts), said
+    assert content(job) == before
+
+
+def test_an_accelerate_file_with_nonsense_in_it_is_refused(job, capsys, monkeypatch):
+    write(job)
+    assert "`num_processes` is 'many'" in refused(capsys, monkeypatch, "--accelerate_config", "launch.yaml")
+
+
+def test_a_model_larger_than_the_disk_is_refused(job, capsys, monkeypatch):
+    write(job)
+    with (job / "model" / "model.safetensors").open("r+b") as file:
+        file.truncate(2 << 40)  # sparse: takes no room here
+    said = refused(capsys, monkeypatch)
+    assert "GB left and the model alone takes 2199.0: make room, or name another." in said
+
+
+def laughing(levels):
+    """Each line stands for nine times the one before."""
+    lines = ["  k0: &k0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"  k{n}: &k{n} [{', '.join([f'*k{n - 1}'] * 9)}]" for n in range(1, levels)]
+    return "lr_scheduler_kwargs:\n" + "\n".join(lines) + "\n"
+
+
+def test_a_few_lines_that_stand_for_millions_of_values_are_refused(job, capsys, monkeypatch):
+    assert parse_yaml(laughing(4))["lr_scheduler_kwargs"]["k3"][8][8][8][8] == "x"
+    with pytest.raises(UserError, match=rf"aliases stand for \d+ values, more than {MAX_VALUES}"):
+        parse_yaml(laughing(6))
+    write(job, rest=laughing(30))
+    assert "its aliases stand for" in refused(capsys, monkeypatch)
+
+
+def test_messages_show_no_more_than_a_line_of_a_value():
+    assert shown("a\0b") == r"'a\x00b'"
+    assert len(shown("x" * 10_000)) < 300
+    assert len(shown([["x" * 1000] * 1000] * 1000)) < 1000
+    assert shown({"x": [1, 2]}) == "{'x': [1, 2]}"
+
+
+def test_a_recipe_that_names_an_existing_model_and_data_starts(job, monkeypatch):
+    """The checks above must not refuse what is right."""
+    started = []
+    monkeypatch.setattr(train, "run_child", lambda command, env: started.append(command) or 0)
+    write(job, {"report_to": "none", "max_grad_norm": ".inf"})
+    assert main(["train", "--config", "recipe.yaml"]) == 0
+    assert len(started) == 1

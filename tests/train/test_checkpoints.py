@@ -1,0 +1,101 @@
+"""A stopped run goes on from the newest checkpoint that is whole and not at its end."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from trl_ces.cli.train import _check_resume
+from trl_ces.support.errors import UserError
+from trl_ces.train.checkpoints import Length, damage, is_at_its_end, newest_checkpoint, read_state
+
+
+def checkpoint(folder, step, text=None, max_steps=20):
+    place = folder / f"checkpoint-{step}"
+    place.mkdir()
+    (place / "trainer_state.json").write_text(
+        json.dumps({"global_step": step, "max_steps": max_steps}) if text is None else text
+    )
+    return place
+
+
+def test_the_newest_is_the_one_with_the_highest_step(tmp_path):
+    for step in (9, 10, 8):
+        checkpoint(tmp_path, step)
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+
+
+@pytest.mark.parametrize("text", ["", '{"global_step": 1', "[]", "{}"])
+def test_one_that_was_cut_off_while_it_was_written_is_passed_over(tmp_path, text):
+    good = checkpoint(tmp_path, 9)
+    broken = checkpoint(tmp_path, 12, text)
+    (tmp_path / "checkpoint-15").mkdir()  # has only what is written before the state
+    (tmp_path / "checkpoint-15" / "dynamic_sampling.json").write_text("{}")
+    checkpoint(tmp_path, "best")
+    assert read_state(broken) is None
+    assert newest_checkpoint(tmp_path) == good
+
+
+def with_tensors(place):
+    save_file({"weight": torch.arange(100.0)}, place / "model.safetensors")
+    torch.save({"exp_avg": torch.arange(100.0)}, place / "optimizer.pt")
+    return place
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
+@pytest.mark.parametrize("kept", [0, 5, 200, -1])
+def test_a_damaged_one_is_passed_over_with_a_warning(tmp_path, caplog, name, kept):
+    good, bad = (with_tensors(checkpoint(tmp_path, step)) for step in (9, 12))
+    assert damage(good) is None
+    assert newest_checkpoint(tmp_path) == bad
+    assert not caplog.records
+    (bad / name).write_bytes((bad / name).read_bytes()[:kept])
+    assert newest_checkpoint(tmp_path) == good
+    assert f"checkpoint-12 is damaged ({name}" in caplog.text
+
+
+def test_a_header_that_is_no_header_is_damage(tmp_path):
+    bad = with_tensors(checkpoint(tmp_path, 12))
+    content = (bad / "model.safetensors").read_bytes()
+    (bad / "model.safetensors").write_bytes(content[:8] + b"!" * 20 + content[28:])
+    assert damage(bad) == "model.safetensors has no readable header"
+
+
+def test_one_at_the_end_of_its_run_is_not_gone_on_from(tmp_path):
+    assert newest_checkpoint(tmp_path) is None
+    last = checkpoint(tmp_path, 20)
+    assert is_at_its_end(read_state(last))
+    assert newest_checkpoint(tmp_path) is None
+    assert newest_checkpoint(tmp_path / "nowhere") is None
+    before = checkpoint(tmp_path, 16)
+    assert newest_checkpoint(tmp_path) == before
+
+
+def test_a_finished_run_may_be_made_longer(tmp_path):
+    last = checkpoint(tmp_path, 20)
+    state = {**read_state(last), "num_train_epochs": 2}
+    assert not is_at_its_end(state, Length(max_steps=21))
+    assert is_at_its_end(state, Length(max_steps=20))
+    assert is_at_its_end(state, Length(max_steps=12))  # shorter than it is
+    assert not is_at_its_end(state, Length(num_train_epochs=3))
+    assert is_at_its_end(state, Length(num_train_epochs=2))
+    assert newest_checkpoint(tmp_path, Length(max_steps=40)) == last
+    assert newest_checkpoint(tmp_path, Length(max_steps=20)) is None
+
+
+LENGTH = Length(max_steps=20)
+
+
+def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
+    last = checkpoint(tmp_path, 20)
+    with pytest.raises(UserError, match="at the end of its run, step 20: it holds the trained model"):
+        _check_resume(str(last), tmp_path, LENGTH)
+    with pytest.raises(UserError, match="no whole checkpoint with steps left"):
+        _check_resume(True, tmp_path, LENGTH)
+    with pytest.raises(UserError, match="no whole trainer_state"):
+        _check_resume(str(tmp_path), tmp_path, LENGTH)
+    _check_resume(str(checkpoint(tmp_path, 12)), tmp_path, LENGTH)
+    _check_resume(True, tmp_path, LENGTH)
+    _check_resume(None, tmp_path, LENGTH)
+    _check_resume(str(last), tmp_path, Length(max_steps=30))

@@ -1,0 +1,54 @@
+"""Curves of a training are those that TRL logged."""
+
+import json
+import math
+
+import pytest
+
+from trl_ces.train.curves import draw, read_curves, running_mean, styles_of
+
+
+def test_curves_are_read_from_trls_log_and_turned_into_bits(tmp_path):
+    def entry(step, accuracy, length, nats):
+        return {
+            "step": step,
+            "rewards/arithmetic_accuracy_reward/mean": accuracy,
+            "completions/mean_length": length,
+            "entropy": nats,
+        }
+
+    history = [
+        entry(4, 0.5, 20.0, math.log(2)),
+        entry(8, 0.75, 18.5, 0.5 * math.log(2)),
+        {"step": 8, "train_runtime": 3.0},
+    ]
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+    curves = read_curves(tmp_path, "arithmetic_accuracy_reward")
+    assert curves["step"] == [4, 8]
+    assert curves["accuracy"] == [0.5, 0.75]
+    assert curves["length"] == [20.0, 18.5]
+    assert curves["entropy"] == pytest.approx([1.0, 0.5])
+
+
+def test_the_running_mean_is_even_sided():
+    assert running_mean([1.0, 2.0, 6.0, 2.0, 4.0, 6.0]) == pytest.approx([1.0, 3.0, 3.0, 4.0, 4.0, 6.0])
+
+
+def test_the_picture_shows_three_panels_with_units(tmp_path):
+    from matplotlib import image
+
+    curves = {
+        "step": [4, 8, 12],
+        "accuracy": [0.8, 0.9, 0.9],
+        "length": [23.0, 20.0, 18.0],
+        "entropy": [0.1, 0.08, 0.05],
+    }
+    file = draw({"DAPO": [curves], "CES": [curves, curves]}, tmp_path / "picture.png")
+    assert image.imread(file).shape[:2] == (540, 1650)
+
+
+def test_dapo_and_ces_look_the_same_in_every_picture_and_no_two_methods_alike():
+    ten = styles_of(["DAPO", *"abcdefgh", "CES"])  # more than any shipped study has
+    assert (ten["DAPO"], ten["CES"]) == (styles_of(["CES", "DAPO"])["DAPO"], styles_of(["CES"])["CES"])
+    for trait in ("color", "linestyle", "marker"):
+        assert len({str(style[trait]) for style in ten.values()}) == 10

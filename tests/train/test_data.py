@@ -1,0 +1,283 @@
+"""Data become prompt and solution: the same draw everywhere, no row without a gold, no silence about gaps."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from trl_ces.support.errors import UserError
+from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT
+from trl_ces.train.arguments import ScriptArguments
+from trl_ces.train.data import check_source, clean_gold, draw_rows, load_datasets, make_prompt, shuffled
+from trl_ces.train.sources import Rows, read_rows
+
+SHARED = Path(os.environ.get("TRL_CES_DATA", Path(__file__).parents[3] / "shared" / "data")) / "train"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no data in {SHARED}")
+
+# The two row formats of DeepMath-103K on the Hub, with made-up problems.
+ZWHE99 = [
+    {
+        "question": f"What is {n} + {n}?",
+        "final_answer": str(2 * n),
+        "difficulty": 3.0,
+        "topic": "Sums",
+        "r1_solution_1": "x",
+    }
+    for n in range(30)
+]
+TRL_LIB = [
+    {"prompt": [{"role": "user", "content": row["question"]}], "solution": row["final_answer"]} for row in ZWHE99
+]
+
+
+def script(path, **fields):
+    return ScriptArguments(dataset_name=str(path), **fields)
+
+
+def write_lines(tmp_path, rows, name="data.jsonl"):
+    file = tmp_path / name
+    file.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return file
+
+
+def write_parquet(tmp_path, rows):
+    from datasets import Dataset
+
+    Dataset.from_list(rows).to_parquet(str(tmp_path / "part-0.parquet"))
+    return tmp_path / "part-0.parquet"
+
+
+@pytest.mark.parametrize("rows", [ZWHE99, TRL_LIB], ids=["zwhe99", "trl-lib"])
+@pytest.mark.parametrize("write", [write_lines, write_parquet])
+def test_both_formats_of_deepmath_give_prompt_and_solution(tmp_path, rows, write):
+    train, evaluation = load_datasets(script(write(tmp_path, rows), max_train_samples=5), say=lambda text: None)
+    assert evaluation is None
+    assert train.column_names == ["prompt", "solution", "row"]
+    for row in train:
+        number = row["row"]
+        assert row["prompt"] == [
+            {"role": "system", "content": PAPER_SYSTEM_PROMPT},
+            {"role": "user", "content": f"What is {number} + {number}?"},
+        ]
+        assert row["solution"] == str(2 * number)
+
+
+def test_the_draw_is_pinned():
+    # SHA-256 of "42:<row>": these rows must never change, or two runs of one recipe train on different problems
+    assert shuffled(10, 42) == [1, 0, 6, 4, 7, 9, 5, 8, 3, 2]
+    assert shuffled(10, 43) != shuffled(10, 42)
+    assert sorted(shuffled(1000, 0)) == list(range(1000))
+
+
+def test_a_smaller_draw_is_the_beginning_of_a_larger(tmp_path):
+    file = write_lines(tmp_path, ZWHE99)
+    few, _ = load_datasets(script(file, max_train_samples=4), say=lambda text: None)
+    many, _ = load_datasets(script(file, max_train_samples=9), say=lambda text: None)
+    assert many["row"][:4] == few["row"][:4]
+
+
+def test_rows_without_a_usable_gold_are_replaced_and_reported(tmp_path):
+    order = shuffled(30, 42)
+    rows = [dict(row) for row in ZWHE99]
+    rows[order[1]]["final_answer"] = None
+    rows[order[2]]["final_answer"] = "  "
+    rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: no answer could be compared with it
+    rows[order[20]]["final_answer"] = None  # beyond the draw: not looked at, not reported
+    said = []
+    train, _ = load_datasets(script(write_lines(tmp_path, rows), max_train_samples=5), say=said.append)
+    assert train["row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
+    dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
+    assert said[0].endswith("5 rows to train on, 0 held back, of 30.")
+    assert said[1].endswith(f"dropped 3 rows without a usable gold: {dropped}.")
+
+
+def test_another_reward_keeps_golds_that_our_grader_could_not_grade(tmp_path):
+    file = write_lines(tmp_path, [{"question": "q", "answer": "\\frac{1}{"}])
+    train, _ = load_datasets(script(file, reward_funcs=["my.reward"]), say=lambda text: None)
+    assert train["solution"][:] == ["\\frac{1}{"]
+
+
+def test_evaluation_rows_are_held_back_from_training(tmp_path):
+    train, evaluation = load_datasets(
+        script(write_lines(tmp_path, ZWHE99), max_train_samples=6, num_eval_samples=4), say=lambda text: None
+    )
+    order = shuffled(30, 42)
+    assert train["row"][:] == order[:6]
+    assert evaluation["row"][:] == order[6:10]
+
+
+def test_evaluation_may_have_a_file_of_its_own(tmp_path):
+    train_file = write_lines(tmp_path, ZWHE99)
+    eval_file = write_lines(tmp_path, [{"question": "other", "final_answer": 7}], "eval.jsonl")
+    train, evaluation = load_datasets(script(train_file, eval_dataset_name=str(eval_file)), say=lambda text: None)
+    assert len(train) == 30
+    assert evaluation["solution"][:] == ["7"]
+
+
+def test_the_usable_golds_are_asked_for_in_the_order_of_the_draw():
+    asked = []
+
+    def judge(golds):
+        asked.extend(golds)
+        return [gold != "0" for gold in golds]
+
+    rows = Rows("made", [f"q{n}" for n in range(10)], list(range(10)))
+    draw = draw_rows(rows, script("made", max_train_samples=3), 0, judge)
+    assert asked == [str(row) for row in shuffled(10, 42)]
+    assert (draw.train, draw.dropped) == ([1, 6, 4], [0])
+
+
+def test_too_few_usable_rows_are_an_error(tmp_path):
+    file = write_lines(tmp_path, ZWHE99)
+    with pytest.raises(UserError, match=r"30 rows with a usable gold \(of 30\) and 31 are asked for"):
+        load_datasets(script(file, max_train_samples=31))
+    with pytest.raises(UserError, match=r"0 rows with a usable gold \(of 30\) and 1 are asked for"):
+        load_datasets(script(file, solution_pattern="####(.+)"))
+
+
+def test_a_message_prompt_gets_our_system_message_in_place_of_its_own():
+    own = [{"role": "system", "content": "theirs"}, {"role": "user", "content": "q"}]
+    assert make_prompt(own, "ours", "here") == [{"role": "system", "content": "ours"}, own[1]]
+    assert make_prompt(own, None, "here") == own
+    assert make_prompt("q", None, "here") == [{"role": "user", "content": "q"}]
+
+
+@pytest.mark.parametrize("question", [None, "", 5, [], [{"role": "user"}], ["text"]])
+def test_a_row_without_a_question_is_named(question):
+    with pytest.raises(UserError, match="data, row 7: the question is"):
+        make_prompt(question, None, "data, row 7")
+
+
+def test_the_gold_is_the_group_of_the_last_match():
+    assert clean_gold("a #### 1 b\n#### 72", r"####\s*(.+)", "here") == "72"
+    assert clean_gold("no mark", r"####\s*(.+)", "here") is None
+    assert clean_gold(7, None, "here") == "7"
+    with pytest.raises(UserError, match=r"here: the gold is a list \(\[1\]\)"):
+        clean_gold([1], None, "here")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"prompt_column": "quest"}, "`prompt_column` 'quest' is not among them. Did you mean `question`"),
+        (
+            {"solution_column": "gold"},
+            "The columns of .* are question, final_answer, answer: `solution_column` 'gold'",
+        ),
+        ({}, "final_answer and answer could both serve. Set `solution_column`"),
+    ],
+)
+def test_columns_are_not_guessed(tmp_path, fields, message):
+    file = write_lines(tmp_path, [{"question": "q", "final_answer": "1", "answer": "2"}])
+    with pytest.raises(UserError, match=message):
+        check_source(script(file, **fields))
+
+
+def test_a_missing_column_names_those_that_are_there(tmp_path):
+    file = write_lines(tmp_path, [{"text": "q", "answer": "2"}])
+    with pytest.raises(
+        UserError, match=r"columns of .* are text, answer: none is prompt, question, problem. Set `prompt"
+    ):
+        check_source(script(file))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.jsonl", None, "absent.jsonl does not exist"),
+        ("data.csv", "a,b", "unknown suffix"),
+        ("empty.jsonl", "", "has no rows"),
+        ("empty.json", "[]", "has no rows"),
+        ("broken.jsonl", '{"question": ', "not valid JSON"),
+        ("rows.json", "[1]", "row 0 is a int"),
+    ],
+)
+def test_files_that_cannot_be_read_are_refused(tmp_path, name, content, message):
+    file = tmp_path / name
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(UserError, match=message):
+        check_source(script(file))
+
+
+def test_a_folder_holds_one_kind_of_file(tmp_path):
+    write_lines(tmp_path, ZWHE99[:2], "a.jsonl")
+    write_lines(tmp_path, ZWHE99[2:5], "b.jsonl")
+    assert len(read_rows(script(tmp_path), str(tmp_path), "train").golds) == 5
+    (tmp_path / "c.json").write_text("[]")
+    with pytest.raises(UserError, match=r"several kinds \(\.json, \.jsonl\)"):
+        check_source(script(tmp_path))
+
+
+def test_a_data_set_that_the_hub_does_not_give_is_one_sentence_with_the_way_out():
+    with pytest.raises(UserError, match=r"'zwhe99/DeepMath-103K' \(split 'train'\) could not be loaded .* \.parquet"):
+        load_datasets(script("zwhe99/DeepMath-103K"))
+
+
+def test_arithmetic_comes_from_its_own_world():
+    train, evaluation = load_datasets(script("arithmetic", max_train_samples=6, num_eval_samples=3))
+    assert (len(train), len(evaluation)) == (6, 3)
+    assert not set(train["prompt"]) & set(evaluation["prompt"])
+    for row in train:
+        assert sum(map(int, row["prompt"].rstrip(":").split("+"))) == int(row["solution"])
+
+
+def test_the_arithmetic_world_can_be_another():
+    many = {"min_terms": 4, "max_terms": 4}
+    for rows in load_datasets(script("arithmetic", dataset_kwargs=many, max_train_samples=6, num_eval_samples=3)):
+        assert {prompt.count("+") for prompt in rows["prompt"]} == {3}
+    for wrong, words in (({"min_terms": 5}, "got 5 and 2"), ({"term": 3}, "unexpected keyword argument 'term'")):
+        with pytest.raises(UserError, match=f"`dataset_kwargs` .*{words}"):
+            check_source(script("arithmetic", dataset_kwargs=wrong))
+
+
+TASKS = {
+    "products": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
+    "chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
+}
+
+
+def gym(**fields):
+    pytest.importorskip("reasoning_gym")
+    return script("reasoning_gym", **{"reasoning_gym_tasks": TASKS, "system_prompt": None, **fields})
+
+
+def test_reasoning_gym_tasks_take_turns_and_do_not_repeat():
+    train, evaluation = load_datasets(gym(max_train_samples=11, num_eval_samples=4))
+    assert train["task"][:] == ["products", "chain_sum"] * 5 + ["products"]
+    questions = [prompt[0]["content"] for prompt in [*train["prompt"], *evaluation["prompt"]]]
+    assert len(set(questions)) == 15
+    again, _ = load_datasets(gym(max_train_samples=11, num_eval_samples=4))
+    assert again["prompt"][:] == train["prompt"][:]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        ({"product": None}, "no task 'product'. Did you mean `products`"),
+        ({"products": {"digits": 1}}, "do not fit products"),
+        ({"products": {"min_digits": 3, "max_digits": 1}}, "do not fit products"),
+    ],
+)
+def test_tasks_and_settings_that_do_not_exist_are_refused(tasks, message):
+    with pytest.raises(UserError, match=message):
+        check_source(gym(reasoning_gym_tasks=tasks, max_train_samples=4))
+
+
+@needs_shared
+def test_the_local_gsm8k_loads_with_a_pattern():
+    file = SHARED / "gsm8k" / "train.jsonl"
+    fields = {"solution_pattern": r"####\s*(.+)", "max_train_samples": 300}
+    train, _ = load_datasets(script(file, **fields), say=lambda text: None)
+    assert len(train) == 300
+    first = json.loads(file.read_text().splitlines()[train[0]["row"]])
+    assert first["answer"].endswith(f"#### {train[0]['solution']}")
+
+
+@needs_shared
+def test_the_local_math_loads_from_a_json_array():
+    train, _ = load_datasets(script(SHARED / "math" / "math.json", max_train_samples=100), say=lambda text: None)
+    assert len(train) == 100
+    rows = json.loads((SHARED / "math" / "math.json").read_text())
+    assert all(row["prompt"][1]["content"] == rows[row["row"]]["problem"] for row in train)

@@ -1,0 +1,140 @@
+"""trackio, wandb and TensorBoard get every metric of CES: read back from the files that they write."""
+
+import importlib.util
+import json
+import logging
+import sqlite3
+import struct
+import sys
+import time
+
+import pytest
+import torch
+from datasets import Dataset
+from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
+
+from trl_ces import CESConfig, CESTrainer
+from trl_ces.methods.metrics import CES_METRICS
+
+PROMPTS = ["1+1=", "2+2="]
+STEP = "train/global_step"  # trackio and wandb count lines of their own beside it
+BLOCK, HEADER = 32768, 7  # of a wandb file: LevelDB's log format, behind seven bytes of its own
+
+
+def read_tensorboard(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (file,) = folder.rglob("events.out.tfevents.*")
+    events = EventAccumulator(str(file)).Reload()
+    return {(tag, event.step): event.value for tag in events.Tags()["scalars"] for event in events.Scalars(tag)}
+
+
+def read_trackio(folder):
+    (file,) = folder.rglob("*.db")
+    with sqlite3.connect(file) as database:
+        rows = [json.loads(text) for (text,) in database.execute("select metrics from metrics")]
+    return {(name, row.get(STEP)): value for row in rows for name, value in row.items()}
+
+
+def wandb_records(content):
+    place, record = HEADER, b""
+    while place + HEADER <= len(content):
+        if BLOCK - place % BLOCK < HEADER:  # no room for another header: zeros to the end of the block
+            place += BLOCK - place % BLOCK
+            continue
+        _, size, kind = struct.unpack_from("<IHB", content, place)
+        place += HEADER
+        record += content[place : place + size]
+        place += size
+        if kind in (1, 4):  # whole, or the last part
+            yield record
+            record = b""
+
+
+def read_wandb(folder):
+    """Waits for the end of the file: wandb's own process writes it, and `finish` does not wait for the disk."""
+    import wandb
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    wandb.finish()
+    (file,) = folder.rglob("*.wandb")
+    deadline, records = time.monotonic() + 60, []
+    while not any(record.WhichOneof("record_type") == "exit" for record in records):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        records = [Record.FromString(content) for content in wandb_records(file.read_bytes())]
+    found = {}
+    for record in records:
+        items = {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
+        found |= {(name, items.get(STEP)): value for name, value in items.items()}
+    return found
+
+
+LOGGERS = {"tensorboard": read_tensorboard, "wandb": read_wandb, "trackio": read_trackio}
+
+
+def train(folder, logger, accuracies):
+    """Two steps, an evaluation after the second."""
+    script = random_script(PROMPTS, accuracies, torch.Generator().manual_seed(1))
+    data = Dataset.from_dict({"prompt": PROMPTS})
+    changes = {"max_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8}
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=[scripted_accuracy_reward],
+        args=CESConfig(**settings(folder, report_to=logger, run_name="a-run", ces_tau=0.3, **changes)),
+        train_dataset=data,
+        eval_dataset=data,
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script, 4),
+    )
+    trainer.train()
+    return trainer.state.log_history
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where all three write, and nowhere else; wandb without its server."""
+    for name, value in {
+        "WANDB_MODE": "offline",
+        "WANDB_DIR": str(tmp_path),
+        "WANDB_SILENT": "true",
+        "TENSORBOARD_LOGGING_DIR": str(tmp_path / "tensorboard"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    for name, module in list(sys.modules.items()):  # TRL has imported it, and it reads its environment then
+        if name.startswith("trackio") and hasattr(module, "TRACKIO_DIR"):
+            monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "trackio")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("logger", LOGGERS)
+def test_a_logger_gets_every_metric_under_its_name_with_its_value(logger, folder):
+    if importlib.util.find_spec(logger) is None:
+        pytest.skip(f'needs {logger}: pip install "trl_ces[dev]"')
+    history = train(folder, logger, [[1, 0, 0, 1], [0, 0, 0, 1]])
+    written = LOGGERS[logger](folder)
+    logged = {
+        (name.replace("eval_", "eval/") if name.startswith("eval_") else f"train/{name}", entry["step"]): value
+        for entry in history
+        for name, value in entry.items()
+        if "ces/" in name
+    }
+    assert {name for name, _ in logged} == {f"{mode}/{name}" for name in CES_METRICS for mode in ("train", "eval")}
+    assert {key: written.get(key) for key in logged} == {key: pytest.approx(logged[key], rel=1e-6) for key in logged}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason='pip install "trl_ces[dev]"')
+def test_a_metric_that_has_no_value_makes_no_logger_complain(folder):
+    said = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    log = logging.getLogger("transformers.integrations.integration_utils")
+    log.addHandler(handler)
+    try:
+        history = train(folder, "tensorboard", [[0, 0, 0, 0], [0, 0, 0, 0]])
+    finally:
+        log.removeHandler(handler)
+    assert "ces/selected_entropy_correct" not in history[0]
+    assert history[0]["ces/selected_entropy_incorrect"] > 0
+    assert said == []

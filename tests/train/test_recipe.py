@@ -1,0 +1,268 @@
+"""Recipes are read strictly: what is not understood is refused, with the key, the file and the way out."""
+
+import dataclasses
+
+import pytest
+
+from trl_ces.support.errors import UserError
+from trl_ces.support.yaml import fit, fit_text, parse_yaml
+from trl_ces.train.recipe import FORMER_KEYS, BatchPlan, load_recipe, plan_batches, recipe_fields
+
+BASE = "model_name_or_path: a/model\noutput_dir: out\ndataset_name: some/data\n"
+
+
+def write(tmp_path, text):
+    file = tmp_path / "recipe.yaml"
+    file.write_text(BASE + text)
+    return file
+
+
+def refusal(tmp_path, text="", overrides=None):
+    with pytest.raises(UserError) as caught:
+        load_recipe(write(tmp_path, text), overrides)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2e-7", 2e-7),  # YAML 1.1: a string
+        ("2.0e-7", 2e-7),
+        (".5", 0.5),
+        ("-1", -1),
+        ("010", 10),  # YAML 1.1: 8
+        ("1:30", "1:30"),  # YAML 1.1: 90
+        ("no", "no"),  # YAML 1.1: False
+        ("true", True),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("2026-01-01", "2026-01-01"),  # YAML 1.1: a date
+        ("{min_lr: 2e-8}", {"min_lr": 2e-8}),
+    ],
+)
+def test_scalars_are_those_of_yaml_1_2(text, value):
+    parsed = parse_yaml(f"key: {text}")["key"]
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_a_file_builds_no_python_objects():
+    with pytest.raises(UserError, match="line 1: not valid YAML"):
+        parse_yaml("key: !!python/object/apply:os.getcwd []")
+
+
+def test_a_key_twice_is_an_error_with_both_lines(tmp_path):
+    message = refusal(tmp_path, "max_steps: 1\nseed: 2\nmax_steps: 3\n")
+    assert "recipe.yaml: line 6: the key `max_steps` stands there twice (first on line 4)" in message
+
+
+def test_an_anchor_is_merged_and_its_keys_may_be_overridden():
+    assert parse_yaml("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3")["b"] == {"p": 1, "q": 3}
+
+
+def test_values_reach_their_classes(tmp_path):
+    text = (
+        "learning_rate: 2e-7\nces_tau: 0\nlr_scheduler_type: cosine_with_min_lr\n"
+        "lr_scheduler_kwargs: {min_lr_rate: 0.1}\n"
+        "dtype: bfloat16\nsystem_prompt: null\nresume_from_checkpoint: true\neval_strategy: no\nbf16: yes\n"
+        "env: {SOME_VARIABLE: 1}\n"
+    )
+    recipe = load_recipe(write(tmp_path, text))
+    assert recipe.training == {
+        "output_dir": "out",
+        "learning_rate": 2e-7,
+        "ces_tau": 0.0,
+        "lr_scheduler_type": "cosine_with_min_lr",
+        "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
+        "resume_from_checkpoint": True,
+        "eval_strategy": "no",
+        "bf16": True,
+    }
+    assert recipe.model.dtype == "bfloat16"
+    assert recipe.script.system_prompt is None
+    assert recipe.env == {"SOME_VARIABLE": "1"}
+
+
+def test_the_command_line_wins_over_the_file(tmp_path):
+    overrides = {
+        "learning_rate": ["3e-6"],
+        "reward_funcs": ["accuracy_reward"],
+        "max_steps": ["-1"],
+        "bf16": [],
+        "lr_scheduler_kwargs": ["{num_cycles: 2}"],
+        "run_name": ["007"],
+        "report_to": ["wandb", "trackio"],
+        "solution_column": ["null"],
+        "resume_from_checkpoint": ["false"],
+    }
+    recipe = load_recipe(write(tmp_path, "learning_rate: 2e-7\nmax_steps: 3\nsolution_column: x\n"), overrides)
+    assert recipe.training == {
+        "output_dir": "out",
+        "learning_rate": 3e-6,
+        "max_steps": -1,
+        "bf16": True,
+        "lr_scheduler_kwargs": {"num_cycles": 2},
+        "run_name": "007",
+        "report_to": ["wandb", "trackio"],
+        "resume_from_checkpoint": False,
+    }
+    assert recipe.script.reward_funcs == ["accuracy_reward"]
+    assert recipe.script.solution_column is None
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("learning_rat: 1", ["recipe.yaml", "`learning_rat`", "`learning_rate`"]),
+        ("zzzz: 1", ["recipe.yaml", "`zzzz`", "--help"]),
+        ("max_steps: true", ["`max_steps`", "expected int", "bool True"]),
+        ("max_steps: 8.0", ["`max_steps`", "expected int", "float 8.0"]),
+        ("max_steps: null", ["`max_steps`", "expected int", "null"]),
+        ("max_steps: [1, 2]", ["`max_steps`", "expected int", "list [1, 2]"]),
+        ("learning_rate: fast", ["`learning_rate`", "expected float", "'fast'"]),
+        ("learning_rate: true", ["`learning_rate`", "expected float", "bool True"]),
+        ("learning_rate: '2e-7'", ["`learning_rate`", "expected float", "str '2e-7'"]),
+        ("bf16: 1", ["`bf16`", "expected bool or null", "int 1"]),
+        ("run_name: 7", ["`run_name`", "expected str or null", "int 7"]),
+        ("reward_funcs: accuracy_reward", ["`reward_funcs`", "expected list of str"]),
+        ("reward_weights: [1, x]", ["`reward_weights`", "expected float", "'x'"]),
+        ("model_init_kwargs: 3", ["`model_init_kwargs`", "mapping"]),
+        ("eval_strategy: sometimes", ["`eval_strategy`", "one of no, steps, epoch"]),
+        ("shaping: cse", ["`shaping`", "one of ces, none, entropy_advantage", "'cse'"]),
+        ("dtype: fp32", ["`dtype`", "one of auto, bfloat16, float16, float32"]),
+        ("env: [A]", ["`env`", "mapping", "list"]),
+        ("max_train_samples: 0", ["`max_train_samples` is 0"]),
+        ("solution_pattern: '####'", ["`solution_pattern`", "0 groups"]),
+        ("solution_pattern: '('", ["`solution_pattern`", "no regular expression"]),
+        ("5: x", ["the key 5 is no word"]),
+        ("dataset_kwargs: {max_terms: 3}", ["`dataset_kwargs`", "remove it for other data"]),
+        ("model_builder_kwargs: {seed: 3}", ["`model_builder_kwargs`", "needs a `model_builder`"]),
+        ("reasoning_gym_tasks: {products: }", ["`reasoning_gym_tasks`", "belong together"]),
+        ("- a list", ["not valid YAML"]),
+    ],
+)
+def test_refusals_name_key_value_and_what_is_expected(tmp_path, text, parts):
+    message = refusal(tmp_path, text)
+    assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize("key", sorted(FORMER_KEYS))
+def test_keys_that_are_gone_say_what_replaced_them(tmp_path, key):
+    assert key not in recipe_fields()
+    message = refusal(tmp_path, f"{key}: 1")
+    assert f"`{key}` is not known: {FORMER_KEYS[key]}" in message
+
+
+@pytest.mark.parametrize("missing", ["model_name_or_path", "output_dir", "dataset_name"])
+def test_what_every_run_needs_is_asked_for(tmp_path, missing):
+    file = tmp_path / "recipe.yaml"
+    file.write_text("".join(line for line in BASE.splitlines(True) if not line.startswith(missing)))
+    with pytest.raises(UserError, match=f"`{missing}` is missing"):
+        load_recipe(file)
+
+
+def test_every_field_of_trl_has_a_type_that_a_recipe_can_be_checked_against():
+    for entry in recipe_fields().values():
+        default = entry.default
+        if isinstance(default, type(dataclasses.MISSING)):
+            raise AssertionError(f"{entry.name} has no default")
+        if entry.name not in ("num_train_epochs", "scale_rewards"):
+            plain = default.value if hasattr(default, "value") else default
+            # transformers writes ints as defaults of floats, and "" where it means an empty list
+            assert fit(plain, entry.hint) == plain, entry.name
+
+
+def test_the_words_of_a_list_or_a_bool_may_be_left_open():
+    assert fit_text(["a", "b"], list[str]) == ["a", "b"]
+    assert fit_text(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
+    assert fit_text([], bool) is True
+    with pytest.raises(TypeError, match="expected int, got 2 values: 1 2"):
+        fit_text(["1", "2"], int)
+    with pytest.raises(TypeError, match="expected int, got no value"):
+        fit_text([], int)
+
+
+@pytest.mark.parametrize(
+    ("step", "rollout", "processes", "micro", "plan"),
+    [
+        (4, 48, 2, 2, BatchPlan(2, 1, 12)),  # the paper's: fidelity rows 19 and 20
+        (4, 48, 1, 2, BatchPlan(2, 2, 24)),
+        (4, 48, 4, 2, BatchPlan(1, 1, 12)),
+        (4, 48, 1, 4, BatchPlan(4, 1, 12)),
+        (6, 12, 1, 4, BatchPlan(3, 2, 4)),  # 4 does not divide 6: the largest size that does
+        (8, 8, 1, 8, BatchPlan(8, 1, 1)),
+    ],
+)
+def test_a_step_and_a_rollout_are_the_same_on_any_number_of_processes(step, rollout, processes, micro, plan):
+    assert plan_batches(step, rollout, processes, micro) == plan
+    assert plan.per_device_train_batch_size * processes * plan.gradient_accumulation_steps == step
+    assert plan.per_device_train_batch_size * processes * plan.steps_per_generation == rollout
+
+
+def test_eight_processes_cannot_share_four_responses():
+    with pytest.raises(UserError, match=r"4 / 8 = 0\.5 responses for each\): start 1, 2, 4 processes"):
+        plan_batches(4, 48, 8)
+    with pytest.raises(UserError, match=r"4 / 3 = 1\.33333 responses"):
+        plan_batches(4, 48, 3)
+
+
+def test_a_rollout_is_whole_steps():
+    with pytest.raises(UserError, match=r"which is 12\.5 steps of 4 responses"):
+        plan_batches(4, 50, 2)
+
+
+def test_the_derived_batches_reach_the_config(tmp_path):
+    recipe = load_recipe(write(tmp_path, "responses_per_step: 4\nresponses_per_rollout: 48\nnum_generations: 4\n"))
+    fields = recipe.training_fields(2)
+    assert (fields["per_device_train_batch_size"], fields["gradient_accumulation_steps"]) == (2, 1)
+    assert fields["steps_per_generation"] == 12
+    recipe.check_training(2)
+
+
+@pytest.mark.parametrize("key", ["gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"])
+def test_a_batch_is_not_said_twice(tmp_path, key):
+    recipe = load_recipe(write(tmp_path, f"responses_per_step: 4\n{key}: 2\n"))
+    with pytest.raises(UserError, match=f"`{key}` follows from `responses_per_step`"):
+        recipe.training_fields(1)
+
+
+def test_a_rollout_alone_is_refused(tmp_path):
+    with pytest.raises(UserError, match="`responses_per_rollout` needs `responses_per_step`"):
+        load_recipe(write(tmp_path, "responses_per_rollout: 8\n")).training_fields(1)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("ces_tau: 2", "`ces_tau` is 2.0"),
+        ("loss_type: cispo", "`loss_type` is 'cispo'"),
+        ("per_device_train_batch_size: 3", "divisible by num_generations"),
+    ],
+)
+def test_what_the_config_refuses_is_refused_before_the_start(tmp_path, text, part):
+    recipe = load_recipe(write(tmp_path, text + "\n"))
+    with pytest.raises(UserError) as caught:
+        recipe.check_training(1)
+    assert part in str(caught.value)
+    assert "recipe.yaml" in str(caught.value)
+
+
+def test_the_check_counts_all_processes(tmp_path):
+    # 2 responses on each of 2 processes make a group of 4; on one process they do not
+    recipe = load_recipe(write(tmp_path, "num_generations: 4\nper_device_train_batch_size: 2\n"))
+    recipe.check_training(2)
+    with pytest.raises(UserError, match="divisible by num_generations"):
+        recipe.check_training(1)
+
+
+def test_loading_options_go_with_the_model(tmp_path):
+    text = "dtype: bfloat16\nmodel_revision: abc\nmodel_init_kwargs: {low_cpu_mem_usage: true}\n"
+    text += "use_cpu: true\nbf16: false\n"
+    config = load_recipe(write(tmp_path, text)).training_config(1)
+    assert config.model_init_kwargs == {
+        "revision": "abc",
+        "attn_implementation": None,
+        "dtype": "bfloat16",
+        "low_cpu_mem_usage": True,
+    }

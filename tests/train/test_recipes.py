@@ -1,0 +1,176 @@
+"""Every YAML under recipes/ is read as the command line reads it; siblings differ only in the lines that matter."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trl_ces.support.yaml import read_yaml
+from trl_ces.train.launch import read_accelerate_config
+from trl_ces.train.lookup import find_reward_functions, import_function
+from trl_ces.train.recipe import load_recipe
+from trl_ces.train.shipped import OTHER_KINDS
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+ALL = sorted(RECIPES.rglob("*.y*ml"))
+ACCELERATE = [file for file in ALL if file.parent.name == "accelerate"]
+# Other kinds of YAML are parsed by their own commands' tests.
+TRAINING = [file for file in ALL if file.parent.name not in OTHER_KINDS]
+METHODS = ["ces", "ces_without_dynamic_b", "ces_without_entropy_gradient", "dapo", "entropy_advantage"]
+# DAPO with all that its own paper has.
+DAPO_FULL = {"dynamic_sampling": True, "dynamic_sampling_max_rounds": 10}
+METHOD_KEYS = {
+    "shaping",
+    "ces_tau",
+    "ces_beta_correct",
+    "ces_beta_incorrect",
+    "ces_dynamic_multiplier",
+    "ces_entropy_gradient",
+    "entropy_advantage_alpha",
+    "entropy_advantage_kappa",
+}
+R1 = ["DeepSeek-R1-Distill-Qwen-1.5B", "DeepSeek-R1-Distill-Qwen-7B"]
+
+
+def name_of(file):
+    return str(file.relative_to(RECIPES))
+
+
+def content(folder, method):
+    return read_yaml(RECIPES / folder / f"{method}.yaml")
+
+
+@pytest.mark.parametrize("file", TRAINING, ids=name_of)
+def test_a_training_recipe_is_accepted(file):
+    recipe = load_recipe(file)
+    recipe.check_training(1)
+    find_reward_functions(recipe.script, recipe.training["max_completion_length"])
+    if recipe.script.model_builder is not None:
+        import_function(recipe.script.model_builder, "model_builder")
+
+
+@pytest.mark.parametrize("file", TRAINING, ids=name_of)
+def test_a_training_recipe_says_what_it_is_and_how_to_start_it(file):
+    header = [line for line in file.read_text().splitlines() if line.startswith("#")]
+    assert f"trl-ces train --config recipes/{name_of(file)}" in "\n".join(header)
+    assert len(header[0]) > 20
+
+
+@pytest.mark.parametrize("file", TRAINING, ids=name_of)
+def test_a_training_recipe_reads_the_same_by_any_yaml_parser(file):
+    # `2e-7` is a number here and a string to PyYAML: our own files avoid what parsers disagree on
+    assert yaml.safe_load(file.read_text()) == read_yaml(file)
+
+
+@pytest.mark.parametrize("file", ACCELERATE, ids=name_of)
+def test_an_accelerate_file_is_one_that_accelerate_reads(file):
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    settings = read_accelerate_config(file)
+    loaded = load_config_from_file(str(file))
+    assert loaded.num_processes == settings["num_processes"]
+    assert str(loaded.distributed_type.value) == settings["distributed_type"]
+
+
+def test_zero3_gathers_the_weights_it_saves():
+    for name in ("zero3", "zero3_offload"):
+        assert read_yaml(RECIPES / "accelerate" / f"{name}.yaml")["deepspeed_config"]["zero3_save_16bit_model"] is True
+
+
+@pytest.mark.parametrize("folder", R1)
+def test_each_r1_model_has_the_papers_methods(folder):
+    assert sorted(file.stem for file in (RECIPES / folder).glob("*.yaml")) == sorted([*METHODS, "dapo_full"])
+
+
+@pytest.mark.parametrize("folder", [*R1, "arithmetic"])
+@pytest.mark.parametrize("method", METHODS)
+def test_siblings_differ_only_in_output_and_method(folder, method):
+    ces, other = content(folder, "ces"), content(folder, method)
+    differing = {key for key in ces | other if ces.get(key) != other.get(key)}
+    assert differing <= METHOD_KEYS | {"output_dir", "run_name"}
+    assert method == "ces" or "output_dir" in differing
+
+
+@pytest.mark.parametrize("folder", [*R1, "arithmetic"])
+def test_dapo_full_is_dapo_with_dynamic_sampling_and_the_overlong_punishment(folder):
+    dapo, full = content(folder, "dapo"), content(folder, "dapo_full")
+    differing = {key for key in dapo | full if dapo.get(key) != full.get(key)} - {"output_dir", "run_name"}
+    assert differing == {*DAPO_FULL, "reward_funcs", "soft_overlong_cache"}
+    assert full["reward_funcs"] == [*dapo["reward_funcs"], "get_soft_overlong_punishment"]
+    recipe = load_recipe(RECIPES / folder / "dapo_full.yaml")
+    assert {key: recipe.training[key] for key in DAPO_FULL} == DAPO_FULL
+    limit = recipe.training["max_completion_length"]
+    assert full["soft_overlong_cache"] == pytest.approx(limit / 5, abs=0.5)  # DAPO: 4,096 of 20,480
+    punishment = find_reward_functions(recipe.script, limit)[-1]
+    lengths = [[0] * (limit - full["soft_overlong_cache"]), [0] * limit, [0] * (limit + 1)]
+    assert punishment(prompts=None, completions=None, completion_ids=lengths) == [0.0, -1.0, -1.0]
+
+
+@pytest.mark.parametrize("method", [*METHODS, "dapo_full"])
+def test_the_two_r1_sizes_differ_only_in_model_output_and_memory(method):
+    small, large = (content(folder, method) for folder in R1)
+    differing = {key for key in small | large if small.get(key) != large.get(key)}
+    assert differing == {"model_name_or_path", "output_dir", "vllm_gpu_memory_utilization"}
+
+
+@pytest.mark.parametrize("folder", R1)
+def test_the_methods_are_those_of_the_paper(folder):
+    def method(name):
+        recipe = load_recipe(RECIPES / folder / f"{name}.yaml")
+        return {key: value for key, value in recipe.training.items() if key in METHOD_KEYS}
+
+    ces = {"shaping": "ces", "ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
+    assert method("ces") == ces
+    assert method("ces_without_dynamic_b") == {**ces, "ces_dynamic_multiplier": False}
+    assert method("ces_without_entropy_gradient") == {**ces, "ces_entropy_gradient": False}
+    assert method("dapo") == {"shaping": "none"}
+    assert method("entropy_advantage") == {
+        "shaping": "entropy_advantage",
+        "entropy_advantage_alpha": 0.4,
+        "entropy_advantage_kappa": 2.0,
+    }
+
+
+@pytest.mark.parametrize("folder", R1)
+@pytest.mark.parametrize("method", METHODS)
+def test_the_r1_recipes_hold_the_papers_numbers(folder, method):
+    recipe = load_recipe(RECIPES / folder / f"{method}.yaml")
+    expected = {
+        "learning_rate": 2e-7,  # appendix, Table 3
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "max_completion_length": 12000,
+        "num_generations": 4,
+        "adam_beta1": 0.9,  # fidelity row 21
+        "adam_beta2": 0.95,
+        "lr_scheduler_type": "cosine_with_min_lr",
+        "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
+        "warmup_steps": 0.03,
+        "max_grad_norm": 1.0,
+        "weight_decay": 0.0,
+        "epsilon": 0.2,  # row 12
+        "epsilon_high": 0.28,
+        "beta": 0.0,  # row 13
+        "vllm_importance_sampling_correction": False,  # row 15
+        "num_iterations": 1,  # row 20
+        "num_train_epochs": 1.0,
+        "vllm_enable_sleep_mode": True,  # row 22
+        "vllm_mode": "colocate",
+        "bf16": True,
+    }
+    assert {key: recipe.training[key] for key in expected} == expected
+    assert recipe.model.dtype == "float32"  # masters in float32, row 21
+    assert recipe.script.max_train_samples == 2500
+    assert recipe.script.reward_funcs == ["accuracy_reward", "think_format_reward"]
+
+
+@pytest.mark.parametrize("folder", R1)
+@pytest.mark.parametrize(("processes", "batches"), [(1, (2, 2, 24)), (2, (2, 1, 12)), (4, (1, 1, 12))])
+def test_the_r1_recipes_keep_four_responses_a_step_and_48_a_rollout(folder, processes, batches):
+    recipe = load_recipe(RECIPES / folder / "ces.yaml")
+    fields = recipe.training_fields(processes)
+    names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
+    assert tuple(fields[name] for name in names) == batches
+    recipe.check_training(processes)
+    # whole rollouts of whole steps between two saves: a resumed run does not generate one anew
+    assert recipe.training["save_steps"] % 12 == 0

@@ -1,0 +1,140 @@
+"""SIGTERM saves and ends with 0; a full disk says so; what was saved goes on to the same end."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from rollout.test_resume import make_trainer
+from transformers import TrainerControl
+
+from trl_ces.support.files import is_disk_full
+from trl_ces.train.stopping import SaveOnSigterm
+
+
+@pytest.fixture
+def default_sigterm():
+    yield
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weights(tmp_path, default_sigterm):
+    whole = make_trainer(tmp_path / "whole", save_strategy="no")
+    whole.train()
+    stopped = make_trainer(tmp_path / "stopped", save_strategy="no")  # even where no checkpoint was asked for
+    stop = SaveOnSigterm(stopped.accelerator)
+    stopped.add_callback(stop)
+
+    def signalled(gradient):
+        if stopped.state.global_step == 2:  # in the backward of the third step
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    stopped.model.lm_head.weight.register_hook(signalled)
+    stopped.train()
+    assert stop.stopped
+    assert stopped.state.global_step == 3
+    assert [folder.name for folder in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-3"]
+    resumed = make_trainer(tmp_path / "resumed", save_strategy="no")
+    resumed.train(resume_from_checkpoint=str(tmp_path / "stopped" / "checkpoint-3"))
+    for value, expected in zip(resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
+        assert torch.equal(value, expected)
+
+
+def child_script(tmp_path, end):
+    """Says that it runs, waits for SIGTERM, and ends as told."""
+    script = tmp_path / "child.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import signal, sys, time
+            signal.signal(signal.SIGTERM, lambda *_: {end})
+            open(sys.argv[1], "w").close()
+            time.sleep(60)
+            """
+        )
+    )
+    return script
+
+
+@pytest.mark.parametrize(("end", "code"), [("sys.exit(0)", 0), ("sys.exit(3)", 143)])
+def test_the_command_ends_with_0_where_the_training_saved(tmp_path, end, code):
+    started = tmp_path / "started"
+    command = [sys.executable, str(child_script(tmp_path, end)), str(started)]
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"from trl_ces.train.launch import run_child; raise SystemExit(run_child({command!r}, {{}}))",
+        ]
+    )
+    while not started.exists():
+        assert parent.poll() is None
+    parent.send_signal(signal.SIGTERM)
+    assert parent.wait(30) == code
+
+
+def test_a_full_disk_is_known_by_its_number_or_its_words(tmp_path):
+    assert is_disk_full(OSError(errno.ENOSPC, "No space left on device"), tmp_path)
+    assert is_disk_full(
+        RuntimeError("[enforce fail at inline_container.cc] . write: No space left on device"), tmp_path
+    )
+    assert not is_disk_full(RuntimeError("CUDA out of memory"), tmp_path / "not" / "there")
+    assert not is_disk_full(OSError(errno.EACCES, "Permission denied"), tmp_path)
+
+
+def test_a_disk_that_fills_up_while_a_checkpoint_is_written_leaves_the_one_before(tmp_path, monkeypatch):
+    from trl_ces.train.checkpoints import newest_checkpoint
+
+    trainer = make_trainer(tmp_path, save_steps=2, save_total_limit=1)
+    save = torch.save
+
+    def full(content, file, *args, **kwargs):
+        if trainer.state.global_step == 4:
+            raise OSError(errno.ENOSPC, "No space left on device", str(file))
+        return save(content, file, *args, **kwargs)
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        trainer.train()
+    assert is_disk_full(caught.value, tmp_path)
+    assert (tmp_path / "checkpoint-4").is_dir()
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
+
+
+class TwoProcesses:
+    """An accelerator whose other process was or was not signalled; a signal may come while they agree."""
+
+    num_processes, device = 2, "cpu"
+
+    def __init__(self, other, meanwhile=None):
+        self.other, self.meanwhile = other, meanwhile
+
+    def reduce(self, value, reduction):
+        assert reduction == "sum"
+        if self.meanwhile:
+            self.meanwhile()
+        return value + float(self.other)
+
+
+@pytest.mark.parametrize(("here", "other", "stops"), [(True, False, True), (False, True, True), (False, False, False)])
+def test_all_processes_stop_after_the_same_step(default_sigterm, here, other, stops):
+    stop = SaveOnSigterm(TwoProcesses(other))
+    stop.signalled = here
+    control = TrainerControl(should_evaluate=True)
+    stop.on_step_end(None, None, control)
+    assert (stop.stopped, control.should_save, control.should_training_stop) == (stops, stops, stops)
+    assert control.should_evaluate != stops
+
+
+def test_a_signal_that_comes_while_they_agree_counts_after_the_next_step(default_sigterm):
+    accelerator = TwoProcesses(other=False, meanwhile=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    stop = SaveOnSigterm(accelerator)
+    stop.on_step_end(None, None, TrainerControl())
+    assert not stop.stopped
+    accelerator.meanwhile = None
+    stop.on_step_end(None, None, TrainerControl())
+    assert stop.stopped

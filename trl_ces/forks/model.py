@@ -1,0 +1,86 @@
+"""Loading the model that `trl-ces inspect` looks at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..support.errors import UserError
+
+if TYPE_CHECKING:
+    from ..train.recipe import Recipe
+
+
+def check_model(name: str) -> None:
+    """Refuses a path at which there is no saved model; a Hub id is taken for good.
+
+    Raises:
+        UserError: naming the path.
+    """
+    folder = Path(name).expanduser()
+    # A Hub id is `name` or `owner/name`.
+    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or folder.is_dir()
+    if is_path and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
+        raise UserError(
+            f"The model {name!r} holds no config.json (and no adapter_config.json): name a saved model's directory or "
+            "a Hub id with `--model`."
+        )
+
+
+def load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
+    """
+    The model's name, the model and its tokenizer.
+
+    Args:
+        recipe ([`Recipe`]): Names the model and says how it is loaded.
+        build (`bool`): Whether the recipe's `model_builder` may make it where it is not there.
+
+    Raises:
+        UserError: if it cannot be loaded.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+    from trl import get_quantization_config
+
+    from ..support.errors import hub_errors
+    from ..train.lookup import import_function
+
+    logging.disable_progress_bar()
+    name = str(recipe.model.model_name_or_path)
+    if build and recipe.script.model_builder is not None:
+        build_model = import_function(recipe.script.model_builder, "model_builder")
+        try:
+            name = str(build_model(name, **(recipe.script.model_builder_kwargs or {})))
+        except (TypeError, ValueError) as error:
+            raise UserError(f"`model_builder` {recipe.script.model_builder}: {error}") from error
+    place = str(Path(name).expanduser()) if name.startswith("~") else name
+    on_cpu = recipe.training.get("use_cpu") or not torch.accelerator.is_available()
+    hub = {
+        "revision": recipe.model.model_revision,
+        "trust_remote_code": recipe.training.get("trust_remote_code", False),
+    }
+    loading = {
+        "dtype": recipe.model.dtype,
+        "attn_implementation": recipe.model.attn_implementation,
+        "quantization_config": get_quantization_config(recipe.model),
+        "device_map": "cpu" if on_cpu else str(torch.accelerator.current_accelerator()),
+        **(recipe.training.get("model_init_kwargs") or {}),
+    }
+    loading = {key: value for key, value in loading.items() if value is not None}
+    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, **hub)
+        return name, AutoModelForCausalLM.from_pretrained(place, **hub, **loading), tokenizer
+    except refusals as error:
+        if os.environ.get("TRL_CES_DEBUG"):
+            raise
+        raise UserError(
+            f"The model {name!r} cannot be loaded: {first_line(error)} (TRL_CES_DEBUG=1 shows where)"
+        ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, without the lines of advice below it."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,117 @@
+r"""
+When the Qwen2.5-Math evaluation script calls two answers equal: our own writing of the rules described in
+docs/grading.md. Looser than mathematics (times 100, over 100, any bracket) and stricter (order, names), on purpose:
+`correct` has the other rules.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import version
+from typing import TypeVar
+
+from ..equality import MAX_ITEMS, too_big
+
+RELATIVE_TOLERANCE = 1e-4
+
+Engine = Callable[[str, str], bool]
+_T = TypeVar("_T")
+
+_LETTER = re.compile(r"\b[A-E]\b")
+_NUMBER = re.compile(r"([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)(\\?%)?")
+_LISTED = re.compile(r"[(\[].+[)\]]", re.DOTALL)
+_MATRIX = re.compile(r"\\begin\{pmatrix\}(.*)\\end\{pmatrix\}", re.DOTALL)
+_WITHOUT_BRACKETS = str.maketrans("", "", "(){}")
+
+
+@cache
+def parser_problem() -> str | None:
+    """Says why sympy's LaTeX parser cannot run here and what to do, `None` where it can."""
+    found = version("antlr4-python3-runtime")
+    if (4, 11) <= tuple(int(part) for part in found.split(".")[:2]) < (5,):
+        return None
+    return (
+        f"correct_qwen needs antlr4-python3-runtime 4.11 to 4.13, not {found}: pip install "
+        '"antlr4-python3-runtime==4.13.2", or grade with with_qwen=False.'
+    )
+
+
+def equal_as_script(gold: str, answer: str | None, engine: Engine) -> bool:
+    """
+    Decides as the script whether a prepared answer is the gold.
+
+    Args:
+        gold (`str`):
+            The prepared gold, see [`prepare_gold`].
+        answer (`str` or `None`):
+            What [`predict`] found.
+        engine (`Callable[[str, str], bool]`):
+            Decides pairs that need computer algebra; called with gold and answer.
+
+    Returns:
+        `bool`: Whether the script calls them equal. Whatever the engine raises passes through.
+    """
+    if answer is None:
+        return False
+    if gold.strip().casefold() == answer.strip().casefold():
+        return True
+    if too_big(gold) or too_big(answer):
+        return False
+    if _LETTER.findall(answer.upper())[-1:] == [gold]:
+        return True
+    expected, given = _number(gold), _number(answer)
+    if expected is not None and given is not None:
+        return any(numbers_close(value, given) for value in (expected, expected / 100, expected * 100))
+    if not answer.strip():
+        return False
+    if gold.translate(_WITHOUT_BRACKETS).casefold() == answer.translate(_WITHOUT_BRACKETS).casefold():
+        return True
+    return _equal_by_structure(gold, answer, engine)
+
+
+def numbers_close(expected: float, given: float) -> bool:
+    """Whether two numbers agree to a relative 1e-4."""
+    return math.isclose(expected, given, rel_tol=RELATIVE_TOLERANCE)
+
+
+def _number(text: str) -> float | None:
+    match = _NUMBER.fullmatch(text.replace(",", "").strip())
+    if match is None:
+        return None
+    value = float(match[1])
+    return value / 100 if match[2] else value
+
+
+def _equal_by_structure(gold: str, answer: str, engine: Engine) -> bool:
+    listed = _LISTED.fullmatch(gold) and _LISTED.fullmatch(answer)
+    if listed and _all_equal(gold[1:-1].split(","), answer[1:-1].split(","), engine):
+        return True
+    gold_matrix, answer_matrix = _MATRIX.fullmatch(gold), _MATRIX.fullmatch(answer)
+    if gold_matrix and answer_matrix:
+        gold_rows, answer_rows = _rows(gold_matrix[1]), _rows(answer_matrix[1])
+        if _pairwise(gold_rows, answer_rows, lambda one, other: _all_equal(one, other, engine)):
+            return True
+    gold_sides, answer_sides = gold.split("="), answer.split("=")
+    if len(gold_sides) == len(answer_sides) == 2:
+        one, other = (f"{left.strip()} - ({right.strip()})" for left, right in (gold_sides, answer_sides))
+        return engine(one, other) or engine(f"-({one})", other)
+    if len(answer_sides) == 2 and len(answer_sides[0].strip()) <= 2 and len(gold_sides) == 1:
+        return equal_as_script(gold, answer_sides[1], engine)
+    if len(gold_sides) == 2 and len(gold_sides[0].strip()) <= 2 and len(answer_sides) == 1:
+        return equal_as_script(gold_sides[1], answer, engine)
+    return engine(gold, answer)
+
+
+def _rows(content: str) -> list[list[str]]:
+    return [row.split("&") for row in content.split(r"\\") if row.strip()]
+
+
+def _all_equal(golds: list[str], answers: list[str], engine: Engine) -> bool:
+    return len(golds) <= MAX_ITEMS and _pairwise(
+        golds, answers, lambda gold, answer: equal_as_script(gold, answer, engine)
+    )
+
+
+def _pairwise(golds: list[_T], answers: list[_T], same: Callable[[_T, _T], bool]) -> bool:
+    return len(golds) == len(answers) and all(map(same, golds, answers))

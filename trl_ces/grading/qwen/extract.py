@@ -1,0 +1,142 @@
+r"""
+Where the Qwen2.5-Math evaluation script finds an answer, in a response and in a gold: our own writing of the rules
+described in docs/grading.md. Thinking is not special to it: a box inside counts.
+"""
+
+import re
+
+from .normalise import normalise
+
+# Minerva's golds and answers keep their units.
+_KEEPS_UNITS = frozenset({"minerva_math"})
+_CHOICES = re.compile(r"[A-E]+")
+_CHOICE = re.compile(r"\b[A-E]\b")
+_CHOICE_STATEMENT = re.compile(r"(?:answer|choice) is", re.IGNORECASE)
+_BRACE = re.compile(r"[{}]")
+_NUMBER = re.compile(r"-?\d*\.?\d+")
+_HOPE = ("final answer is $", "$. I hope")
+_STATEMENTS = ("he answer is", "final answer is")
+_CHINESE_STATEMENT = "答案是"
+
+
+def prepare_gold(gold: str, benchmark: str | None = None) -> str:
+    """
+    Brings a gold into the form that the script compares with.
+
+    Args:
+        gold (`str`):
+            The gold of the benchmark; for GSM8K and Minerva also the whole solution.
+        benchmark (`str`, *optional*):
+            Name of the benchmark. `None`: the rules that hold for most.
+
+    Returns:
+        `str`: The prepared gold; empty where nothing of it remains.
+    """
+    if benchmark == "minerva_math":
+        return _clean(_stated(gold) if "boxed" in gold else gold, keep_units=True)
+    if benchmark == "gsm8k":
+        gold = gold.rpartition("####")[2]
+    if benchmark in {"college_math", "gaokao2023en", "gaokao_math_cloze", "olympiadbench"}:
+        gold = gold.strip().strip("$")
+    if benchmark == "tabmwp":
+        gold = _plain_number(gold)
+    return normalise(normalise(gold.strip()))
+
+
+def _plain_number(gold: str) -> str:
+    """A numeric gold of TABMWP as the decimal that Python prints; any other gold as it is."""
+    bare = gold.strip().replace(",", "")
+    top, slash, bottom = bare.partition("/")
+    try:
+        if slash:
+            return str(float(top) / float(bottom))
+        return str(float(bare[:-1]) / 100) if bare.endswith("%") else str(float(bare))
+    except (ValueError, ZeroDivisionError):
+        return gold
+
+
+def extract(response: str, benchmark: str | None = None) -> str:
+    """
+    Extracts an answer by the first of the script's six rules that matches, and normalises it.
+
+    Args:
+        response (`str`):
+            What the model wrote, thinking included.
+        benchmark (`str`, *optional*):
+            Name of the benchmark. Minerva's answers keep their units.
+
+    Returns:
+        `str`: The normalised answer, empty where there is none.
+    """
+    keep_units = benchmark in _KEEPS_UNITS
+    return normalise(_clean(_stated(response), keep_units), keep_units)
+
+
+def _clean(text: str, keep_units: bool) -> str:
+    text = re.sub(r"\n\s*", "", text).strip()
+    text = text.removeprefix(":").removesuffix(".").removesuffix("/")
+    return normalise(text, keep_units)
+
+
+def _stated(response: str) -> str:
+    if all(mark in response for mark in _HOPE):
+        after = response.partition(_HOPE[0])[2]
+        return after.partition(_HOPE[1])[0].strip()
+    if "boxed" in response:
+        return _last_box(response)
+    for statement in _STATEMENTS:
+        if statement in response:
+            return response.rpartition(statement)[2].strip()
+    if _CHINESE_STATEMENT in response:
+        return response.partition(_CHINESE_STATEMENT)[2].strip().partition("\n\n")[0]
+    numbers = _NUMBER.findall(response.replace(",", ""))
+    return numbers[-1] if numbers else ""
+
+
+def _last_box(response: str) -> str:
+    rest = response.rpartition("boxed")[2]
+    if not rest.startswith("{"):
+        return rest.partition("$")[0].strip()
+    depth = 0
+    for brace in _BRACE.finditer(rest):
+        if brace.group() == "{":
+            depth += 1
+        elif depth == 1:
+            return rest[1 : brace.start()]
+        else:
+            depth -= 1
+    return rest[1:]
+
+
+def predict(response: str, gold: str, benchmark: str | None = None) -> str | None:
+    """
+    Finds what the script compares with a gold.
+
+    Args:
+        response (`str`):
+            What the model wrote, thinking included.
+        gold (`str`):
+            The prepared gold: golds of letters are answered by letters.
+        benchmark (`str`, *optional*):
+            Name of the benchmark.
+
+    Returns:
+        `str` or `None`: The answer, possibly empty; `None` for an empty response.
+    """
+    if not response:
+        return None
+    answer = extract(response, benchmark)
+    if _CHOICES.fullmatch(gold) is None:
+        return answer
+    if len(gold) > 1:
+        return "".join(character for character in answer if character in "ABCDE")
+    return answer if answer in set("ABCDE") else _chosen(response)
+
+
+def _chosen(response: str) -> str:
+    statements = list(_CHOICE_STATEMENT.finditer(response))
+    text = response[statements[-1].end() :] if statements else response
+    letters = _CHOICE.findall(text.upper())
+    if letters:
+        return letters[0 if statements else -1]
+    return text.strip().strip(".").removesuffix("/")

@@ -1,0 +1,137 @@
+r"""
+The computer algebra of the Qwen2.5-Math evaluation script's verdict: sympy's LaTeX parser, else latex2sympy; then
+equality, a numeric tolerance, equations up to sign, rounded matrices. Runs in the grading workers, under their limits.
+
+Not taken over: sympy's `parse_expr`, which evaluates what a model wrote as Python; on the judged answers no verdict
+needs it. Sets and intervals, which the script's older latex2sympy cannot read, count as unreadable here too.
+"""
+
+import cmath
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import cycle, product
+from typing import TypeAlias
+
+from antlr4 import CommonTokenStream, InputStream
+from antlr4.error.ErrorListener import ErrorListener
+from latex2sympy2_extended import latex2sympy
+from sympy import Basic, Derivative, Expr, Float, Integral, Limit, MatrixBase, N, Product, Sum
+from sympy.core.relational import Eq
+from sympy.parsing.latex._antlr.latexlexer import LaTeXLexer
+from sympy.parsing.latex._antlr.latexparser import LaTeXParser
+from sympy.parsing.latex._parse_latex_antlr import convert_relation
+
+from .equality import numbers_close
+
+Parsed: TypeAlias = Basic | MatrixBase | None
+
+# Values for the names of an expression. Any would do.
+_POINT = tuple(map(Float, ["0.43", "0.62", "0.78", "0.91", "1.09", "1.17", "1.31", "1.46"]))
+
+
+class _Lexer(LaTeXLexer):
+    def checkVersion(self, toolVersion):
+        """Says nothing: antlr 4.11, which wrote the tables, and 4.13, which reads them, have one format."""
+
+
+class _Parser(LaTeXParser):
+    def checkVersion(self, toolVersion):
+        """See [`_Lexer`]; sympy's own `parse_latex` refuses every other runtime than 4.11."""
+
+
+class _Strict(ErrorListener):
+    def syntaxError(self, recognizer, offendingSymbol, line, column, msg, e):
+        raise ValueError(f"column {column}: {msg}")
+
+
+def _parse_by_sympy(text: str) -> Parsed:
+    """Reads as far as the grammar goes: `2a+b,3` is `2a+b`, which is one of the script's known errors."""
+    lexer = _Lexer(InputStream(text.strip()))
+    parser = _Parser(CommonTokenStream(lexer))
+    for reader in (lexer, parser):
+        reader.removeErrorListeners()
+        reader.addErrorListener(_Strict())
+    return convert_relation(parser.math().relation())
+
+
+def _parse_by_latex2sympy(text: str) -> Parsed:
+    if "," in text and "pmatrix" not in text:  # a tuple, an interval, a set: slow to read, and refused below
+        return None
+    parsed = latex2sympy(text)
+    return parsed if isinstance(parsed, (Expr, MatrixBase, Eq)) else None
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Parsed:
+    """Parses a text as the script does; `None` where neither parser reads it."""
+    readings = dict.fromkeys([text.replace("\\\\", "\\"), text])
+    parsers: tuple[Callable[[str], Parsed], ...] = (_parse_by_sympy, _parse_by_latex2sympy)
+    for parser, reading in product(parsers, readings):
+        try:
+            parsed = parser(reading)
+        except Exception:  # neither parser has one error type: on what they cannot read they raise any built-in one
+            continue
+        if parsed is not None:
+            return parsed
+    return None
+
+
+def same_as_script(gold: str, answer: str) -> bool:
+    """
+    Decides as the script whether two prepared texts are equal as algebra.
+
+    Args:
+        gold (`str`):
+            The prepared gold or a part of it.
+        answer (`str`):
+            The prepared answer or a part of it.
+
+    Returns:
+        `bool`: Whether one of the script's comparisons succeeds. A comparison that fails with an error is skipped.
+    """
+    left, right = parse(gold), parse(answer)
+    if left is None or right is None:
+        return False
+    try:
+        return str(left) == str(right) or _same_value(left, right)
+    except Exception:  # sympy raises any built-in error on operands that a comparison is not made for
+        return False
+
+
+def _same_value(left: Basic | MatrixBase, right: Basic | MatrixBase) -> bool:
+    match left, right:
+        case Expr(), Expr():
+            return _same_expression(left, right)
+        case Eq(), Eq():
+            return bool(abs(left.lhs - left.rhs).equals(abs(right.lhs - right.rhs)))
+        case MatrixBase(), MatrixBase():
+            return bool(_rounded(left).equals(_rounded(right)))
+    return False
+
+
+def _same_expression(left: Expr, right: Expr) -> bool:
+    names = sorted(left.free_symbols | right.free_symbols, key=str)
+    values = _values(left, right, dict(zip(names, cycle(_POINT))))
+    if values is None:
+        return bool(left.equals(right))
+    one, other = values
+    if names:  # values that clearly differ spare the simplification, which takes long
+        return cmath.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6) and bool(left.equals(right))
+    # Two constants: the tolerance of 1e-4 is looser than every exact comparison, so it alone decides.
+    if one.imag or other.imag:
+        return cmath.isclose(one, other, rel_tol=1e-12)
+    return numbers_close(one.real, other.real)
+
+
+def _values(left: Expr, right: Expr, point: dict[Basic, Float]) -> tuple[complex, complex] | None:
+    """What two expressions are at a point; `None` where one is no number there, or may take long to become one."""
+    if point and any(side.has(Sum, Product, Integral, Limit, Derivative) for side in (left, right)):
+        return None
+    try:
+        return complex(N(left.xreplace(point))), complex(N(right.xreplace(point)))
+    except (TypeError, ValueError, ArithmeticError, AttributeError):  # a limit, a function without a body
+        return None
+
+
+def _rounded(matrix: MatrixBase) -> MatrixBase:
+    return matrix.applyfunc(lambda entry: round(entry, 3) if entry.is_number else entry)

@@ -1,0 +1,30 @@
+"""The paper's baseline "Entropy Advantage", arXiv 2506.14758."""
+
+import torch
+from torch import Tensor
+
+from .shaped import ShapedAdvantages
+
+
+def entropy_advantage(
+    batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, *, alpha: float, kappa: float
+) -> ShapedAdvantages:
+    """
+    The paper's baseline "Entropy Advantage": A + min(alpha * H, |A| / kappa) at every token, H in nats and detached.
+
+    From Cheng et al., "Reasoning with Exploration: An Entropy Perspective", arXiv 2506.14758. For kappa > 1 the sign
+    of A never changes; where A = 0 nothing is added.
+
+    Args:
+        batch (`dict[str, Tensor]`): `advantages`, shape (B,).
+        entropies_nats (`Tensor`): Shape (B, T), nats, 0 on padding.
+        mask (`Tensor`): Shape (B, T), the loss mask.
+        alpha (`float`): Advantage per nat.
+        kappa (`float`): The bonus is at most |A| / kappa.
+
+    Returns:
+        [`ShapedAdvantages`]
+    """
+    advantages = batch["advantages"].unsqueeze(1)
+    bonus = torch.minimum(alpha * entropies_nats.detach(), advantages.abs() / kappa)
+    return ShapedAdvantages(advantages + bonus * mask, mask.bool())

@@ -1,0 +1,81 @@
+"""What training logs about the shaping: sums on the device for each micro-batch, ratios of sums once a log line.
+
+Every metric is a ratio of two sums over all tokens or completions of all processes since the last log line, so a
+micro-batch with more tokens weighs more, and nothing is an average of averages.
+"""
+
+import torch
+from torch import Tensor
+
+from .groups import group_accuracy
+from .shaped import ShapedAdvantages, entropy_in_bits
+
+# metric: (sum above the line, sum below it)
+CES_METRICS = {
+    "ces/group_accuracy": ("group_accuracy", "scorable_completions"),
+    "ces/selected_tokens": ("selected_tokens", "completions"),
+    "ces/zero_selected_share": ("completions_without_selection", "completions"),
+    "ces/selected_entropy_correct": ("selected_bits_correct", "selected_tokens_correct"),
+    "ces/selected_entropy_incorrect": ("selected_bits_incorrect", "selected_tokens_incorrect"),
+    "ces/shaping_to_advantage": ("absolute_shaping", "absolute_advantage"),
+    "ces/sign_flip_share": ("sign_flips", "selected_tokens"),
+    "ces/shaped_share_equal_reward_groups": ("selected_tokens_equal_rewards", "selected_tokens"),
+    "ces/shaped_share_truncated": ("selected_tokens_truncated", "selected_tokens"),
+}
+SUMS = sorted({name for ratio in CES_METRICS.values() for name in ratio})
+
+
+@torch.no_grad()
+def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
+    """
+    The sums behind [`ces_metrics`] for one micro-batch, without waiting for the device.
+
+    Args:
+        batch (`dict[str, Tensor]`):
+            As in [`conditional_entropy_shaping`], with `equal_rewards` and `truncated`, shape (B,), bool.
+        entropies_nats (`Tensor`): Shape (B, T), nats.
+        mask (`Tensor`): Shape (B, T), the loss mask.
+        shaped (`ShapedAdvantages`): What [`conditional_entropy_shaping`] returned.
+
+    Returns:
+        `Tensor`: Shape (len(SUMS),), float32, in the order of `SUMS`.
+    """
+    advantages = batch["advantages"].unsqueeze(1)
+    selected, correct = shaped.selected, batch["correct"]
+    per_completion = selected.sum(dim=1)
+    selected_bits = (entropy_in_bits(entropies_nats) * selected).sum(dim=1)
+    sums = {
+        "group_accuracy": (group_accuracy(batch["group_correct"], batch["group_scorable"]) * batch["scorable"]).sum(),
+        "scorable_completions": batch["scorable"].sum(),
+        "completions": torch.ones_like(correct).sum(),
+        "selected_tokens": per_completion.sum(),
+        "completions_without_selection": (per_completion == 0).sum(),
+        "selected_bits_correct": (selected_bits * correct).sum(),
+        "selected_tokens_correct": (per_completion * correct).sum(),
+        "selected_bits_incorrect": (selected_bits * ~correct).sum(),
+        "selected_tokens_incorrect": (per_completion * ~correct).sum(),
+        "absolute_shaping": ((shaped.advantages - advantages).abs() * mask).sum(),
+        "absolute_advantage": (advantages.abs() * mask).sum(),
+        "sign_flips": (selected & (shaped.advantages * advantages < 0)).sum(),
+        "selected_tokens_equal_rewards": (per_completion * batch["equal_rewards"]).sum(),
+        "selected_tokens_truncated": (per_completion * batch["truncated"]).sum(),
+    }
+    return torch.stack([sums[name].float() for name in SUMS])
+
+
+def ces_metrics(totals: list[float]) -> dict[str, float]:
+    """
+    The `ces/*` metrics from the totals over processes and micro-batches.
+
+    Args:
+        totals (`list[float]`): In the order of `SUMS`.
+
+    Returns:
+        `dict[str, float]`: NaN where a metric has nothing to divide by, e.g. the entropy at the selected tokens of
+        wrong completions when there was none.
+    """
+    sums = dict(zip(SUMS, totals, strict=True))
+    return {
+        name: sums[above] / sums[below] if sums[below] else float("nan")
+        for name, (above, below) in CES_METRICS.items()
+    }

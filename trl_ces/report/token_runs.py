@@ -1,0 +1,202 @@
+"""`trl-ces report --tokens N`: lets the models of a run answer, and writes what CES does to each token."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ..config import CESConfig
+from ..forks.inspect import Job, find_prompts, read_job
+from ..forks.judge import judge
+from ..forks.model import load_model
+from ..support.errors import UserError
+from .runs import RECIPE, STATE, Training
+from .tokens import DIGITS, Place, TokenFile, digest, piece, read_tokens, token_answers, write_tokens
+
+SHAPING_FIELDS = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier")
+# Answers whose tokens' distributions are kept at a time.
+ANSWERS_AT_A_TIME = 8
+
+
+def models_of(run: Path, settings: dict[str, Any]) -> dict[int, Path]:
+    """Step -> where its model is saved, as far as it is there: before training, at each checkpoint, at the end."""
+    found: dict[int, Path] = {}
+    base = base_of(run, settings)
+    if base is not None:
+        found[0] = base
+    for checkpoint in run.glob("checkpoint-*"):
+        number = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
+        if number and _is_model(checkpoint) and (checkpoint / STATE).is_file():
+            found[int(number[1])] = checkpoint
+    if _is_model(run) and (run / STATE).is_file():
+        found[json.loads((run / STATE).read_text(encoding="utf-8"))["global_step"]] = run
+    return dict(sorted(found.items()))
+
+
+def base_of(run: Path, settings: dict[str, Any]) -> Path | None:
+    """The model that a run started from, also where both were moved together, as a study with its bases is."""
+    named = Path(str(settings.get("model_name_or_path", ""))).expanduser()
+    output = Path(str(settings.get("output_dir", "")))
+    moved = []
+    for study in output.parents[:-1]:
+        if named.is_relative_to(study):  # as far as both lie in one folder, they were moved together
+            here = run.absolute()
+            for _ in output.relative_to(study).parts:
+                here = here.parent
+            moved.append(here / named.relative_to(study))
+    return next((place for place in (named, *moved) if _is_model(place)), None)
+
+
+def _is_model(folder: Path) -> bool:
+    return _saved(folder) is not None
+
+
+def _saved(folder: Path) -> int | None:
+    """When the model there was saved, in ns; `None` if there is none."""
+    files = [folder / name for name in ("config.json", "adapter_config.json") if (folder / name).is_file()]
+    return max((file.stat().st_mtime_ns for file in files), default=None)
+
+
+def shaping_of(settings: dict[str, Any], other: dict[str, Any] | None = None) -> dict[str, Any]:
+    """CES's shaping by a recipe, as keyword arguments; of one without CES by `other`, else CESConfig's defaults."""
+    source = settings if settings.get("shaping", "ces") == "ces" else (other or {})
+    defaults = {entry.name: entry.default for entry in fields(CESConfig)}
+    tau, correct, incorrect, dynamic = (source.get(name, defaults[name]) for name in SHAPING_FIELDS)
+    return {
+        "tau": float(tau),
+        "beta_correct": float(correct),
+        "beta_incorrect": float(incorrect),
+        "dynamic_multiplier_on": dynamic,
+    }
+
+
+def check_tokens(training: Training) -> dict[int, Path]:
+    """The models that can answer, before one is loaded.
+
+    Raises:
+        UserError: if there is no recipe or no model.
+    """
+    if not (training.folder / RECIPE).is_file():
+        raise UserError(
+            f"`--tokens` needs the recipe of {training.folder}, for its prompts, τ and β: copy the YAML that it "
+            f"was trained by to {training.folder / RECIPE}."
+        )
+    models = models_of(training.folder, training.settings)
+    if not models:
+        raise UserError(f"`--tokens` needs a model, and {training.folder} holds none (no config.json, no checkpoint).")
+    return models
+
+
+def make_tokens(
+    training: Training, num_prompts: int, ces: dict[str, Any] | None, say: Callable[[str], None]
+) -> list[int]:
+    """
+    Writes `tokens-STEP.jsonl` for each model of a run, but where it is there with the same settings.
+
+    Args:
+        training ([`Training`]): A run whose folder holds its recipe.
+        num_prompts (`int`): Problems that each model answers, `num_generations` times each.
+        ces (`dict`, *optional*): Settings of a run with CES, for a run without: what CES would have done.
+        say (`Callable`): Told what is going on.
+
+    Returns:
+        `list[int]`: The steps.
+
+    Raises:
+        UserError: if a model or the data cannot be loaded, or the folder cannot be written.
+    """
+    models = check_tokens(training)
+    shaping = shaping_of(training.settings, ces)
+    there = {content.step: content for content in read_tokens(training.folder)}
+    reference: TokenFile | None = None
+    for step, model in models.items():
+        job = _job(training, model, num_prompts, shaping["tau"])
+        settings = {
+            "step": step,
+            "model": model.name,
+            "saved": _saved(model),
+            "num_prompts": num_prompts,
+            "num_samples": job.options.num_samples,
+            "temperature": job.temperature,
+            "max_new_tokens": job.max_new_tokens,
+            "seed": job.options.seed,
+            "trained_with": training.settings.get("shaping", "ces"),
+            "shaping": shaping,
+            "reference": None if reference is None else digest(reference.settings),
+        }
+        content = there.get(step)
+        if content is None or _without_verdict(content.settings) != settings:
+            say(f"{training.method}: the model of step {step} answers {num_prompts} problems")
+            content = _answer(job, settings, reference)
+            try:
+                write_tokens(training.folder, content)
+            except OSError as error:
+                raise UserError(f"{training.folder} cannot be written ({error.strerror}): copy the run.") from None
+        reference = reference or content
+    return list(models)
+
+
+def _without_verdict(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "not_judged"}
+
+
+def _job(training: Training, model: Path, num_prompts: int, tau: float) -> Job:
+    group = training.settings.get("num_generations", 8)
+    words = ["--config", training.folder / RECIPE, "--model", model, "--num_prompts", num_prompts]
+    return read_job([str(word) for word in [*words, "--num_samples", group, "--tau", tau]])
+
+
+def _answer(job: Job, settings: dict[str, Any], reference: TokenFile | None) -> TokenFile:
+    """Loads the model, lets it answer, and looks at the reference's places with it."""
+    from ..forks.tokens import encode_prompt, end_tokens, sample_answers
+
+    prompts, columns = find_prompts(job)
+    _, model, tokenizer = load_model(job.recipe, build=False)
+    try:
+        encoded = [
+            encode_prompt(tokenizer, prompt, job.recipe.training.get("chat_template_kwargs")) for prompt in prompts
+        ]
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    drawn = {name: settings[name] for name in ("num_samples", "temperature", "max_new_tokens", "seed")}
+    answers = sample_answers(model, tokenizer, encoded, **drawn, tau=job.tau, batch_size=job.options.batch_size)
+    correct, reason = (
+        judge(job.recipe, tokenizer, prompts, columns, encoded, answers) if columns else (None, "no data")
+    )
+    shaped = token_answers(
+        answers, correct, tokenizer, num_samples=settings["num_samples"], shaping=settings["shaping"]
+    )
+    pad = next(iter([tokenizer.pad_token_id, *end_tokens(model, tokenizer), 0]))
+    places = [] if reference is None else _follow(model, tokenizer, reference, job.temperature, pad or 0)
+    if correct is None:
+        settings = {**settings, "not_judged": reason}
+    return TokenFile(settings, [tokenizer.decode(ids) for ids in encoded], encoded, shaped, places)
+
+
+def _follow(model: Any, tokenizer: Any, reference: TokenFile, temperature: float, pad: int) -> list[Place]:
+    """What a model thinks at the shaped places of the reference's answers."""
+    import torch
+
+    from ..forks.tokens import forking_tokens
+
+    numbers = [number for number, answer in enumerate(reference.answers) if answer.shaped]
+    found = []
+    for start in range(0, len(numbers), ANSWERS_AT_A_TIME):
+        part = numbers[start : start + ANSWERS_AT_A_TIME]
+        answers = [reference.answers[number] for number in part]
+        prompts = [reference.prompts[answer.prompt] for answer in answers]
+        with torch.no_grad():
+            # tau 1: every token counts as a fork, so that each place has its distribution.
+            seen = forking_tokens(model, prompts, [a.ids for a in answers], temperature=temperature, tau=1.0, pad=pad)
+        for number, answer, (_, forks) in zip(part, answers, seen, strict=True):
+            at = {fork.place: fork for fork in forks}
+            for place in (entry.place for entry in answer.shaped):
+                fork = at[place]
+                pair = [piece(tokenizer, token) for token in fork.pair]
+                rounded = [round(value, DIGITS) for value in fork.probabilities]
+                found.append(Place(number, place, round(fork.entropy, DIGITS), pair, rounded))
+    return found

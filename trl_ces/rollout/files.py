@@ -1,0 +1,54 @@
+"""Micro-batches on disk: a stopped run goes on in the middle of a rollout, and a broken batch can be looked at.
+
+One safetensors file for each process: tensors under `NUMBER.NAME`, all else as JSON in its header.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from ..support.files import whole_file
+
+
+def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more: dict[str, Any]) -> None:
+    """
+    Writes the file whole: a kill or a full disk leaves none.
+
+    Args:
+        file (`Path`): Its folder is made if need be.
+        micro_batches (`Sequence[dict[str, Any]]`): Tensors, and what JSON can hold.
+        more (`dict[str, Any]`): What else belongs to them, JSON.
+
+    Raises:
+        TypeError: if an entry is neither a tensor nor JSON.
+        OSError: if the file cannot be written.
+    """
+    tensors, others = {}, []
+    for number, batch in enumerate(micro_batches):
+        for name, values in batch.items():
+            if isinstance(values, torch.Tensor):  # a copy: micro-batches may be views of one rollout
+                tensors[f"{number}.{name}"] = values.detach().cpu().clone(memory_format=torch.contiguous_format)
+        others.append({name: values for name, values in batch.items() if not isinstance(values, torch.Tensor)})
+    header = {"others": json.dumps(others), "more": json.dumps(more)}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(file) as partial:
+        save_file(tensors, partial, metadata=header)
+
+
+def load_micro_batches(file: Path, device: Any = "cpu") -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
+    """What [`save_micro_batches`] wrote, tensors on `device`; `None` where it is missing or damaged."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            header = opened.metadata() or {}
+            micro_batches, more = json.loads(header["others"]), json.loads(header["more"])
+            for key in opened.keys():  # noqa: SIM118 (no dict)
+                number, name = key.split(".", 1)
+                micro_batches[int(number)][name] = opened.get_tensor(key).to(device)
+    except (OSError, SafetensorError, KeyError, ValueError, IndexError):
+        return None
+    return micro_batches, more

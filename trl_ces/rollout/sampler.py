@@ -1,0 +1,306 @@
+"""Dynamic sampling of DAPO, arXiv 2503.14476, section 3.2: prompts are drawn until the batch is full of mixed groups.
+
+A group whose completions are all right or all wrong has A = 0. It is dropped, and the next prompts of the data take
+its place. Which prompts come next and which groups are kept is decided here; the trainer generates. Every process
+holds the same groups, so all decide alike and make the same number of collective calls.
+"""
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import IterableDataset
+
+from .rows import NUM_ITEMS, Padding, concatenated, gathered, rows_of_process, trained_tokens
+
+logger = logging.getLogger(__name__)
+
+# In a checkpoint's folder: where its prompt stream stood.
+STREAM_FILE = "dynamic_sampling.json"
+
+
+class PromptStream:
+    """
+    The prompts of a data set in the order in which they are drawn, pass after pass, without end.
+
+    The order of each pass is that of TRL's `RepeatSampler`: one generator with one seed, and a new permutation for
+    each pass. But every prompt of a pass comes, also those that would not fill a batch. `position` is all its state.
+
+    Args:
+        num_prompts (`int`): Size of the data set.
+        seed (`int`): Seed of the order.
+        shuffle (`bool`): Whether to shuffle; otherwise each pass is in the order of the data.
+
+    Attributes:
+        position (`int`): How many prompts were used, over all passes; those before it are never drawn again in their
+            pass. Set it to go on from there.
+    """
+
+    def __init__(self, num_prompts: int, seed: int, shuffle: bool):
+        self.num_prompts = num_prompts
+        self.seed = seed
+        self.shuffle = shuffle
+        self.position = 0
+        self._orders: dict[int, list[int]] = {}  # the two latest passes
+        self._passes = 0
+        self._generator = torch.Generator()
+
+    def ahead(self, count: int) -> list[int]:
+        """The next `count` prompts, as row numbers of the data set. They are only looked at: `position` stays."""
+        places = range(self.position, self.position + count)
+        return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
+
+    def _order(self, number: int) -> list[int] | range:
+        if not self.shuffle:
+            return range(self.num_prompts)
+        if number not in self._orders:
+            if number < self._passes:
+                self._passes = 0
+            if self._passes == 0:
+                self._generator.manual_seed(self.seed)
+            while self._passes <= number:
+                self._orders[self._passes] = torch.randperm(self.num_prompts, generator=self._generator).tolist()
+                self._orders.pop(self._passes - 2, None)
+                self._passes += 1
+        return self._orders[number]
+
+
+def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
+    """
+    Which groups teach: those whose completions do not all have the same accuracy (DAPO, Eq. 11).
+
+    Args:
+        accuracy (`torch.Tensor`): (N,) float, the accuracy reward of each completion, NaN where there is none; groups
+            contiguous.
+        group_size (`int`): Completions of a prompt, G.
+
+    Returns:
+        `torch.Tensor`: (N / G,) bool. Completions without a verdict do not count; a group with fewer than two others
+        does not teach.
+    """
+    groups = accuracy.view(-1, group_size)
+    unscorable = groups.isnan()
+    highest = groups.masked_fill(unscorable, -torch.inf).amax(dim=1)
+    lowest = groups.masked_fill(unscorable, torch.inf).amin(dim=1)
+    return highest > lowest
+
+
+def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
+    """
+    How many prompts the next round draws: as many as should fill the batch, by the share of groups kept so far.
+
+    More than are missing, because a round costs about as long as its longest completion, however few there are.
+
+    Args:
+        wanted (`int`): Groups in a full batch, a multiple of `unit`.
+        kept (`int`): Informative groups so far, fewer than `wanted`.
+        decided (`int`): Groups judged so far.
+        unit (`int`): Prompts whose completions the processes can share evenly come in multiples of this.
+
+    Returns:
+        `int`: A multiple of `unit`, at most `wanted`.
+    """
+    if decided == 0:
+        return wanted
+    expected = math.ceil((wanted - kept) * decided / max(kept, 1))
+    return min(wanted, math.ceil(expected / unit) * unit)
+
+
+class InformativeBatch:
+    """
+    The groups of one rollout, judged in the order of the stream, until enough are informative.
+
+    Args:
+        wanted (`int`): Groups in a full batch, P.
+        group_size (`int`): Completions of a prompt, G.
+        num_processes (`int`): Processes that share the completions of a round.
+        layout (`dict[str, Padding | None]`): How each tensor of the rollout is padded, see [`row_layout`].
+    """
+
+    def __init__(self, wanted: int, group_size: int, num_processes: int, layout: dict[str, Padding | None]):
+        self.wanted = wanted
+        self.group_size = group_size
+        self.layout = layout
+        self.rounds = 0
+        # Places in the order of judgement.
+        self.kept: list[int] = []
+        self.dropped: list[int] = []
+        self._unit = num_processes // math.gcd(group_size, num_processes)
+        self._groups: dict[int, dict[str, torch.Tensor]] = {}
+
+    @property
+    def decided(self) -> int:
+        return len(self.kept) + len(self.dropped)
+
+    @property
+    def missing(self) -> int:
+        return self.wanted - len(self.kept)
+
+    def next_size(self) -> int:
+        """How many prompts the next round draws."""
+        return round_size(self.wanted, len(self.kept), self.decided, self._unit)
+
+    def judge(self, informative: list[bool], rows: dict[str, torch.Tensor]) -> int:
+        """
+        Keep or drop the groups of a round, in order, until the batch is full.
+
+        Args:
+            informative (`list[bool]`): One for each group of the round.
+            rows (`dict[str, torch.Tensor]`): (R * G, ...) tensors of the round's R groups, of all processes.
+
+        Returns:
+            `int`: How many groups were judged. Those behind them are not needed: their prompts go back to the stream.
+        """
+        before = self.decided
+        self.rounds += 1
+        for group, teaches in enumerate(informative):
+            if not self.missing:
+                break
+            place = self.decided
+            (self.kept if teaches else self.dropped).append(place)
+            # Of the dropped only the first can be needed, to fill the batch in the end.
+            if teaches or len(self.dropped) <= self.missing:
+                here = slice(group * self.group_size, (group + 1) * self.group_size)
+                # A copy: a slice would keep the whole round in memory.
+                self._groups[place] = {name: values[here].clone() for name, values in rows.items()}
+        return self.decided - before
+
+    def rows(self) -> dict[str, torch.Tensor]:
+        """The full batch, (P * G, ...) tensors: the kept groups and, for those that are missing, the first dropped."""
+        chosen = sorted(self.kept + self.dropped[: self.missing])
+        return concatenated([self._groups[place] for place in chosen], self.layout)
+
+    def metrics(self) -> dict[str, float]:
+        """What can be said of the rollout from its groups alone."""
+        return {
+            "dynamic_sampling/rounds": self.rounds,
+            "dynamic_sampling/dropped_groups": len(self.dropped) / self.decided,
+            "dynamic_sampling/prompts": self.decided,
+            "dynamic_sampling/uninformative_groups": self.missing / self.wanted,
+        }
+
+
+class DynamicSampler:
+    """
+    Draws the prompts of a training run and makes its generation batches.
+
+    Args:
+        stream (`PromptStream`): The prompts.
+        wanted (`int`): Groups in a generation batch, P.
+        group_size (`int`): Completions of a prompt, G.
+        max_rounds (`int`): Rounds of generation for one batch, >= 1.
+        accelerator (`Accelerator`): Knows the processes.
+    """
+
+    def __init__(self, stream: PromptStream, wanted: int, group_size: int, max_rounds: int, accelerator: Any):
+        self.stream = stream
+        self.wanted = wanted
+        self.group_size = group_size
+        self.max_rounds = max_rounds
+        self.accelerator = accelerator
+        self._rollout_start = 0  # the stream's position before the latest batch
+        self._warned = False
+
+    def sample(
+        self,
+        generate: Callable[[list[int]], tuple[list[bool], dict[str, torch.Tensor]]],
+        layout: dict[str, Padding | None],
+    ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+        """
+        A generation batch of informative groups, after as many rounds as it takes and `max_rounds` allow.
+
+        Args:
+            generate (`Callable`): Given a round's prompts, R row numbers of the data, returns which of the R groups
+                are informative and this process's part of their R * G rows.
+            layout (`dict[str, Padding | None]`): See [`row_layout`].
+
+        Returns:
+            `tuple`: This process's rows of the batch, with `NUM_ITEMS` over all processes, and what to log of it.
+        """
+        batch = InformativeBatch(self.wanted, self.group_size, self.accelerator.num_processes, layout)
+        self._rollout_start = self.stream.position
+        first_round_end = 0.0
+        while batch.missing and batch.rounds < self.max_rounds:
+            informative, rows = generate(self.stream.ahead(batch.next_size()))
+            # Only what was judged is used up: the prompts behind the last group that was needed come again.
+            self.stream.position += batch.judge(informative, gathered(rows, layout, self.accelerator))
+            first_round_end = first_round_end or time.perf_counter()
+        extra_seconds = time.perf_counter() - first_round_end if batch.rounds > 1 else 0.0
+        metrics = {
+            **batch.metrics(),
+            "dynamic_sampling/extra_generation_time": extra_seconds,
+            "dynamic_sampling/epoch": self.stream.position / self.stream.num_prompts,
+        }
+        self._warn_of_filling(batch)
+        rows = batch.rows()
+        return {**rows_of_process(rows, self.accelerator), NUM_ITEMS: trained_tokens(rows)}, metrics
+
+    def _warn_of_filling(self, batch: InformativeBatch):
+        if batch.missing and not self._warned:
+            self._warned = True
+            if self.accelerator.is_main_process:
+                logger.warning(
+                    "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
+                    "so groups of equal accuracy fill the batch. Said once; `dynamic_sampling/uninformative_groups` "
+                    "logs their share. Allow more rounds, raise `num_generations`, or give problems that the model "
+                    "sometimes solves.",
+                    len(batch.kept),
+                    batch.wanted,
+                    batch.rounds,
+                )
+
+    def save(self, folder: Path, inside_rollout: bool):
+        """
+        Write the state into a checkpoint's `folder`, which is made if need be.
+
+        Args:
+            folder (`Path`): The checkpoint's.
+            inside_rollout (`bool`): Whether the latest batch has steps left. Where training is resumed without that
+                batch, it is generated again, so its prompts are to be drawn again.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        position = self._rollout_start if inside_rollout else self.stream.position
+        (folder / STREAM_FILE).write_text(json.dumps({"position": position, "after_rollout": self.stream.position}))
+
+    def load(self, folder: Path, planned_rollouts: int, with_rollout: bool = False):
+        """
+        Take the state from a checkpoint's `folder`; without one, go on behind `planned_rollouts` batches.
+
+        Args:
+            folder (`Path`): The checkpoint's.
+            planned_rollouts (`int`): Batches begun before it.
+            with_rollout (`bool`, *optional*, defaults to `False`): Whether the batch that it fell into is there.
+        """
+        file = folder / STREAM_FILE
+        if file.exists():
+            state = json.loads(file.read_text())
+            self.stream.position = state["after_rollout" if with_rollout else "position"]
+            return
+        self.stream.position = planned_rollouts * self.wanted
+        if self.accelerator.is_main_process:
+            logger.warning(
+                "%s does not exist, so the checkpoint was saved without dynamic sampling: prompts go on from number "
+                "%d, as if no group had been dropped.",
+                file,
+                self.stream.position,
+            )
+
+
+def check_can_be_drawn(dataset: Any):
+    """Raise `ValueError` if `dataset` has no rows to go back to, or has pictures, whose tensors are not one a row."""
+    if isinstance(dataset, IterableDataset):
+        raise ValueError(
+            "`train_dataset` is an IterableDataset, but `dynamic_sampling` goes back to prompts that it did not need: "
+            "give a Dataset, or set `dynamic_sampling=False`."
+        )
+    pictures = {"image", "images"} & set(dataset.column_names if dataset is not None else ())
+    if pictures:
+        raise ValueError(
+            f"`train_dataset` has the column {sorted(pictures)[0]!r}, but `dynamic_sampling` does not support "
+            "pictures: set `dynamic_sampling=False`."
+        )

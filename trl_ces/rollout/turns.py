@@ -1,0 +1,71 @@
+"""What the policy was shown and what it said, read from token ids, for reward functions (`REWARD_KEYWORDS`)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
+
+# Enough tokens to hold "<think>" and white space in any tokenizer, one character a token included.
+PROMPT_TAIL = 32
+
+
+def read_turns(
+    prompt_ids: Sequence[Iterable],
+    completion_ids: Sequence[Iterable],
+    masks: Sequence[Iterable] | None,
+    tokenizer: Any,
+) -> dict[str, list]:
+    """
+    The keyword arguments of `REWARD_KEYWORDS`, one entry for each completion.
+
+    Args:
+        prompt_ids (`Sequence[Iterable]`): Token ids of the prompts: lists, or tensors of a user's rollout function.
+        completion_ids (`Sequence[Iterable]`): Token ids of the completions.
+        masks (`Sequence[Iterable]`, *optional*): 1 on the policy's tokens, 0 on what tools or an environment wrote.
+        tokenizer (`PreTrainedTokenizerBase`): Decodes them.
+
+    Returns:
+        `dict[str, list]`: `thinking_prefilled`, whether the last turn began inside an open `<think>`; `last_turns`,
+        its text, without special tokens, but with the tags of thinking.
+    """
+    seen, said = [], []
+    for row in range(len(prompt_ids)):
+        prompt, completion = _integers(prompt_ids[row]), _integers(completion_ids[row])
+        start, end = (0, len(completion)) if masks is None else last_turn(_integers(masks[row]))
+        seen.append((prompt + completion[:start])[-PROMPT_TAIL:])
+        said.append(completion[start:end])
+    return {
+        "thinking_prefilled": [opens_thinking(tail) for tail in tokenizer.batch_decode(seen)],
+        "last_turns": _decode_with_thinking(said, tokenizer),
+    }
+
+
+def last_turn(mask: list[int]) -> tuple[int, int]:
+    """
+    Where the policy spoke last: the last run of ones.
+
+    Args:
+        mask (`list[int]`): 1 on the policy's tokens, 0 on what tools or an environment wrote.
+
+    Returns:
+        `tuple[int, int]`: Start and end of the run, (0, 0) where there is none.
+    """
+    end = len(mask)
+    while end > 0 and mask[end - 1] == 0:
+        end -= 1
+    start = end
+    while start > 0 and mask[start - 1] != 0:
+        start -= 1
+    return start, end
+
+
+def _decode_with_thinking(rows: list[list[int]], tokenizer: Any) -> list[str]:
+    """As TRL decodes completions, without special tokens; but the tags of thinking stay, special or not."""
+    added = tokenizer.get_added_vocab()
+    tags = {added[tag] for tag in (THINK_OPEN, THINK_CLOSE) if tag in added}
+    special = set(tokenizer.all_special_ids) - tags
+    return tokenizer.batch_decode([[token for token in row if token not in special] for row in rows])
+
+
+def _integers(tokens: Iterable) -> list[int]:
+    return [int(token) for token in tokens]

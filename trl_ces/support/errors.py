@@ -1,0 +1,42 @@
+"""Errors for a user, and the words they are told in."""
+
+import difflib
+import reprlib
+from collections.abc import Iterable
+from typing import Any
+
+
+class UserError(ValueError):
+    """Bad input. The message is one sentence with the way out; the command line prints it without a traceback."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`" Did you mean ...?"` with the nearest of `known` (an empty string if none is near)."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" Did you mean `{near[0]}`?" if near else ""
+
+
+def kind(value: Any) -> str:
+    """What a YAML author calls the type of `value`."""
+    names = {type(None): "null", bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "mapping"}
+    return names.get(type(value), type(value).__name__)
+
+
+_short = reprlib.Repr()
+_short.maxlevel = 2
+_short.maxlist = _short.maxdict = 4
+_short.maxstring = _short.maxother = _short.maxlong = 40
+
+
+def shown(value: Any) -> str:
+    """`repr(value)`, cut where it is long: a message must not print a megabyte."""
+    return _short.repr(value)
+
+
+def hub_errors() -> tuple[type[Exception], ...]:
+    """Error classes to catch around a call to the Hub: no connection, a refusal, no right to the repository."""
+    from huggingface_hub import errors
+
+    # The HTTP library's own base class, for connections that fail before there is an answer. The library is httpx
+    # in huggingface_hub 1 and httpx2 in 2, so the class is taken from where huggingface_hub itself imports it.
+    return (errors.HfHubHTTPError, errors.HTTPError, OSError)

@@ -1,0 +1,48 @@
+"""The names that TRL logs reward functions under, and which of them says "correct"."""
+
+from typing import Any, cast
+
+import torch
+
+
+def reward_name(func: Any) -> str:
+    """The name that TRL logs a reward function or reward model under."""
+    # TRL's helpers bring pandas and datasets: a second that a refused recipe need not wait for.
+    from trl.trainer.utils import get_callable_name, get_config_model_id
+
+    if isinstance(func, str):
+        return func.split("/")[-1]
+    if isinstance(func, torch.nn.Module):
+        return get_config_model_id(cast(Any, func.config)).split("/")[-1]
+    return get_callable_name(func)
+
+
+def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
+    """
+    Which reward function says that a completion is correct.
+
+    Args:
+        names (`list[str]`): Names of the reward functions, as TRL logs them.
+        wanted (`str`, *optional*): `ces_accuracy_reward`.
+
+    Returns:
+        `int`: Its place in `names`.
+
+    Raises:
+        `ValueError`: There is no such function, or more than one.
+    """
+    there_are = f"There are: {', '.join(names) or 'none'}."
+    if wanted is not None:
+        matches = [index for index, name in enumerate(names) if name == wanted]
+        problem = f"`ces_accuracy_reward` is {wanted!r}, which names {len(matches)} of the reward functions."
+    elif len(names) == 1:
+        return 0
+    else:
+        matches = [index for index, name in enumerate(names) if "accuracy" in name.lower()]
+        problem = f"`ces_accuracy_reward` is None, and {len(matches)} reward functions have 'accuracy' in their name."
+    if len(matches) != 1:
+        raise ValueError(
+            f"{problem} CES needs the one that tells right completions from wrong: set `ces_accuracy_reward` to "
+            f'its name, or `shaping="none"`. {there_are}'
+        )
+    return matches[0]

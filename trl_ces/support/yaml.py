@@ -1,0 +1,238 @@
+"""Reading YAML and command-line values without guessing: every surprise is an error that names the key.
+
+PyYAML follows YAML 1.1, where `2e-7` is a string, `no` is false, `1:30` is 90 and the second of two equal keys wins in
+silence. Recipes are read with YAML 1.2's scalars instead, and two equal keys are refused. Imports no torch.
+"""
+
+import enum
+import math
+import re
+import types
+import typing
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from .errors import UserError, kind, shown
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader with the scalars of YAML 1.2 and without duplicate keys."""
+
+
+_SCALARS = {
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": (r"[-+]?[0-9]+", "-+0123456789"),
+    "float": (
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "merge": (r"<<", "<"),
+}
+_Loader.yaml_implicit_resolvers = {}
+for _kind, (_pattern, _first) in _SCALARS.items():
+    # `int` stands before `float`: the first pattern that matches decides.
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"(?:{_pattern})\\Z"), list(_first))
+
+
+def _construct_mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    keys: dict[Any, int] = {}
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+        if not isinstance(key, str | int | float | bool):
+            raise UserError(f"line {key_node.start_mark.line + 1}: a key is a plain word, got {key!r}.")
+        line = key_node.start_mark.line + 1
+        if key in keys:
+            raise UserError(f"line {line}: the key `{key}` stands there twice (first on line {keys[key]}).")
+        keys[key] = line
+    loader.flatten_mapping(node)
+    return {loader.construct_object(k, deep=True): loader.construct_object(v, deep=True) for k, v in node.value}  # type: ignore[no-untyped-call]
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
+
+
+def _construct_int(_loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    # YAML 1.1's integers know octals: 010 would be 8.
+    try:
+        return int(node.value)
+    except ValueError:  # Python reads no number of more than 4,300 digits
+        raise UserError(f"line {node.start_mark.line + 1}: a number of {len(node.value)} digits.") from None
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+# A few lines of anchors can stand for more values than fit into any memory.
+MAX_VALUES = 100_000
+
+
+def _count_values(value: Any, counted: dict[int, int]) -> int:
+    """How many values `value` comes to with every alias written out."""
+    if not isinstance(value, list | dict):
+        return 1
+    if id(value) not in counted:
+        members = value if isinstance(value, list) else value.values()
+        counted[id(value)] = 1 + sum(_count_values(member, counted) for member in members)
+    return counted[id(value)]
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of one YAML document.
+
+    Raises:
+        UserError: if `text` is not YAML, builds Python objects, has a key twice, is nested too deeply, or stands for
+            more than `MAX_VALUES` values.
+    """
+    try:
+        value = yaml.load(text, Loader=_Loader)  # a SafeLoader
+        count = _count_values(value, {})
+    except RecursionError:
+        raise UserError("the values are nested too deeply to be read.") from None
+    except yaml.YAMLError as error:
+        where = (
+            f"line {error.problem_mark.line + 1}: "
+            if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark
+            else ""
+        )
+        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) and error.problem else str(error)
+        raise UserError(f"{where}not valid YAML ({problem}).") from None
+    if count > MAX_VALUES:
+        raise UserError(f"its aliases stand for {count} values, more than {MAX_VALUES}: write out what is meant.")
+    return value
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in the file `path`; an empty file is an empty mapping.
+
+    Raises:
+        UserError: if the file cannot be read, or is not one mapping with distinct keys.
+    """
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({error}).") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: a recipe is a mapping of `key: value` lines, this file holds a {kind(content)}.")
+    for name in content:
+        if not isinstance(name, str):
+            raise UserError(f"{path}: the key {name!r} is no word, as keys are.")
+    return content
+
+
+def alternatives(hint: Any) -> list[Any]:
+    """The members of a union, or the one type that `hint` is. `Any` and `dict[str, X]` count as they stand."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [member for arg in typing.get_args(hint) for member in alternatives(arg)]
+    return [hint]
+
+
+def describe(hint: Any) -> str:
+    """The type `hint` in a user's words: `int or null`, `list of str`, `one of no, steps, epoch`."""
+    words = []
+    members = alternatives(hint)
+    enums = [m for m in members if isinstance(m, type) and issubclass(m, enum.Enum)]
+    for member in members:
+        if member is type(None):
+            continue
+        origin, args = typing.get_origin(member), typing.get_args(member)
+        if member in enums:
+            words.append("one of " + ", ".join(str(option.value) for option in member))
+        elif member is str and enums:
+            continue  # TrainingArguments turns the string into the enum: only the enum's values are valid
+        elif origin is Literal:
+            words.append("one of " + ", ".join(map(str, args)))
+        elif origin is list or member is list:
+            words.append(f"list of {describe(args[0])}" if args else "list")
+        elif origin is dict or member is dict:
+            words.append("mapping")
+        else:
+            words.append(getattr(member, "__name__", str(member)))
+    return " or ".join([*words, "null"] if type(None) in members else words)
+
+
+_NO_FIT = object()
+
+
+def _fit(value: Any, member: Any) -> Any:
+    """`value` as the single type `member`, or `_NO_FIT`."""
+    origin, args = typing.get_origin(member), typing.get_args(member)
+    if member is Any:
+        return value
+    if member is type(None):
+        return None if value is None else _NO_FIT
+    if origin is Literal:
+        return next((value for option in args if type(option) is type(value) and option == value), _NO_FIT)
+    if origin is list or member is list:
+        return [fit(item, args[0] if args else Any) for item in value] if isinstance(value, list) else _NO_FIT
+    if origin is dict or member is dict:
+        return value if isinstance(value, dict) else _NO_FIT
+    if member is bool:
+        # `bf16: yes` can only mean true; the loader reads `yes` and `no` as words because `eval_strategy: no` is one
+        words = {"yes": True, "on": True, "no": False, "off": False}
+        return value if isinstance(value, bool) else words.get(value, _NO_FIT) if isinstance(value, str) else _NO_FIT
+    if member is float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number and not math.isnan(value) else _NO_FIT
+    if member is str and isinstance(value, str) and "\0" in value:
+        return _NO_FIT  # no path, name or prompt has one, and the system refuses it late
+    if isinstance(member, type) and issubclass(member, enum.Enum):
+        return value if value in [option.value for option in member] else _NO_FIT
+    return value if type(value) is member else _NO_FIT
+
+
+def fit(value: Any, hint: Any) -> Any:
+    """`value`, as YAML gave it, as the type `hint` of a dataclass field.
+
+    An int serves where a float is due, and nothing else is converted.
+
+    Raises:
+        TypeError: if the value is of another type.
+    """
+    members = alternatives(hint)
+    if any(isinstance(member, type) and issubclass(member, enum.Enum) for member in members):
+        members = [member for member in members if member is not str]
+    # The exact type first: `str | bool` given true is a bool.
+    for member in sorted(members, key=lambda member: type(value) is not member):
+        fitted = _fit(value, member)
+        if fitted is not _NO_FIT:
+            return fitted
+    raise TypeError(f"expected {describe(hint)}, got {kind(value)} {shown(value)}")
+
+
+def fit_text(texts: list[str], hint: Any) -> Any:
+    """The words behind `--field` on the command line, as the type `hint`.
+
+    A string field takes its word as it stands, except `null` where the field may be null and a bracketed `{...}` or
+    `[...]` where it may be a mapping or a list. Every other type reads the word as YAML. No word at all means true.
+
+    Raises:
+        TypeError: if the words are of another type or too many.
+    """
+    members = alternatives(hint)
+    lists = [member for member in members if typing.get_origin(member) is list or member is list]
+    mappings = [member for member in members if typing.get_origin(member) is dict or member is dict]
+    if not texts:
+        if bool in members:
+            return True
+        raise TypeError(f"expected {describe(hint)}, got no value")
+    if len(texts) > 1 or (lists and str not in members and texts[0] != "null" and not texts[0].startswith("[")):
+        if not lists:
+            raise TypeError(f"expected {describe(hint)}, got {len(texts)} values: {' '.join(texts)}")
+        return [fit_text([text], (typing.get_args(lists[0]) or (str,))[0]) for text in texts]
+    text = texts[0]
+    is_plain = not (text == "null" and type(None) in members)
+    is_plain = is_plain and not ((mappings and text.startswith("{")) or (lists and text.startswith("[")))
+    if str in members and is_plain and not (bool in members and text in ("true", "false")):
+        return fit(text, hint)
+    try:
+        value = parse_yaml(text)
+    except UserError as error:
+        raise TypeError(f"expected {describe(hint)}, got {text!r}: {error}") from None
+    return fit(value, hint)

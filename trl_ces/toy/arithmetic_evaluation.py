@@ -1,0 +1,171 @@
+"""How a model of the small world in arithmetic.py is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..support.errors import UserError
+from .arithmetic import arithmetic_accuracy_reward, carries, load_problems, read_prompt
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+# torch and transformers take seconds to load: the functions that need them import them.
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a model does on a set of problems; see [`measure`].
+
+    Args:
+        accuracy (`float`):
+            Share of right answers, in [0, 1].
+        length (`float`):
+            Mean tokens of a completion, its end-of-text token included.
+        entropy_bits (`float`):
+            Mean entropy of the sampling distribution over all generated tokens, in bits.
+        problems (`list[str]`):
+            The prompts.
+        completions (`list[list[str]]`):
+            For each prompt its sampled texts.
+    """
+
+    accuracy: float
+    length: float
+    entropy_bits: float
+    problems: list[str]
+    completions: list[list[str]]
+
+
+def measure(
+    model_dir: str | Path, problems: Dataset, num_samples: int = 8, seed: int = 0, max_new_tokens: int = 96
+) -> Measurement:
+    """Samples `num_samples` completions of each problem at temperature 1 and measures them.
+
+    Args:
+        model_dir (`str` or `Path`):
+            A model and its tokenizer, as saved by `build_base_model` or by training.
+        problems (`Dataset`):
+            From `load_problems`.
+        num_samples (`int`, *optional*, defaults to `8`):
+            Completions of each problem.
+        seed (`int`, *optional*, defaults to `0`):
+            Seed of the sampling.
+        max_new_tokens (`int`, *optional*, defaults to `96`):
+            Longest completion, in tokens.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model_dir, padding_side="left")
+    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
+    prompts = tokenizer(list(problems["prompt"]), return_tensors="pt", padding=True)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        output = model.generate(
+            input_ids=prompts["input_ids"],
+            attention_mask=prompts["attention_mask"],
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+            top_p=1.0,
+            num_return_sequences=num_samples,
+            max_new_tokens=max_new_tokens,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+    tokens = output.sequences[:, prompts["input_ids"].shape[1] :]  # (problems * samples, T)
+    ended = (tokens == tokenizer.eos_token_id).cumsum(dim=1)
+    written = (ended == 0) | ((ended == 1) & (tokens == tokenizer.eos_token_id))  # the first end-of-text counts
+    log_probs = torch.stack(output.logits, dim=1).log_softmax(dim=-1)
+    entropies = -(log_probs.exp() * log_probs).sum(dim=-1) / torch.log(torch.tensor(2.0))  # (.., T), bits
+    texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
+    solutions = [solution for solution in problems["solution"] for _ in range(num_samples)]
+    rewards = arithmetic_accuracy_reward(texts, solutions)
+    return Measurement(
+        accuracy=sum(rewards) / len(rewards),
+        length=written.sum(dim=1).float().mean().item(),
+        entropy_bits=entropies[written].mean().item(),
+        problems=list(problems["prompt"]),
+        completions=[texts[start : start + num_samples] for start in range(0, len(texts), num_samples)],
+    )
+
+
+def evaluate(
+    model_dir: str | Path,
+    num_problems: int = 200,
+    num_samples: int = 8,
+    seed: int = 0,
+    max_new_tokens: int = 96,
+    group_by: str | None = None,
+    **world_fields: Any,
+) -> dict[str, dict[str, float]]:
+    """The `evaluation` of recipes/study: what a model does on held-out problems.
+
+    Args:
+        model_dir (`str` or `Path`):
+            A model and its tokenizer.
+        num_problems (`int`, *optional*, defaults to `200`):
+            Problems that no training saw.
+        num_samples (`int`, *optional*, defaults to `8`):
+            Answers to each.
+        seed (`int`, *optional*, defaults to `0`):
+            Which problems, and seed of the sampling.
+        max_new_tokens (`int`, *optional*, defaults to `96`):
+            Longest completion, in tokens.
+        group_by (`str`, *optional*):
+            `"terms"` or `"carry"`: one benchmark for each number of terms, or for problems without and with a carry
+            out of the units. `None`: all in one.
+        world_fields:
+            Fields of [`World`] that differ from its defaults.
+
+    Returns:
+        `dict`: benchmark -> `accuracy` in [0, 1], `length_tokens`, `entropy_bits` per token, and `checks`, the share
+        of answers with a check in them.
+    """
+    if group_by not in GROUPINGS:
+        raise ValueError(f"group_by is one of terms, carry or null, got {group_by!r}.")
+    problems = load_problems("held_out", num_problems, seed, **world_fields)
+    kind_of = [GROUPINGS[group_by](read_prompt(prompt)) for prompt in problems["prompt"]]
+    found = {}
+    for kind in sorted(set(kind_of)):
+        rows = [row for row, other in enumerate(kind_of) if other == kind]
+        measured = measure(model_dir, problems.select(rows), num_samples, seed, max_new_tokens)
+        texts = [text for group in measured.completions for text in group]
+        found[kind] = {
+            "accuracy": measured.accuracy,
+            "length_tokens": measured.length,
+            "entropy_bits": measured.entropy_bits,
+            "checks": sum("?" in text for text in texts) / len(texts),
+        }
+    return found
+
+
+def check_evaluate(group_by: str | None = None, **settings: Any) -> None:
+    """What [`evaluate`] would refuse whatever the model: `trl-ces study` asks before its first run.
+
+    Raises:
+        UserError: if a setting is unknown or out of range.
+    """
+    own = ("num_problems", "num_samples", "seed", "max_new_tokens")
+    world = {name: value for name, value in settings.items() if name not in own}
+    try:
+        if group_by not in GROUPINGS:
+            raise ValueError(f"group_by is one of terms, carry or null, got {group_by!r}.")
+        load_problems("held_out", settings.get("num_problems", 200), settings.get("seed", 0), **world)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"`evaluation`: {error}") from None
+
+
+def _carry(terms: list[int]) -> str:
+    return "with a carry" if carries(terms) else "without a carry"
+
+
+GROUPINGS: dict[str | None, Callable[[list[int]], str]] = {
+    None: lambda terms: "held out",
+    "terms": lambda terms: f"{len(terms)} terms",
+    "carry": _carry,
+}

@@ -1,0 +1,140 @@
+"""`ScriptArguments`: what a recipe says besides the trainer's and the model's own settings."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..support.prompts import PAPER_SYSTEM_PROMPT
+
+
+@dataclass
+class ScriptArguments:
+    """
+    What a training run needs besides [`CESConfig`] and [`~trl.ModelConfig`]: data, rewards, batch arithmetic.
+
+    Each field is explained by its `help`, which `trl-ces train --help` prints.
+    """
+
+    dataset_name: str | None = field(
+        default=None,
+        metadata={
+            "help": "Training problems: a Hub id (`zwhe99/DeepMath-103K`), a local .json, .jsonl or .parquet file or "
+            "a folder of them, `arithmetic` (the quickstart's world) or `reasoning_gym`. Required."
+        },
+    )
+    dataset_config: str | None = field(default=None, metadata={"help": "Configuration name of a Hub data set."})
+    dataset_split: str = field(default="train", metadata={"help": "Split to train on."})
+    prompt_column: str | None = field(
+        default=None,
+        metadata={"help": "Column with the question, or with chat messages. Default: prompt, question or problem."},
+    )
+    solution_column: str | None = field(
+        default=None,
+        metadata={"help": "Column with the gold answer. Default: solution, final_answer or answer."},
+    )
+    solution_pattern: str | None = field(
+        default=None,
+        metadata={
+            "help": "Regular expression with one group: the gold is the group of its last match in the solution "
+            r"column, for example `####\s*(.+)` for GSM8K."
+        },
+    )
+    max_train_samples: int | None = field(
+        default=None, metadata={"help": "Rows to draw, in the order of `dataset_seed`. Default: all; the paper: 2500."}
+    )
+    dataset_seed: int = field(
+        default=42, metadata={"help": "Seed of the draw. It does not depend on the number of processes."}
+    )
+    num_eval_samples: int | None = field(
+        default=None,
+        metadata={"help": "Rows to hold back for evaluation, drawn after the training rows and disjoint from them."},
+    )
+    eval_dataset_name: str | None = field(
+        default=None, metadata={"help": "Evaluate on this data set instead: a Hub id or a local path, same columns."}
+    )
+    eval_dataset_split: str = field(default="test", metadata={"help": "Split of `eval_dataset_name`."})
+    system_prompt: str | None = field(
+        default=PAPER_SYSTEM_PROMPT,
+        metadata={"help": "System message of every prompt; null for none. Default: the paper's."},
+    )
+    reasoning_gym_tasks: dict[str, Any] | None = field(
+        default=None,
+        metadata={
+            "help": "Tasks of `dataset_name: reasoning_gym`, in equal parts: a mapping from task to its settings."
+        },
+    )
+    dataset_kwargs: dict[str, Any] | None = field(
+        default=None,
+        metadata={"help": "`dataset_name: arithmetic`: what its problems look like (`{min_terms: 2, max_terms: 4}`)."},
+    )
+    reward_funcs: list[str] = field(
+        default_factory=lambda: ["accuracy_reward", "think_format_reward"],
+        metadata={
+            "help": "Reward functions: names in trl_ces.rewards, trl.rewards (`get_soft_overlong_punishment` too), "
+            "or dotted paths (`my_package.my_reward`)."
+        },
+    )
+    reward_model_name_or_path: str | None = field(
+        default=None, metadata={"help": "A reward model that scores beside the reward functions: a Hub id or a path."}
+    )
+    soft_overlong_max_completion_length: int | None = field(
+        default=None,
+        metadata={"help": "get_soft_overlong_punishment: tokens where it is full. Default: max_completion_length."},
+    )
+    soft_overlong_cache: int | None = field(
+        default=None,
+        metadata={"help": "get_soft_overlong_punishment: tokens over which it grows. Default: a fifth, as in DAPO."},
+    )
+    responses_per_step: int | None = field(
+        default=None,
+        metadata={
+            "help": "Responses of one optimizer step over all processes (the paper: 4). With it, accumulation and "
+            "steps_per_generation follow from the number of processes; per_device_train_batch_size is then an upper "
+            "bound (default 2)."
+        },
+    )
+    responses_per_rollout: int | None = field(
+        default=None,
+        metadata={
+            "help": "Responses generated at a time over all processes (the paper: 48). Default: responses_per_step."
+        },
+    )
+    model_builder: str | None = field(
+        default=None,
+        metadata={
+            "help": "Dotted path of a function that makes the base model where there is none yet: it takes "
+            "`model_name_or_path` and returns the directory or Hub id to load."
+        },
+    )
+    model_builder_kwargs: dict[str, Any] | None = field(
+        default=None, metadata={"help": "Further arguments of `model_builder`, a mapping (`{seed: 1}`)."}
+    )
+
+    def __post_init__(self):
+        for name in ("max_train_samples", "num_eval_samples", "responses_per_step", "responses_per_rollout"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` is {value}: it must be at least 1, or null.")
+        if self.dataset_name is None:
+            raise ValueError(
+                "`dataset_name` is missing: name a Hub data set, a local file, arithmetic or reasoning_gym."
+            )
+        if (self.dataset_name == "reasoning_gym") != bool(self.reasoning_gym_tasks):
+            raise ValueError(
+                "`reasoning_gym_tasks` and `dataset_name: reasoning_gym` belong together: give both or none."
+            )
+        if self.dataset_kwargs and self.dataset_name != "arithmetic":
+            raise ValueError("`dataset_kwargs` describes `dataset_name: arithmetic`: remove it for other data.")
+        if self.model_builder_kwargs and self.model_builder is None:
+            raise ValueError("`model_builder_kwargs` needs a `model_builder`: name it, or remove them.")
+        if self.solution_pattern is not None:
+            try:
+                groups = re.compile(self.solution_pattern).groups
+            except re.error as error:
+                raise ValueError(
+                    f"`solution_pattern` {self.solution_pattern!r} is no regular expression: {error}."
+                ) from None
+            if groups != 1:
+                raise ValueError(
+                    f"`solution_pattern` {self.solution_pattern!r} has {groups} groups: mark the gold with one."
+                )

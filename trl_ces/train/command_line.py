@@ -1,0 +1,92 @@
+"""The words behind `trl-ces train`: which recipe, which fields override it, which flags are accelerate's."""
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..support.errors import UserError
+from .recipe import check_key, known_hints
+
+# What the launcher itself decides.
+TAKEN_FLAGS = {
+    "config_file": "name the accelerate file with `--accelerate_config`",
+    "module": "`trl-ces train` starts its own module",
+    "no_python": "`trl-ces train` starts its own module",
+}
+
+
+@dataclass
+class CommandLine:
+    """The sorted words: recipe file, accelerate file, overrides of the recipe, accelerate's flags."""
+
+    config: str | None = None
+    accelerate_config: str | None = None
+    overrides: dict[str, list[str]] = field(default_factory=dict)
+    accelerate_flags: dict[str, list[str]] = field(default_factory=dict)
+
+
+@cache
+def accelerate_flags() -> dict[str, bool]:
+    """Flags of `accelerate launch` by name -> whether they take a value."""
+    from accelerate.commands.launch import launch_command_parser
+
+    return {
+        option[2:]: action.nargs != 0
+        for action in launch_command_parser()._actions
+        for option in action.option_strings
+        if option.startswith("--") and "-" not in option[2:] and option != "--help"
+    }
+
+
+@cache
+def words_of_accelerate() -> set[str]:
+    """All that its source calls a flag, and more: enough to tell a typo without loading it, which takes seconds."""
+    spec = find_spec("accelerate")
+    file = Path(spec.origin).parent / "commands" / "launch.py" if spec and spec.origin else Path()
+    return (
+        set(re.findall(r'"--(\w+)"', file.read_text(encoding="utf-8"))) if file.is_file() else set(accelerate_flags())
+    )
+
+
+def read_words(words: list[str]) -> CommandLine:
+    """Sorts the words. A flag that is both a recipe's key and accelerate's is the recipe's, as in `trl grpo`.
+
+    Raises:
+        UserError: if a flag does not exist, lacks its value or has too many.
+    """
+    line = CommandLine()
+    for name, values in _group(words):
+        if name in ("config", "accelerate_config"):
+            if len(values) != 1:
+                raise UserError(f"command line: `--{name}` takes one name or file, got {len(values)}.")
+            setattr(line, name, values[0])
+        elif name in known_hints():
+            line.overrides[name] = values
+        elif name in TAKEN_FLAGS:
+            raise UserError(f"command line: `--{name}` cannot be given: {TAKEN_FLAGS[name]}.")
+        elif name in words_of_accelerate() and name in accelerate_flags():
+            expected = int(accelerate_flags()[name])
+            if len(values) != expected:
+                raise UserError(f"command line: `--{name}` (accelerate's) takes {expected} value, got {len(values)}.")
+            line.accelerate_flags[name] = values
+        else:
+            check_key(name, "command line", [*words_of_accelerate(), "config", "accelerate_config"])
+    return line
+
+
+def _group(words: list[str]) -> list[tuple[str, list[str]]]:
+    """`["--a", "1", "2", "--b=3"]` -> `[("a", ["1", "2"]), ("b", ["3"])]`; dashes in names become underscores."""
+    groups: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            groups.append((name.replace("-", "_"), [value] if equals else []))
+        elif not groups:
+            raise UserError(
+                f"command line: {word!r} stands before any `--field`: name the recipe with `--config {word}`."
+            )
+        else:
+            groups[-1][1].append(word)
+    return groups

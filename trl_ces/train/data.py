@@ -1,0 +1,254 @@
+"""Training problems as two columns, `prompt` and `solution`, from the Hub, from local files or made on the spot.
+
+The paper trains on 2,500 problems of DeepMath-103K and does not say which. Here the draw is a sort by a hash of the
+seed and the row's number, so it is the same on every machine, with every library version and any number of processes.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..support.errors import UserError, kind
+from ..support.prompts import build_prompt
+from .arguments import ScriptArguments
+from .sources import Rows, is_local, read_rows
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+MADE_HERE = ("arithmetic", "reasoning_gym")
+GOLDS_AT_A_TIME = 256
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Row numbers in the order of the draw: those to train on, those to evaluate on, those without a usable gold."""
+
+    train: list[int]
+    eval: list[int]
+    dropped: list[int]
+
+
+def clean_gold(gold: Any, pattern: str | None, where: str) -> str | None:
+    """The gold answer as text, or `None` where the row has none.
+
+    Args:
+        gold (`Any`):
+            The solution column's value.
+        pattern (`str`, *optional*):
+            `solution_pattern`: the group of its last match is the gold.
+        where (`str`):
+            Data set and row number, for the error.
+
+    Raises:
+        UserError: if the value is neither text nor a number.
+    """
+    if gold is None:
+        return None
+    if isinstance(gold, bool) or not isinstance(gold, str | int | float):
+        raise UserError(
+            f"{where}: the gold is a {kind(gold)} ({gold!r}): expected text or a number; set `solution_column`."
+        )
+    text = str(gold).strip()
+    if pattern is not None:
+        matches = list(re.finditer(pattern, text))
+        text = (matches[-1].group(1) or "").strip() if matches else ""
+    return text or None
+
+
+def make_prompt(question: Any, system_prompt: str | None, where: str) -> list[dict[str, str]]:
+    """Chat messages for a question. A row that already holds messages keeps them; the system message becomes ours.
+
+    Raises:
+        UserError: if the row holds neither text nor messages.
+    """
+    if isinstance(question, str) and question.strip():
+        return build_prompt(question, system_prompt)
+    is_chat = isinstance(question, list) and all(
+        isinstance(m, dict) and {"role", "content"} <= set(m) for m in question
+    )
+    if not is_chat or not question:
+        raise UserError(f"{where}: the question is {question!r}: expected text or chat messages; set `prompt_column`.")
+    messages = [{"role": message["role"], "content": message["content"]} for message in question]
+    if not system_prompt:
+        return messages
+    rest = messages[1:] if messages[0]["role"] == "system" else messages
+    return [{"role": "system", "content": system_prompt}, *rest]
+
+
+def shuffled(number_of_rows: int, seed: int) -> list[int]:
+    """Row numbers in the order of the draw, sorted by SHA-256 of seed and number."""
+    return sorted(range(number_of_rows), key=lambda row: hashlib.sha256(f"{seed}:{row}".encode()).digest())
+
+
+def draw_rows(
+    rows: Rows, script: ScriptArguments, eval_count: int, are_usable: Callable[[list[str]], list[bool]]
+) -> Draw:
+    """Walks through the shuffled rows until enough have a usable gold: first for training, then for evaluation.
+
+    Args:
+        rows ([`Rows`]):
+            The data set.
+        script ([`ScriptArguments`]):
+            Gives seed, counts and the gold's pattern. Without `max_train_samples` all other rows are for training.
+        eval_count (`int`):
+            Rows to hold back.
+        are_usable (`Callable`):
+            Says of a list of golds which can be graded.
+
+    Raises:
+        UserError: if no gold, or fewer than asked for, are usable.
+    """
+    order = shuffled(len(rows.golds), script.dataset_seed)
+    wanted = None if script.max_train_samples is None else script.max_train_samples + eval_count
+    kept: list[int] = []
+    dropped: list[int] = []
+    for start in range(0, len(order), GOLDS_AT_A_TIME):
+        part = order[start : start + GOLDS_AT_A_TIME]
+        golds = {
+            row: clean_gold(rows.golds[row], script.solution_pattern, f"{rows.source}, row {row}") for row in part
+        }
+        answered = {row: gold for row, gold in golds.items() if gold is not None}
+        usable = dict(zip(answered, are_usable(list(answered.values())), strict=True)) if answered else {}
+        for row in part:
+            if wanted is None or len(kept) < wanted:
+                (kept if usable.get(row, False) else dropped).append(row)
+        if wanted is not None and len(kept) == wanted:
+            break
+    needed = wanted if wanted is not None else eval_count + 1
+    if len(kept) < needed:
+        raise UserError(
+            f"{rows.source} has {len(kept)} rows with a usable gold (of {len(order)}) and {needed} are asked for: "
+            "lower `max_train_samples` or `num_eval_samples`, or check `solution_column` and `solution_pattern`."
+        )
+    split_at = len(kept) - eval_count
+    return Draw(kept[:split_at], kept[split_at:], dropped)
+
+
+def make_dataset(rows: Rows, picked: list[int], script: ScriptArguments) -> "Dataset":
+    """The picked rows as `prompt` (chat messages), `solution` and `row` (number in the source)."""
+    from datasets import Dataset
+
+    records = []
+    for row in picked:
+        where = f"{rows.source}, row {row}"
+        gold = clean_gold(rows.golds[row], script.solution_pattern, where)
+        prompt = make_prompt(rows.prompts[row], script.system_prompt, where)
+        records.append({"prompt": prompt, "solution": gold, "row": row})
+    return Dataset.from_list(records)
+
+
+def check_source(script: ScriptArguments) -> None:
+    """What can be seen of the data without the network, before a model is loaded: files, columns, tasks.
+
+    Raises:
+        UserError: as the readers do.
+    """
+    held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
+    for name, split, count, eval_count in (
+        (script.dataset_name, script.dataset_split, script.max_train_samples, held_out),
+        (script.eval_dataset_name, script.eval_dataset_split, script.num_eval_samples, 0),
+    ):
+        if name is not None and name not in MADE_HERE and is_local(name):
+            _check_rows(read_rows(script, name, split), replace(script, max_train_samples=count), eval_count)
+    if script.dataset_name == "reasoning_gym" or script.dataset_kwargs:
+        _made_here(script)
+
+
+def _check_rows(rows: Rows, script: ScriptArguments, eval_count: int) -> None:
+    """Draws as the training will, but for the golds that only the grader can refuse, and reads what is drawn."""
+    draw = draw_rows(rows, script, eval_count, lambda golds: [True] * len(golds))
+    for row in (*draw.train, *draw.eval):
+        make_prompt(rows.prompts[row], script.system_prompt, f"{rows.source}, row {row}")
+
+
+def _made_here(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
+    count = script.max_train_samples or 2000
+    if script.dataset_name == "arithmetic":
+        return _arithmetic(script, count)
+    from ..toy.reasoning_tasks import make_problems
+
+    tasks, eval_count = script.reasoning_gym_tasks or {}, script.num_eval_samples
+    train = make_problems(tasks, count, script.dataset_seed, script.system_prompt)
+    if not eval_count:
+        return train, None
+    seen = frozenset(prompt[-1]["content"] for prompt in train["prompt"])
+    return train, make_problems(tasks, eval_count, script.dataset_seed + 1, script.system_prompt, without=seen)
+
+
+def _arithmetic(script: ScriptArguments, count: int) -> tuple["Dataset", "Dataset | None"]:
+    from ..toy.arithmetic import load_problems
+
+    held_out, world = script.num_eval_samples, script.dataset_kwargs or {}
+    try:
+        eval_dataset = load_problems("held_out", held_out, script.dataset_seed, **world) if held_out else None
+        return load_problems("train", count, script.dataset_seed, **world), eval_dataset
+    except (TypeError, ValueError) as error:
+        raise UserError(f"`dataset_kwargs` {world!r}: {error}") from None
+
+
+def load_datasets(script: ScriptArguments, say: Callable[[str], None] = print) -> tuple["Dataset", "Dataset | None"]:
+    """The training and the evaluation problems of a recipe, the same on every process.
+
+    The main process judges which golds are usable and tells the others: the judgement has a time limit, so two
+    processes could differ in it, and then they would train on different rows.
+
+    Args:
+        script ([`ScriptArguments`]):
+            The recipe's data fields.
+        say (`Callable`, *optional*, defaults to `print`):
+            Told, on the main process, how many rows were drawn and which were dropped.
+
+    Returns:
+        Two [`~datasets.Dataset`], the second `None` without `num_eval_samples` and `eval_dataset_name`; columns
+        `prompt` and `solution`, and `row` (number in the source) where there is a source.
+
+    Raises:
+        UserError: if the data cannot be used; on every process.
+    """
+    assert script.dataset_name is not None  # ScriptArguments refuses it
+    if script.dataset_name in MADE_HERE:
+        return _made_here(script)
+    held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
+    rows = read_rows(script, script.dataset_name, script.dataset_split)
+    draw = _draw_once(rows, script, held_out, say)
+    train = make_dataset(rows, draw.train, script)
+    if script.eval_dataset_name is None:
+        return train, make_dataset(rows, draw.eval, script) if draw.eval else None
+    eval_rows = read_rows(script, script.eval_dataset_name, script.eval_dataset_split)
+    eval_script = replace(script, max_train_samples=script.num_eval_samples)
+    return train, make_dataset(eval_rows, _draw_once(eval_rows, eval_script, 0, say).train, script)
+
+
+def _draw_once(rows: Rows, script: ScriptArguments, eval_count: int, say: Callable[[str], None]) -> Draw:
+    from accelerate import PartialState
+    from accelerate.utils import broadcast_object_list
+
+    state = PartialState()
+    message: list[Any] = [None]
+    if state.is_main_process:
+        try:
+            message = [draw_rows(rows, script, eval_count, _usable_golds(script))]
+        except UserError as error:
+            message = [error]
+    broadcast_object_list(message)
+    draw = message[0]
+    if isinstance(draw, UserError):
+        raise draw
+    if state.is_main_process:
+        say(f"{rows.source}: {len(draw.train)} rows to train on, {len(draw.eval)} held back, of {len(rows.golds)}.")
+        if draw.dropped:
+            shown = ", ".join(map(str, draw.dropped[:20])) + (", ..." if len(draw.dropped) > 20 else "")
+            say(f"{rows.source}: dropped {len(draw.dropped)} rows without a usable gold: {shown}.")
+    return draw
+
+
+def _usable_golds(script: ScriptArguments) -> Callable[[list[str]], list[bool]]:
+    """How golds are judged: by our grader if it will grade against them, else every gold that is there will do."""
+    if "accuracy_reward" not in script.reward_funcs:
+        return lambda golds: [True] * len(golds)
+    from ..grading import usable_golds
+
+    return usable_golds

@@ -1,0 +1,177 @@
+"""How many processes, started by what. Nothing is read from the machine's own accelerate configuration.
+
+One process is started directly, several on a CPU by torchrun (`accelerate launch` silently starts one there), all
+others by `accelerate launch` with an explicit file.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+
+from ..support.errors import UserError, kind
+from ..support.yaml import read_yaml
+from .command_line import CommandLine
+from .recipe import Recipe
+from .shipped import find_accelerate_config
+
+WORKER = "trl_ces.train.run"
+LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
+# The worker checks that it runs under these, because some set-ups fall back to one process or to DDP in silence.
+CHECKED_TYPES = ("DEEPSPEED", "FSDP")
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """`num_processes` over all machines, and the command that starts those of this machine."""
+
+    num_processes: int
+    distributed_type: str | None
+    command: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def plan_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> LaunchPlan:
+    """Decides how to start the training.
+
+    Args:
+        line ([`CommandLine`]):
+            The sorted words.
+        recipe ([`Recipe`]):
+            The checked recipe; its `use_cpu` counts.
+        recipe_file (`Path`, *optional*):
+            The recipe's file, for the workers, who read it again.
+
+    Raises:
+        UserError: if the accelerate configuration or a number of processes cannot work on this machine.
+    """
+    config_file = None if line.accelerate_config is None else find_accelerate_config(line.accelerate_config).resolve()
+    settings = read_accelerate_config(config_file) if config_file else {}
+    on_cpu = bool(recipe.training.get("use_cpu")) or "cpu" in line.accelerate_flags or settings.get("use_cpu") is True
+    devices = 0 if on_cpu else _device_count()
+    if not on_cpu and devices == 0:
+        raise UserError("This machine has no accelerator: train on its CPU with `--use_cpu true`, or start elsewhere.")
+    machines = _whole_number(
+        line.accelerate_flags.get("num_machines", [settings.get("num_machines", 1)])[0], "num_machines"
+    )
+    default = settings.get("num_processes", max(devices, 1))
+    processes = _whole_number(line.accelerate_flags.get("num_processes", [default])[0], "num_processes")
+    if devices and processes > devices * machines:
+        raise UserError(
+            f"{processes} processes are asked for and this machine has {devices} accelerators: start as many with "
+            f"`--num_processes {devices}`."
+        )
+    distributed_type = settings.get("distributed_type")
+    if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
+        raise UserError(f'{config_file} needs DeepSpeed: pip install "trl_ces[deepspeed]".')
+    checked = distributed_type if distributed_type in CHECKED_TYPES else None
+    worker = ["-m", WORKER, *_worker_words(line, recipe_file, processes, checked)]
+    flags = {name: values for name, values in line.accelerate_flags.items() if name not in ("num_processes", "cpu")}
+    if config_file is None and not flags and processes == 1:
+        return LaunchPlan(1, None, [sys.executable, *worker], _one_device_only(devices))
+    if config_file is None and not flags and on_cpu:
+        torchrun = ["-m", LAUNCHERS[0], "--standalone", "--nproc_per_node", str(processes)]
+        return LaunchPlan(processes, None, [sys.executable, *torchrun, *worker])
+    if config_file is None:
+        config_file = find_accelerate_config("ddp" if processes > 1 else "single").resolve()
+    launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
+    # quiet: the worker has already said what is wrong, accelerate need not add its own traceback
+    launched = flags | {"quiet": []} | ({"cpu": []} if "cpu" in line.accelerate_flags else {})
+    for name, values in launched.items():
+        launch += [f"--{name}", *values]
+    return LaunchPlan(processes, checked, [sys.executable, *launch, *worker])
+
+
+def read_accelerate_config(file: Path) -> dict[str, Any]:
+    settings = read_yaml(file)
+    if "distributed_type" not in settings and "compute_environment" not in settings:
+        raise UserError(
+            f"{file} is no accelerate configuration: it has no `distributed_type`. Make one with `accelerate config`."
+        )
+    return settings
+
+
+def _whole_number(value: Any, name: str) -> int:
+    if (isinstance(value, str) and value.isdigit()) or (isinstance(value, int) and not isinstance(value, bool)):
+        number = int(value)
+        if number >= 1:
+            return number
+    raise UserError(f"`{name}` is {value!r} ({kind(value)}): expected a whole number of at least 1.")
+
+
+def _device_count() -> int:
+    import torch
+
+    return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+
+
+def _one_device_only(devices: int) -> dict[str, str]:
+    """One process that sees several GPUs would train with `DataParallel`, with other batches than the recipe's."""
+    if devices < 2:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
+
+
+def _worker_words(
+    line: CommandLine, recipe_file: Path | None, processes: int, distributed_type: str | None
+) -> list[str]:
+    words = ["--expect_processes", str(processes)]
+    if distributed_type is not None:
+        words += ["--expect_distributed_type", distributed_type]
+    if recipe_file is not None:
+        words += ["--config", str(recipe_file.resolve())]
+    for name, values in line.overrides.items():
+        # `--name=value` keeps a value that looks like a flag
+        words += [f"--{name}={values[0]}"] if len(values) == 1 else [f"--{name}", *values]
+    return words
+
+
+def _ask_workers(launcher: int) -> bool:
+    """Sends SIGTERM to the training processes alone; whether there are any."""
+    asked = False
+    for process in psutil.Process(launcher).children(recursive=True):
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            if WORKER in words and not any(module in words for module in LAUNCHERS):
+                process.send_signal(signal.SIGTERM)
+                asked = True
+    return asked
+
+
+def run_child(command: list[str], env: dict[str, str]) -> int:
+    """Runs the command to its end, passes Ctrl-C and SIGTERM on to all its processes, and returns its exit code.
+
+    Returns:
+        `int`: the child's own code; 128 + n if signal n ended it, or us.
+    """
+    child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
+    received: list[int] = []
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        # The second Ctrl-C is for those who will not wait for the first.
+        forwarded = signal.SIGKILL if received else number
+        received.append(number)
+        if child.poll() is None:
+            if forwarded == signal.SIGTERM and _ask_workers(child.pid):
+                return  # a launcher would give them seconds, and they need the rest of a step
+            os.killpg(child.pid, forwarded)
+
+    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        code = child.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if received == [signal.SIGTERM] and code == 0:
+        return 0  # they have saved, and said how to go on
+    if received:
+        return 128 + received[0]
+    return code if code >= 0 else 128 - code

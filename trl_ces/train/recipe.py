@@ -1,0 +1,332 @@
+"""A recipe: one YAML file, overridden by command-line words, as checked arguments of a training run.
+
+Strict where TRL's own parser is lenient: a key that does not exist is an error, and so is a value of another type.
+Nothing is loaded here, neither model nor data, so a typo costs seconds and not hours.
+"""
+
+import dataclasses
+import re
+import typing
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from ..support.errors import UserError, kind, nearest, shown
+from ..support.yaml import describe, fit, fit_text, read_yaml
+from .arguments import ScriptArguments
+from .field_hints import field_hints
+
+if TYPE_CHECKING:
+    from trl import ModelConfig
+
+    from ..config import CESConfig
+
+# Keys of older recipes (TRL and transformers dropped or renamed them) and of TRL's own script, with what serves now.
+FORMER_KEYS = {
+    "max_prompt_length": "TRL no longer truncates prompts; drop long ones from the data, and bound prompt plus answer "
+    "in vLLM with `vllm_max_model_length`",
+    "torch_dtype": "it is called `dtype` now",
+    "warmup_ratio": "it is `warmup_steps` now, a value below 1 is the ratio (`warmup_steps: 0.03`)",
+    "overwrite_output_dir": "it is gone; choose another `output_dir`, or continue by `resume_from_checkpoint`",
+    "vllm_device": "it is `vllm_mode` now: `colocate` shares the training GPUs, `server` uses others",
+    "evaluation_strategy": "it is called `eval_strategy` now",
+    "dataset_train_split": "here it is `dataset_split`",
+    "dataset_test_split": "here it is `eval_dataset_split`, or hold rows back with `num_eval_samples`",
+    "dataset_streaming": "the seeded sample needs the whole data set; take a part of it with `max_train_samples`",
+    "datasets": "one data set for each recipe here: `dataset_name`",
+    "use_liger_loss": "TRL's fused LM head replaced it; remove the key",
+}
+
+# What a training was given, in its `output_dir`.
+RECIPE = "recipe.yaml"
+
+
+@dataclass(frozen=True)
+class RecipeField:
+    """A key that a recipe may hold: its owner class, its type, what it may be and what it is for."""
+
+    owner: type
+    name: str
+    hint: Any
+    default: Any
+    choices: tuple[Any, ...]
+    help: str
+
+
+@cache
+def recipe_fields() -> dict[str, RecipeField]:
+    """Every key that a recipe may hold. CES's own come first, then the data's, the model's and TRL's."""
+    from trl import GRPOConfig, ModelConfig
+
+    from ..config import CESConfig
+
+    fields: dict[str, RecipeField] = {}
+    for owner in (ScriptArguments, ModelConfig, CESConfig):
+        hints = typing.get_type_hints(owner)
+        for entry in dataclasses.fields(owner):  # type: ignore[arg-type]
+            if not entry.init:
+                continue
+            if entry.name in fields:
+                raise TypeError(
+                    f"{entry.name} is a field of {fields[entry.name].owner.__name__} and {owner.__name__}."
+                )
+            default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
+            help_text = str(entry.metadata.get("help", "")).replace("%%", "%")
+            choices = tuple(entry.metadata.get("choices") or ())
+            fields[entry.name] = RecipeField(owner, entry.name, hints[entry.name], default, choices, help_text)
+    inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
+    own = {name: entry for name, entry in fields.items() if entry.owner is CESConfig and name not in inherited}
+    return own | fields
+
+
+@cache
+def known_hints() -> dict[str, Any]:
+    """Every key that a recipe may hold -> its type. Without TRL, where that is possible; then `Any` is "not known"."""
+    hints = field_hints()
+    if hints is None:
+        return {name: entry.hint for name, entry in recipe_fields().items()}
+    return {**hints, **typing.get_type_hints(ScriptArguments)}
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """How the responses of a step and of a rollout are shared out, in TRL's three numbers."""
+
+    per_device_train_batch_size: int
+    gradient_accumulation_steps: int
+    steps_per_generation: int
+
+
+def plan_batches(
+    responses_per_step: int, responses_per_rollout: int, num_processes: int, micro_batch_size: int = 2
+) -> BatchPlan:
+    """TRL's batch fields that keep a step and a rollout the same on any number of processes.
+
+    Args:
+        responses_per_step (`int`):
+            Responses of one optimizer step, over all processes. The paper: 4.
+        responses_per_rollout (`int`):
+            Responses generated at a time, over all processes. The paper: 12 prompts x 4 samples = 48.
+        num_processes (`int`):
+            Processes, one for each device.
+        micro_batch_size (`int`, *optional*, defaults to `2`):
+            Most responses in one forward pass of one process.
+
+    Returns:
+        [`BatchPlan`]: with per_device x processes x accumulation = `responses_per_step` and per_device x processes x
+        steps_per_generation = `responses_per_rollout`.
+
+    Raises:
+        UserError: if the processes cannot share a step evenly, or whole steps do not fill the rollout.
+    """
+    if responses_per_step % num_processes:
+        usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
+        raise UserError(
+            f"`responses_per_step` is {responses_per_step} and {num_processes} processes cannot share it evenly "
+            f"({responses_per_step} / {num_processes} = {responses_per_step / num_processes:g} responses for each): "
+            f"start {', '.join(map(str, usable))} processes with --num_processes, or change `responses_per_step`."
+        )
+    if responses_per_rollout % responses_per_step:
+        raise UserError(
+            f"`responses_per_rollout` is {responses_per_rollout}, "
+            f"which is {responses_per_rollout / responses_per_step:g} steps of {responses_per_step} responses: "
+            "make it a multiple of `responses_per_step`."
+        )
+    share = responses_per_step // num_processes
+    per_device = max(size for size in range(1, min(share, micro_batch_size) + 1) if share % size == 0)
+    return BatchPlan(per_device, share // per_device, responses_per_rollout // (per_device * num_processes))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """
+    A checked recipe: `script` and `model` are complete, `training` holds the given fields of [`CESConfig`], `given`
+    all that was given, overrides included.
+    """
+
+    source: str
+    script: ScriptArguments
+    model: "ModelConfig"
+    training: dict[str, Any]
+    env: dict[str, str]
+    given: dict[str, Any]
+
+    def to_yaml(self) -> str:
+        """The recipe as one file that trains the same from the start."""
+        given = {name: value for name, value in self.given.items() if name != "resume_from_checkpoint"}
+        return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
+
+    def training_fields(self, num_processes: int) -> dict[str, Any]:
+        """The fields of [`CESConfig`] for `num_processes`, the batch arithmetic of `responses_per_step` included."""
+        step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
+        if step is None:
+            if rollout is not None:
+                raise UserError("`responses_per_rollout` needs `responses_per_step`: give both or none.")
+            return dict(self.training)
+        for name in ("gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"):
+            if self.training.get(name) is not None:
+                raise UserError(f"`{name}` follows from `responses_per_step`: remove one of the two.")
+        micro_batch_size = self.training.get("per_device_train_batch_size", 2)
+        if micro_batch_size < 1:
+            raise UserError(f"`per_device_train_batch_size` is {micro_batch_size}: it must be at least 1.")
+        plan = plan_batches(step, rollout or step, num_processes, micro_batch_size)
+        return {**self.training, **dataclasses.asdict(plan)}
+
+    def check_training(self, num_processes: int) -> None:
+        """Builds the [`CESConfig`] of the whole run once, without a device, for the errors that its values raise.
+
+        The processes' batches are put together in one, so that TRL's divisibility checks see what the run will see.
+        What asks for hardware (DeepSpeed, FSDP, TF32) is left to the processes that have it.
+
+        Raises:
+            UserError: if `CESConfig` refuses a value.
+        """
+        from ..config import CESConfig
+
+        fields = self.training_fields(num_processes)
+        for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
+            fields[name] = fields.get(name, recipe_fields()[name].default) * num_processes
+        for name in ("deepspeed", "fsdp", "fsdp_config", "tf32", "ddp_backend"):
+            fields.pop(name, None)
+        fields["use_cpu"] = True
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the training processes show them
+                CESConfig(**fields)
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{self.source}: {error}") from None
+
+    def training_config(self, num_processes: int) -> "CESConfig":
+        """The [`CESConfig`] of this process, with [`~trl.ModelConfig`]'s loading options in `model_init_kwargs`."""
+        from ..config import CESConfig
+
+        fields = self.training_fields(num_processes)
+        loading = {
+            "revision": self.model.model_revision,
+            "attn_implementation": self.model.attn_implementation,
+            "dtype": self.model.dtype,
+        }
+        fields["model_init_kwargs"] = {**loading, **(fields.get("model_init_kwargs") or {})}
+        return CESConfig(**fields)
+
+
+def load_recipe(path: str | Path | None, overrides: dict[str, list[str]] | None = None) -> Recipe:
+    """Reads, overrides and checks a recipe.
+
+    Args:
+        path (`str` or `Path`, *optional*):
+            The YAML file. `None`: the overrides are the whole recipe.
+        overrides (`dict[str, list[str]]`, *optional*):
+            Field -> the words behind `--field` on the command line. They win over the file.
+
+    Returns:
+        [`Recipe`]
+
+    Raises:
+        UserError: if the file cannot be read, a key does not exist, a value has another type or is refused by its
+            class, or no model is named.
+    """
+    given = read_yaml(Path(path)) if path is not None else {}
+    return make_recipe(given, str(path) if path is not None else "command line", overrides)
+
+
+def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[str]] | None = None) -> Recipe:
+    """As [`load_recipe`], from the file's content: the study's recipes stand in no file of their own."""
+    given = dict(given)
+    env = _check_env(given.pop("env", None), source)
+    # First what can be told before TRL is loaded, by the next line.
+    for name, value in given.items():
+        _check_type(name, value, source, known_hints())
+    for name, texts in (overrides or {}).items():
+        _check_type(name, texts, "command line", known_hints(), from_text=True)
+    fields = recipe_fields()
+    values = {name: _check_value(name, value, source) for name, value in given.items()}
+    for name, texts in (overrides or {}).items():
+        values[name] = _check_value(name, texts, "command line", from_text=True)
+    if values.get("hub_token") is not None:
+        # the Trainer saves its arguments beside the model, and a push takes them along
+        raise UserError(
+            f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "
+            "`hf auth login`."
+        )
+    owners: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        owners.setdefault(fields[name].owner.__name__, {})[name] = value
+    from trl import ModelConfig
+
+    try:
+        script = ScriptArguments(**owners.get("ScriptArguments", {}))
+        model = ModelConfig(**owners.get("ModelConfig", {}))
+    except ValueError as error:
+        raise UserError(f"{source}: {error}") from None
+    if model.model_name_or_path is None:
+        raise UserError(
+            f"{source}: `model_name_or_path` is missing: name the model to train, a Hub id or a directory."
+        )
+    training = owners.get("CESConfig", {})
+    if not training.get("output_dir"):
+        raise UserError(f"{source}: `output_dir` is missing: name the directory in which the model is saved.")
+    if training.get("resume_from_checkpoint") in ("true", "True", "false", "False"):
+        # TRL types it as a path; the Trainer itself knows true ("the last checkpoint in output_dir") and false
+        training["resume_from_checkpoint"] = training["resume_from_checkpoint"].lower() == "true"
+    return Recipe(source, script, model, training, env, {**values, **({"env": env} if env else {})})
+
+
+def check_key(name: str, source: str, others: typing.Iterable[str] = ()) -> None:
+    """Refuses a key that no recipe may hold, naming what replaced it or the nearest real one.
+
+    Args:
+        name (`str`):
+            The key.
+        source (`str`):
+            Where it stands: the file, or "command line".
+        others (iterable of `str`, *optional*):
+            Words besides the recipe's keys that are valid there.
+
+    Raises:
+        UserError: if `name` is no key.
+    """
+    if not isinstance(name, str):
+        raise UserError(f"{source}: the key {name!r} is no word, as keys are.")
+    if name in known_hints():
+        return
+    if name in FORMER_KEYS:
+        raise UserError(f"{source}: the key `{name}` is not known: {FORMER_KEYS[name]}.")
+    hint = nearest(name, [*known_hints(), *others]) or " `trl-ces train --help` lists all keys."
+    raise UserError(f"{source}: the key `{name}` is not known.{hint}")
+
+
+def _check_type(name: str, value: Any, source: str, hints: dict[str, Any], from_text: bool = False) -> Any:
+    check_key(name, source)
+    if name == "resume_from_checkpoint" and isinstance(value, bool):
+        value = str(value)
+    try:
+        return fit_text(value, hints[name]) if from_text else fit(value, hints[name])
+    except TypeError as error:
+        raise UserError(f"{source}: `{name}`: {error}.") from None
+
+
+def _check_value(name: str, value: Any, source: str, from_text: bool = False) -> Any:
+    entry = recipe_fields()[name]
+    fitted = _check_type(name, value, source, {name: entry.hint}, from_text)
+    if entry.choices and fitted is not None and fitted not in entry.choices:
+        allowed = ", ".join(map(str, entry.choices))
+        raise UserError(f"{source}: `{name}`: expected one of {allowed}, got {fitted!r}.")
+    return fitted
+
+
+def _check_env(env: Any, source: str) -> dict[str, str]:
+    if env is None:
+        return {}
+    if not isinstance(env, dict):
+        raise UserError(f"{source}: `env` is a mapping from variable to value, got {kind(env)}.")
+    for name, value in env.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UserError(f"{source}: `env`: {name!r} is no name of a variable: expected letters, digits and _.")
+        if not isinstance(value, str | int | float | bool) or "\0" in str(value):
+            raise UserError(f"{source}: `env`: {name!r} has the value {shown(value)}: expected {describe(str)}.")
+    return {name: str(value) for name, value in env.items()}

@@ -1,0 +1,65 @@
+"""The shipped recipes, studies and accelerate files, found by name."""
+
+from pathlib import Path
+
+from ..support.errors import UserError, nearest
+
+
+def recipe_folders() -> list[Path]:
+    """Where shipped recipes lie: in the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    return [folder for folder in (package / "recipes", package.parent / "recipes") if folder.is_dir()]
+
+
+# Folders under recipes/ whose files are no training recipes.
+OTHER_KINDS = ("accelerate", "evaluation", "study")
+
+
+def shipped_files(kind: str | None = None) -> dict[str, Path]:
+    """Name -> file of the shipped training recipes, or of the files in the folder `kind` of recipes/."""
+    shipped: dict[str, Path] = {}
+    for folder in recipe_folders():
+        start = folder if kind is None else folder / kind
+        for file in sorted(start.rglob("*.yaml")):
+            if kind is not None or file.relative_to(folder).parts[0] not in OTHER_KINDS:
+                shipped.setdefault(str(file.relative_to(start).with_suffix("")), file)
+    return shipped
+
+
+def find_recipe(name: str, kind: str | None = None) -> Path:
+    """The file of `--config`: a path, or the name of a shipped file such as `smollm2_135m/ces`.
+
+    Args:
+        name (`str`):
+            Path or name.
+        kind (`str`, *optional*):
+            `"study"` looks for the shipped studies. `None`: for training recipes.
+
+    Raises:
+        UserError: if there is neither.
+    """
+    if Path(name).expanduser().is_file():
+        return Path(name).expanduser()
+    stem = name.removeprefix("recipes/").removeprefix(f"{kind}/").removesuffix(".yaml")
+    shipped = shipped_files(kind)
+    if stem in shipped:
+        return shipped[stem]
+    what = kind or "recipe"
+    listed = "Shipped recipes" if kind is None else "Shipped"
+    hint = nearest(stem, shipped) or f" {listed}: {', '.join(shipped)}."
+    raise UserError(f"The {what} {name} does not exist (searched from {Path.cwd()}).{hint}")
+
+
+def find_accelerate_config(name: str) -> Path:
+    """The file of `--accelerate_config`: a path, or the name of a file in recipes/accelerate such as `zero3`.
+
+    Raises:
+        UserError: if there is neither.
+    """
+    if Path(name).expanduser().is_file():
+        return Path(name).expanduser()
+    shipped = shipped_files("accelerate")
+    if name in shipped:
+        return shipped[name]
+    hint = nearest(name, shipped)
+    raise UserError(f"`--accelerate_config` {name!r} is neither a file nor one of {', '.join(sorted(shipped))}.{hint}")
