@@ -182,8 +182,8 @@ RUN = {
 
 NETWORK = "fetches packages from an index and changes the environment that the tests run in"
 MAKE = "makes a virtual environment of its own"
-PUSHED = "test_push.py::test_the_lines_of_the_docs_push"
-EXAMPLE = "test_docs_examples.py::test_an_example_trains_and_saves_from_the_command_line"
+PUSHED = "tests/hub/test_push.py::test_the_lines_of_the_docs_push"
+EXAMPLE = "tests/docs/test_docs_examples.py::test_an_example_trains_and_saves_from_the_command_line"
 # The reason; where it is another test that runs the command, its name, which must exist.
 NOT_RUN = {
     "make test": f"{MAKE}; runs this test",
@@ -192,7 +192,7 @@ NOT_RUN = {
     "make coverage": f"{MAKE}; runs this test",
     "make test-vllm": f"{MAKE}, of 3 GB",
     "make test-upgrades": f"{MAKE} for each version",
-    "make docs": f"{MAKE}; the site is built by test_docs_site.py",
+    "make docs": f"{MAKE}; the site is built by tests/docs/test_docs_site.py",
     "make format": "rewrites the files of the checkout; `make test` runs the same ruff to check them",
     "make quickstart": f"{MAKE}, then runs `trl-ces quickstart`, which is run",
     "pip install torch": NETWORK,

@@ -14,11 +14,11 @@ import yaml
 from trl import GRPOTrainer
 
 from trl_ces.cli.main import COMMANDS
-from trl_ces.methods import ces as shaping
+from trl_ces.methods import ces
+from trl_ces.methods.groups import group_counts
 from trl_ces.train.recipe import recipe_fields
 
-HERE = Path(__file__).parents[1]
-ROOT = HERE.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 OURS = [page for page in PAGES if page.name not in ("config.md", "config_trl.md")]
@@ -41,9 +41,22 @@ def load_builder():
 
 
 @cache
-def known_tests(file):
-    tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+def functions_of(file):
+    """The functions at the top of a file of the repository."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+TEST = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)(\.\.\.)?`")
+
+
+def missing_tests(text):
+    """Tests that a text names, as `test_name`, `tests/folder/test_file.py::test_name` or with dots for the rest."""
+    everywhere = [name for file in (ROOT / "tests").rglob("test_*.py") for name in functions_of(file)]
+    for file, name, dots in TEST.findall(text):
+        known = functions_of(file) if file else everywhere
+        if not any(test.startswith(name) if dots else test == name for test in known):
+            yield name
 
 
 # Settings
@@ -97,35 +110,27 @@ EQUATIONS = re.findall(
 
 @pytest.mark.parametrize(("function", "tests"), EQUATIONS, ids=[function for function, _ in EQUATIONS])
 def test_an_equation_has_a_function_and_tests_that_exist(function, tests):
-    named = re.findall(r"(TRL's )?`(?:(trl_ces/\w+\.py)::)?(\w+)`", function)
+    named = re.findall(r"(TRL's )?`(?:(trl_ces/[\w/]+\.py)::)?(\w+)`", function)
     assert named
     for of_trl, file, name in named:
-        source = (ROOT / (file or "trl_ces/methods/ces.py")).read_text(encoding="utf-8")
-        known = hasattr(GRPOTrainer, name) if of_trl else re.search(rf"^def {name}\(", source, flags=re.MULTILINE)
+        known = hasattr(GRPOTrainer, name) if of_trl else name in functions_of(file or "trl_ces/methods/ces.py")
         assert known, name
-    found = re.findall(r"`(?:(test_\w+\.py)::)?(test_\w+)`", tests)
-    assert len(found) == tests.count("`") / 2 > 0
-    for file, name in found:
-        assert name in known_tests(file or "test_shaping.py"), name
+    assert len(TEST.findall(tests)) == tests.count("`") / 2 > 0
 
 
 def test_every_equation_and_every_function_of_the_equations_is_there():
     text = (DOCS / "algorithm.md").read_text(encoding="utf-8")
     assert [f"## Eq. {number}:" in text for number in range(1, 8)] == [True] * 7
     assert len(EQUATIONS) == text.count("\n- function: ") == 11
-    functions = {name for name, value in vars(shaping).items() if getattr(value, "__module__", "") == shaping.__name__}
-    named = set(re.findall(r"`([a-z]\w+)`", " ".join(function for function, _ in EQUATIONS)))
-    assert {name for name in functions if name.islower()} <= named
+    named = set(re.findall(r"`(?:[\w/.]+::)?([a-z]\w+)`", " ".join(function for function, _ in EQUATIONS)))
+    assert functions_of("trl_ces/methods/ces.py") <= named
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_test_that_a_page_names_exists(page):
     text = prose(page)
-    by_file = re.findall(r"`(?:tests/)?(test_\w+\.py)::(test_\w+)(\.\.\.)?`", text)
-    alone = re.findall(r"`(test_\w+)(\.\.\.)?`", text)
-    everywhere = set().union(*(known_tests(file.name) for file in HERE.rglob("test_*.py")))
-    for known, name, dots in [(known_tests(f), n, d) for f, n, d in by_file] + [(everywhere, n, d) for n, d in alone]:
-        assert any(test.startswith(name) if dots else test == name for test in known), name
+    assert list(missing_tests(text)) == []
+    assert not re.findall(r"`(?!tests/)[\w/]*test_\w+\.py(?:::\w+)?`", text), "name it from the root: tests/..."
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -143,9 +148,9 @@ def test_the_example_of_the_algorithm_adds_up():
     sizes = {}
     for right in (3, 1):
         correct = torch.tensor([True] * right + [False] * (4 - right))
-        counts = shaping.group_counts(correct, torch.ones(4, dtype=torch.bool), 4)
-        b = shaping.dynamic_multiplier(correct, *counts)
-        sizes[right] = shaping.selection_size(torch.full((4,), 300), 0.01, b).tolist()
+        counts = group_counts(correct, torch.ones(4, dtype=torch.bool), 4)
+        b = ces.dynamic_multiplier(correct, *counts)
+        sizes[right] = ces.selection_size(torch.full((4,), 300), 0.01, b).tolist()
     assert sizes == {3: [2, 2, 2, 0], 1: [0, 2, 2, 2]}
     assert "the right one has 0 shaped tokens, each wrong one 2." in text
 

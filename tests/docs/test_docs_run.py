@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from docs.test_docs_commands import DOCS, blocks, cases
-from docs.test_docs_pages import known_tests
+from docs.test_docs_pages import functions_of
 from docs_table import NOT_RUN, RUN
 from evaluation.code.test_code_benchmarks import CANNOT
 from fixtures_evaluation import write_data, write_model
@@ -76,7 +76,7 @@ def test_a_reason_that_is_a_test_names_one_that_exists():
     named = [reason.split("::") for reason in NOT_RUN.values() if "::" in reason]
     assert named
     for file, name in named:
-        assert name in known_tests(file)
+        assert name in functions_of(file)
 
 
 # Running
