@@ -200,3 +200,12 @@ def test_questions_are_parted_by_the_reference_and_each_part_averaged_by_itself(
                 accuracy, length = by_problem(run, name)
                 check_cell(cells[f"{run} Acc ↑"], [[accuracy[place] for place in chosen]])
                 check_cell(cells[f"{run} Len ↓"], [[length[place] for place in chosen]])
+
+
+def test_a_method_of_any_name_keeps_its_row(tmp_path):
+    names = {"DAPO": "DAPO", "CES": "CES | *new*"}
+    study = {names[method]: seeds for method, seeds in random_study(1).items() if method in names}
+    fields = {name: METHODS[method] for method, name in names.items()}
+    (table,) = numbered(page_of(write_study(tmp_path / "study", study, fields, KINDS[1][0])))[2].found
+    assert [row[0] for row in table.rows] == ["DAPO", "CES | *new*"]
+    assert {len(row) for row in [table.header, *table.rows]} == {6}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..evaluation.benchmarks import BENCHMARKS
@@ -133,16 +133,20 @@ def study_tables(study: StudyRuns, baseline: str) -> list[tuple[int, Table]]:
         note = STUDY_NOTE.format(baseline)
         rows = [row for runs in methods.values() for row in runs]
         measured = "; ".join(sorted({row["measured_on"] for row in rows}))
-        found.append((2, _from_markdown(f"{where}: measured on {measured}", method_table(methods, baseline), note)))
+        header, *lines = method_table(methods, baseline)
+        found.append((2, Table(f"{where}: measured on {measured}", header, lines, note)))
         for kind, number in OF_KIND.items():
             part = {method: [_only(row, kind) for row in runs] for method, runs in methods.items()}
             if all(row for runs in part.values() for row in runs):
-                text = benchmark_table(part, baseline)
-                if text:
-                    found.append((number, _titled(_from_markdown(where, text, note))))
-        sensitivity = sensitivity_table(methods, baseline)
-        if sensitivity:
-            found.append((4, _from_markdown(where, sensitivity, note)))
+                header, *lines = benchmark_table(part, baseline) or [[]]
+                if header:
+                    titled = [
+                        [BENCHMARKS[name].title if name in BENCHMARKS else name, *cells] for name, *cells in lines
+                    ]
+                    found.append((number, Table(where, header, titled, note)))
+        header, *lines = sensitivity_table(methods, baseline) or [[]]
+        if header:
+            found.append((4, Table(where, header, lines, note)))
     return found
 
 
@@ -157,18 +161,6 @@ def _only(row: Row, kind: str) -> Row:
         return {}
     flat = {f"{name}/{measure}": value for name, values in benchmarks.items() for measure, value in values.items()}
     return {"seed": row["seed"], **average(benchmarks), **flat}
-
-
-def _from_markdown(caption: str, text: str, note: str) -> Table:
-    """A table of trl_ces.support.tables, cell by cell."""
-    header, _, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()]
-    return Table(caption, header, [[cell.strip("*") for cell in row] for row in rows], note)
-
-
-def _titled(table: Table) -> Table:
-    """With the benchmarks' own names, as the evaluations' tables have them."""
-    rows = [[BENCHMARKS[name].title if name in BENCHMARKS else name, *cells] for name, *cells in table.rows]
-    return replace(table, rows=rows)
 
 
 def comparison_table(compared: dict[str, Any]) -> Table:

@@ -85,10 +85,12 @@ def comparison(study: Study, rows: Sequence[Row]) -> str:
             continue
         if variant:
             parts.append(f"## {variant}")
-        parts.append(method_table(found, study.baseline))
-        for table in (benchmark_table(found, study.baseline), sensitivity_table(found, study.baseline)):
-            if table:
-                parts.append(table)
+        for table in (method_table, benchmark_table, sensitivity_table):
+            header, *lines = table(found, study.baseline) or [[]]
+            if header:
+                parts.append(
+                    markdown(header, [["**Average**" if c == "Average" else c for c in row] for row in lines])
+                )
     return "\n\n".join(parts) + "\n"
 
 
@@ -107,8 +109,8 @@ def means_over_variants(study: Study, rows: Sequence[Row]) -> dict[str, dict[str
     }
 
 
-def method_table(found: dict[str, list[Row]], baseline: str) -> str:
-    """The layout of Table 2: a method a line, with the difference to the baseline beside each measure."""
+def method_table(found: dict[str, list[Row]], baseline: str) -> list[list[str]]:
+    """The layout of Table 2, header first: one row per method, each measure with its difference to the baseline."""
     measures = [name for name in MEASURES if all(name in row for runs in found.values() for row in runs)]
     heading = ["Method", "Runs"]
     for name in measures:
@@ -124,30 +126,30 @@ def method_table(found: dict[str, list[Row]], baseline: str) -> str:
                 difference = paired_difference(runs, found[baseline], name)
             line.append(difference.text(factor, decimals, signed=True) if difference else "")
         lines.append(line)
-    return markdown(lines[0], lines[1:])
+    return lines
 
 
-def benchmark_table(found: dict[str, list[Row]], baseline: str) -> str:
-    """The layout of Table 1: a benchmark a line, accuracy and length of each method; empty for a single benchmark."""
+def benchmark_table(found: dict[str, list[Row]], baseline: str) -> list[list[str]]:
+    """The layout of Table 1, header first: one row per benchmark and their average; empty for a single benchmark."""
     first = next(iter(found.values()))[0]
     names = [key.removesuffix("/accuracy") for key in first if key.endswith("/accuracy") and key != "train/accuracy"]
     if len(names) < 2:
-        return ""
+        return []
     shown: dict[str, Callable[[str], str]] = {"Acc": "{}/accuracy".format, "Len": "{}/length_tokens".format}
     lines = [["Dataset", *(f"{method} {short}" for method in found for short in shown)]]
-    for name in [*names, "**Average**"]:
+    for name in [*names, "Average"]:
         line = [name]
         for runs in found.values():
             for measure, key in zip(("accuracy", "length_tokens"), shown.values(), strict=True):
-                column = measure if name == "**Average**" else key(name)
+                column = measure if name == "Average" else key(name)
                 _, factor, decimals = SHOWN[measure]
                 line.append(estimate([row[column] for row in runs]).text(factor, decimals))
         lines.append(line)
-    return markdown(lines[0], lines[1:])
+    return lines
 
 
-def sensitivity_table(found: dict[str, list[Row]], baseline: str) -> str:
-    """The layout of Table 4: tau and beta a line; empty where all runs of CES share them."""
+def sensitivity_table(found: dict[str, list[Row]], baseline: str) -> list[list[str]]:
+    """The layout of Table 4, header first: one row per tau and beta; empty where all runs of CES share them."""
     lines = [["τ", "β1, β2", SHOWN["accuracy"][0], SHOWN["length_tokens"][0]]]
     for runs in found.values():
         settings = json.loads(runs[0]["settings"])
@@ -159,10 +161,10 @@ def sensitivity_table(found: dict[str, list[Row]], baseline: str) -> str:
         lines.append([f"{tau:g}", f"{correct:g}" if correct == incorrect else f"{correct:g}, {incorrect:g}"])
         lines[-1] += _accuracy_and_length(runs)
     if len({tuple(line[:2]) for line in lines[1:]}) < 2:
-        return ""
+        return []
     if baseline in found:
         lines.append([baseline, "", *_accuracy_and_length(found[baseline])])
-    return markdown(lines[0], lines[1:])
+    return lines
 
 
 def _accuracy_and_length(runs: Sequence[Row]) -> list[str]:
