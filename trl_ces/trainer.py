@@ -49,7 +49,7 @@ from .rollout.micro_batches import (
     without_sync,
 )
 from .rollout.padding import padding_plan, real_spans, unpadded
-from .rollout.reward_guard import guarded, start_early, tolerant
+from .rollout.reward_guard import guarded_rewards, start_early
 from .rollout.rows import COMPLETION_LENGTHS, row_layout, rows_of_process, trimmed
 from .rollout.sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
 from .rollout.turns import read_turns
@@ -132,10 +132,6 @@ class CESTrainer(GRPOTrainer):
         if args.dynamic_sampling:
             check_can_be_drawn(kwargs.get("train_dataset", positional[0] if positional else None))
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
-        self.reward_funcs = [
-            guarded(tolerant(func), name, args.on_reward_error)
-            for func, name in zip(self.reward_funcs, self.reward_func_names, strict=True)
-        ]
         if needs_accuracy:
             self._accuracy_index = args.accuracy_reward_index(self.reward_func_names)
         if args.dynamic_sampling:
@@ -172,9 +168,10 @@ class CESTrainer(GRPOTrainer):
         ]
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        rewards_per_func = super()._calculate_rewards(
-            self._with_turns(inputs), prompts, completions, completion_ids_list
-        )
+        with guarded_rewards(self, self.args.on_reward_error):
+            rewards_per_func = super()._calculate_rewards(
+                self._with_turns(inputs), prompts, completions, completion_ids_list
+            )
         if self.args.needs_verdicts:
             ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
             truncated = [not ids or ids[-1] not in ends for ids in completion_ids_list]

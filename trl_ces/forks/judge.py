@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerState
 from trl.trainer.utils import is_async_callable
 
-from ..rollout.reward_guard import tolerant
+from ..rollout.reward_guard import accepted
 from ..support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 from ..support.reward_names import accuracy_reward_index, reward_name
 from ..train.lookup import find_reward_functions
@@ -51,13 +51,12 @@ def judge(
         index = accuracy_reward_index([reward_name(func) for func in functions], training.get("ces_accuracy_reward"))
     except ValueError as error:
         return None, str(error)
-    func = functions[index]
+    func: Any = functions[index]
     if isinstance(func, str):
         return None, f"the accuracy reward is the reward model {func}, which only the trainer loads."
-    arguments = reward_arguments(tokenizer, prompts, columns, encoded, answers)
-    call = tolerant(func)
+    arguments = accepted(func, reward_arguments(tokenizer, prompts, columns, encoded, answers))
     try:
-        values = asyncio.run(call(**arguments)) if is_async_callable(func) else call(**arguments)
+        values = list(asyncio.run(func(**arguments)) if is_async_callable(func) else func(**arguments))
     except Exception as error:  # a user's function can fail in any way, and the table is of use without it
         said = (str(error).strip() or "no message").splitlines()[0]
         return None, f"the reward {reward_name(func)} failed here ({type(error).__name__}: {said})."

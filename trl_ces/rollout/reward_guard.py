@@ -1,56 +1,51 @@
-"""What CESTrainer asks of reward functions and tells them: which one says "correct", what the model really wrote."""
+"""Guarded calls of reward functions: each completion gets a finite number or `None`, or the function is named.
 
-import functools
+TRL itself trains on an infinite reward, reads NaN as "no verdict", and names no row where a function returns nonsense.
+`trainer.reward_funcs` stays the user's own objects; guards stand in for them only while TRL calls them.
+"""
+
 import inspect
 import logging
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from trl.trainer.utils import is_async_callable
 
 logger = logging.getLogger(__name__)
 
-# What CESTrainer tells reward functions beside TRL's own keyword arguments.
+# What CESTrainer passes to reward functions beyond TRL's own keyword arguments.
 REWARD_KEYWORDS = ("thinking_prefilled", "last_turns")
+LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
 
 
-def tolerant(func: Any) -> Any:
-    """`func`, or, if it takes neither `REWARD_KEYWORDS` nor `**kwargs`, one that drops them before it calls `func`."""
-    if isinstance(func, torch.nn.Module):
-        return func
-    parameters = inspect.signature(func).parameters.values()
+class RewardError(RuntimeError):
+    """A reward function raised, or returned something that is no reward. Names the function, and the row if known."""
+
+
+def accepted(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
+    """`arguments` without the `REWARD_KEYWORDS` that `func` does not take."""
+    try:
+        parameters = list(inspect.signature(func).parameters.values())
+    except ValueError:  # compiled code may have no signature: it gets what TRL would pass
+        parameters = []
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return func
-    unknown = set(REWARD_KEYWORDS) - {parameter.name for parameter in parameters}
-    if not unknown:
-        return func
-
-    def known(arguments: dict) -> dict:
-        return {name: value for name, value in arguments.items() if name not in unknown}
-
-    call: Callable
-    if _is_async(func):
-
-        async def call(**arguments):
-            return await func(**known(arguments))
-    else:
-
-        def call(**arguments):
-            return func(**known(arguments))
-
-    return functools.update_wrapper(call, func)
+        return arguments
+    refused = set(REWARD_KEYWORDS) - {parameter.name for parameter in parameters}
+    return {name: value for name, value in arguments.items() if name not in refused}
 
 
 def start_early(funcs: Sequence[Any], examples: Sequence[dict[str, Any]]) -> None:
     """
-    Lets reward functions begin their work, so that it overlaps with the old and the reference log-probs.
+    Let reward functions start their work while the trainer computes the old and reference log-probs.
 
     Args:
-        funcs (`Sequence[Callable]`): Reward functions. One that has an attribute `start_early`, a function, wants to
-            know early what it will be asked: [`accuracy_reward`] does.
-        examples (`Sequence[dict]`): One for each completion: the columns of the data and `REWARD_KEYWORDS`.
+        funcs (`Sequence[Callable]`): Reward functions. One with an attribute `start_early`, a function, is told early
+            what it will be asked: [`accuracy_reward`] has one.
+        examples (`Sequence[dict]`): One per completion: the data's columns and `REWARD_KEYWORDS`.
     """
     functions = [func for func in funcs if not isinstance(func, torch.nn.Module)]
     starts = [func.start_early for func in functions if hasattr(func, "start_early")]
@@ -60,141 +55,90 @@ def start_early(funcs: Sequence[Any], examples: Sequence[dict[str, Any]]) -> Non
             start(**columns)
 
 
-class RewardError(RuntimeError):
-    """A reward function raised, or returned what is no reward. The message names the function and the row."""
-
-
-def guarded(func: Any, name: str, on_error: str) -> Any:
+@contextmanager
+def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
     """
-    `func`, watched: what it returns is a finite number or `None` for each completion.
-
-    TRL itself trains on an infinite reward, takes NaN for "no verdict", and names no row where a function fails.
+    Guard the reward functions that `trainer` calls inside this context.
 
     Args:
-        func (`Callable`): A reward function, plain or async. A reward model is returned as it is.
-        name (`str`): What TRL logs it under.
-        on_error (`"stop"` or `"skip"`):
-            `"stop"`: a [`RewardError`]. `"skip"`: a warning, and `None` for the rows concerned, which leaves them out
-            of the group's mean; all rows where the length is wrong.
-
-    Returns:
-        `Callable`: Takes the keyword arguments of `func` and returns `list[float | None]`. Where `func` raises, it is
-        called again with each row alone, to find the row.
+        trainer ([`~trl.GRPOTrainer`]): Its `reward_funcs` are replaced inside and the same objects again afterwards.
+        on_error (`"stop"` or `"skip"`): `"stop"` raises. `"skip"` warns and gives `None`, which leaves a row out of
+            its group's mean: to the rows with a bad value, or to all rows where the function raised or returned
+            another number of rewards. No function is called twice.
 
     Raises:
-        `ValueError`: `on_error` is another word.
+        RewardError: inside, if a function raises, or returns anything but an iterable with one finite number or `None`
+            per completion. Reward models are not checked.
     """
-    if on_error not in ("stop", "skip"):
-        raise ValueError(f"`on_reward_error` is {on_error!r}: it is stop or skip.")
-    if isinstance(func, torch.nn.Module):
-        return func
-    call: Callable
-    if _is_async(func):
-
-        async def call(**arguments):
-            try:
-                rewards = await func(**arguments)
-            except Exception as error:
-                rewards = []
-                for row in _rows(arguments):
-                    try:
-                        rewards.extend(await func(**row))
-                    except Exception as alone:
-                        rewards.append(alone)
-                return _settled(_blamed(rewards, error), arguments, name, on_error)
-            return _settled(rewards, arguments, name, on_error)
-    else:
-
-        def call(**arguments):
-            try:
-                rewards = func(**arguments)
-            except Exception as error:
-                rewards = []
-                for row in _rows(arguments):
-                    try:
-                        rewards.extend(func(**row))
-                    except Exception as alone:
-                        rewards.append(alone)
-                return _settled(_blamed(rewards, error), arguments, name, on_error)
-            return _settled(rewards, arguments, name, on_error)
-
-    return functools.update_wrapper(call, func)
-
-
-def _rows(arguments: dict) -> list[dict]:
-    """The arguments of a reward function for each row alone."""
-    count = len(arguments["completions"])
-    return [
-        {
-            name: value[row : row + 1] if isinstance(value, list) and len(value) == count else value
-            for name, value in arguments.items()
-        }
-        | {name: _log_nothing for name in ("log_extra", "log_metric") if name in arguments}  # it has logged before
-        for row in range(count)
+    funcs = trainer.reward_funcs
+    trainer.reward_funcs = [
+        func if isinstance(func, torch.nn.Module) else guarded(func, name, on_error)
+        for func, name in zip(funcs, trainer.reward_func_names, strict=True)
     ]
+    try:
+        yield
+    finally:
+        trainer.reward_funcs = funcs
 
 
-def _log_nothing(*_: Any) -> None:
-    pass
+def guarded(func: Callable, name: str, on_error: str) -> Callable:
+    """`func` behind a guard that reports it as `name`; async if `func` is."""
+
+    def call(**arguments):
+        try:
+            rewards = _listed(func(**accepted(func, arguments)))
+        except Exception as error:
+            rewards = error
+        return _checked(rewards, arguments, name, on_error)
+
+    async def call_async(**arguments):
+        try:
+            rewards = _listed(await func(**accepted(func, arguments)))
+        except Exception as error:
+            rewards = error
+        return _checked(rewards, arguments, name, on_error)
+
+    return call_async if is_async_callable(func) else call
 
 
-def _blamed(rewards: list, error: Exception) -> list | Exception:
-    """What the rows gave alone; the error of the batch where it is no single row's."""
-    return rewards if any(isinstance(reward, Exception) for reward in rewards) else error
+def _listed(rewards: Any) -> Any:
+    """Runs a generator here, where what it raises is caught."""
+    return list(rewards) if isinstance(rewards, Iterable) else rewards
 
 
-def _settled(rewards: Any, arguments: dict, name: str, on_error: str) -> list[float | None]:
-    """Each row's reward as a float or `None`, or the refusal of what is neither."""
+def _checked(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
     count = len(arguments["completions"])
-    problems: dict[int | None, str] = {}
-    settled: list[float | None] = [None] * count
+    checked: list[float | None] = [None] * count
+    lost, where = count, ""
     if isinstance(rewards, Exception):
-        problems[None] = f"raised {type(rewards).__name__} on the batch, and on no row alone: {rewards}"
-    elif not isinstance(rewards, list | tuple) and not hasattr(rewards, "tolist"):
-        problems[None] = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, and not a list"
+        problem = f"raised {type(rewards).__name__}: {rewards}"
+    elif not isinstance(rewards, list):
+        problem = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, not one reward per completion"
     elif len(rewards) != count:
-        problems[None] = f"returned {len(rewards)} rewards for {count} completions"
+        problem = f"returned {len(rewards)} rewards for {count} completions"
     else:
-        for row, reward in enumerate(rewards):
-            settled[row], problem = _number(reward)
-            if problem:
-                problems[row] = problem
-    if not problems:
-        return settled
-    first, problem = next(iter(problems.items()))
-    where = "" if first is None else f" for row {first} of {count} ({_shown(arguments, first)})"
-    what = f"The reward function {name!r} {problem}{where}"
-    cause = rewards if first is None else rewards[first]
+        checked = [_number(reward) for reward in rewards]
+        bad = [row for row in range(count) if checked[row] is None and rewards[row] is not None]
+        if not bad:
+            return checked
+        lost, row = len(bad), bad[0]
+        shown = [reprlib.repr(arguments[column][row]) for column in ("prompts", "completions")]
+        problem = f"returned {reprlib.repr(rewards[row])}"
+        where = f" for row {row} of {count} (prompt {shown[0]}, completion {shown[1]})"
+    message = f"The reward function {name!r} {problem}{where}"
     if on_error == "stop":
         raise RewardError(
-            f"{what}: return a finite number, or None for no verdict, for each completion, or set "
+            f"{message}: return a finite number, or None for no verdict, for each completion, or set "
             '`on_reward_error="skip"`.'
-        ) from (cause if isinstance(cause, Exception) else None)
-    lost = count if first is None else len(problems)
-    logger.warning("%s; %d of %d completions have no reward from it.", what, lost, count)
-    return settled
+        ) from (rewards if isinstance(rewards, Exception) else None)
+    logger.warning("%s; %d of %d completions get no reward from it.", message, lost, count)
+    return checked
 
 
-def _number(reward: Any) -> tuple[float | None, str]:
-    """A row's reward and what is wrong with it."""
-    if isinstance(reward, Exception):
-        return None, f"raised {type(reward).__name__}: {reward}"
-    if reward is None:
-        return None, ""
+def _number(reward: Any) -> float | None:
+    """`reward` as a number that float32 holds, else `None`."""
     try:
         value = math.nan if isinstance(reward, str) else float(reward)
-    except (TypeError, ValueError, OverflowError):
-        value = math.nan
-    return (value, "") if math.isfinite(value) else (None, f"returned {reprlib.repr(reward)}")
-
-
-def _shown(arguments: dict, row: int) -> str:
-    return (
-        f"prompt {reprlib.repr(arguments['prompts'][row])}, completion {reprlib.repr(arguments['completions'][row])}"
-    )
-
-
-def _is_async(func: Callable) -> bool:
-    from trl.trainer.utils import is_async_callable
-
-    return is_async_callable(func)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: a tensor of several elements
+        return None
+    return value if abs(value) <= LARGEST else None
