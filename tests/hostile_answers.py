@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trl_ces import rewards
 from trl_ces.grading import WorkerPool, early, grade_many
-from trl_ces.grading import workers as grading_workers
+from trl_ces.grading import pool as pool_module
 
 # Written by code that an answer smuggles in, were it ever run.
 SENTINEL = "hostile-answer-was-executed"
@@ -246,7 +246,7 @@ def resident_bytes():
 
 def run(corpus, limit_s):
     """Grades the corpus, each completion beside a neighbour, as training does and as the evaluation does."""
-    pool = grading_workers._shared = TimedPool()
+    pool = pool_module._shared = TimedPool()
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # the workers are started
     pool.seconds.clear()
     early.grade_many = partial(grade_many, limit_s=limit_s)

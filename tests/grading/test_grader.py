@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from trl_ces.grading import Grade, grade, grade_many, grader, is_usable_gold, usable_golds
-from trl_ces.grading.workers import DEFAULT_LIMIT_S
+from trl_ces.grading.pool import DEFAULT_LIMIT_S
 
 OK, WRONG = {"status": "ok", "verdict": True}, {"status": "ok", "verdict": False}
 DIED = {"status": "died", "error": "killed by the kernel"}

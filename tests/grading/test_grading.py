@@ -14,7 +14,7 @@ from trl_ces.grading import Grade, WorkerPool, grade, grade_many, is_usable_gold
 
 LIMIT_S = 1.0
 GRACE_S = 4.0  # CLOCK_GRACE_S in worker.py on a busy machine, and the next child
-NEEDS_ENGINE = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # no rule but algebra finds these equal
+NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # no rule but algebra finds these equal
 
 EQUALITY = [
     # gold, answer, expected
@@ -370,18 +370,18 @@ MONSTERS = {
 @pytest.mark.parametrize("name", MONSTERS)
 @pytest.mark.parametrize("gold", ["42", r"42\pi+\sqrt{x}", "1,2;3"])
 def test_a_monster_costs_at_most_the_limit_and_leaves_the_next_answer_unharmed(name, gold, pool):
-    assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+    assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
     assert is_usable_gold(gold, pool=pool)
     start = time.monotonic()
     assert grade(rf"\boxed{{{MONSTERS[name]}}}", gold, with_qwen=False, limit_s=LIMIT_S, pool=pool).correct is False
     assert time.monotonic() - start < LIMIT_S + GRACE_S
-    assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+    assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
 
 
 def test_a_monster_among_a_batch_is_the_only_one_that_is_wrong():
     two = WorkerPool(2)
-    responses = [NEEDS_ENGINE[0], r"\boxed{9^{9^{9^9}}}", NEEDS_ENGINE[0], r"\boxed{3}"]
-    grades = grade_many(responses, [NEEDS_ENGINE[1], "x", NEEDS_ENGINE[1], "3"], limit_s=LIMIT_S, pool=two)
+    responses = [NEEDS_ALGEBRA[0], r"\boxed{9^{9^{9^9}}}", NEEDS_ALGEBRA[0], r"\boxed{3}"]
+    grades = grade_many(responses, [NEEDS_ALGEBRA[1], "x", NEEDS_ALGEBRA[1], "3"], limit_s=LIMIT_S, pool=two)
     assert [g.correct for g in grades] == [True, False, True, True]
     two.close()
 
@@ -395,7 +395,7 @@ def test_a_gold_that_takes_too_long_is_unusable_and_asked_once(pool, monkeypatch
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced by Linux alone")
 def test_memory_of_a_comparison_is_bounded_and_running_out_of_it_is_an_error_not_a_death(pool):
-    assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+    assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
     assert resource.prlimit(child_of(supervisor(pool)), resource.RLIMIT_AS) == (2**30, 2**30)
     source = "from trl_ces.grading.worker import _limit_memory; _limit_memory(2**30); bytearray(2**30)"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
@@ -416,7 +416,7 @@ def child_of(pid):
 
 
 def kill_during_a_request(pool, find_victim):
-    grade(*NEEDS_ENGINE, pool=pool)
+    grade(*NEEDS_ALGEBRA, pool=pool)
     killer = threading.Timer(0.5, lambda: os.kill(find_victim(), signal.SIGKILL))
     killer.start()
     graded = grade(r"\boxed{9^{9^{9^9}}}", "x", with_qwen=False, limit_s=2.0, pool=pool)
@@ -427,14 +427,14 @@ def kill_during_a_request(pool, find_victim):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_killed_child_and_a_killed_supervisor_are_replaced(pool):
     for idle_victim in (lambda: child_of(supervisor(pool)), lambda: supervisor(pool)):
-        assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+        assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
         os.kill(idle_victim(), signal.SIGKILL)
         time.sleep(0.1)
-        assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+        assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
     # Killed at work: tried once more, and the second try runs into the limit.
     assert kill_during_a_request(pool, lambda: child_of(supervisor(pool))).correct is False
     assert kill_during_a_request(pool, lambda: supervisor(pool)).correct is False
-    assert grade(*NEEDS_ENGINE, pool=pool).correct is True
+    assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
 
 
 def test_a_worker_that_dies_twice_leaves_the_answer_ungraded_with_a_warning(pool, monkeypatch, caplog):
@@ -450,12 +450,12 @@ def test_a_worker_that_cannot_start_is_an_error_not_a_zero(monkeypatch):
     broken = WorkerPool(1)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(RuntimeError, match="did not start"):
-        grade(*NEEDS_ENGINE, pool=broken)
+        grade(*NEEDS_ALGEBRA, pool=broken)
 
 
 def test_grading_works_in_threads():
     results = []
-    threads = [threading.Thread(target=lambda: results.append(grade(*NEEDS_ENGINE).correct)) for _ in range(6)]
+    threads = [threading.Thread(target=lambda: results.append(grade(*NEEDS_ALGEBRA).correct)) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -464,17 +464,17 @@ def test_grading_works_in_threads():
 
 
 def test_grading_works_after_a_fork_and_leaves_the_parents_workers_alone():
-    assert grade(*NEEDS_ENGINE).correct is True
+    assert grade(*NEEDS_ALGEBRA).correct is True
     child = os.fork()
     if child == 0:
-        verdicts = [grade(*NEEDS_ENGINE).correct, grade(r"\boxed{x+x}", "3x").correct]
-        from trl_ces.grading import workers
+        verdicts = [grade(*NEEDS_ALGEBRA).correct, grade(r"\boxed{x+x}", "3x").correct]
+        from trl_ces.grading import pool as pool_module
 
-        workers._close_pools()
+        pool_module._close_pools()
         os._exit(0 if verdicts == [True, False] else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert grade(*NEEDS_ENGINE).correct is True
+    assert grade(*NEEDS_ALGEBRA).correct is True
 
 
 def run_script(tmp_path, source, *arguments):

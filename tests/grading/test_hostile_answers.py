@@ -11,7 +11,7 @@ import pytest
 from hostile_answers import FAMILIES, MEGABYTE, SENTINEL, hostile_completions
 
 from trl_ces.grading import grade_many
-from trl_ces.grading.workers import DEFAULT_MEMORY_BYTES, GRACE_S
+from trl_ces.grading.pool import DEFAULT_MEMORY_BYTES, GRACE_S
 
 SCRIPT = Path(__file__).parents[1] / "hostile_answers.py"
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from trl_ces.grading.notation import balanced, enclosed, nesting, split_top, tidy, unwrap
+from trl_ces.grading.notation import balanced, enclosed, split_top, tidy, unwrap
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,6 @@ def test_every_brace_is_closed(text):
 @pytest.mark.parametrize("text", ["{", "}", "{x", "x}", "{{x}", "{x}}", "}{", "}x{", r"\\{x", r"{\}"])
 def test_a_brace_is_not_closed_or_not_opened(text):
     assert not balanced(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "depth"),
-    [("", 0), ("x", 0), ("(x)", 1), ("{[(x)]}", 3), ("()[]{}", 1), ("((x)y(z))", 2), ("(x(", 2), (")((", 1), ("]", 0)],
-)
-def test_nesting_is_the_greatest_depth_of_brackets(text, depth):
-    assert nesting(text) == depth
 
 
 @pytest.mark.parametrize(

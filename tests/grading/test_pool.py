@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from trl_ces.grading import workers
-from trl_ces.grading.workers import Worker, WorkerLost, WorkerPool, default_worker_count, shared_pool
+from trl_ces.grading import pool as pool_module
+from trl_ces.grading.pool import Worker, WorkerLost, WorkerPool, default_worker_count, shared_pool
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is a shell script"),
@@ -41,7 +41,7 @@ def stand_in(tmp_path, monkeypatch):
     script.chmod(0o755)
     log.write_text("")
     monkeypatch.setattr(sys, "executable", str(script))
-    monkeypatch.setattr(workers, "GRACE_S", 0.4)
+    monkeypatch.setattr(pool_module, "GRACE_S", 0.4)
 
     def write(at_start="", source=STAND_IN):
         server.write_text(source.replace("{at_start}", at_start).replace("{log!r}", repr(str(log))))
@@ -80,7 +80,7 @@ def test_what_a_worker_is_started_with(stand_in, worker, monkeypatch):
     assert arguments == ["-P", "-c", "from trl_ces.grading.worker import main; main()", str(123 << 20)]
     environment = verdict_of(worker, "dict(os.environ)")
     assert environment["LANG"] == "C.UTF-8"
-    assert environment["PYTHONPATH"] == str(Path(workers.__file__).parents[2])
+    assert environment["PYTHONPATH"] == str(Path(pool_module.__file__).parents[2])
     assert (environment["SYMPY_GROUND_TYPES"], environment["PYTHONHASHSEED"]) == ("python", "0")
     assert "HF_TOKEN" not in environment
     # Ctrl-C reaches the trainer, which then ends its workers.
@@ -179,7 +179,7 @@ def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
 )
 def test_a_worker_that_does_not_start(stand_in, worker, monkeypatch, at_start, error, said):
     stand_in(at_start)
-    monkeypatch.setattr(workers, "START_LIMIT_S", 0.5)
+    monkeypatch.setattr(pool_module, "START_LIMIT_S", 0.5)
     with pytest.raises(error, match=f"(?s){said}"):
         verdict_of(worker, "7")
     assert worker.process is None
@@ -295,7 +295,7 @@ def test_a_fork_has_workers_of_its_own(stand_in, pool):
     child = os.fork()
     if child == 0:
         [theirs] = ask(pool, "os.getpid()")
-        workers._close_pools()
+        pool_module._close_pools()
         os._exit(0 if theirs != mine and shared_pool() is shared else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert ask(pool, "os.getpid()") == [mine]
@@ -313,7 +313,7 @@ def test_a_fork_works_although_a_thread_of_its_parent_holds_every_worker(stand_i
     if child == 0:
         signal.alarm(20)
         found = ask(one, "7", "8", "9")
-        workers._close_pools()
+        pool_module._close_pools()
         os._exit(0 if found == [7, 8, 9] else 1)
     status = os.waitpid(child, 0)[1]
     over.touch()
@@ -340,7 +340,7 @@ while not os.path.exists({began!r}):
 def test_a_worker_at_work_ends_with_the_trainer(stand_in, tmp_path):
     stand_in()
     source = EXITS_WITH_A_WORKER_AT_WORK.format(python=sys.executable, began=str(tmp_path / "began"))
-    environment = {**os.environ, "PYTHONPATH": str(Path(workers.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(pool_module.__file__).parents[2])}
     done = subprocess.run([PYTHON, "-P", "-c", source], env=environment, capture_output=True, text=True, timeout=25)
     assert (done.returncode, done.stderr) == (0, "")
     pid = int(done.stdout)

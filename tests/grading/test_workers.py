@@ -14,8 +14,8 @@ import pytest
 from torch.utils.data import DataLoader, Dataset
 
 from trl_ces.grading import WorkerPool, grade, grade_many
+from trl_ces.grading.pool import GRACE_S
 from trl_ces.grading.worker import CLOCK_GRACE_S
-from trl_ces.grading.workers import GRACE_S
 from trl_ces.rewards import accuracy_reward
 
 RIGHT = r"\boxed{\sqrt{8}}", r"2\sqrt{2}"

@@ -41,26 +41,33 @@ from operators import mutants
 ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("equivalent.toml")
 MEMORY_BYTES = 8 << 30
+# By module of trl_ces/, files of tests/. None starts a real worker: test_pool.py has a stand-in for it.
 TESTS = {
+    "support/limits.py": ("support/test_limits.py",),
     "methods/ces.py": ("methods/test_ces.py", "test_trainer_reference.py", "test_config.py"),
     "methods/entropy_advantage.py": ("methods/test_ces.py", "test_trainer_reference.py"),
     "methods/groups.py": ("methods/test_groups.py", "methods/test_ces.py"),
     "rollout/padding.py": ("rollout/test_padding.py",),
     "rollout/sampler.py": ("rollout/test_sampler.py",),
     "rollout/arrangement.py": ("rollout/test_arrangement.py",),
-    "grading/workers.py": ("grading/test_pool.py",),
+    "grading/answers.py": ("grading/test_answers.py",),
+    "grading/braces.py": ("grading/test_braces.py",),
+    "grading/early.py": ("grading/test_early.py",),
+    "grading/equality.py": ("grading/test_equality.py",),
+    "grading/golds.py": ("grading/test_golds.py",),
+    "grading/grader.py": ("grading/test_grader.py",),
+    "grading/notation.py": ("grading/test_notation.py",),
+    "grading/numbers.py": ("grading/test_numbers.py",),
+    "grading/pool.py": ("grading/test_pool.py",),
+    "grading/statements.py": ("grading/test_statements.py",),
+    "grading/symbolic.py": ("grading/test_symbolic.py",),
+    "grading/verdicts.py": ("grading/test_verdicts.py",),
+    "grading/worker.py": ("grading/test_worker.py",),
+    "grading/qwen/equality.py": ("grading/qwen/test_equality.py",),
+    "grading/qwen/extract.py": ("grading/qwen/test_extract.py",),
+    "grading/qwen/normalise.py": ("grading/qwen/test_normalise.py",),
+    "grading/qwen/symbolic.py": ("grading/qwen/test_symbolic.py",),
 }
-
-
-def _test_of(name):
-    folder, _, module = f"grading/{name}".rpartition("/")
-    return f"{folder}/test_{module}.py"
-
-
-# The others of grading/ have a file of their own each, which asks no worker.
-DIRECT = "answers braces early equality golds grader notation numbers statements symbolic verdicts worker "
-DIRECT += "qwen/equality qwen/extract qwen/normalise qwen/symbolic"
-TESTS |= {f"grading/{name}.py": (_test_of(name),) for name in DIRECT.split()}
 PYTEST = ("-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"))
 fork = multiprocessing.get_context("fork")
 

@@ -8,7 +8,8 @@ computer algebra (symbolic.py).
 import re
 from collections.abc import Callable
 
-from .notation import balanced, enclosed, nesting, split_top, tidy, unwrap
+from ..support.limits import MAX_ITEMS, too_big
+from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number, split_unit, units_differ
 from .statements import (
     gives_different_names,
@@ -21,12 +22,7 @@ from .statements import (
     sides,
 )
 
-# Longer or deeper texts are only ever equal as text: no final answer of a benchmark comes near.
-MAX_LENGTH = 10_000
-MAX_NESTING = 60
-MAX_ITEMS = 100
-
-Engine = Callable[[str, str], bool]
+Algebra = Callable[[str, str], bool]
 
 _CHOICE = re.compile(r"[A-K]")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|$)(.*)", re.DOTALL)
@@ -50,7 +46,7 @@ _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # and not \pmod
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
-def equal(gold: str, answer: str, engine: Engine) -> bool:
+def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     """
     Decides whether an answer is mathematically the gold.
 
@@ -59,17 +55,17 @@ def equal(gold: str, answer: str, engine: Engine) -> bool:
             Reference answer, LaTeX or plain.
         answer (`str`):
             The answer taken from a response.
-        engine (`Callable[[str, str], bool]`):
+        algebra (`Callable[[str, str], bool]`):
             Decides pairs that need computer algebra; called with tidy texts, gold first.
 
     Returns:
-        `bool`: Whether they are equal. Whatever the engine raises passes through.
+        `bool`: Whether they are equal. Whatever the algebra raises passes through.
     """
     if same_text(gold, answer):
         return True
     if too_big(gold) or too_big(answer) or not balanced(answer):
         return False
-    return _equal(tidy(gold), tidy(answer), engine)
+    return _equal(tidy(gold), tidy(answer), algebra)
 
 
 def same_text(one: str, other: str) -> bool:
@@ -82,11 +78,6 @@ def without_blanks(text: str) -> str:
     return _BLANKS.sub("", _BLANKS_BETWEEN_DIGITS.sub("~", text))
 
 
-def too_big(text: str) -> bool:
-    """Whether a text is longer or nested deeper than anything that is worth reading as mathematics."""
-    return len(text) > MAX_LENGTH or nesting(text) > MAX_NESTING
-
-
 def count_values(gold: str) -> int:
     """How many values a gold lists: 2 for `5;10` and `1, -1`; 1 for `(0,1)` and `1,234`."""
     if too_big(gold):
@@ -95,7 +86,7 @@ def count_values(gold: str) -> int:
     return 1 if number(gold) is not None else max(1, len(listed_values(gold)))
 
 
-def _equal(gold: str, answer: str, engine: Engine) -> bool:
+def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     gold, answer = condition(gold), condition(answer)
     if not gold or not answer:
         return False
@@ -106,10 +97,10 @@ def _equal(gold: str, answer: str, engine: Engine) -> bool:
     verdict = _compare_numbers(gold, answer)
     if verdict is not None and (verdict or "," not in gold):
         return verdict
-    verdict = _compare_structure(gold, answer, engine)
+    verdict = _compare_structure(gold, answer, algebra)
     if verdict is not None:
         return verdict
-    return _compare_leaves(gold, answer, engine)
+    return _compare_leaves(gold, answer, algebra)
 
 
 def condition(text: str) -> str:
@@ -178,13 +169,13 @@ def _both_signs(item: str) -> list[str]:
     return [_PLUS_MINUS.sub(sign, item) for sign in ("+", "-")] if _PLUS_MINUS.search(item) else [item]
 
 
-def _compare_structure(gold: str, answer: str, engine: Engine) -> bool | None:
+def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     """Lists, tuples, intervals and unions. None where neither side is one."""
     gold_items, answer_items = listed_values(gold), listed_values(answer)
     if stated := _stated_union(answer_items, gold):
-        return _compare_structure(gold, stated, engine)
+        return _compare_structure(gold, stated, algebra)
     if stated := _stated_union(gold_items, answer):
-        return _compare_structure(stated, answer, engine)
+        return _compare_structure(stated, answer, algebra)
     if gold_items != [gold] or answer_items != [answer]:
         if not gold_items or not answer_items:  # \{\} is a value as \emptyset is
             return None
@@ -193,15 +184,15 @@ def _compare_structure(gold: str, answer: str, engine: Engine) -> bool | None:
         # 2, 1 is not x = 1, y = 2, but y = 2, x = 1 is.
         unnamed = gives_different_names(gold_items) and all(len(sides(item)) == 1 for item in answer_items)
         if len(split_top(gold, ";")) > 1 or unnamed:
-            return _same_in_order(gold_items, answer_items, engine)
-        return _same_in_any_order(gold_items, answer_items, engine)
+            return _same_in_order(gold_items, answer_items, algebra)
+        return _same_in_any_order(gold_items, answer_items, algebra)
     gold_parts, answer_parts = union_parts(gold), union_parts(answer)
     if len(gold_parts) > 1 or len(answer_parts) > 1:
-        if len(gold_parts) == len(answer_parts) <= MAX_ITEMS and _same_in_any_order(gold_parts, answer_parts, engine):
+        if len(gold_parts) == len(answer_parts) <= MAX_ITEMS and _same_in_any_order(gold_parts, answer_parts, algebra):
             return True
-        # [-\infty, 1) is no interval, though the engine takes it for one.
-        return not _CLOSED_AT_INFINITY.search(answer) and engine(gold, answer)
-    return _compare_tuples(gold, answer, engine)
+        # [-\infty, 1) is no interval, though the algebra takes it for one.
+        return not _CLOSED_AT_INFINITY.search(answer) and algebra(gold, answer)
+    return _compare_tuples(gold, answer, algebra)
 
 
 def _stated_union(items: list[str], other: str) -> str | None:
@@ -212,16 +203,16 @@ def _stated_union(items: list[str], other: str) -> str | None:
     return None
 
 
-def _compare_tuples(gold: str, answer: str, engine: Engine) -> bool | None:
+def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
     value = _value(answer)
     gold_tuple, answer_tuple = _tuple(gold), _tuple(value)
     if gold_tuple and answer_tuple:
         (gold_ends, gold_values), (answer_ends, answer_values) = gold_tuple, answer_tuple
-        return gold_ends == answer_ends and _same_in_order(gold_values, answer_values, engine)
+        return gold_ends == answer_ends and _same_in_order(gold_values, answer_values, algebra)
     if gold_tuple or answer_tuple:
         other = answer if gold_tuple else gold
         if is_relation(other):  # x \geq 2 for [2, \infty)
-            return engine(gold, value if answer_tuple else answer)
+            return algebra(gold, value if answer_tuple else answer)
         return None if len(split_top(other, "=")) > 1 else False
     return None
 
@@ -245,68 +236,68 @@ def tuple_values(text: str) -> list[str]:
     return found[1] if found else []
 
 
-def _same_in_order(golds: list[str], answers: list[str], engine: Engine) -> bool:
+def _same_in_order(golds: list[str], answers: list[str], algebra: Algebra) -> bool:
     return len(golds) == len(answers) and all(
-        _equal(gold, answer, engine) for gold, answer in zip(golds, answers, strict=True)
+        _equal(gold, answer, algebra) for gold, answer in zip(golds, answers, strict=True)
     )
 
 
-def _same_in_any_order(golds: list[str], answers: list[str], engine: Engine) -> bool:
+def _same_in_any_order(golds: list[str], answers: list[str], algebra: Algebra) -> bool:
     left = list(answers)
     for gold in golds:
-        found = next((position for position, answer in enumerate(left) if _equal(gold, answer, engine)), None)
+        found = next((position for position, answer in enumerate(left) if _equal(gold, answer, algebra)), None)
         if found is None:
             return False
         del left[found]
     return not left
 
 
-def _compare_leaves(gold: str, answer: str, engine: Engine) -> bool:
+def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     gold_sides, answer_sides = sides(gold), sides(answer)
     if max(len(gold_sides), len(answer_sides)) > MAX_ITEMS:
         return False
     if len(gold_sides) > 1 and len(answer_sides) > 1:
         pairs = [(gold_sides[0], answer_sides[0]), (gold_sides[-1], answer_sides[-1])]
-        if all(_equal(one, other, engine) for one, other in pairs):
-            return _is_consistent(gold_sides[-1], answer_sides, engine)
+        if all(_equal(one, other, algebra) for one, other in pairs):
+            return _is_consistent(gold_sides[-1], answer_sides, algebra)
         if any(map(has_unknowns, gold_sides)):
-            return engine(gold, answer)
+            return algebra(gold, answer)
         # As relations all true statements about numbers are the same: 1 = 1 is no answer.
         given = results(answer)
-        return bool(given) and all(any(_equal(result, side, engine) for result in results(gold)) for side in given)
+        return bool(given) and all(any(_equal(result, side, algebra) for result in results(gold)) for side in given)
     if len(answer_sides) > 1 and not is_relation(gold):
-        return not is_relation(answer) and _gives(gold, answer_sides, engine)
+        return not is_relation(answer) and _gives(gold, answer_sides, algebra)
     if len(gold_sides) > 1:
-        return any(_equal(result, answer, engine) for result in reversed(results(gold)))
+        return any(_equal(result, answer, algebra) for result in reversed(results(gold)))
     if is_words(gold) or is_words(answer):
-        return _equal_without_units(gold, answer, engine)
+        return _equal_without_units(gold, answer, algebra)
     (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)
     if units_differ(gold_unit, answer_unit):
         return False
-    return engine(unwrap(gold_value), unwrap(answer_value))
+    return algebra(unwrap(gold_value), unwrap(answer_value))
 
 
-def _gives(gold: str, answer_sides: list[str], engine: Engine) -> bool:
+def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
     r"""Whether a statement gives the gold: `x = 5`, `5 = x`, `x = 2+3 = 5`, `\frac{1}{3} \approx 0.33`."""
     value, name = answer_sides[-1], answer_sides[0]
     if is_name(value) and not is_name(name):
         value, name = name, value
-    if not re.search("[A-Za-z]", name) or not _is_consistent(value, answer_sides, engine):
+    if not re.search("[A-Za-z]", name) or not _is_consistent(value, answer_sides, algebra):
         return False
     is_rounded = not has_unknowns(name) and "." in value and number(value) is not None
-    return _equal(gold, value, engine) or (is_rounded and _equal(gold, name, engine))
+    return _equal(gold, value, algebra) or (is_rounded and _equal(gold, name, algebra))
 
 
-def _is_consistent(value: str, answer_sides: list[str], engine: Engine) -> bool:
+def _is_consistent(value: str, answer_sides: list[str], algebra: Algebra) -> bool:
     """Whether all sides behind the first are the value, as far as that can be told: not in x = 6 = 5."""
-    return all(has_unknowns(side) or _equal(value, side, engine) for side in answer_sides[1:])
+    return all(has_unknowns(side) or _equal(value, side, algebra) for side in answer_sides[1:])
 
 
-def _equal_without_units(gold: str, answer: str, engine: Engine) -> bool:
+def _equal_without_units(gold: str, answer: str, algebra: Algebra) -> bool:
     (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)
     if not (gold_unit or answer_unit) or units_differ(gold_unit, answer_unit):
         return False
-    return _equal(gold_value, answer_value, engine)
+    return _equal(gold_value, answer_value, algebra)
 
 
 def is_words(text: str) -> bool:

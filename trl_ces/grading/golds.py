@@ -2,7 +2,8 @@
 
 import re
 
-from .equality import condition, is_words, listed_values, too_big, tuple_values, union_parts
+from ..support.limits import too_big
+from .equality import condition, is_words, listed_values, tuple_values, union_parts
 from .notation import balanced, unwrap
 from .numbers import number, split_unit
 from .statements import has_words, results
@@ -11,7 +12,7 @@ from .statements import has_words, results
 _CONDITION = re.compile(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", re.IGNORECASE)
 
 
-def usable_without_engine(gold: str) -> bool | None:
+def usable_without_algebra(gold: str) -> bool | None:
     """
     Judges a gold as far as that is possible without computer algebra.
 
@@ -21,7 +22,7 @@ def usable_without_engine(gold: str) -> bool | None:
 
     Returns:
         `bool` or `None`: False where it is empty, longer or deeper than an answer can be, or has unmatched braces;
-        True where each of its values is a number, a letter or words; `None` where the engine has to parse the rest.
+        True where each of its values is a number, a letter or words; `None` where the algebra has to parse the rest.
     """
     if too_big(gold) or not balanced(gold):
         return False
@@ -33,7 +34,7 @@ def usable_without_engine(gold: str) -> bool | None:
 
 def leaves(gold: str) -> list[str]:
     """
-    The values of a gold, its lists, sets, unions, tuples and intervals taken apart. What the engine has to parse has
+    The values of a gold, its lists, sets, unions, tuples and intervals taken apart. What the algebra has to parse has
     lost its unit.
     """
     gold = condition(gold)

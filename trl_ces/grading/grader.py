@@ -4,13 +4,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..support.limits import too_big
 from ..support.prompts import after_thinking
 from .answers import extract_answer
-from .equality import count_values, equal, same_text, too_big
-from .golds import usable_without_engine
+from .equality import count_values, equal, same_text
+from .golds import usable_without_algebra
+from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 from .qwen.equality import equal_as_script, parser_problem
 from .qwen.extract import predict, prepare_gold
-from .workers import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Grade:
     correct_qwen: bool | None = None
 
 
-class _NeedsEngine(Exception):
+class _NeedsAlgebra(Exception):
     """This pair needs computer algebra, so a worker must compare it."""
 
 
@@ -102,7 +103,7 @@ def grade_many(
 
     Returns:
         `list[Grade]`: In the order of the responses. An answer inside thinking that was never closed does not count,
-        and an answer that the engine cannot read is not correct.
+        and an answer that the algebra cannot read is not correct.
 
     Raises:
         `ValueError`: The sequences differ in length.
@@ -167,7 +168,7 @@ def usable_golds(
             Workers to use. Defaults to the one pool of this process.
 
     Returns:
-        `list[bool]`: False for a gold that is missing, empty, malformed, too long, or without a meaning to the engine.
+        `list[bool]`: False for a gold that is missing, empty, malformed, too long, or that the algebra cannot parse.
 
     Raises:
         `TypeError`: A gold is neither a text nor `None`.
@@ -177,7 +178,7 @@ def usable_golds(
             raise TypeError(f"gold {index} is {gold!r}, a {type(gold).__name__}: give the answer as text.")
     asked: list[str] = []
     for gold in dict.fromkeys(gold for gold in golds if gold is not None and gold not in _usable_golds):
-        verdict = usable_without_engine(gold)
+        verdict = usable_without_algebra(gold)
         if verdict is None:
             asked.append(gold)
         else:
@@ -198,7 +199,7 @@ def _compare(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict
     for pair in dict.fromkeys(pairs):
         try:
             verdicts[pair] = _compare_quickly(pair)
-        except _NeedsEngine:
+        except _NeedsAlgebra:
             asked.append(pair)
     if asked:
         messages = [{"op": op, "gold": gold, "answer": answer} for op, gold, answer in asked]
@@ -212,12 +213,12 @@ def _compare_quickly(pair: Pair) -> bool:
     if too_big(gold) or too_big(answer):
         return same_text(gold, answer)
     if len(gold) > _QUICK_LENGTH or len(answer) > _QUICK_LENGTH:
-        raise _NeedsEngine
-    return (equal if op == "equal" else equal_as_script)(gold, answer, _engine_in_worker)
+        raise _NeedsAlgebra
+    return (equal if op == "equal" else equal_as_script)(gold, answer, _algebra_in_worker)
 
 
-def _engine_in_worker(gold: str, answer: str) -> bool:
-    raise _NeedsEngine
+def _algebra_in_worker(gold: str, answer: str) -> bool:
+    raise _NeedsAlgebra
 
 
 def _verdict(pair: Pair, reply: dict) -> bool | None:

@@ -118,18 +118,6 @@ def _matched(text: str, steps: dict[str, int]) -> bool:
     return depth == 0
 
 
-def nesting(text: str) -> int:
-    """The greatest depth of brackets of any kind."""
-    depth = deepest = 0
-    for character in text:
-        if character in "{[(":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "}])":
-            depth -= 1
-    return deepest
-
-
 def split_top(text: str, separators: str) -> list[str]:
     """Splits at the separators outside all brackets; one piece where the brackets do not match."""
     pieces, depth, start = [], 0, 0

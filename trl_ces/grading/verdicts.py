@@ -1,7 +1,7 @@
 """What a grading worker answers. Imported only there: it loads the computer algebra."""
 
 from .equality import equal, is_words
-from .golds import leaves, usable_without_engine
+from .golds import leaves, usable_without_algebra
 from .numbers import number
 from .qwen.equality import equal_as_script, parser_problem
 from .symbolic import expression, same
@@ -47,6 +47,6 @@ def answer_request(request: dict) -> bool:
             raise ImportError(script_problem)
         return equal_as_script(request["gold"], request["answer"], same_as_script)
     gold = request["gold"]
-    return usable_without_engine(gold) is not False and all(
+    return usable_without_algebra(gold) is not False and all(
         number(value) is not None or is_words(value) or expression(value) is not None for value in leaves(gold)
     )

@@ -26,7 +26,7 @@ from collections.abc import Callable
 REQUESTS_PER_CHILD = 5000
 # So does one that has taken this share of its memory: the next answer must find as much as the first.
 FULL_AT = 0.5
-# Seconds on the clock beyond the limit on the processor's; less than GRACE_S in workers.py.
+# Seconds on the clock beyond the limit on the processor's; less than GRACE_S in pool.py.
 CLOCK_GRACE_S = 3.0
 _TIMER_SIGNALS = (signal.SIGALRM, signal.SIGPROF)
 _STDIN, _STDOUT = 0, 1

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from trl_ces.grading.equality import MAX_ITEMS, MAX_LENGTH, MAX_NESTING
 from trl_ces.grading.qwen import equality as qwen_equality
 from trl_ces.grading.qwen.equality import equal_as_script, parser_problem
+from trl_ces.support.limits import MAX_ITEMS, MAX_LENGTH, MAX_NESTING
 
 DEEP = "(" * (MAX_NESTING + 1)
 LONG = "x" * (MAX_LENGTH + 1)
@@ -198,10 +198,10 @@ def test_where_parts_differ_the_algebra_has_the_last_word_on_the_whole(gold, ans
     ],
 )
 def test_what_is_left_is_decided_by_algebra(gold, answer, expected):
-    def engine(left, right):
+    def algebra(left, right):
         return False if "pmatrix" in left + right or "[" in left + right else by_values(left, right)
 
-    assert equal_as_script(gold, answer, engine) is expected
+    assert equal_as_script(gold, answer, algebra) is expected
 
 
 @pytest.mark.parametrize("text", ["1" * (MAX_LENGTH - 1) + "x", "(" * MAX_NESTING + "1" * 9000, "[" + "1," * 4000])

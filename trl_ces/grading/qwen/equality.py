@@ -11,11 +11,11 @@ from functools import cache
 from importlib.metadata import version
 from typing import TypeVar
 
-from ..equality import MAX_ITEMS, too_big
+from ...support.limits import MAX_ITEMS, too_big
 
 RELATIVE_TOLERANCE = 1e-4
 
-Engine = Callable[[str, str], bool]
+Algebra = Callable[[str, str], bool]
 _T = TypeVar("_T")
 
 _LETTER = re.compile(r"\b[A-E]\b")
@@ -37,7 +37,7 @@ def parser_problem() -> str | None:
     )
 
 
-def equal_as_script(gold: str, answer: str | None, engine: Engine) -> bool:
+def equal_as_script(gold: str, answer: str | None, algebra: Algebra) -> bool:
     """
     Decides as the script whether a prepared answer is the gold.
 
@@ -46,11 +46,11 @@ def equal_as_script(gold: str, answer: str | None, engine: Engine) -> bool:
             The prepared gold, see [`prepare_gold`].
         answer (`str` or `None`):
             What [`predict`] found.
-        engine (`Callable[[str, str], bool]`):
+        algebra (`Callable[[str, str], bool]`):
             Decides pairs that need computer algebra; called with gold and answer.
 
     Returns:
-        `bool`: Whether the script calls them equal. Whatever the engine raises passes through.
+        `bool`: Whether the script calls them equal. Whatever the algebra raises passes through.
     """
     if answer is None:
         return False
@@ -67,7 +67,7 @@ def equal_as_script(gold: str, answer: str | None, engine: Engine) -> bool:
         return False
     if gold.translate(_WITHOUT_BRACKETS).casefold() == answer.translate(_WITHOUT_BRACKETS).casefold():
         return True
-    return _equal_by_structure(gold, answer, engine)
+    return _equal_by_structure(gold, answer, algebra)
 
 
 def numbers_close(expected: float, given: float) -> bool:
@@ -83,33 +83,33 @@ def _number(text: str) -> float | None:
     return value / 100 if match[2] else value
 
 
-def _equal_by_structure(gold: str, answer: str, engine: Engine) -> bool:
+def _equal_by_structure(gold: str, answer: str, algebra: Algebra) -> bool:
     listed = _LISTED.fullmatch(gold) and _LISTED.fullmatch(answer)
-    if listed and _all_equal(gold[1:-1].split(","), answer[1:-1].split(","), engine):
+    if listed and _all_equal(gold[1:-1].split(","), answer[1:-1].split(","), algebra):
         return True
     gold_matrix, answer_matrix = _MATRIX.fullmatch(gold), _MATRIX.fullmatch(answer)
     if gold_matrix and answer_matrix:
         gold_rows, answer_rows = _rows(gold_matrix[1]), _rows(answer_matrix[1])
-        if _pairwise(gold_rows, answer_rows, lambda one, other: _all_equal(one, other, engine)):
+        if _pairwise(gold_rows, answer_rows, lambda one, other: _all_equal(one, other, algebra)):
             return True
     gold_sides, answer_sides = gold.split("="), answer.split("=")
     if len(gold_sides) == len(answer_sides) == 2:
         one, other = (f"{left.strip()} - ({right.strip()})" for left, right in (gold_sides, answer_sides))
-        return engine(one, other) or engine(f"-({one})", other)
+        return algebra(one, other) or algebra(f"-({one})", other)
     if len(answer_sides) == 2 and len(answer_sides[0].strip()) <= 2 and len(gold_sides) == 1:
-        return equal_as_script(gold, answer_sides[1], engine)
+        return equal_as_script(gold, answer_sides[1], algebra)
     if len(gold_sides) == 2 and len(gold_sides[0].strip()) <= 2 and len(answer_sides) == 1:
-        return equal_as_script(gold_sides[1], answer, engine)
-    return engine(gold, answer)
+        return equal_as_script(gold_sides[1], answer, algebra)
+    return algebra(gold, answer)
 
 
 def _rows(content: str) -> list[list[str]]:
     return [row.split("&") for row in content.split(r"\\") if row.strip()]
 
 
-def _all_equal(golds: list[str], answers: list[str], engine: Engine) -> bool:
+def _all_equal(golds: list[str], answers: list[str], algebra: Algebra) -> bool:
     return len(golds) <= MAX_ITEMS and _pairwise(
-        golds, answers, lambda gold, answer: equal_as_script(gold, answer, engine)
+        golds, answers, lambda gold, answer: equal_as_script(gold, answer, algebra)
     )
 
 

@@ -1,0 +1,18 @@
+import pytest
+
+from trl_ces.support.limits import MAX_LENGTH, MAX_NESTING, nesting, too_big
+
+
+def test_texts_are_too_big_by_length_or_by_depth():
+    assert not too_big("x" * MAX_LENGTH)
+    assert too_big("x" * (MAX_LENGTH + 1))
+    assert not too_big("(" * MAX_NESTING + ")" * MAX_NESTING)
+    assert too_big("[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [("", 0), ("x", 0), ("(x)", 1), ("{[(x)]}", 3), ("()[]{}", 1), ("((x)y(z))", 2), ("(x(", 2), (")((", 1), ("]", 0)],
+)
+def test_nesting_is_the_greatest_depth_of_brackets(text, depth):
+    assert nesting(text) == depth
