@@ -277,7 +277,7 @@ REPO = r"([^/]+/[^/]+?)"
 # Method, path, name of the handler, whether it is open to everybody: S3's addresses carry their own signature.
 ROUTES = [
     ("POST", "/api/repos/create", "create", False),
-    ("GET", f"/api/models/{REPO}", "info", False),
+    ("GET", f"/api/models/{REPO}(?:/revision/.+)?", "info", False),
     ("POST", f"/api/models/{REPO}/branch/(.+)", "branch", False),
     ("POST", "/api/validate-yaml", "validate", True),
     ("POST", f"/api/models/{REPO}/preupload/(.+)", "preupload", False),

@@ -15,7 +15,9 @@ from cli.test_cli import make_job
 from datasets import Dataset
 from hub_server import TOKEN, Hub, Repo
 from huggingface_hub import ModelCard, constants
+from safetensors.torch import save_file
 from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
+from transformers import TrainerCallback
 
 from trl_ces import CESConfig, CESTrainer
 from trl_ces.hub import Publisher, pages, save_and_publish, staging
@@ -110,6 +112,38 @@ def test_a_whole_checkpoint_goes_along_where_the_strategy_says_so(hub, tmp_path)
     here = {file.name for file in (tmp_path / "run" / "checkpoint-4").iterdir()}
     assert "optimizer.pt" in here
     assert {name.removeprefix("last-checkpoint/") for name in files} == here - {"training_args.bin"}
+
+
+PRIVATE = b"prompts and completions"
+
+
+def leave_rollouts(run):
+    """What a training leaves in its folder that holds prompts and completions, or can run code."""
+    folders = [run, *run.glob("checkpoint-*")]
+    files = [folder / name for folder in folders for name in ("rollout-0.safetensors", "training_args.bin")]
+    files += [run / name / "step-2-process-0.safetensors" for name in ("_nonfinite", "nonfinite")]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        save_file({"completion_ids": torch.zeros(2)}, file, metadata={"x": PRIVATE.decode()})
+
+
+def test_rollouts_stay_here(hub, tmp_path):
+    publisher, trainer, recipe = make(tmp_path / "run", hub_always_push=True)
+
+    class Leave(TrainerCallback):
+        def on_save(self, args, state, control, **kwargs):
+            leave_rollouts(tmp_path / "run")
+
+    trainer.callback_handler.callbacks.insert(0, Leave())
+    train(publisher, trainer, recipe)
+    from trl_ces.cli.main import main
+
+    for place in ("run", "run/checkpoint-4"):
+        assert main(["push", str(tmp_path / place), "--repo_id", "me/live"]) == 0
+    commits = [files for _, _, files in hub.repos["me/live"].commits]
+    assert len(commits) == 4  # the first of these two finds everything there
+    for files in commits:
+        assert [name for name, content in files.items() if PRIVATE in content or "rollout" in name] == []
 
 
 def test_a_hub_that_fails_at_everything_does_not_touch_the_training(hub, tmp_path, capsys):

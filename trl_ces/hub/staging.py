@@ -22,7 +22,11 @@ from ..train.recipe import RECIPE
 from .card import REPORT
 from .facts import ADAPTER, CARD, FACTS
 
-WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
+# By name: a checkpoint's rollout-0.safetensors holds prompts and completions.
+WEIGHTS = (
+    "model*.safetensors", "adapter_model*.safetensors", "model.safetensors.index.json",
+    "adapter_model.safetensors.index.json",
+)  # fmt: skip
 # What belongs to a model. No pickles: they can run code, and the training_args.bin of a script can hold a token.
 MODEL_FILES = (
     *WEIGHTS, "config.json", "generation_config.json", ADAPTER, "tokenizer*", "special_tokens_map.json",
@@ -75,7 +79,7 @@ def find_weights(run: Path) -> Path:
     found = {}
     for place in (run, *run.glob("checkpoint-*")):
         state = read_state(place)
-        if state is not None and any(place.glob("*.safetensors")):
+        if state is not None and any(file for pattern in WEIGHTS for file in place.glob(pattern)):
             found[place] = (state["global_step"], place == run)  # of two at one step the run's own
     wrong = []
     for place in sorted(found, key=lambda place: found[place], reverse=True):
@@ -87,7 +91,7 @@ def find_weights(run: Path) -> Path:
     if wrong:
         raise UserError(f"The weights are damaged ({'; '.join(wrong)}): nothing whole is there to push.")
     raise UserError(
-        f"{run} holds no trained weights (*.safetensors with {STATE}): name an output directory of `trl-ces train`."
+        f"{run} holds no trained weights (safetensors, with {STATE}): name an output directory of `trl-ces train`."
     )
 
 
