@@ -75,12 +75,6 @@ COUNTS = {
 }
 
 
-def needs_evalplus(name):
-    """MBPP's inputs get their Python types from EvalPlus."""
-    if BENCHMARKS[name].dataset == "mbpp":
-        pytest.importorskip("evalplus.data")
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return write_data(tmp_path_factory.mktemp("data"))
@@ -88,7 +82,6 @@ def data(tmp_path_factory):
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_each_set_gives_question_and_gold_as_the_papers_script_asks_them(data, name):
-    needs_evalplus(name)
     problems = load_benchmark(name, data)
     assert [(problem.question, problem.gold) for problem in problems[: len(ROWS[name])]] == EXPECTED[name]
     assert {problem.benchmark for problem in problems} == {name}
@@ -242,7 +235,6 @@ real = pytest.mark.skipif(
 @real
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_real_file_has_its_count_and_can_be_read_whole(name):
-    needs_evalplus(name)
     assert len(load_benchmark(name, REAL_DATA)) == COUNTS[name] - (3 if name == "gaokao2023en" else 0)
 
 

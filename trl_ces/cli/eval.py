@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..evaluation.models import check_model
 from ..evaluation.settings import HELP, EvaluationSettings, read_settings
-from ..forks.model import check_model
 from ..support.errors import UserError
 from ..train.shipped import find_recipe
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ..support.errors import UserError, hub_errors
-from .models import ModelFacts, cut_at_end, first_line
+from ..support.errors import UserError, first_line, hub_errors
+from .models import ModelFacts, cut_at_end
 from .settings import EvaluationSettings
 
 

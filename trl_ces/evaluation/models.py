@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..support.errors import UserError, hub_errors
+from ..support.errors import UserError, first_line, hub_errors
 from ..support.prompts import build_prompt, opens_thinking
 from .problems import Problem
 from .settings import EvaluationSettings
@@ -48,6 +48,23 @@ class EncodedPrompts:
     thinking_prefilled: list[bool]
 
 
+def check_model(name: str) -> None:
+    """
+    Refuses a path without a saved model; Hub ids pass.
+
+    Raises:
+        UserError: naming the path.
+    """
+    folder = Path(name).expanduser()
+    # A Hub id is `name` or `owner/name`.
+    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or folder.is_dir()
+    if is_path and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
+        raise UserError(
+            f"The model {name!r} holds no config.json (and no adapter_config.json): name a saved model's directory or "
+            "a Hub id with `--model`."
+        )
+
+
 def read_model(settings: EvaluationSettings) -> ModelFacts:
     """
     Reads everything but the weights.
@@ -82,11 +99,6 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
         context=config.get_text_config().to_dict().get("max_position_embeddings"),
         fingerprint=fingerprint(Path(name)) if Path(name).is_dir() else None,
     )
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, without the lines of advice below it."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _adapter_config(name: str) -> dict[str, Any] | None:

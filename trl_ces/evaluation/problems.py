@@ -3,14 +3,16 @@
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..support.errors import UserError, hub_errors, nearest
+from ..support.errors import UserError, first_line, hub_errors, nearest
 from .benchmarks import BENCHMARKS, GROUPS, Benchmark
-from .code.tasks import CodeTask, evalplus_rows, read_task, typed_inputs
+from .code.evalplus import release_file
+from .code.tasks import CodeTask, read_task
 from .rows import Reader
 
 
@@ -59,10 +61,11 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
         UserError: if the set is not there, has another number of rows than it must have, or a row cannot be read.
     """
     benchmark = BENCHMARKS[name]
-    if data_dir is None:
-        source, rows, read = _read_hub(benchmark)
+    if data_dir is None and benchmark.kind != "code":
+        source, rows, read = _from_hub(benchmark)
     else:
-        source, rows, read = _read_local(benchmark, Path(data_dir).expanduser())
+        file = release_file(benchmark.dataset) if data_dir is None else _local_file(benchmark, Path(data_dir))
+        source, rows, read = str(file), _read_file(name, file), benchmark.read
     if len(rows) != benchmark.count:
         raise UserError(
             f"{name}: {source} has {len(rows)} rows, and {benchmark.count} are expected: it is another version of the "
@@ -74,7 +77,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
             continue
         try:
             question, gold = read(row)
-            task = _read_task(benchmark, row, typed=data_dir is None)
+            task = _read_task(benchmark, row)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
             raise UserError(f"{name}: row {number} of {source} cannot be read ({what}).") from None
@@ -84,10 +87,10 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
     return problems
 
 
-def _read_task(benchmark: Benchmark, row: Any, typed: bool) -> CodeTask | None:
+def _read_task(benchmark: Benchmark, row: Any) -> CodeTask | None:
     if benchmark.kind != "code":
         return None
-    task = read_task(benchmark.dataset, row if typed else typed_inputs(benchmark.dataset, row))
+    task = read_task(benchmark.dataset, row)
     return task.base() if benchmark.base is None else task
 
 
@@ -104,38 +107,32 @@ def data_digest(problems: Sequence[Problem]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _read_local(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], Reader]:
-    file = data_dir / benchmark.file
+def _local_file(benchmark: Benchmark, data_dir: Path) -> Path:
+    file = data_dir.expanduser() / benchmark.file
     if not file.is_file():
+        hint = f"; without it the set is read from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
         raise UserError(
-            f"{benchmark.name}: {file} does not exist. `--data_dir` names the folder with "
-            f"{benchmark.file}{_hub_hint(benchmark)}."
+            f"{benchmark.name}: {file} does not exist. `--data_dir` names the folder with {benchmark.file}{hint}."
         )
+    return file
+
+
+def _read_file(name: str, file: Path) -> list[Any]:
+    """The rows of a JSON or JSON-lines file, which may be gzipped."""
     try:
-        return str(file), list(_rows_of(file)), benchmark.read
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{benchmark.name}: {file} cannot be read ({error}).") from None
+        content = file.read_bytes()
+        text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
+        if file.suffix == ".json":
+            return list(json.loads(text))
+        # Not splitlines, which also splits at U+2028, and a question may hold one.
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{name}: {file} cannot be read ({error}).") from None
 
 
-def _rows_of(file: Path) -> Iterator[Any]:
-    content = file.read_bytes()
-    text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
-    if file.suffix == ".json":
-        yield from json.loads(text)
-    else:
-        # Not splitlines: a question may hold U+2028, which it takes for the end of a line.
-        yield from (json.loads(line) for line in text.split("\n") if line.strip())
-
-
-def _hub_hint(benchmark: Benchmark) -> str:
-    return f"; without it the set is read from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
-
-
-def _read_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
+def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     place = f"give the folder that holds {benchmark.file} with `--data_dir`"
     hub = benchmark.hub
-    if benchmark.kind == "code":
-        return "EvalPlus", evalplus_rows(benchmark.dataset), benchmark.read
     if hub is None:
         raise UserError(f"{benchmark.name}: this set ({benchmark.origin}) is not read from the Hub: {place}.")
     from datasets import load_dataset
@@ -144,9 +141,8 @@ def _read_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     try:
         rows = list(load_dataset(hub.repository, hub.configuration, split=hub.split))
     except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
-            f"{benchmark.name}: {hub.repository} could not be loaded from the Hub ({first}): check the network, or "
-            f"{place}."
+            f"{benchmark.name}: {hub.repository} could not be loaded from the Hub ({first_line(error)}): check the "
+            f"network, or {place}."
         ) from None
     return f"{hub.repository} ({hub.split})", rows, hub.read

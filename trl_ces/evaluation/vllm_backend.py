@@ -13,9 +13,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from ..support.errors import UserError
+from ..support.errors import UserError, first_line
 from .generate import Completion
-from .models import ModelFacts, cut_at_end, first_line
+from .models import ModelFacts, cut_at_end
 from .settings import EvaluationSettings
 
 # Requests that the engine holds at a time: more than it runs at once, so that it never waits for us.

@@ -11,10 +11,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.errors import UserError
+from ..evaluation.models import check_model
+from ..support.errors import UserError, first_line
 from ..train.command_line import read_words
 from ..train.shipped import find_recipe
-from .model import check_model, first_line, load_model
+from .model import load_model
 
 if TYPE_CHECKING:
     from ..train.recipe import Recipe

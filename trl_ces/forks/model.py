@@ -6,26 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.errors import UserError
+from ..support.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from ..train.recipe import Recipe
-
-
-def check_model(name: str) -> None:
-    """Refuses a path at which there is no saved model; a Hub id is taken for good.
-
-    Raises:
-        UserError: naming the path.
-    """
-    folder = Path(name).expanduser()
-    # A Hub id is `name` or `owner/name`.
-    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or folder.is_dir()
-    if is_path and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
-        raise UserError(
-            f"The model {name!r} holds no config.json (and no adapter_config.json): name a saved model's directory or "
-            "a Hub id with `--model`."
-        )
 
 
 def load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
@@ -79,8 +63,3 @@ def load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
         raise UserError(
             f"The model {name!r} cannot be loaded: {first_line(error)} (TRL_CES_DEBUG=1 shows where)"
         ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """What an error says, without the lines of advice below it."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -16,6 +16,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f" Did you mean `{near[0]}`?" if near else ""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its class where there is none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def kind(value: Any) -> str:
     """What a YAML author calls the type of `value`."""
     names = {type(None): "null", bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "mapping"}

@@ -9,10 +9,10 @@ from fixtures_evaluation import CODE_ROWS, REAL_DATA, write_data, write_model
 
 from trl_ces.cli.main import main
 from trl_ces.evaluation import run as run_module
+from trl_ces.evaluation.code.inside import Opaque, decode, encode, equal
 from trl_ces.evaluation.code.judge import CodeJudge, find_program
 from trl_ces.evaluation.code.sandbox import check_sandbox
-from trl_ces.evaluation.code.tasks import CodeTask, read_task, typed_inputs
-from trl_ces.evaluation.code.worker import Opaque, decode, encode, equal
+from trl_ces.evaluation.code.tasks import CodeTask, read_task
 from trl_ces.evaluation.generate import Completion
 from trl_ces.evaluation.problems import data_digest, load_benchmark
 from trl_ces.evaluation.run import run_evaluation
@@ -334,13 +334,11 @@ TOO_LARGE = {"Mbpp/255"}
 
 
 def real_rows(dataset):
-    if dataset == "mbpp":
-        pytest.importorskip("evalplus.data")
     file = REAL_DATA / "code" / FILES[dataset]
     if not file.is_file():
         pytest.skip(f"{file} is not there (TRL_CES_DATA)")
     with gzip.open(file, "rt", encoding="utf-8") as stream:
-        return [typed_inputs(dataset, json.loads(line)) for line in stream]
+        return [json.loads(line) for line in stream]
 
 
 def judge_canonical(dataset, rows):

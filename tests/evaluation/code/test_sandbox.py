@@ -34,7 +34,7 @@ def sandboxed_processes():
             words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
         except OSError:
             continue
-        if str(sandbox.WORKER).encode() in words:
+        if str(sandbox.SUPERVISOR).encode() in words:
             found.append(int(entry.name))
     return found
 
@@ -273,9 +273,11 @@ def test_where_it_cannot_be_built_nothing_is_run(monkeypatch, tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 def test_a_kernel_that_forbids_namespaces_is_a_refusal_with_a_reason(monkeypatch, tmp_path):
-    worker = tmp_path / "sandbox_worker.py"
-    text = sandbox.WORKER.read_text().replace('_call("unshare", _NEW_NAMESPACES)', 'raise OSError(1, "unshare: no")')
-    worker.write_text(text)
-    monkeypatch.setattr(sandbox, "WORKER", worker)
+    supervisor = tmp_path / "supervisor.py"
+    text = sandbox.SUPERVISOR.read_text().replace(
+        '_call("unshare", _NEW_NAMESPACES)', 'raise OSError(1, "unshare: no")'
+    )
+    supervisor.write_text(text)
+    monkeypatch.setattr(sandbox, "SUPERVISOR", supervisor)
     with pytest.raises(UserError, match=r"cannot be built here \(\[Errno 1\] unshare: no\): it needs Linux 5.12"):
         check_sandbox()

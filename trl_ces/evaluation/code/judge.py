@@ -11,11 +11,11 @@ from pathlib import Path
 
 from ...support.errors import UserError
 from ...support.prompts import after_thinking
-from . import worker as code_worker
+from . import inside
 from .sandbox import SandboxError, check_sandbox, run_sandboxed
 from .tasks import CodeTask
 
-PROGRAM = Path(code_worker.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
+PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
 # EvalPlus' own: a call may take four times as long as the reference's, and at least a second. Here it is CPU time.
 LEAST_SECONDS, TIMES_REFERENCE = 1.0, 4.0
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([A-Za-z0-9+_.-]*)[^\n]*$", re.MULTILINE)
@@ -148,7 +148,7 @@ class CodeJudge:
         head = {"task": "solve", "code": code, "entry_point": task.entry_point, "convert": task.convert}
         groups = [json.loads(group) for group in task.groups]
         payload = json.dumps({**head, "limits": limits, "groups": groups}).encode()
-        return code_worker.frames(run_sandboxed(PROGRAM, payload, seconds=self.time_limit).output)
+        return inside.frames(run_sandboxed(PROGRAM, payload, seconds=self.time_limit).output)
 
     def _test(self, task: CodeTask, program: str | None) -> list[bool | None]:
         reference = self._references[task]

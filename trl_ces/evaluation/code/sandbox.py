@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Literal
 
 from ...support.errors import UserError
-from .sandbox_filter import filter_lines
+from .syscalls import filter_lines
 
-WORKER = Path(__file__).with_name("sandbox_worker.py")
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
 DEFAULT_MEMORY_BYTES = 2**31
 DEFAULT_OUTPUT_BYTES = 2**26
 # The supervisor's own start and end. It keeps the time; this process only steps in if it does not.
@@ -92,7 +92,7 @@ def run_sandboxed(
         "filter": lines.hex(),
     }
     process = subprocess.Popen(
-        [sys.executable, "-P", "-S", "-s", str(WORKER), json.dumps(visible_folders())],
+        [sys.executable, "-P", "-S", "-s", str(SUPERVISOR), json.dumps(visible_folders())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

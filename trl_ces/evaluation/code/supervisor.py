@@ -5,7 +5,7 @@ The processes in which foreign code runs; started by sandbox.py as a script, wit
     init         process 1 of the new process namespace: builds the file system; when it ends, everything in there ends
     program      without privileges, behind limits and a system call filter: runs what it is given
 
-Input on stdin: one JSON line with the sizes, the limits and the system call filter (sandbox_filter.py), the program's
+Input on stdin: one JSON line with the sizes, the limits and the system call filter (syscalls.py), the program's
 text, its payload. stdin stays open: its end says that the parent is gone. Exit status: 0 the program ended well, 1 it
 did not, 2 its time was up, 3 the sandbox could not be built (why: stderr). What the program sends goes to stdout.
 """

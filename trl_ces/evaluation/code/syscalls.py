@@ -1,4 +1,4 @@
-"""Which system calls a program in the sandbox may make: a filter for Linux' seccomp, set by sandbox_worker.py.
+"""Which system calls a program in the sandbox may make: a filter for Linux' seccomp, set by supervisor.py.
 
 The worker is a script that knows the standard library alone, so it gets the filter with its job.
 """
