@@ -1,6 +1,6 @@
 """
-Reward functions for TRL: is the answer right (fidelity row 18), is the thinking well-formed (row 17)? Both know
-whether the chat template already opened `<think>`. DAPO's soft overlong punishment is TRL's own:
+Reward functions for TRL: is the answer right, is the thinking well-formed (docs/deviations.md, rows 18 and 17)? Both
+know whether the chat template already opened `<think>`. DAPO's soft overlong punishment is TRL's own
 `get_soft_overlong_punishment`.
 """
 
@@ -28,29 +28,28 @@ def accuracy_reward(
     **kwargs: Any,
 ) -> list[float | None]:
     r"""
-    Rewards a completion whose final answer is mathematically the gold (paper, r_acc in Eq. 2).
+    Rewards completions whose final answer is mathematically equal to the gold (r_acc in Eq. 2 of the paper).
 
     Args:
         completions (`Sequence[str | list[dict]]`):
-            Plain or conversational completions. Of a conversation with several turns the last assistant message
-            counts.
+            Plain or conversational completions. In a conversation the last assistant message counts.
         solution (`Sequence[str]`):
-            Golds, one for each completion, LaTeX or plain.
+            Golds, one per completion, LaTeX or plain text.
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*):
-            Whether the prompt already opened `<think>`, for all completions or for each. [`CESTrainer`] passes what
-            the model saw. `None`: string prompts are looked at, conversational ones count as not prefilled.
+            Whether the prompt already opened `<think>`, for all completions or one value per completion.
+            [`CESTrainer`] passes what the model saw. `None`: read from string prompts; `False` for conversations.
         last_turns (`Sequence[str]`, *optional*):
-            The model's last turn as it wrote it, thinking included. [`CESTrainer`] passes it, because TRL may have
-            parsed the thinking out of the completion's `content`. `None`: the content is taken.
+            The model's last turns as generated, thinking included. [`CESTrainer`] passes them, because TRL may have
+            parsed the thinking out of a completion's `content`. `None`: the `content` is graded.
         **kwargs:
-            The other columns that TRL passes; `prompts` is used where `thinking_prefilled` is `None`.
+            The other columns that TRL passes; `prompts` is used if `thinking_prefilled` is `None`.
 
     Returns:
-        `list[float | None]`: 1.0 for the gold, else 0.0, also where thinking was never closed. `None` where the gold
-        is unusable, which is reported once for each gold.
+        `list[float | None]`: 1.0 for the gold; 0.0 for anything else, including unclosed thinking; `None` for an
+        unusable gold, which is logged once.
 
     Raises:
-        `ValueError`: The lengths of the arguments differ.
+        `ValueError`: The arguments differ in length.
 
     Example:
         ```python
@@ -60,14 +59,14 @@ def accuracy_reward(
     """
     if len(solution) != len(completions):
         raise ValueError(
-            f"solution has {len(solution)} entries for {len(completions)} completions: give one for each."
+            f"solution has {len(solution)} entries for {len(completions)} completions: pass one for each."
         )
     prefilled = _prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
     golds = _golds(solution)
     for index, (gold, usable) in enumerate(zip(golds, usable_golds(golds), strict=True)):
         if not usable and gold not in _reported_golds:
             _reported_golds.add(gold)
-            logger.warning("solution %d of the batch cannot be graded against, its reward is None: %r", index, gold)
+            logger.warning("solution %d of the batch cannot be graded against; its reward is None: %r", index, gold)
     verdicts = _early.verdicts(_last_turns(completions, last_turns), golds, prefilled)
     return [None if correct is None else float(correct) for correct in verdicts]
 
@@ -78,7 +77,7 @@ def _start_grading(
     last_turns: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Begins what [`accuracy_reward`] will be asked: see `reward_interface.start_early`."""
+    """The hook `start_early`: begins grading before TRL calls [`accuracy_reward`] with the same columns."""
     if solution is not None and last_turns is not None and thinking_prefilled is not None:
         _early.start(last_turns, _golds(solution), thinking_prefilled)
 
@@ -97,20 +96,19 @@ def think_format_reward(
     **kwargs: Any,
 ) -> list[float]:
     """
-    Rewards a completion that thinks exactly once, first, and then answers.
+    Rewards completions that think exactly once, first, and then answer.
 
     Args:
         completions (`Sequence[str | list[dict]]`):
-            Plain or conversational completions. Of a conversation with several turns the last assistant message
-            counts.
+            Plain or conversational completions. In a conversation the last assistant message counts.
         thinking_prefilled, last_turns:
             As in [`accuracy_reward`].
         **kwargs:
-            The other columns that TRL passes; `prompts` is used where `thinking_prefilled` is `None`.
+            The other columns that TRL passes; `prompts` is used if `thinking_prefilled` is `None`.
 
     Returns:
-        `list[float]`: 1.0 or 0.0. Where the prompt opened `<think>`: exactly one `</think>` and no `<think>`. Else:
-        `<think>` once, at the start (white space may precede it), and `</think>` once, after it.
+        `list[float]`: 1.0 or 0.0. If the prompt opened `<think>`, 1.0 takes exactly one `</think>` and no `<think>`;
+        otherwise one `<think>`, preceded by nothing but white space, and one `</think>` after it.
     """
     prefilled = _prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
     return [
@@ -135,7 +133,7 @@ def _last_assistant_text(completion: Completion) -> str:
         return completion
     for message in reversed(completion):
         if message["role"] == "assistant":
-            content = message.get("content") or ""  # a message that only calls a tool has none
+            content = message.get("content") or ""  # `None` in a message that only calls a tool
             if isinstance(content, str):
                 return content
             return "".join(part["text"] for part in content if part["type"] == "text")
@@ -150,5 +148,5 @@ def _prefilled(given: bool | Sequence[bool] | None, count: int, prompts: Sequenc
     if isinstance(given, bool):
         return [given] * count
     if len(given) != count:
-        raise ValueError(f"thinking_prefilled has {len(given)} entries for {count} completions: give one for each.")
+        raise ValueError(f"thinking_prefilled has {len(given)} entries for {count} completions: pass one for each.")
     return list(given)

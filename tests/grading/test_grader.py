@@ -72,7 +72,7 @@ def test_a_gold_whose_worker_died_is_unusable_with_a_warning_and_asked_again_nex
 
 def test_a_gold_that_is_no_text_is_refused_before_anything_is_asked():
     pool = Pool()
-    with pytest.raises(TypeError, match="gold 2 is 5, a int: give the answer as text"):
+    with pytest.raises(TypeError, match="gold 2 is 5, of type int: pass a string"):
         usable_golds(["x+y", None, 5], pool=pool)  # type: ignore[list-item]
     assert pool.asked == []
 
@@ -120,7 +120,7 @@ def test_an_answer_that_cannot_be_compared_in_time_or_memory_is_wrong(reply, cap
 def test_an_answer_whose_worker_died_is_not_graded_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING):
         assert grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(OK, DIED)) == Grade(correct=None, answer="x+1")
-    assert "died twice on the answer 'x+1' to '1+x'; it is not graded. killed by the kernel" in caplog.text
+    assert "died twice on the answer 'x+1' to '1+x', which stays ungraded. killed by the kernel" in caplog.text
 
 
 def test_long_pairs_are_compared_in_a_worker_even_where_numbers_decide():
@@ -163,7 +163,7 @@ def test_thinking_is_cut_off_whoever_opened_it():
 @pytest.mark.parametrize(
     ("arguments", "settings", "match"),
     [
-        ((["a", "b"], ["1"]), {}, "golds has 1 entries for 2 responses: give one for each"),
+        ((["a", "b"], ["1"]), {}, "golds has 1 entries for 2 responses: pass one for each"),
         ((["a"], ["1"], ["gsm8k", "math"]), {}, "benchmarks has 2 entries for 1 responses"),
         ((["a"], ["1"]), {"thinking_prefilled": [True, False]}, "thinking_prefilled has 2 entries for 1 responses"),
     ],

@@ -120,14 +120,14 @@ def test_a_worker_that_does_not_read_is_ended(stand_in, worker):
     assert worker.process is None
 
 
-def test_a_worker_that_ends_says_its_last_words(stand_in, worker):
+def test_the_error_of_a_worker_that_ends_shows_the_end_of_its_stderr(stand_in, worker):
     starts = stand_in()
-    with pytest.raises(WorkerLost, match=r"The grading worker ended\. Its last words:\nout of luck$"):
+    with pytest.raises(WorkerLost, match=r"The grading worker ended\. Its stderr ends with:\nout of luck$"):
         verdict_of(worker, "os.write(2, b'out of luck') and os._exit(1)")
     assert verdict_of(worker, "7") == 7
     with pytest.raises(WorkerLost) as lost:
         verdict_of(worker, "os.write(2, b'x' * 3000 + b'y') and os._exit(1)")
-    assert str(lost.value).endswith("words:\n" + "x" * 1999 + "y")
+    assert str(lost.value).endswith("ends with:\n" + "x" * 1999 + "y")
     assert starts() == 2
 
 
@@ -167,7 +167,11 @@ def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
 @pytest.mark.parametrize(
     ("at_start", "error", "said"),
     [
-        ("sys.exit('No module named math_verify')", RuntimeError, "did not start.* ended. Its last words:\nNo module"),
+        (
+            "sys.exit('No module named math_verify')",
+            RuntimeError,
+            "did not start.* ended. Its stderr ends with:\nNo",
+        ),
         ("sys.exit()", RuntimeError, "did not start.* ended.$"),
         ("time.sleep(60)", RuntimeError, "did not start.* does not answer.$"),
         # For want of memory, perhaps: that may pass, and the request is tried once more.

@@ -1,18 +1,17 @@
 r"""
-Where a response states its final answer. In order: the last `\boxed{...}` or `\fbox{...}`; an explicit statement ("the
-answer is", 答案是); a bold or mathematical expression that closes the text. Everything here runs in the trainer's own
-process on text that a policy wrote, so every search is linear in the length of the text.
+Extracts the final answer of a response: the last `\boxed{...}` or `\fbox{...}`; else an explicit statement ("the
+answer is", 答案是); else a bold or math expression that ends the text.
 """
 
 import re
 
-# Statements and closing expressions are looked for in the last characters only; a box is looked for everywhere.
+# Statements and closing expressions count only in the last characters, boxes anywhere.
 STATEMENT_WINDOW = 2000
-# Only the last boxes can matter: no gold has more values than this.
+# Only the last boxes are kept: no gold lists more values.
 MAX_BOXES = 50
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z]) *")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is part of a set, not of the syntax
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace belongs to a set, not to the syntax
 _BARE_BOX = re.compile(rf"(?:(?!{_BOX.pattern})[^\s$}}])*")
 _STATEMENT = re.compile(
     r"(?:\banswer(?:\s+is|\s*[:：=])|\b(?:option|choice)\s+is|答案(?:是|为|[:：])|故选|(?:因此|所以|应)选)[\s:：*]*",
@@ -22,7 +21,7 @@ _MATH_SPAN = r"(?:\$\$[^$]+\$\$|\$[^$\n]+\$|\\\([^\n]+?\\\)|\\\[.+?\\\])"
 _LEADING_MATH = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
 _CLOSING = re.compile(rf"\*\*[^*\n]+\*\*|{_MATH_SPAN}", re.DOTALL)
 _SENTENCE_END = re.compile(r"\.(?=\s+[A-Z]|\s*$)|[。\n]|\s*\*\*")
-# A closing expression may be followed by a few words without another number: "Hence we obtain $025$ as required."
+# A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
 _CLOSING_TAIL = re.compile(r"[^\d$\\]{0,40}")
 _SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
 _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
@@ -30,21 +29,21 @@ _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
 def find_boxes(text: str) -> list[str] | None:
     r"""
-    Finds the contents of the outermost boxes, in order.
+    Returns the contents of the outermost boxes, in order.
 
     Args:
         text (`str`):
             The response after its thinking.
 
     Returns:
-        `list[str]` or `None`: What stands in each `\boxed{...}` or `\fbox{...}`; `None` where the last box was never
-        closed, because a cut-off box is not an answer.
+        `list[str]` or `None`: The content of each `\boxed{...}` or `\fbox{...}`; `None` if the last box is never
+        closed, because a truncated box is not an answer.
     """
     closing_brace = _matching_braces(text)
     boxes: list[str] = []
     end, is_closed = 0, True
     for match in _BOX.finditer(text):
-        if match.start() < end:  # a box within a box: the outer one holds it
+        if match.start() < end:  # nested: part of the outer box
             continue
         start = match.end()
         is_closed = start in closing_brace or not text.startswith("{", start)
@@ -54,7 +53,7 @@ def find_boxes(text: str) -> list[str] | None:
             end = closing_brace[start]
             content = text[start + 1 : end].strip()
         else:  # \boxed 5
-            content = _BARE_BOX.match(text, start).group().rstrip(".,")  # type: ignore[union-attr]  # empty, at least
+            content = _BARE_BOX.match(text, start).group().rstrip(".,")  # type: ignore[union-attr]  # matches the empty text
         boxes = [*boxes[-MAX_BOXES:], content]
     return boxes if is_closed else None
 
@@ -71,7 +70,7 @@ def _matching_braces(text: str) -> dict[int, int]:
 
 
 def find_statement(text: str) -> str | None:
-    """Finds what the last explicit statement of an answer says, or the expression that closes the text."""
+    """Returns what the last explicit statement of an answer says, else the expression that ends the text."""
     text = text[-STATEMENT_WINDOW:].rstrip()
     if statements := list(_STATEMENT.finditer(text)):
         rest = text[statements[-1].end() :]
@@ -87,18 +86,18 @@ def find_statement(text: str) -> str | None:
 
 def extract_answer(text: str, parts: int = 1) -> str | None:
     r"""
-    Extracts the final answer from the part of a response that follows its thinking.
+    Extracts the final answer.
 
     Args:
         text (`str`):
             The response after its thinking.
         parts (`int`, *optional*, defaults to `1`):
-            How many values the gold has. A gold of several values may be answered by as many boxes, one value each
-            ("$\boxed{3}$ and $\boxed{4}$"); they are then joined by `;`. Where the last box lists several values, it
-            is the answer. A tuple is one value.
+            Number of values in the gold. A gold of several values may be answered by as many boxes with one value
+            each ("$\boxed{3}$ and $\boxed{4}$"), which are joined by `;`. If the last box lists several values, it is
+            the answer. A tuple is one value.
 
     Returns:
-        `str` or `None`: The answer as it was written, `None` where there is none.
+        `str` or `None`: The answer as written; `None` if there is none.
     """
     boxes = find_boxes(text)
     if boxes is None:

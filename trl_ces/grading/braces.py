@@ -1,6 +1,6 @@
 r"""
-Arguments that TeX takes without braces, as in `\frac\pi2`, `\sqrt[3]2`, `x^-1` and `2^\frac12`, in braces: the parser
-of symbolic.py reads few others. Text in, text out, braces matched in both.
+Puts braces around TeX arguments written without them, as in `\frac\pi2`, `\sqrt[3]2`, `x^-1` and `2^\frac12`: the
+parser of symbolic.py reads few of these.
 """
 
 import re
@@ -16,15 +16,15 @@ _SIGNED_OR_COMMAND = re.compile(r"\s*(?:([-+])\s*|(?=\\(?:frac|binom|sqrt)(?![A-
 
 def with_braces(text: str) -> str:
     r"""
-    Puts the arguments of `\frac`, `\binom`, `\sqrt`, `^` and `_` into braces where they need them.
+    Adds the missing braces around the arguments of `\frac`, `\binom`, `\sqrt`, `^` and `_`.
 
     Args:
         text (`str`):
             LaTeX with matched braces.
 
     Returns:
-        `str`: The same mathematics. An argument is one token as in TeX, but for `\sqrt10`, whose digits all stand
-        under the root, and for a command, which takes its own arguments along: `\sqrt\frac12`.
+        `str`: The same mathematics. As in TeX, an argument is one token, with two exceptions: all digits of `\sqrt10`
+        are under the root, and a command keeps its own arguments, as in `\sqrt\frac12`.
     """
     pieces, position = [], 0
     while position < len(text):
@@ -34,11 +34,11 @@ def with_braces(text: str) -> str:
 
 
 def _piece(text: str, position: int) -> tuple[str, int]:
-    """The token at a position with its arguments, rewritten, and where the next one begins."""
+    """Rewrites the token at a position with its arguments; also returns where the next one starts."""
     if text[position] == "{":
         end = _closing_brace(text, position)
         return "{" + with_braces(text[position + 1 : end]) + "}", end + 1
-    token = _TOKEN.match(text, position).group()  # type: ignore[union-attr]  # it matches any character
+    token = _TOKEN.match(text, position).group()  # type: ignore[union-attr]  # matches any character
     position += len(token)
     if token == r"\sqrt":
         return _root(text, position)
@@ -60,7 +60,7 @@ def _root(text: str, position: int) -> tuple[str, int]:
 
 
 def _script(token: str, text: str, position: int) -> tuple[str, int]:
-    """What stands above or below. The parser takes both digits of x^10, as who writes it means."""
+    """A superscript or subscript. `x^10` stays: the parser takes both digits, as its author meant."""
     match = _SIGNED_OR_COMMAND.match(text, position)
     if not match:
         return token, position
@@ -69,8 +69,8 @@ def _script(token: str, text: str, position: int) -> tuple[str, int]:
 
 
 def _argument(text: str, position: int, whole: re.Pattern[str] = _NOTHING) -> tuple[str, int]:
-    """What stands at a position, in braces: `whole` where it matches, else one piece. Empty at the end of the text."""
-    position = _BLANKS.match(text, position).end()  # type: ignore[union-attr]  # it matches the empty text too
+    """The argument at a position, in braces: what `whole` matches, else one piece. Empty at the end of the text."""
+    position = _BLANKS.match(text, position).end()  # type: ignore[union-attr]  # matches the empty text
     if position == len(text):
         return "", position
     if match := whole.match(text, position):

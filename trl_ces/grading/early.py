@@ -1,4 +1,4 @@
-"""Grading that begins before anybody waits for it."""
+"""Starts grading before anyone waits for the verdicts."""
 
 import os
 from collections.abc import Sequence
@@ -11,25 +11,25 @@ Verdicts = list[bool | None]
 
 class EarlyGrading:
     """
-    Verdicts of [`grade_many`] on one batch of completions, worked out in a thread beside what the caller does.
+    Grades one batch in a background thread. The thread does little itself: comparisons run in the worker processes.
 
-    The thread itself does little: comparisons run in the worker processes.
+    `texts`, `golds` and `prefilled` are the first arguments and `thinking_prefilled` of [`grade_many`].
     """
 
     def __init__(self) -> None:
         self._running: tuple[tuple, Future[Verdicts]] | None = None
 
     def start(self, texts: Sequence[str], golds: Sequence[str], prefilled: Sequence[bool]) -> None:
-        """Begins; what was started before and not asked for is forgotten."""
+        """Starts grading a batch. Drops an earlier batch whose verdicts were never asked for."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="trl_ces_early")
         self._running = _question(texts, golds, prefilled), thread.submit(_verdicts, texts, golds, prefilled)
         thread.shutdown(wait=False)
 
     def verdicts(self, texts: Sequence[str], golds: Sequence[str], prefilled: Sequence[bool]) -> Verdicts:
         """
-        Whether each text is its gold, `None` where that cannot be said.
+        Whether each text answers its gold; `None` if it cannot be graded.
 
-        Those that were started, where the question is the same; else worked out now. Raises what grading raised.
+        Waits for the batch that was started if it is the same one, else grades now. Raises what grading raised.
         """
         running, self._running = self._running, None
         if running is not None and running[0] == _question(texts, golds, prefilled):
@@ -38,7 +38,7 @@ class EarlyGrading:
 
 
 def _question(texts: Sequence[str], golds: Sequence[str], prefilled: Sequence[bool]) -> tuple:
-    return os.getpid(), list(texts), list(golds), list(prefilled)  # a forked process has no thread that would answer
+    return os.getpid(), list(texts), list(golds), list(prefilled)  # a forked process does not have the thread
 
 
 def _verdicts(texts: Sequence[str], golds: Sequence[str], prefilled: Sequence[bool]) -> Verdicts:

@@ -1,8 +1,7 @@
 r"""
-Is this answer the gold? The rules, from the outside in: equal text; a choice letter; exact numbers (never times 100 or
-over 100); lists `a; b` in order, `a, b` and `\{a, b\}` in any order with repetitions counted; tuples and intervals by
-bracket type and order; unions; statements (`x = 2`, `\log_2 32 = 5`: statements.py); words by spelling; the rest by
-computer algebra (symbolic.py).
+Is an answer the gold? The rules, in order: identical text; a choice letter; exact numbers (never scaled by 100);
+lists, `a; b` in order, `a, b` and `\{a, b\}` in any order with multiplicity; tuples and intervals by bracket type and
+order; unions; statements (`x = 2`, `\log_2 32 = 5`); words by spelling; the rest by computer algebra.
 """
 
 import re
@@ -26,11 +25,11 @@ Algebra = Callable[[str, str], bool]
 
 _CHOICE = re.compile(r"[A-K]")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|$)(.*)", re.DOTALL)
-# (A), (B) chooses nothing; A. Angle B does
+# (A), (B) chooses nothing, A. Angle B chooses A
 _CHOSEN_TOO = re.compile(r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$")
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
-_GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is no list
+_GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
 _REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|(?:\\text\s*\{\s*)?all real numbers\s*\}?", re.IGNORECASE)
 _SET_BUILDER = re.compile(
     r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
@@ -40,26 +39,26 @@ _FUNCTIONS = re.compile(
 )
 _BLANKS = re.compile(r"\s+")
 _BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
-_NEEDLESS_BRACES = re.compile(r"\{(\w?)\}")  # those of x^{2}, and neither those of x^{12} nor \{2\}
+_NEEDLESS_BRACES = re.compile(r"\{(\w?)\}")  # x^{2}, but neither x^{12} nor \{2\}
 _CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
-_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # and not \pmod
+_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # not \pmod
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
 def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     """
-    Decides whether an answer is mathematically the gold.
+    Decides whether an answer is mathematically equal to the gold.
 
     Args:
         gold (`str`):
-            Reference answer, LaTeX or plain.
+            Reference answer, LaTeX or plain text.
         answer (`str`):
-            The answer taken from a response.
+            The answer extracted from a response.
         algebra (`Callable[[str, str], bool]`):
-            Decides pairs that need computer algebra; called with tidy texts, gold first.
+            Decides pairs that need computer algebra; called with the gold and the answer, tidied.
 
     Returns:
-        `bool`: Whether they are equal. Whatever the algebra raises passes through.
+        `bool`: Whether they are equal. Exceptions of `algebra` propagate.
     """
     if same_text(gold, answer):
         return True
@@ -69,17 +68,17 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
 
 
 def same_text(one: str, other: str) -> bool:
-    """Whether two texts are the same but for blanks."""
+    """Whether two texts are identical up to white space."""
     return without_blanks(one) == without_blanks(other)
 
 
 def without_blanks(text: str) -> str:
-    """A text without white space, but for a sign where it stands between digits: 3 4 is not 34."""
+    """Removes white space. Between digits it becomes `~`, because 3 4 is not 34."""
     return _BLANKS.sub("", _BLANKS_BETWEEN_DIGITS.sub("~", text))
 
 
 def count_values(gold: str) -> int:
-    """How many values a gold lists: 2 for `5;10` and `1, -1`; 1 for `(0,1)` and `1,234`."""
+    """Number of values that a gold lists: 2 for `5;10` and `1, -1`; 1 for `(0,1)` and `1,234`."""
     if too_big(gold):
         return 1
     gold = tidy(gold)
@@ -104,7 +103,7 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
 
 
 def condition(text: str) -> str:
-    r"""The set that `x \in ...` names, or the condition of `\{x \mid ...\}`; the reals as an interval; a tidy text."""
+    r"""Tidies a text and reduces `x \in S` to S, `\{x \mid c\}` to c, and the reals to an interval."""
     text = restated(_IN.sub("", tidy(text)))
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
     if _REALS.fullmatch(text):
@@ -127,7 +126,7 @@ def _chooses(answer: str, letter: str) -> bool:
 
 
 def _compare_numbers(gold: str, answer: str) -> bool | None:
-    """None where one of the two is no number literal, with or without a unit."""
+    """`None` unless both are number literals, with or without a unit."""
     gold_text, gold_unit = split_unit(gold)
     answer_text, answer_unit = split_unit(_value(answer))
     expected, given = number(gold_text), number(answer_text)
@@ -137,7 +136,7 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
         return False
     if expected == given:
         return True
-    # 0.333333 for 1/3: only where one side is no decimal, and six significant digits of the other are right.
+    # 0.333333 for 1/3: only if one side is not a decimal and six significant digits of the other are right.
     places = [decimal_places(gold_text), decimal_places(answer_text)]
     if ("." in unwrap(gold_text)) == ("." in unwrap(answer_text)):
         return False
@@ -146,7 +145,7 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
 
 
 def _value(text: str) -> str:
-    r"""What stands behind the only `=` of a text that gives one value to a name or expression, else the text."""
+    r"""The right side of a text that gives one value to one name or expression by `=`; else the text."""
     equal_sides = split_top(text, "=")
     if len(equal_sides) != 2 or is_relation(text):
         return text
@@ -156,7 +155,7 @@ def _value(text: str) -> str:
 
 
 def listed_values(text: str) -> list[str]:
-    """The values of a tidy list or set, its braces dropped and each plus-minus written out."""
+    """The values of a tidied list or set, without its braces and with each plus-minus expanded."""
     brackets = enclosed(text)
     if brackets and brackets[0] == r"\{" and brackets[2] == r"\}" and not re.search(r"\\mid|\||:", brackets[1]):
         text = brackets[1]
@@ -170,18 +169,18 @@ def _both_signs(item: str) -> list[str]:
 
 
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
-    """Lists, tuples, intervals and unions. None where neither side is one."""
+    """Compares lists, tuples, intervals and unions; `None` if neither side is one."""
     gold_items, answer_items = listed_values(gold), listed_values(answer)
     if stated := _stated_union(answer_items, gold):
         return _compare_structure(gold, stated, algebra)
     if stated := _stated_union(gold_items, answer):
         return _compare_structure(stated, answer, algebra)
     if gold_items != [gold] or answer_items != [answer]:
-        if not gold_items or not answer_items:  # \{\} is a value as \emptyset is
+        if not gold_items or not answer_items:  # \{\} is a value, like \emptyset
             return None
         if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
             return False
-        # 2, 1 is not x = 1, y = 2, but y = 2, x = 1 is.
+        # For x = 1, y = 2: y = 2, x = 1 is right and 2, 1 is wrong.
         unnamed = gives_different_names(gold_items) and all(len(sides(item)) == 1 for item in answer_items)
         if len(split_top(gold, ";")) > 1 or unnamed:
             return _same_in_order(gold_items, answer_items, algebra)
@@ -190,13 +189,13 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     if len(gold_parts) > 1 or len(answer_parts) > 1:
         if len(gold_parts) == len(answer_parts) <= MAX_ITEMS and _same_in_any_order(gold_parts, answer_parts, algebra):
             return True
-        # [-\infty, 1) is no interval, though the algebra takes it for one.
+        # The algebra takes [-\infty, 1) for an interval.
         return not _CLOSED_AT_INFINITY.search(answer) and algebra(gold, answer)
     return _compare_tuples(gold, answer, algebra)
 
 
 def _stated_union(items: list[str], other: str) -> str | None:
-    r"""`x<1` and `x>2` as `(-\infty,1)\cup (2,\infty)`, where the other side is intervals; else `None`."""
+    r"""`x<1` and `x>2` as `(-\infty,1)\cup (2,\infty)` if the other side consists of intervals; else `None`."""
     intervals = [interval_of(item) for item in items]
     if len(items) > 1 and all(intervals) and all(map(_tuple, union_parts(other))):
         return r"\cup ".join(map(str, intervals))
@@ -226,12 +225,12 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
 
 
 def union_parts(text: str) -> list[str]:
-    """What stands between the unions of a text; the text alone where there are none."""
+    r"""Splits a text at `\cup`; without one, the text is the only part."""
     return [part.strip() for part in re.split(r"\\cup(?![A-Za-z])", text)]
 
 
 def tuple_values(text: str) -> list[str]:
-    """The entries of a tuple or the ends of an interval, empty for anything else."""
+    """The entries of a tuple or the endpoints of an interval; empty for anything else."""
     found = _tuple(text)
     return found[1] if found else []
 
@@ -262,7 +261,7 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
             return _is_consistent(gold_sides[-1], answer_sides, algebra)
         if any(map(has_unknowns, gold_sides)):
             return algebra(gold, answer)
-        # As relations all true statements about numbers are the same: 1 = 1 is no answer.
+        # As relations, all true statements about numbers are equal: 1 = 1 must not be an answer.
         given = results(answer)
         return bool(given) and all(any(_equal(result, side, algebra) for result in results(gold)) for side in given)
     if len(answer_sides) > 1 and not is_relation(gold):
@@ -289,7 +288,7 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
 
 
 def _is_consistent(value: str, answer_sides: list[str], algebra: Algebra) -> bool:
-    """Whether all sides behind the first are the value, as far as that can be told: not in x = 6 = 5."""
+    """Whether all sides after the first equal the value, where that is decidable: not in `x = 6 = 5`."""
     return all(has_unknowns(side) or _equal(value, side, algebra) for side in answer_sides[1:])
 
 
@@ -301,7 +300,7 @@ def _equal_without_units(gold: str, answer: str, algebra: Algebra) -> bool:
 
 
 def is_words(text: str) -> bool:
-    """Whether a text is language, to be compared by its spelling: `yes`, `2:35 P.M.`, `Not a function`, `IV`."""
+    """Whether a text is language, to be compared by spelling: `yes`, `2:35 P.M.`, `Not a function`, `IV`."""
     plain = re.sub(r"\\[A-Za-z]+", " ", unwrap(text)).strip()
     if re.search(r"[一-鿿]|\\textcircled", text) or re.search(r"\d\s*[AaPp]\.?\s?[Mm]\b", plain):
         return True

@@ -1,4 +1,4 @@
-"""Can this gold be graded against? A gold without a meaning would score every answer 0, right ones included."""
+"""Can this gold be graded against? One that nothing can parse would score every answer 0, right ones included."""
 
 import re
 
@@ -8,21 +8,21 @@ from .notation import balanced, unwrap
 from .numbers import number, split_unit
 from .statements import has_words, results
 
-# "For j > 0, P(X = j) = ...": which of it an answer has to state cannot be told.
+# "For j > 0, P(X = j) = ...": it is ambiguous which part an answer has to state.
 _CONDITION = re.compile(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", re.IGNORECASE)
 
 
 def usable_without_algebra(gold: str) -> bool | None:
     """
-    Judges a gold as far as that is possible without computer algebra.
+    Decides whether a gold is usable, as far as that needs no computer algebra.
 
     Args:
         gold (`str`):
-            Reference answer, LaTeX or plain.
+            Reference answer, LaTeX or plain text.
 
     Returns:
-        `bool` or `None`: False where it is empty, longer or deeper than an answer can be, or has unmatched braces;
-        True where each of its values is a number, a letter or words; `None` where the algebra has to parse the rest.
+        `bool` or `None`: `False` if it is empty, too long or too deep (support/limits.py), or has unmatched braces;
+        `True` if each of its values is a number, a letter or words; `None` if the algebra has to parse the rest.
     """
     if too_big(gold) or not balanced(gold):
         return False
@@ -34,8 +34,8 @@ def usable_without_algebra(gold: str) -> bool | None:
 
 def leaves(gold: str) -> list[str]:
     """
-    The values of a gold, its lists, sets, unions, tuples and intervals taken apart. What the algebra has to parse has
-    lost its unit.
+    Takes a gold apart into values, through lists, sets, unions, tuples and intervals. Values that the algebra has to
+    parse lose their unit.
     """
     gold = condition(gold)
     if not gold:
@@ -45,13 +45,13 @@ def leaves(gold: str) -> list[str]:
     for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):
         if pieces and pieces != [gold]:
             return [leaf for piece in pieces for leaf in leaves(piece)]
-    # Of \|u\| = \sqrt{13} the value alone needs a meaning: it is what an answer is compared with.
+    # Of \|u\| = \sqrt{13} only the value must parse: answers are compared with it.
     value = _stated_value(gold)
     return [split_unit(gold)[0]] if value is None else leaves(value)
 
 
 def _stated_value(gold: str) -> str | None:
-    """What a statement gives, where that is clear: no words behind it, and not the end of several statements."""
+    """The result of a statement if unambiguous: no words follow it, and it does not end several statements."""
     found = results(gold)
     if not found or has_words(found[-1]):
         return None

@@ -1,4 +1,4 @@
-"""Verdicts on whole responses: thinking cut off, answer extracted, compared with the gold in bounded time."""
+"""Grades whole responses: cuts off the thinking, extracts the answer, compares it with the gold in bounded time."""
 
 import logging
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from .qwen.extract import predict, prepare_gold
 
 logger = logging.getLogger(__name__)
 
-# Pairs up to this length are compared in this process where no algebra is needed; longer ones always in a worker.
+# Pairs up to this length are compared in this process if they need no algebra; longer ones always in a worker.
 _QUICK_LENGTH = 300
 _usable_golds: dict[str | None, bool] = {}
-# "equal" or "equal_as_script", gold, answer
+# ("equal" or "equal_as_script", gold, answer)
 Pair = tuple[str, str, str]
 
 
@@ -29,13 +29,13 @@ class Grade:
 
     Attributes:
         correct (`bool` or `None`):
-            Whether the final answer is mathematically the gold. `None` where the gold is unusable, or where the worker
+            Whether the final answer is mathematically equal to the gold. `None` if the gold is unusable or the worker
             died twice.
         answer (`str` or `None`):
-            The final answer as it was written, `None` where there is none.
+            The final answer as written; `None` if there is none.
         correct_qwen (`bool` or `None`):
-            The verdict of the Qwen2.5-Math evaluation script, for numbers comparable with others' (docs/grading.md).
-            `None` only where it was not asked for.
+            Verdict of the Qwen2.5-Math evaluation script, for comparison with published numbers (docs/grading.md).
+            `None` only if it was not requested.
     """
 
     correct: bool | None
@@ -44,7 +44,7 @@ class Grade:
 
 
 class _NeedsAlgebra(Exception):
-    """This pair needs computer algebra, so a worker must compare it."""
+    """The pair needs computer algebra: a worker must compare it."""
 
 
 def grade(
@@ -57,7 +57,7 @@ def grade(
     limit_s: float = DEFAULT_LIMIT_S,
     pool: WorkerPool | None = None,
 ) -> Grade:
-    """Grades one response. See [`grade_many`], which grades many of them faster."""
+    """Grades one response. See [`grade_many`], which is faster for several."""
     benchmarks = None if benchmark is None else [benchmark]
     [graded] = grade_many(
         [response],
@@ -86,36 +86,36 @@ def grade_many(
 
     Args:
         responses (`Sequence[str]`):
-            What the model wrote, thinking included.
+            Completions, thinking included.
         golds (`Sequence[str]`):
-            Reference answers, LaTeX or plain, one for each response.
+            Reference answers, LaTeX or plain text, one per response.
         benchmarks (`Sequence[str]`, *optional*):
-            Names of the benchmarks, one for each response, for the rules of `correct_qwen` that differ by benchmark;
-            an unknown name has the rules of most. `correct` does not depend on them.
+            Benchmark names, one per response, for the rules of `correct_qwen` that depend on the benchmark. Unknown
+            names get the default rules. `correct` does not depend on them.
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*, defaults to `False`):
-            Whether the prompt already opened `<think>`; one value for all responses, or one for each.
+            Whether the prompt already opened `<think>`, for all responses or one value per response.
         with_qwen (`bool`, *optional*, defaults to `True`):
-            Whether `correct_qwen` is wanted. Rewards need `correct` alone, at half the cost.
+            Whether to compute `correct_qwen`. Rewards need only `correct`, at half the cost.
         limit_s (`float`, *optional*, defaults to 3 seconds):
-            Time limit of one comparison. Past it the answer is not correct.
+            Time limit of one comparison. An answer that exceeds it is wrong.
         pool ([`WorkerPool`], *optional*):
-            Workers to use. Defaults to the one pool of this process.
+            Workers to use. Defaults to the shared pool of this process.
 
     Returns:
-        `list[Grade]`: In the order of the responses. An answer inside thinking that was never closed does not count,
-        and an answer that the algebra cannot read is not correct.
+        `list[Grade]`: In the order of the responses. An answer inside unclosed thinking does not count, and one that
+        the algebra cannot parse is wrong.
 
     Raises:
         `ValueError`: The sequences differ in length.
-        `TypeError`: A gold is not a text.
-        `RuntimeError`: `with_qwen`, and sympy's LaTeX parser cannot run with the installed antlr and sympy.
+        `TypeError`: A gold is not a string.
+        `RuntimeError`: `with_qwen` is set and sympy's LaTeX parser cannot run with the installed antlr and sympy.
     """
     if with_qwen and (problem := parser_problem()):
         raise RuntimeError(problem)
     prefilled = [thinking_prefilled] * len(responses) if isinstance(thinking_prefilled, bool) else thinking_prefilled
     for name, values in (("golds", golds), ("benchmarks", benchmarks), ("thinking_prefilled", prefilled)):
         if values is not None and len(values) != len(responses):
-            raise ValueError(f"{name} has {len(values)} entries for {len(responses)} responses: give one for each.")
+            raise ValueError(f"{name} has {len(values)} entries for {len(responses)} responses: pass one for each.")
     usable = usable_golds(golds, limit_s=limit_s, pool=pool)
     answers: list[str | None] = []
     for response, gold, is_prefilled in zip(responses, golds, prefilled, strict=True):
@@ -148,7 +148,7 @@ def _script_pair(response: str, gold: str, benchmark: str | None) -> Pair | None
 
 
 def is_usable_gold(gold: str | None, *, limit_s: float = DEFAULT_LIMIT_S, pool: WorkerPool | None = None) -> bool:
-    """Says whether answers can be graded against a gold. See [`usable_golds`]."""
+    """Whether answers can be graded against one gold. See [`usable_golds`]."""
     [usable] = usable_golds([gold], limit_s=limit_s, pool=pool)
     return usable
 
@@ -157,25 +157,25 @@ def usable_golds(
     golds: Sequence[str | None], *, limit_s: float = DEFAULT_LIMIT_S, pool: WorkerPool | None = None
 ) -> list[bool]:
     """
-    Says for each gold whether answers can be graded against it. Verdicts are kept for the life of the process.
+    Decides for each gold whether answers can be graded against it. Results are cached for the life of the process.
 
     Args:
         golds (`Sequence[str | None]`):
-            Reference answers, LaTeX or plain.
+            Reference answers, LaTeX or plain text.
         limit_s (`float`, *optional*, defaults to 3 seconds):
             Time limit for parsing one gold. A gold that takes longer is unusable.
         pool ([`WorkerPool`], *optional*):
-            Workers to use. Defaults to the one pool of this process.
+            Workers to use. Defaults to the shared pool of this process.
 
     Returns:
-        `list[bool]`: False for a gold that is missing, empty, malformed, too long, or that the algebra cannot parse.
+        `list[bool]`: `False` for a gold that is missing, empty, malformed, too long, or that the algebra cannot parse.
 
     Raises:
-        `TypeError`: A gold is neither a text nor `None`.
+        `TypeError`: A gold is neither a string nor `None`.
     """
     for index, gold in enumerate(golds):
         if gold is not None and not isinstance(gold, str):
-            raise TypeError(f"gold {index} is {gold!r}, a {type(gold).__name__}: give the answer as text.")
+            raise TypeError(f"gold {index} is {gold!r}, of type {type(gold).__name__}: pass a string.")
     asked: list[str] = []
     for gold in dict.fromkeys(gold for gold in golds if gold is not None and gold not in _usable_golds):
         verdict = usable_without_algebra(gold)
@@ -186,7 +186,7 @@ def usable_golds(
     if asked:
         replies = (pool or shared_pool()).map([{"op": "usable", "gold": gold} for gold in asked], limit_s)
         for gold, reply in zip(asked, replies, strict=True):
-            if reply["status"] == "died":  # an accident of the machine, perhaps: not kept, asked again next time
+            if reply["status"] == "died":  # perhaps the machine's fault: not cached, asked again next time
                 logger.warning("A grading worker died twice on the gold %.200r. %s", gold, reply.get("error", ""))
             else:
                 _usable_golds[gold] = reply["status"] == "ok" and reply["verdict"]
@@ -225,7 +225,7 @@ def _verdict(pair: Pair, reply: dict) -> bool | None:
     if reply["status"] == "died":
         _, gold, answer = pair
         logger.warning(
-            "A grading worker died twice on the answer %.200r to %.200r; it is not graded. %s",
+            "A grading worker died twice on the answer %.200r to %.200r, which stays ungraded. %s",
             answer,
             gold,
             reply.get("error", ""),
@@ -233,7 +233,7 @@ def _verdict(pair: Pair, reply: dict) -> bool | None:
         return None
     if reply["status"] == "error" and reply["error"].startswith("ImportError"):
         raise RuntimeError(
-            f"`correct_qwen` cannot be given with the installed sympy ({reply['error']}): install the one in "
+            f"`correct_qwen` does not work with the installed sympy ({reply['error']}): install the version in "
             "constraints.txt, or pass `with_qwen=False`."
         )
     return reply["status"] == "ok" and reply["verdict"]

@@ -1,6 +1,6 @@
 r"""
-One notation for what is written in many: `\dfrac{1}{2}`, `$\frac{1}{2}$.` and `½` of an answer must not differ.
-Text in, text out. Inputs are short (see `equality.MAX_LENGTH`).
+One spelling for every notation: `\dfrac{1}{2}`, `$\frac{1}{2}$.` and `½` become the same text. Inputs are short
+(support/limits.py).
 """
 
 import re
@@ -12,10 +12,10 @@ _UNICODE = str.maketrans(
         "≥": r"\geq ", "≠": r"\neq ", "±": r"\pm ", "∪": r"\cup ", "∈": r"\in ", "（": "(", "）": ")", "，": ",",
         "；": ";", "：": ":", "、": ",", "％": "%", "°": "", "²": "^{2}", "³": "^{3}", "½": r"\frac{1}{2}",
         "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "≈": r"\approx ", "\u00a0": " ", "\u202f": " ",
-        **{chr(0x2460 + n): rf"\textcircled{{{n + 1}}}" for n in range(20)},  # the circled 1 to 20
+        **{chr(0x2460 + n): rf"\textcircled{{{n + 1}}}" for n in range(20)},  # circled 1 to 20
     }
 )  # fmt: skip
-# What separates statements, y = 1 \quad z = 2, stands before the next name.
+# A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _REWRITES: list[tuple[re.Pattern[str], str]] = [
@@ -28,7 +28,7 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
         (r"√", r"\\sqrt "),
         (r"\\\$|[£€¥￥]", ""),  # currency
-        (r"\$|(?<!\\)\\[()\[\]]", ""),  # mathematics mode
+        (r"\$|(?<!\\)\\[()\[\]]", ""),  # math mode
         (r"\\!|\\(?:left|right)\.", ""),
         (r"\\(?:left|right|[Bb]igg?[lr]?)(?![A-Za-z])", ""),
         (r"\\(?:displaystyle|textstyle|limits|nolimits)(?![A-Za-z])", ""),
@@ -45,7 +45,7 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r":=|==", "="),
         (r"\{,\}", ","),
         (r"\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])", ""),
-        (r"\\?%", ""),  # a percent sign is dropped and never scales
+        (r"\\?%", ""),  # dropped, never a factor of 1/100
         (r"\\begin\{(?:array)\}\s*\{[^{}]*\}", r"\\begin{pmatrix}"),
         (r"\\begin\{[bp]?matrix\}", r"\\begin{pmatrix}"),
         (r"\\end\{(?:array|[bp]?matrix)\}", r"\\end{pmatrix}"),
@@ -66,7 +66,7 @@ _ANSWER_IS = r"\s*(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value)\s+is[
 _PREFACE = re.compile(
     rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^答案是|^\\approx", re.IGNORECASE
 )
-_MAX_LAYERS = 10  # of what surrounds an answer: a bound on the work
+_MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
 _OUTER_BOX = re.compile(r"^\\(?:boxed|fbox)\s*\{(.*)\}$", re.DOTALL)
 _BRACKET = re.compile(r"\\.|[{}()\[\]]", re.DOTALL)
 _ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
@@ -74,7 +74,7 @@ _ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
 
 @lru_cache(maxsize=8192)
 def tidy(text: str) -> str:
-    r"""Rewrites synonyms of LaTeX to one form. `\text{...}` stays, so that lists and units can still be told apart."""
+    r"""Rewrites LaTeX synonyms to one form. Keeps `\text{...}`, by which later steps recognise lists and units."""
     text = text.translate(_UNICODE).strip()
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
@@ -94,7 +94,7 @@ def tidy(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def unwrap(text: str) -> str:
-    r"""Takes words and symbols out of `\text{...}`, `\mathrm{...}` and their kin."""
+    r"""Replaces `\text{...}`, `\mathrm{...}` and the like by their content."""
     for _ in range(_MAX_LAYERS):
         unwrapped = _WRAPPER.sub(r"\1", text)
         if unwrapped == text:
@@ -104,12 +104,12 @@ def unwrap(text: str) -> str:
 
 
 def balanced(text: str) -> bool:
-    r"""Whether every brace is closed. `\{` and `\}` are not braces of the syntax."""
+    r"""Whether all braces match. `\{` and `\}` are not syntax."""
     return _matched(text, {"{": 1, "}": -1})
 
 
 def _matched(text: str, steps: dict[str, int]) -> bool:
-    """Whether brackets close what is open, and all of it. `steps` says which open, 1, and which close, -1."""
+    """Whether all brackets match. `steps` maps opening ones to 1 and closing ones to -1."""
     depth = 0
     for bracket in _BRACKET.findall(text):
         depth += steps.get(bracket, 0)
@@ -119,7 +119,7 @@ def _matched(text: str, steps: dict[str, int]) -> bool:
 
 
 def split_top(text: str, separators: str) -> list[str]:
-    """Splits at the separators outside all brackets; one piece where the brackets do not match."""
+    """Splits at separators outside all brackets; returns one piece if brackets do not match."""
     pieces, depth, start = [], 0, 0
     for match in re.finditer(rf"\\[A-Za-z]+|\\.|[{{}}()\[\]{re.escape(separators)}]", text, re.DOTALL):
         token = match.group()
@@ -138,7 +138,7 @@ def split_top(text: str, separators: str) -> list[str]:
 
 
 def enclosed(text: str) -> tuple[str, str, str] | None:
-    r"""Opening bracket, content and closing bracket, where one pair `( [ \{` ... `\} ] )` holds the whole text."""
+    r"""Opening bracket, content and closing bracket if one pair `( [ \{` ... `\} ] )` encloses the whole text."""
     parts = _ENCLOSED.fullmatch(text)
     if not parts:
         return None

@@ -1,4 +1,4 @@
-"""Number literals read exactly, as fractions and never as floats, and the units that may follow them."""
+"""Reads number literals exactly, as fractions and never as floats, and splits off their units."""
 
 import re
 from fractions import Fraction
@@ -25,13 +25,13 @@ _SHORT_UNITS = _words(
     "ft/s eV mol rad"
 )
 _LETTERS = frozenset(unit for unit in _SHORT_UNITS if len(unit) == 1)
-# A word that multiplies or divides the number, or belongs to the mathematics, is in no unit.
+# Never in a unit: words that scale the number or belong to the mathematics.
 _NOT_UNITS = _words(
     "dozen hundred thousand million billion trillion pi sqrt sin cos tan log ln exp mod choose i e d am pm a.m p.m "
     "a.m. p.m. 万 亿 百 千 half halve third fourth fifth sixth seventh eighth ninth tenth hundredth thousandth "
     "or not base"
 )
-# Behind a word they belong to the unit: 5 squared is 25, 5 meters squared are an area.
+# Never first in a unit: 5 squared is 25, 5 meters squared is an area.
 _NOT_FIRST = _words("squared cubed factorial over plus minus times negative is")
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -58,16 +58,16 @@ _MIXED = re.compile(r"([-+]?)(\d+)\s*(?:\\frac\s*(?:\{\s*(\d+)\s*\}|(\d))\s*(?:\
 
 def number(text: str) -> Fraction | None:
     r"""
-    Reads a number literal exactly.
+    Reads a number literal.
 
     Args:
         text (`str`):
-            A tidy text: integers, decimals, thousands separators, `a/b`, `\frac{a}{b}`, mixed numbers, powers of ten,
-            `2.5e3`, `2.5\times 10^{3}`, and number words up to a hundred.
+            A tidied text: integer, decimal, with thousands separators, `a/b`, `\frac{a}{b}`, mixed number, power of
+            ten, `2.5e3`, `2.5\times 10^{3}`, or a number word up to a hundred.
 
     Returns:
-        `Fraction` or `None`: The value; `None` where the text is anything else, divides by zero, or has more than
-        `MAX_DIGITS` characters or powers of ten.
+        `Fraction` or `None`: The exact value; `None` for anything else, a division by zero, and more than `MAX_DIGITS`
+        characters or powers of ten.
     """
     text = unwrap(text).strip()
     if len(text) > MAX_DIGITS:
@@ -110,7 +110,7 @@ def _quotient(top: Fraction, bottom: Fraction) -> Fraction | None:
 
 
 def decimal_places(text: str) -> int | None:
-    """Digits after the point of a decimal that states at least six significant digits, else `None`."""
+    """Decimal places of a decimal with at least six significant digits; else `None`."""
     text = unwrap(text).replace(",", "").strip()
     if not _PLAIN.fullmatch(text) or "." not in text:
         return None
@@ -119,7 +119,7 @@ def decimal_places(text: str) -> int | None:
 
 
 def split_unit(text: str) -> tuple[str, str]:
-    """Splits a tidy text into a value and its trailing unit, `""` where there is none."""
+    """Splits a tidied text into its value and trailing unit (`""` if there is none)."""
     command = _UNIT_COMMAND.match(text)
     if command and _may_be_unit(command.group(2).strip()):
         return command.group(1).strip(), command.group(2).strip()
@@ -127,7 +127,7 @@ def split_unit(text: str) -> tuple[str, str]:
     if word and number(word.group(1)) is not None:
         unit = word.group(2).strip()
         first = re.split(r"[\s/-]", unit)[0]
-        # A lone letter is a variable, 3t and 7 m alike, and 3abc a product; such units stand in \text{} or \mathrm{}.
+        # A lone letter is a variable (3t, 7 m) and 3abc a product; as units they are in \text{} or \mathrm{}.
         known = len(first) >= (3 if word.group(2)[0] == " " else 4) or unit in _SHORT_UNITS - _LETTERS
         if (known or "一" <= unit[0] <= "鿿") and _may_be_unit(unit):
             return word.group(1).strip(), unit
@@ -144,5 +144,5 @@ def _may_be_unit(unit: str) -> bool:
 
 
 def units_differ(one: str, other: str) -> bool:
-    """Whether two units are both well-known abbreviations, and not the same one."""
+    """Whether two units are known abbreviations and not the same one."""
     return one in _SHORT_UNITS and other in _SHORT_UNITS and one != other

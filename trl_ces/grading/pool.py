@@ -1,7 +1,7 @@
 """
-Grading workers that can be killed, seen from the trainer. Each is `python -c` with worker.py's supervisor inside: no
-fork of this process, which holds CUDA and threads, and no multiprocessing spawn, which would run the user's script
-again.
+The trainer's side of the grading workers, which can be killed at any time. Each is `python -c` with the supervisor of
+worker.py: neither a fork of this process, which holds CUDA and threads, nor a multiprocessing spawn, which would run
+the user's script again.
 """
 
 import atexit
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_LIMIT_S = 3.0
 DEFAULT_MEMORY_BYTES = 1 << 30
-# The kernel ends a verdict at its limit; this much later the worker itself counts as lost and is replaced.
+# The kernel ends a comparison at its limit; this much later the worker itself is lost and gets replaced.
 GRACE_S = 5.0
 START_LIMIT_S = 120.0
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
 
 
 class WorkerLost(RuntimeError):
-    """A grading worker ended, or stopped answering, in the middle of a request."""
+    """A grading worker ended or stopped answering during a request."""
 
 
 class Worker:
@@ -41,7 +41,7 @@ class Worker:
 
     Args:
         memory_bytes (`int`):
-            Address space of the process that compares.
+            Address space of the comparing process.
     """
 
     def __init__(self, memory_bytes: int = DEFAULT_MEMORY_BYTES):
@@ -65,9 +65,9 @@ class Worker:
             `dict`: The reply, with `status` "ok", "timeout", "died" or "error".
 
         Raises:
-            `WorkerLost`: The worker was killed, at work or while it started, or hangs; it has been ended, and the next
+            `WorkerLost`: The worker was killed, at work or while starting, or hangs. It has been ended; the next
                 request starts a new one.
-            `RuntimeError`: No worker can be started, for example because math-verify is not installed.
+            `RuntimeError`: Workers cannot be started, for example because math-verify is not installed.
         """
         if self.process is None or self.process.poll() is not None:
             self._start()
@@ -95,7 +95,7 @@ class Worker:
         self.forget()
 
     def forget(self) -> None:
-        """Closes this process's ends of the pipes, and leaves the worker to whom it belongs."""
+        """Closes this process's ends of the pipes and leaves the worker to its owner."""
         if self.process is not None:
             for pipe in (self.process.stdin, self.process.stdout):
                 if pipe is not None:
@@ -107,8 +107,8 @@ class Worker:
         self.stop()
         package_root = str(Path(__file__).resolve().parents[2])
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        # Python's own integers honour RLIMIT_AS with a MemoryError where gmpy2 aborts; a fixed hash seed makes sympy's
-        # choices, and so the verdicts, repeatable.
+        # Under RLIMIT_AS Python's integers raise MemoryError where gmpy2 aborts. A fixed hash seed makes sympy's
+        # choices, hence the verdicts, repeatable.
         environment |= {"PYTHONPATH": package_root, "SYMPY_GROUND_TYPES": "python", "PYTHONHASHSEED": "0"}
         try:
             self.process = subprocess.Popen(
@@ -123,7 +123,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is for the trainer, which then ends its workers
+                start_new_session=True,  # Ctrl-C reaches only the trainer, which then ends its workers
             )
             assert self.process.stdin is not None
             os.set_blocking(self.process.stdin.fileno(), False)
@@ -132,11 +132,11 @@ class Worker:
             tail = self._stderr_tail()
             was_killed = self._was_killed()
             self.stop()
-            if was_killed:  # for want of memory, perhaps: that may pass, as a missing package does not
+            if was_killed:  # perhaps for lack of memory, which may pass, unlike a missing package
                 raise
             raise RuntimeError(
-                "A grading worker did not start. It needs this Python with math-verify installed, and memory for one "
-                f"more process: {sys.executable}. {error}{tail}"
+                f"A grading worker did not start. It needs math-verify installed for {sys.executable}, and memory for "
+                f"one more process. {error}{tail}"
             ) from error
 
     def _send(self, data: bytes, deadline: float) -> None:
@@ -178,24 +178,24 @@ class Worker:
     def _stderr_tail(self) -> str:
         size = os.fstat(self._stderr.fileno()).st_size
         tail = os.pread(self._stderr.fileno(), 2000, max(0, size - 2000)).decode(errors="replace").strip()
-        return f" Its last words:\n{tail}" if tail else ""
+        return f" Its stderr ends with:\n{tail}" if tail else ""
 
 
 def default_worker_count() -> int:
-    """One worker for each core that this process may count as its own, at least 1 and at most 8."""
+    """Number of cores available to this process, at least 1 and at most 8."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(8, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
 class WorkerPool:
     """
-    A thread-safe pool of grading workers, each started with its first request.
+    A thread-safe pool of grading workers, each started on its first request.
 
     Args:
         workers (`int`, *optional*):
-            Number of workers. Defaults to the cores over `LOCAL_WORLD_SIZE`, 1 to 8.
+            Number of workers. Defaults to the number of cores divided by `LOCAL_WORLD_SIZE`, from 1 to 8.
         memory_bytes (`int`, *optional*, defaults to 1 GiB):
-            Address space of each process that compares.
+            Address space of each comparing process.
     """
 
     def __init__(self, workers: int | None = None, memory_bytes: int = DEFAULT_MEMORY_BYTES):
@@ -214,7 +214,7 @@ class WorkerPool:
         self._threads = ThreadPoolExecutor(len(self.workers), thread_name_prefix="trl_ces_grading")
 
     def map(self, messages: list[dict], limit_s: float = DEFAULT_LIMIT_S) -> list[dict]:
-        """Answers the messages side by side, in order. See [`Worker.request`]; a lost worker is tried once more."""
+        """Answers messages in parallel, in order. A lost worker gets a second try. See [`Worker.request`]."""
         if len(messages) <= 1:
             return [self._answer(message, limit_s) for message in messages]
         return list(self._threads.map(lambda message: self._answer(message, limit_s), messages))
@@ -246,7 +246,7 @@ _shared_lock = threading.Lock()
 
 
 def shared_pool() -> WorkerPool:
-    """The pool of this process, made at its first use."""
+    """The pool of this process, created on first use."""
     global _shared
     with _shared_lock:
         if _shared is None:
@@ -260,8 +260,8 @@ def _close_pools() -> None:
 
 
 def _forget_pools() -> None:
-    # A forked process (a DataLoader worker) must neither share its parent's pipes, nor wait for a lock that a thread
-    # of the parent held, for a worker that is lent to one, or for threads that no fork copies.
+    # A forked process (a DataLoader worker) must not share its parent's pipes, nor wait for a lock or a worker held by
+    # a thread of the parent, nor for threads, which a fork does not copy.
     global _shared, _shared_lock
     for pool in _POOLS:
         for worker in pool.workers:

@@ -1,6 +1,6 @@
 r"""
-Answers that are statements, `x = 2`, `\log_2 32 = 5`, `x < 1 : (-\infty, 1)`: what they name, and what they give as
-the result. Texts are tidy (notation.py); nothing here needs computer algebra.
+Answers that are statements: which name `x = 2` defines, which result it and `\log_2 32 = 5` give, which interval
+`x < 1` is. Texts are tidied; nothing here needs computer algebra.
 """
 
 import re
@@ -23,7 +23,7 @@ _NAMES = [
 _NAME = re.compile("|".join(f"(?:{name})" for name in _NAMES))
 _RELATION = re.compile(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])")
 _SINGLE_LETTER = re.compile(r"[A-Za-z](?:_\w)?")
-# What stands in an expression without unknowns: constants, functions, signs, and the words of LaTeX around them.
+# All that an expression without unknowns consists of: constants, functions, signs and the LaTeX around them.
 _KNOWN = re.compile(
     r"\\(?:frac|sqrt|log|ln|lg|exp|a?rc(?:sin|cos|tan)|sin|cos|tan|cot|sec|csc|pi|cdot|times|div|bullet|binom|quad|pm)"
     r"(?![A-Za-z])|\\(?:begin|end)\{pmatrix\}|(?<![A-Za-z\\])[ei](?![A-Za-z])"
@@ -32,42 +32,42 @@ _WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z])")
 
 
 def sides(text: str) -> list[str]:
-    r"""What stands between the `=` and `\approx` of a text; the text alone where there are none."""
+    r"""Splits a text at `=` and `\approx`; without one, the text is the only side."""
     return split_top(re.sub(r"\\approx(?![A-Za-z])", "≈", text), "=≈")
 
 
 def is_name(text: str) -> bool:
-    r"""Whether a text names what a value is given to: `x`, `f(x)`, `y_{1}`, `(x, y)`, `P(X=2)`, `\bar{x}`, `\|u\|`."""
+    r"""Whether a value can be assigned to a text: `x`, `f(x)`, `y_{1}`, `(x, y)`, `P(X=2)`, `\bar{x}`, `\|u\|`."""
     return bool(_NAME.fullmatch(unwrap(text).strip()))
 
 
 def is_relation(text: str) -> bool:
-    """Whether a text holds an inequality sign."""
+    """Whether a text contains an inequality sign."""
     return bool(_RELATION.search(text))
 
 
 def has_unknowns(text: str) -> bool:
-    """Whether letters are left that are neither constants nor functions."""
+    """Whether a text contains letters other than constants and functions."""
     return bool(re.search("[A-Za-z一-鿿]", _KNOWN.sub(" ", unwrap(text))))
 
 
 def has_words(text: str) -> bool:
-    """Whether words stand in a text, or products of letters, which look the same."""
+    """Whether a text contains words, or products of letters, which look the same."""
     return bool(_WORD.search(_KNOWN.sub(" ", unwrap(text))))
 
 
 def results(statement: str) -> list[str]:
     r"""
-    What a statement gives as its result.
+    Returns the results that a statement gives.
 
     Args:
         statement (`str`):
-            A tidy text.
+            A tidied text.
 
     Returns:
-        `list[str]`: The sides behind a name, two of `x = \frac{\ln 4}{2} = \ln 2`; all sides where there are no
-            unknowns, as in `\log_2 32 = 5`. The final result is the last. Empty for an equation with unknowns, which
-            is an answer as a whole, and for what is no statement.
+        `list[str]`: The sides after the name, two for `x = \frac{\ln 4}{2} = \ln 2`; all sides if there are no
+        unknowns, as in `\log_2 32 = 5`. The final result is last. Empty for an equation with unknowns, which is an
+        answer as a whole, and for anything that is not a statement.
     """
     parts = sides(statement)
     if len(parts) < 2:
@@ -77,19 +77,19 @@ def results(statement: str) -> list[str]:
     if is_name(parts[-1]) and not any(map(has_unknowns, parts[:-1])):  # 5 = x
         return parts[:-1]
     if is_name(parts[0]):
-        # "\cos t = 0 when t = ...": what stands before the words is not the result.
+        # "\cos t = 0 when t = ...": a side with words is not a result.
         return [side for side in parts[1:-1] if not has_words(side)] + parts[-1:]
     return []
 
 
 def gives_different_names(items: list[str]) -> bool:
-    """Whether values are given to names that differ, one each: then their order says which is which."""
+    """Whether each item assigns a value to a different name: bare values then have that order."""
     names = ["".join(sides(item)[0].split()) for item in items if len(sides(item)) > 1]
     return len(names) == len(items) == len(set(names))
 
 
 def restated(text: str) -> str:
-    r"""The set of `-1 < x \leq 1 : (-1, 1]`, an inequality and the interval that it means; any other text as it is."""
+    r"""The interval of `-1 < x \leq 1 : (-1, 1]`, which states it twice; any other text unchanged."""
     parts = split_top(text, ":")
     if len(parts) == 2 and is_relation(parts[0]) and re.match(r"[(\[].*[)\]]$", parts[1]):
         return parts[1]
@@ -97,7 +97,7 @@ def restated(text: str) -> str:
 
 
 def interval_of(relation: str) -> str | None:
-    r"""`x < 1` as `(-\infty,1)`, `1 \leq x < 2` as `[1,2)`; `None` where no letter alone stands between values."""
+    r"""`x < 1` as `(-\infty,1)`, `1 \leq x < 2` as `[1,2)`; `None` unless it bounds a single letter."""
     pieces = [piece.strip() for piece in re.split(r"(<|>|\\(?:leq|geq|lt|gt)(?![A-Za-z]))", relation)]
     signs, values = pieces[1::2], pieces[::2]
     if len(signs) not in (1, 2) or not all(values) or len({">" in sign or "g" in sign for sign in signs}) > 1:

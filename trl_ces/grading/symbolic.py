@@ -1,4 +1,4 @@
-"""Equality by computer algebra. The only importer of math_verify; runs in the grading workers, under their limits."""
+"""Equality by computer algebra. The only importer of math_verify; runs in workers only, under their limits."""
 
 import re
 from functools import lru_cache
@@ -32,47 +32,47 @@ from .braces import with_braces
 from .notation import unwrap
 from .numbers import decimal_places, number
 
-# math-verify's own parser and clean-up, with two of its defaults off: it lowercases symbols, so that a/A would be 1,
-# and it drops trailing letters as units, so that 3t would be 3.
+# math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
+# trailing letters as units (3t would be 3).
 _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
-# The parser leaves i a symbol. It is the imaginary unit wherever it is no index.
+# The parser reads i as a symbol. It is the imaginary unit unless it is an index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _REWRITES = [
     (re.compile(r"\\log\s*_\s*(\d+)\s+(?=\d)"), r"\\log_{\1}"),
-    # Functions and numbers as programs write them, which the parser would take for products of letters.
+    # Functions and constants in program notation, which the parser would read as products of letters.
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.(?=[a-z])"), ""),
     (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
     (re.compile(r"(?<![\\A-Za-z])(arcsin|arccos|arctan|sin|cos|tan|ln|log|exp)(?![A-Za-z])"), r"\\\1"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
-    # A factor before brackets, which the parser would take for a function.
+    # A factor before brackets, which the parser would read as a function.
     (re.compile(r"(\\pi|(?<![A-Za-z\\_])[ei])\s*(?=\()"), r"\1\\cdot "),
     (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10}"),
     (re.compile(r"\\log\s*_\s*(?:e|\{\s*e\s*\})"), r"\\ln "),
-    (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or a field: the parser has an E of its own
-    (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists have been split before
+    (re.compile(r"(?<![\\A-Za-z])E(?=_)"), r"\\Xi"),  # an energy or a field: the parser defines E otherwise
+    (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists are already split
     (re.compile(r"_\s*\{?\s*\\odot\s*\}?"), "_{o}"),  # solar masses and luminosities
     (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
 ]
 # The parser drops primes: y' would be y.
 _PRIMES = re.compile(r"(?:(?<=[A-Za-z})])|(?<=_\d))['′’]+")
 _BASE = re.compile(r"[0-9A-F]*\d[0-9A-F]*\s*_\s*\{?\s*(\d+)\s*\}?")
-# Two numbers with a blank between them. The parser adds or multiplies them, which nobody means: 3 4 is not 7.
+# The parser adds or multiplies two numbers side by side, which nobody means: 3 4 is neither 7 nor 12.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
-# A transpose is dropped, too.
+# The parser drops transposes, too.
 _TRANSPOSED = re.compile(r"(?<!pmatrix\})\^\s*(?:T|\{\s*T\s*\}|\\top(?![A-Za-z])|\{\s*\\top\s*\})")
 _MIXED_NUMBER = re.compile(r"\d+\\frac\{\d+\}\{\d+\}")
 
 
 class _Parser(_Latex2Sympy):
-    """Multiplies what stands side by side, but for a mixed number. Its parent adds numbers: 2(3) would be 5."""
+    """Multiplies adjacent factors, except in a mixed number. The parent class adds numbers: 2(3) would be 5."""
 
     def __init__(self) -> None:
         super().__init__(is_real=True, config=ConversionConfig(lowercase_symbols=False))
         self._converted: dict[ParserRuleContext, Any] = {}
 
     def convert_postfix(self, postfix: ParserRuleContext) -> Any:
-        if postfix not in self._converted:  # asked for twice below, which each nested bracket would double
+        if postfix not in self._converted:  # asked for twice below: exponential in nested brackets
             self._converted[postfix] = super().convert_postfix(postfix)
         return self._converted[postfix]
 
@@ -88,13 +88,13 @@ class _Parser(_Latex2Sympy):
 
 
 def _is_rate(expr: Basic) -> bool:
-    """Whether it is dy/dx, which the algebra takes for 0: y is no function of x to it."""
+    """Whether `expr` is dy/dx, which sympy evaluates to 0 because its y is not a function of x."""
     return isinstance(expr, Derivative) and expr.expr.is_Symbol
 
 
 @lru_cache(maxsize=4096)
 def expression(text: str) -> Basic | MatrixBase | None:
-    """Parses a tidy LaTeX text. None where the parser finds no meaning in it."""
+    """Parses a tidied LaTeX text; `None` if the parser cannot read it."""
     text = unwrap(text)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
@@ -105,20 +105,20 @@ def expression(text: str) -> Basic | MatrixBase | None:
     try:
         parsed = _Parser().parse(normalize_latex(text, _NORMALIZATION))
         parsed = parsed.replace(_is_rate, lambda rate: Symbol(f"d{rate.expr}/d{rate.variables}", real=True))
-        if _INDEX_I.search(text) or isinstance(parsed, And):  # a chain would lose the order of its links
+        if _INDEX_I.search(text) or isinstance(parsed, And):  # xreplace would reorder the links of a chain
             return parsed
         units = {symbol: I for symbol in parsed.free_symbols if str(symbol) == "i"}
-        if isinstance(parsed, Relational):  # real x = 3+4i is False to sympy, as any other false equation
+        if isinstance(parsed, Relational):  # sympy evaluates x = 3+4i to False for a real x
             return parsed.func(parsed.lhs.xreplace(units), parsed.rhs.xreplace(units), evaluate=False)
         return parsed.xreplace(units)
-    except MemoryError:  # not what the text says, but what this worker had left: nobody is to remember it
+    except MemoryError:  # depends on this worker's free memory, not on the text: keep it out of the cache
         raise
-    except Exception:  # the parser has no error type of its own: on what it cannot read it raises any built-in one
+    except Exception:  # the parser raises any built-in error on what it cannot read
         return None
 
 
 def same(gold: str, answer: str) -> bool:
-    """Whether two tidy texts are equal as expressions, equations, inequalities, sets or matrices."""
+    """Whether two tidied texts are equal as expressions, equations, inequalities, sets or matrices."""
     left, right = expression(gold), expression(answer)
     if left is None or right is None or _bases_differ(gold, answer):
         return False
@@ -139,13 +139,13 @@ def same(gold: str, answer: str) -> bool:
 
 
 def _bases_differ(one: str, other: str) -> bool:
-    """Whether both are written in a base, 1011_2 and 1011_3, and not in the same one. The parser drops bases."""
+    """Whether both have a base, as in 1011_2 and 1011_3, and the bases differ. The parser drops bases."""
     bases = {match.group(1) for text in (one, other) if (match := _BASE.fullmatch(text))}
     return len(bases) > 1
 
 
 def _exact(expr: Basic | MatrixBase) -> Basic | MatrixBase:
-    # math-verify rounds floats to six decimals, which makes every 1e-10 equal to every other.
+    # math-verify rounds floats to six decimals: 1e-10 would equal 2e-10.
     return expr.xreplace({value: Rational(str(value)) for value in expr.atoms(Float)})
 
 
@@ -153,18 +153,18 @@ _NO_NUMBERS = (oo, -oo, zoo, nan)
 
 
 def _clearly_different(one: Basic | MatrixBase, other: Basic | MatrixBase) -> bool:
-    """Two constants that differ in their first nine digits need no simplification: most wrong answers are such."""
+    """Whether two constants differ in their first nine digits, as most wrong answers do: no need to simplify."""
     if not all(isinstance(expr, Expr) and expr.is_number for expr in (one, other)):
         return False
     if N(one).has(*_NO_NUMBERS) != N(other).has(*_NO_NUMBERS):
-        return True  # sympy's simplification of infinities draws random numbers, and has found 42 among them
+        return True  # sympy draws random numbers to simplify infinities, and has found one equal to 42
     difference, size = abs(N(one - other)), abs(N(one))
-    # What is 0 comes out as some 1e-120.
+    # Zero comes out as about 1e-120.
     return bool(difference.is_Float and size.is_Float and difference > size * Float("1e-9") + Float("1e-100"))
 
 
 def _rounds_to(literal: str, expr: Basic | MatrixBase) -> bool:
-    """1.414214 for the square root of 2: a decimal with six significant digits, all of them right."""
+    """Whether a decimal has at least six significant digits, all right: 1.414214 for the square root of 2."""
     places, value = decimal_places(literal), number(literal)
     if places is None or value is None or not isinstance(expr, Expr) or not expr.is_number:
         return False
@@ -186,7 +186,7 @@ _FLIPPED = {
 
 
 def _same_relation(gold: Relational, answer: Relational) -> bool:
-    """a = b and c = d are the same relation where a - b is a constant times c - d; an inequality minds its sign."""
+    """Whether one left side minus right is a constant times the other; its sign matters to inequalities."""
     difference, other = _exact(gold.lhs - gold.rhs), _exact(answer.lhs - answer.rhs)
     if simplify(difference - other) == 0:
         return type(gold) is type(answer)

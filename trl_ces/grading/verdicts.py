@@ -1,4 +1,4 @@
-"""What a grading worker answers. Imported only there: it loads the computer algebra."""
+"""Answers the requests of a grading worker. Imported only there: it loads the computer algebra."""
 
 from .equality import equal, is_words
 from .golds import leaves, usable_without_algebra
@@ -6,7 +6,7 @@ from .numbers import number
 from .qwen.equality import equal_as_script, parser_problem
 from .symbolic import expression, same
 
-# The script's algebra stands on sympy's generated parser, which another sympy may have elsewhere. `correct` does not.
+# Only `correct_qwen` needs sympy's generated parser, which other versions of sympy may have in another place.
 script_problem = parser_problem()
 if script_problem is None:
     try:
@@ -16,7 +16,7 @@ if script_problem is None:
 
 
 def warm_up() -> None:
-    """Parses and compares once what is common: the parser learns its tables here, before the children are forked."""
+    """Parses and compares common LaTeX, so that the parser builds its tables once, before children are forked."""
     same(r"\frac{-3x^{2}+\sqrt{5}}{2(y-1)}", r"y=e^{-2t}\cos(3t)+C_{1}\ln x")
     same(r"\begin{pmatrix}1 & x \\ 2 & y\end{pmatrix}", r"\pi r^2+2ab-5i")
     same(r"2\sqrt{2}+x", r"\sqrt{8}+x")
@@ -27,18 +27,18 @@ def warm_up() -> None:
 
 def answer_request(request: dict) -> bool:
     """
-    Answers one request of the protocol in worker.py.
+    Answers one request; worker.py describes the protocol.
 
     Args:
         request (`dict`):
             `op` "equal" or "equal_as_script" with `gold` and `answer`, or `op` "usable" with `gold`.
 
     Returns:
-        `bool`: Whether the answer equals the gold, in mathematics or to the Qwen2.5-Math script; whether each value of
-            the gold has a meaning to compare with.
+        `bool`: Whether the answer equals the gold, mathematically or by the Qwen2.5-Math script; for "usable", whether
+        each value of the gold can be parsed.
 
     Raises:
-        ImportError: the script's algebra cannot be loaded.
+        `ImportError`: The script's algebra cannot be loaded.
     """
     if request["op"] == "equal":
         return equal(request["gold"], request["answer"], same)

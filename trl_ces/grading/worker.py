@@ -1,11 +1,11 @@
 """
-The process in which answers are compared: a single-threaded supervisor that imports the algebra once, and forks a
-child that serves requests. The kernel, not Python, ends what takes too long: interval timers with their signals'
-default action stop even a big-integer power inside C, and RLIMIT_AS bounds the memory. The supervisor then forks the
-next child, which takes 10 ms instead of a fresh import.
+The process that compares answers: a single-threaded supervisor imports the algebra once and forks a child, which
+serves requests. The kernel, not Python, ends what takes too long: the default action of an interval timer's signal
+stops even a big-integer power inside C, and RLIMIT_AS bounds memory. The supervisor then forks the next child in 10 ms
+instead of importing everything again.
 
-The limit counts the processor's time, so that an answer scores the same on a busy machine; a second timer ends what
-waits instead of computing.
+The limit counts processor time, so that an answer scores the same on a busy machine. A second timer ends requests that
+wait instead of computing.
 
 Protocol, one JSON object a line: `{"id", "op": "equal" or "equal_as_script", "gold", "answer", "limit"}` or
 `{"id", "op": "usable", "gold", "limit"}` on stdin, one at a time; `{"id", "status": "ok", "verdict"}` on stdout, or
@@ -22,11 +22,11 @@ import struct
 import sys
 from collections.abc import Callable
 
-# A child that has served this many requests makes room for a fresh one: no cache of the algebra grows for days.
+# A child is replaced after this many requests, so that the algebra's caches do not grow for days,
 REQUESTS_PER_CHILD = 5000
-# So does one that has taken this share of its memory: the next answer must find as much as the first.
+# and after using this share of its memory, so that every answer finds about as much as the first.
 FULL_AT = 0.5
-# Seconds on the clock beyond the limit on the processor's; less than GRACE_S in pool.py.
+# Wall-clock seconds beyond the limit on processor time; less than GRACE_S in pool.py.
 CLOCK_GRACE_S = 3.0
 _TIMER_SIGNALS = (signal.SIGALRM, signal.SIGPROF)
 _STDIN, _STDOUT = 0, 1
@@ -36,22 +36,22 @@ _EXIT_END_OF_INPUT, _EXIT_RECYCLE = 0, 3
 def main() -> None:
     """Supervises children until stdin ends. Arguments: the memory limit of a child in bytes."""
     memory_bytes = int(sys.argv[1])
-    logging.disable(logging.CRITICAL)  # math-verify warns once a process that its own timeouts are off
-    sys.stdout = sys.stderr  # a parser that prints must not write into the protocol
-    from sympy.core.random import seed  # this import and the next load the algebra, for all children
+    logging.disable(logging.CRITICAL)  # math-verify warns in each process that its timeouts are off
+    sys.stdout = sys.stderr  # a parser's prints must not reach the protocol
+    from sympy.core.random import seed  # loads the algebra for all children, as does verdicts
 
     from . import verdicts
 
     verdicts.warm_up()
 
     def answer_request(request: dict) -> bool:
-        seed(0)  # simplify() tries random numbers: the verdict must not depend on what was asked before
+        seed(0)  # simplify() tries random numbers: a verdict must not depend on earlier requests
         return verdicts.answer_request(request)
 
     for number in _TIMER_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _TIMER_SIGNALS)
-    current = mmap.mmap(-1, 8)  # the id of the request in hand, 0 for none: a dead child cannot say it any more
+    current = mmap.mmap(-1, 8)  # id of the current request (0: none), readable after the child died
     _reply({"status": "ready"})
     while True:
         child = os.fork()
@@ -64,12 +64,12 @@ def main() -> None:
         (request_id,) = struct.unpack("q", current[:])
         current[:] = struct.pack("q", 0)
         if request_id:
-            timed_out = os.WTERMSIG(status) in _TIMER_SIGNALS  # 0 where no signal ended it
+            timed_out = os.WTERMSIG(status) in _TIMER_SIGNALS  # 0 if no signal ended it
             _reply({"id": request_id, "status": "timeout" if timed_out else "died"})
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    if sys.platform == "linux":  # elsewhere the kernel does not enforce it
+    if sys.platform == "linux":  # other kernels do not enforce it
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -93,7 +93,7 @@ def _serve(current: mmap.mmap, answer_request: Callable[[dict], bool], memory_by
         try:
             reply = {"status": "ok", "verdict": answer_request(request)}
         except Exception as error:
-            # MemoryError and RecursionError included: the parent counts the pair as not comparable, hence not equal.
+            # Includes MemoryError and RecursionError: the parent counts a pair that cannot be compared as not equal.
             reply = {"status": "error", "error": f"{type(error).__name__}: {str(error)[:200]}"}
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -105,7 +105,7 @@ def _serve(current: mmap.mmap, answer_request: Callable[[dict], bool], memory_by
 
 
 def _read_line() -> bytes | None:
-    # Unbuffered, and the parent sends the next request only after the last reply: nothing is lost with a killed child.
+    # Unbuffered; the parent sends a request only after the last reply, so a killed child loses none.
     line = b""
     while not line.endswith(b"\n"):
         chunk = os.read(_STDIN, 65536)

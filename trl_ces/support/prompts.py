@@ -1,6 +1,6 @@
-"""The paper's prompt, and where the thinking ends. Shared by training and evaluation; standard library only."""
+"""The paper's prompt and the `<think>` tags, shared by training and evaluation. Standard library only."""
 
-# Paper, appendix "Evaluation prompt". The paper states none for training; we train with the same (fidelity row 25).
+# Paper, appendix "Evaluation prompt". It states none for training; we use the same (docs/deviations.md, row 25).
 PAPER_SYSTEM_PROMPT = (
     "You are a helpful and harmless assistant. You should think step-by-step. "
     "Please put your final answer within \\boxed{}."
@@ -12,13 +12,13 @@ THINK_CLOSE = "</think>"
 
 def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT) -> list[dict[str, str]]:
     """
-    Builds the conversational prompt of one question.
+    Builds the conversational prompt for a question.
 
     Args:
         question (`str`):
-            The problem as the data set states it; nothing is added to it.
+            The problem as the dataset states it; nothing is added.
         system_prompt (`str`, *optional*, defaults to `PAPER_SYSTEM_PROMPT`):
-            System message. `None` or an empty string gives the user message alone.
+            System message. `None` or an empty string leaves it out.
 
     Returns:
         `list[dict[str, str]]`: Messages with the keys `"role"` and `"content"`.
@@ -29,11 +29,11 @@ def build_prompt(question: str, system_prompt: str | None = PAPER_SYSTEM_PROMPT)
 
 def opens_thinking(prompt_text: str) -> bool:
     """
-    Says whether a rendered prompt ends inside an open `<think>`, as the chat template of R1-Distill makes it.
+    Whether a rendered prompt ends with an open `<think>`, as R1-Distill's chat template leaves it.
 
     Args:
         prompt_text (`str`):
-            The prompt as the model sees it, after the chat template. Qwen3 without thinking ends in the closed pair
+            The prompt as the model sees it, after the chat template. Qwen3 without thinking ends with the closed pair
             `<think>\\n\\n</think>\\n\\n`, which is not open.
 
     Returns:
@@ -44,17 +44,17 @@ def opens_thinking(prompt_text: str) -> bool:
 
 def after_thinking(completion: str, thinking_prefilled: bool) -> str | None:
     """
-    Cuts the thinking off a completion.
+    Strips the thinking from a completion.
 
     Args:
         completion (`str`):
-            What the model wrote.
+            The text that the model generated.
         thinking_prefilled (`bool`):
-            Whether the prompt already opened `<think>` (see [`opens_thinking`]).
+            Whether the prompt already opened `<think>`; see [`opens_thinking`].
 
     Returns:
-        `str` or `None`: The text after the last `</think>`; the whole completion where no thinking was opened; `None`
-        where thinking was opened, or opened again, and never closed.
+        `str` or `None`: The text after the last `</think>`; the whole completion if thinking was never opened; `None`
+        if thinking was opened, or reopened, and never closed.
     """
     closed_at = completion.rfind(THINK_CLOSE)
     if closed_at >= 0:

@@ -242,4 +242,4 @@ def test_an_antlr_that_cannot_read_the_parser_is_told_with_what_to_install(insta
         assert problem is None
     else:
         assert f"not {installed}" in problem
-        assert 'pip install "antlr4-python3-runtime==4.13.2"' in problem
+        assert "`pip install antlr4-python3-runtime==4.13.2`" in problem

@@ -1,8 +1,4 @@
-r"""
-When the Qwen2.5-Math evaluation script calls two answers equal: our own writing of the rules described in
-docs/grading.md. Looser than mathematics (times 100, over 100, any bracket) and stricter (order, names), on purpose:
-`correct` has the other rules.
-"""
+"""When the Qwen2.5-Math evaluation script calls two answers equal."""
 
 import math
 import re
@@ -27,30 +23,30 @@ _WITHOUT_BRACKETS = str.maketrans("", "", "(){}")
 
 @cache
 def parser_problem() -> str | None:
-    """Says why sympy's LaTeX parser cannot run here and what to do, `None` where it can."""
+    """Says why sympy's LaTeX parser cannot run here and what to do; `None` if it can."""
     found = version("antlr4-python3-runtime")
     if (4, 11) <= tuple(int(part) for part in found.split(".")[:2]) < (5,):
         return None
     return (
-        f"correct_qwen needs antlr4-python3-runtime 4.11 to 4.13, not {found}: pip install "
-        '"antlr4-python3-runtime==4.13.2", or grade with with_qwen=False.'
+        f"`correct_qwen` needs antlr4-python3-runtime 4.11 to 4.13, not {found}: run `pip install "
+        "antlr4-python3-runtime==4.13.2`, or pass `with_qwen=False`."
     )
 
 
 def equal_as_script(gold: str, answer: str | None, algebra: Algebra) -> bool:
     """
-    Decides as the script whether a prepared answer is the gold.
+    Decides, as the script would, whether a prepared answer is the gold.
 
     Args:
         gold (`str`):
-            The prepared gold, see [`prepare_gold`].
+            Gold from [`prepare_gold`].
         answer (`str` or `None`):
-            What [`predict`] found.
+            Answer from [`predict`].
         algebra (`Callable[[str, str], bool]`):
             Decides pairs that need computer algebra; called with gold and answer.
 
     Returns:
-        `bool`: Whether the script calls them equal. Whatever the algebra raises passes through.
+        `bool`: Whether the script calls them equal. Exceptions of `algebra` propagate.
     """
     if answer is None:
         return False
@@ -71,7 +67,7 @@ def equal_as_script(gold: str, answer: str | None, algebra: Algebra) -> bool:
 
 
 def numbers_close(expected: float, given: float) -> bool:
-    """Whether two numbers agree to a relative 1e-4."""
+    """Whether two numbers agree within a relative 1e-4."""
     return math.isclose(expected, given, rel_tol=RELATIVE_TOLERANCE)
 
 

@@ -1,13 +1,13 @@
-r"""
-Where the Qwen2.5-Math evaluation script finds an answer, in a response and in a gold: our own writing of the rules
-described in docs/grading.md. Thinking is not special to it: a box inside counts.
+"""
+Where the Qwen2.5-Math evaluation script finds the answer of a response and of a gold. Thinking is not special to it: a
+box inside counts.
 """
 
 import re
 
 from .normalise import normalise
 
-# Minerva's golds and answers keep their units.
+# Golds and answers of Minerva keep their units.
 _KEEPS_UNITS = frozenset({"minerva_math"})
 _CHOICES = re.compile(r"[A-E]+")
 _CHOICE = re.compile(r"\b[A-E]\b")
@@ -21,16 +21,16 @@ _CHINESE_STATEMENT = "答案是"
 
 def prepare_gold(gold: str, benchmark: str | None = None) -> str:
     """
-    Brings a gold into the form that the script compares with.
+    Brings a gold into the form in which the script compares it.
 
     Args:
         gold (`str`):
-            The gold of the benchmark; for GSM8K and Minerva also the whole solution.
+            The gold of the benchmark; for GSM8K and Minerva possibly the whole solution.
         benchmark (`str`, *optional*):
-            Name of the benchmark. `None`: the rules that hold for most.
+            Name of the benchmark. `None` applies the default rules.
 
     Returns:
-        `str`: The prepared gold; empty where nothing of it remains.
+        `str`: The prepared gold; empty if nothing of it remains.
     """
     if benchmark == "minerva_math":
         return _clean(_stated(gold) if "boxed" in gold else gold, keep_units=True)
@@ -44,7 +44,7 @@ def prepare_gold(gold: str, benchmark: str | None = None) -> str:
 
 
 def _plain_number(gold: str) -> str:
-    """A numeric gold of TABMWP as the decimal that Python prints; any other gold as it is."""
+    """Converts a numeric gold of TABMWP to the decimal that Python prints; returns others unchanged."""
     bare = gold.strip().replace(",", "")
     top, slash, bottom = bare.partition("/")
     try:
@@ -61,12 +61,12 @@ def extract(response: str, benchmark: str | None = None) -> str:
 
     Args:
         response (`str`):
-            What the model wrote, thinking included.
+            The completion, thinking included.
         benchmark (`str`, *optional*):
-            Name of the benchmark. Minerva's answers keep their units.
+            Name of the benchmark. Answers to Minerva keep their units.
 
     Returns:
-        `str`: The normalised answer, empty where there is none.
+        `str`: The normalised answer; empty if there is none.
     """
     keep_units = benchmark in _KEEPS_UNITS
     return normalise(_clean(_stated(response), keep_units), keep_units)
@@ -110,13 +110,13 @@ def _last_box(response: str) -> str:
 
 def predict(response: str, gold: str, benchmark: str | None = None) -> str | None:
     """
-    Finds what the script compares with a gold.
+    Extracts the text that the script compares with a gold.
 
     Args:
         response (`str`):
-            What the model wrote, thinking included.
+            The completion, thinking included.
         gold (`str`):
-            The prepared gold: golds of letters are answered by letters.
+            The prepared gold. A gold of choice letters takes only letters from the answer.
         benchmark (`str`, *optional*):
             Name of the benchmark.
 

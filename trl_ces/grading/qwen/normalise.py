@@ -1,16 +1,15 @@
 r"""
-How the Qwen2.5-Math evaluation script rewrites an answer before it compares: our own writing of the rules described in
-docs/grading.md. It loses information on purpose (units, single letters, `x=`), as that script does; `correct` never
-sees it. Every search is linear or bounded by [`MAX_LENGTH`].
+How the Qwen2.5-Math evaluation script rewrites an answer before comparing it. Like the script, it loses information
+(units, single letters, `x=`). Every search is linear or bounded by `MAX_NORMALISED`.
 """
 
 import re
 from functools import lru_cache
 
-# Longer answers are compared as they are: cut-off boxes may run on for the whole response.
-MAX_LENGTH = 2_000
+# Longer texts are compared as they are: a truncated box may extend over the whole response.
+MAX_NORMALISED = 2_000
 
-# Words that vanish where no letter, digit or underscore touches them. Our own list, by kind; "dollars" stays.
+# Words to drop unless they touch a letter, digit or underscore. Our own list, by kind; "dollars" stays.
 _UNIT_WORDS = """
 a c d g h l m o s t th
 mm cm dm km ft yd mi inch inches foot feet yard yards mile miles meter meters metre metres centimeter centimeters
@@ -35,7 +34,7 @@ time way ways step steps number numbers side sides digit digits ratio prime
 east west north south
 are by
 """
-# A letter of the options, a blank and one more character vanish together: `a x`, `b >`.
+# An option's letter, a blank and one more character are dropped together: `a x`, `b >`.
 _OPTION = r"[abc] ."
 _UNITS = re.compile(
     rf"(?<!\w)(?:{_OPTION}|{'|'.join(sorted(map(re.escape, _UNIT_WORDS.split()), key=len, reverse=True))})(?!\w)"
@@ -77,19 +76,19 @@ _SLASH = re.compile(r"(-?\d+)/(-?\d+)")
 
 def normalise(text: str, keep_units: bool = False) -> str:
     r"""
-    Rewrites an answer the way the script does.
+    Rewrites an answer as the script does.
 
     Args:
         text (`str`):
             An extracted answer or a gold.
         keep_units (`bool`, *optional*, defaults to `False`):
-            Whether units and `\text{...}` stay, as for Minerva.
+            Whether to keep units and `\text{...}`, as for Minerva.
 
     Returns:
-        `str`: The rewritten answer, without spaces. A text longer than [`MAX_LENGTH`] only loses its white space.
+        `str`: The rewritten answer, without spaces. A text longer than `MAX_NORMALISED` only loses its white space.
     """
-    if len(text) > MAX_LENGTH:
-        return "".join(text.split())  # and not kept: thousands of long answers would fill the memory
+    if len(text) > MAX_NORMALISED:
+        return "".join(text.split())  # bypasses the cache: thousands of long answers would fill the memory
     return _normalise(text, keep_units)
 
 
@@ -138,15 +137,15 @@ def _whole_fraction(match: re.Match[str]) -> str:
 
 def number_words(text: str) -> int | None:
     """
-    Reads the number that the words of a text spell.
+    Reads a number spelled in words.
 
     Args:
         text (`str`):
             Any text.
 
     Returns:
-        `int` or `None`: The number of all number words that stand alone, in their order ("the answer is two hundred
-        five" is 205); `None` where there is none. Other words do not matter.
+        `int` or `None`: The number spelled by all number words, ignoring other words ("the answer is two hundred five"
+        is 205); `None` if there are none.
     """
     if text.strip().isdecimal():
         return int(text)

@@ -1,9 +1,9 @@
 r"""
-The computer algebra of the Qwen2.5-Math evaluation script's verdict: sympy's LaTeX parser, else latex2sympy; then
-equality, a numeric tolerance, equations up to sign, rounded matrices. Runs in the grading workers, under their limits.
+The computer algebra behind the Qwen2.5-Math evaluation script's verdict: sympy's LaTeX parser, else latex2sympy; then
+equality, a numeric tolerance, equations up to sign, rounded matrices. Runs in workers only, under their limits.
 
-Not taken over: sympy's `parse_expr`, which evaluates what a model wrote as Python; on the judged answers no verdict
-needs it. Sets and intervals, which the script's older latex2sympy cannot read, count as unreadable here too.
+Left out: sympy's `parse_expr`, which evaluates model output as Python; no verdict on the judged answers needs it. Sets
+and intervals, which the script's older latex2sympy cannot read, count as unreadable here too.
 """
 
 import cmath
@@ -25,18 +25,18 @@ from .equality import numbers_close
 
 Parsed: TypeAlias = Basic | MatrixBase | None
 
-# Values for the names of an expression. Any would do.
+# Values for the symbols of an expression; arbitrary.
 _POINT = tuple(map(Float, ["0.43", "0.62", "0.78", "0.91", "1.09", "1.17", "1.31", "1.46"]))
 
 
 class _Lexer(LaTeXLexer):
     def checkVersion(self, toolVersion):
-        """Says nothing: antlr 4.11, which wrote the tables, and 4.13, which reads them, have one format."""
+        """Skips the check: antlr 4.11, which wrote the tables, and 4.13, which reads them, share a format."""
 
 
 class _Parser(LaTeXParser):
     def checkVersion(self, toolVersion):
-        """See [`_Lexer`]; sympy's own `parse_latex` refuses every other runtime than 4.11."""
+        """See [`_Lexer`]; sympy's own `parse_latex` refuses any runtime other than 4.11."""
 
 
 class _Strict(ErrorListener):
@@ -45,7 +45,7 @@ class _Strict(ErrorListener):
 
 
 def _parse_by_sympy(text: str) -> Parsed:
-    """Reads as far as the grammar goes: `2a+b,3` is `2a+b`, which is one of the script's known errors."""
+    """Parses as far as the grammar goes: `2a+b,3` is `2a+b`, one of the script's known errors."""
     lexer = _Lexer(InputStream(text.strip()))
     parser = _Parser(CommonTokenStream(lexer))
     for reader in (lexer, parser):
@@ -63,13 +63,13 @@ def _parse_by_latex2sympy(text: str) -> Parsed:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Parsed:
-    """Parses a text as the script does; `None` where neither parser reads it."""
+    """Parses a text as the script does; `None` if neither parser can read it."""
     readings = dict.fromkeys([text.replace("\\\\", "\\"), text])
     parsers: tuple[Callable[[str], Parsed], ...] = (_parse_by_sympy, _parse_by_latex2sympy)
     for parser, reading in product(parsers, readings):
         try:
             parsed = parser(reading)
-        except Exception:  # neither parser has one error type: on what they cannot read they raise any built-in one
+        except Exception:  # the parsers raise any built-in error on what they cannot read
             continue
         if parsed is not None:
             return parsed
@@ -78,23 +78,23 @@ def parse(text: str) -> Parsed:
 
 def same_as_script(gold: str, answer: str) -> bool:
     """
-    Decides as the script whether two prepared texts are equal as algebra.
+    Decides, as the script would, whether two prepared texts are equal as algebra.
 
     Args:
         gold (`str`):
-            The prepared gold or a part of it.
+            The prepared gold, or a part of it.
         answer (`str`):
-            The prepared answer or a part of it.
+            The prepared answer, or a part of it.
 
     Returns:
-        `bool`: Whether one of the script's comparisons succeeds. A comparison that fails with an error is skipped.
+        `bool`: Whether one of the script's comparisons succeeds. A comparison that raises is skipped.
     """
     left, right = parse(gold), parse(answer)
     if left is None or right is None:
         return False
     try:
         return str(left) == str(right) or _same_value(left, right)
-    except Exception:  # sympy raises any built-in error on operands that a comparison is not made for
+    except Exception:  # sympy raises any built-in error on operands it cannot compare
         return False
 
 
@@ -115,16 +115,16 @@ def _same_expression(left: Expr, right: Expr) -> bool:
     if values is None:
         return bool(left.equals(right))
     one, other = values
-    if names:  # values that clearly differ spare the simplification, which takes long
+    if names:  # clearly different values spare the slow simplification
         return cmath.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6) and bool(left.equals(right))
-    # Two constants: the tolerance of 1e-4 is looser than every exact comparison, so it alone decides.
+    # Two constants: the tolerance of 1e-4 is looser than any exact comparison, so it alone decides.
     if one.imag or other.imag:
         return cmath.isclose(one, other, rel_tol=1e-12)
     return numbers_close(one.real, other.real)
 
 
 def _values(left: Expr, right: Expr, point: dict[Basic, Float]) -> tuple[complex, complex] | None:
-    """What two expressions are at a point; `None` where one is no number there, or may take long to become one."""
+    """Evaluates two expressions at a point; `None` if one is not a number there or may take long to evaluate."""
     if point and any(side.has(Sum, Product, Integral, Limit, Derivative) for side in (left, right)):
         return None
     try:
