@@ -132,7 +132,7 @@ def read_trl_ces(command, words):
         for name in names:
             load_recipe(find_recipe(str(name)), line.overrides).training_fields(asked.gpus)
     elif command == "inspect":
-        module = importlib.import_module("trl_ces.forks.inspect")
+        module = importlib.import_module("trl_ces.cli.inspect")
         options, rest = module._parser().parse_known_args(words)
         read_words(rest)
         assert options.config or options.model

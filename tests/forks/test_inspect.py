@@ -4,6 +4,7 @@ import csv
 import json
 import math
 
+import pandas as pd
 import pytest
 import torch
 from bigram import ENTROPY_OF_A, bigram_model
@@ -11,8 +12,7 @@ from peft import LoraConfig, get_peft_model
 from tiny import tiny_model, tiny_tokenizer
 
 from trl_ces.cli.main import main
-from trl_ces.forks.pairs import Branch, Fork
-from trl_ces.forks.table import fork_table, pad
+from trl_ces.forks.table import pad, pairs_table
 
 REWARDS = """
 def y_is_right(completions, prompts, solution, completion_ids, thinking_prefilled, last_turns, **kwargs):
@@ -214,9 +214,11 @@ def test_the_widest_table_fits_into_119_columns_and_its_numbers_stand_under_each
         def decode(self, ids, **options):
             return {5: " a_very_long_identifier", 6: "等等等等等等等等等"}[ids[0]]
 
-    branches = [Branch(5, 0.7, 1.0, 12345.6, 1.0), Branch(6, 0.3, 0.0, math.nan, math.nan)]
-    fork = Fork(12345, 1.0, 12.345, 1.0, 0.0, *branches)
-    lines = fork_table([fork], Tokenizer(), with_correct=True).splitlines()
+    pair = {"count": 12345, "share": 1.0, "entropy": 12.345, "leads": 1.0, "close": 0.0}
+    for side, values in {"likelier": (5, 0.7, 1.0, 12345.6, 1.0), "other": (6, 0.3, 0.0, math.nan, math.nan)}.items():
+        names = ("token", "probability", "sampled", "tokens_left", "correct")
+        pair |= {f"{side}_{name}": value for name, value in zip(names, values, strict=True)}
+    lines = pairs_table(pd.DataFrame([pair]), Tokenizer(), with_correct=True).splitlines()
     assert {len(line) for line in lines[3:4]} == {119}
     assert lines[-1].startswith("12345  100.0   12.345  ' a_ver")
     assert lines[1].index("mean P") + 6 == lines[-1].index("0.700") + 5

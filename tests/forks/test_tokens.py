@@ -3,6 +3,7 @@
 import math
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 from bigram import ENTROPY_OF_A, EOS, PAD, bigram_model, token_of
@@ -10,15 +11,22 @@ from tiny import tiny_model, tiny_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from trl_ces.forks import tokens as inspection
-from trl_ces.forks.pairs import Answer, Branch, Fork, ForkingToken, direction, group_forks, summarize
-from trl_ces.forks.tokens import distribution_facts, encode_prompt, forking_tokens, sample_answers, token_text
+from trl_ces.forks.answers import SampledAnswer, encode_prompt, sample_answers
+from trl_ces.forks.pairs import count_pairs, direction, sample_facts
+from trl_ces.forks.sampling import Sampling
+from trl_ces.forks.tokens import ForkingToken, distribution_facts, forking_tokens, token_text
+from trl_ces.support.errors import UserError
 
 A, X, Y, Z, W = map(token_of, "axyzw")
 
 
 def story_answers(num_samples=40, prompts=((A,),), **changes):
     settings = {"num_samples": num_samples, "tau": 0.25, "max_new_tokens": 8, "batch_size": 16, **changes}
-    return sample_answers(bigram_model(), tiny_tokenizer(), [list(prompt) for prompt in prompts], **settings)
+    return sample_answers(bigram_model(), tiny_tokenizer(), [list(prompt) for prompt in prompts], Sampling(**settings))
+
+
+def pairs_of(answers, correct=None):
+    return list(count_pairs(answers, correct).itertuples())
 
 
 def test_the_fork_of_a_known_model_has_its_entropy_in_bits_its_branches_and_what_was_drawn():
@@ -35,16 +43,16 @@ def test_the_fork_of_a_known_model_has_its_entropy_in_bits_its_branches_and_what
 
 def test_a_known_model_gives_a_known_fork():
     answers = story_answers(num_samples=400)
-    (fork,) = group_forks(answers, [answer.tokens[0] == Y for answer in answers])
+    (fork,) = pairs_of(answers, [answer.tokens[0] == Y for answer in answers])
     assert (fork.count, fork.share, fork.leads, fork.close) == (400, 1.0, 1.0, 0.0)
     assert fork.entropy == pytest.approx(ENTROPY_OF_A, abs=1e-5)
-    assert (fork.likelier.token, fork.likelier.tokens_left, fork.likelier.correct) == (X, 2.0, 0.0)
-    assert (fork.other.token, fork.other.tokens_left, fork.other.correct) == (Y, 4.0, 1.0)
-    assert fork.likelier.probability == pytest.approx(0.75, abs=1e-5)
-    assert fork.likelier.sampled == pytest.approx(0.75, abs=0.07)  # three standard deviations of 400 draws
-    assert fork.likelier.sampled + fork.other.sampled == 1.0
-    drawn = fork.other.sampled
-    facts = summarize(answers, tau=0.25)
+    assert (fork.likelier_token, fork.likelier_tokens_left, fork.likelier_correct) == (X, 2.0, 0.0)
+    assert (fork.other_token, fork.other_tokens_left, fork.other_correct) == (Y, 4.0, 1.0)
+    assert fork.likelier_probability == pytest.approx(0.75, abs=1e-5)
+    assert fork.likelier_sampled == pytest.approx(0.75, abs=0.07)  # three standard deviations of 400 draws
+    assert fork.likelier_sampled + fork.other_sampled == 1.0
+    drawn = fork.other_sampled
+    facts = sample_facts(answers, tau=0.25)
     length = 2 + 2 * drawn
     assert facts["mean_length"] == pytest.approx(length)
     assert facts["entropy"] == pytest.approx(ENTROPY_OF_A / length, abs=1e-5)
@@ -58,20 +66,20 @@ def test_entropies_and_probabilities_are_those_at_the_temperature():
     likelier = odds / (1 + odds)
     bits = -likelier * math.log2(likelier) - (1 - likelier) * math.log2(1 - likelier)
     answers = story_answers(num_samples=400, temperature=2.0)
-    (fork,) = group_forks(answers)
-    assert fork.likelier.probability == pytest.approx(likelier, abs=1e-5)
+    (fork,) = pairs_of(answers)
+    assert fork.likelier_probability == pytest.approx(likelier, abs=1e-5)
     assert fork.entropy == pytest.approx(bits, abs=1e-5)
-    assert fork.likelier.sampled == pytest.approx(likelier, abs=0.075)
+    assert fork.likelier_sampled == pytest.approx(likelier, abs=0.075)
 
 
 def test_an_answer_that_was_cut_off_has_no_tokens_left_to_count():
     answers = story_answers(max_new_tokens=3)
     assert {(tuple(answer.tokens), answer.ended) for answer in answers} == {((X, EOS), True), ((Y, Z, W), False)}
-    (fork,) = group_forks(answers)
-    assert fork.likelier.tokens_left == 2.0
-    assert math.isnan(fork.other.tokens_left)
-    assert summarize(answers, 0.25)["truncated"] == pytest.approx(fork.other.sampled)
-    assert direction([fork]).comparable == 0.0
+    (fork,) = pairs_of(answers)
+    assert fork.likelier_tokens_left == 2.0
+    assert math.isnan(fork.other_tokens_left)
+    assert sample_facts(answers, 0.25)["truncated"] == pytest.approx(fork.other_sampled)
+    assert direction(count_pairs(answers)).comparable == 0.0
 
 
 def test_answers_come_in_the_order_of_the_prompts_whatever_the_batches():
@@ -84,7 +92,7 @@ def test_answers_come_in_the_order_of_the_prompts_whatever_the_batches():
 def test_the_seed_decides_the_answers_and_the_callers_random_state_stays():
     model, tokenizer = bigram_model(), tiny_tokenizer()
     state = torch.random.get_rng_state()
-    first, again, other = (sample_answers(model, tokenizer, [[A]] * 20, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (sample_answers(model, tokenizer, [[A]] * 20, Sampling(seed=seed)) for seed in (1, 1, 2))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert first == again
     assert first != other
@@ -94,7 +102,7 @@ def test_the_models_own_generation_settings_do_not_count_and_stay():
     model = bigram_model()
     model.generation_config.update(do_sample=False, top_k=1, top_p=0.5, min_p=0.9, repetition_penalty=3.0)
     own = model.generation_config
-    answers = sample_answers(model, tiny_tokenizer(), [[A]], num_samples=40, max_new_tokens=8)
+    answers = sample_answers(model, tiny_tokenizer(), [[A]], Sampling(num_samples=40, max_new_tokens=8))
     assert {answer.tokens[0] for answer in answers} == {X, Y}
     assert model.generation_config is own
 
@@ -149,9 +157,9 @@ def test_padding_changes_no_number(make, temperature, limits, monkeypatch):
 @pytest.mark.parametrize("make", [tiny_model, gpt2])
 def test_prompts_of_different_lengths_are_answered_as_alone(make):
     model, tokenizer = make(), tiny_tokenizer()
-    nearly_greedy = {"num_samples": 1, "temperature": 1e-4, "max_new_tokens": 10}
-    together = sample_answers(model, tokenizer, PROMPTS, **nearly_greedy)
-    alone = [sample_answers(model, tokenizer, [prompt], **nearly_greedy)[0] for prompt in PROMPTS]
+    nearly_greedy = Sampling(num_samples=1, temperature=1e-4, max_new_tokens=10)
+    together = sample_answers(model, tokenizer, PROMPTS, nearly_greedy)
+    alone = [sample_answers(model, tokenizer, [prompt], nearly_greedy)[0] for prompt in PROMPTS]
     assert [answer.tokens for answer in together] == [answer.tokens for answer in alone]
 
 
@@ -179,43 +187,47 @@ def hand_made():
     second = [fork(1, (6, 5), (0.6, 0.5), 0.5, 6), fork(2, (7, 8), (0.7, 0.1), 0.3, 7)]
     third = [fork(1, (5, 6), (0.7, 0.1), 0.5, 5), fork(2, (7, 8), (0.5, 0.4), 0.1, 8)]
     return [
-        Answer(0, [5, 9, 9, 1], True, [1.0, 0, 0, 0], first),
-        Answer(0, [9, 6, 7, 1], True, [0, 0.5, 0.3, 0], second),
-        Answer(1, [9, 5, 8, 9, 9], False, [0, 0.5, 0.1, 0, 0], third),
+        SampledAnswer(0, [5, 9, 9, 1], True, [1.0, 0, 0, 0], first),
+        SampledAnswer(0, [9, 6, 7, 1], True, [0, 0.5, 0.3, 0], second),
+        SampledAnswer(1, [9, 5, 8, 9, 9], False, [0, 0.5, 0.1, 0, 0], third),
     ]
 
 
 def test_places_are_grouped_by_their_pair_in_either_order():
-    first, second = group_forks(hand_made(), [True, False, None])
+    first, second = pairs_of(hand_made(), [True, False, None])
     assert (first.count, first.share) == (3, 0.6)
     assert first.entropy == pytest.approx(2 / 3)
     assert first.leads == pytest.approx(0.75)  # 1.5 of 2 bits where 5 is the likelier one there, too
     assert first.close == pytest.approx(0.25)  # 0.5 of 2 bits, at .6 to .5
-    assert first.likelier.token == 5
-    assert first.likelier.probability == pytest.approx((0.8 + 0.5 + 0.7) / 3)
-    assert first.likelier.sampled == pytest.approx(2 / 3)
-    assert first.likelier.tokens_left == 4.0  # the third answer did not end
-    assert first.likelier.correct == 1.0  # and could not be scored
-    assert first.other.probability == pytest.approx((0.2 + 0.6 + 0.1) / 3)
-    assert (first.other.sampled, first.other.tokens_left, first.other.correct) == (pytest.approx(1 / 3), 3.0, 0.0)
-    assert (second.likelier.token, second.likelier.tokens_left) == (7, 2.0)
-    assert math.isnan(second.other.tokens_left)
-    assert summarize(hand_made(), 0.2, [True, False, None])["accuracy"] == 0.5
-    assert math.isnan(summarize(hand_made(), 0.2)["accuracy"])
+    assert first.likelier_token == 5
+    assert first.likelier_probability == pytest.approx((0.8 + 0.5 + 0.7) / 3)
+    assert first.likelier_sampled == pytest.approx(2 / 3)
+    assert first.likelier_tokens_left == 4.0  # the third answer did not end
+    assert first.likelier_correct == 1.0  # and could not be scored
+    assert first.other_probability == pytest.approx((0.2 + 0.6 + 0.1) / 3)
+    assert (first.other_sampled, first.other_tokens_left, first.other_correct) == (pytest.approx(1 / 3), 3.0, 0.0)
+    assert (second.likelier_token, second.likelier_tokens_left) == (7, 2.0)
+    assert math.isnan(second.other_tokens_left)
+    assert sample_facts(hand_made(), 0.2, [True, False, None])["accuracy"] == 0.5
+    assert math.isnan(sample_facts(hand_made(), 0.2)["accuracy"])
 
 
-def made_fork(count, entropy, leads, close, left, other_left):
-    return Fork(count, 0.1, entropy, leads, close, Branch(5, 0.6, 0.5, left, math.nan),
-                Branch(6, 0.3, 0.4, other_left, math.nan))  # fmt: skip
+def made_pairs(**columns):
+    return pd.DataFrame({name: columns[name] for name in ("count", "entropy", "leads", "close")}).assign(
+        likelier_tokens_left=columns["left"], other_tokens_left=columns["other_left"]
+    )
 
 
 def test_the_direction_is_weighted_by_count_and_entropy_and_follows_the_lead_at_each_place():
-    forks = [
-        made_fork(count=10, entropy=0.6, leads=1.0, close=0.0, left=4.0, other_left=20.0),  # 6 bits: shorter by 16
-        made_fork(count=2, entropy=1.0, leads=0.75, close=0.5, left=9.0, other_left=5.0),  # 1.5 longer, 0.5 shorter
-        made_fork(count=4, entropy=0.5, leads=1.0, close=1.0, left=3.0, other_left=math.nan),  # 2 bits: unknown
-    ]
-    found = direction(forks)
+    pairs = made_pairs(
+        count=[10, 2, 4],
+        entropy=[0.6, 1.0, 0.5],  # 6 bits: shorter by 16; 1.5 bits longer, 0.5 shorter; 2 bits: unknown
+        leads=[1.0, 0.75, 1.0],
+        close=[0.0, 0.5, 1.0],
+        left=[4.0, 9.0, 3.0],
+        other_left=[20.0, 5.0, math.nan],
+    )
+    found = direction(pairs)
     assert found.comparable == pytest.approx(8 / 10)
     assert found.shorter == pytest.approx(6.5 / 8)
     assert found.longer == pytest.approx(1.5 / 8)
@@ -224,12 +236,12 @@ def test_the_direction_is_weighted_by_count_and_entropy_and_follows_the_lead_at_
 
 
 def test_branches_of_one_length_are_neither_shorter_nor_longer():
-    found = direction([made_fork(count=2, entropy=1.0, leads=0.75, close=0.0, left=4.0, other_left=4.0)])
+    found = direction(made_pairs(count=[2], entropy=1.0, leads=0.75, close=0.0, left=4.0, other_left=4.0))
     assert (found.comparable, found.shorter, found.longer, found.difference) == (1.0, 0.0, 0.0, 0.0)
 
 
 def test_a_model_without_any_doubt_has_a_direction_of_nothing():
-    found = direction(group_forks([Answer(0, [5, 1], True, [0, 0], [fork(0, (5, 6), (1.0, 0.0), 0.0, 5)])]))
+    found = direction(count_pairs([SampledAnswer(0, [5, 1], True, [0, 0], [fork(0, (5, 6), (1.0, 0.0), 0.0, 5)])]))
     assert found.comparable == 0.0
     assert math.isnan(found.close)
 
@@ -253,14 +265,14 @@ def test_a_text_is_encoded_as_it_stands_and_messages_by_the_chat_template():
     tokenizer = tiny_tokenizer()
     assert tokenizer.decode(encode_prompt(tokenizer, "1+1=")) == "1+1="
     assert tokenizer.decode(encode_prompt(tokenizer, [{"role": "user", "content": "hi"}])) == "[uhi][a"
-    with pytest.raises(ValueError, match="no chat template"):
+    with pytest.raises(UserError, match="no chat template"):
         encode_prompt(tiny_tokenizer(chat_template=None), [{"role": "user", "content": "hi"}])
-    with pytest.raises(ValueError, match="'' has no tokens"):
+    with pytest.raises(UserError, match="'' has no tokens"):
         encode_prompt(tokenizer, "")
 
 
 def test_every_end_token_of_the_model_or_the_tokenizer_ends_an_answer():
     model = bigram_model()
     model.generation_config.eos_token_id = [Z]
-    answers = sample_answers(model, tiny_tokenizer(), [[A]], num_samples=40, max_new_tokens=8)
+    answers = sample_answers(model, tiny_tokenizer(), [[A]], Sampling(num_samples=40, max_new_tokens=8))
     assert {(tuple(answer.tokens), answer.ended) for answer in answers} == {((X, EOS), True), ((Y, Z), True)}

@@ -10,7 +10,8 @@ from tiny import tiny_tokenizer
 
 from trl_ces.cli.main import main
 from trl_ces.evaluation.statistics import Interval
-from trl_ces.forks.pairs import Answer, ForkingToken
+from trl_ces.forks.answers import SampledAnswer
+from trl_ces.forks.tokens import ForkingToken
 from trl_ces.report.page import make_page
 from trl_ces.report.questions import split_of_tokens
 from trl_ces.report.runs import read_runs
@@ -34,7 +35,7 @@ SHAPING = {"tau": 0.5, "beta_correct": 0.4, "beta_incorrect": 0.2, "dynamic_mult
 def sampled(bits):
     """An answer whose tokens all are forks, as many as there are entropies."""
     forks = [ForkingToken(place, (4, 5), (0.7, 0.2), value, 4) for place, value in enumerate(bits)]
-    return Answer(0, [4] * len(bits), True, list(bits), forks)
+    return SampledAnswer(0, [4] * len(bits), True, list(bits), forks)
 
 
 def test_shaping_is_that_of_algorithm_1():

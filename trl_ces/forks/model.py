@@ -1,4 +1,4 @@
-"""Loading the model that `trl-ces inspect` looks at."""
+"""Loads the model of a recipe and its tokenizer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.errors import UserError, first_line
+from ..support.errors import UserError, first_line, hub_errors
 
 if TYPE_CHECKING:
     from ..train.recipe import Recipe
@@ -17,8 +17,8 @@ def load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     The model's name, the model and its tokenizer.
 
     Args:
-        recipe ([`Recipe`]): Names the model and says how it is loaded.
-        build (`bool`): Whether the recipe's `model_builder` may make it where it is not there.
+        recipe ([`Recipe`]): Names the model and says how to load it.
+        build (`bool`): Whether the recipe's `model_builder` may make a missing model.
 
     Raises:
         UserError: if it cannot be loaded.
@@ -28,7 +28,6 @@ def load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     from transformers.utils import logging
     from trl import get_quantization_config
 
-    from ..support.errors import hub_errors
     from ..train.lookup import import_function
 
     logging.disable_progress_bar()

@@ -1,213 +1,122 @@
-"""What a model's forking tokens come to: counted by the pair of tokens between which it hesitates.
+"""Forking tokens counted by the pair of tokens between which the model hesitates.
 
 CES lowers the entropy of correct answers at their most uncertain tokens, which sharpens a fork towards the branch that
-is already likelier. So it matters which branch that is: the one that comes to an end, or the one that goes on.
-inspection.py finds the forking tokens in sampled answers; here is what can be said of them.
+is already likelier. So it matters which branch that is: the one that ends the answer, or the one that goes on.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
 import torch
 
 from ..methods.ces import selection_size
+from .answers import SampledAnswer
 
-# Branches whose probabilities differ by less count as close to a tie. Ours; it decides only what is said.
+# Branches whose probabilities differ by less count as close to a tie. Ours; it only affects what is printed.
 CLOSE = 0.2
+PAIR, SIDES = ["low", "high"], ("likelier", "other")
 
 
-@dataclass(frozen=True)
-class ForkingToken:
+def count_pairs(answers: Sequence[SampledAnswer], correct: Sequence[bool | None] | None = None) -> pd.DataFrame:
     """
-    One of an answer's tokens of highest entropy.
+    The forking tokens by the pair of their two likeliest tokens, in either order.
 
     Args:
-        place (`int`): Its number in the answer, from 0.
-        pair (`tuple[int, int]`): The two likeliest tokens there, the likelier one first.
-        probabilities (`tuple[float, float]`): Theirs.
-        entropy (`float`): Bits.
-        sampled (`int`): The token that was drawn.
+        answers (`Sequence[SampledAnswer]`): From [`sample_answers`].
+        correct (`Sequence[bool | None]`, *optional*): Verdict per answer; `None` if unknown.
+
+    Returns:
+        `DataFrame`: One row per pair, the largest count x entropy first. A mean of nothing is NaN. Columns:
+
+        - `count`: places with that pair; `share`: of all forking tokens; `entropy`: mean, bits;
+        - `leads`: share of the entropy at places where the likelier branch is the likelier one there, too;
+        - `close`: share of the entropy at places where the two are less than `CLOSE` apart;
+        - `likelier_...` and `other_...`, the branches by their mean probability: `token`; `probability` (mean);
+          `sampled` (share of places at which it was drawn); `tokens_left` (mean tokens from there to the end, this one
+          and the end token included, where it was drawn and the answer ended); `correct` (share of correct answers
+          where it was drawn and the verdict is known).
     """
-
-    place: int
-    pair: tuple[int, int]
-    probabilities: tuple[float, float]
-    entropy: float
-    sampled: int
-
-
-@dataclass(frozen=True)
-class Answer:
-    """
-    One sampled completion.
-
-    Args:
-        prompt (`int`): Number of its prompt.
-        tokens (`list[int]`): Its tokens, the end token included.
-        ended (`bool`): Whether it has an end token; if not, it was cut off.
-        entropies (`list[float]`): Bits, one for each token.
-        forks (`list[ForkingToken]`): Its tokens of highest entropy, in the order of their places.
-    """
-
-    prompt: int
-    tokens: list[int]
-    ended: bool
-    entropies: list[float]
-    forks: list[ForkingToken]
-
-
-@dataclass(frozen=True)
-class Branch:
-    """
-    One side of a fork. A mean of nothing is NaN.
-
-    Args:
-        token (`int`): The token that begins it.
-        probability (`float`): Mean over the fork's places.
-        sampled (`float`): Share of the places at which it was drawn.
-        tokens_left (`float`):
-            Mean tokens from there to the end, this one and the end token included, where it was drawn and the answer
-            ended.
-        correct (`float`): Share of correct answers where it was drawn and the answer could be scored.
-    """
-
-    token: int
-    probability: float
-    sampled: float
-    tokens_left: float
-    correct: float
-
-
-@dataclass(frozen=True)
-class Fork:
-    """
-    All places at which the same two tokens were the likeliest, in either order.
-
-    Args:
-        count (`int`): Places.
-        share (`float`): Of all forking tokens.
-        entropy (`float`): Mean, bits.
-        leads (`float`): Share of that entropy at places where the likelier branch is the likelier one there, too.
-        close (`float`): Share of that entropy at places where the two are less than `CLOSE` apart.
-        likelier, other (`Branch`): The likelier one by its mean probability.
-    """
-
-    count: int
-    share: float
-    entropy: float
-    leads: float
-    close: float
-    likelier: Branch
-    other: Branch
-
-    @property
-    def weight(self) -> float:
-        """Bits of entropy at all of its places together."""
-        return self.count * self.entropy
+    verdicts = [None] * len(answers) if correct is None else correct
+    rows = []  # one per place and branch
+    for answer, verdict in zip(answers, verdicts, strict=True):
+        for fork in answer.forks:
+            lead = fork.probabilities[0] - fork.probabilities[1]
+            for rank, (token, probability) in enumerate(zip(fork.pair, fork.probabilities, strict=True)):
+                drawn = fork.sampled == token
+                left = len(answer.tokens) - fork.place if drawn and answer.ended else math.nan
+                right = math.nan if verdict is None or not drawn else float(verdict)
+                rows.append((*sorted(fork.pair), token, rank, fork.entropy, lead, probability, drawn, left, right))
+    columns = [*PAIR, "token", "rank", "entropy", "lead", "probability", "sampled", "tokens_left", "correct"]
+    places = pd.DataFrame(rows, columns=columns)
+    branches = places.groupby([*PAIR, "token"])[["probability", "sampled", "tokens_left", "correct"]].mean()
+    ranked = branches.reset_index("token").sort_values("probability", ascending=False, kind="stable").groupby(PAIR)
+    likelier, other = (ranked.nth(rank).add_prefix(f"{side}_") for rank, side in enumerate(SIDES))
+    first = places[places["rank"] == 0].join(likelier["likelier_token"], on=PAIR)
+    first["leads"] = first.entropy.where(first.token == first.likelier_token, 0.0)
+    first["close"] = first.entropy.where(first.lead < CLOSE, 0.0)
+    pairs = first.groupby(PAIR, sort=False).agg(
+        count=("entropy", "size"),
+        share=("entropy", lambda entropy: len(entropy) / len(first)),
+        entropy=("entropy", "sum"),
+        leads=("leads", "sum"),
+        close=("close", "sum"),
+    )
+    pairs = pairs.sort_values("entropy", ascending=False, kind="stable")
+    pairs[["leads", "close"]] = pairs[["leads", "close"]].div(pairs.entropy, axis=0)
+    pairs["entropy"] /= pairs["count"]
+    return pairs.join([likelier, other]).reset_index(drop=True)
 
 
 @dataclass(frozen=True)
 class Direction:
-    """
-    Where the likelier branch of each place leads, over all places, weighted by entropy. A mean of nothing is NaN.
+    """Where the likelier branch of each place leads, weighted by entropy. A mean of nothing is NaN."""
 
-    Args:
-        comparable (`float`): Share of the places whose fork had both branches drawn in answers that ended.
-        shorter, longer (`float`): Share of those at which the likelier branch has fewer, or more, tokens left.
-        difference (`float`): Mean over those of tokens left, likelier minus other branch.
-        close (`float`):
-            Share of all places at which the two probabilities are less than `CLOSE` apart. There the entropy is near
-            its maximum over the two, so its slope is small and other parts of the gradient decide.
-    """
-
-    comparable: float
-    shorter: float
-    longer: float
-    difference: float
+    comparable: float  # share of the places whose pair had both branches drawn in answers that ended
+    shorter: float  # share of those at which the likelier branch has fewer tokens left
+    longer: float  # share of those at which it has more
+    difference: float  # mean over those of tokens left, likelier minus other branch
+    # Share of all places at which the probabilities are less than `CLOSE` apart. There the entropy is near its maximum
+    # over the two, so its slope is small and other parts of the gradient decide.
     close: float
 
 
-def group_forks(answers: Sequence[Answer], correct: Sequence[bool | None] | None = None) -> list[Fork]:
-    """
-    The forking tokens by the pair of their two likeliest tokens.
-
-    Args:
-        answers (`Sequence[Answer]`): From [`sample_answers`].
-        correct (`Sequence[bool | None]`, *optional*):
-            Whether each answer is right, `None` where that could not be told.
-
-    Returns:
-        `list[Fork]`: The one of the greatest weight first.
-    """
-    places: dict[tuple[int, int], list[tuple[ForkingToken, Answer, bool | None]]] = {}
-    verdicts = [None] * len(answers) if correct is None else correct
-    for answer, verdict in zip(answers, verdicts, strict=True):
-        for fork in answer.forks:
-            low, high = sorted(fork.pair)
-            places.setdefault((low, high), []).append((fork, answer, verdict))
-    total = sum(map(len, places.values()))
-    forks = []
-    for pair, found in places.items():
-        branches = sorted((_branch(token, found) for token in pair), key=lambda branch: -branch.probability)
-        bits = sum(fork.entropy for fork, _, _ in found)
-        first = branches[0].token
-        leads = sum(fork.entropy for fork, _, _ in found if fork.pair[0] == first)
-        close = sum(fork.entropy for fork, _, _ in found if fork.probabilities[0] - fork.probabilities[1] < CLOSE)
-        forks.append(
-            Fork(
-                count=len(found),
-                share=len(found) / total,
-                entropy=bits / len(found),
-                leads=leads / bits if bits else math.nan,
-                close=close / bits if bits else math.nan,
-                likelier=branches[0],
-                other=branches[1],
-            )
-        )
-    return sorted(forks, key=lambda fork: -fork.weight)
-
-
-def _branch(token: int, found: list[tuple[ForkingToken, Answer, bool | None]]) -> Branch:
-    drawn = [(fork, answer, verdict) for fork, answer, verdict in found if fork.sampled == token]
-    return Branch(
-        token=token,
-        probability=_mean([fork.probabilities[fork.pair.index(token)] for fork, _, _ in found]),
-        sampled=len(drawn) / len(found),
-        tokens_left=_mean([len(answer.tokens) - fork.place for fork, answer, _ in drawn if answer.ended]),
-        correct=_mean([float(verdict) for _, _, verdict in drawn if verdict is not None]),
+def direction(pairs: pd.DataFrame) -> Direction:
+    """Where the likelier branches of [`count_pairs`]'s rows lead."""
+    pairs = pairs[pairs.entropy > 0]
+    weight = pairs["count"] * pairs.entropy
+    known = (pairs.likelier_tokens_left - pairs.other_tokens_left).dropna()
+    if weight.empty:
+        return Direction(0.0, math.nan, math.nan, math.nan, math.nan)
+    close = float(np.average(pairs.close, weights=weight))
+    if known.empty:
+        return Direction(0.0, math.nan, math.nan, math.nan, close)
+    of_known, leads = weight[known.index], pairs.leads[known.index]
+    # At the places where the other branch is the likelier one, the gap is the same with the other sign.
+    shorter = leads.where(known < 0, 1 - leads).where(known != 0, 0.0)
+    longer = leads.where(known > 0, 1 - leads).where(known != 0, 0.0)
+    return Direction(
+        comparable=float(of_known.sum() / weight.sum()),
+        shorter=float(np.average(shorter, weights=of_known)),
+        longer=float(np.average(longer, weights=of_known)),
+        difference=float(np.average(known * (2 * leads - 1), weights=of_known)),
+        close=close,
     )
 
 
-def direction(forks: Sequence[Fork]) -> Direction:
-    """Where the likelier branches of `forks` lead; see [`Direction`]."""
-    unsure = [fork for fork in forks if fork.weight > 0]
-    total = sum(fork.weight for fork in unsure)
-    close = sum(fork.weight * fork.close for fork in unsure) / total if total else math.nan
-    comparable = shorter = longer = difference = 0.0
-    for fork in unsure:
-        gap = fork.likelier.tokens_left - fork.other.tokens_left
-        if math.isnan(gap):
-            continue
-        comparable += fork.weight
-        # At the places where the other branch is the likelier one, the gap is the same with the other sign.
-        shorter += fork.weight * (fork.leads if gap < 0 else 1 - fork.leads if gap > 0 else 0.0)
-        longer += fork.weight * (fork.leads if gap > 0 else 1 - fork.leads if gap < 0 else 0.0)
-        difference += fork.weight * gap * (2 * fork.leads - 1)
-    if comparable == 0:
-        return Direction(0.0, math.nan, math.nan, math.nan, close)
-    return Direction(comparable / total, shorter / comparable, longer / comparable, difference / comparable, close)
-
-
-def summarize(answers: Sequence[Answer], tau: float, correct: Sequence[bool | None] | None = None) -> dict[str, float]:
+def sample_facts(
+    answers: Sequence[SampledAnswer], tau: float, correct: Sequence[bool | None] | None = None
+) -> dict[str, float]:
     """
-    What the answers are like as a whole.
+    The answers as a whole.
 
     Returns:
         `dict`: `answers`; `mean_length` (tokens, the end token counts); `truncated` (share); `entropy` and
         `fork_entropy` (bits: mean over all tokens, over the forking tokens); `too_short` (share of answers with
-        floor(length * tau) = 0, in which CES would choose no token); `accuracy` (share, of the answers that could be
-        scored; NaN without any).
+        floor(length * tau) = 0, in which CES would choose no token); `accuracy` (share, of the answers with a verdict;
+        NaN without any).
     """
     lengths = [len(answer.tokens) for answer in answers]
     sizes = selection_size(torch.tensor(lengths), tau)

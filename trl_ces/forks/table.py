@@ -1,8 +1,7 @@
-"""What `trl-ces inspect` shows: the table of forks, how to read it, and the same numbers as files."""
+"""What `trl-ces inspect` prints: the table of pairs and how to read it; the same numbers as files."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import textwrap
@@ -11,40 +10,47 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .pairs import CLOSE, Branch, Direction, Fork
+import pandas as pd
+
+from .pairs import CLOSE, SIDES, Direction
 from .tokens import token_text
 
 WIDTH = 119
-# Name, unit and width of a column; those of a branch stand there twice. The token takes what is left.
-FORK_COLUMNS = [("count", "", 5), ("share", "%", 5), ("entropy", "bits", 7)]
+# Name, unit and width of a column; a branch's come twice. The token takes the width that is left.
+PAIR_COLUMNS = [("count", "", 5), ("share", "%", 5), ("entropy", "bits", 7)]
 BRANCH_COLUMNS = [("mean P", "", 6), ("sampled", "%", 7), ("tokens left", "mean", 11)]
 CORRECT_COLUMN = ("correct", "%", 7)
 MAX_TOKEN_WIDTH = 18
 
 
-def report(facts: dict[str, Any], forks: Sequence[Fork], leads: Direction, tokenizer: Any, top: int) -> str:
+def pairs_report(
+    facts: dict[str, Any], pairs: pd.DataFrame, leads: Direction, tokenizer: Any, top: int, reason: str | None = None
+) -> str:
     """
     What is printed.
 
     Args:
-        facts (`dict`): Settings, and what [`summarize`] says.
-        forks (`Sequence[Fork]`): In the order in which they are to be shown.
-        leads ([`Direction`]): Of all forks.
-        tokenizer (`PreTrainedTokenizerBase`): Writes the tokens.
-        top (`int`): Forks to show.
+        facts (`dict`): Settings, and what [`sample_facts`] says.
+        pairs (`DataFrame`): From [`count_pairs`].
+        leads ([`Direction`]): Of all pairs.
+        tokenizer (`PreTrainedTokenizerBase`): Decodes the tokens.
+        top (`int`): Pairs to show.
+        reason (`str`, *optional*): Why there are no verdicts.
     """
-    shown = forks[:top]
     rest = ""
-    if len(forks) > top:
-        weight = sum(fork.weight for fork in forks)
-        part = percent(sum(fork.weight for fork in shown) / weight if weight else math.nan)
-        rest = f"\n{len(forks) - top} more pairs are not shown (--top); those shown hold {part} % of count x entropy."
-    table = fork_table(shown, tokenizer, with_correct=not math.isnan(facts["accuracy"]))
-    return f"{opening(facts)}\n\n{table}{rest}\n\n{reading(facts, leads)}"
+    if len(pairs) > top:
+        weight = pairs["count"] * pairs.entropy
+        part = percent(weight[:top].sum() / weight.sum() if weight.any() else math.nan)
+        rest = f"\n{len(pairs) - top} more pairs are not shown (--top); those shown hold {part} % of count x entropy."
+    table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
+    parts = [opening(facts), table + rest, reading(facts, leads)]
+    if reason is not None:
+        parts.append(textwrap.fill(f"Without the share of correct answers: {reason}", WIDTH))
+    return "\n\n".join(parts)
 
 
 def opening(facts: dict[str, Any]) -> str:
-    """What was sampled, and what it is like as a whole."""
+    """What was sampled, and the answers as a whole."""
     sampled = (
         f"{facts['model']}: {facts['answers']} answers ({facts['num_prompts']} prompts x {facts['num_samples']}) at "
         f"temperature {facts['temperature']:g}, at most {facts['max_new_tokens']} tokens, seed {facts['seed']}"
@@ -65,15 +71,15 @@ def opening(facts: dict[str, Any]) -> str:
     )
 
 
-def fork_table(forks: Sequence[Fork], tokenizer: Any, with_correct: bool) -> str:
-    """A line for each fork, its likelier branch on the left, at most 119 columns wide."""
+def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
+    """One line per pair, its likelier branch on the left, at most 119 columns wide."""
     of_branch = [*BRANCH_COLUMNS, CORRECT_COLUMN] if with_correct else BRANCH_COLUMNS
-    left = sum(width + 2 for _, _, width in FORK_COLUMNS) - 2
+    left = sum(width + 2 for _, _, width in PAIR_COLUMNS) - 2
     numbers = sum(width + 2 for _, _, width in of_branch)
     token_width = min((WIDTH - left) // 2 - numbers - 2, MAX_TOKEN_WIDTH)
 
-    def line(fork_cells: Sequence[str], branches: Sequence[Sequence[str]]) -> str:
-        cells = [f"{cell:>{width}}" for cell, (_, _, width) in zip(fork_cells, FORK_COLUMNS, strict=True)]
+    def line(pair_cells: Sequence[str], branches: Sequence[Sequence[str]]) -> str:
+        cells = [f"{cell:>{width}}" for cell, (_, _, width) in zip(pair_cells, PAIR_COLUMNS, strict=True)]
         for token, *rest in branches:
             cells.append(pad(token, token_width))
             cells += [f"{cell:>{width}}" for cell, (_, _, width) in zip(rest, of_branch, strict=True)]
@@ -82,24 +88,29 @@ def fork_table(forks: Sequence[Fork], tokenizer: Any, with_correct: bool) -> str
     half = token_width + numbers
     lines = [
         f"{'':<{left}}  {'likelier branch':<{half}}  other branch",
-        line([name for name, _, _ in FORK_COLUMNS], 2 * [["token", *(name for name, _, _ in of_branch)]]),
-        line([unit for _, unit, _ in FORK_COLUMNS], 2 * [["", *(unit for _, unit, _ in of_branch)]]),
+        line([name for name, _, _ in PAIR_COLUMNS], 2 * [["token", *(name for name, _, _ in of_branch)]]),
+        line([unit for _, unit, _ in PAIR_COLUMNS], 2 * [["", *(unit for _, unit, _ in of_branch)]]),
         "-" * (left + 2 * (half + 2)),
     ]
-
-    def branch_cells(branch: Branch) -> list[str]:
-        cells = [token_text(tokenizer, branch.token), f"{branch.probability:.3f}", percent(branch.sampled)]
-        cells.append("-" if math.isnan(branch.tokens_left) else f"{branch.tokens_left:.1f}")
-        return [*cells, percent(branch.correct)] if with_correct else cells
-
-    for fork in forks:
-        own = [str(fork.count), percent(fork.share), f"{fork.entropy:.3f}"]
-        lines.append(line(own, [branch_cells(fork.likelier), branch_cells(fork.other)]))
+    for pair in pairs.to_dict("records"):
+        branches = []
+        for side in SIDES:
+            tokens_left = pair[f"{side}_tokens_left"]
+            branches.append(
+                [
+                    token_text(tokenizer, pair[f"{side}_token"]),
+                    f"{pair[f'{side}_probability']:.3f}",
+                    percent(pair[f"{side}_sampled"]),
+                    "-" if math.isnan(tokens_left) else f"{tokens_left:.1f}",
+                    *([percent(pair[f"{side}_correct"])] if with_correct else []),
+                ]
+            )
+        lines.append(line([str(pair["count"]), percent(pair["share"]), f"{pair['entropy']:.3f}"], branches))
     return "\n".join(lines)
 
 
 def reading(facts: dict[str, Any], leads: Direction) -> str:
-    """How to read the table, and what spoils it."""
+    """How to read the table, with its caveats."""
     text = (
         "CES lowers the entropy of correct answers at such tokens, which sharpens a fork towards the branch that is "
         "likelier there (mostly the left one). "
@@ -142,7 +153,7 @@ def percent(share: float) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """`text` cut or filled to `width` columns of a terminal, in which a Chinese character takes two."""
+    """`text` cut or padded to `width` terminal columns; a wide character, such as a Chinese one, takes two."""
 
     def columns(part: str) -> int:
         return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in part)
@@ -155,24 +166,18 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
-def write_files(folder: Path, facts: dict[str, Any], forks: Sequence[Fork], tokenizer: Any) -> list[Path]:
+def write_files(folder: Path, facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any) -> list[Path]:
     """
-    Writes `forks.csv`, a row for each fork, and `forks.json`, the same with the settings; of all forks.
+    Writes `forks.csv`, one row per pair, and `forks.json`, the same with the settings; of all pairs.
 
     Shares are in [0, 1], entropies in bits, lengths in tokens. What has no value is empty, or null.
     """
-    rows = []
-    for fork in forks:
-        row = {name: value for name, value in vars(fork).items() if not isinstance(value, Branch)}
-        for side, branch in (("likelier", fork.likelier), ("other", fork.other)):
-            row[f"{side}_text"] = token_text(tokenizer, branch.token)
-            row |= {f"{side}_{name}": value for name, value in vars(branch).items()}
-        rows.append(_without_nan(row))
+    for side in SIDES:
+        texts = [token_text(tokenizer, token) for token in pairs[f"{side}_token"]]
+        pairs.insert(pairs.columns.get_loc(f"{side}_token"), f"{side}_text", texts)
     table, whole = folder / "forks.csv", folder / "forks.json"
-    with table.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    pairs.to_csv(table, index=False, lineterminator="\r\n")
+    rows = [_without_nan(row) for row in pairs.to_dict("records")]
     content = {**_without_nan(facts), "forks": rows}
     whole.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return [table, whole]

@@ -1,14 +1,12 @@
-"""Samples answers of a model and finds their forking tokens: where it is least sure, and between which tokens.
+"""The forking tokens of given answers: where the model is least sure, and between which tokens.
 
-Answers are sampled from the whole distribution, and one forward pass over prompt and answer gives the distribution at
-each of their tokens. What is found is counted in forks.py.
-
-Symbols as in shaping.py: B answers, T token positions, V tokens of the vocabulary. Entropies are in bits and, like the
-probabilities, of the sampling distribution: of logits / temperature.
+One forward pass over prompt and answer gives the distribution at each token of the answer. Symbols as in
+methods/ces.py: B answers, T token positions, V vocabulary size. Entropies are in bits and, like the probabilities, of
+the sampling distribution softmax(logits / temperature).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,133 +14,22 @@ from torch import Tensor
 
 from ..methods.ces import selection_size, top_entropy_tokens
 from ..methods.shaped import entropy_in_bits
-from .pairs import Answer, ForkingToken
 
-# Logits of one forward pass: 2 GiB in float32. A single answer may take more, if its tokens times V do.
+# Logits per forward pass: 2 GiB in float32. A single answer may need more, if its tokens times V do.
 LOGITS_AT_A_TIME = 2**29
-# Positions whose distributions are computed at a time, in float32 whatever the model's dtype is.
+# Positions whose distributions are computed together, in float32 whatever the model's dtype.
 POSITIONS_AT_A_TIME = 256
 
 
-def encode_prompt(
-    tokenizer: Any, prompt: str | list[dict[str, str]], chat_template_kwargs: dict[str, Any] | None = None
-) -> list[int]:
-    """
-    A prompt's token ids, as TRL makes them: a text as it stands, chat messages by the tokenizer's chat template.
+@dataclass(frozen=True)
+class ForkingToken:
+    """One of an answer's tokens of highest entropy."""
 
-    Args:
-        tokenizer (`PreTrainedTokenizerBase`): The model's.
-        prompt (`str` or `list[dict]`): A text, or messages with `role` and `content`.
-        chat_template_kwargs (`dict`, *optional*): As in [`~trl.GRPOConfig`].
-
-    Raises:
-        `ValueError`: There are messages and no chat template, or not one token.
-    """
-    if isinstance(prompt, str):
-        ids = tokenizer(prompt)["input_ids"]
-    elif tokenizer.chat_template is None:
-        raise ValueError(
-            "The prompts are chat messages and the tokenizer has no chat template: name a chat model, or give texts "
-            "with `--prompt`."
-        )
-    else:
-        ids = tokenizer.apply_chat_template(
-            prompt, add_generation_prompt=True, tokenize=True, return_dict=True, **(chat_template_kwargs or {})
-        )["input_ids"]
-    if not ids:
-        raise ValueError(f"The prompt {prompt!r} has no tokens: write something in it.")
-    return list(ids)
-
-
-def sample_answers(
-    model: Any,
-    tokenizer: Any,
-    prompts: Sequence[list[int]],
-    *,
-    num_samples: int = 8,
-    temperature: float = 1.0,
-    max_new_tokens: int = 512,
-    tau: float = 0.01,
-    seed: int = 0,
-    batch_size: int = 32,
-    on_batch: Callable[[int, int], None] | None = None,
-) -> list[Answer]:
-    """
-    Samples answers from the whole distribution (no top-k, no top-p) and finds their forking tokens.
-
-    Args:
-        model (`PreTrainedModel`): A causal language model; its own generation settings do not count.
-        tokenizer (`PreTrainedTokenizerBase`): Its tokenizer, for the end and the padding token.
-        prompts (`Sequence[list[int]]`): Token ids, none empty.
-        num_samples (`int`): Answers to each prompt.
-        temperature (`float`): Above 0. Of the sampling, hence of entropies and probabilities too.
-        max_new_tokens (`int`): Longest answer.
-        tau (`float`): Share of an answer's tokens that are forking tokens, see [`CESConfig`]; at least one is.
-        seed (`int`): Of the sampling. The random state of the caller is left as it was.
-        batch_size (`int`): Answers generated at a time. Another one draws other answers.
-        on_batch (`Callable`, *optional*): Told after each batch how many answers there are, and of how many.
-
-    Returns:
-        `list[Answer]`: The first prompt's answers first.
-    """
-    model.eval()
-    ends = end_tokens(model, tokenizer)
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (ends or [0])[0]
-    rows = [number for number in range(len(prompts)) for _ in range(num_samples)]
-    answers: list[Answer] = []
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.no_grad():
-        torch.manual_seed(seed)
-        for start in range(0, len(rows), batch_size):
-            numbers = rows[start : start + batch_size]
-            asked = [prompts[number] for number in numbers]
-            written = _generate(model, asked, ends, pad, temperature, max_new_tokens)
-            found = forking_tokens(model, asked, written, temperature=temperature, tau=tau, pad=pad)
-            for number, tokens, (entropies, forks) in zip(numbers, written, found, strict=True):
-                answers.append(Answer(number, tokens, tokens[-1] in ends, entropies, forks))
-            if on_batch is not None:
-                on_batch(len(answers), len(rows))
-    return answers
-
-
-def end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """The tokens that end an answer, as TRL takes them: those of the model's generation settings, the tokenizer's."""
-    ends = model.generation_config.eos_token_id
-    ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
-    own = tokenizer.eos_token_id
-    return ends if own is None or own in ends else [own, *ends]
-
-
-def _generate(
-    model: Any, prompts: list[list[int]], ends: list[int], pad: int, temperature: float, max_new_tokens: int
-) -> list[list[int]]:
-    """One answer to each prompt, up to and with its first end token."""
-    from transformers import GenerationConfig
-
-    width = max(map(len, prompts))
-    ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=model.device)
-    plain = GenerationConfig(
-        do_sample=True,
-        temperature=temperature,
-        top_k=0,
-        top_p=1.0,
-        max_new_tokens=max_new_tokens,
-        eos_token_id=ends or None,
-        pad_token_id=pad,
-        disable_compile=True,
-    )
-    # transformers fills what is unset from the model's own settings, and these often have a top-p or a penalty.
-    own, model.generation_config = model.generation_config, plain
-    try:
-        output = model.generate(input_ids=ids, attention_mask=mask)
-    finally:
-        model.generation_config = own
-    answers = []
-    for row in output[:, width:].tolist():
-        end = next((place for place, token in enumerate(row) if token in ends), len(row) - 1)
-        answers.append(row[: end + 1])
-    return answers
+    place: int  # in the answer, from 0
+    pair: tuple[int, int]  # the two likeliest tokens there, the likelier first
+    probabilities: tuple[float, float]  # theirs
+    entropy: float  # bits
+    sampled: int  # the token that was drawn
 
 
 def forking_tokens(
@@ -154,12 +41,12 @@ def forking_tokens(
     Args:
         model (`PreTrainedModel`): A causal language model.
         prompts, answers (`list[list[int]]`): Token ids, none empty; B of each.
-        temperature (`float`): By which the logits are divided.
+        temperature (`float`): Divides the logits.
         tau (`float`): In [0, 1], at most nine decimals.
         pad (`int`): Any token.
 
     Returns:
-        For each answer its entropies in bits, one a token, and its forking tokens.
+        For each answer its entropies in bits, one per token, and its forking tokens.
     """
     longest = max(len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True))
     at_a_time = max(1, LOGITS_AT_A_TIME // (longest * model.config.get_text_config().vocab_size))
@@ -181,7 +68,7 @@ def _forking_tokens(model, prompts, answers, temperature, tau, pad):
     mask = torch.zeros(len(rows), longest, dtype=torch.int64)
     likeliest: list[tuple[Tensor, Tensor]] = []
     for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-        # The logits at one token are of the next: the first token of the answer is told at the last of the prompt.
+        # The logits at one token predict the next, so the answer's first token is at the prompt's last.
         own = logits[row, len(prompt) - 1 : len(prompt) - 1 + len(answer)]
         own_entropies, probabilities, tokens = distribution_facts(own, temperature)
         entropies[row, : len(answer)] = own_entropies.cpu()
@@ -232,17 +119,20 @@ def distribution_facts(logits: Tensor, temperature: float) -> tuple[Tensor, Tens
 
 def token_text(tokenizer: Any, token: int) -> str:
     r"""
-    A token as Python would write its text, so that white space shows: `' the'`, `'\n\n'`.
+    A token's text as a Python literal, so that white space shows: `' the'`, `'\n\n'`.
 
-    A piece of a character, which is no text alone, is given as it stands in the vocabulary, and a number that stands
-    for nothing in it as `<12>`.
+    A fragment of a character is shown as its vocabulary entry, an id outside the vocabulary as `<12>`.
     """
+    entry = tokenizer.convert_ids_to_tokens(token)
+    return f"<{token}>" if entry is None else repr(piece(tokenizer, token))
+
+
+def piece(tokenizer: Any, token: int) -> str:
+    """A token's plain text; of a fragment of a character its vocabulary entry, of an unknown id `<12>`."""
     entry = tokenizer.convert_ids_to_tokens(token)
     if entry is None:
         return f"<{token}>"
     text = tokenizer.decode([token], clean_up_tokenization_spaces=False)
     if entry.startswith("\u2581") and not text.startswith(" "):
         text = f" {text}"  # a SentencePiece decoder drops the space of a text's first word
-    if "\ufffd" in text or not text:
-        text = entry
-    return repr(text)
+    return entry if "\ufffd" in text or not text else text

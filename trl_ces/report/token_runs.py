@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ..config import CESConfig
-from ..forks.inspect import Job, find_prompts, read_job
-from ..forks.judge import judge
-from ..forks.model import load_model
+from ..evaluation.models import check_model
+from ..forks.sampling import Sampling, read_prompts, sample_recipe
 from ..support.errors import UserError
+from ..support.yaml import read_yaml
+from ..train.recipe import Recipe, make_recipe
 from .runs import RECIPE, STATE, Training
-from .tokens import DIGITS, Place, TokenFile, digest, piece, read_tokens, token_answers, write_tokens
+from .tokens import DIGITS, Place, TokenFile, digest, read_tokens, token_answers, write_tokens
 
 SHAPING_FIELDS = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier")
 # Answers whose tokens' distributions are kept at a time.
@@ -114,16 +115,16 @@ def make_tokens(
     there = {content.step: content for content in read_tokens(training.folder)}
     reference: TokenFile | None = None
     for step, model in models.items():
-        job = _job(training, model, num_prompts, shaping["tau"])
+        recipe, sampling = _sampling(training, model, shaping["tau"])
         settings = {
             "step": step,
             "model": model.name,
             "saved": _saved(model),
             "num_prompts": num_prompts,
-            "num_samples": job.options.num_samples,
-            "temperature": job.temperature,
-            "max_new_tokens": job.max_new_tokens,
-            "seed": job.options.seed,
+            "num_samples": sampling.num_samples,
+            "temperature": sampling.temperature,
+            "max_new_tokens": sampling.max_new_tokens,
+            "seed": sampling.seed,
             "trained_with": training.settings.get("shaping", "ces"),
             "shaping": shaping,
             "reference": None if reference is None else digest(reference.settings),
@@ -131,7 +132,7 @@ def make_tokens(
         content = there.get(step)
         if content is None or _without_verdict(content.settings) != settings:
             say(f"{training.method}: the model of step {step} answers {num_prompts} problems")
-            content = _answer(job, settings, reference)
+            content = _answer(recipe, sampling, settings, reference)
             try:
                 write_tokens(training.folder, content)
             except OSError as error:
@@ -144,44 +145,41 @@ def _without_verdict(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name != "not_judged"}
 
 
-def _job(training: Training, model: Path, num_prompts: int, tau: float) -> Job:
-    group = training.settings.get("num_generations", 8)
-    words = ["--config", training.folder / RECIPE, "--model", model, "--num_prompts", num_prompts]
-    return read_job([str(word) for word in [*words, "--num_samples", group, "--tau", tau]])
+def _sampling(training: Training, model: Path, tau: float) -> tuple[Recipe, Sampling]:
+    """The run's recipe with a saved model in place of its own, sampled as in training."""
+    file = training.folder / RECIPE
+    recipe = make_recipe({**read_yaml(file), "model_name_or_path": str(model)}, str(file))
+    check_model(str(model))
+    return recipe, Sampling.of_recipe(recipe, num_samples=training.settings.get("num_generations", 8), tau=tau)
 
 
-def _answer(job: Job, settings: dict[str, Any], reference: TokenFile | None) -> TokenFile:
+def _answer(recipe: Recipe, sampling: Sampling, settings: dict[str, Any], reference: TokenFile | None) -> TokenFile:
     """Loads the model, lets it answer, and looks at the reference's places with it."""
-    from ..forks.tokens import encode_prompt, end_tokens, sample_answers
+    from ..forks.answers import pad_token
 
-    prompts, columns = find_prompts(job)
-    _, model, tokenizer = load_model(job.recipe, build=False)
-    try:
-        encoded = [
-            encode_prompt(tokenizer, prompt, job.recipe.training.get("chat_template_kwargs")) for prompt in prompts
-        ]
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    drawn = {name: settings[name] for name in ("num_samples", "temperature", "max_new_tokens", "seed")}
-    answers = sample_answers(model, tokenizer, encoded, **drawn, tau=job.tau, batch_size=job.options.batch_size)
-    correct, reason = (
-        judge(job.recipe, tokenizer, prompts, columns, encoded, answers) if columns else (None, "no data")
-    )
+    sample = sample_recipe(recipe, read_prompts(recipe, settings["num_prompts"]), sampling)
     shaped = token_answers(
-        answers, correct, tokenizer, num_samples=settings["num_samples"], shaping=settings["shaping"]
+        sample.answers,
+        sample.correct,
+        sample.tokenizer,
+        num_samples=sampling.num_samples,
+        shaping=settings["shaping"],
     )
-    pad = next(iter([tokenizer.pad_token_id, *end_tokens(model, tokenizer), 0]))
-    places = [] if reference is None else _follow(model, tokenizer, reference, job.temperature, pad or 0)
-    if correct is None:
-        settings = {**settings, "not_judged": reason}
-    return TokenFile(settings, [tokenizer.decode(ids) for ids in encoded], encoded, shaped, places)
+    pad = pad_token(sample.model, sample.tokenizer)
+    places = []
+    if reference is not None:
+        places = _follow(sample.model, sample.tokenizer, reference, sampling.temperature, pad)
+    if sample.correct is None:
+        settings = {**settings, "not_judged": sample.reason or "no data"}
+    questions = [sample.tokenizer.decode(ids) for ids in sample.prompts]
+    return TokenFile(settings, questions, sample.prompts, shaped, places)
 
 
 def _follow(model: Any, tokenizer: Any, reference: TokenFile, temperature: float, pad: int) -> list[Place]:
     """What a model thinks at the shaped places of the reference's answers."""
     import torch
 
-    from ..forks.tokens import forking_tokens
+    from ..forks.tokens import forking_tokens, piece
 
     numbers = [number for number, answer in enumerate(reference.answers) if answer.shaped]
     found = []

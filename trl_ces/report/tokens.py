@@ -23,7 +23,7 @@ from ..support.errors import UserError
 from ..support.files import write_text
 
 if TYPE_CHECKING:
-    from ..forks.pairs import Answer
+    from ..forks.answers import SampledAnswer
 
 VERSION = 1
 DIGITS = 4  # of entropies, probabilities and shaping in the file
@@ -163,7 +163,7 @@ def digest(settings: dict[str, Any]) -> str:
 
 
 def token_answers(
-    answers: Sequence[Answer],
+    answers: Sequence[SampledAnswer],
     correct: Sequence[bool | None] | None,
     tokenizer: Any,
     *,
@@ -174,7 +174,7 @@ def token_answers(
     Sampled answers with what CES does to their tokens, by the very function that training uses.
 
     Args:
-        answers (`Sequence[Answer]`): From [`sample_answers`], with at least the tokens that CES may choose as forks.
+        answers (`Sequence[SampledAnswer]`): Their forks include all that CES may choose.
         correct (`Sequence[bool | None]`, *optional*): Whether each is right; nothing is shaped where it is unknown.
         tokenizer (`PreTrainedTokenizerBase`): Writes the tokens.
         num_samples (`int`): Answers of each prompt: the group of Eq. 2.
@@ -182,6 +182,7 @@ def token_answers(
     """
     import torch
 
+    from ..forks.tokens import piece
     from ..methods.ces import conditional_entropy_shaping
     from ..methods.groups import group_counts
 
@@ -226,13 +227,3 @@ def token_answers(
             )
         )
     return found
-
-
-def piece(tokenizer: Any, token: int) -> str:
-    """A token's text; of a piece of a character its entry in the vocabulary."""
-    import ast
-
-    from ..forks.tokens import token_text
-
-    text = token_text(tokenizer, token)  # as Python writes it, but `<12>` for a number without an entry
-    return text if text.startswith("<") else ast.literal_eval(text)
