@@ -1,0 +1,44 @@
+"""What a GPU runs: CES steps through TRL's Triton kernels equal those through torch, in Triton's CPU interpreter."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# In a process of its own, because Triton reads TRITON_INTERPRET when it is imported.
+SCRIPT = Path(__file__).parent / "triton_steps.py"
+TOLERANCE = {"float32": 1e-6, "bfloat16": 1e-2}
+CASES = ["plain", "pieces", "packed", "off-policy", "masked"]
+
+pytestmark = pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the dev extra installs Triton on Linux x86_64"
+)
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory):
+    file = tmp_path_factory.mktemp("triton") / "steps.json"
+    changes = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, **changes}
+    finished = subprocess.run([sys.executable, SCRIPT, file], env=environment, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    return json.loads(file.read_text())
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("case", CASES)
+def test_steps_through_the_triton_kernels_equal_those_through_torch(steps, case, dtype):
+    step, tolerance = steps[f"{case}, {dtype}"], TOLERANCE[dtype]
+    forward, backward = step["launches"]
+    assert (backward > 1) == (case in ("pieces", "off-policy"))
+    assert (forward > backward) == (case == "off-policy")  # for the old log-probs
+    torchs, tritons = step["losses"]
+    assert tritons == pytest.approx(torchs, rel=0, abs=tolerance)
+    assert len(step["apart"]) == len(torchs) == (2 if case == "off-policy" else 1)
+    assert min(step["norms"]) > 0.1
+    assert max(step["apart"]) < tolerance  # norm of the gradients' difference by their norm
+    assert (step["clipped"] > 0.05) == (case == "off-policy")

@@ -1,0 +1,127 @@
+"""CES steps through TRL's Triton kernels and through its torch path, in one process; not a test file.
+
+Run by test_triton.py with TRITON_INTERPRET=1, which Triton reads when it is imported: its kernels then run on a CPU.
+Writes JSON into the file that it is given: per case and type, per optimizer step, how far the two paths are apart.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+import torch
+import trl.kernels.chunked_logprob as kernels
+import trl.trainer.utils
+from datasets import Dataset
+from tiny import (
+    random_script,
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+from transformers import TrainerCallback
+
+from trl_ces import CESConfig, CESTrainer
+
+PROMPTS = ["1+2=", "7+8+9="]
+ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1]]
+VOCABULARY = 1100  # a kernel takes 1,024 logits at a time
+BASE = {
+    "ces_tau": 0.5,
+    "gradient_accumulation_steps": 1,
+    "max_completion_length": 20,
+    "max_grad_norm": 0.0,
+    "optim": "sgd",
+    "learning_rate": 1e-6,
+    "max_steps": 1,
+}
+CASES = {
+    "plain": {},
+    "pieces": {"max_tokens_per_micro_batch": 40},
+    "packed": {"padding_free": True},
+    "off-policy": {"per_device_train_batch_size": 4, "steps_per_generation": 2, "max_steps": 2},
+    "masked": {"mask_truncated_completions": True, "masked": True, "truncated": (1, 4)},
+}
+
+
+class Record(TrainerCallback):
+    """Losses and gradients of each optimizer step."""
+
+    def __init__(self):
+        self.losses, self.gradients = [], []
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+        self.gradients.append({name: value.grad.clone() for name, value in model.named_parameters()})
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        generator = torch.Generator().manual_seed(5)
+        for parameter in model.parameters():  # so that a second step's importance ratios leave the clipping range
+            parameter.data.add_(0.02 * torch.randn(parameter.shape, generator=generator))
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if "loss" in logs:
+            self.losses.append(logs["loss"])
+            self.clipped = logs["clip_ratio/region_mean"]
+
+
+class Counted:
+    """A kernel that counts its launches."""
+
+    def __init__(self, kernel):
+        self.kernel, self.launches = kernel, 0
+
+    def __getitem__(self, grid):
+        self.launches += 1
+        return self.kernel[grid]
+
+
+def train(bf16, masked=False, truncated=(), **changes):
+    script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), (5, 10), 60, masked, truncated)
+    record = Record()
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = CESTrainer(
+            model=tiny_model(vocabulary=VOCABULARY, spread=0.2),
+            reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+            args=CESConfig(**settings(folder, **{**BASE, **changes, "bf16": bf16})),
+            train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+            processing_class=tiny_tokenizer(),
+            rollout_func=scripted_rollout(script, 4),
+            callbacks=[record],
+        )
+        trainer.train()
+    return record
+
+
+def norm(gradients):
+    return sum(value.double().square().sum() for value in gradients.values()).sqrt().item()
+
+
+def compare(bf16, changes):
+    plain = train(bf16, **changes)
+    forward, backward = Counted(kernels._forward_kernel), Counted(kernels._backward_kernel)
+    always = mock.Mock(return_value=True)
+    with (
+        mock.patch.multiple(kernels, _use_triton=always, _forward_kernel=forward, _backward_kernel=backward),
+        mock.patch.object(trl.trainer.utils, "_use_triton", always),
+    ):
+        triton = train(bf16, **changes)
+    return {
+        "launches": [forward.launches, backward.launches],
+        "losses": [plain.losses, triton.losses],
+        "norms": [norm(one) for one in plain.gradients],
+        "apart": [
+            norm({name: one[name] - other[name] for name in one}) / norm(one)
+            for one, other in zip(plain.gradients, triton.gradients, strict=True)
+        ],
+        "clipped": plain.clipped,
+    }
+
+
+if __name__ == "__main__":
+    types = {"float32": False, "bfloat16": True}
+    found = {f"{case}, {name}": compare(on, CASES[case]) for case in CASES for name, on in types.items()}
+    Path(sys.argv[1]).write_text(json.dumps(found))
