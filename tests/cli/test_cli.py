@@ -149,7 +149,7 @@ def refused(capsys, *words):
 def test_what_cannot_work_is_refused_before_the_start(job, capsys, monkeypatch, words, parts):
     recipe, output = job
     monkeypatch.setattr("trl_ces.cli.train.run_child", lambda *_: pytest.fail("something was started"))
-    monkeypatch.setattr("trl_ces.cli.train.find_spec", lambda name: None)  # as where vLLM is not installed
+    monkeypatch.setattr("trl_ces.train.checks.find_spec", lambda name: None)  # as where vLLM is not installed
     said = refused(capsys, "train", "--config", recipe, *words)
     assert all(part in said for part in parts), said
     assert not output.exists()
@@ -237,7 +237,7 @@ def test_one_process_is_started_directly(job):
     planned = plan(job, "--max_steps", "3", "--report_to", "wandb", "trackio")
     assert planned.num_processes == 1
     assert planned.command[1:] == [
-        "-m", "trl_ces.train.run", "--expect_processes", "1", "--config", str(job[0]), "--max_steps=3",
+        "-m", "trl_ces.cli.train_worker", "--expect_processes", "1", "--config", str(job[0]), "--max_steps=3",
         "--report_to", "wandb", "trackio",
     ]  # fmt: skip
 

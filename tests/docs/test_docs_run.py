@@ -22,10 +22,10 @@ from fixtures_evaluation import write_data, write_model
 from report_runs import POINTS, write_evaluation, write_study, write_training
 
 from trl_ces.cli import train as train_command
+from trl_ces.cli import train_worker
 from trl_ces.cli.main import main
 from trl_ces.study import quickstart
 from trl_ces.toy.arithmetic_model import build_base_model
-from trl_ces.train import run as train_worker
 from trl_ces.train.launch import WORKER
 
 ROOT = Path(__file__).parents[2]

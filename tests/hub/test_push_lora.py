@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load, load_file
 from transformers import AutoModelForCausalLM
 
-from trl_ces.train import run as train_worker
+from trl_ces.cli import train_worker
 
 RANK, ALPHA = 4, 12
 TARGETS = ["q_proj", "down_proj"]

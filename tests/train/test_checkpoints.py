@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from trl_ces.cli.train import _check_resume
 from trl_ces.support.errors import UserError
 from trl_ces.train.checkpoints import Length, damage, is_at_its_end, newest_checkpoint, read_state
+from trl_ces.train.checks import _check_resume
 
 
 def checkpoint(folder, step, text=None, max_steps=20):

@@ -80,13 +80,14 @@ def run(argv: list[str]) -> int:
         raise UserError(f"`--out` {options.out} is there already: name a new folder.")
     evaluations = _evaluations(options.evaluation, place, weights)
 
-    from ..hub.upload import Target, check_target
+    from ..hub.upload import Target
+    from ..support.hub import check_repo
 
     name = options.repo_id or recipe.get("hub_model_id") or place.resolve().name
     revision = options.revision or recipe.get("hub_revision")
     target = Target(name, not (options.public or recipe.get("hub_private_repo") is False), revision)
     if options.out is None:
-        check_target(target)
+        check_repo(target.repo_id)
     return _push(options, target, weights, home, evaluations)
 
 

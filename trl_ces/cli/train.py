@@ -1,27 +1,13 @@
 """`trl-ces train`: checks all that can be checked without loading a model, then starts the training processes."""
 
-import errno
-import os
-import shutil
 import sys
-import tempfile
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from ..support.errors import UserError, nearest
 from ..support.yaml import describe, read_yaml
 from ..train.arguments import ScriptArguments
-from ..train.checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
-from ..train.command_line import CommandLine, read_words
-from ..train.data import MADE_HERE
-from ..train.launch import LaunchPlan, plan_launch, run_child
-from ..train.recipe import plan_batches
-from ..train.shipped import find_accelerate_config, find_recipe, shipped_files
-from ..train.sources import is_local, local_files
-
-if TYPE_CHECKING:
-    from ..train.recipe import Recipe
+from ..train.checks import check, look_at_files, word_behind
+from ..train.command_line import read_words
+from ..train.launch import run_child
+from ..train.shipped import find_recipe, shipped_files
 
 USAGE = """usage: trl-ces train --config RECIPE [--accelerate_config NAME|FILE] [--num_processes N] [--FIELD VALUE ...]
 
@@ -33,10 +19,6 @@ and nothing was started.
   trl-ces train --config DeepSeek-R1-Distill-Qwen-7B/ces --accelerate_config zero3_offload
   trl-ces train --config my.yaml --shaping none --max_steps 100 --resume_from_checkpoint true
 """
-
-
-# Written and removed where the model is to be saved.
-TRIAL_BYTES = 1 << 20
 
 
 def help_text() -> str:
@@ -78,7 +60,7 @@ def run(argv: list[str]) -> int:
         print(help_text())
         return 0
     # What needs no library first: torch and TRL take seconds to load, and a wrong file name is told at once.
-    recipe_name = _word(argv, "config")
+    recipe_name = word_behind(argv, "config")
     recipe_file = None if recipe_name is None else find_recipe(recipe_name)
     look_at_files({} if recipe_file is None else read_yaml(recipe_file), argv)
     from ..train.recipe import load_recipe
@@ -88,195 +70,3 @@ def run(argv: list[str]) -> int:
     plan = check(line, recipe, recipe_file)
     sys.stdout.flush()
     return run_child(plan.command, {**recipe.env, **plan.env})
-
-
-def _word(argv: list[str], name: str) -> str | None:
-    """The word behind `--name`, or in `--name=word`."""
-    for place, word in enumerate(argv):
-        flag, equals, _ = word.replace("-", "_").partition("=")
-        if flag == f"__{name}":
-            if equals:
-                return word.partition("=")[2]
-            if place + 1 < len(argv):
-                return argv[place + 1]
-    return None
-
-
-def look_at_files(given: dict[str, Any], argv: list[str]) -> None:
-    """
-    The checks of `check` that need files and arithmetic alone, on a recipe whose keys and types are not checked yet.
-
-    Args:
-        given (`dict[str, Any]`):
-            The recipe's content.
-        argv (`list[str]`):
-            The words, which win over it.
-
-    Raises:
-        UserError: naming the field, its value and the way out.
-    """
-    launch = _word(argv, "accelerate_config")
-    if launch is not None:
-        read_yaml(find_accelerate_config(launch))
-
-    def text(name: str) -> str | None:
-        value = _word(argv, name) or given.get(name)
-        return value if isinstance(value, str) and value and "\0" not in value else None
-
-    def size(name: str, default: int = 0) -> int:
-        word = _word(argv, name)
-        value = given.get(name, default) if word is None else int(word) if word.isdecimal() else 0
-        return value if type(value) is int else 0
-
-    step, rollout, processes = size("responses_per_step"), size("responses_per_rollout"), size("num_processes", 1)
-    if min(step, rollout, processes) > 0:
-        plan_batches(step, rollout, processes)
-        group = size("num_generations")
-        if group > 0 and rollout % group:
-            raise UserError(
-                f"`responses_per_rollout` is {rollout}, which is {rollout / group:g} groups of `num_generations`, "
-                f"{group}: make it a multiple."
-            )
-    model, output, builder = text("model_name_or_path"), text("output_dir"), text("model_builder")
-    if model is not None and builder is None:
-        _check_model_path(model)
-    for name in ("dataset_name", "eval_dataset_name"):
-        data = text(name)
-        if data is not None and data not in MADE_HERE and is_local(data):
-            local_files(data)
-    if output is not None:
-        _check_output_dir(Path(output).expanduser(), 0 if model is None else _weight_bytes(model))
-
-
-def check(line: CommandLine, recipe: "Recipe", recipe_file: Path | None) -> LaunchPlan:
-    """Every check that needs neither a model nor the network.
-
-    Args:
-        line ([`CommandLine`]):
-            The sorted words.
-        recipe ([`Recipe`]):
-            The recipe with the words' overrides.
-        recipe_file (`Path`, *optional*):
-            Its file, which the training processes read again.
-
-    Returns:
-        [`LaunchPlan`]
-
-    Raises:
-        UserError: naming the field, its value and the way out.
-    """
-    from ..train.data import check_source
-    from ..train.lookup import find_reward_functions, import_function
-
-    plan = plan_launch(line, recipe, recipe_file)
-    recipe.check_training(plan.num_processes)
-    training = recipe.training
-    find_reward_functions(recipe.script, training.get("max_completion_length", 512))
-    if recipe.script.model_builder is not None:
-        import_function(recipe.script.model_builder, "model_builder")
-    else:
-        _check_model_path(str(recipe.model.model_name_or_path))
-    _check_services(training)
-    if training.get("use_vllm") and training.get("vllm_mode", "colocate") == "colocate" and find_spec("vllm") is None:
-        raise UserError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
-    _check_evaluation(recipe.script, training.get("eval_strategy", "no"))
-    _check_output_dir(Path(training["output_dir"]).expanduser(), _weight_bytes(str(recipe.model.model_name_or_path)))
-    length = Length(training.get("max_steps", -1), training.get("num_train_epochs", 3.0))
-    _check_resume(training.get("resume_from_checkpoint"), Path(training["output_dir"]), length)
-    check_source(recipe.script)
-    if training.get("push_to_hub"):
-        from ..hub.upload import Target, check_target
-
-        check_target(Target(training.get("hub_model_id") or Path(training["output_dir"]).resolve().name))
-    return plan
-
-
-def _check_model_path(name: str) -> None:
-    folder = Path(name).expanduser()
-    if not name.startswith((".", "/", "~")) and not folder.is_dir():
-        return
-    if not (folder / "config.json").is_file():
-        raise UserError(
-            f"`model_name_or_path` {name!r} holds no config.json: name a saved model's directory or a Hub id."
-        )
-    if not any(folder.glob("*.safetensors")):
-        problem = "pickled weights, which could run code" if any(folder.glob("*.bin")) else "no weights"
-        raise UserError(
-            f"`model_name_or_path` {name!r} holds {problem}: name a model saved as safetensors, as `save_pretrained` "
-            "writes it."
-        )
-
-
-def _weight_bytes(name: str) -> int:
-    """What the weights of a local model take, 0 for one that is not here."""
-    return sum(file.stat().st_size for file in Path(name).expanduser().glob("*.safetensors"))
-
-
-def _check_output_dir(output_dir: Path, model_bytes: int) -> None:
-    """Writes in the nearest folder that exists, leaving nothing: not to be found out after hours."""
-    try:
-        folder = next(path for path in (output_dir.absolute(), *output_dir.absolute().parents) if path.exists())
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(TRIAL_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        free = shutil.disk_usage(folder).free
-    except OSError as error:
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        way_out = "make room, or name another" if is_full else "name another"
-        raise UserError(f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): {way_out}.") from None
-    if free < model_bytes:
-        raise UserError(
-            f"`output_dir` {str(output_dir)!r} has {free / 1e9:.1f} GB left and the model alone takes "
-            f"{model_bytes / 1e9:.1f}: make room, or name another."
-        )
-
-
-def _check_services(training: dict[str, Any]) -> None:
-    """Where the run is to be logged, and DeepSpeed's own file."""
-    deepspeed = training.get("deepspeed")
-    if isinstance(deepspeed, str) and not Path(deepspeed).expanduser().is_file():
-        raise UserError(f"`deepspeed` {deepspeed!r} does not exist (searched from {Path.cwd()}).")
-    from transformers.integrations import integration_utils
-
-    wanted = training.get("report_to") or []
-    known = [*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none"]
-    for name in [wanted] if isinstance(wanted, str) else wanted:
-        if name not in known:
-            raise UserError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
-        if name not in ("all", "none", *integration_utils.get_available_reporting_integrations()):
-            raise UserError(f"`report_to` is {name!r}, which is not installed: install it, or set it to none.")
-
-
-def _check_evaluation(script: ScriptArguments, strategy: str) -> None:
-    has_data = script.num_eval_samples is not None or script.eval_dataset_name is not None
-    if strategy != "no" and not has_data:
-        raise UserError(
-            f"`eval_strategy` is {strategy!r} without data: set `num_eval_samples` or `eval_dataset_name`."
-        )
-    if strategy == "no" and has_data:
-        raise UserError(
-            "Evaluation data are given and `eval_strategy` is no: set it to steps or epoch, or remove them."
-        )
-
-
-def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> None:
-    if not value:
-        return
-    if value is True:
-        if newest_checkpoint(output_dir, length) is None:
-            raise UserError(
-                f"`resume_from_checkpoint` is true and {output_dir} holds no whole checkpoint with steps left: start "
-                "without it, or give more `max_steps`."
-            )
-        return
-    state = read_state(Path(value))
-    if state is None:
-        raise UserError(
-            f"`resume_from_checkpoint` {value!r} holds no whole trainer_state.json: name a checkpoint-N directory."
-        )
-    if is_at_its_end(state, length):
-        raise UserError(
-            f"`resume_from_checkpoint` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
-            "trained model, nothing is left to do. More `max_steps` or `num_train_epochs` make the run longer."
-        )

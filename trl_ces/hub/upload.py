@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..evaluation.models import first_line
-from ..support.errors import UserError
+from ..support.errors import UserError, first_line
+from ..support.hub import check_repo
 
 # The client itself tries parts of an upload again, but neither the commit nor what a conflict asks for. What has
 # arrived is not sent a second time.
@@ -41,27 +41,6 @@ class Target:
     revision: str | None = None
 
 
-def check_target(target: Target) -> None:
-    """
-    What can be told of a push without the network.
-
-    Raises:
-        UserError: if the name is none, the Hub is switched off, or there is no token.
-    """
-    from huggingface_hub import constants, get_token
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
-
-    try:
-        validate_repo_id(target.repo_id)
-    except HFValidationError as error:
-        raise UserError(f"The repository {target.repo_id!r} is no name of one: {first_line(error)}") from None
-    if constants.is_offline_mode():
-        raise UserError("HF_HUB_OFFLINE is set, so nothing can be pushed: unset it.")
-    if get_token() is None:
-        raise UserError("There is no token for the Hub: run `hf auth login`, or set HF_TOKEN.")
-
-
 def open_repo(target: Target) -> str:
     """
     Makes the repository, or finds it. Tries again where the Hub does not answer.
@@ -75,7 +54,7 @@ def open_repo(target: Target) -> str:
     """
     from huggingface_hub import HfApi
 
-    check_target(target)
+    check_repo(target.repo_id)
     api = HfApi()
 
     def find() -> tuple[str, bool]:

@@ -198,8 +198,8 @@ def check_evaluation(settings: dict[str, Any]) -> None:
 
 def make_job(study: Study, cell: Cell, place: Place) -> Job:
     """What is left to do for a cell: train, go on training, measure."""
-    from ..cli.train import check
     from ..support.environment import environment
+    from ..train.checks import check
     from ..train.recipe import make_recipe
     from .jobs import Job, Stage, evaluation_command
     from .results import finish_training, is_trained, start_clock, write_recipe

@@ -23,14 +23,15 @@ from .command_line import CommandLine
 from .recipe import Recipe
 from .shipped import find_accelerate_config
 
-WORKER = "trl_ces.train.run"
+# A process of its own, which puts training and Hub together; no module here imports it.
+WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
 # The worker checks that it runs under these, because some set-ups fall back to one process or to DDP in silence.
 CHECKED_TYPES = ("DEEPSPEED", "FSDP")
 
 
 @dataclass(frozen=True)
-class LaunchPlan:
+class Launch:
     """`num_processes` over all machines, and the command that starts those of this machine."""
 
     num_processes: int
@@ -39,7 +40,7 @@ class LaunchPlan:
     env: dict[str, str] = field(default_factory=dict)
 
 
-def plan_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> LaunchPlan:
+def plan_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
     """Decides how to start the training.
 
     Args:
@@ -76,10 +77,10 @@ def plan_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     worker = ["-m", WORKER, *_worker_words(line, recipe_file, processes, checked)]
     flags = {name: values for name, values in line.accelerate_flags.items() if name not in ("num_processes", "cpu")}
     if config_file is None and not flags and processes == 1:
-        return LaunchPlan(1, None, [sys.executable, *worker], _one_device_only(devices))
+        return Launch(1, None, [sys.executable, *worker], _one_device_only(devices))
     if config_file is None and not flags and on_cpu:
         torchrun = ["-m", LAUNCHERS[0], "--standalone", "--nproc_per_node", str(processes)]
-        return LaunchPlan(processes, None, [sys.executable, *torchrun, *worker])
+        return Launch(processes, None, [sys.executable, *torchrun, *worker])
     if config_file is None:
         config_file = find_accelerate_config("ddp" if processes > 1 else "single").resolve()
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
@@ -87,7 +88,7 @@ def plan_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     launched = flags | {"quiet": []} | ({"cpu": []} if "cpu" in line.accelerate_flags else {})
     for name, values in launched.items():
         launch += [f"--{name}", *values]
-    return LaunchPlan(processes, checked, [sys.executable, *launch, *worker])
+    return Launch(processes, checked, [sys.executable, *launch, *worker])
 
 
 def read_accelerate_config(file: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""One training process. Started by `trl-ces train`, which has already checked the recipe."""
+"""Training in one process, by a recipe that `trl-ces train` has already checked."""
 
 import os
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,46 +9,24 @@ from ..rollout.reward_guard import RewardError
 from ..support.errors import UserError, hub_errors
 from ..support.files import is_disk_full, write_text
 from .checkpoints import Length, newest_checkpoint
-from .command_line import read_words
 from .data import load_datasets
 from .lookup import find_reward_functions, import_function
-from .recipe import RECIPE, Recipe, load_recipe
+from .recipe import RECIPE, Recipe
 
 
 class StoppedTraining(UserError):
-    """What one process alone may have met while it trained, so that each says its own."""
+    """A failure that a single rank can hit; every rank reports its own."""
 
 
-def main(words: list[str]) -> int:
+def train(
+    recipe: Recipe,
+    num_processes: int,
+    distributed_type: str | None,
+    make_publisher: Callable[..., Any],
+    save: Callable[..., None],
+) -> None:
     """
-    Trains, and saves the model.
-
-    Args:
-        words (`list[str]`):
-            `--expect_processes N [--expect_distributed_type T]`, then the recipe and its overrides.
-
-    Returns:
-        `int`: 0, or 2 if something that only shows here is refused (a data set of the Hub, a model).
-    """
-    expected, words = _take(words, "--expect_processes"), words[2:]
-    expected_type = _take(words, "--expect_distributed_type")
-    line = read_words(words[2:] if expected_type else words)
-    try:
-        train(load_recipe(line.config, line.overrides), int(expected or 1), expected_type)
-    except UserError as error:
-        if os.environ.get("RANK", "0") == "0" or isinstance(error, StoppedTraining):
-            print(f"trl-ces train: error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def _take(words: list[str], flag: str) -> str | None:
-    return words[1] if words[:1] == [flag] else None
-
-
-def train(recipe: Recipe, num_processes: int, distributed_type: str | None = None) -> None:
-    """
-    Loads data and model, trains, saves, writes the model card and pushes if asked.
+    Loads data and model, trains and saves.
 
     Args:
         recipe ([`Recipe`]):
@@ -57,6 +35,11 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
             Processes that the launcher meant to start.
         distributed_type (`str`, *optional*):
             `"DEEPSPEED"` or `"FSDP"` if the launcher meant to use it.
+        make_publisher (`Callable`):
+            Given the [`CESConfig`] of a run with `push_to_hub`, makes the callback that pushes; its `check(recipe)` is
+            called once, before anything is loaded.
+        save (`Callable`):
+            Given trainer, recipe and publisher (or `None`) after the last step, on every process.
 
     Raises:
         UserError: if the processes, the data or the model are not what the recipe says.
@@ -70,12 +53,11 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
     from accelerate import PartialState
     from trl import get_peft_config, get_quantization_config
 
-    from ..hub import Publisher, save_and_publish
     from ..trainer import CESTrainer
     from .progress_callback import show_answers_in_progress_bar
 
     state = PartialState()
-    publisher = Publisher(config) if config.push_to_hub else None
+    publisher = make_publisher(config) if config.push_to_hub else None
     if publisher is not None and state.is_main_process:
         publisher.check(recipe)
     train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
@@ -107,7 +89,7 @@ def train(recipe: Recipe, num_processes: int, distributed_type: str | None = Non
     if publisher is not None:
         trainer.add_callback(publisher)
     if run_to_its_end(trainer, recipe):
-        save_and_publish(trainer, recipe, publisher)
+        save(trainer, recipe, publisher)
 
 
 def run_to_its_end(trainer: Any, recipe: Recipe) -> bool:
@@ -167,9 +149,3 @@ def model_path(recipe: Recipe, state: Any) -> str:
             return str(build(name, **settings))
     except (TypeError, ValueError) as error:
         raise UserError(f"`model_builder` {recipe.script.model_builder} with {settings}: {error}") from error
-
-
-if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    if code:
-        sys.exit(code)
