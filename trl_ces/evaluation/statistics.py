@@ -49,7 +49,7 @@ def resampled_means(values: Sequence[float], seed: int = SEED) -> np.ndarray:
 
 def interval(values: Sequence[float]) -> Interval:
     """Mean of one value for each problem and its percentile bootstrap interval over problems."""
-    if not values:
+    if len(values) == 0:
         return Interval(None, None, None)
     return _interval(math.fsum(values) / len(values), resampled_means(values))
 
@@ -60,7 +60,7 @@ def interval_of_average(sets: Sequence[Sequence[float]]) -> Interval:
 
     Problems are redrawn within each set: which sets there are is not a matter of chance.
     """
-    if not sets or not all(sets):
+    if not sets or not all(map(len, sets)):
         return Interval(None, None, None)
     mean = math.fsum(math.fsum(values) / len(values) for values in sets) / len(sets)
     resampled = [resampled_means(values, SEED + place) for place, values in enumerate(sets)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,7 @@ def _of_kind(run: Run, kind: str) -> Run:
     """A run with its benchmarks of one kind alone."""
     names = [name for name in run.settings["benchmarks"] if BENCHMARKS[name].kind == kind]
     data = {name: run.settings["data"][name] for name in names}
-    return Run(
-        run.name, {**run.settings, "benchmarks": names, "data": data}, {name: run.problems[name] for name in names}
-    )
+    return replace(run, settings={**run.settings, "benchmarks": names, "data": data})
 
 
 def backbone(run: Run) -> str:

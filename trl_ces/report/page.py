@@ -234,7 +234,7 @@ def _runs(found: Found) -> list[list[str]]:
         extent = f"{training.curve['step'][-1]:.0f} steps logged"
         rows.append([training.method, "training", str(training.folder), extent, "trl-ces train"])
     for run in found.evaluations:
-        problems = sum(len(problems) for problems in run.problems.values())
+        problems = sum(asked["problems"] for asked in run.settings["data"].values())
         extent = f"{problems} problems, {run.settings['num_samples']} answers each"
         command = f"trl-ces eval --model {run.settings['model']}"
         rows.append([run.name, "evaluation", str(run.settings["model"]), extent, command])
