@@ -32,7 +32,7 @@ def test_there_are_results():
 
 @pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
 def test_the_page_shows_what_the_results_give(file):
-    study = load_study(find_recipe(file.stem, kind="study"), find_recipe)
+    study = load_study(find_recipe(file.stem, kind="study"))
     rows = list(read_rows(file))
     assert sorted((row["variant"], row["method"], row["seed"]) for row in rows) == sorted(
         (cell.variant, cell.method, cell.seed) for cell in study.cells
@@ -48,7 +48,7 @@ def test_the_page_shows_what_the_results_give(file):
 def test_the_pages_own_study_is_one(tmp_path):
     block = re.search(r"```yaml\n(.*?)```", (DOCS / "study.md").read_text(encoding="utf-8"), re.DOTALL)[1]
     (tmp_path / "mine.yaml").write_text(block, encoding="utf-8")
-    study = load_study(tmp_path / "mine.yaml", find_recipe)
+    study = load_study(tmp_path / "mine.yaml")
     assert len(study.cells) == (3 * 3 + 1) * 2  # methods and seeds, the untrained model once, variants
     assert study.cells[-1].recipe["max_completion_length"] == 64
     for cell in study.cells:

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trl_ces.study import run as command
+from trl_ces.cli import study as command
 from trl_ces.study.cells import Cell, load_study
-from trl_ces.study.jobs import LOCK, Job, Stage, run_jobs, slot_environments
-from trl_ces.study.outcome import Outcome
+from trl_ces.study.measuring import check_evaluation
+from trl_ces.study.processes import LOCK, Pending, Step, run_all
+from trl_ces.study.results import Results
+from trl_ces.study.run import prepare
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import Busy, lock_file, sign, write_json
 from trl_ces.train import launch
-from trl_ces.train.shipped import find_recipe
 
 ROOT = Path(__file__).parents[2]
 # The tree under test before any installed one, also in the children.
@@ -27,8 +28,8 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 def shell(tmp_path, name, script, *more):
     folder = tmp_path / name
-    stages = [Stage(["sh", "-c", text], folder / "log") for text in (script, *more)]
-    return Job(Cell("", name, 0, folder, {}), stages, {"CELL": name})
+    steps = [Step(["sh", "-c", text], folder / "log") for text in (script, *more)]
+    return Pending(Cell("", name, 0, folder, {}), steps, {"CELL": name})
 
 
 def test_jobs_run_side_by_side_up_to_the_slots_and_each_slot_has_its_devices(tmp_path):
@@ -36,7 +37,7 @@ def test_jobs_run_side_by_side_up_to_the_slots_and_each_slot_has_its_devices(tmp
     together = "echo $CELL $SLOT > out; touch ../$CELL.on; until [ $(ls ../*.on | wc -l) -ge 2 ]; do sleep 0.05; done"
     done = []
     jobs = [shell(tmp_path, name, f"cd {tmp_path}/{name}; {together}", "echo second") for name in "abcd"]
-    assert run_jobs(jobs, [{"SLOT": "x"}, {"SLOT": "y"}], lambda cell: done.append(cell.method)) == []
+    assert run_all(jobs, [{"SLOT": "x"}, {"SLOT": "y"}], lambda cell: done.append(cell.method)) == []
     assert sorted(done) == ["a", "b", "c", "d"]
     slots = {name: (tmp_path / name / "out").read_text().split()[1] for name in "abcd"}
     assert {slots["a"], slots["b"]} == {"x", "y"} == set(slots.values())
@@ -50,8 +51,8 @@ def test_one_failure_stops_neither_the_others_nor_is_it_taken_for_done(tmp_path)
         shell(tmp_path, "killed", "kill -9 $$"),
         shell(tmp_path, "good", "true"),
     ]
-    failed = run_jobs(jobs, [{}], lambda cell: done.append(cell.method))
-    assert [(failure.cell.method, failure.code) for failure in failed] == [("bad", 3), ("killed", 137)]
+    failed = run_all(jobs, [{}], lambda cell: done.append(cell.method))
+    assert [(failure.name, failure.code) for failure in failed] == [("bad, seed 0", 3), ("killed, seed 0", 137)]
     assert failed[0].log.read_text() == "the reason\n"
     assert done == ["good"]
     assert not (tmp_path / "never").exists()
@@ -62,7 +63,7 @@ def test_a_signal_ends_all_runs(tmp_path):
     script = f"sleep 60 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; kill -TERM {os.getpid()}; wait"
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        run_jobs([shell(tmp_path, "a", script), shell(tmp_path, "b", "sleep 60")], [{}, {}], lambda cell: None)
+        run_all([shell(tmp_path, "a", script), shell(tmp_path, "b", "sleep 60")], [{}, {}], lambda cell: None)
     assert time.monotonic() - started < 20
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
     assert state.strip()[:1] in ("", "Z")  # gone, or dead and not yet collected by its new parent
@@ -73,11 +74,11 @@ def test_no_second_run_starts_in_a_folder_where_one_is_at_work(tmp_path):
     first = shell(tmp_path, "a", f"touch {tmp_path}/on; sleep 60")
     text = f"""
 from pathlib import Path
-from trl_ces.cli.study_runs import Job, Stage, run_jobs
-from trl_ces.study.plan import Cell
+from trl_ces.study.cells import Cell
+from trl_ces.study.processes import Pending, Step, run_all
 folder = Path({str(first.cell.folder)!r})
-stage = Stage({first.stages[0].command!r}, folder / "log")
-run_jobs([Job(Cell("", "a", 0, folder, {{}}), [stage])], [{{}}], print)
+step = Step({first.steps[0].command!r}, folder / "log")
+run_all([Pending(Cell("", "a", 0, folder, {{}}), [step])], [{{}}], print)
 """
     study = subprocess.Popen([sys.executable, "-c", text], env=ENVIRONMENT)
     while not (tmp_path / "on").exists():
@@ -86,7 +87,7 @@ run_jobs([Job(Cell("", "a", 0, folder, {{}}), [stage])], [{{}}], print)
     study.wait()
     try:
         with pytest.raises(Busy, match=r"Process \d+ is at work in .*a \(.*end it with `kill \d+`"):
-            run_jobs([first], [{}], lambda cell: None)
+            run_all([first], [{}], lambda cell: None)
     finally:
         subprocess.run(["pkill", "-KILL", "-f", f"touch {tmp_path}/on"], check=True)
 
@@ -101,10 +102,10 @@ def test_what_goes_wrong_after_a_run_concerns_that_run_alone(tmp_path):
 
     jobs = [shell(tmp_path, "odd", "true"), shell(tmp_path, "good", "sleep 1")]
     jobs += [shell(tmp_path, "late", "true")]
-    object.__setattr__(jobs[2].stages[0], "after", lambda: 1 / 0)
-    failed = run_jobs(jobs, [{}, {}], on_finish)
+    object.__setattr__(jobs[2].steps[0], "after", lambda: 1 / 0)
+    failed = run_all(jobs, [{}, {}], on_finish)
     assert done == ["good"]
-    assert [(failure.cell.method, failure.code) for failure in failed] == [("odd", 1), ("late", 1)]
+    assert [(failure.name, failure.code) for failure in failed] == [("odd, seed 0", 1), ("late, seed 0", 1)]
     assert failed[0].log.read_text().endswith("KeyError: 'accuracy'\n")
     assert failed[1].log.read_text().endswith("ZeroDivisionError: division by zero\n")
 
@@ -114,17 +115,9 @@ def test_a_signal_reaches_what_left_the_session(tmp_path):
     # torchrun's workers have sessions of their own, and this one ignores the signal
     script = f"setsid sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 60' & sleep 1; kill -TERM {os.getpid()}; wait"
     with pytest.raises(KeyboardInterrupt):
-        run_jobs([shell(tmp_path, "a", script)], [{}], lambda cell: None, patience_s=2.0)
+        run_all([shell(tmp_path, "a", script)], [{}], lambda cell: None, patience_s=2.0)
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
     assert state.strip()[:1] in ("", "Z")
-
-
-def test_each_job_on_gpus_gets_devices_of_its_own():
-    assert slot_environments(2, [], 1) == [{}, {}]
-    assert slot_environments(2, ["0", "1", "4", "5"], 2) == [
-        {"CUDA_VISIBLE_DEVICES": "0,1"},
-        {"CUDA_VISIBLE_DEVICES": "4,5"},
-    ]
 
 
 # The command
@@ -188,7 +181,7 @@ def test_a_run_that_cannot_start_is_refused_before_any_does(tmp_path, monkeypatc
 )
 def test_an_evaluation_that_cannot_work_is_refused_before_the_first_run(evaluation, words):
     with pytest.raises(UserError, match=words):
-        command.check_evaluation(evaluation)
+        check_evaluation(evaluation)
 
 
 def test_jobs_need_a_number_and_the_config_a_file(tmp_path, monkeypatch):
@@ -207,17 +200,17 @@ def test_on_gpus_runs_get_their_own_devices_and_ports(tmp_path, monkeypatch):
     write_study(tmp_path, use_cpu=False)
     content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
     (tmp_path / "mini.yaml").write_text(yaml.safe_dump({**content, "accelerate_config": "ddp", "num_processes": 2}))
-    study = load_study(tmp_path / "mini.yaml", find_recipe)
-    jobs, slots = command.prepare(study, 2)
+    study = load_study(tmp_path / "mini.yaml")
+    jobs, slots = prepare(study, 2)
     assert slots == [{"CUDA_VISIBLE_DEVICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "6,7"}]
     ports = set()
     for job in jobs:
-        words = job.stages[0].command
+        words = job.steps[0].command
         assert words[words.index("--num_processes") + 1] == "2"
         ports.add(words[words.index("--main_process_port") + 1])
     assert len(ports) == 4
     with pytest.raises(UserError, match="`--jobs 3` with 2 processes each needs 6 devices, and there are 4"):
-        command.prepare(study, 3)
+        prepare(study, 3)
 
 
 def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_path, monkeypatch):
@@ -225,10 +218,10 @@ def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_pa
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     monkeypatch.setattr(launch, "_device_count", lambda: 8)
     write_study(tmp_path, use_cpu=False)
-    jobs, slots = command.prepare(load_study(tmp_path / "mini.yaml", find_recipe), 4)
+    jobs, slots = prepare(load_study(tmp_path / "mini.yaml"), 4)
     assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0,1", "2,3", "4,5", "6,7"]
     for job in jobs:
-        words = job.stages[0].command
+        words = job.steps[0].command
         assert words[words.index("--num_processes") + 1] == words[words.index("--expect_processes") + 1] == "2"
         assert "--main_process_port" in words
 
@@ -239,14 +232,14 @@ def test_an_accelerate_file_for_the_cpu_needs_no_devices(tmp_path, monkeypatch):
     (tmp_path / "cpu.yaml").write_text("distributed_type: 'NO'\nuse_cpu: true\nnum_processes: 1\n")
     content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
     (tmp_path / "mini.yaml").write_text(yaml.safe_dump({**content, "accelerate_config": "cpu.yaml"}))
-    jobs, slots = command.prepare(load_study(tmp_path / "mini.yaml", find_recipe), 2)
+    jobs, slots = prepare(load_study(tmp_path / "mini.yaml"), 2)
     assert (len(jobs), slots) == (4, [{}, {}])
 
 
 def test_a_run_that_no_row_can_be_made_of_spoils_neither_the_others_nor_the_tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
-    study = load_study(tmp_path / "mini.yaml", find_recipe)
+    study = load_study(tmp_path / "mini.yaml")
     point = {"step": 4, "completions/mean_length": 20.0, "entropy": 0.5, "num_tokens": 9}
     point["rewards/arithmetic_accuracy_reward/mean"] = 0.5
     for cell in study.cells[:3]:
@@ -255,15 +248,15 @@ def test_a_run_that_no_row_can_be_made_of_spoils_neither_the_others_nor_the_tabl
         benchmarks = {"held out": {"accuracy": 0.25, "length_tokens": 12.0}}
         write_json(cell.folder / "evaluation.json", {"settings": study.evaluation, "benchmarks": benchmarks})
     (study.cells[1].folder / "trainer_state.json").unlink()
-    outcome = Outcome(study)
-    outcome.add(study.cells[2])
+    results = Results(study)
+    results.add(study.cells[2])
     with pytest.raises(FileNotFoundError):
-        outcome.add(study.cells[1])
-    outcome.add(study.cells[0])
-    assert [(row["method"], row["seed"]) for row in outcome.rows()] == [("DAPO", 0), ("CES", 0)]
-    outcome.write_tables()
+        results.add(study.cells[1])
+    results.add(study.cells[0])
+    assert [(row["method"], row["seed"]) for row in results.rows()] == [("DAPO", 0), ("CES", 0)]
+    results.write_tables()
     assert "| CES    |    1 |     25.0 | +0.0 |" in (study.output_dir / "comparison.md").read_text()
-    assert outcome.write_curves() == ["curves.png"]
+    assert results.write_curves() == ["curves.png"]
 
 
 def test_two_starts_of_a_study_do_not_meet(tmp_path, monkeypatch):
@@ -278,7 +271,7 @@ def test_two_starts_of_a_study_do_not_meet(tmp_path, monkeypatch):
 def test_an_accuracy_that_cannot_be_told_is_refused_before_the_first_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path, reward_funcs=["think_format_reward", "get_soft_overlong_punishment"])
-    with pytest.raises(UserError, match=r"DAPO, seed 0: .* which of the rewards .* set `ces_accuracy_reward`"):
+    with pytest.raises(UserError, match=r"DAPO, seed 0: the accuracy reward is ambiguous .* `ces_accuracy_reward`"):
         command.run(["--config", "mini.yaml"])
 
 

@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
+from trl_ces.cli import quickstart as command
 from trl_ces.study import quickstart
 from trl_ces.support.errors import UserError
 from trl_ces.toy.arithmetic_evaluation import Measurement
@@ -36,10 +38,10 @@ def test_the_table_has_a_row_for_each_model_with_its_units():
     ]
 
 
-def test_the_verdict_says_it_whichever_way_it_is():
-    assert "accuracy +5.0 points, answer length -10 %, entropy -75 %" in quickstart.verdict(MEASURED)
+def test_the_gain_says_it_whichever_way_it_is():
+    assert "accuracy +5.0 points, answer length -10 %, entropy -75 %" in quickstart.gain(MEASURED)
     worse = MEASURED | {"CES": found(0.8, 22.0, 0.1)}
-    assert "accuracy -10.0 points, answer length +10 %, entropy +25 %" in quickstart.verdict(worse)
+    assert "accuracy -10.0 points, answer length +10 %, entropy +25 %" in quickstart.gain(worse)
 
 
 def test_examples_show_the_first_answer_and_how_many_of_all_are_right():
@@ -56,7 +58,7 @@ def test_examples_show_the_first_answer_and_how_many_of_all_are_right():
 def test_missing_matplotlib_is_one_sentence_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(quickstart, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install \"trl_ces\[quickstart\]\""):
-        quickstart.quickstart(tmp_path / "out")
+        command.run(["--output_dir", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
 
 
@@ -67,15 +69,22 @@ def test_a_failed_training_is_told_with_its_log(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(quickstart, "train", fail)
     monkeypatch.setattr(quickstart, "make_base", lambda folder, *rest: folder.mkdir(parents=True))
-    assert quickstart.quickstart(tmp_path) == 1
+    assert command.run(["--output_dir", str(tmp_path)]) == 1
     error = capsys.readouterr().err
     assert error.strip() == f"DAPO stopped with exit code 3. The last line of {tmp_path}/dapo.log: the reason"
 
 
 @pytest.mark.slow
-def test_the_whole_quickstart_runs_in_small(tmp_path, capsys):
+def test_the_whole_quickstart_runs_in_small(tmp_path, capsys, monkeypatch):
     assert importlib.util.find_spec("matplotlib") is not None
-    assert quickstart.quickstart(tmp_path, seed=3, base_steps=20, rl_steps=8, num_problems=10) == 0
+    whole = quickstart.quickstart
+
+    def run(rl_steps):
+        small = partial(whole, base_steps=20, rl_steps=rl_steps, num_problems=10)
+        monkeypatch.setattr(quickstart, "quickstart", small)
+        return command.run(["--output_dir", str(tmp_path), "--seed", "3"])
+
+    assert run(rl_steps=8) == 0
     printed = capsys.readouterr()
     assert [line.split()[0] for line in printed.out.splitlines() if "/4 " in line] == ["1/4", "2/4", "3/4", "4/4"]
     assert "{'" not in printed.out  # none of the trainer's own lines
@@ -91,7 +100,7 @@ def test_the_whole_quickstart_runs_in_small(tmp_path, capsys):
     assert dapo["entropy"] != ces["entropy"]
     history = json.loads((tmp_path / "ces" / "trainer_state.json").read_text())["log_history"]
     assert any("ces/selected_tokens" in entry for entry in history)
-    assert quickstart.quickstart(tmp_path, seed=3, base_steps=20, rl_steps=4, num_problems=10) == 0
+    assert run(rl_steps=4) == 0
     assert "(kept from before)" in capsys.readouterr().out
 
 
@@ -100,14 +109,15 @@ def test_a_terminated_quickstart_takes_its_training_with_it(tmp_path):
     script = f"""
 import subprocess, sys
 from pathlib import Path
-from trl_ces.cli import quickstart
+from trl_ces.cli.quickstart import StageLine
+from trl_ces.study import quickstart
 start = subprocess.Popen
 def sleeper(command, **options):
     child = start([sys.executable, "-c", "import time; time.sleep(60)"], **options)
     Path({str(tmp_path)!r}, "pid").write_text(str(child.pid))
     return child
 subprocess.Popen = sleeper
-quickstart.train("recipe", [], Path({str(tmp_path)!r}, "log"), 10, quickstart.Stage("1/1", "it"))
+quickstart.train("recipe", [], Path({str(tmp_path)!r}, "log"), 10, StageLine("1/1", "it"))
 """
     quickstart = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60

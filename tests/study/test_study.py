@@ -1,35 +1,33 @@
 """A study's YAML becomes the right cells, and finished cells the right means, intervals and tables."""
 
-import csv
 import json
 import math
 import os
-from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import yaml
 from matplotlib import image
+from pandas import DataFrame
 
 from trl_ces.study import comparison as tables
 from trl_ces.study.cells import Cell, load_study, slug
+from trl_ces.study.folder import check_unchanged, finish_training, is_finished, start_clock, write_recipe
+from trl_ces.study.measuring import check_evaluation, check_measured
 from trl_ces.study.results import (
     average,
-    check_measured,
-    check_unchanged,
     final_training,
-    finish_training,
-    is_finished,
     make_row,
-    start_clock,
-    write_recipe,
+    read_curve_table,
+    read_results,
+    write_curves,
     write_results,
 )
-from trl_ces.study.run import check_evaluation
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import write_json
 from trl_ces.support.yaml import parse_yaml, read_yaml
-from trl_ces.train.curves import draw_variants
+from trl_ces.train.curves import draw_variants, read_curves
 from trl_ces.train.shipped import find_recipe
 
 STUDIES = sorted((Path(__file__).parents[2] / "recipes" / "study").glob("*.yaml"))
@@ -43,7 +41,7 @@ PLAIN = {
 def study_of(tmp_path, **changes):
     file = tmp_path / "small.yaml"
     file.write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
-    return load_study(file, find_recipe)
+    return load_study(file)
 
 
 def test_cells_are_methods_times_seeds_each_with_its_own_recipe(tmp_path):
@@ -93,9 +91,9 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
     ("changes", "words"),
     [
         ({"seed": [1]}, "`seed` is not known in a study. Did you mean `seeds`?"),
-        ({"seeds": []}, "expected different whole numbers"),
-        ({"seeds": [1, 1]}, "expected different whole numbers"),
-        ({"seeds": [True]}, "expected different whole numbers"),
+        ({"seeds": []}, "expected distinct whole numbers"),
+        ({"seeds": [1, 1]}, "expected distinct whole numbers"),
+        ({"seeds": [True]}, "expected distinct whole numbers"),
         ({"seeds": 3}, "`seeds`: expected a list"),
         ({"methods": {}}, "`methods` is empty"),
         ({"methods": {"CES": "arithmetic/ces"}}, "expected a name and a mapping of fields"),
@@ -110,9 +108,9 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
         ({"untrained": "Before"}, "`untrained` needs `evaluation`"),
         ({"output_dir": ""}, "`output_dir` is missing"),
         ({"methods": {"..": {"config": "arithmetic/ces"}}}, "'..' gives no folder name"),
-        ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} stands for nothing; known are {seed}, {variant}"),
+        ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown; known are {seed} and {variant}"),
         ({"evaluation": {"function": "f", "map": {1: 2}}}, "something other than words"),
-        ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "is a method's name too"),
+        ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "is also a method's name"),
     ],
 )
 def test_a_study_that_cannot_work_is_refused_with_the_way_out(tmp_path, changes, words):
@@ -125,14 +123,14 @@ def test_a_missing_key_is_named(tmp_path):
     file = tmp_path / "s.yaml"
     file.write_text("methods: {A: {config: arithmetic/ces}}\nseeds: [0]\n")
     with pytest.raises(UserError, match="`output_dir` is missing"):
-        load_study(file, find_recipe)
+        load_study(file)
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
 def test_each_run_of_a_shipped_study_is_accepted(file):
     from trl_ces.train.recipe import make_recipe
 
-    study = load_study(file, find_recipe)
+    study = load_study(file)
     for cell in study.cells:
         make_recipe(cell.recipe, cell.name).check_training(study.num_processes or 1)
         # what is written beside the run is read back as the same, or a second start would take it for another run
@@ -148,7 +146,7 @@ def test_each_run_of_a_shipped_study_is_accepted(file):
 
 def test_the_shipped_studies_hold_the_papers_rows():
     def methods(name):
-        return load_study(find_recipe(name, kind="study"), find_recipe).methods
+        return load_study(find_recipe(name, kind="study")).methods
 
     paper = ["DAPO", "Entropy Advantage", "CES w/o Dynamic b", "CES w/o Entropy Gradient", "CES"]
     assert methods("arithmetic") == ["Before training", *paper]
@@ -158,7 +156,7 @@ def test_the_shipped_studies_hold_the_papers_rows():
 
 
 def test_the_sensitivity_study_is_the_papers_table_4():
-    study = load_study(find_recipe("sensitivity_7B", kind="study"), find_recipe)
+    study = load_study(find_recipe("sensitivity_7B", kind="study"))
     grid = [tuple(cell.recipe[name] for name in tables.TAU_AND_BETA) for cell in study.cells if cell.method != "DAPO"]
     assert grid == [(0.005, 1.0, 1.0), (0.01, 1.0, 1.0), (0.05, 1.0, 1.0), (0.01, 0.4, 0.4), (0.01, 2.0, 2.0)]
 
@@ -191,13 +189,13 @@ def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path)
     points = [(step, step / 100, 20.0 + step, math.log(2) * step) for step in range(1, 21)]
     write_json(cell.folder / "trainer_state.json", history(*points))
     start_clock(cell)
-    finish_training(cell, {"trl": "1.16.0"})
+    finish_training(cell)
     benchmarks = {
         "a": {"accuracy": 0.5, "length_tokens": 10.0, "entropy_bits": 0.1},
         "b": {"accuracy": 0.9, "length_tokens": 30.0},
     }
     write_json(cell.folder / "evaluation.json", {"settings": {}, "benchmarks": benchmarks})
-    row = make_row(cell, "acc")
+    row = make_row(cell, read_curves(cell.folder, "acc"))
     assert (row["method"], row["seed"], row["measured_on"]) == ("CES", 1, "a + b")
     assert row["accuracy"] == pytest.approx(0.7)
     assert row["length_tokens"] == 20.0
@@ -209,15 +207,15 @@ def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path)
     assert row["train/entropy_bits"] == pytest.approx(19.5)
     assert (row["train/steps"], row["train/tokens"], row["train/attempts"]) == (20, 2000, 1)
     assert json.loads(row["settings"]) == {"seed": 1, "ces_tau": 0.2}
-    assert json.loads(row["packages"]) == {"trl": "1.16.0"}
+    assert json.loads(row["packages"])["trl"] == version("trl")
 
 
 def test_without_an_evaluation_a_run_is_judged_by_the_end_of_its_training(tmp_path):
     cell = cell_in(tmp_path)
     write_json(cell.folder / "trainer_state.json", history((4, 0.25, 30.0, 0.0), (8, 0.75, 20.0, math.log(2))))
     start_clock(cell)
-    finish_training(cell, {})
-    row = make_row(cell, "acc")
+    finish_training(cell)
+    row = make_row(cell, read_curves(cell.folder, "acc"))
     assert (row["accuracy"], row["length_tokens"], row["measured_on"]) == (0.75, 20.0, "last 10% of the training log")
     assert row["entropy_bits"] == pytest.approx(1.0)
 
@@ -264,14 +262,55 @@ def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
 
 
 def test_results_are_one_row_a_run_with_settings_last(tmp_path):
-    study = replace(study_of(tmp_path), output_dir=tmp_path)
-    rows = [{"method": "A", "settings": "{}", "packages": "{}"}, {"method": "B", "x": 1.5, "settings": "{}"}]
-    with write_results(study, rows).open() as stream:
-        assert list(csv.reader(stream)) == [
-            ["method", "x", "settings", "packages"],
-            ["A", "", "{}", "{}"],
-            ["B", "1.5", "{}", ""],
-        ]
+    first = {"method": "A", "train/steps": None, "settings": '{"a": 1}', "packages": "{}"}
+    second = {"method": "None", "train/steps": 160, "x": 0.1 + 0.2, "settings": "{}"}
+    write_results(tmp_path / "results.csv", [first, second])
+    assert (tmp_path / "results.csv").read_bytes().decode().split("\r\n") == [
+        "method,train/steps,x,settings,packages",
+        'A,,,"{""a"": 1}",{}',
+        "None,160,0.30000000000000004,{},",
+        "",
+    ]
+
+
+def test_results_and_curves_are_read_as_they_were_written(tmp_path):
+    rows = [
+        run_of("None", 3, 0.1 + 0.2, 20.0) | {"train/steps": None},
+        run_of("CES", 5, 1.0, 17.0) | {"train/steps": 160, "entropy_bits": 0.1},
+    ]
+    write_results(tmp_path / "results.csv", rows)
+    table = read_results(tmp_path / "results.csv")
+    found = [row.dropna().to_dict() for _, row in table.iterrows()]
+    assert found == [{name: value for name, value in row.items() if value is not None} for row in rows]
+    curves = {
+        ("", "None", 3): {
+            "step": [4, 8],
+            "accuracy": [0.1 + 0.2, 0.5],
+            "length": [20.0, 19.5],
+            "entropy": [0.5, 0.25],
+        },
+        ("hard", "CES", 5): {"step": [4], "accuracy": [1.0], "length": [17.0], "entropy": [0.125]},
+    }
+    write_curves(tmp_path / "curves.csv", curves)
+    assert (tmp_path / "curves.csv").read_bytes().decode().split("\r\n") == [
+        "variant,method,seed,step,accuracy,length_tokens,entropy_bits",
+        ",None,3,4,0.30000000000000004,20.0,0.5",
+        ",None,3,8,0.5,19.5,0.25",
+        "hard,CES,5,4,1.0,17.0,0.125",
+        "",
+    ]
+    assert read_curve_table(tmp_path / "curves.csv") == curves
+    write_curves(tmp_path / "curves.csv", {})
+    assert read_curve_table(tmp_path / "curves.csv") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("", "is not what `trl-ces study` writes"), ("a,seed\n", "column `method`")]
+)
+def test_a_file_that_holds_no_results_is_refused(tmp_path, text, words):
+    (tmp_path / "results.csv").write_text(text)
+    with pytest.raises(UserError, match=words):
+        read_results(tmp_path / "results.csv")
 
 
 # The comparison
@@ -292,11 +331,11 @@ def test_the_interval_is_students_over_seeds():
 def test_differences_are_paired_by_seed_not_by_place():
     rows = [{"seed": 2, "accuracy": 0.9}, {"seed": 1, "accuracy": 0.6}, {"seed": 7, "accuracy": 0.0}]
     baseline = [{"seed": 1, "accuracy": 0.5}, {"seed": 2, "accuracy": 0.8}]
-    found = tables.paired_difference(rows, baseline, "accuracy")
+    found = tables.paired_difference(DataFrame(rows), DataFrame(baseline), "accuracy")
     assert found.count == 2
     assert found.mean == pytest.approx(0.1)
     assert found.half_width == pytest.approx(0.0, abs=1e-12)
-    assert tables.paired_difference(rows[2:], baseline, "accuracy") is None
+    assert tables.paired_difference(DataFrame(rows[2:]), DataFrame(baseline), "accuracy") is None
 
 
 def run_of(method, seed, accuracy, length, variant="", **settings):
@@ -320,27 +359,31 @@ def test_the_tables_have_the_papers_layout():
     def grid(tau, beta):
         return dict(zip(tables.TAU_AND_BETA, (tau, beta, beta), strict=True))
 
-    found = {
-        "DAPO": [run_of("DAPO", 0, 0.5, 20.0), run_of("DAPO", 1, 0.7, 22.0)],
-        "CES": [run_of("CES", 0, 0.6, 17.0, **grid(0.01, 0.4)), run_of("CES", 1, 0.8, 19.0, **grid(0.01, 0.4))],
-        "strong": [run_of("strong", 0, 0.4, 30.0, **grid(0.01, 1.0))],
-    }
+    found = DataFrame(
+        [
+            run_of("DAPO", 0, 0.5, 20.0),
+            run_of("DAPO", 1, 0.7, 22.0),
+            run_of("CES", 0, 0.6, 17.0, **grid(0.01, 0.4)),
+            run_of("CES", 1, 0.8, 19.0, **grid(0.01, 0.4)),
+            run_of("strong", 0, 0.4, 30.0, **grid(0.01, 1.0)),
+        ]
+    )
     assert tables.method_table(found, "DAPO") == [
         ["Method", "Runs", "Acc ↑, %", "Δ", "Len ↓, tokens", "Δ"],
         ["DAPO", "2", "60.0 ± 127.1", "", "21.0 ± 12.7", ""],
         ["CES", "2", "70.0 ± 127.1", "+10.0 ± 0.0", "18.0 ± 12.7", "-3.0 ± 0.0"],
         ["strong", "1", "40.0", "-10.0", "30.0", "+10.0"],
     ]
-    only = {name: found[name] for name in ("DAPO", "strong")}
-    assert [line[0] for line in tables.benchmark_table(only, "DAPO")] == ["Dataset", "easy", "hard", "Average"]
-    assert tables.benchmark_table(only, "DAPO")[2][3:] == ["30.0", "31.0"]
+    only = found[found["method"] != "CES"]
+    assert [line[0] for line in tables.benchmark_table(only)] == ["Dataset", "easy", "hard", "Average"]
+    assert tables.benchmark_table(only)[2][3:] == ["30.0", "31.0"]
     assert tables.sensitivity_table(found, "DAPO") == [
         ["τ", "β1, β2", "Acc ↑, %", "Len ↓, tokens"],
         ["0.01", "0.4", "70.0 ± 127.1", "18.0 ± 12.7"],
         ["0.01", "1", "40.0", "30.0"],
         ["DAPO", "", "60.0 ± 127.1", "21.0 ± 12.7"],
     ]
-    assert tables.sensitivity_table({name: found[name] for name in ("DAPO", "CES")}, "DAPO") == []
+    assert tables.sensitivity_table(found[found["method"] != "strong"], "DAPO") == []
 
 
 def test_a_folder_name_is_plain():
@@ -421,10 +464,10 @@ def test_the_sensitivity_table_knows_the_defaults_and_leaves_ablations_out():
     from trl_ces.config import CESConfig
 
     assert {name: CESConfig.__dataclass_fields__[name].default for name in tables.TAU_AND_BETA} == tables.TAU_AND_BETA
-    found = {
-        "CES": [run_of("CES", 0, 0.5, 20.0)],
-        "strong": [run_of("strong", 0, 0.4, 30.0, ces_beta_correct=1.0)],
-        "w/o b": [run_of("w/o b", 0, 0.3, 30.0, ces_dynamic_multiplier=False)],
-    }
-    lines = [line[:3] for line in tables.sensitivity_table(found, "DAPO")]
+    rows = [
+        run_of("CES", 0, 0.5, 20.0),
+        run_of("strong", 0, 0.4, 30.0, ces_beta_correct=1.0),
+        run_of("w/o b", 0, 0.3, 30.0, ces_dynamic_multiplier=False),
+    ]
+    lines = [line[:3] for line in tables.sensitivity_table(DataFrame(rows), "DAPO")]
     assert lines[1:] == [["0.01", "0.4", "50.0"], ["0.01", "1, 0.4", "40.0"]]

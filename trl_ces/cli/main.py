@@ -9,8 +9,8 @@ from ..support.errors import UserError, nearest
 COMMANDS = {
     "train": ("trl_ces.cli.train", "train a model by a recipe"),
     "plan": ("trl_ces.cli.plan", "work out a recipe's steps and memory, before renting a GPU"),
-    "study": ("trl_ces.study.run", "train several methods over several seeds and compare them"),
-    "quickstart": ("trl_ces.study.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
+    "study": ("trl_ces.cli.study", "train several methods over several seeds and compare them"),
+    "quickstart": ("trl_ces.cli.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
     "inspect": ("trl_ces.cli.inspect", "see a model's forking tokens, before training it"),
     "eval": ("trl_ces.cli.eval", "measure accuracy and answer length on benchmarks"),
     "report": ("trl_ces.cli.report", "show runs on one HTML page: curves, tables, the shaped tokens"),

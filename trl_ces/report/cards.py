@@ -6,9 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from pandas import DataFrame
+
 from ..evaluation.summary import percent, tokens
-from ..study.comparison import SHOWN, Estimate, Row, estimate, paired_difference
-from .runs import is_whole_ces
+from ..study.comparison import SHOWN, Estimate, estimate, paired_difference
+from .runs import Row, is_whole_ces
 
 UNITS = {"accuracy": "points", "length_tokens": "tokens", "entropy_bits": "bits per token"}
 TITLES = {"accuracy": "Accuracy", "length_tokens": "Answer length", "entropy_bits": "Entropy"}
@@ -46,7 +48,7 @@ def study_cards(methods: dict[str, list[Row]], baseline: str, where: str) -> lis
         for measure, (_, factor, decimals) in SHOWN.items():
             if any(measure not in row for row in [*rows, *methods[baseline]]):
                 continue
-            difference = paired_difference(rows, methods[baseline], measure)
+            difference = paired_difference(DataFrame(rows), DataFrame(methods[baseline]), measure)
             if difference is None:
                 continue
             ours, theirs = (estimate([row[measure] for row in runs]) for runs in (rows, methods[baseline]))

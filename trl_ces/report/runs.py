@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Sequence
@@ -12,8 +11,8 @@ from typing import Any
 
 from ..evaluation.comparison import Run, load_run
 from ..evaluation.samples import SAMPLES, SETTINGS
-from ..study.comparison import ABLATIONS, Row
-from ..study.results import MEASURES
+from ..study.comparison import ABLATIONS
+from ..study.results import CURVES, RESULTS, read_curve_table, read_results
 from ..support.errors import UserError
 from ..support.reward_names import accuracy_reward_index
 from ..support.yaml import read_yaml
@@ -21,9 +20,8 @@ from ..train.checkpoints import read_state
 from ..train.curves import Curve, read_curves
 from ..train.recipe import RECIPE
 
-RESULTS, CURVES, STATE = "results.csv", "curves.csv", "trainer_state.json"
-# Columns of results.csv that are no numbers.
-TEXTS = ("variant", "method", "measured_on", "settings", "packages")
+Row = dict[str, Any]
+STATE = "trainer_state.json"
 
 
 @dataclass(frozen=True)
@@ -213,20 +211,14 @@ def read_study(results: Path, name: str, notes: list[str]) -> StudyRuns:
     Raises:
         UserError: if results.csv is none, or holds no run.
     """
-    rows = [_row(entry) for entry in _csv(results, ("method", "seed", "settings", "accuracy", "length_tokens"))]
+    rows = [row.dropna().to_dict() for _, row in read_results(results).iterrows()]
     if not rows:
         raise UserError(f"{results} holds no run: start the study again, it goes on.")
     folder = results.parent
     by_run = {(row["variant"], row["method"], row["seed"]): row for row in rows}
     curves: dict[tuple[str, str, int], Curve] = {}
     if results.name == RESULTS and (folder / CURVES).is_file():
-        for point in map(_row, _csv(folder / CURVES, ("method", "seed", "step", *MEASURES))):
-            curve = curves.setdefault(
-                (point["variant"], point["method"], point["seed"]),
-                {"step": [], "accuracy": [], "length": [], "entropy": []},
-            )
-            for key, column in zip(curve, ("step", *MEASURES), strict=True):
-                curve[key].append(point[column])
+        curves = read_curve_table(folder / CURVES)
     trainings = []
     for (variant, method, seed), curve in curves.items():
         row = by_run.get((variant, method, seed), {})
@@ -308,26 +300,6 @@ def short_names(places: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return ["/".join(part[-1:]) for part in parts]
-
-
-def _row(entry: dict[str, str]) -> Row:
-    """Numbers as numbers; an empty field is one that the run does not have."""
-    row: Row = {"variant": ""}
-    for name, value in entry.items():
-        if name in TEXTS:
-            row[name] = value
-        elif value != "":
-            row[name] = int(value) if name == "seed" else float(value)
-    return row
-
-
-def _csv(file: Path, columns: Sequence[str]) -> list[dict[str, str]]:
-    with file.open(encoding="utf-8", newline="") as stream:
-        reader = csv.DictReader(stream)
-        missing = [name for name in columns if name not in (reader.fieldnames or [])]
-        if missing:
-            raise UserError(f"{file} has no column `{missing[0]}`: it is not what `trl-ces study` writes.")
-        return list(reader)
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pandas import DataFrame
+
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.statistics import Interval
 from ..evaluation.summary import KINDS, percent, span, tokens
-from ..study.comparison import Row, benchmark_table, method_table, sensitivity_table
+from ..study.comparison import benchmark_table, method_table, sensitivity_table
 from ..study.results import average
 from .questions import Split
-from .runs import StudyRuns
+from .runs import Row, StudyRuns
 
 REPORT = "trl-ces report"
 
@@ -131,20 +133,20 @@ def study_tables(study: StudyRuns, baseline: str) -> list[tuple[int, Table]]:
         methods = study.methods(variant)
         where = f"{study.name}, {variant}" if variant else study.name
         note = STUDY_NOTE.format(baseline)
-        rows = [row for runs in methods.values() for row in runs]
-        measured = "; ".join(sorted({row["measured_on"] for row in rows}))
-        header, *lines = method_table(methods, baseline)
+        runs = DataFrame([row for rows in methods.values() for row in rows])
+        measured = "; ".join(sorted(runs["measured_on"].unique()))
+        header, *lines = method_table(runs, baseline)
         found.append((2, Table(f"{where}: measured on {measured}", header, lines, note)))
         for kind, number in OF_KIND.items():
-            part = {method: [_only(row, kind) for row in runs] for method, runs in methods.items()}
-            if all(row for runs in part.values() for row in runs):
-                header, *lines = benchmark_table(part, baseline) or [[]]
+            part = [_only(row, kind) for rows in methods.values() for row in rows]
+            if all(part):
+                header, *lines = benchmark_table(DataFrame(part)) or [[]]
                 if header:
                     titled = [
                         [BENCHMARKS[name].title if name in BENCHMARKS else name, *cells] for name, *cells in lines
                     ]
                     found.append((number, Table(where, header, titled, note)))
-        header, *lines = sensitivity_table(methods, baseline) or [[]]
+        header, *lines = sensitivity_table(runs, baseline) or [[]]
         if header:
             found.append((4, Table(where, header, lines, note)))
     return found
@@ -160,7 +162,7 @@ def _only(row: Row, kind: str) -> Row:
     if not benchmarks:
         return {}
     flat = {f"{name}/{measure}": value for name, values in benchmarks.items() for measure, value in values.items()}
-    return {"seed": row["seed"], **average(benchmarks), **flat}
+    return {"method": row["method"], "seed": row["seed"], **average(benchmarks), **flat}
 
 
 def comparison_table(compared: dict[str, Any]) -> Table:

@@ -1,5 +1,6 @@
-"""Methods x seeds x variants as independent, resumable cells, and the comparison that comes out of them.
+"""Methods x seeds x variants as independent, resumable runs, and the comparison of their results.
 
-`plan.py` reads a study's YAML into cells, `results.py` turns finished cells into rows, `comparison.py` rows into
-means, intervals and tables. Nothing here starts a process: `cli/study.py` does.
+`cells.py` reads a study's YAML, `folder.py` what a run's folder holds, `processes.py` runs what is missing,
+`measuring.py` measures the models, `results.py` makes rows and curves, `comparison.py` means and tables; `run.py`
+leads through them. `quickstart.py` compares two methods on the small world without a YAML.
 """

@@ -1,17 +1,19 @@
-"""A study's YAML as cells: one training run each, with the recipe it is trained by."""
+"""A study's YAML as cells: one training run each, with its recipe."""
 
 from __future__ import annotations
 
 import json
 import re
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from ..support.errors import UserError, kind, nearest
 from ..support.yaml import read_yaml
 from ..train.checkpoints import newest_checkpoint
-from ..train.recipe import RECIPE
+from ..train.recipe import RECIPE, Recipe, make_recipe
+from ..train.shipped import find_recipe
 
 KEYS = {
     "output_dir": str,
@@ -26,11 +28,10 @@ KEYS = {
     "num_processes": int,
     "keep_checkpoints": bool,
 }
-REQUIRED = ("output_dir", "seeds", "methods")
+OPTIONS = ("untrained", "evaluation", "accelerate_config", "num_processes", "keep_checkpoints")
 # Fields that a cell gets from its place in the study.
 PLACED = ("output_dir", "run_name", "seed", "resume_from_checkpoint")
-
-# What decides which model a run starts from.
+# Fields that decide which model a run starts from.
 MODEL_FIELDS = ("model_name_or_path", "model_revision", "model_builder", "model_builder_kwargs")
 
 
@@ -40,7 +41,7 @@ class Cell:
 
     Args:
         variant (`str`):
-            Name of the variant, `""` where the study has none.
+            Name of the variant, `""` if the study has none.
         method (`str`):
             Name of the method.
         seed (`int`):
@@ -48,9 +49,11 @@ class Cell:
         folder (`Path`):
             Where recipe, log, model and results go.
         recipe (`dict`):
-            The recipe's content, as it will stand in `recipe.yaml`.
-        trained (`bool`):
-            `False`: the model before training, only evaluated.
+            The content of its `recipe.yaml`.
+        trained (`bool`, *optional*, defaults to `True`):
+            `False`: the model before training, which is only measured.
+        source (`str`, *optional*, defaults to `"the study"`):
+            The study's file, for messages.
     """
 
     variant: str
@@ -59,28 +62,34 @@ class Cell:
     folder: Path
     recipe: dict[str, Any]
     trained: bool = True
+    source: str = "the study"
 
     @property
     def name(self) -> str:
-        """What the terminal calls the cell."""
+        """What the terminal calls the run."""
         return ", ".join(part for part in (self.variant, self.method, f"seed {self.seed}") if part)
 
     @property
     def recipe_file(self) -> Path:
         return self.folder / RECIPE
 
-    @property
-    def log(self) -> Path:
-        return self.folder / "train.log"
+    @cached_property
+    def checked_recipe(self) -> Recipe:
+        """The recipe with its keys and types checked.
+
+        Raises:
+            UserError: if a key or a value is refused.
+        """
+        return make_recipe(self.recipe, self.source)
 
     def checkpoint(self) -> Path | None:
-        """The newest whole checkpoint with steps left, to go on from."""
+        """The newest whole checkpoint with steps left."""
         return newest_checkpoint(self.folder)
 
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study; see docs/study.md for its keys. `cells` are in the order in which they run."""
+    """A checked study; docs/study.md has its keys. `cells` are in the order in which they run."""
 
     source: str
     output_dir: Path
@@ -95,64 +104,41 @@ class Study:
     variants: list[str] = field(default_factory=lambda: [""])
 
 
-def load_study(path: Path, find_recipe: Any, output_dir: Path | None = None) -> Study:
-    """Reads and checks a study. The recipes' values are checked by whoever starts the cells.
+def load_study(path: Path, output_dir: Path | None = None) -> Study:
+    """Reads and checks a study and the recipes that it names. Their values are checked before the cells start.
 
     Args:
         path (`Path`):
             The YAML file.
-        find_recipe (`Callable`):
-            From the name of a recipe to its file.
         output_dir (`Path`, *optional*):
-            Instead of the file's own.
+            Overrides the file's own.
 
     Raises:
         UserError: if a key is unknown, missing or of another type, or a value cannot work.
     """
-    given = read_yaml(path)
-    source = str(path)
+    given, source = read_yaml(path), str(path)
     _check_keys(given, source)
-    seeds = given["seeds"]
-    if not seeds or any(type(seed) is not int or seed < 0 for seed in seeds) or len(set(seeds)) != len(seeds):
-        raise UserError(f"{source}: `seeds` is {seeds!r}: expected different whole numbers, such as [0, 1, 2].")
-    methods = _mapping_of_mappings(given, "methods", source)
-    if not methods:
-        raise UserError(f"{source}: `methods` is empty: name at least one, `DAPO: {{config: arithmetic/dapo}}`.")
-    variants = _mapping_of_mappings(given, "variants", source) or {"": {}}
-    baseline = given.get("baseline", next(iter(methods)))
-    if baseline not in methods:
-        raise UserError(f"{source}: `baseline` {baseline!r} is none of the methods: {', '.join(methods)}.")
-    untrained = given.get("untrained")
-    if untrained in methods:
-        raise UserError(f"{source}: `untrained` {untrained!r} is a method's name too: choose another.")
-    _check_evaluation(given.get("evaluation"), source)
-    if untrained is not None and given.get("evaluation") is None:
-        raise UserError(f"{source}: `untrained` needs `evaluation`: without it there is nothing to measure with.")
-    folder = output_dir or Path(given["output_dir"]).expanduser()
-    contents = {
-        method: read_yaml(find_recipe(_config_of(method, settings, source))) for method, settings in methods.items()
-    }
+    methods, variants = given["methods"], given.get("variants") or {"": {}}
+    baseline, untrained = given.get("baseline", next(iter(methods), "")), given.get("untrained")
+    _check_values(given, baseline, source)
+    recipes = _read_recipes(methods, source)
     named = ({untrained: methods[baseline]} if untrained else {}) | methods
-    _check_slugs([*named], "methods", source)
-    _check_slugs([name for name in variants if name], "variants", source)
+    folder = output_dir or Path(given["output_dir"]).expanduser()
     cells: list[Cell] = []
     for variant, changes in variants.items():
         for method, settings in named.items():
             own = {name: value for name, value in settings.items() if name != "config"}
-            content = contents[baseline if method == untrained else method]
-            for seed in seeds:
+            content = recipes[baseline if method == untrained else method]
+            for seed in given["seeds"]:
                 place = folder.joinpath(*([slug(variant)] if variant else []), slug(method), f"seed-{seed}")
                 recipe = content | _fill(given.get("overrides", {}) | changes | own, variant, seed, source)
                 if method == untrained and cells and _same_model(cells[-1], variant, method, recipe):
-                    continue  # one model for all seeds is measured once
+                    continue  # a model shared by all seeds is measured once
                 recipe |= {"output_dir": str(place), "run_name": f"{path.stem}-{'-'.join(place.parts[-2:])}"}
-                cells.append(Cell(variant, method, seed, place, {**recipe, "seed": seed}, method != untrained))
-    options = {
-        name: given[name] for name in ("accelerate_config", "num_processes", "keep_checkpoints") if name in given
-    }
-    return Study(
-        source, folder, [*named], baseline, cells, untrained, given.get("evaluation"), variants=[*variants], **options
-    )
+                recipe["seed"] = seed
+                cells.append(Cell(variant, method, seed, place, recipe, method != untrained, source))
+    options = {name: given[name] for name in OPTIONS if name in given}
+    return Study(source, folder, [*named], baseline, cells, variants=[*variants], **options)
 
 
 def slug(name: str) -> str:
@@ -161,61 +147,72 @@ def slug(name: str) -> str:
 
 
 def _check_keys(given: dict[str, Any], source: str) -> None:
+    """Refuses unknown and missing keys, other types, and fields that each run gets from the study."""
     for name, value in given.items():
         if name not in KEYS:
             hint = nearest(name, KEYS) or f" Keys: {', '.join(KEYS)}."
             raise UserError(f"{source}: the key `{name}` is not known in a study.{hint}")
         if type(value) is not KEYS[name]:
             raise UserError(f"{source}: `{name}`: expected a {KEYS[name].__name__}, got {kind(value)} {value!r}.")
-    for name in REQUIRED:
-        if not given.get(name) and name not in ("seeds", "methods"):
-            raise UserError(f"{source}: `{name}` is missing.")
-        if name not in given:
-            raise UserError(f"{source}: `{name}` is missing.")
+    missing = [name for name in ("output_dir", "seeds", "methods") if name not in given or given[name] == ""]
+    if missing:
+        raise UserError(f"{source}: `{missing[0]}` is missing.")
     groups = {"overrides": given.get("overrides", {})}
     for key in ("methods", "variants"):
-        groups |= {f"{key}.{name}": settings for name, settings in given.get(key, {}).items()}
+        for name, settings in given.get(key, {}).items():
+            if not isinstance(name, str) or not isinstance(settings, dict):
+                raise UserError(
+                    f"{source}: `{key}`: {name!r} is {settings!r}: expected a name and a mapping of fields."
+                )
+            groups[f"{key}.{name}"] = settings
     for where, settings in groups.items():
         for name in PLACED:
-            if isinstance(settings, dict) and name in settings:
+            if name in settings:
                 raise UserError(f"{source}: `{where}` sets `{name}`, which each run gets from the study: remove it.")
 
 
-def _mapping_of_mappings(given: dict[str, Any], key: str, source: str) -> dict[str, dict[str, Any]]:
-    entries = given.get(key, {})
-    for name, settings in entries.items():
-        if not isinstance(name, str) or not isinstance(settings, dict):
-            raise UserError(f"{source}: `{key}`: {name!r} is {settings!r}: expected a name and a mapping of fields.")
-    return entries
+def _check_values(given: dict[str, Any], baseline: str, source: str) -> None:
+    seeds, methods, untrained = given["seeds"], given["methods"], given.get("untrained")
+    if not seeds or any(type(seed) is not int or seed < 0 for seed in seeds) or len(set(seeds)) != len(seeds):
+        raise UserError(f"{source}: `seeds` is {seeds!r}: expected distinct whole numbers, such as [0, 1, 2].")
+    if not methods:
+        raise UserError(f"{source}: `methods` is empty: name at least one, `DAPO: {{config: arithmetic/dapo}}`.")
+    if baseline not in methods:
+        raise UserError(f"{source}: `baseline` {baseline!r} is none of the methods: {', '.join(methods)}.")
+    if untrained in methods:
+        raise UserError(f"{source}: `untrained` {untrained!r} is also a method's name: choose another.")
+    evaluation = given.get("evaluation")
+    if evaluation is None and untrained is not None:
+        raise UserError(f"{source}: `untrained` needs `evaluation`: without it there is nothing to measure with.")
+    if evaluation is not None:
+        if not isinstance(evaluation.get("function"), str):
+            raise UserError(f"{source}: `evaluation` needs `function`, the dotted path of a function that measures.")
+        if not _survives_json(evaluation):  # it is kept as JSON, and compared when the study is started again
+            raise UserError(f"{source}: `evaluation` holds something other than words, numbers, lists and mappings.")
+    for key, names in (("methods", [*methods, untrained]), ("variants", given.get("variants", {}))):
+        slugs: dict[str, str] = {}
+        for name in filter(None, names):
+            other = slugs.setdefault(slug(name), name)
+            if not slug(name):
+                raise UserError(f"{source}: `{key}`: {name!r} gives no folder name: use letters or digits.")
+            if other != name:
+                raise UserError(f"{source}: `{key}`: {other!r} and {name!r} would share a folder: rename one.")
 
 
-def _config_of(method: str, settings: dict[str, Any], source: str) -> str:
-    if not isinstance(settings.get("config"), str):
-        raise UserError(f"{source}: the method {method!r} needs `config`, the recipe that it starts from.")
-    return settings["config"]
-
-
-def _check_slugs(names: list[str], key: str, source: str) -> None:
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.setdefault(slug(name), name)
-        if not slug(name):
-            raise UserError(f"{source}: `{key}`: {name!r} gives no folder name: use letters or digits.")
-        if other != name:
-            raise UserError(f"{source}: `{key}`: {other!r} and {name!r} would share a folder: rename one.")
-
-
-def _check_evaluation(settings: dict[str, Any] | None, source: str) -> None:
-    if settings is None:
-        return
-    if not isinstance(settings.get("function"), str):
-        raise UserError(f"{source}: `evaluation` needs `function`, the dotted path of what measures a model.")
+def _survives_json(value: Any) -> bool:
     try:
-        survives = json.loads(json.dumps(settings)) == settings
+        return bool(json.loads(json.dumps(value)) == value)
     except TypeError:
-        survives = False
-    if not survives:  # it is kept as JSON, and compared when the study is started again
-        raise UserError(f"{source}: `evaluation` holds something other than words, numbers, lists and mappings.")
+        return False
+
+
+def _read_recipes(methods: dict[str, dict[str, Any]], source: str) -> dict[str, dict[str, Any]]:
+    """Method -> the content of its recipe; a file that several methods name is read once."""
+    for method, settings in methods.items():
+        if not isinstance(settings.get("config"), str):
+            raise UserError(f"{source}: the method {method!r} needs `config`, the recipe that it starts from.")
+    read = cache(read_yaml)
+    return {method: read(find_recipe(settings["config"])) for method, settings in methods.items()}
 
 
 def _same_model(previous: Cell, variant: str, method: str, recipe: dict[str, Any]) -> bool:
@@ -225,7 +222,7 @@ def _same_model(previous: Cell, variant: str, method: str, recipe: dict[str, Any
 
 
 def _fill(value: Any, variant: str, seed: int, source: str) -> Any:
-    """`value` with `{seed}` and `{variant}` in its texts replaced; a text that is only `{seed}` becomes the number."""
+    """`value` with `{seed}` and `{variant}` in its texts replaced; a text that is only `{seed}` becomes a number."""
     if isinstance(value, dict):
         return {name: _fill(entry, variant, seed, source) for name, entry in value.items()}
     if isinstance(value, list):
@@ -236,7 +233,5 @@ def _fill(value: Any, variant: str, seed: int, source: str) -> Any:
         return value
     unknown = set(re.findall(r"\{(\w+)\}", value)) - {"seed", "variant"}
     if unknown:
-        raise UserError(
-            f"{source}: {value!r}: {{{min(unknown)}}} stands for nothing; known are {{seed}}, {{variant}}."
-        )
+        raise UserError(f"{source}: {value!r}: {{{min(unknown)}}} is unknown; known are {{seed}} and {{variant}}.")
     return value.replace("{seed}", str(seed)).replace("{variant}", slug(variant))

@@ -1,79 +1,66 @@
-"""`trl-ces quickstart`: CES beside DAPO on a model so small that both are trained on this machine's CPU in minutes.
+"""CES beside DAPO on a model so small that this machine's CPU trains both in minutes.
 
 A base model learns to write additions with their working (toy/arithmetic.py). Then `trl-ces train` trains it twice
 from the same start, seed and problems, once by DAPO and once by CES, and all three models answer the same held-out
-problems. A table, a picture of the training and a few answers show what came out.
+problems.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from ..support.errors import UserError
-from ..toy.arithmetic import arithmetic_accuracy_reward, load_problems
+from ..support.files import write_json
+from ..toy.arithmetic import arithmetic_accuracy_reward, load_problems, read_prompt
+from ..toy.arithmetic_evaluation import Measurement, measure
 from ..train.curves import draw, read_curves
-
-if TYPE_CHECKING:
-    from ..toy.arithmetic_evaluation import Measurement
+from .processes import RunFailed
 
 METHODS = {"DAPO": "arithmetic/dapo", "CES": "arithmetic/ces"}  # name -> recipe, in the order of training
 RL_STEPS = 160
 BASE_STEPS = 450
 HELD_OUT_PROBLEMS, SAMPLES, SAMPLING_SEED = 200, 8, 0
-# The model is too small to gain much from a second thread, and on a busy machine two threads wait for each other.
+# A model this small gains little from a second thread, and on a busy machine two threads wait for each other.
 THREADS = 1
-CLEAR_LINE = "\r\x1b[K"
+PICTURE, NUMBERS = "quickstart.png", "quickstart.json"
 
 
-def run(argv: list[str]) -> int:
-    """
-    Trains, compares and shows.
+class Stage(Protocol):
+    """Shows how far one part of the quickstart is."""
 
-    Args:
-        argv (`list[str]`):
-            The words behind `trl-ces quickstart`.
+    def show(self, note: str) -> None:
+        """Replaces what was shown before."""
 
-    Returns:
-        `int`: 0, or 1 if a training failed.
-
-    Raises:
-        UserError: if matplotlib is not installed.
-    """
-    parser = argparse.ArgumentParser(
-        prog="trl-ces quickstart",
-        description="See the effect of CES on a small model, on this machine's CPU, in a few minutes.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--output_dir", type=Path, default=Path("runs/quickstart"), help="where everything goes")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the base model, the problems and the training")
-    options = parser.parse_args(argv)
-    return quickstart(options.output_dir, options.seed)
+    def remark(self, text: str) -> None:
+        """Adds to what is shown at the stage's end."""
 
 
 def quickstart(
     output_dir: Path,
+    stage: Callable[[str, str], AbstractContextManager[Stage]],
     seed: int = 0,
     base_steps: int = BASE_STEPS,
     rl_steps: int = RL_STEPS,
     num_problems: int = HELD_OUT_PROBLEMS,
-) -> int:
-    """The whole of it.
+) -> dict[str, Measurement]:
+    """Trains the three models and measures them.
 
     Args:
         output_dir (`Path`):
-            Gets `base`, `dapo` and `ces` (models), a log for each training, `quickstart.png` and `quickstart.json`.
+            Gets `base`, `dapo` and `ces` (models), a log of each training, `quickstart.png` and `quickstart.json`.
+        stage (`Callable`):
+            From a number ("1/4") and a title to the context of a [`Stage`].
         seed (`int`, *optional*, defaults to `0`):
-            Seed of the base model, of the problems and of both trainings.
+            Seed of the base model, the problems and both trainings.
         base_steps (`int`, *optional*, defaults to `450`):
             Supervised steps of the base model.
         rl_steps (`int`, *optional*, defaults to `160`):
@@ -82,78 +69,41 @@ def quickstart(
             Held-out problems to measure on.
 
     Returns:
-        `int`: 0, or 1 if a training failed.
+        `dict[str, Measurement]`: of `before`, `DAPO` and `CES`.
 
     Raises:
-        UserError: if matplotlib is not installed.
+        UserError: if matplotlib is missing.
+        RunFailed: if a training fails.
     """
     if find_spec("matplotlib") is None:
         raise UserError('the picture needs matplotlib: pip install "trl_ces[quickstart]".')
-    started = time.monotonic()
-    print(f"CES beside DAPO on two-digit additions. Everything goes to {output_dir}.\n", flush=True)
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
-
-    with Stage("1/4", "A small model learns to write additions, with slips") as stage:
-        make_base(output_dir / "base", seed, base_steps, stage)
+    folders = {"before": output_dir / "base", **{method: output_dir / method.lower() for method in METHODS}}
+    with stage("1/4", "A small model learns to write additions, with slips") as line:
+        make_base(folders["before"], seed, base_steps, line)
     for number, (method, recipe) in enumerate(METHODS.items(), start=2):
-        with Stage(f"{number}/4", f"{method} trains it") as stage:
+        with stage(f"{number}/4", f"{method} trains it") as line:
             log = output_dir / f"{method.lower()}.log"
-            words = ["--model_name_or_path", output_dir / "base", "--output_dir", output_dir / method.lower()]
+            words = ["--model_name_or_path", folders["before"], "--output_dir", folders[method]]
             words += ["--seed", seed, "--dataset_seed", seed, "--max_steps", rl_steps]
-            code = train(recipe, list(map(str, words)), log, rl_steps, stage)
+            code = train(recipe, list(map(str, words)), log, rl_steps, line)
         if code:
-            last = (log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["(it is empty)"])[-1]
-            print(f"\n{method} stopped with exit code {code}. The last line of {log}: {last}", file=sys.stderr)
-            return 1
-    with Stage("4/4", f"All three answer {num_problems} problems that no training saw"):
-        from ..toy.arithmetic_evaluation import measure
-
+            raise RunFailed(method, code, log)
+    with stage("4/4", f"All three answer {num_problems} problems that no training saw"):
         problems = load_problems("held_out", num_problems, SAMPLING_SEED)
-        folders = {"before": output_dir / "base", **{name: output_dir / name.lower() for name in METHODS}}
         measured = {name: measure(folder, problems, SAMPLES, SAMPLING_SEED) for name, folder in folders.items()}
         accuracy = arithmetic_accuracy_reward.__name__
-        curves = {name: [read_curves(output_dir / name.lower(), accuracy)] for name in METHODS}
-        picture = draw(curves, output_dir / "quickstart.png")
-        write_numbers(output_dir / "quickstart.json", seed, measured)
-
-    print(f"\n{table(measured)}\n")
-    sampled = f"{num_problems} held-out problems x {SAMPLES} answers at temperature 1, sampling seed {SAMPLING_SEED}"
-    print(f"Measured on {sampled}.")
-    print("Length counts the end token; entropy is the sampling distribution's, mean over the answers' tokens.")
-    print(verdict(measured) + "\n")
-    print(examples(measured) + "\n")
-    print(f"Picture of both trainings: {picture}")
-    print(f"Took {time.monotonic() - started:.0f} s in all.\n")
-    print("Next: a real pretrained model on this CPU,\n  trl-ces train --config recipes/smollm2_135m/ces.yaml")
-    print("or your own model and data: README.md. How to read the above: docs/quickstart.md.")
-    return 0
-
-
-class Stage:
-    """One line on the terminal: what is being done, how far it is, and in the end how long it took."""
-
-    def __init__(self, number: str, title: str):
-        self.head = f"{number}  {title}"
-        self.live = sys.stdout.isatty()
-        self.note = ""
-
-    def __enter__(self) -> Stage:
-        self.start = time.monotonic()
-        print(f"{self.head} ...", end="", flush=True)
-        return self
-
-    def show(self, note: str) -> None:
-        """Replaces the line's end on a terminal; a log file gets only the line's final state."""
-        if self.live:
-            print(f"{CLEAR_LINE}{self.head} ... {note}", end="", flush=True)
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        end = f"{'stopped after ' if kind else ''}{time.monotonic() - self.start:.0f} s{self.note}"
-        print(f"{CLEAR_LINE}{self.head} ... {end}" if self.live else f" {end}", flush=True)
+        draw({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
+        rows = {
+            name: {"accuracy": found.accuracy, "length_tokens": found.length, "entropy_bits": found.entropy_bits}
+            for name, found in measured.items()
+        }
+        write_json(output_dir / NUMBERS, {"seed": seed, **rows})
+    return measured
 
 
 def make_base(folder: Path, seed: int, steps: int, stage: Stage) -> None:
-    """Makes the base model, or keeps the one that is there if it was made in the same way."""
+    """Makes the base model, or keeps one that was made with the same settings."""
     import torch
     from transformers.utils import logging
 
@@ -164,7 +114,7 @@ def make_base(folder: Path, seed: int, steps: int, stage: Stage) -> None:
     if not build_base_model(
         folder, seed=seed, steps=steps, on_step=lambda done, of, _: stage.show(f"step {done} of {of}")
     ):
-        stage.note = " (kept from before)"
+        stage.remark(" (kept from before)")
 
 
 def train(recipe: str, overrides: list[str], log: Path, steps: int, stage: Stage) -> int:
@@ -178,7 +128,7 @@ def train(recipe: str, overrides: list[str], log: Path, steps: int, stage: Stage
                 try:
                     return child.wait(timeout=1)
                 except subprocess.TimeoutExpired:
-                    # The trainer's progress bar, as it stands in the log: "| 40/160 ["
+                    # The Trainer's progress bar in the log: "| 40/160 ["
                     done = re.findall(rf"\b(\d+)/{steps} \[", log.read_text(encoding="utf-8", errors="replace"))
                     stage.show(f"step {done[-1]} of {steps}" if done else "starting")
                 except KeyboardInterrupt:
@@ -186,13 +136,24 @@ def train(recipe: str, overrides: list[str], log: Path, steps: int, stage: Stage
                     raise
         finally:
             signal.signal(signal.SIGTERM, previous)
-            if child.poll() is None:  # this process alone was asked to end: no training goes on without it
+            if child.poll() is None:  # SIGTERM reached this process alone: the training must not outlive it
                 child.terminate()
                 child.wait()
 
 
+def summary(measured: dict[str, Measurement]) -> str:
+    """What came out, as text: the table, how it was measured, CES against DAPO, and examples."""
+    count = len(measured["before"].problems)
+    return (
+        f"{table(measured)}\n\n"
+        f"Measured on {count} held-out problems x {SAMPLES} answers at temperature 1, sampling seed {SAMPLING_SEED}.\n"
+        "Length counts the end token; entropy is the sampling distribution's, mean over the answers' tokens.\n"
+        f"{gain(measured)}\n\n{examples(measured)}"
+    )
+
+
 def table(measured: dict[str, Measurement]) -> str:
-    """The comparison, one row for each model."""
+    """The comparison, a row for each model."""
     lines = [
         f"{'':<8}{'accuracy':>10}{'answer length':>16}{'entropy':>18}",
         f"{'':<8}{'%':>10}{'tokens':>16}{'bits per token':>18}",
@@ -202,8 +163,8 @@ def table(measured: dict[str, Measurement]) -> str:
     return "\n".join(lines)
 
 
-def verdict(measured: dict[str, Measurement]) -> str:
-    """One sentence that says how CES came out against DAPO, whichever way it is."""
+def gain(measured: dict[str, Measurement]) -> str:
+    """CES against DAPO in one sentence, whichever way it went."""
     dapo, ces = measured["DAPO"], measured["CES"]
     points = 100 * (ces.accuracy - dapo.accuracy)
     length, entropy = 100 * (ces.length / dapo.length - 1), 100 * (ces.entropy_bits / dapo.entropy_bits - 1)
@@ -214,23 +175,13 @@ def verdict(measured: dict[str, Measurement]) -> str:
 
 
 def examples(measured: dict[str, Measurement], count: int = 3) -> str:
-    """The first answer of each model to each of the first problems: not chosen, so some may be wrong."""
+    """Each model's first answer to the first problems: not selected, so some may be wrong."""
     lines = ['First answers to the first problems ("?" checks the working, "#" gives the answer):']
-    for index in range(count):
-        prompt = measured["before"].problems[index]
-        answer = str(sum(int(term) for term in prompt.rstrip(":").split("+")))
+    for index, prompt in enumerate(measured["before"].problems[:count]):
+        answer = str(sum(read_prompt(prompt)))
         lines.append(f"  {prompt}")
         for name, found in measured.items():
             texts = found.completions[index]
             right = sum(arithmetic_accuracy_reward(texts, [answer] * len(texts)))
             lines.append(f"    {name:<8}{texts[0]:<40}  {right:.0f} of {len(texts)} answers right")
     return "\n".join(lines)
-
-
-def write_numbers(file: Path, seed: int, measured: dict[str, Measurement]) -> None:
-    """The table's numbers, for a script."""
-    rows = {
-        name: {"accuracy": found.accuracy, "length_tokens": found.length, "entropy_bits": found.entropy_bits}
-        for name, found in measured.items()
-    }
-    file.write_text(json.dumps({"seed": seed, **rows}, indent=2) + "\n", encoding="utf-8")

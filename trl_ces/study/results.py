@@ -1,210 +1,197 @@
-"""Finished cells as rows of one tidy file.
-
-A cell's folder holds `training.json` once its training has ended and `evaluation.json` once its model was measured;
-both are written whole or not at all, so a kill leaves a cell either finished or to be gone on with.
-"""
+"""Finished runs as two tidy files, written and read here: `results.csv` and `curves.csv`."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError
-from ..support.files import write_json, write_text
-from ..support.yaml import read_yaml
-from ..train.curves import Curve, read_curves
-from .cells import Cell, Study
+from ..support.files import write_text
+from ..support.reward_names import accuracy_reward_index, reward_name
+from ..train.curves import Curve, draw, draw_variants, read_curves
+from ..train.lookup import find_reward_functions
+from .cells import slug
+from .comparison import MEASURES, comparison, means_over_variants
+from .folder import EVALUATION, TRAINING, read_json
 
-MEASURES = ("accuracy", "length_tokens", "entropy_bits")
-# They say where and under which name: a study may be moved or renamed.
-NAMES_ONLY = ("output_dir", "run_name")
-# Without `evaluation` a run is judged by the mean over this last part of what it logged in training.
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from .cells import Cell, Study
+
+RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
+TEXTS = ("variant", "method", "measured_on", "settings", "packages")
+POINT = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))  # column of curves.csv -> key of a curve
+# Without `evaluation` a run is judged by the mean over this last part of its training log.
 LAST_PART = 0.1
 
 
-def read_json(file: Path) -> Any:
-    """The file's content, `None` if it is not there.
+class Results:
+    """The finished runs of a study, as rows and curves."""
+
+    def __init__(self, study: Study):
+        self.study = study
+        # By the cells' names. A run that yields no row is in neither.
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._curves: dict[str, Curve] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, cell: Cell) -> dict[str, Any]:
+        """Adds a finished run; returns its row of `results.csv`."""
+        curve = read_curves(cell.folder, accuracy_reward(cell)) if cell.trained else None
+        row = make_row(cell, curve, self.study.evaluation is not None)
+        if curve is not None:
+            self._curves[cell.name] = curve
+        self._rows[cell.name] = row
+        return row
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, in the study's order."""
+        return [self._rows[cell.name] for cell in self.study.cells if cell.name in self._rows]
+
+    def write_tables(self) -> str:
+        """Writes `results.csv` and `comparison.md`, and returns the latter."""
+        write_results(self.study.output_dir / RESULTS, self.rows())
+        text = comparison(self.study, self.rows())
+        write_text(self.study.output_dir / COMPARISON, text)
+        return text
+
+    def write_curves(self) -> list[str]:
+        """Writes `curves.csv`, a picture for each variant and, once every run is there, one over the variants.
+
+        Returns:
+            `list[str]`: the pictures' names.
+        """
+        study, pictures = self.study, []
+        cells = [cell for cell in study.cells if cell.name in self._curves]
+        curves = {(cell.variant, cell.method, cell.seed): self._curves[cell.name] for cell in cells}
+        write_curves(study.output_dir / CURVES, curves)
+        if len(study.variants) > 1 and len(self) == len(study.cells):
+            means = means_over_variants(study, self.rows())
+            pictures.append(draw_variants(study.variants, means, study.output_dir / "variants.png").name)
+        for variant in study.variants:
+            shown: dict[str, list[Curve]] = {}
+            for (of, method, _), curve in curves.items():
+                if of == variant:
+                    shown.setdefault(method, []).append(curve)
+            if shown:
+                name = f"curves{'_' if variant else ''}{slug(variant)}.png"
+                pictures.append(draw(shown, study.output_dir / name).name)
+        return pictures
+
+
+def accuracy_reward(cell: Cell) -> str:
+    """Name of the reward function whose mean is the accuracy, by the trainer's own rule.
 
     Raises:
-        UserError: if it is damaged.
+        UserError: if the accuracy is ambiguous.
     """
-    if not file.is_file():
-        return None
+    recipe = cell.checked_recipe
+    funcs = find_reward_functions(recipe.script, recipe.training.get("max_completion_length", 512))
+    names = [reward_name(func) for func in funcs]
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return names[accuracy_reward_index(names, recipe.training.get("ces_accuracy_reward"))]
     except ValueError:
-        raise UserError(f"{file} is damaged: remove it, and start the study again to do that part anew.") from None
-
-
-def write_recipe(cell: Cell) -> None:
-    """Writes the cell's `recipe.yaml`, if it is not there as it should be."""
-    text = yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True)
-    if not cell.recipe_file.is_file() or cell.recipe_file.read_text(encoding="utf-8") != text:
-        write_text(cell.recipe_file, text)
-
-
-def is_trained(cell: Cell) -> bool:
-    """Whether nothing is left to train."""
-    return not cell.trained or (cell.folder / "training.json").is_file()
-
-
-def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
-    """Whether the cell need not be run: it is trained, and measured with these settings."""
-    measured = read_json(cell.folder / "evaluation.json")
-    return is_trained(cell) and (evaluation is None or (measured is not None and measured["settings"] == evaluation))
-
-
-def check_unchanged(cell: Cell) -> None:
-    """Refuses a folder whose run was made by another recipe: it would be taken for this one.
-
-    Raises:
-        UserError: naming the fields that differ.
-    """
-    if not cell.recipe_file.is_file():
-        return
-    found = read_yaml(cell.recipe_file)
-    differing = [
-        name
-        for name in {**found, **cell.recipe}
-        if found.get(name) != cell.recipe.get(name) and name not in NAMES_ONLY
-    ]
-    if differing:
-        changes = "; ".join(
-            f"`{name}` {found.get(name)!r} there, {cell.recipe.get(name)!r} here" for name in differing
-        )
         raise UserError(
-            f"{cell.folder} holds a run with other settings ({changes}): remove that folder to run it again, or give "
-            "another `output_dir`."
-        )
+            f"the accuracy reward is ambiguous among {', '.join(names)}: set `ces_accuracy_reward` to its name."
+        ) from None
 
 
-def start_clock(cell: Cell) -> None:
-    """Notes that a training starts now, and how long the part before its checkpoint took."""
-    file, checkpoint = cell.folder / "clock.json", cell.checkpoint()
-    before = read_json(file)
-    seconds = 0.0
-    if before is not None and checkpoint is not None:
-        saved = (checkpoint / "trainer_state.json").stat().st_mtime
-        # A checkpoint older than the last start: that attempt came no further.
-        seconds = before["seconds_before"] + max(0.0, saved - before["started"])
-    attempts = before["attempts"] + 1 if before else 1
-    write_json(file, {"seconds_before": seconds, "started": time.time(), "attempts": attempts})
-
-
-def finish_training(cell: Cell, packages: dict[str, str]) -> None:
-    """Writes `training.json` from the clock and the trainer's own state."""
-    clock = read_json(cell.folder / "clock.json")
-    state = read_json(cell.folder / "trainer_state.json")
-    tokens = [entry["num_tokens"] for entry in state["log_history"] if "num_tokens" in entry]
-    seconds = clock["seconds_before"] + time.time() - clock["started"]
-    write_json(
-        cell.folder / "training.json",
-        {
-            "seconds": round(seconds, 1),
-            "attempts": clock["attempts"],
-            "steps": state["global_step"],
-            "tokens": int(tokens[-1]) if tokens else None,
-            "packages": packages,
-        },
-    )
-
-
-def make_row(cell: Cell, accuracy_reward: str, evaluated: bool = True) -> dict[str, Any]:
+def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[str, Any]:
     """One row of `results.csv`.
 
     Args:
         cell ([`Cell`]):
             A finished cell.
-        accuracy_reward (`str`):
-            Name of the reward function whose mean is the training accuracy.
+        curve (`Curve`, *optional*):
+            What it logged; `None` for the model before training.
         evaluated (`bool`, *optional*, defaults to `True`):
             Whether the study has an `evaluation`.
     """
-    training = read_json(cell.folder / "training.json") or {}
-    measured = read_json(cell.folder / "evaluation.json") if evaluated else None
+    training = read_json(cell.folder / TRAINING) or {}
+    measured = read_json(cell.folder / EVALUATION) if evaluated else None
+    logged = final_training(curve) if curve is not None else {}
     row: dict[str, Any] = {"variant": cell.variant, "method": cell.method, "seed": cell.seed}
-    logged = final_training(read_curves(cell.folder, accuracy_reward)) if cell.trained else {}
     if measured is not None:
-        row["measured_on"] = " + ".join(measured["benchmarks"])
-        row |= average(measured["benchmarks"])
+        row |= {"measured_on": " + ".join(measured["benchmarks"]), **average(measured["benchmarks"])}
         for benchmark, values in measured["benchmarks"].items():
             row |= {f"{benchmark}/{name}": value for name, value in values.items()}
     else:
-        row |= {"measured_on": f"last {LAST_PART:.0%} of the training log"} | logged
+        row |= {"measured_on": f"last {LAST_PART:.0%} of the training log", **logged}
     row |= {f"train/{name}": value for name, value in logged.items()}
-    for name in ("seconds", "attempts", "steps", "tokens"):
-        row[f"train/{name}"] = training.get(name)
+    row |= {f"train/{name}": training.get(name) for name in ("seconds", "attempts", "steps", "tokens")}
     row["settings"] = json.dumps(cell.recipe, sort_keys=True)
     row["packages"] = json.dumps(training.get("packages") or (measured or {}).get("packages"), sort_keys=True)
     return row
 
 
-def average(benchmarks: dict[str, dict[str, float]]) -> dict[str, float]:
+def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The unweighted mean over benchmarks, as in the last line of the paper's Table 1."""
     shared = [name for name in MEASURES if all(name in values for values in benchmarks.values())]
     return {name: sum(values[name] for values in benchmarks.values()) / len(benchmarks) for name in shared}
 
 
 def final_training(curve: Curve) -> dict[str, float]:
-    """Means over the last `LAST_PART` of the logged points (at least one)."""
+    """Means over the last `LAST_PART` of the logged points, at least one."""
     count = max(1, round(LAST_PART * len(curve["step"])))
-    names = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))
-    return {name: sum(curve[key][-count:]) / count for name, key in names.items()}
+    return {name: sum(curve[key][-count:]) / count for name, key in POINT.items()}
 
 
-def write_results(study: Study, rows: list[dict[str, Any]]) -> Path:
-    """`results.csv`: one row for each run, `None` as an empty field."""
-    columns: dict[str, None] = {}
-    for row in rows:
-        columns |= dict.fromkeys(row)
-    last = [name for name in ("settings", "packages") if name in columns]
-    ordered = [name for name in columns if name not in last] + last
-    stream = io.StringIO(newline="")
-    writer = csv.DictWriter(stream, ordered)
-    writer.writeheader()
-    writer.writerows(rows)
-    file = study.output_dir / "results.csv"
-    write_text(file, stream.getvalue())
-    return file
+def write_results(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes `results.csv`: a row for each run; an empty field where a run has no value."""
+    from pandas import DataFrame
+
+    table = DataFrame(rows, dtype=object)  # as `float`, a column of whole numbers with a gap would print 160.0
+    last = [name for name in ("settings", "packages") if name in table]
+    table = table[[*table.columns.drop(last), *last]]
+    write_text(file, table.to_csv(index=False, lineterminator="\r\n"))
 
 
-def write_curves(study: Study, curves: dict[tuple[str, str], dict[int, Curve]]) -> Path:
-    """`curves.csv`: one row for each logged point of each run, from (variant, method) -> seed -> curve."""
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream)
-    writer.writerow(["variant", "method", "seed", "step", *MEASURES])
-    for (variant, method), runs in curves.items():
-        for seed, curve in runs.items():
-            points = zip(curve["step"], curve["accuracy"], curve["length"], curve["entropy"], strict=True)
-            writer.writerows([variant, method, seed, *point] for point in points)
-    file = study.output_dir / "curves.csv"
-    write_text(file, stream.getvalue())
-    return file
-
-
-def check_measured(benchmarks: Any, function: str) -> None:
-    """Refuses what an evaluation returned, if no row could be made of it.
+def read_results(file: Path) -> DataFrame:
+    """`results.csv` with a row for each run; numbers are float, except `seed`, and NaN where a run has no value.
 
     Raises:
-        UserError: if it is not benchmark -> measure -> number, with `accuracy` in [0, 1] and `length_tokens`.
+        UserError: if a column is missing.
     """
-    expected = f"`evaluation`: {function} must return benchmark -> {{accuracy, length_tokens, ...}} with numbers; "
-    if not isinstance(benchmarks, dict) or not benchmarks:
-        raise UserError(f"{expected}it returned {benchmarks!r:.200}.")
-    for name, values in benchmarks.items():
-        numbers = isinstance(values, dict) and all(
-            isinstance(value, int | float) and math.isfinite(value) for value in values.values()
-        )
-        if not isinstance(name, str) or not numbers or not {"accuracy", "length_tokens"} <= set(values):
-            raise UserError(f"{expected}{name!r} has {values!r:.200}.")
-        if not 0 <= values["accuracy"] <= 1:
-            raise UserError(f"{expected}the accuracy of {name!r} is {values['accuracy']}, not in [0, 1].")
-        if name == "train":
-            raise UserError(f"{expected}'train' names the columns of the training log: call it otherwise.")
+    return _read_csv(file, ("method", "seed", "settings", "accuracy", "length_tokens"))
+
+
+def write_curves(file: Path, curves: Mapping[tuple[str, str, int], Curve]) -> None:
+    """Writes `curves.csv`: a row for each logged point of each run (variant, method, seed)."""
+    from pandas import DataFrame, concat
+
+    place = ["variant", "method", "seed"]
+    parts = [DataFrame(curve).assign(**dict(zip(place, run, strict=True))) for run, curve in curves.items()]
+    table = concat(parts) if parts else DataFrame(columns=[*place, "step", *POINT.values()])
+    table = table[[*place, "step", *POINT.values()]].set_axis([*place, "step", *MEASURES], axis="columns")
+    write_text(file, table.to_csv(index=False, lineterminator="\r\n"))
+
+
+def read_curve_table(file: Path) -> dict[tuple[str, str, int], Curve]:
+    """`curves.csv` as (variant, method, seed) -> curve.
+
+    Raises:
+        UserError: if a column is missing.
+    """
+    table = _read_csv(file, ("method", "seed", "step", *MEASURES)).rename(columns=POINT)
+    runs = table.groupby(["variant", "method", "seed"], sort=False)
+    return {run: points[["step", *POINT.values()]].to_dict("list") for run, points in runs}
+
+
+def _read_csv(file: Path, columns: Sequence[str]) -> DataFrame:
+    from pandas import read_csv
+
+    # Only an empty field is missing: "None" may be a method. round_trip: to the last bit.
+    options: dict[str, Any] = {"keep_default_na": False, "na_values": ["", "nan"], "float_precision": "round_trip"}
+    try:
+        table = read_csv(file, dtype=dict.fromkeys(TEXTS, str), **options)
+    except ValueError as error:  # pandas' ParserError and EmptyDataError are ValueErrors
+        raise UserError(f"{file} is not what `trl-ces study` writes ({error}).") from None
+    missing = [name for name in columns if name not in table]
+    if missing:
+        raise UserError(f"{file} has no column `{missing[0]}`: it is not what `trl-ces study` writes.")
+    return table.assign(variant=table["variant"].fillna("") if "variant" in table else "")

@@ -1,4 +1,4 @@
-"""The runs of a study as processes: started as `trl-ces train` starts its own, several at a time, stopped together."""
+"""Several runs at a time, each a chain of processes, stopped together and never two in one folder."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO
 
 import psutil
 
@@ -25,8 +24,8 @@ LOCK = ".lock"  # in the folder of a study, and of a run
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One process of a job: what to do just before it, its command, its log, what to do once it ended well."""
+class Step:
+    """One process of a run: its command and log, what to do just before it and after it succeeded."""
 
     command: list[str]
     log: Path
@@ -34,70 +33,71 @@ class Stage:
     after: Callable[[], None] = lambda: None
 
 
-@dataclass
-class Job:
-    """What is left to do for a cell, in order."""
+@dataclass(frozen=True)
+class Pending:
+    """A cell, the steps left to do, in order, and the variables that its processes get."""
 
     cell: Cell
-    stages: list[Stage]
+    steps: list[Step]
     env: dict[str, str] = field(default_factory=dict)
+
+
+class RunFailed(RuntimeError):
+    """The process of a run ended with an exit code other than 0; the message quotes its log's last line.
+
+    Args:
+        name (`str`):
+            What the terminal calls the run.
+        code (`int`):
+            Exit code; 128 + n if signal n ended it.
+        log (`Path`):
+            The process' output.
+    """
+
+    def __init__(self, name: str, code: int, log: Path):
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = lines[-1] if lines else "(it is empty)"
+        super().__init__(f"{name} stopped with exit code {code}. The last line of {log}: {last}")
+        self.name, self.code, self.log = name, code, log
 
 
 @dataclass
 class _Running:
-    job: Job
+    run: Pending
     slot: int
     lock: IO[str]
-    stages: list[Stage]
+    steps: list[Step]
     child: subprocess.Popen[bytes]
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A cell whose process ended with `code`; `log` says why."""
-
-    cell: Cell
-    log: Path
-    code: int
-
-
-def slot_environments(at_a_time: int, devices: list[str], per_job: int) -> list[dict[str, str]]:
-    """For each slot the variables that give its processes devices of their own; empty on a CPU."""
-    if not devices:
-        return [{} for _ in range(at_a_time)]
-    return [
-        {"CUDA_VISIBLE_DEVICES": ",".join(devices[slot * per_job : (slot + 1) * per_job])} for slot in range(at_a_time)
-    ]
-
-
-def run_jobs(
-    jobs: Iterable[Job],
+def run_all(
+    runs: Iterable[Pending],
     slots: list[dict[str, str]],
     on_finish: Callable[[Cell], None],
     patience_s: float = 30.0,
-) -> list[Failure]:
-    """Runs all jobs, as many at a time as there are slots.
+) -> list[RunFailed]:
+    """Runs all of `runs`, as many at a time as there are slots.
 
-    Ctrl-C and SIGTERM end all of them; what they had saved stays, and the next start goes on from there.
+    Ctrl-C and SIGTERM end all of them; what they have saved stays, and the next start continues there.
 
     Args:
-        jobs (iterable of [`Job`]):
+        runs (iterable of [`Pending`]):
             In the order in which to start them.
         slots (`list[dict[str, str]]`):
-            Environment variables of each place in which a job can run.
+            For each run at a time the environment variables that give it its devices.
         on_finish (`Callable`):
-            Called with the cell of each job that ended well.
+            Called with the cell of each run that succeeded.
         patience_s (`float`, *optional*, defaults to `30.0`):
-            Seconds between asking the processes to end and ending them.
+            Seconds between SIGTERM and SIGKILL.
 
     Returns:
-        `list[Failure]`: those that did not.
+        `list[RunFailed]`: the runs that failed.
 
     Raises:
-        Busy: if a process of an earlier start is still at work in a cell's folder; those running are ended first.
+        Busy: if a process of an earlier start still works in a cell's folder; the others are ended first.
         KeyboardInterrupt: after a signal.
     """
-    waiting, failed = list(jobs), []
+    waiting, failed = list(runs), []
     running: list[_Running] = []
     received: list[int] = []
 
@@ -112,13 +112,13 @@ def run_jobs(
                 running.append(_start(waiting.pop(0), slot, slots[slot]))
             time.sleep(POLL_SECONDS)
             for entry in [entry for entry in running if entry.child.poll() is not None]:
-                stage = entry.stages[0]
+                step = entry.steps[0]
                 code = _advance(entry, slots[entry.slot], on_finish)
                 if code is not None:
                     running.remove(entry)
                     entry.lock.close()
                 if code:
-                    failed.append(Failure(entry.job.cell, stage.log, code if code > 0 else 128 - code))
+                    failed.append(RunFailed(entry.run.cell.name, code if code > 0 else 128 - code, step.log))
     finally:
         _end(running, patience_s)
         for number, handler in previous.items():
@@ -129,37 +129,37 @@ def run_jobs(
 
 
 def _advance(entry: _Running, env: dict[str, str], on_finish: Callable[[Cell], None]) -> int | None:
-    """After a stage has ended: the next one (`None`), or the job's end (0), or its failure (the exit code)."""
-    stage, code = entry.stages.pop(0), entry.child.returncode
+    """After a process has ended: starts the next (`None`), or returns the run's exit code."""
+    step, code = entry.steps.pop(0), entry.child.returncode
     if code != 0:
         return code
     try:
-        stage.after()
-        if entry.stages:
-            entry.child = _launch(entry.stages[0], entry.job, env, entry.lock)
+        step.after()
+        if entry.steps:
+            entry.child = _launch(entry.steps[0], entry.run, env, entry.lock)
             return None
-        on_finish(entry.job.cell)
-    except Exception:  # whatever it is, it concerns this run: the others go on, and its log tells
-        with stage.log.open("a", encoding="utf-8") as log:
+        on_finish(entry.run.cell)
+    except Exception:  # it concerns this run alone: its log gets the traceback, the others go on
+        with step.log.open("a", encoding="utf-8") as log:
             log.write(traceback.format_exc())
         return 1
     return 0
 
 
-def _start(job: Job, slot: int, env: dict[str, str]) -> _Running:
-    # The process that we start inherits it: as long as it lives, even without us, no second run starts in this folder.
-    lock = lock_file(job.cell.folder / LOCK)
-    return _Running(job, slot, lock, list(job.stages), _launch(job.stages[0], job, env, lock))
+def _start(run: Pending, slot: int, env: dict[str, str]) -> _Running:
+    # The child inherits the lock: while it lives, even without us, no second run starts in this folder.
+    lock = lock_file(run.cell.folder / LOCK)
+    return _Running(run, slot, lock, list(run.steps), _launch(run.steps[0], run, env, lock))
 
 
-def _launch(stage: Stage, job: Job, env: dict[str, str], lock: IO[str]) -> subprocess.Popen[bytes]:
-    stage.before()
-    with stage.log.open("ab") as output:
+def _launch(step: Step, run: Pending, env: dict[str, str], lock: IO[str]) -> subprocess.Popen[bytes]:
+    step.before()
+    with step.log.open("ab") as output:
         child = subprocess.Popen(
-            stage.command,
+            step.command,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **job.env, **env},
+            env={**os.environ, **run.env, **env},
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
@@ -168,7 +168,7 @@ def _launch(stage: Stage, job: Job, env: dict[str, str], lock: IO[str]) -> subpr
 
 
 def _end(running: list[_Running], patience_s: float) -> None:
-    """Ends the processes that still run, with all their children: torchrun's have sessions of their own."""
+    """Ends the processes that still run and all their children; torchrun's have sessions of their own."""
     descendants: list[psutil.Process] = []
     for entry in running:
         if entry.child.poll() is None:
@@ -187,10 +187,3 @@ def _end(running: list[_Running], patience_s: float) -> None:
             process.kill()
     for entry in running:
         entry.lock.close()
-
-
-def evaluation_command(folder: Path, settings: str, trained: bool) -> list[str]:
-    """The process that measures a cell's model."""
-    state = "trained" if trained else "untrained"
-    words: list[Any] = [sys.executable, "-m", "trl_ces.study.worker", folder, settings, state]
-    return [str(word) for word in words]
