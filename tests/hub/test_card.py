@@ -8,8 +8,8 @@ from hub_runs import RECIPE, RECORDED, write_adapter_run, write_run
 from huggingface_hub import ModelCard
 
 from trl_ces import CESConfig
-from trl_ces.hub.card import Extras, model_card
-from trl_ces.hub.facts import SHAPING_FIELDS, TRAINING_FIELDS, Licence, find_licence, read_facts, write_facts
+from trl_ces.hub.card import model_card
+from trl_ces.hub.facts import SHAPING_FIELDS, TRAINING_FIELDS, find_licence, read_facts, write_facts
 from trl_ces.support.errors import UserError
 
 
@@ -18,13 +18,13 @@ def run(tmp_path_factory):
     return write_run(tmp_path_factory.mktemp("hub") / "run")
 
 
-def card(run, repo="me/my-model", recipe=None, recorded=RECORDED, extras=None):
+def card(run, repo="me/my-model", recipe=None, recorded=RECORDED, **more):
     """The card of `run` with another recipe.yaml and run.json."""
     (run / "recipe.yaml").write_text(RECIPE if recipe is None else recipe)
     (run / "run.json").unlink(missing_ok=True)
     if recorded:
         (run / "run.json").write_text(json.dumps(recorded))
-    return ModelCard(str(model_card(read_facts(run), repo, extras or Extras())))
+    return ModelCard(str(model_card(read_facts(run), repo, **more)))
 
 
 def test_the_card_holds_settings_results_and_citations(run):
@@ -69,11 +69,11 @@ def test_the_metadata_are_what_the_hub_reads(run, tmp_path):
 
 def test_an_adapter_is_called_one_and_says_what_it_needs(tmp_path):
     write_adapter_run(tmp_path / "run", tmp_path / "base")
-    adapter = model_card(read_facts(tmp_path / "run"), "me/lora", Extras())
+    adapter = model_card(read_facts(tmp_path / "run"), "me/lora")
     assert adapter.data.library_name == "peft"
     assert "# an adapter: needs peft" in adapter.text
     assert "without it, this adapter does not load" in adapter.text
-    merged = model_card(read_facts(tmp_path / "run"), "me/lora", Extras(merged=True))
+    merged = model_card(read_facts(tmp_path / "run"), "me/lora", merged=True)
     assert merged.data.library_name == "transformers"
     assert "needs peft" not in merged.text
 
@@ -163,9 +163,9 @@ def test_a_folder_without_recipe_or_log_is_refused(tmp_path, missing):
 def test_the_licence_of_a_local_base_is_read_from_its_card(tmp_path, run):
     (tmp_path / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Base\n")
     licence = find_licence(str(tmp_path), ask_the_hub=False)
-    assert licence == Licence("apache-2.0")
-    shown = card(run, extras=Extras(licence=licence))
+    assert licence == {"license": "apache-2.0"}
+    shown = card(run, licence=licence)
     assert shown.data.license == "apache-2.0"
     assert "apache-2.0, that of [some-org/base-model]" in shown.text
-    assert find_licence("some-org/base-model", ask_the_hub=True) == Licence()  # HF_HUB_OFFLINE is set
+    assert find_licence("some-org/base-model", ask_the_hub=True) == {}  # HF_HUB_OFFLINE is set
     assert "which is not stated here: look it up" in card(run).text

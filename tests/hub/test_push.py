@@ -122,7 +122,7 @@ def test_public_means_public(hub, run, undrawn):
 
 def test_a_push_that_is_private_does_not_go_into_a_repository_that_is_public(hub, run, undrawn, capsys):
     hub.repos["me/run"] = Repo(private=False)
-    assert "me/run is there and public" in refusal(capsys, run)
+    assert "me/run is public" in refusal(capsys, run)
     assert hub.repos["me/run"].commits == []
     assert push(run, "--public") == 0
 
@@ -350,7 +350,7 @@ def test_a_conflict_is_tried_again(hub, run, undrawn):
 def test_a_conflict_that_stays_is_told(hub, run, undrawn, capsys):
     hub.fail("POST", "/commit/", 409, times=100)
     assert push(run) == 1
-    assert "somebody else has changed the repository meanwhile (409)" in capsys.readouterr().out
+    assert "somebody else changed the repository meanwhile (409)" in capsys.readouterr().out
 
 
 def test_a_failed_upload_of_weights_is_no_traceback(hub, run, undrawn, capsys):
@@ -388,11 +388,11 @@ def test_a_namespace_of_others_is_a_sentence(hub, run, undrawn, capsys):
     ("words", "part"),
     [
         (["nowhere"], "nowhere does not exist"),
-        (["{run}", "--repo_id", "a/b/c"], "'a/b/c' is no name of one"),
-        (["{run}", "--merge"], "holds a whole model and no adapter"),
+        (["{run}", "--repo_id", "a/b/c"], "'a/b/c' is not a repository name"),
+        (["{run}", "--merge"], "holds a full model, not an adapter"),
         (["{run}", "--card", "none.md"], "`--card` none.md does not exist"),
-        (["{run}", "--evaluation", "{run}"], "holds no summary.json"),
-        (["{run}", "--out", "{run}"], "is there already"),
+        (["{run}", "--evaluation", "{run}"], "holds no intact summary.json"),
+        (["{run}", "--out", "{run}"], "already exists"),
         (["{run}", "--privat"], "Unrecognized arguments: --privat"),
     ],
 )
@@ -461,8 +461,8 @@ def test_what_a_killed_push_left_is_removed(run):
     (run / f"_push-{os.getppid()}-abc").mkdir()  # of a process that lives
     with staging.stage(run) as folder:
         left = sorted(place.name for place in run.glob("_push-*"))
-    assert left == sorted([f"_push-{os.getppid()}-abc", folder.name])
-    assert not folder.exists()
+    assert left == sorted([f"_push-{os.getppid()}-abc", Path(folder).name])
+    assert not Path(folder).exists()
 
 
 def test_the_command_finds_the_hub_by_HF_ENDPOINT(run, tmp_path):

@@ -178,9 +178,7 @@ def test_nobody_at_the_hubs_address_does_not_touch_the_training(hub, tmp_path, c
 def test_a_hub_that_refuses_is_told_before_the_training(hub, tmp_path, monkeypatch):
     hub.repos["me/live"] = Repo(private=False)
     publisher, _, recipe = make(tmp_path / "run")
-    with pytest.raises(
-        UserError, match=r"is there and public.+`hub_private_repo: false`.+train without `push_to_hub`"
-    ):
+    with pytest.raises(UserError, match=r"is public.+`hub_private_repo: false`.+train without `push_to_hub`"):
         publisher.check(recipe)
     monkeypatch.setenv("HF_TOKEN", "hf_old")
     with pytest.raises(UserError, match=r"the Hub does not know who you are \(401\)"):

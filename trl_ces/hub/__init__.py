@@ -1,8 +1,12 @@
-"""The Hugging Face Hub: what of a training goes there, with which model card, and when.
+"""Hugging Face Hub: what of a training is pushed, with which model card, and when.
 
-`facts.py` reads what is known of a run from its files, `card.py` makes the model card of it, `pages.py` writes what a
-reader gets, `staging.py` puts together the folder that is uploaded, `upload.py` speaks with the Hub, `training.py`
-does all that during and after a training.
+- `facts.py`: what a run's files say about it
+- `method.py`, `card.py`, `card.md.j2`: the model card
+- `pages.py`: card, curves and report of a folder
+- `staging.py`: the folder that is uploaded
+- `upload.py`: the Hub's client
+- `push.py`: one push, as `trl-ces push` makes it
+- `training.py`: pushes during and after training
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str):
-    # transformers takes seconds to load: `trl-ces push` refuses a wrong folder before that
+    # transformers takes seconds to load, and `trl-ces push` refuses a wrong folder first
     if name in __all__:
         from . import training
 

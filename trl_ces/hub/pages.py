@@ -1,10 +1,10 @@
-"""What is written for a reader: the model card, the picture of the curves, the report; from which evaluations."""
+"""What a reader gets: the model card, the curves, the report."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,99 +13,83 @@ from ..evaluation.models import fingerprint
 from ..evaluation.summary import SUMMARY
 from ..support.errors import UserError
 from ..support.files import write_text
-from .card import CURVES, REPORT, Extras, model_card
-from .facts import CARD, Licence, RunFacts, find_licence, read_facts
+from .card import model_card
+from .facts import CARD, CURVES, REPORT, RunFacts, find_licence, read_facts
 
 
 def describe(
     folder: Path,
     repo: str,
-    *,
-    say: Callable[[str], None],
     card: Path | None = None,
     evaluations: Sequence[Path] = (),
     licence: str | None = None,
-    online: bool = True,
     merged: bool = False,
-    report: bool = True,
-) -> None:
+    local: bool = False,
+) -> list[str]:
     """
     Writes the card, the curves and the report of the run in `folder`.
 
     Args:
         folder (`Path`): From [`stage`], filled by [`place_run`]; or the run's own.
-        repo (`str`): The model's id on the Hub, or its name.
-        say (`Callable`): Told what is left out, and why.
-        card (`Path`, *optional*): A card to take instead.
+        repo (`str`): The model's id on the Hub, or its name here.
+        card (`Path`, *optional*): A card to copy instead.
         evaluations (`Sequence[Path]`): Folders of `trl-ces eval`.
-        licence (`str`, *optional*): The base model's, where it is known better.
-        online (`bool`): Whether the Hub may be asked for the base model's licence.
+        licence (`str`, *optional*): Of the base model, where its own card does not say.
         merged (`bool`): Whether an adapter was merged into its base.
-        report (`bool`): Whether to make report.html.
+        local (`bool`): Do not ask the Hub for the licence, and make no report.
+
+    Returns:
+        `list[str]`: What was left out, and why.
     """
-    facts = read_facts(folder)
-    alt = _draw_curves(folder, facts, repo.split("/")[-1], say)
-    has_report = report and _write_report(folder, repo, evaluations, say)
+    facts, notes = read_facts(folder), list[str]()
+    curves = _draw_curves(folder, facts, repo.split("/")[-1], notes)
+    report = not local and _write_report(folder, repo, evaluations, notes)
     if card is not None:
         shutil.copyfile(card, folder / CARD)
-        return
-    extras = Extras(
+        return notes
+    content = model_card(
+        facts,
+        repo,
         summaries=[read_summary(place) for place in evaluations],
-        licence=Licence(licence) if licence else find_licence(facts.base, online),
+        licence={"license": licence} if licence else find_licence(facts.base, ask_the_hub=not local),
         merged=merged,
-        curves_alt=alt,
-        report=has_report,
-    )
-    write_text(folder / CARD, model_card(facts, repo, extras).content)
+        curves=curves,
+        report=report,
+    ).content
+    write_text(folder / CARD, content + "\n")
+    return notes
 
 
 def read_summary(place: Path) -> dict[str, Any]:
-    """
-    The summary.json of an evaluation.
-
-    Raises:
-        UserError: if it is not there, or damaged.
-    """
+    """The summary.json of an evaluation; raises `UserError` if it is missing or damaged."""
     try:
         summary = json.loads((place / SUMMARY).read_text(encoding="utf-8"))
-        if not summary["settings"] or not summary["benchmarks"]:
-            raise ValueError("it holds no results")
-    except FileNotFoundError:
-        raise UserError(
-            f"{place} holds no {SUMMARY}: name an output directory of `trl-ces eval`; one that was stopped goes on if "
-            "started again."
-        ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{place / SUMMARY} cannot be read ({error}).") from None
-    return summary
+        if summary["settings"] and summary["benchmarks"]:
+            return summary
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise UserError(
+        f"{place} holds no intact {SUMMARY}: name an output directory of `trl-ces eval`. An interrupted one resumes "
+        "when started again."
+    )
 
 
 def check_evaluation(place: Path, weights: Path) -> None:
-    """
-    Refuses an evaluation that is not of these weights.
-
-    Args:
-        place (`Path`): A folder of `trl-ces eval`.
-        weights (`Path`): The run's or checkpoint's.
-
-    Raises:
-        UserError: saying what it is instead.
-    """
-    settings: dict[str, Any] = read_summary(place)["settings"]
-    measured = settings.get("fingerprint")
+    """Raises `UserError` if the evaluation in `place` measured other weights than those in `weights`."""
+    measured = read_summary(place)["settings"].get("fingerprint")
     if measured is not None and measured != fingerprint(weights):
         raise UserError(
             f"{place} measured other weights than those in {weights}: run `trl-ces eval --model {weights}`."
         )
 
 
-def _draw_curves(folder: Path, facts: RunFacts, name: str, say: Callable[[str], None]) -> str | None:
-    """Draws the curves; returns what they show in words, `None` if there is no picture."""
+def _draw_curves(folder: Path, facts: RunFacts, name: str, notes: list[str]) -> str | None:
+    """Draws curves.png; returns its alternative text, `None` without a picture."""
     if facts.curve is None or not facts.curve["step"]:
-        say("No curves: the run logged none.")
+        notes.append("No curves: the run logged none.")
         return None
     if find_spec("matplotlib") is None:
-        say('No curves: they need matplotlib (pip install "trl_ces[study]").')
+        notes.append('No curves: they need matplotlib (pip install "trl_ces[study]").')
         return None
     from ..train.curves import draw
 
@@ -118,10 +102,10 @@ def _draw_curves(folder: Path, facts: RunFacts, name: str, say: Callable[[str], 
     )
 
 
-def _write_report(folder: Path, repo: str, evaluations: Sequence[Path], say: Callable[[str], None]) -> bool:
+def _write_report(folder: Path, repo: str, evaluations: Sequence[Path], notes: list[str]) -> bool:
     missing = [name for name in ("scipy", "matplotlib", "jinja2") if find_spec(name) is None]
     if missing:
-        say(f'No report: it needs {" and ".join(missing)} (pip install "trl_ces[study]").')
+        notes.append(f'No report: it needs {" and ".join(missing)} (pip install "trl_ces[study]").')
         return False
     from ..report.page import make_page, render
     from ..report.runs import read_runs
@@ -131,7 +115,7 @@ def _write_report(folder: Path, repo: str, evaluations: Sequence[Path], say: Cal
     try:
         page = make_page(read_runs([folder, *evaluations], names), f"trl-ces push --repo_id {repo}", "DAPO", "correct")
     except UserError as error:
-        say(f"No report: {error}")
+        notes.append(f"No report: {error}")
         return False
     write_text(folder / REPORT, render(page).replace(str(folder), name))
     return True

@@ -1,78 +1,63 @@
-"""The folder that is uploaded: which files of a run go into it, an adapter merged, and no secrets."""
+"""The folder that is uploaded: which of a run's files go into it, an adapter merged, no pickles, no secrets."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
+from huggingface_hub import get_token
 
-from ..evaluation.models import first_line
 from ..report.runs import STATE
-from ..support.errors import UserError, hub_errors
+from ..support.errors import UserError, first_line, hub_errors
 from ..support.yaml import read_yaml
 from ..train.checkpoints import damage, read_state
 from ..train.recipe import RECIPE
-from .card import REPORT
-from .facts import ADAPTER, CARD, FACTS
+from .facts import ADAPTER, CARD, FACTS, REPORT
 
-# By name: a checkpoint's rollout-0.safetensors holds prompts and completions.
-WEIGHTS = (
-    "model*.safetensors", "adapter_model*.safetensors", "model.safetensors.index.json",
-    "adapter_model.safetensors.index.json",
-)  # fmt: skip
+# By name, because a checkpoint's rollout-0.safetensors holds prompts and completions.
+WEIGHTS, INDEX = ("model*.safetensors", "adapter_model*.safetensors"), "*.safetensors.index.json"
 # What belongs to a model. No pickles: they can run code, and the training_args.bin of a script can hold a token.
 MODEL_FILES = (
-    *WEIGHTS, "config.json", "generation_config.json", ADAPTER, "tokenizer*", "special_tokens_map.json",
+    *WEIGHTS, INDEX, "config.json", "generation_config.json", ADAPTER, "tokenizer*", "special_tokens_map.json",
     "added_tokens.json", "vocab*", "merges.txt", "chat_template*", "*.model", "*processor_config.json",
     "modeling_*.py", "configuration_*.py",
 )  # fmt: skip
 PICKLED_ARGUMENTS = "training_args.bin"
 LINKED_BYTES = 2**20
-STAGE = "_push-"  # the Trainer, too, leaves what begins with _ at home
+STAGE = "_push-"  # the Trainer's own push also skips names starting with `_`
 SECRET_NAME = re.compile(r"TOKEN(?!IZ|S)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 SECRET_SHAPE = re.compile(r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[pous]_[A-Za-z0-9]{30,})\b")
 
 
-@contextmanager
-def stage(home: Path) -> Iterator[Path]:
+def stage(home: Path) -> TemporaryDirectory[str]:
     """
-    A folder in `home`, on its disk so that files can be linked, which is gone afterwards.
+    A temporary folder in `home`, on its disk so that large files can be linked. Removes what killed pushes left there.
 
     Raises:
-        UserError: if `home` cannot be written.
+        UserError: if `home` is not writable.
     """
-    folder = open_stage(home)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def open_stage(home: Path) -> Path:
-    """As [`stage`], to be removed by whoever is done with it. What a killed process left behind is removed here."""
     for left in home.glob(f"{STAGE}*"):
         process = left.name.removeprefix(STAGE).partition("-")[0]
         if process.isdecimal() and not psutil.pid_exists(int(process)):
             shutil.rmtree(left, ignore_errors=True)
     try:
-        return Path(tempfile.mkdtemp(dir=home, prefix=f"{STAGE}{os.getpid()}-"))
+        return TemporaryDirectory(dir=home, prefix=f"{STAGE}{os.getpid()}-", ignore_cleanup_errors=True)
     except OSError as error:
-        raise UserError(f"{home} cannot be written ({error.strerror}), and a push needs a folder in it.") from None
+        raise UserError(f"A push needs a folder in {home}, which is not writable ({error.strerror}).") from None
 
 
 def find_weights(run: Path) -> Path:
     """
-    Where a run's newest weights are: in its folder once it has ended, else in its newest whole checkpoint.
+    The run's folder once it has ended, else its newest intact checkpoint.
 
     Raises:
-        UserError: if there are none, or they are damaged.
+        UserError: if there are no weights, or all are damaged.
     """
     if not run.is_dir():
         raise UserError(f"{run} does not exist: name an output directory of `trl-ces train`.")
@@ -80,29 +65,29 @@ def find_weights(run: Path) -> Path:
     for place in (run, *run.glob("checkpoint-*")):
         state = read_state(place)
         if state is not None and any(file for pattern in WEIGHTS for file in place.glob(pattern)):
-            found[place] = (state["global_step"], place == run)  # of two at one step the run's own
-    wrong = []
+            found[place] = (state["global_step"], place == run)  # at the same step, the run's own
+    damaged = []
     for place in sorted(found, key=lambda place: found[place], reverse=True):
-        # The run's own are checked in the staged folder, where no checkpoints lie beside them
+        # The run's own weights are checked once staged: `damage` would also look into the checkpoints beside them
         problem = None if place == run else damage(place)
         if problem is None:
             return place
-        wrong.append(f"{place}: {problem}")
-    if wrong:
-        raise UserError(f"The weights are damaged ({'; '.join(wrong)}): nothing whole is there to push.")
+        damaged.append(f"{place}: {problem}")
+    if damaged:
+        raise UserError(f"There are no intact weights to push ({'; '.join(damaged)}).")
     raise UserError(
         f"{run} holds no trained weights (safetensors, with {STATE}): name an output directory of `trl-ces train`."
     )
 
 
 def home_of(run: Path) -> Path:
-    """The folder with recipe.yaml: a checkpoint's is beside it."""
+    """The folder with recipe.yaml: the parent of a checkpoint."""
     return run.parent if not (run / RECIPE).is_file() and (run.parent / RECIPE).is_file() else run
 
 
 def place_run(weights: Path, home: Path, folder: Path) -> None:
     """
-    Links what a push takes along from a run into `folder`.
+    Puts a run's files into `folder`.
 
     Args:
         weights (`Path`): The run's folder or one of its checkpoints: model, tokenizer and log.
@@ -112,21 +97,17 @@ def place_run(weights: Path, home: Path, folder: Path) -> None:
     Raises:
         UserError: if a file of weights is damaged.
     """
-    for pattern in MODEL_FILES:
-        for file in weights.glob(pattern):
-            if file.is_file():
-                _link(file, folder / file.name)
-    _link(weights / STATE, folder / STATE)
-    for name in (RECIPE, FACTS):
-        if (home / name).is_file():
-            _link(home / name, folder / name)
+    files = [file for pattern in MODEL_FILES for file in weights.glob(pattern)]
+    for file in (*files, weights / STATE, home / RECIPE, home / FACTS):
+        if file.is_file():
+            _link(file, folder / file.name)
     problem = damage(folder)
     if problem is not None:
         raise UserError(f"The weights in {weights} are damaged ({problem}): push one of the run's checkpoints.")
 
 
 def place_checkpoint(checkpoint: Path, folder: Path) -> None:
-    """Links a whole checkpoint, from which a training can go on, into the new `folder`."""
+    """Puts a whole checkpoint, from which training can resume, into the new `folder`."""
     for file in checkpoint.rglob("*"):
         if file.is_file() and file.name != PICKLED_ARGUMENTS:
             _link(file, folder / file.relative_to(checkpoint))
@@ -134,7 +115,7 @@ def place_checkpoint(checkpoint: Path, folder: Path) -> None:
 
 def merge(adapter: Path, folder: Path) -> None:
     """
-    Replaces an adapter in the staged `folder` by its model, base included, in the base's own dtype.
+    Replaces an adapter in the staged `folder` by the merged model, in the base's dtype.
 
     Args:
         adapter (`Path`): The run's folder or one of its checkpoints.
@@ -150,7 +131,7 @@ def merge(adapter: Path, folder: Path) -> None:
         model = AutoPeftModelForCausalLM.from_pretrained(str(adapter), dtype="auto")
     except refusals as error:
         raise UserError(f"The adapter in {adapter} cannot be loaded onto its base: {first_line(error)}") from error
-    for pattern in (*WEIGHTS, ADAPTER):
+    for pattern in (*WEIGHTS, INDEX, ADAPTER):
         for file in folder.glob(pattern):
             file.unlink()
     model.merge_and_unload().save_pretrained(str(folder))
@@ -163,13 +144,11 @@ def secrets_in(env: Mapping[str, Any]) -> dict[str, str]:
 
 def check_secrets(folder: Path) -> None:
     """
-    Looks for tokens in what the run itself wrote, the recipe's `env` above all.
+    Scans the files that the run itself wrote for tokens.
 
     Raises:
         UserError: naming the file, not the token.
     """
-    from huggingface_hub import get_token
-
     env = read_yaml(folder / RECIPE).get("env") if (folder / RECIPE).is_file() else None
     known = secrets_in(os.environ) | secrets_in(env if isinstance(env, dict) else {})
     known |= {token: "your token for the Hub" for token in [get_token()] if token}
@@ -181,18 +160,18 @@ def check_secrets(folder: Path) -> None:
             found = "what looks like a token"
         if found is not None:
             raise UserError(
-                f"{name} holds {found} and would be uploaded: take it out of the run's {name} and push again. A "
-                "recipe's `env` is no place for it, the environment is."
+                f"{name} holds {found} and would be uploaded: remove it from the run's {name} and push again. Set "
+                "secrets in the environment, not in a recipe's `env`."
             )
 
 
 def _link(file: Path, place: Path) -> None:
-    """Copies a small file; gives a large one a second name, which stays when the Trainer removes the first."""
+    """Copies a small file; hard-links a large one, so that it outlives its removal by the Trainer."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if file.stat().st_size >= LINKED_BYTES:
         try:
             os.link(file, place)
             return
-        except OSError:  # a disk without links, or another one
+        except OSError:  # no hard links, or another disk
             pass
     shutil.copyfile(file, place)

@@ -1,4 +1,4 @@
-"""Speaking with the Hub: whether it can take a push, a private repository, an upload that is tried again."""
+"""Hub client: pre-flight checks, private repositories, retried uploads."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from ..support.errors import UserError, first_line
-from ..support.hub import check_repo
+from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import HfHubHTTPError
 
-# The client itself tries parts of an upload again, but neither the commit nor what a conflict asks for. What has
-# arrived is not sent a second time.
-ATTEMPTS = 3
-# What the Hub answers if trying again is of no use: the request, the token, a payment, the rights, the name, the size.
-FINAL = {
+from ..support.errors import first_line
+from ..support.hub import HubError, check_repo
+
+Result = TypeVar("Result")
+# Seconds before each retry. The client itself retries parts of an upload, but neither the commit nor the creation of a
+# repository. Files that arrived are not sent again.
+PAUSES = (1.0, 2.0)
+# Statuses that no retry mends: bad request, token, payment, rights, name, size.
+REFUSALS = {
     400: "the Hub refuses it (400)",
     401: "the Hub does not know who you are (401): run `hf auth login`, or set HF_TOKEN to a valid token",
     402: "the Hub asks for a payment (402)",
@@ -23,6 +27,26 @@ FINAL = {
     404: "the Hub finds no such repository (404), or your token may not see it",
     413: "the Hub finds it too large (413)",
 }
+REASONS = {**REFUSALS, 409: "somebody else changed the repository meanwhile (409)"}
+
+
+class PushFailed(Exception):
+    """
+    A call to the Hub failed, retries included. The message is a clause without full stop and never contains the token.
+
+    Args:
+        error (`Exception`): From `huggingface_hub`, or the library below it.
+
+    Attributes:
+        refused (`bool`): Whether a retry is of no use.
+    """
+
+    def __init__(self, error: Exception):
+        # A failed LFS upload is a RuntimeError raised from the HTTP error
+        cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
+        status = cause.response.status_code if isinstance(cause, HfHubHTTPError) else None
+        self.refused = status in REFUSALS or isinstance(error, ValueError)
+        super().__init__(REASONS.get(status or 0) or first_line(cause).rstrip("."))
 
 
 @dataclass(frozen=True)
@@ -31,9 +55,9 @@ class Target:
     Where a push goes.
 
     Args:
-        repo_id (`str`): `NAMESPACE/NAME`; a name alone is in the namespace of the token's user.
-        private (`bool`): Whether a new repository is private, and an old one has to be.
-        revision (`str`, *optional*): A branch, made if it is not there. Default: main.
+        repo_id (`str`): `NAMESPACE/NAME`, or a name in the namespace of the token's user.
+        private (`bool`): Create the repository private, and refuse an existing public one.
+        revision (`str`, *optional*): Branch, created if missing. Default: main.
     """
 
     repo_id: str
@@ -43,96 +67,63 @@ class Target:
 
 def open_repo(target: Target) -> str:
     """
-    Makes the repository, or finds it. Tries again where the Hub does not answer.
+    Creates the repository and its branch, or finds them.
 
     Returns:
-        `str`: Its whole id.
+        `str`: The full id.
 
     Raises:
-        UserError: if the Hub refuses, or the repository is public and the push is not meant to be.
-        Exception: whatever else went wrong on the way; see [`explain`].
+        HubError: if the Hub refuses, or the repository is public and the push is private.
+        PushFailed: if the Hub does not answer.
     """
-    from huggingface_hub import HfApi
-
     check_repo(target.repo_id)
     api = HfApi()
-
-    def find() -> tuple[str, bool]:
-        repo = api.create_repo(target.repo_id, private=target.private, exist_ok=True).repo_id
-        return repo, bool(api.model_info(repo).private)
-
     try:
-        repo, is_private = try_again(find)
-    except Exception as error:
-        if is_final(error):
-            raise UserError(f"{target.repo_id} cannot be opened: {explain(error)}.") from error
+        repo = retried(lambda: api.create_repo(target.repo_id, private=target.private, exist_ok=True).repo_id)
+        if target.private and not retried(lambda: api.model_info(repo).private):
+            raise HubError(
+                f"{repo} is public, and pushes are private by default: add `--public` (in a recipe "
+                "`hub_private_repo: false`), or name another repository."
+            )
+        branch = target.revision
+        if branch is not None:
+            retried(lambda: api.create_branch(repo, branch=branch, exist_ok=True))
+    except PushFailed as failure:
+        if failure.refused:
+            raise HubError(f"{target.repo_id} cannot be opened: {failure}.") from failure
         raise
-    if target.private and not is_private:
-        raise UserError(
-            f"{repo} is there and public, and a push is private if not told otherwise: add `--public` (in a recipe "
-            "`hub_private_repo: false`), or name another repository."
-        )
-    if target.revision is not None:
-        try_again(lambda: api.create_branch(repo, branch=str(target.revision), exist_ok=True))
     return repo
 
 
 def upload(folder: Path, repo: str, revision: str | None, message: str) -> None:
     """
-    Uploads everything in a folder. What the repository has already is not sent again.
+    Uploads a folder. Files that the repository already has are not sent again.
 
     Raises:
-        Exception: whatever the last attempt met; see [`explain`].
+        PushFailed: if it did not arrive.
     """
-    from huggingface_hub import HfApi
-
-    try_again(
-        lambda: HfApi().upload_folder(
-            repo_id=repo, folder_path=folder, revision=revision, commit_message=message, ignore_patterns=[]
-        )
-    )
+    retried(lambda: HfApi().upload_folder(repo_id=repo, folder_path=folder, revision=revision, commit_message=message))
 
 
-def try_again(action: Callable[[], Any], wait: float = 1.0) -> Any:
-    """Calls `action` up to [`ATTEMPTS`] times, `wait` seconds apart and then twice that."""
-    for attempt in range(1, ATTEMPTS + 1):
+def retried(call: Callable[[], Result]) -> Result:
+    """
+    Makes a call to the Hub, and again after each of [`PAUSES`] if it fails.
+
+    Raises:
+        PushFailed: from the last error, or the first that no retry mends.
+    """
+    pauses = list(PAUSES)
+    while True:
         try:
-            return action()
-        except Exception as error:  # the client raises what its HTTP library, S3's and xet's raise
-            if attempt == ATTEMPTS or is_final(error):
-                raise
-            print(f"The Hub: {explain(error)}. Trying again.", flush=True)
-        time.sleep(wait * 2 ** (attempt - 1))
-    return None
-
-
-def is_final(error: BaseException) -> bool:
-    """Whether trying again is of no use."""
-    return isinstance(error, ValueError) or _status(error) in FINAL
-
-
-def explain(error: BaseException) -> str:
-    """What went wrong, in a line without full stop. Tokens do not stand in it: no client writes its headers there."""
-    status = _status(error)
-    if status in FINAL:
-        return FINAL[status]
-    cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ is not None else error
-    if _status(cause) == 409:
-        return "somebody else has changed the repository meanwhile (409)"
-    return first_line(cause).rstrip(".")
-
-
-def _status(error: BaseException) -> int:
-    """The HTTP status behind an error, 0 without one. A failed LFS upload is a `RuntimeError` from the HTTP error."""
-    for of in (error, error.__cause__):
-        status = getattr(getattr(of, "response", None), "status_code", None)
-        if status is not None:
-            return int(status)
-    return 0
+            return call()
+        except Exception as error:  # of huggingface_hub, its HTTP library, S3 or xet: they share no class
+            failure = PushFailed(error)
+            if failure.refused or not pauses:
+                raise failure from error
+        print(f"The Hub: {failure}. Trying again.", flush=True)
+        time.sleep(pauses.pop(0))
 
 
 def url_of(repo: str, revision: str | None = None) -> str:
     """The address of a repository's page."""
-    from huggingface_hub import constants
-
     return f"{constants.ENDPOINT}/{repo}" + (f"/tree/{revision}" if revision else "")

@@ -1,14 +1,18 @@
-"""What can be told of a push to the Hugging Face Hub without the network."""
+"""Pre-flight check of a push to the Hugging Face Hub."""
 
 from .errors import UserError, first_line
 
 
+class HubError(UserError):
+    """The Hub cannot take a push as it was asked for; nothing was uploaded."""
+
+
 def check_repo(repo_id: str) -> None:
     """
-    Whether a push to `repo_id` has a chance.
+    Checks a push as far as possible without the network.
 
     Raises:
-        UserError: if it is no repository's name, the Hub is switched off, or there is no token.
+        HubError: if `repo_id` is not a repository's name, the Hub is switched off, or there is no token.
     """
     from huggingface_hub import constants, get_token
     from huggingface_hub.errors import HFValidationError
@@ -17,8 +21,8 @@ def check_repo(repo_id: str) -> None:
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise UserError(f"The repository {repo_id!r} is no name of one: {first_line(error)}") from None
+        raise HubError(f"{repo_id!r} is not a repository name: {first_line(error)}") from None
     if constants.is_offline_mode():
-        raise UserError("HF_HUB_OFFLINE is set, so nothing can be pushed: unset it.")
+        raise HubError("HF_HUB_OFFLINE is set, so nothing can be pushed: unset it.")
     if get_token() is None:
-        raise UserError("There is no token for the Hub: run `hf auth login`, or set HF_TOKEN.")
+        raise HubError("There is no token for the Hub: run `hf auth login`, or set HF_TOKEN.")
