@@ -1,7 +1,10 @@
 r"""
-Completions that would hang, fill the machine, break a parser or run as code, and a run of all of them through the
-reward and the evaluation's verdict, each beside an answer that needs algebra. As a script, with the time limit of an
-answer in seconds and n for every n-th completion, it prints as JSON what was wrong and what the run cost.
+Completions that would hang, exhaust memory, break a parser or run as code. `run` passes them through the reward and
+the evaluation's verdict, each next to an answer that needs algebra.
+
+    python tests/hostile_answers.py 3 1   # limit of a comparison in seconds, and n to take every n-th completion
+
+prints wrong verdicts and the run's cost as JSON.
 """
 
 import json
@@ -15,7 +18,7 @@ from trl_ces import rewards
 from trl_ces.grading import WorkerPool, early, grade_many
 from trl_ces.grading import pool as pool_module
 
-# Written by code that an answer smuggles in, were it ever run.
+# Written by code in an answer, should it ever run.
 SENTINEL = "hostile-answer-was-executed"
 MEGABYTE = 1_000_000
 
@@ -173,7 +176,7 @@ FAMILIES = (
 
 
 def whole_responses():
-    """Where the answer is not hostile but what stands around it: boxes, tags of thinking, statements."""
+    """Hostile around the answer, not in it: boxes, thinking tags, statements."""
     yield from (
         r"\boxed{" * 10_000, r"\boxed{" * 10_000 + "7" + "}" * 10_000, r"\boxed" * 50_000, r"\boxed{7}" * 50_000 + "8",
         r"\boxed " * 50_000, r"\boxed{}", r"\boxed{}" * 9_999, r"\boxed{7", r"\boxed 7}", r"\fbox{7}\boxed{",
@@ -190,7 +193,7 @@ def whole_responses():
 
 
 def hostile_completions():
-    """Name -> completion. All of them are wrong for the golds below."""
+    """Name -> completion. All are wrong for the golds below."""
     corpus = {}
     for family in FAMILIES:
         for number, content in enumerate(family()):
@@ -204,7 +207,7 @@ GOLDS = ("42", r"\sqrt{x}+42\pi", "(41,42]", "41, 42; 43", r"\begin{pmatrix}41\\
 
 
 def neighbour(number):
-    """Completion, gold and verdict of an answer that needs the computer algebra; no two are the same."""
+    """Completion, gold and verdict of an answer that needs the algebra; all are different."""
     n = number + 2
     return (
         (rf"\boxed{{\sqrt{{{2 * n * n}}}}}", rf"{n}\sqrt{{2}}", True),
@@ -214,7 +217,7 @@ def neighbour(number):
 
 
 class TimedPool(WorkerPool):
-    """Notes how long each request took, the wait for a free worker left out."""
+    """Records how long each request took, without the wait for a free worker."""
 
     def __init__(self):
         super().__init__()
@@ -233,7 +236,7 @@ class TimedPool(WorkerPool):
         return timed
 
     def end(self):
-        """Lets the workers end by themselves, so that the kernel counts their memory as this process's children's."""
+        """Lets the workers exit by themselves, so that the kernel counts their memory as that of children."""
         for worker in self.workers:
             if worker.process is not None:
                 worker.process.stdin.close()
@@ -245,9 +248,9 @@ def resident_bytes():
 
 
 def run(corpus, limit_s):
-    """Grades the corpus, each completion beside a neighbour, as training does and as the evaluation does."""
+    """Grades the corpus as training and as the evaluation do, each completion next to a neighbour."""
     pool = pool_module._shared = TimedPool()
-    pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # the workers are started
+    pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # starts the workers
     pool.seconds.clear()
     early.grade_many = partial(grade_many, limit_s=limit_s)
     responses, golds, expected, names = [], [], [], []

@@ -1,4 +1,4 @@
-r"""Where a response states its answer: the last box, else an explicit statement, else what closes the text."""
+r"""Extracting the answer: the last box, else an explicit statement, else an expression that ends the text."""
 
 import pytest
 
@@ -28,7 +28,7 @@ from trl_ces.grading.answers import MAX_BOXES, STATEMENT_WINDOW, extract_answer,
         (r"\boxed 0.5, then 6", ["0.5"]),
         (r"\boxed 5\boxed{6}", ["5", "6"]),
         (r"\boxed 5\fbox 6", ["5", "6"]),
-        (r"\boxed{ first, then \boxed{7}", ["7"]),  # the first was never closed
+        (r"\boxed{ first, then \boxed{7}", ["7"]),  # the first is never closed
         (r"\boxed{6}, \boxed{ oh, and \boxed{7}", ["6", "7"]),
         (r"\boxed{6} \boxed{7", None),
         (r"\boxed{", None),
@@ -122,7 +122,7 @@ def test_a_statement_counts_within_the_last_characters_only_and_a_box_everywhere
         (r"\boxed{(1, 2)} and \boxed{(3, 4)}", 2, "(1, 2); (3, 4)"),
         (r"\boxed{[0, 1]} and \boxed{\left[2, 3\right)}", 2, r"[0, 1]; \left[2, 3\right)"),
         (r"\boxed{\text{south}} and \boxed{\text{north}}", 2, r"\text{south}; \text{north}"),
-        (r"\boxed{2\,\mathrm{m}} and \boxed{3\;\mathrm{m}}", 2, r"2\,\mathrm{m}; 3\;\mathrm{m}"),  # spaces of LaTeX
+        (r"\boxed{2\,\mathrm{m}} and \boxed{3\;\mathrm{m}}", 2, r"2\,\mathrm{m}; 3\;\mathrm{m}"),  # LaTeX spaces
     ],
 )
 def test_as_many_boxes_as_the_gold_has_values_are_one_answer(text, parts, expected):
@@ -133,5 +133,5 @@ def test_of_very_many_boxes_only_the_last_are_kept():
     values = [str(value) for value in range(MAX_BOXES)]
     text = " ".join(rf"\boxed{{{value}}}" for value in values)
     assert extract_answer(text, MAX_BOXES) == "; ".join(values)
-    assert extract_answer(rf"\boxed{{x}} {text}", MAX_BOXES) == values[-1]  # a box too many
+    assert extract_answer(rf"\boxed{{x}} {text}", MAX_BOXES) == values[-1]  # one box too many
     assert len(find_boxes(text * 3)) <= MAX_BOXES + 1

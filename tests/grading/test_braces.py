@@ -1,4 +1,4 @@
-"""Arguments without braces get them, as TeX would read them."""
+"""Arguments without braces get them as TeX reads them."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from trl_ces.grading.braces import with_braces
         (r"\frac\pi 2x", r"\frac{\pi}{2}x"),
         (r"\frac1\pi", r"\frac{1}{\pi}"),
         (r"\frac{\sqrt3}2", r"\frac{\sqrt{3}}{2}"),
-        (r"\frac\sqrt32", r"\frac{\sqrt{32}}"),  # the root takes the digits: nothing is left to divide by
+        (r"\frac\sqrt32", r"\frac{\sqrt{32}}"),  # the root takes all digits: no denominator is left
         (r"\frac\sqrt{3}2", r"\frac{\sqrt{3}}{2}"),
         (r"\frac{\frac12}3", r"\frac{\frac{1}{2}}{3}"),
         (r"\frac\frac123", r"\frac{\frac{1}{2}}{3}"),
@@ -58,9 +58,9 @@ from trl_ces.grading.braces import with_braces
         (r"\sqrtx2", r"\sqrtx2"),
         (r"\{\frac12, \sqrt3\}", r"\{\frac{1}{2}, \sqrt{3}\}"),
         (r"\frac{\{1\}}2", r"\frac{\{1\}}{2}"),
-        (r"x\\\frac12", r"x\\\frac{1}{2}"),  # a new row of a matrix
+        (r"x\\\frac12", r"x\\\frac{1}{2}"),  # a new matrix row
         (r"{{\frac12}}3", r"{{\frac{1}{2}}}3"),
-        # cut off
+        # truncated
         (r"\frac", r"\frac"),
         (r"\frac1", r"\frac{1}"),
         (r"\sqrt ", r"\sqrt"),

@@ -1,4 +1,4 @@
-"""Grading begins where the completions are there, beside the forwards for the old log-probs."""
+"""Grading starts once the completions exist, alongside the forwards for the old log-probs."""
 
 import os
 import threading
@@ -18,7 +18,7 @@ QUESTION = {"solution": ["7", None], "thinking_prefilled": [False, False], "last
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Who was asked for grades: the names of the threads, in order."""
+    """Names of the threads that asked for grades, in order."""
     threads, grade_many = [], early.grade_many
 
     def spied(*arguments, **settings):
@@ -39,7 +39,7 @@ def test_grades_that_were_started_are_not_worked_out_again(asked):
     assert ask() == [1.0, None]
     assert len(asked) == 1
     assert asked[0].startswith("trl_ces_early")
-    assert ask() == [1.0, None]  # they are handed out once
+    assert ask() == [1.0, None]  # handed out once
     assert asked[1:] == [threading.current_thread().name]
 
 
@@ -68,7 +68,7 @@ def test_the_second_verdict_is_not_worked_out(monkeypatch):
     [
         ({"solution": ["8", "7"]}, [0.0, 0.0]),
         ({"last_turns": [r"\boxed{8}", "7"]}, [0.0, None]),
-        ({"thinking_prefilled": [True, False]}, [0.0, None]),  # prefilled, and thinking was never closed
+        ({"thinking_prefilled": [True, False]}, [0.0, None]),  # prefilled, and thinking is never closed
     ],
     ids=["solution", "text", "prefilled"],
 )
@@ -108,7 +108,7 @@ def test_functions_without_a_start_and_reward_models_are_left_alone():
 
 
 def test_the_trainer_grades_beside_the_forwards_for_the_old_log_probs(tmp_path, monkeypatch):
-    """Those forwards wait for grading here: they would wait in vain if it began after them."""
+    """The forwards here wait for grading, and would hang if it started after them."""
     grading_began, in_time, grade_many = threading.Event(), [], early.grade_many
 
     def spied(*arguments, **settings):
@@ -125,7 +125,7 @@ def test_the_trainer_grades_beside_the_forwards_for_the_old_log_probs(tmp_path, 
         }
 
     columns = {"prompt": ["1+6=", "2+5="], "solution": ["7", "7"]}
-    # Four steps of a rollout: the later ones need the log-probs of the policy that wrote it.
+    # Four steps per rollout: the later ones need the log-probs of the policy that generated it.
     steps = {"per_device_train_batch_size": 2, "steps_per_generation": 4}
     trainer = make_trainer(tmp_path, [accuracy_reward], columns, rollout_func=rollout, **steps)
     forward = CESTrainer._get_per_token_logps_and_entropies

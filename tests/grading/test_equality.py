@@ -61,7 +61,7 @@ def test_braces_that_hold_a_sign_or_nothing_are_not(gold, answer):
         (r"\dfrac{1}{2}x", r"$\frac{1}{2} x$", True),
         ("0", "{}", False),
         ("{}", "0", False),
-        ("", r"\text{}", False),  # nothing is no answer, however it is written
+        ("", r"\text{}", False),  # nothing is not an answer, however it is written
         (r"\text{}", "{}", False),
         # words
         (r"\text{Evelyn}", "evelyn", True),
@@ -109,7 +109,7 @@ def test_braces_that_hold_a_sign_or_nothing_are_not(gold, answer):
         ("1/3", "0.333334", False),
         ("1/3", "0.33333", False),  # five digits
         ("0.3333333", "0.333333", False),  # two decimals are exact
-        ("246913/2000000", "0.123456", True),  # 0.1234565 lies half way between the two
+        ("246913/2000000", "0.123456", True),  # 0.1234565 lies halfway between the two
         ("246913/2000000", "0.123457", True),
         ("246913/2000000", "0.123458", False),
         ("5", "x=5", True),
@@ -141,7 +141,7 @@ def test_braces_that_hold_a_sign_or_nothing_are_not(gold, answer):
         ("1,1", "1,-1", False),
         ("16,3,1,1", "1,3,16,1", True),
         ("16,3,1,1", "16,3,3,1", False),
-        ("100,200", "200,100", True),  # each could be a number with a thousands separator
+        ("100,200", "200,100", True),  # each could be one number with a thousands separator
         ("100,200", "200,101", False),
         (r"\{1,2\}", "2,1", True),
         (r"\{5;10\}", "10;5", True),
@@ -165,7 +165,7 @@ def test_braces_that_hold_a_sign_or_nothing_are_not(gold, answer):
         ("P=(0,1)", "(0,1.0)", True),
         ("(0,1)", "(0,1.0)=P", True),
         ("(0,1)", "2+2=(0,1)", False),
-        ("(a,b)", "(a,b)=", False),  # a statement that breaks off
+        ("(a,b)", "(a,b)=", False),  # a truncated statement
         ("x=1", "(0,1)", False),
         (r"x\in[1,2)", "[1,4/2)", True),
         (r"-1<x \leqslant 1:(-1,1]", "(-1, 1.0]", True),
@@ -187,7 +187,7 @@ def test_braces_that_hold_a_sign_or_nothing_are_not(gold, answer):
         (r"\sqrt{2}", r"\sqrt{2} = x", True),
         ("y", "x = y", True),
         ("2^5", "1+1 = 2^5", False),
-        # values of different names have an order
+        # values of different names are ordered
         ("x=1, y=2", "1, 2", True),
         ("x=1, y=2", "2, 1", False),
         ("x=1, x=2", "2, 1", True),
@@ -204,7 +204,7 @@ def test_most_pairs_are_decided_without_algebra(gold, answer, expected):
         (r"\sqrt{4}", "2", (r"\sqrt{4}", "2")),
         ("2", r"\sqrt{4}", ("2", r"\sqrt{4}")),
         ("2x", "2X", ("2x", "2X")),
-        ("L", "l", ("L", "l")),  # choices end with K
+        ("L", "l", ("L", "l")),  # the last choice is K
         (r"\mathbf{u}+1", "1+u", ("u+1", "1+u")),
         (r"2\pi", r"\pi+\pi\text{ cm}", (r"2\pi", r"\pi+\pi")),
         (r"\emptyset", r"\{\}", (r"\emptyset", r"\{\}")),
@@ -212,12 +212,12 @@ def test_most_pairs_are_decided_without_algebra(gold, answer, expected):
         (r"[2,\infty)", r"x \geq 2", (r"[2,\infty)", r"x \geq 2")),
         (r"x \geq 2", r"[2,\infty)", (r"x \geq 2", r"[2,\infty)")),
         ("x > 2", r"D = (2,\infty)", ("x > 2", r"(2,\infty)")),
-        ("x > 2", "y = x > 2", ("x > 2", "y = x > 2")),  # a chain of relations is one as a whole
+        ("x > 2", "y = x > 2", ("x > 2", "y = x > 2")),  # a chain of relations counts as one
         ("(0,2)", r"(0,1]\cup(1,2)", ("(0,2)", r"(0,1]\cup(1,2)")),
         (r"(0,1]\cup(1,2)", "(0,2)", (r"(0,1]\cup(1,2)", "(0,2)")),
         ("x<1 or x>2", "(1,2)", (r"(-\infty,1)\cup (2,\infty)", "(1,2)")),
-        (r"3 \pmod{7}", r"10 \pmod{7}", (r"3 \pmod{7}", r"10 \pmod{7}")),  # no plus-minus
-        ("5", "=", ("5", "=")),  # no side at all
+        (r"3 \pmod{7}", r"10 \pmod{7}", (r"3 \pmod{7}", r"10 \pmod{7}")),  # not a plus-minus
+        ("5", "=", ("5", "=")),  # no sides at all
     ],
 )
 @pytest.mark.parametrize("verdict", [True, False])
@@ -240,7 +240,7 @@ ROOT_OF_8 = (r"\sqrt{8}", r"2\sqrt{2}")
         (REALS_BUT_ONE_TO_TWO, "x>2 or 1>x", [], True),
         ("x<1 or x>2", r"(2,\infty)\cup(-\infty,1)", [], True),
         (REALS_BUT_ONE_TO_TWO, r"x \leq 1 or x>2", [], False),
-        # a chain gives its last side where what stands between is the same
+        # a chain gives its last side if those in between are equal to it
         ("1234", "x = 1230+4 = 1,234", [("1234", "1230+4")], True),
         ("x=5", "x=2+3=5.0", [("5", "2+3")], True),
         (r"\sqrt{2}", r"x = \frac{2}{\sqrt{2}} = \sqrt{2}", [(r"\sqrt{2}", r"\frac{2}{\sqrt{2}}")], True),
@@ -253,7 +253,7 @@ ROOT_OF_8 = (r"\sqrt{8}", r"2\sqrt{2}")
         ("5", "x=6=5", [], False),
         ("(1,2)", "P=(3,4)=(1,2)", [], False),
         ("(1,2)", "P=(1,2)", [], True),
-        # one value, where one is asked for
+        # one value if one is asked for
         ("5", "x=-1 or x=5", [], False),
         ("5", "x=1, y=5", [], False),
         ("5", "x=6;y=5", [], False),
@@ -305,7 +305,7 @@ ROOT_OF_8 = (r"\sqrt{8}", r"2\sqrt{2}")
         (r"\frac{40}{3} \approx 13.33", "x=13.33", [], True),
         ("x=1, y=2", "y=2, x=1", [], True),
         ("x=1, y=2", "x=2, y=1", [], False),
-        ("x=1, y=2", "y=2, 1", [], True),  # one name says which is which
+        ("x=1, y=2", "y=2, 1", [], True),  # one name determines the order
         ("x=1, y=2", "2, x=1", [], True),
         ("x=1, y=2", "x=2, 1", [], False),
         ("x<1, y>2", "y>2, x<1", [], True),
@@ -343,7 +343,7 @@ def test_lists_and_unions_have_a_greatest_length():
     assert equal(", ".join(values), ", ".join(values[::-1]), no_algebra) is False
     intervals = [f"({value},0)" for value in values]
     assert equal(r"\cup".join(intervals[1:]), r"\cup".join(intervals[:0:-1]), no_algebra) is True
-    # A longer union is no more than a question to the algebra.
+    # A longer union goes straight to the algebra.
     assert equal(r"\cup".join(intervals), r"\cup".join(intervals[::-1]), algebra()) is False
 
 
@@ -378,7 +378,7 @@ def test_values_of_a_gold_are_counted(gold, count):
         (r"\{\}", []),
         ("(1,2)", ["(1,2)"]),
         ("(1,2), 3", ["(1,2)", "3"]),
-        (r"\{1,2), 3", [r"\{1,2)", "3"]),  # no set: its brackets differ
+        (r"\{1,2), 3", [r"\{1,2)", "3"]),  # not a set: the brackets differ
         (r"\{1, 2)", [r"\{1, 2)"]),
         (r"(1, 2\}", [r"(1, 2\}"]),
         (r"\{x \mid x>2, x<5\}", [r"\{x \mid x>2, x<5\}"]),

@@ -1,4 +1,4 @@
-"""A gold is taken apart into values, and judged as far as that goes without algebra."""
+"""Golds are split into values and checked as far as possible without algebra."""
 
 import pytest
 
@@ -35,7 +35,7 @@ from trl_ces.support.limits import MAX_LENGTH
         (r"\mathbf{w}(1)=(.5,.25) \mathbf{w}(2)=(.4,.1)", [r"\mathbf{w}(1)=(0.5,0.25) \mathbf{w}(2)=(0.4,0.1)"]),
         (r"v=(.5,.25) w=2^2=(.4,.1)", ["v=(0.5,0.25) w=2^2=(0.4,0.1)"]),
         ("v=9.8t=19.6 at t", ["v=9.8t=19.6 at t"]),
-        # which part an answer has to state cannot be told
+        # ambiguous which part an answer has to state
         ("For j > 0, P(X = j) = 2", ["For j > 0, P(X = j) = 2"]),
         ("x+1, if x > 0", ["x+1, if x > 0"]),
     ],

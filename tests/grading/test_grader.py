@@ -1,4 +1,4 @@
-"""What is asked of the workers, and what is made of their replies. No worker is started here."""
+"""Requests to the workers and what becomes of their replies. No worker is started here."""
 
 import logging
 
@@ -12,7 +12,7 @@ DIED = {"status": "died", "error": "killed by the kernel"}
 
 
 class Pool:
-    """Replies in turn, and keeps what it was asked."""
+    """Gives canned replies in turn and records the requests."""
 
     def __init__(self, *replies):
         self.replies, self.asked, self.limits = list(replies), [], []

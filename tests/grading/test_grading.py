@@ -13,8 +13,8 @@ import pytest
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, is_usable_gold, usable_golds
 
 LIMIT_S = 1.0
-GRACE_S = 4.0  # CLOCK_GRACE_S in worker.py on a busy machine, and the next child
-NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # no rule but algebra finds these equal
+GRACE_S = 4.0  # CLOCK_GRACE_S of worker.py on a busy machine, plus starting the next child
+NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # equal only by algebra
 
 EQUALITY = [
     # gold, answer, expected
@@ -226,7 +226,7 @@ EQUALITY = [
     (r"\{x \mid x>2\}", r"\{x : x > 2\}", True),
     (r"\{x \mid x>2\}", r"\{x \mid x\ge 2\}", False),
     ("x <= 3", r"x \leq 3", True),
-    # statements: what they give is the answer, an equation with unknowns is one as a whole
+    # statements: their result is the answer; an equation with unknowns is an answer as a whole
     (r"\log_2(32)=5", "5", True),
     (r"\log_2(32)=5", "x=5", True),
     (r"\log_2(32)=5", r"\log_{2} 32 = 5", True),
@@ -252,7 +252,7 @@ EQUALITY = [
     (r"\|\mathbf{u}\|=\sqrt{13},\|\mathbf{v}\|=\sqrt{30}", r"\sqrt{30}, \sqrt{13}", False),
     (r"\begin{pmatrix}1\\2\end{pmatrix}\bullet\begin{pmatrix}3\\4\end{pmatrix}=11", "11", True),
     (r"\begin{pmatrix}1\\2\end{pmatrix}\bullet\begin{pmatrix}3\\4\end{pmatrix}=11", "12", False),
-    # values of different names have an order, unless they are named
+    # values of different names are ordered, unless they are named
     ("x=1, y=2", "1, 2", True),
     ("x=1, y=2", "2, 1", False),
     ("x=1, y=2", "y=2, x=1", True),
@@ -272,7 +272,7 @@ EQUALITY = [
     ("x<1 or x>2", r"(-\infty,1]\cup(2,\infty)", False),
     ("x<1 or x>2", "(1,2)", False),
     (r"x<0 \text{ or } 1\le x<2", r"(-\infty,0)\cup[1,2)", True),
-    # functions as programs write them
+    # functions in program notation
     ("np.arcsin(10/13)", r"\arcsin\frac{10}{13}", True),
     ("np.arcsin(10/13)", r"\arccos\frac{10}{13}", False),
     (r"\sin(x)", "sin(x)", True),
@@ -308,7 +308,7 @@ def test_as_many_boxes_as_the_gold_has_values_are_read_together():
 def test_answers_inside_unclosed_thinking_do_not_count():
     response = r"\boxed{3}"
     assert grade(response, "3").correct is True
-    # The script knows no thinking: a box inside it counts.
+    # The script ignores thinking tags: a box inside counts.
     assert grade(response, "3", thinking_prefilled=True) == Grade(correct=False, answer=None, correct_qwen=True)
     assert grade("<think>" + response, "3") == Grade(correct=False, answer=None, correct_qwen=True)
     assert [g.correct for g in grade_many([response] * 2, ["3"] * 2, thinking_prefilled=[True, False])] == [
@@ -323,7 +323,7 @@ def test_unusable_golds_are_none_and_the_rest_is_graded():
     assert [g.correct for g in grade_many([r"\boxed{3}"] * 9, golds)] == [None] * 8 + [True]
     assert usable_golds([None]) == [False]
     assert usable_golds([r"\sqrt{2}", "(0,1)", "A", "5;10", "yes", "No solution", r"x \geq 2"]) == [True] * 7
-    # Which part of these an answer has to state cannot be told.
+    # It is ambiguous which part an answer has to state.
     unclear = [
         r"For 1 \leq j \leq 6, P(\max =j)=(j / 6)^{20}",
         r"P(X=0)=P(X=2)=1 / 4, P(X=x)=0 for x \neq 0,1,2",
@@ -431,7 +431,7 @@ def test_a_killed_child_and_a_killed_supervisor_are_replaced(pool):
         os.kill(idle_victim(), signal.SIGKILL)
         time.sleep(0.1)
         assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
-    # Killed at work: tried once more, and the second try runs into the limit.
+    # Killed at work and tried once more; the second try hits the limit.
     assert kill_during_a_request(pool, lambda: child_of(supervisor(pool))).correct is False
     assert kill_during_a_request(pool, lambda: supervisor(pool)).correct is False
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True

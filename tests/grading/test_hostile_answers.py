@@ -1,4 +1,4 @@
-"""What a policy may write must neither hang nor fill the trainer, nor run, nor cost another answer its reward."""
+"""Nothing a policy writes may hang the trainer, exhaust its memory, run as code, or cost another answer its reward."""
 
 import json
 import os
@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).parents[1] / "hostile_answers.py"
 
 
 def run_corpus(folder, limit_s, every):
-    """Grades every n-th hostile completion in a process of its own, whose memory the kernel counts."""
+    """Grades every n-th hostile completion in a separate process, whose memory the kernel counts."""
     command = [sys.executable, str(SCRIPT), str(limit_s), str(every)]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)
@@ -53,7 +53,7 @@ def test_every_twelfth_hostile_answer_scores_0_and_its_neighbour_what_it_deserve
 @pytest.mark.timeout(1500)
 def test_every_hostile_answer_scores_0_and_its_neighbour_what_it_deserves(tmp_path):
     outcome = run_corpus(tmp_path, 3, 1)
-    assert outcome["requests_at_the_limit"] > 20  # else the corpus would not try the limit
+    assert outcome["requests_at_the_limit"] > 20  # else the corpus would not reach the limit
     check(outcome, tmp_path, 3)
 
 

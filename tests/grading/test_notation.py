@@ -1,4 +1,4 @@
-r"""Many notations become one; braces and brackets are matched, and lists split outside them. No computer algebra."""
+r"""Synonyms become one notation; braces and brackets match; lists split outside brackets. No computer algebra."""
 
 import time
 
@@ -31,8 +31,8 @@ from trl_ces.grading.notation import balanced, enclosed, split_top, tidy, unwrap
         ("1\u00a0234\u202f567", "1 234 567"),
         ("①②", r"\textcircled{1}\textcircled{2}"),
         ("⑳", r"\textcircled{20}"),
-        ("⑴", "⑴"),  # the block's next character is no circled number
-        # currency, mathematics mode, percent, degrees
+        ("⑴", "⑴"),  # the next character is not a circled number
+        # currency, math mode, percent, degrees
         (r"\$3.50", "3.50"),
         ("£3+€4+¥5", "3+4+5"),
         ("$x$", "x"),
@@ -44,7 +44,7 @@ from trl_ces.grading.notation import balanced, enclosed, split_top, tidy, unwrap
         (r"90^{\circ}", "90"),
         (r"90 ^ { \circ }", "90"),
         (r"90\degree", "90"),
-        (r"\frac{180^\circ}{7}", r"\frac{180}{7}"),  # the brace is the fraction's
+        (r"\frac{180^\circ}{7}", r"\frac{180}{7}"),  # the brace belongs to the fraction
         (r"\sin{30^{\circ}}", r"\sin{30}"),
         # sizes and styles
         (r"\left(1, 2\right]", "(1, 2]"),
@@ -86,17 +86,17 @@ from trl_ces.grading.notation import balanced, enclosed, split_top, tidy, unwrap
         ("band", "band"),
         ("1和2", "1,2"),
         ("和平", "和平"),
-        # spaces of LaTeX
+        # LaTeX spaces
         (r"1\,234", "1 234"),
         (r"1\quad 2\qquad 3~4\ 5", "1 2 3 4 5"),
-        (r"1\\,2", r"1\\,2"),  # a new line, and then a comma
+        (r"1\\,2", r"1\\,2"),  # a line break, then a comma
         # matrices
         (r"\begin{bmatrix}1\\2\end{bmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
         (r"\left[\begin{array}{cc}1&2\end{array}\right]", r"\begin{pmatrix}1&2\end{pmatrix}"),
         (r"\begin{matrix}1\\[2pt]2\end{matrix}", r"\begin{pmatrix}1\\[2pt]2\end{pmatrix}"),
-        (r"(\begin{pmatrix}1\\2\end{pmatrix}, 3)", r"(\begin{pmatrix}1\\2\end{pmatrix}, 3)"),  # the brackets of a pair
+        (r"(\begin{pmatrix}1\\2\end{pmatrix}, 3)", r"(\begin{pmatrix}1\\2\end{pmatrix}, 3)"),  # brackets of a pair
         (
-            r"2(\begin{pmatrix}1\\2\end{pmatrix}+\begin{pmatrix}3\\4\end{pmatrix})",  # and those of a sum
+            r"2(\begin{pmatrix}1\\2\end{pmatrix}+\begin{pmatrix}3\\4\end{pmatrix})",  # brackets of a sum
             r"2(\begin{pmatrix}1\\2\end{pmatrix}+\begin{pmatrix}3\\4\end{pmatrix})",
         ),
     ],
@@ -112,7 +112,7 @@ def test_synonyms_are_rewritten_to_one_form(text, expected):
         (r"\fbox{ 7 }", "7"),
         (r"\boxed{\boxed{7}}", "7"),
         (r"$\boxed{\frac{1}{2}}$.", r"\frac{1}{2}"),
-        (r"\boxed{1}+\boxed{2}", r"\boxed{1}+\boxed{2}"),  # neither box holds all of it
+        (r"\boxed{1}+\boxed{2}", r"\boxed{1}+\boxed{2}"),  # neither box encloses the whole text
         (r"\boxed{7}x", r"\boxed{7}x"),
         ("{7}", "7"),
         ("{ 7 }", "7"),
@@ -136,7 +136,7 @@ def test_synonyms_are_rewritten_to_one_form(text, expected):
         (r"\text{The answer is } 7", "7"),
         (r"\text{The answer is:} 7", "7"),
         (r"\text{The answer is } \frac{1}{2}", r"\frac{1}{2}"),
-        (r"\text{The answer is $\sqrt{8}$}", r"\text{\sqrt{8}}"),  # what \text holds is unwrap's business
+        (r"\text{The answer is $\sqrt{8}$}", r"\text{\sqrt{8}}"),  # the content of \text is left to unwrap
         (r"5\text{ cm}", r"5\text{ cm}"),
         (r"\boxed{The answer is \boxed{**7**}.}", "7"),
     ],
@@ -185,12 +185,12 @@ def test_a_brace_is_not_closed_or_not_opened(text):
         ("1, 2 ,3", ",", ["1", "2", "3"]),
         ("1;2,3", ";", ["1", "2,3"]),
         ("x=1≈2", "=≈", ["x", "1", "2"]),
-        ("1,,2,", ",", ["1", "2"]),  # empty pieces say nothing
+        ("1,,2,", ",", ["1", "2"]),  # empty pieces are dropped
         ("(1,2),[3,4)", ",", ["(1,2)", "[3,4)"]),
         (r"\{1,2\},3", ",", [r"\{1,2\}", "3"]),
         (r"\frac{1,1}{2},x", ",", [r"\frac{1,1}{2}", "x"]),
         ("((1,2),3),4", ",", ["((1,2),3)", "4"]),
-        (r"1\,2,3", ",", [r"1\,2", "3"]),  # a space of LaTeX
+        (r"1\,2,3", ",", [r"1\,2", "3"]),  # a LaTeX space
         ("(1,2", ",", ["(1,2"]),
         ("1,2)", ",", ["1,2)"]),
         ("1),(2,3", ",", ["1),(2,3"]),
@@ -210,7 +210,7 @@ def test_a_text_is_split_outside_its_brackets(text, separators, pieces):
         ("()", ("(", "", ")")),
         ("((1,2),[3])", ("(", "(1,2),[3]", ")")),
         (r"(1,\{2\})", ("(", r"1,\{2\}", ")")),
-        (r"(x\\{y},2)", ("(", r"x\\{y},2", ")")),  # a new line, and then a brace of the syntax
+        (r"(x\\{y},2)", ("(", r"x\\{y},2", ")")),  # a line break, then a syntactic brace
         ("(1)(2)", None),
         ("(1),(2)", None),
         ("(1", None),
@@ -236,4 +236,4 @@ def test_one_pair_of_brackets_holds_the_whole_text(text, expected):
 def test_long_texts_take_no_longer_than_their_length(text):
     start = time.process_time()
     unwrap(tidy(text))
-    assert time.process_time() - start < 1.0  # 0.02 where this was written; a quadratic pattern took 3
+    assert time.process_time() - start < 1.0  # 0.02 when written; a quadratic pattern took 3

@@ -1,4 +1,4 @@
-"""Number literals are read exactly, and nothing else is taken for one; units are split off."""
+"""Number literals, and nothing else, are read exactly; units are split off."""
 
 from fractions import Fraction
 
@@ -18,7 +18,7 @@ from trl_ces.grading.numbers import MAX_DIGITS, decimal_places, number, split_un
         ("12.", 12),
         (".5", Fraction(1, 2)),
         ("-0.125", Fraction(-1, 8)),
-        ("0.1", Fraction(1, 10)),  # not the float next to it
+        ("0.1", Fraction(1, 10)),  # not the nearest float
         ("1,234", 1234),
         ("-1,234,567.5", Fraction(-2469135, 2)),
         ("12 345", 12345),
@@ -105,7 +105,7 @@ def test_what_is_no_literal_has_no_value(text):
         ("3.14159", 5),
         ("-3.14159", 5),
         ("1,234.567", 3),
-        ("0.00123456", 8),  # zeros before the first digit do not count as digits
+        ("0.00123456", 8),  # leading zeros are not significant
         ("3.1415", None),  # five digits
         ("0.001234", None),
         ("-3.1415", None),

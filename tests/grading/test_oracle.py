@@ -1,4 +1,4 @@
-"""Agreement with 3,274 judged answers, where the file is: what the Qwen2.5-Math script said, and what is true."""
+"""Agreement with 3,274 judged answers, if the file exists: the Qwen2.5-Math script's verdicts and the truth."""
 
 import gzip
 import json

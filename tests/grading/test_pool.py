@@ -1,4 +1,4 @@
-"""The trainer's side of grading workers: a stand-in evaluates Python instead of algebra, and so starts at once."""
+"""The trainer's side of the workers. A stand-in evaluates Python instead of algebra, so it starts at once."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ for line in sys.stdin.buffer:
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
-    """Makes workers start the stand-in; returns the number of its starts."""
+    """Makes workers start the stand-in; returns a function that counts the starts."""
     log, server, script = tmp_path / "starts", tmp_path / "server.py", tmp_path / "python"
     script.write_text(f'#!/bin/sh\necho start >> {log}\nexec {sys.executable} -S {server} "$@"\n')
     script.chmod(0o755)
@@ -161,7 +161,7 @@ def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
     process = worker.process
     worker.forget()
     assert (worker.process, process.stdin.closed, process.stdout.closed) == (None, True, True)
-    assert process.wait(timeout=10) == 0  # it read the end of its input
+    assert process.wait(timeout=10) == 0  # it reads the end of its input
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
         ),
         ("sys.exit()", RuntimeError, "did not start.* ended.$"),
         ("time.sleep(60)", RuntimeError, "did not start.* does not answer.$"),
-        # For want of memory, perhaps: that may pass, and the request is tried once more.
+        # Perhaps for lack of memory, which may pass: the request is tried once more.
         ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
         ("os.kill(os.getpid(), 1)", WorkerLost, "The grading worker ended.$"),
         ("os.close(1); time.sleep(0.3); os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),

@@ -1,4 +1,4 @@
-"""Random expressions, written here together with their values to 50 digits: equal exactly where the values are."""
+"""Random expressions generated with their values to 50 digits: equal exactly if the values are."""
 
 import itertools
 import random
@@ -11,13 +11,13 @@ from trl_ces.grading.equality import equal
 from trl_ces.grading.symbolic import same
 
 mpmath.mp.dps = 50
-# Letters have values too: no two of these expressions agree there by chance.
+# Letters have values too, at which no two of these expressions agree by chance.
 LETTERS = {"x": mpf("0.73105857863000487925"), "y": mpf("1.26894142136999512074"), r"\pi": mpmath.pi}
 SUM, PRODUCT, FACTOR = range(3)  # how tightly a text binds
 
 
 class Writer:
-    """Writes (text, value, binding) at random. Few digits, so that wrong readings meet."""
+    """Generates random (text, value, binding). Few digits, so that misreadings collide."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -116,7 +116,7 @@ def test_answers_are_equal_exactly_where_their_values_are(seed):
 
 
 def readings(digits):
-    """What the same digits in the same order may say: text -> value."""
+    """What the same digits in the same order may mean: text -> value."""
     found = {digits: mpf(digits)}
     for end in range(1, len(digits)):
         left, right = digits[:end], digits[end:]

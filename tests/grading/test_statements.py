@@ -1,4 +1,4 @@
-r"""What a statement names, `x = 2`, and what it gives; the interval that an inequality means. No computer algebra."""
+r"""The name and the result of a statement such as `x = 2`; the interval of an inequality. No computer algebra."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from trl_ces.grading.statements import (
     [
         ("x = 2", ["x", "2"]),
         (r"x = \frac{40}{3} \approx 13.33", ["x", r"\frac{40}{3}", "13.33"]),
-        ("P(X=2) = 5", ["P(X=2)", "5"]),  # not the sign within brackets
+        ("P(X=2) = 5", ["P(X=2)", "5"]),  # not the sign inside brackets
         (r"x \leq 1", [r"x \leq 1"]),
         (r"\approxeq 3", [r"\approxeq 3"]),  # another sign
         ("7", ["7"]),
@@ -140,9 +140,9 @@ def test_single_letters_and_commands_are_no_words(text):
         ("(x, y) = (1, 0)", ["(1, 0)"]),
         (r"\lim_{n \to \infty} \frac{n}{2n+1} = \frac{1}{2}", [r"\frac{1}{2}"]),
         ("y = x = 2", ["x", "2"]),
-        (r"\cos t = 0 when t = \frac{\pi}{2}", [r"\frac{\pi}{2}"]),  # what stands before the words is no result
-        ("x = 5 cm", ["5 cm"]),  # the last side may have words
-        ("x^2 - 7 = 0", []),  # an equation, which is an answer as a whole
+        (r"\cos t = 0 when t = \frac{\pi}{2}", [r"\frac{\pi}{2}"]),  # a side with words is not a result
+        ("x = 5 cm", ["5 cm"]),  # the last side may contain words
+        ("x^2 - 7 = 0", []),  # an equation is an answer as a whole
         ("2y = x", []),
         ("5 = 2y", []),
         ("5 = 2y = x", []),
@@ -163,7 +163,7 @@ def test_a_statement_gives_what_stands_behind_a_name_or_where_nothing_is_unknown
         (["x = 1", "y = 1"], True),
         (["x_1 = 1 = 2-1", "x_2 = 2"], True),
         (["x = 1", "x = 2"], False),
-        (["x_1 = 1", "x _1 = 2"], False),  # spaces make no other name
+        (["x_1 = 1", "x _1 = 2"], False),  # spaces do not change a name
         (["x = 1", "2"], False),
         (["1", "y = 2"], False),
         (["1", "2"], False),
@@ -178,8 +178,8 @@ def test_values_have_an_order_where_each_has_a_name_of_its_own(items, expected):
     [
         (r"-1 < x \leq 1 : (-1, 1]", "(-1, 1]"),
         ("x > 2:[3, 4]", "[3, 4]"),
-        ("3:(1, 2)", "3:(1, 2)"),  # before the colon stands no inequality
-        ("x < 1:5", "x < 1:5"),  # behind it no interval
+        ("3:(1, 2)", "3:(1, 2)"),  # no inequality before the colon
+        ("x < 1:5", "x < 1:5"),  # no interval after it
         ("x < 1:(1, 2):3", "x < 1:(1, 2):3"),
         ("3:2", "3:2"),
         ("3:x < 2", "3:x < 2"),
@@ -236,7 +236,7 @@ def test_an_inequality_about_a_letter_is_an_interval(relation, interval):
         "x <",
         "x << 1",
         "0 < 1 < x < 2",
-        "1 < x > 2",  # no interval: the signs point against each other
+        "1 < x > 2",  # the signs point in opposite directions
         r"1 < x \geq 2",
         r"1 \leq x \geq 2",
         r"2 \geq x < 3",

@@ -1,4 +1,4 @@
-"""Equality by algebra, in this process: the cases that decide it are worked out by hand."""
+"""Equality by algebra, in this process. Expected verdicts are worked out by hand."""
 
 import pytest
 
@@ -38,7 +38,7 @@ EQUAL = [
     ("1,234x", "1234x"),
     ("M_{\\odot}", "M_{o}"),
     ("E_1", "E_{1}"),
-    # i is the imaginary unit, an index where it stands as one
+    # i is the imaginary unit unless used as an index
     ("i^2", "-1"),
     ("(1+i)^2", "2i"),
     (r"e^{i\pi}", "-1"),
@@ -55,7 +55,7 @@ EQUAL = [
     (r"\alpha", r"2\alpha-\alpha"),
     (r"\sqrt{2}-\sqrt{2}", "0"),
     ("0", r"\sqrt{3+2\sqrt{2}}-1-\sqrt{2}"),
-    # side by side is times, but for a mixed number
+    # adjacent factors multiply, except in a mixed number
     ("6", "2(3)"),
     ("6", "(2)(3)"),
     ("6x", "2(3)x"),
@@ -93,7 +93,7 @@ EQUAL = [
     (r"[1,2]", r"1\leq x\leq 2"),
     (r"1\leq x\leq 2", r"[1,2]"),
     (r"(2,\infty)", "x>2"),
-    # relations, turned round and multiplied
+    # relations, flipped and multiplied
     ("x=1", "x-1=0"),
     ("x=y", "y=x"),
     ("x+y=1", "2x+2y=2"),
@@ -114,12 +114,12 @@ EQUAL = [
     ("1<x<2", "2>x>1"),
     ("1<x<2", "-2<-x<-1"),
     (r"0\leq x<1", r"1>x\geq 0"),
-    # a decimal with six significant digits, all right
+    # decimals with six correct significant digits
     (r"\sqrt{2}", "1.41421"),
     ("1.414214", r"\sqrt{2}"),
     (r"\frac{1}{3}", "0.333333"),
     (r"100\pi", "314.159"),
-    (r"\frac{1234565}{10000000}", "0.123457"),  # half up, and half down
+    (r"\frac{1234565}{10000000}", "0.123457"),  # half up and half down
     (r"\frac{1234565}{10000000}", "0.123456"),
     (r"\sum_{k=0}^{\infty} \frac{x^k}{k!}", "e^x"),
     (r"\sum_{k=1}^{\infty} \frac{1}{k^2}", r"\frac{\pi^2}{6}"),
@@ -166,14 +166,14 @@ DIFFERENT = [
     ("0", "10^{-30}"),
     ("1e-10x", "2e-10x"),
     ("0.1000001x", "0.1x"),
-    # decimals: too few digits, or one that is wrong
+    # decimals: too few digits, or a wrong one
     (r"\sqrt{2}", "1.4142"),
     (r"\sqrt{2}", "1.41422"),
     ("1.41422", r"\sqrt{2}"),
     (r"\frac{1}{3}", "0.333334"),
     ("x", "0.333333"),
     (r"\sqrt{2}+10^{-9}i", "1.414214"),
-    (r"\frac{1}{3}", "0." + "3" * 500),  # longer than any number that is read
+    (r"\frac{1}{3}", "0." + "3" * 500),  # longer than any number read
     ("[1,2]", "1.23456"),
     (r"\begin{pmatrix}1&2\end{pmatrix}", "1.23456"),
     ("3", r"\begin{pmatrix}1&2\end{pmatrix}"),
@@ -212,7 +212,7 @@ DIFFERENT = [
     # matrices
     (r"\begin{pmatrix}1&2\end{pmatrix}", r"\begin{pmatrix}2&1\end{pmatrix}"),
     (r"\begin{pmatrix}1&2\end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
-    # two numbers side by side are neither their sum nor their product
+    # two adjacent numbers are neither their sum nor their product
     ("7", "3 4"),
     ("12", "3 4"),
     ("23", "5 4.6"),
@@ -222,14 +222,14 @@ DIFFERENT = [
     (r"\frac{5}{2}", r"2(\frac{1}{2})"),
     ("8", r"2\binom{4}{2}"),
     ("1", r"2\frac{1}{2}"),
-    # false to real variables, and not the same
+    # both false for real variables, yet different
     ("z=3+4i", "z=5-2i"),
     ("x^2=-1", "x^2=-4"),
     ("x=1+i", "1<0"),
     (r"\emptyset", "1<2"),
     ("1<2", r"\emptyset"),
     (r"\emptyset", "0"),
-    # rates are no zeros, and a transpose is no 1
+    # rates are not 0, transposes not 1
     ("0", r"\frac{dy}{dx}"),
     (r"\frac{dx}{dt}=kx-a", "0=kx-a"),
     (r"\frac{dx}{dt}=kx-a", r"\frac{dt}{dx}=kx-a"),
@@ -245,7 +245,7 @@ DIFFERENT = [
     ("x_1'", "x_1"),
     ("f'(x)", "f(x)"),
     ("1011_2", "1011_3"),
-    # no meaning
+    # unreadable
     ("1", ""),
     ("", "1"),
     ("---", "---"),

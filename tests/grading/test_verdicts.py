@@ -1,4 +1,4 @@
-"""What a grading worker answers, asked in this process."""
+"""The answers of a grading worker, in this process."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from trl_ces.grading import verdicts
     [
         (r"\sqrt{8}", r"2\sqrt{2}", True, True),
         (r"\sqrt{8}", r"2\sqrt{3}", False, False),
-        ("5", "500", False, True),  # the script takes a number times 100 for the number
+        ("5", "500", False, True),  # the script accepts a number times 100
         ("5", "f(2)=5", True, False),
     ],
 )
@@ -32,8 +32,8 @@ def test_without_its_parser_the_scripts_verdict_alone_is_refused(monkeypatch):
     [
         ("5", True),
         (r"x+1, \sqrt{2}", True),
-        (r"\sqrt{2}, -3./2", True),  # a number that the parser cannot read
-        ("2:35 P.M.", True),  # words that it cannot read
+        (r"\sqrt{2}, -3./2", True),  # a number the parser cannot read
+        ("2:35 P.M.", True),  # words it cannot read
         (r"\{\}", True),
         ("", False),
         (r"\sqrt{2}, \frac{", False),

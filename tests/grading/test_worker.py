@@ -1,4 +1,4 @@
-"""One grading worker, seen through its pipe. Instead of the algebra it evaluates Python, so it starts at once."""
+"""One grading worker through its pipe. It evaluates Python instead of algebra, so it starts at once."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class Pipe:
         return json.loads(self.process.stdout.readline())
 
     def ask(self, expression, limit=5.0):
-        """The verdict, or else the status."""
+        """The verdict, else the status."""
         self.send(expression, limit)
         reply = self.receive()
         assert reply.pop("id") == self.last_id
@@ -155,9 +155,9 @@ def test_an_idle_child_that_dies_is_replaced_without_a_word():
     with worker() as pipe:
         pipe.kill_idle_child()  # nothing was asked yet
         assert pipe.ask("7") == 7
-        pipe.kill_idle_child()  # it had answered
+        pipe.kill_idle_child()  # it has answered
         assert pipe.ask("os._exit(1)") == "died"
-        pipe.kill_idle_child()  # the one before had died at work
+        pipe.kill_idle_child()  # the previous one died at work
         assert pipe.ask("8") == 8
 
 
@@ -170,7 +170,7 @@ def test_an_idle_child_that_dies_is_replaced_without_a_word():
 def test_the_limit_counts_the_processors_time_and_the_clock_has_a_limit_of_its_own(settings):
     with worker(settings) as pipe:
         assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
-        assert pipe.ask("time.sleep(0.3) or 7", limit=0.2) == 7  # sleep takes no processor
+        assert pipe.ask("time.sleep(0.3) or 7", limit=0.2) == 7  # sleep uses no processor time
         start = time.monotonic()
         assert pipe.ask("time.sleep(30)", limit=0.1) == "timeout"
         assert 0.4 < time.monotonic() - start < 10
@@ -201,7 +201,7 @@ def test_a_child_is_bounded_in_memory_and_makes_room_when_half_of_it_is_taken():
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_AS)") == [MEMORY_BYTES, MEMORY_BYTES]
         assert pipe.ask("resource.getrlimit(resource.RLIMIT_CORE)") == [0, 0]
         child = pipe.ask("os.getpid()")
-        # Address space, as the limit: these pages are never touched.
+        # The limit is on address space: these pages are never touched.
         assert pipe.ask("kept.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
         assert pipe.ask("kept.append(mmap.mmap(-1, 60 << 20)) or os.getpid()") == child
         kept, fresh = pipe.ask("[len(kept), os.getpid()]")

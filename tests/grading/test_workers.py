@@ -1,4 +1,4 @@
-"""Grading as training does it: in threads, in DataLoader workers however started, and while workers die."""
+"""Grading as training uses it: in threads, in DataLoader workers of every start method, and while workers die."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def right_answers(count, start=2):
-    """Answers that need the algebra, no two the same: the same pair is asked once."""
+    """Answers that need the algebra, all different: a repeated pair is asked only once."""
     return (
         [rf"\boxed{{\sqrt{{{2 * n * n}}}}}" for n in range(start, start + count)],
         [rf"{n}\sqrt{{2}}" for n in range(start, start + count)],
@@ -40,7 +40,7 @@ def child_of(pid):
 
 
 class Killer(threading.Thread):
-    """Kills the process that works on an answer with `text` in it, as often as asked."""
+    """Kills the process that works on an answer containing `text`, `times` times."""
 
     def __init__(self, pool, text, find_victim, times):
         super().__init__(daemon=True)
@@ -63,7 +63,7 @@ class Killer(threading.Thread):
             worker = self.at_work[-1] if self.at_work else None
             if worker is None or worker.process is None:
                 continue
-            time.sleep(0.2)  # the request is in hand by now: a monster takes seconds
+            time.sleep(0.2)  # the request is being served by now: a monster takes seconds
             victim = self.find_victim(worker.process.pid)
             if victim is not None:
                 self.at_work.clear()
@@ -90,7 +90,7 @@ def test_an_answer_whose_worker_is_killed_once_is_graded_again(pool, find_victim
     grades = grade_many(responses, golds, with_qwen=False, limit_s=1.0, pool=pool)
     killer.over.set()
     assert killer.left == 0
-    assert [g.correct for g in grades] == [True] * 3 + [False] + [True] * 3  # the second try runs into the limit
+    assert [g.correct for g in grades] == [True] * 3 + [False] + [True] * 3  # the second try hits the limit
     assert "died" not in caplog.text
 
 
@@ -136,7 +136,7 @@ def test_killing_every_worker_again_and_again_makes_no_answer_wrong(pool, caplog
     assert caplog.text.count("died twice") == ungraded
 
 
-# What one worker does, seen through its pipe: the verdicts here are Python expressions.
+# One worker through its pipe; the verdicts here are Python expressions.
 SERVE = """
 import os, time
 from sympy.core.random import rng
@@ -196,7 +196,7 @@ def test_the_limit_counts_the_processors_time_and_the_clock_has_a_limit_of_its_o
 
 @needs_proc
 def test_a_worker_that_is_killed_while_it_starts_is_started_again(monkeypatch, tmp_path):
-    """A machine short of memory kills what grows, and a worker grows while it starts."""
+    """A machine short of memory kills growing processes, and a starting worker grows."""
     log = tmp_path / "starts"
     script = tmp_path / "python"
     script.write_text(
@@ -211,7 +211,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_started_again(monkeypatch, t
 
 
 class Graded(Dataset):
-    """Row n is what the reward says of the right answer and of a wrong one, and in which process."""
+    """Row n: the rewards of a right and a wrong answer, and the process."""
 
     def __len__(self):
         return 4
@@ -222,7 +222,7 @@ class Graded(Dataset):
 
 
 def graded_rows(context, workers_count=2):
-    # The names of pytest's own modules are not importable in a spawned child, those of this file are.
+    # A spawned child can import this file, but not the names of pytest's modules.
     loader = DataLoader(
         Graded(), batch_size=None, num_workers=workers_count, multiprocessing_context=context, timeout=120
     )

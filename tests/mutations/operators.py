@@ -1,10 +1,10 @@
 """
-Mutants of a module: its source with one small thing changed, for the tests to notice.
+Mutants of a module: its source with one small change, which the tests should notice.
 
-What is changed: numbers, True and False, comparisons, arithmetic, `and` and `or`, `not`, conditions, bounds of slices,
-min and max and their like, what a function returns, and whether a statement that is only a call happens. Texts stay,
-and so does everything inside `raise`, a logger's call, an assertion (zip's `strict` too), an annotation, a decorator
-or a docstring: that changes what a person reads and no number.
+Changes numbers, booleans, comparisons, arithmetic, `and`, `or`, `not`, conditions, slice bounds, min and max and the
+like, return values, and drops statements that are only a call. Leaves strings alone, and everything inside `raise`,
+logger calls, assertions (including zip's `strict`), annotations, decorators and docstrings: they affect what a person
+reads, not numbers.
 """
 
 import ast
@@ -45,7 +45,7 @@ LEFT_ALONE = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom)
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change. `before` and `after` are the line that changes, as `ast.unparse` writes it."""
+    """One change. `before` and `after` are the changed line as `ast.unparse` writes it."""
 
     function: str
     first_line: int
@@ -56,20 +56,20 @@ class Mutant:
 
     @property
     def name(self) -> tuple[str, str, str]:
-        """Survives whatever else is edited in the file."""
+        """Identifies the mutant independently of edits elsewhere in the file."""
         return self.function, self.before, self.after
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node of the tree stands."""
+    """The place of a node in the tree."""
 
     owner: ast.AST
     field: str
     index: int | None
 
     def put(self, value: Any) -> Any:
-        """Sets the value, and returns what was there."""
+        """Sets the value and returns the old one."""
         if self.index is None:
             old = getattr(self.owner, self.field)
             setattr(self.owner, self.field, value)
@@ -80,7 +80,7 @@ class Place:
 
 
 def mutants(source: str, with_source: bool = True) -> Iterator[Mutant]:
-    """All mutants of a module. `with_source` False leaves out their sources, which take most of the time."""
+    """All mutants of a module. `with_source=False` omits their sources, which take most of the time."""
     tree = ast.parse(source)
     for function, statement, place, old, new in changes(tree, "module", tree):
         before = ast.unparse(statement).splitlines()
@@ -94,7 +94,7 @@ def mutants(source: str, with_source: bool = True) -> Iterator[Mutant]:
 
 
 def changes(node: ast.AST, function: str, statement: ast.AST) -> Iterator[tuple[str, ast.AST, Place, Any, Any]]:
-    """(function, statement, place, old, new) of each change at or below a node."""
+    """Yields (function, statement, place, old, new) for each change at or below a node."""
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list"):
             continue
@@ -123,7 +123,7 @@ def is_left_alone(node: ast.AST) -> bool:
 
 
 def replacements(node: ast.AST) -> Iterator[Any]:
-    """What may stand in the place of a node."""
+    """What may replace a node."""
     match node:
         case ast.Constant(value=bool() as value):
             yield ast.Constant(not value)
@@ -154,7 +154,7 @@ def replacements(node: ast.AST) -> Iterator[Any]:
 
 
 def parts(node: ast.AST, function: str, statement: ast.AST) -> Iterator[tuple[str, ast.AST, Place, Any, Any]]:
-    """Changes of what belongs to a node and has no place of its own in the source: operators, conditions, bounds."""
+    """Changes of a node's operators, conditions and bounds, which are not nodes with a place of their own."""
 
     def change(field: str, new: Any, index: int | None = None) -> tuple[str, ast.AST, Place, Any, Any]:
         old = getattr(node, field)
@@ -180,7 +180,7 @@ def parts(node: ast.AST, function: str, statement: ast.AST) -> Iterator[tuple[st
 
 
 def is_negated_elsewhere(test: ast.AST) -> bool:
-    """Whether another change turns this condition round already."""
+    """Whether another change already negates this condition."""
     is_constant = isinstance(test, ast.Constant)
     is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     return is_constant or is_not or (isinstance(test, ast.Compare) and len(test.ops) == 1)

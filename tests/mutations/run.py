@@ -1,18 +1,17 @@
 """
-Mutation testing: a module with one small change must fail the tests that belong to it.
+Mutation testing: every small change of a module must make one of its tests fail.
 
-    python tests/mutations/run.py                      # every module below, about 40 minutes on one core
-    python tests/mutations/run.py shaping.py padding.py
-    python tests/mutations/run.py --control            # no change: what the tests take
+    python tests/mutations/run.py                      # all modules of TESTS, about 40 minutes on one core
+    python tests/mutations/run.py methods/ces.py rollout/padding.py
+    python tests/mutations/run.py --control            # unchanged modules: prints how long the tests take
 
-Prints each mutant that survives and is not in equivalent.toml, which says of each that it holds why no test can tell
-it from the source; exit code 1 if there is one, or if an entry of that file fits no mutant any more. A test that takes
-three times as long as without the mutant, and ten seconds more, has failed.
+Prints each surviving mutant that is not in equivalent.toml. Exit code 1 if there is one, or if an entry of that file
+matches no mutant any more. A test fails if it takes ten seconds more than three times its time without the mutant.
 
-One process imports torch, TRL and what else the tests import, which takes ten seconds, and forks for each mutant; so
-one costs about a second where a tool that starts pytest anew costs over ten. The fork finds the mutant in a copy of
-the package made of hard links, so grading workers, which are processes of their own, run it too. Of a module's tests
-a mutant meets those that run its line, quick ones first.
+One process imports torch, TRL and the tests' other imports, in ten seconds, and forks for each mutant, which then
+costs about a second; starting pytest anew would cost ten. The fork imports a copy of the package made of hard links,
+so grading workers, which are separate processes, run the mutant too. A mutant meets only tests that run its line,
+quick ones first.
 """
 
 import argparse
@@ -73,7 +72,7 @@ fork = multiprocessing.get_context("fork")
 
 
 class Recorder:
-    """A pytest plugin: which lines of the package each test runs, and how long it takes."""
+    """Pytest plugin: records which lines of the package each test runs, and how long it takes."""
 
     def __init__(self, measured):
         self.measured, self.seconds, self.failed = measured, {}, []
@@ -93,7 +92,7 @@ class Recorder:
 
 
 class Selector:
-    """A pytest plugin: runs the tests that it is given with their limits in seconds, in that order."""
+    """Pytest plugin: runs the given tests in the given order, each with its limit in seconds."""
 
     def __init__(self, limits):
         self.limits = limits
@@ -110,7 +109,7 @@ def paths(tests):
 
 
 def load_what_tests_import(files):
-    """Leaves everything imported that is not ours, for the forks to share."""
+    """Imports what the tests import and drops our own modules: the forks share the rest."""
     os.chdir(ROOT)
     with redirect_stdout(io.StringIO()) as said:
         code = pytest.main([*PYTEST, "--collect-only", *files])
@@ -126,7 +125,7 @@ def load_what_tests_import(files):
 
 
 def enter_package(folder):
-    """This process and those it starts import trl_ces from a folder. Their output goes nowhere."""
+    """Makes this process and its children import trl_ces from a folder, and discards their output."""
     sys.path.insert(0, str(folder))
     os.environ["PYTHONPATH"] = str(folder)
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -135,7 +134,7 @@ def enter_package(folder):
 
 
 def record(folder, tests, reply):
-    """Runs in a fork: sends the exit code, what failed, the seconds of each test and the tests that run each line."""
+    """Runs in a fork: sends exit code, failures, seconds per test, and the tests that run each line."""
     enter_package(folder)
     package = folder / "trl_ces"
     measured = coverage.Coverage(data_file=None, include=[f"{package}/*"], config_file=False)
@@ -151,20 +150,20 @@ def record(folder, tests, reply):
 def try_mutant(folder, limits):
     """Runs in a fork: exits with pytest's code."""
     enter_package(folder)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))  # a loop without end may also fill a list
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))  # an endless loop may also fill a list
     files = sorted({str(ROOT / test.partition("::")[0]) for test in limits})
     os._exit(int(pytest.main([*PYTEST, *files], plugins=[Selector(limits)])))
 
 
 def end_children():
-    for child in psutil.Process().children(recursive=True):  # orphans too are children of this process, see main
+    for child in psutil.Process().children(recursive=True):  # orphans, too: main makes them children of this process
         with suppress(psutil.NoSuchProcess):
             child.kill()
             child.wait()
 
 
 def exit_code(limit_s, target, *arguments):
-    """A fork's, `None` past the limit. Whatever it leaves running is ended."""
+    """Exit code of a fork; `None` past the limit. Ends whatever it leaves running."""
     process = fork.Process(target=target, args=arguments)
     process.start()
     process.join(limit_s)
@@ -175,7 +174,7 @@ def exit_code(limit_s, target, *arguments):
 
 
 def copy_package(folder, module=None, source=None):
-    """The package as hard links, with a module's source replaced."""
+    """Copies the package as hard links, with one module's source replaced."""
 
     def link(original, copy):
         os.link(original, copy) if os.stat(original).st_dev == os.stat(folder).st_dev else shutil.copy2(original, copy)
@@ -189,7 +188,7 @@ def copy_package(folder, module=None, source=None):
 
 @cache
 def control(tests):
-    """What `record` sends of the unchanged package, whose tests must hold."""
+    """What `record` sends for the unchanged package, whose tests must pass."""
     receive, send = fork.Pipe(duplex=False)
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         copy_package(Path(name))
@@ -199,16 +198,16 @@ def control(tests):
         try:
             code, failed, seconds, lines = receive.recv()
         except EOFError:
-            sys.exit(f"The tests ended without a result: python -m pytest {' '.join(paths(tests))}")
+            sys.exit(f"The tests ended without a result. Run: python -m pytest {' '.join(paths(tests))}")
         process.join()
         end_children()
     if code != 0:
-        sys.exit("\n".join(["A test fails without any change:", *failed]))
+        sys.exit("\n".join(["Tests fail without any change:", *failed]))
     return seconds, lines
 
 
 def tests_of(mutant, seconds, lines):
-    """The tests that meet a mutant, the quickest first: all where its line runs at import or in another process."""
+    """The tests for a mutant, quickest first: all of them if its line runs at import or in another process."""
     found = {test for line in range(mutant.first_line, mutant.last_line + 1) for test in lines.get(line, [])}
     chosen = seconds if not found or "" in found else found
     return sorted((test for test in chosen if test in seconds), key=seconds.__getitem__)
@@ -216,20 +215,20 @@ def tests_of(mutant, seconds, lines):
 
 def survives(mutant, module, seconds, lines):
     limits = {test: 10 + 3 * seconds[test] for test in tests_of(mutant, seconds, lines)}
-    whole_s = 60 + sum(3 * seconds[test] for test in limits)  # where a test cannot be interrupted
+    whole_s = 60 + sum(3 * seconds[test] for test in limits)  # if a test cannot be interrupted
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         copy_package(Path(name), module, mutant.source)
         return exit_code(whole_s, try_mutant, Path(name), limits) == 0
 
 
 def listed(module):
-    """Name -> reason of a module's entries in equivalent.toml."""
+    """A module's entries in equivalent.toml: name -> reason."""
     entries = tomllib.loads(LIST.read_text()).get(module, [])
     return {(entry["in"], entry["before"], entry["after"]): entry["why"] for entry in entries}
 
 
 def run(module):
-    """Tries a module's mutants; returns how many of each outcome, after a line about each survivor."""
+    """Tries a module's mutants, prints the survivors, and returns the number of each outcome."""
     found, known = list(mutants((ROOT / "trl_ces" / module).read_text())), listed(module)
     outcomes = Counter(equivalent=sum(mutant.name in known for mutant in found))
     start = time.monotonic()
@@ -252,7 +251,7 @@ def run(module):
 
 
 def stale(modules):
-    """Entries of equivalent.toml that fit no mutant of today's source."""
+    """Entries of equivalent.toml that match no mutant of the current source."""
     for module in modules:
         names = {mutant.name for mutant in mutants((ROOT / "trl_ces" / module).read_text(), with_source=False)}
         yield from ((module, *name) for name in listed(module) if name not in names)
@@ -261,12 +260,12 @@ def stale(modules):
 def main(arguments):
     parser = argparse.ArgumentParser()
     parser.add_argument("modules", nargs="*", default=list(TESTS))
-    parser.add_argument("--control", action="store_true", help="only run the tests without a change")
+    parser.add_argument("--control", action="store_true", help="only run the tests on the unchanged modules")
     options = parser.parse_args(arguments)
     if unknown := set(options.modules) - set(TESTS):
-        parser.error(f"{', '.join(unknown)}: no tests are named for it; there are {', '.join(TESTS)}")
-    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: processes that a killed fork leaves come to this one
-    compileall.compile_dir(ROOT / "trl_ces", quiet=1)  # once, and not in each fork
+        parser.error(f"no tests are listed for {', '.join(unknown)}: choose from {', '.join(TESTS)}")
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: adopts the processes that a killed fork leaves
+    compileall.compile_dir(ROOT / "trl_ces", quiet=1)  # once instead of in each fork
     load_what_tests_import(paths(sorted({test for module in options.modules for test in TESTS[module]})))
     if options.control:
         for tests in {TESTS[module]: None for module in options.modules}:
@@ -277,7 +276,7 @@ def main(arguments):
         outcomes += run(module)
     print(f"all: {outcomes['killed']} killed, {outcomes['equivalent']} equivalent, {outcomes['survived']} survived")
     for entry in (old := list(stale(options.modules))):
-        print("no such mutant any more:", *entry, sep="\n  ")
+        print("no such mutant:", *entry, sep="\n  ")
     return 1 if outcomes["survived"] or old else 0
 
 

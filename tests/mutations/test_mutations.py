@@ -1,4 +1,4 @@
-"""The mutants that `make test-mutations` tries, and the list of those that no test can tell from the source."""
+"""The mutants that `make test-mutations` tries, and the list of equivalent ones."""
 
 import importlib.util
 import sys

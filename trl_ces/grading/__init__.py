@@ -5,7 +5,7 @@ How an answer travels, and the file to open for a bug on its way:
 
 1. `grader.py` cuts off the thinking, decides what it can in this process and sends the rest to a worker.
 2. `answers.py` extracts the final answer: a box, an explicit statement, a closing expression.
-3. `notation.py` rewrites synonyms to one spelling: `\dfrac12`, `½`.
+3. `notation.py` tidies it, which means one spelling for all synonyms: `\dfrac12`, `½`.
 4. `equality.py` applies the rules in order: choices, lists, intervals, words. `numbers.py` reads literals and units,
    `statements.py` what `x = 2` and inequalities say.
 5. `symbolic.py` decides the remaining pairs by computer algebra, in a worker: expressions, equations, sets, matrices.

@@ -1,4 +1,4 @@
-"""Can this gold be graded against? One that nothing can parse would score every answer 0, right ones included."""
+"""Can this gold be graded against? An unparsable one would score every answer 0, right ones included."""
 
 import re
 

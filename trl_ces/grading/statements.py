@@ -37,7 +37,7 @@ def sides(text: str) -> list[str]:
 
 
 def is_name(text: str) -> bool:
-    r"""Whether a value can be assigned to a text: `x`, `f(x)`, `y_{1}`, `(x, y)`, `P(X=2)`, `\bar{x}`, `\|u\|`."""
+    r"""Whether a text is a name for a value: `x`, `f(x)`, `y_{1}`, `(x, y)`, `P(X=2)`, `\bar{x}`, `\|u\|`."""
     return bool(_NAME.fullmatch(unwrap(text).strip()))
 
 

@@ -1,4 +1,4 @@
-"""How large a text may be to be read as mathematics. Larger ones are equal as text only; no benchmark's golds are."""
+"""How large a text may be to count as mathematics. Larger ones are compared as text; no benchmark's gold is close."""
 
 MAX_LENGTH = 10_000
 MAX_NESTING = 60

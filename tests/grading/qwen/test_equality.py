@@ -1,4 +1,4 @@
-"""What the second verdict calls equal: the rules of docs/grading.md, with a plain function for the algebra."""
+"""Equality in the second verdict: the rules of docs/grading.md, with a plain function as algebra."""
 
 import time
 
@@ -18,7 +18,7 @@ def no_algebra(gold, answer):
 
 
 def by_values(gold, answer):
-    """Algebra of a test: equal are texts of the same value where each letter is a number."""
+    """Algebra for tests: texts are equal if their values are, with a number for each letter."""
     names = dict.fromkeys("abcdefghijklmnopqrstuvwxyz", 1) | {"a": 2, "b": 3, "c": 7, "n": 11, "m": 13}
     return eval(gold, names) == eval(answer, names)
 
@@ -41,11 +41,11 @@ def matrix(*rows):
         ("x", LONG, False),
         (DEEP, "x", False),
         ("x", DEEP, False),
-        # letters: the last that stands alone
+        # letters: the last one that stands alone
         ("C", "c: because", True),
         ("C", "A or C!", True),
         ("C", "A, B, C!", True),
-        # numbers: a relative 1e-4 to the gold, a hundredth of it, a hundred times it; nothing else follows
+        # numbers: within a relative 1e-4 of the gold, a hundredth or a hundred times it; no rule follows
         ("5", "5.0", True),
         ("5", "5.", True),
         ("5", "+5", True),
@@ -69,14 +69,14 @@ def matrix(*rows):
         ("5", "50", False),
         ("5", "0.5", False),
         ("5", "50000", False),
-        # percent: of 50 % a hundredth is 0.005
+        # percent: a hundredth of 50 % is 0.005
         ("50%", "0.5", True),
         ("50%", "0.005", True),
         (r"50\%", "0.005", True),
         ("0.005", "50%", True),
         ("0.5%", "50", False),
         ("5", "50%", False),
-        # an empty answer is wrong where the gold is not
+        # an empty answer is wrong unless the gold is empty
         ("5", "", False),
         ("5", " ", False),
         ("{}", "", False),
@@ -96,10 +96,10 @@ def test_text_letters_and_numbers_need_no_algebra(gold, answer, expected):
         ("", "5"),
         ("x", "5"),
         ("5", "x"),
-        ("5", "5\\"),  # a backslash goes with the sign of percent alone
+        ("5", "5\\"),  # a backslash is dropped only before a percent sign
         ("5", "5%%"),
         ("5", "1{,}234"),
-        ("c", "A or C!"),  # no letter of the choices
+        ("c", "A or C!"),  # not a choice letter
         ("C", "A, C, D!"),
         ("F", "F!"),
         ("x", "[x]"),
@@ -124,7 +124,7 @@ def test_for_what_no_rule_decides_the_algebra_is_asked_once(gold, answer, verdic
     ("gold", "answer"),
     [
         ("(1,2)", "[1.0,2]"),
-        ("[1,2)", "(1,200]"),  # a hundred times
+        ("[1,2)", "(1,200]"),  # times 100
         (r"(\frac{1}{x},1)", r"[\frac1x,1.0]"),
         (f"({MANY})", f"[{MANY}]"),
         ("[q=5,1)", "(5,1)"),
@@ -156,7 +156,7 @@ def test_lists_matrices_and_values_are_compared_by_their_parts(gold, answer):
         ("(1,2)", "[1,2,3]"),
         ("(1,2,3)", "[1,2]"),
         (f"({MANY},1)", f"[{MANY},1]"),
-        # brackets at both ends of both are a list
+        # brackets at both ends of both texts make lists
         ("(1,2)", "[1,20"),
         ("[1,20", "(1,2)"),
         ("(1,2)", "01,2]"),
@@ -208,7 +208,7 @@ def test_what_is_left_is_decided_by_algebra(gold, answer, expected):
 def test_the_time_of_a_comparison_grows_with_the_length_alone(text):
     start = time.monotonic()
     assert equal_as_script("5", text, lambda *_: False) is False
-    assert time.monotonic() - start < 0.5  # milliseconds; where each digit may end the number it takes seconds
+    assert time.monotonic() - start < 0.5  # milliseconds; seconds if each digit could end the number
 
 
 def test_an_error_of_the_algebra_passes_through():

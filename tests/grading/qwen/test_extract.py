@@ -1,4 +1,4 @@
-"""Where the second verdict finds an answer: the rules of docs/grading.md on texts written for this test."""
+"""Extraction in the second verdict: the rules of docs/grading.md on texts written for this test."""
 
 import pytest
 
@@ -10,16 +10,16 @@ from trl_ces.grading.qwen.extract import extract, predict, prepare_gold
     [
         ("2 + 3 = 5\n#### 5", "gsm8k", "5"),
         ("#### 4\n#### 5", "gsm8k", "5"),
-        ("2 + 3 = 5\n#### 5", None, "2+3=5####5"),  # only where the benchmark writes golds that way
+        ("2 + 3 = 5\n#### 5", None, "2+3=5####5"),  # only for benchmarks that write golds that way
         (r"so \boxed{4 \mathrm{~km}}.", "minerva_math", r"4\mathrm{~km}"),
         ("10 km", "minerva_math", "10km"),
-        ("The answer is 10 km", "minerva_math", "Theansweris10km"),  # no box: the gold as it stands
+        ("The answer is 10 km", "minerva_math", "Theansweris10km"),  # no box: the gold unchanged
         ("10 km", "cmath", "10"),
         ("10 km", None, "10"),
         ("x=k=3", None, "3"),  # normalised twice: x=, then k=
         ("$ab$", "college_math", "ab"),
         (r"$5 \text{ dollars}$", "college_math", "5"),
-        (r"$5 \text{ dollars}$", None, "5dollars"),  # before the $ that text does not stand at the end
+        (r"$5 \text{ dollars}$", None, "5dollars"),  # with the $ that text is not at the end
         ("$x=3$", "gaokao2023en", "3"),
         ("$$3$$", "gaokao_math_cloze", "3"),
         (" $3$ ", "olympiadbench", "3"),
@@ -107,22 +107,22 @@ def test_minervas_answers_keep_their_units():
     ("response", "gold", "expected"),
     [
         (r"\boxed{12}", "5", "12"),
-        (r"\boxed{12 and A}", "F", "12A"),  # no letter of the choices
+        (r"\boxed{12 and A}", "F", "12A"),  # not a choice letter
         ("", "5", None),
         ("", "C", None),
         (r"\boxed{C}", "C", "C"),
         (r"\boxed{D}", "C", "D"),
-        # The last letter that stands alone in the response, or the first after the last "answer is" or "choice is".
+        # The last standalone letter of the response, or the first after the last "answer is" or "choice is".
         (r"Options A, E and B are out, not D. \boxed{12}", "C", "D"),
         (r"Options A, E and b are out. \boxed{12}", "C", "B"),
         ("It is a sum, so 12", "C", "A"),
         ("A. The answer is D, not E or C.", "D", "D"),
         ("A answer is B, the choice is C, the Answer is: D or E or A", "D", "D"),
-        # No letter: what remains after the statement.
+        # No letter: the rest after the statement.
         (r"The answer is \boxed{12}.", "D", r"\boxed{12}"),
         ("The answer is 12/.", "D", "12"),
         ("12.", "D", "12"),
-        # Golds of several letters keep the letters of the answer.
+        # Golds of several letters keep only letters of the answer.
         (r"\boxed{B and D}", "BD", "BD"),
         (r"\boxed{A, B, F, 7}", "ABC", "AB"),
         (r"\boxed{12}", "BD", ""),

@@ -1,4 +1,4 @@
-"""How the second verdict rewrites answers: the rules of docs/grading.md on texts written for this test."""
+"""Normalisation in the second verdict: the rules of docs/grading.md on texts written for this test."""
 
 import pytest
 
@@ -30,7 +30,7 @@ from trl_ces.grading.qwen.normalise import normalise, number_words
         ("-3 / 4", r"\frac{-3}{4}"),
         ("x/4", "x/4"),
         ("1/2/3", "1/2/3"),
-        # what goes
+        # what is dropped
         ("yes.", "yes"),
         ("1 +\n2", "1+2"),
         (r"12\text{ cm}^2 and \text{ dollars}", "12"),
@@ -46,7 +46,7 @@ from trl_ces.grading.qwen.normalise import normalise, number_words
         ("4.00", "4"),
         ("4.05", "4.05"),
         (".5", "0.5"),
-        # names: x, y and z wherever they stand, else two characters before the only sign
+        # names: x, y and z anywhere, else two characters before the only equals sign
         ("y = 2x", "2x"),
         ("3x-y=0", "3x-0"),
         (r"x\in[1,2)", "[1,2)"),
@@ -56,7 +56,7 @@ from trl_ces.grading.qwen.normalise import normalise, number_words
         ("abc=5", "abc=5"),
         ("p=q=5", "p=q=5"),
         ("=5", "5"),
-        # the imaginary unit of engineers
+        # the engineers' imaginary unit
         ("3+2j", "3+2i"),
         ("2i+3j", "2i+3j"),
         ("2i+3", "2i+3"),
@@ -79,11 +79,11 @@ def test_answers_are_rewritten_as_the_script_does(text, expected):
         ("5 dollars", "5dollars"),
         ("7 m/s", "7/"),
         ("5km", "5km"),
-        ("m", "m"),  # unless nothing remains
+        ("m", "m"),  # unless nothing would remain
         ("b > a > c", ""),
         (r"e^{-a x}", "e^{-}"),
         (r"2 \times 3 \cup 4", r"2\times3\cup4"),
-        # Two passes: what the first one brings together the second one may drop, and no third one follows.
+        # Two passes: the second may drop what the first brought together; there is no third.
         ("b km> 3", "3"),
         ("b (b km>> 3", "b(>3"),
     ],

@@ -1,4 +1,4 @@
-"""The second verdict, as the grading workers give it. Rule by rule: test_grading_qwen_*.py."""
+"""The second verdict end to end, through workers. The files beside this one test it rule by rule."""
 
 import time
 
@@ -41,7 +41,7 @@ VERDICTS = [
     (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}2\\1\end{pmatrix}", False),
     ("x^2+50=0", "-x^2-50=0", True),
     ("x^2+50=0", "x^2-50=0", False),
-    ("x^2+50=0", "0=x^2+50", False),  # the short left side has been dropped
+    ("x^2+50=0", "0=x^2+50", False),  # the short left side is dropped
     ("x^2+50=0", "-50=x^2", True),
     ("q=n+1", "n+1", True),
     ("n+1", "q=1+n", True),
@@ -97,7 +97,7 @@ MONSTERS = ["9^{9^{9^{9^9}}}", "1" * 100_000, "(" * 3000, "{" * 59 + "x" + "}" *
 
 @pytest.mark.parametrize("monster", MONSTERS)
 def test_a_monster_costs_two_limits_at_most_and_is_wrong(monster, pool):
-    grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", pool=pool)  # the worker is started, which takes seconds of its own
+    grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", pool=pool)  # starts the worker, which takes seconds
     start = time.monotonic()
     graded = grade(rf"\boxed{{{monster}}}", r"42\pi+\sqrt{x}", limit_s=1.0, pool=pool)
     assert time.monotonic() - start < 2 * 1.0 + 1.5

@@ -1,4 +1,4 @@
-"""The algebra of the second verdict: which texts it reads, what it calls equal, and what it does not spend time on."""
+"""The algebra of the second verdict: what it reads, what it calls equal, and what it skips to save time."""
 
 import pytest
 from sympy import Expr
@@ -29,20 +29,20 @@ def test_what_neither_parser_reads_is_nothing_and_prints_nothing(text, capsys):
         (r"\sin(x+y)", r"\sin(x)\cos(y)+\cos(x)\sin(y)"),
         (r"2^{x}2^{y}", r"2^{x+y}"),
         ("x-x", "y-y"),
-        ("1", r"\sin^2(x)+\cos^2(x)"),  # names on one side alone
+        ("1", r"\sin^2(x)+\cos^2(x)"),  # symbols on one side only
         (r"\sin^2(x)+\cos^2(x)", "1"),
-        # Zero, which floating-point numbers miss by a rounding error.
+        # Zero, up to a floating-point rounding error.
         ("(x+1)^3-x^3-3x^2-3x-1", "0"),
         ("0", r"\sqrt{x+1}\sqrt{x+1}-x-1"),
-        # No numbers: functions of which nothing is known, a limit.
+        # Not numbers: undefined functions, a limit.
         ("f(x)(x+1)", "xf(x)+f(x)"),
         ("2f(2)", "f(2)+f(2)"),
         (r"\lim_{x\to 0}\frac{\sin(x)}{x}", "1"),
         (r"\int_{0}^{x}2tdt", "x^2"),
-        ("abcghjkmnpq+x", "x+qpnmkjhgcba"),  # more names than there are values to try
+        ("abcghjkmnpq+x", "x+qpnmkjhgcba"),  # more symbols than values to try
         ("n+1,n", "n+1,n+2"),  # the script's error: the parser stops at the comma
         ("2+", "2"),
-        (r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", "-2"),  # 1*4 - 2*3, which latex2sympy alone reads
+        (r"\begin{vmatrix}1&2\\3&4\end{vmatrix}", "-2"),  # 1*4 - 2*3, readable by latex2sympy only
         ("-2", r"\begin{vmatrix}1&2\\3&4\end{vmatrix}"),
     ],
 )
@@ -65,7 +65,7 @@ def test_expressions_that_are_the_same_for_every_value_of_the_names_are_equal(go
         ("x", UNREADABLE),
         (UNREADABLE, "x"),
         (UNREADABLE, UNREADABLE),
-        (r"\mathit{None}", UNREADABLE),  # a variable of that name is not nothing
+        (r"\mathit{None}", UNREADABLE),  # a variable of that name is something
         (UNREADABLE, r"\mathit{None}"),
     ],
 )
@@ -76,16 +76,16 @@ def test_other_expressions_are_not_equal(gold, answer):
 @pytest.mark.parametrize(
     ("gold", "answer", "expected"),
     [
-        (r"\sqrt{2}", "1.4142", True),  # 1.5e-5 away, relatively 1.0e-5
+        (r"\sqrt{2}", "1.4142", True),  # 1.5e-5 off, 1.0e-5 relative
         (r"\sqrt{2}", "1.4143", True),
-        (r"\sqrt{2}", "1.4144", False),  # relatively 1.3e-4
+        (r"\sqrt{2}", "1.4144", False),  # 1.3e-4 relative
         (r"\sqrt{2}", r"-\sqrt{2}", False),
         (r"\int_{0}^{1}x^2dx", "0.33333", True),  # an integral is a number too
         (r"\frac{1}{0}", r"\frac{1}{0}", True),
         (r"\sqrt{-4}", r"2\sqrt{-1}", True),
         (r"\sqrt{-4}", r"\sqrt{-1}", False),
         (r"\sqrt{-4}", r"-2\sqrt{-1}", False),
-        (r"\sqrt{-2}", r"1.4142\sqrt{-1}", False),  # the tolerance is one of real numbers
+        (r"\sqrt{-2}", r"1.4142\sqrt{-1}", False),  # the tolerance applies to real numbers only
         (r"1+\sqrt{-1}", "1", False),
         ("1", r"1+\sqrt{-1}", False),
     ],
@@ -102,12 +102,12 @@ def test_constants_are_equal_to_a_relative_1e_4(gold, answer, expected):
         ("y=2x", "y=-2x", False),
         ("2x-y=0", "2x=-y", False),
         ("x=1", "x=-1", False),
-        ("2y=4x", "y=2x", False),  # the script compares the two differences alone, not their multiples
+        ("2y=4x", "y=2x", False),  # the script compares the two differences, not multiples of them
         ("x-2", "x=2", False),
         ("x=2", "x-2", False),
         ("x<y+1", "x<1+y", True),
         ("x<y+1", "x<y", False),
-        ("x=y=z", "x=y=t", False),  # of three sides no difference can be made
+        ("x=y=z", "x=y=t", False),  # three sides have no difference
     ],
 )
 def test_equations_are_equal_up_to_sign_and_other_relations_as_they_are_printed(gold, answer, expected):
