@@ -330,7 +330,7 @@ def test_unusable_golds_are_none_and_the_rest_is_graded():
         r"\mathbf{w}(1)=(.5,.25) \mathbf{w}(2)=(.4,.1)",
     ]
     assert usable_golds(unclear) == [False] * 3
-    with pytest.raises(TypeError, match="gold 1 is 5, a int"):
+    with pytest.raises(TypeError, match="gold 1 is 5, of type int"):
         usable_golds(["5", 5])  # type: ignore[list-item]
 
 
