@@ -1,78 +1,57 @@
 """
-Writes docs/config.md and docs/config_trl.md, every key of a recipe, from the dataclasses.
+Writes docs/config.md, every key of a recipe that is not TRL's, from the dataclasses.
 
-The fields of CES are described by the docstring of `CESConfig`, those of a recipe alone by the `help` of their fields.
-Of TRL's the page has names, types and defaults; `trl-ces train --help` prints TRL's own words.
+The docstring of `CESConfig` describes the fields of CES, the `help` of each field those of a recipe alone.
 """
 
 import dataclasses
-import importlib.metadata
 import inspect
 import re
 from pathlib import Path
 
-from trl import ModelConfig
-
 from trl_ces.config import CESConfig
-from trl_ces.support.tables import markdown
 from trl_ces.support.yaml import describe
 from trl_ces.train.arguments import ScriptArguments
 from trl_ces.train.recipe import RecipeField, recipe_fields
 
-DOCS = Path(__file__).parent
+PAGE = Path(__file__).parent / "config.md"
 COMMAND = "python docs/build_config_reference.py"
-NOTE = f"<!-- Made by `{COMMAND}`: change the dataclasses, not this page. -->\n"
-PACKAGES = ("trl", "transformers")
-# Some types of transformers' list forty words.
-LONGEST_TYPE = 100
 
-OURS = f"""{NOTE}
-# Every setting of this package
+TEXT = f"""<!-- Made by `{COMMAND}`: change the dataclasses, not this page. -->
 
-A recipe and the command line take all of these; `CESConfig(...)` in Python takes the first part and
-[all that TRL's `GRPOConfig` takes](config_trl.md). Values are written as in Python: in a recipe `True` is `true` and
-`None` is `null`. `trl-ces train --help` lists the same keys.
+# Every setting
+
+A recipe and the command line take all of these, and every field of TRL's `ModelConfig` and
+[`GRPOConfig`](https://huggingface.co/docs/trl/grpo_trainer#trl.GRPOConfig). `CESConfig(...)` in Python takes the
+first list below and all of `GRPOConfig`. Values are written as in Python; in a recipe `True` is `true` and `None` is
+`null`. `trl-ces train --help` prints every key, TRL's included.
 
 ## CES: `CESConfig`
 
-Beside these, `CESConfig` differs from `GRPOConfig` in one default: `epsilon_high` is DAPO's 0.28.
-"""
-REFUSED = """## What is refused
+One default differs from `GRPOConfig`: `epsilon_high` is DAPO's 0.28.
+
+{{ours}}
+
+## What is refused
 
 A wrong value is a `ValueError` in Python, and one sentence and exit code 2 on the command line.
 
-"""
-OF_A_RECIPE = """## Data, rewards, batches
+{{refused}}
+
+## Data, rewards, batches
 
 Keys of a recipe alone. [Recipes](recipes.md) explains how they work together. A recipe may also hold `env`, a mapping
 of environment variables for the training processes.
-"""
-TRLS = f"""{NOTE}
-# Settings of TRL and transformers
 
-What a recipe takes beside [this package's own](config.md): names, types and defaults in {{versions}}.
-Of the defaults, that of `epsilon_high` is this package's.
-`trl-ces train --help` prints what each one does, in the words of the installed version;
-[TRL's documentation](https://huggingface.co/docs/trl/grpo_trainer#trl.GRPOConfig) explains them at length.
+{{script}}
 """
 
 
-def kind(entry: RecipeField) -> str:
-    """A field's type in words."""
-    words = "one of " + ", ".join(map(str, entry.choices)) if entry.choices else describe(entry.hint)
-    if len(words) > LONGEST_TYPE:
-        words = f"one of {len(words.split(','))} words"
-    return words.replace("null", "None")
-
-
-def default(entry: RecipeField) -> str:
-    """A field's default as Python writes it."""
-    return f"`{entry.default!r}`".replace("'", '"')
-
-
-def section(entry: RecipeField, text: str) -> str:
-    """A field as a heading that can be linked to, its type and default, and what it does."""
-    return f"### `{entry.name}`\n\n{kind(entry)}; default {default(entry)}\n\n{readable(text)}\n"
+def item(entry: RecipeField, text: str) -> str:
+    """A field with its type, its default as Python writes it, and what it does."""
+    kind = "one of " + ", ".join(map(str, entry.choices)) if entry.choices else describe(entry.hint)
+    default = f"`{entry.default!r}`".replace("'", '"')
+    return f"- **`{entry.name}`** ({kind.replace('null', 'None')}; default {default}): {readable(text)}"
 
 
 def readable(text: str) -> str:
@@ -101,34 +80,18 @@ def described_errors(doc: str) -> str:
     return found[1]
 
 
-def own_fields() -> list[RecipeField]:
-    """The fields that `CESConfig` adds to TRL's, as it orders them."""
-    inherited = {entry.name for parent in CESConfig.__mro__[1:-1] for entry in dataclasses.fields(parent)}
-    return [entry for entry in recipe_fields().values() if entry.owner is CESConfig and entry.name not in inherited]
-
-
-def our_page() -> str:
+def page() -> str:
     """docs/config.md"""
-    texts = described_arguments(CESConfig.__doc__ or "")
-    own = [section(entry, texts[entry.name]) for entry in own_fields()]
-    refused = f"{REFUSED}{readable(described_errors(CESConfig.__doc__ or ''))}\n"
-    script = [section(entry, entry.help) for entry in recipe_fields().values() if entry.owner is ScriptArguments]
-    return "\n".join([OURS, *own, refused, OF_A_RECIPE, *script])
-
-
-def trl_page() -> str:
-    """docs/config_trl.md, by the installed TRL and transformers."""
-    versions = " and ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
-    ours = own_fields()
-    lines = [TRLS.format(versions=versions)]
-    for owner, title in ((ModelConfig, "The model: `ModelConfig`"), (CESConfig, "Training: `GRPOConfig`")):
-        entries = [entry for entry in recipe_fields().values() if entry.owner is owner and entry not in ours]
-        rows = [[f"`{entry.name}`", kind(entry), default(entry)] for entry in entries]
-        lines.append(f"## {title}\n\n{markdown(['key', 'type', 'default'], rows)}\n")
-    return "\n".join(lines)
+    doc = CESConfig.__doc__ or ""
+    texts = described_arguments(doc)
+    inherited = {entry.name for parent in CESConfig.__mro__[1:-1] for entry in dataclasses.fields(parent)}
+    entries = recipe_fields().values()
+    ours = [item(e, texts[e.name]) for e in entries if e.owner is CESConfig and e.name not in inherited]
+    script = [item(e, e.help) for e in entries if e.owner is ScriptArguments]
+    refused = readable(described_errors(doc))
+    return TEXT.format(ours="\n".join(ours), refused=refused, script="\n".join(script))
 
 
 if __name__ == "__main__":
-    for name, page in (("config.md", our_page()), ("config_trl.md", trl_page())):
-        (DOCS / name).write_text(page, encoding="utf-8")
-        print(DOCS / name)
+    PAGE.write_text(page(), encoding="utf-8")
+    print(PAGE)

@@ -60,7 +60,7 @@ class CESConfig(GRPOConfig):
             kappa of Cheng et al.: the bonus is at most |A| / kappa, > 1.
         dynamic_sampling (`bool`, *optional*, defaults to `False`):
             DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: groups whose completions all have the same accuracy
-            are dropped, and further prompts drawn until the generation batch is full. See docs/dynamic_sampling.md.
+            are dropped, and further prompts drawn until the generation batch is full. See docs/algorithm.md.
         dynamic_sampling_max_rounds (`int`, *optional*, defaults to `10`):
             Rounds of generation for one batch, the first included, >= 1. Then dropped groups fill it.
         ces_allow_dynamic_sampling (`bool`, *optional*, defaults to `False`):

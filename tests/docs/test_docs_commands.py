@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL)
-# A rule that extending.md makes up, and what its steps would add.
+# A rule that CONTRIBUTING.md makes up, and what its steps would add.
 INVENTED = {"correct_entropy", "correct_entropy_gamma"}
 
 
@@ -101,7 +101,7 @@ def reader(tmp_path, monkeypatch):
     run_of_a_study = tmp_path / "runs" / "study" / "arithmetic" / "ces" / "seed-0"
     run_of_a_study.mkdir(parents=True)
     shutil.copy(ROOT / "recipes" / "arithmetic" / "ces.yaml", run_of_a_study / "recipe.yaml")
-    reward = next(block for block in blocks(DOCS / "extending.md", "python") if "reward" in block)
+    reward = next(block for block in blocks(DOCS / "recipes.md", "python") if "reward" in block)
     (tmp_path / "my_rewards.py").write_text(reward, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -233,12 +233,12 @@ def test_a_command_in_the_text_has_its_name_and_its_flags(page):
 
 # What `trl-ces plan` says of GPUs
 
-GPU_PAGE = (DOCS / "recipes_gpus.md").read_text(encoding="utf-8")
+GPU_PAGE = (DOCS / "recipes.md").read_text(encoding="utf-8")
 GPU_ROW = re.compile(r"^\| `(--gpus [^`]*)` \| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+|-) \|$", flags=re.MULTILINE)
 GPU_ROWS = [
     (recipe, *row)
     for recipe, table in re.findall(
-        r"`trl-ces plan --config (\S+)` with the words(.*?)\n## ", GPU_PAGE, flags=re.DOTALL
+        r"`trl-ces plan --config (\S+)` with the flags(.*?)\n###? ", GPU_PAGE, flags=re.DOTALL
     )
     for row in GPU_ROW.findall(table)
 ]

@@ -1,17 +1,17 @@
 """What the documentation names exists: settings, functions, tests, files, links. Its pages say what the code says."""
 
 import ast
+import dataclasses
 import importlib.util
 import re
 from functools import cache
-from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer, ModelConfig
 
 from trl_ces.cli.main import COMMANDS
 from trl_ces.methods import ces
@@ -21,7 +21,7 @@ from trl_ces.train.recipe import recipe_fields
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
-OURS = [page for page in PAGES if page.name not in ("config.md", "config_trl.md")]
+OURS = [page for page in PAGES if page.name != "config.md"]
 
 
 def name_of(file):
@@ -64,35 +64,27 @@ def missing_tests(text):
 
 def test_the_page_of_settings_is_what_the_dataclasses_give():
     builder = load_builder()
-    assert (DOCS / "config.md").read_text(encoding="utf-8") == builder.our_page(), f"run {builder.COMMAND}"
+    assert (DOCS / "config.md").read_text(encoding="utf-8") == builder.page(), f"run {builder.COMMAND}"
 
 
-def test_the_page_of_trls_settings_is_what_the_pinned_trl_gives():
-    builder = load_builder()
-    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
-    installed = {name: version(name) for name in builder.PACKAGES}
-    if any(installed[name] != pinned[name].strip() for name in installed):
-        pytest.skip(f"the page is about the versions of constraints.txt, and {installed} are installed")
-    assert (DOCS / "config_trl.md").read_text(encoding="utf-8") == builder.trl_page(), f"run {builder.COMMAND}"
-
-
-def test_every_setting_has_its_place_and_its_words():
-    ours, trls = (DOCS / "config.md").read_text(), (DOCS / "config_trl.md").read_text()
-    for name in recipe_fields():
-        places = len(re.findall(rf"^### `{name}`\n\n.+; default `.*`\n\n\S.+$", ours, flags=re.MULTILINE))
-        places += len(re.findall(rf"^\| `{name}` +\|", trls, flags=re.MULTILINE))
-        assert places == 1, name
+def test_every_setting_of_ours_has_its_place_and_its_words():
+    text = (DOCS / "config.md").read_text()
+    trls = {entry.name for owner in (GRPOConfig, ModelConfig) for entry in dataclasses.fields(owner)}
+    for name in {*recipe_fields()} - trls:
+        assert len(re.findall(rf"^- \*\*`{name}`\*\* \(.+; default `.*`\): \S.+$", text, flags=re.MULTILINE)) == 1, (
+            name
+        )
 
 
 # `ces_tau: 0.05`, `ces_tau=0.05`, `--ces_tau 0.05`
 SETTING = re.compile(r"`(?:--)?([a-z]+_\w+)(?:: |=| )[^`]+`")
-# Those of accelerate and launch files, of TRL's and torch's functions, and of the rule that extending.md makes up.
+# Those of accelerate and launch files, of TRL's and torch's functions, and of the rule that CONTRIBUTING.md makes up.
 OTHERS = {
     "accelerate_config", "machine_rank", "num_processes", "zero3_save_16bit_model", "distributed_type",
     "environment_factory", "weights_only", "correct_entropy_gamma",
 }  # fmt: skip
 # Pages about commands that have options of their own, which test_docs_commands.py reads.
-WITH_OPTIONS = {"evaluation.md", "grading.md", "report.md", "inspect.md", "study.md", "hub.md", "performance.md"}
+WITH_OPTIONS = {"evaluation.md", "report.md", "study.md", "hub.md", "performance.md"}
 
 
 @pytest.mark.parametrize("page", [page for page in OURS if page.name not in WITH_OPTIONS], ids=name_of)
@@ -140,9 +132,21 @@ def test_a_file_that_a_page_names_exists(page):
     assert not missing
 
 
+def test_a_page_that_the_code_names_exists():
+    files = [file for room in ("trl_ces", "recipes", "benchmarks", "tests") for file in (ROOT / room).rglob("*.*")]
+    named = {
+        (page, name_of(file))
+        for file in files
+        if file.suffix in (".py", ".yaml", ".j2")
+        for page in re.findall(r"\bdocs/(\w+\.md)\b", file.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert {(page, file) for page, file in named if not (DOCS / page).is_file()} == set()
+
+
 def test_the_example_of_the_algorithm_adds_up():
     text = " ".join(re.search(r"## An example\n(.*?)\n##", (DOCS / "algorithm.md").read_text(), re.DOTALL)[1].split())
-    assert "Four answers of 300 tokens to one prompt, three of them right" in text
+    assert "four completions of 300 tokens, three of them correct" in text
     assert "floor(300 * 0.01 * 3/4) = 2 " in text
     assert "floor(300 * 0.01 * 1/4) = 0." in text
     sizes = {}
@@ -152,7 +156,7 @@ def test_the_example_of_the_algorithm_adds_up():
         b = ces.dynamic_multiplier(correct, *counts)
         sizes[right] = ces.selection_size(torch.full((4,), 300), 0.01, b).tolist()
     assert sizes == {3: [2, 2, 2, 0], 1: [0, 2, 2, 2]}
-    assert "the right one has 0 shaped tokens, each wrong one 2." in text
+    assert "the correct one gets 0 shaped tokens, each incorrect one 2." in text
 
 
 # Pages and links
@@ -172,7 +176,7 @@ def test_the_first_page_names_every_command_and_leads_to_every_page():
     text = (DOCS / "index.md").read_text()
     assert set(re.findall(r"^\| `trl-ces (\w+)`", text, flags=re.MULTILINE)) == set(COMMANDS)
     linked = set(re.findall(r"\]\((\w+\.md)", text))
-    assert {file.name for file in DOCS.glob("*.md")} - linked == {"index.md", "architecture.md", "dynamic_sampling.md"}
+    assert {file.name for file in DOCS.glob("*.md")} - linked == {"index.md"}
 
 
 def anchors(page):

@@ -8,6 +8,8 @@ from fixtures_evaluation import write_model
 
 from trl_ces.methods import ces as shaping
 
+CONTRIBUTING = DOCS.parent / "CONTRIBUTING.md"
+
 
 def python_cases():
     return [
@@ -22,8 +24,8 @@ def test_python_of_the_documentation_imports_what_exists(code):
     check_python(code)
 
 
-def test_the_script_of_migrate_trains(tmp_path, monkeypatch):
-    code = next(block for block in blocks(DOCS / "migrate.md", "python") if "trainer.train()" in block)
+def test_the_script_of_the_quickstart_trains(tmp_path, monkeypatch):
+    code = next(block for block in blocks(DOCS / "quickstart.md", "python") if "trainer.train()" in block)
     model = write_model(tmp_path / "tiny")
     changes = {
         '"deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"': repr(str(model)),
@@ -40,28 +42,28 @@ def test_the_script_of_migrate_trains(tmp_path, monkeypatch):
         "datasets.load_dataset", lambda name, split: {"trl-lib/DeepMath-103K": {"train": rows}}[name][split]
     )
     names = {}
-    exec(compile(code, "migrate.md", "exec"), names)
+    exec(compile(code, "quickstart.md", "exec"), names)
     assert names["trainer"].state.global_step == 1
     assert "rewards/accuracy_reward/mean" in names["trainer"].state.log_history[0]
 
 
-def test_the_three_lines_of_migrate_are_three():
-    lines = blocks(DOCS / "migrate.md", "diff")[0].splitlines()
+def test_the_three_lines_of_the_quickstart_are_three():
+    lines = blocks(DOCS / "quickstart.md", "diff")[0].splitlines()
     assert [line[0] for line in lines] == ["-", "+"] * 3
     for before, after in zip(lines[::2], lines[1::2], strict=True):
         assert before[1:].replace("from trl ", "from trl_ces ").replace("GRPO", "CES") == after[1:]
 
 
 def test_the_verdicts_of_grading_are_those_printed(capsys):
-    [code] = blocks(DOCS / "grading.md", "python")
-    exec(compile(code, "grading.md", "exec"), {})
-    assert [capsys.readouterr().out] == blocks(DOCS / "grading.md", "text")
+    [code] = blocks(DOCS / "evaluation.md", "python")
+    exec(compile(code, "evaluation.md", "exec"), {})
+    assert [capsys.readouterr().out] == blocks(DOCS / "evaluation.md", "text")
 
 
-def test_the_rule_of_extending_is_right_by_hand():
-    code = next(block for block in blocks(DOCS / "extending.md", "python") if "ShapedAdvantages" in block)
+def test_the_rule_of_contributing_is_right_by_hand():
+    code = next(block for block in blocks(CONTRIBUTING, "python") if "ShapedAdvantages" in block)
     names = {**vars(shaping)}
-    exec(compile(code, "extending.md", "exec"), names)
+    exec(compile(code, "CONTRIBUTING.md", "exec"), names)
     batch = {
         "advantages": torch.tensor([1.0, -1.0, 0.5]),
         "correct": torch.tensor([True, False, True]),
@@ -74,8 +76,8 @@ def test_the_rule_of_extending_is_right_by_hand():
     assert shaped.selected.tolist() == [[True, False], [False, False], [False, False]]
 
 
-def test_the_reward_of_extending_judges():
-    code = next(block for block in blocks(DOCS / "extending.md", "python") if "short_accuracy_reward" in block)
+def test_the_reward_of_the_recipes_judges():
+    code = next(block for block in blocks(DOCS / "recipes.md", "python") if "short_accuracy_reward" in block)
     names = {}
-    exec(compile(code, "extending.md", "exec"), names)
+    exec(compile(code, "CONTRIBUTING.md", "exec"), names)
     assert names["short_accuracy_reward"](["7+8=15#15 ", "#16"], solution=["15", "15"], prompts=None) == [1.0, 0.0]

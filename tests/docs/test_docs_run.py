@@ -88,7 +88,7 @@ def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reader")
     os.symlink(ROOT / "recipes", folder / "recipes")
     shutil.copy(ROOT / "recipes" / "DeepSeek-R1-Distill-Qwen-1.5B" / "ces.yaml", folder / "my.yaml")
-    reward = next(block for block in blocks(DOCS / "extending.md", "python") if "reward" in block)
+    reward = next(block for block in blocks(DOCS / "recipes.md", "python") if "reward" in block)
     (folder / "my_rewards.py").write_text(reward, encoding="utf-8")
     (folder / "small_study.yaml").write_text(yaml.safe_dump(STUDY))
     problems = [{"question": f"{n}+{n}=?", "final_answer": str(2 * n)} for n in range(24)]

@@ -232,7 +232,7 @@ def test_help_names_the_options_and_the_ways_to_call_it(capsys):
         main(["inspect", "--help"])
     assert stopped.value.code == 0
     said = capsys.readouterr().out
-    for part in ("--num_samples", "--tau", "trl-ces inspect --config arithmetic/ces", "docs/inspect.md"):
+    for part in ("--num_samples", "--tau", "trl-ces inspect --config arithmetic/ces", "docs/report.md"):
         assert part in said
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EPILOG = """Samples answers and counts the tokens at which the model is least sure by the two tokens between which it
 hesitates. Give a model and prompts, or a recipe, which names both. Every field of a recipe can be given too and
-overrides it (--dtype bfloat16, --system_prompt null, --prompt_column text). docs/inspect.md explains the table.
+overrides it (--dtype bfloat16, --system_prompt null, --prompt_column text). docs/report.md explains the table.
 
   trl-ces inspect --config arithmetic/ces
   trl-ces inspect --model runs/quickstart/base --prompt "37+48:" --tau 0.2

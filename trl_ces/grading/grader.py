@@ -34,7 +34,7 @@ class Grade:
         answer (`str` or `None`):
             The final answer as written; `None` if there is none.
         correct_qwen (`bool` or `None`):
-            Verdict of the Qwen2.5-Math evaluation script, for comparison with published numbers (docs/grading.md).
+            Verdict of the Qwen2.5-Math evaluation script, for comparison with published numbers (docs/evaluation.md).
             `None` only if it was not requested.
     """
 

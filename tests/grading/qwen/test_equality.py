@@ -1,4 +1,4 @@
-"""Equality in the second verdict: the rules of docs/grading.md, with a plain function as algebra."""
+"""Equality in the second verdict: the rules of docs/evaluation.md, with a plain function as algebra."""
 
 import time
 

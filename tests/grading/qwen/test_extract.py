@@ -1,4 +1,4 @@
-"""Extraction in the second verdict: the rules of docs/grading.md on texts written for this test."""
+"""Extraction in the second verdict: the rules of docs/evaluation.md on texts written for this test."""
 
 import pytest
 
