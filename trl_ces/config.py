@@ -78,19 +78,21 @@ class CESConfig(GRPOConfig):
             Rows of a micro-batch go through the model in pieces of at most so many token positions (prompts,
             completions and the padding between them) on each process: memory follows tokens, and
             `per_device_train_batch_size` may be large.
+        normalize_each_step (`bool`, *optional*, defaults to `False`):
+            With `loss_type="dapo"`, divide each optimizer step by its own loss tokens, as Eq. 1 does. `False`: by the
+            mean tokens of a step over the rollout, as TRL does. See docs/deviations.md.
         on_reward_error (`str`, *optional*, defaults to `"stop"`):
             When a reward function raises, or returns NaN, infinity, another type or another number of rewards:
             `"stop"` training, naming function and row, or `"skip"` those rows with a warning.
         max_nonfinite_steps (`int`, *optional*, defaults to `3`):
-            A step whose gradient is not finite is skipped, and its rows are saved in `output_dir`/nonfinite; after so
+            A step whose gradient is not finite is skipped, and its rows are saved in `output_dir`/_nonfinite; after so
             many in a row training stops, >= 1. Under DeepSpeed the first such loss stops it.
 
     Raises:
         `ValueError`: A value is out of its range, or `shaping="ces"` meets a setting that would change what the paper
             defines (`loss_type`, `entropy_coef`, `use_adaptive_entropy`, `top_entropy_quantile`,
-            `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`, `dynamic_sampling`), or
-            `dynamic_sampling` meets advantages that are scaled over groups it drops (`scale_rewards`,
-            `multi_objective_aggregation`).
+            `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`, `dynamic_sampling`), or two
+            settings contradict each other.
     """
 
     epsilon_high: float | None = field(
@@ -187,6 +189,13 @@ class CESConfig(GRPOConfig):
         metadata={
             "help": "Send the rows of a micro-batch through the model in pieces of at most so many token positions, "
             "on each process."
+        },
+    )
+    normalize_each_step: bool = field(
+        default=False,
+        metadata={
+            "help": "With `loss_type: dapo`, divide each optimizer step by its own loss tokens, as Eq. 1 does, not by "
+            "the mean over the rollout, as TRL does."
         },
     )
     on_reward_error: str = field(
@@ -287,6 +296,13 @@ class CESConfig(GRPOConfig):
         steps = self.max_nonfinite_steps
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             refuse("max_nonfinite_steps", "it counts steps in a row, 1 or more; 3 is the default.")
+        if self.padding_free and not self.trim_padding:
+            refuse("padding_free", "packed rows have no padding, and `trim_padding=False` keeps it: set one of them.")
+        if self.normalize_each_step and self.loss_type != "dapo":
+            refuse(
+                "normalize_each_step",
+                'only `loss_type="dapo"` divides by the tokens of a rollout.',
+            )
         if self.dynamic_sampling:
             self._check_dynamic_sampling(refuse)
         if self.max_tokens_per_micro_batch is not None:
@@ -301,14 +317,6 @@ class CESConfig(GRPOConfig):
                 "it drops the groups of equal accuracy, which CES keeps on purpose (section 3.2 of the paper): their "
                 "A is 0, but A' = -/+ beta H still teaches. Set `dynamic_sampling=False`, or, if you mean it, "
                 "`ces_allow_dynamic_sampling=True`.",
-            )
-        whole_batch = "and with `dynamic_sampling` advantages would be scaled over groups that are then dropped"
-        if self.scale_rewards == "batch":
-            refuse("scale_rewards", f'it is the deviation of the whole batch, {whole_batch}: set it to "group".')
-        if self.multi_objective_aggregation == "normalize_then_sum":
-            refuse(
-                "multi_objective_aggregation",
-                f'it scales over the whole batch, {whole_batch}: set it to "sum_then_normalize".',
             )
 
     def rows_are_independent(self) -> bool:

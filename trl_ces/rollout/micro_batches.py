@@ -77,13 +77,20 @@ def rounded_up(lengths: Sequence[int], multiple: int) -> list[int]:
     return [-(-length // multiple) * multiple for length in lengths]
 
 
-def rows_between(micro_batch: dict[str, Any], start: int, end: int) -> dict[str, Any]:
-    """Some rows of a micro-batch; what belongs to all rows stays."""
-    return {
-        name: values[start:end] if isinstance(values, torch.Tensor) and values.dim() > 0 else values
-        for name, values in micro_batch.items()
-        if name != PIECES
-    }
+def pieces(micro_batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of a micro-batch that go through the model at a time; each piece has what belongs to all rows."""
+    sizes = micro_batch.get(PIECES, [])
+    if len(sizes) < 2:
+        yield micro_batch
+        return
+    start = 0
+    for size in sizes:
+        yield {
+            name: values[start : start + size] if isinstance(values, torch.Tensor) and values.dim() > 0 else values
+            for name, values in micro_batch.items()
+            if name != PIECES
+        }
+        start += size
 
 
 def rows_at_a_time(
@@ -118,11 +125,16 @@ def rows_at_a_time(
 
 @contextmanager
 def without_sync(accelerator: Any, model: Any) -> Iterator[None]:
-    """Gradients add up on each process, as in all but the last micro-batch of an optimizer step."""
+    """
+    Gradients add up on each process, as in all but the last micro-batch of an optimizer step.
+
+    Not under FSDP: there, what is not synchronized is kept whole on each device. Each piece is reduced instead.
+    """
     state, synced = accelerator.gradient_state, accelerator.sync_gradients
+    held = synced and accelerator.distributed_type != DistributedType.FSDP
     state._set_sync_gradients(False)
     try:
-        with accelerator.no_sync(model) if synced else nullcontext():
+        with accelerator.no_sync(model) if held else nullcontext():
             yield
     finally:
         state._set_sync_gradients(synced)

@@ -7,6 +7,7 @@ Log-probabilities and entropies come back in the columns they would have had.
 """
 
 import logging
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -67,6 +68,9 @@ class PaddingSupport(NamedTuple):
 
 def padding_support(model: torch.nn.Module) -> PaddingSupport:
     """What can go without changing what `model`, a Transformers or PEFT model, computes at the real tokens."""
+    if any(adapter.is_prompt_learning for adapter in getattr(model, "peft_config", {}).values()):
+        reason = "its prompts are learned, and their virtual tokens stand before the padding, so padding stays"
+        return PaddingSupport(left=False, right=False, pack=False, reason=reason)
     config = _text_config(model)
     rope_types = _rope_types(getattr(config, "rope_parameters", None))
     moving = sorted(rope_types.intersection(ROPE_OF_THE_LENGTH))
@@ -128,7 +132,7 @@ def unpadded(model: Any, padding: PaddingSupport, spans: list[Span], multiple: i
         multiple (`int`): TRL's `pad_to_multiple_of`, or 1.
     """
     if padding.pack:
-        return PackedModel(model)
+        return PackedModel(model, spans)
     if padding.left:
         return LeftAlignedModel(model, spans, multiple)
     return RightTrimmedModel(model, spans, multiple) if padding.right else model
@@ -221,23 +225,34 @@ class PackedModel:
     A model as TRL calls it, with padded rows; the model inside sees one row without padding, whose positions start
     anew for each: Transformers' attention then keeps them apart.
 
+    Where the rows begin is told as well (`cu_seq_lens_q`, `max_length_q`, ...), from lengths that are known here: from
+    positions, flash attention would work it out in every layer, each time with a wait for the device.
+
     Args:
         model (`Callable`): As in [`LeftAlignedModel`].
+        spans (`list[Span]`): Of the rows that it will be called with.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, spans: list[Span]):
         self.model = model
+        self.lengths = [end - start for start, end in spans]
 
     def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
         """As [`LeftAlignedModel`]."""
         real = attention_mask != 0
         first = real & ~pad(real, (1, -1))  # in each row
         positions = (real.cumsum(dim=1) - 1)[real]
+        starts = torch.tensor([0, *accumulate(self.lengths)], dtype=torch.int32, device=input_ids.device)
+        longest = max(self.lengths)
         outputs = self.model(
             input_ids=input_ids[real].unsqueeze(0),
             attention_mask=None,
             position_ids=positions.unsqueeze(0),
             labels=labels[real].unsqueeze(0),
+            cu_seq_lens_q=starts,
+            cu_seq_lens_k=starts,
+            max_length_q=longest,
+            max_length_k=longest,
             **kwargs,
         )
         # Column j tells of token j + 1, in the padded rows as in the packed one.

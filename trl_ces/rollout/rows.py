@@ -4,13 +4,10 @@ A rollout is TRL's dict of tensors with a row for each completion. Prompts are p
 right, each to the longest of its round and process.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import torch
 
-# Where the trainer writes down how long each completion is: masks cannot tell, those of truncated ones may be all 0.
-COMPLETION_LENGTHS = "completion_lengths"
 # The one number of a rollout that belongs to all its rows: the tokens that the loss counts, over all processes.
 NUM_ITEMS = "num_items_in_batch"
 # What CES adds to a rollout.
@@ -46,7 +43,6 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
         # One for each completion, (B, 1), is never padded: all rounds have that width.
         "importance_sampling_ratio": Padding(left=False, value=1.0),
         "advantages": None,
-        COMPLETION_LENGTHS: None,
         NUM_ITEMS: None,
         **dict.fromkeys(CES_ROWS),
     }
@@ -81,64 +77,8 @@ def gathered(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], a
     return every
 
 
-def concatenated(parts: list[dict[str, torch.Tensor]], layout: dict[str, Padding | None]) -> dict[str, torch.Tensor]:
-    """The rows of all `parts` in one dict, padded to the longest of them."""
-    whole = {}
-    odd = set().union(*parts) - set(parts[0]).intersection(*parts)
-    if odd:
-        raise RuntimeError(
-            f"Some rounds of `dynamic_sampling` have `{min(odd)}` and some have not, so they cannot be put together: "
-            "let the rollout function return it always or never."
-        )
-    for name in parts[0]:
-        tensors, padding = [part[name] for part in parts], layout[name]
-        if padding is not None:
-            width = max(values.size(1) for values in tensors)
-            tensors = [_padded(values, width, padding) for values in tensors]
-        whole[name] = torch.cat(tensors)
-    return whole
-
-
-def _padded(values: torch.Tensor, width: int, padding: Padding) -> torch.Tensor:
-    more = width - values.size(1)
-    return torch.nn.functional.pad(values, (more, 0) if padding.left else (0, more), value=padding.value)
-
-
-def trimmed(
-    rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], pad_to_multiple_of: int | None
-) -> dict[str, torch.Tensor]:
-    """
-    `rows` without the columns that are padding in all of them: as wide as TRL would have made them.
-
-    Args:
-        rows (`dict[str, torch.Tensor]`): (B, ...) tensors, with `COMPLETION_LENGTHS`, which is not in the result.
-        layout (`dict[str, Padding | None]`): What is padded on the left has the width of the prompts, what is padded
-            on the right that of the completions.
-        pad_to_multiple_of (`int`, *optional*): TRL's setting: widths are rounded up to a multiple of this.
-    """
-    unit = pad_to_multiple_of or 1
-    longest_prompt, longest_completion = (
-        math.ceil(int(lengths.max()) / unit) * unit
-        for lengths in (rows["prompt_mask"].sum(1), rows[COMPLETION_LENGTHS])
-    )
-    narrow = {}
-    for name, values in rows.items():
-        padding = layout[name]
-        if padding is not None:
-            values = values[:, values.size(1) - longest_prompt :] if padding.left else values[:, :longest_completion]
-        if name != COMPLETION_LENGTHS:
-            narrow[name] = values
-    return narrow
-
-
 def rows_of_process(rows: dict[str, torch.Tensor], accelerator: Any) -> dict[str, torch.Tensor]:
     """The part of `rows`, (N, ...) tensors of all processes, that is this process's: N / processes of them."""
     here = next(iter(rows.values())).size(0) // accelerator.num_processes
     start = accelerator.process_index * here
     return {name: values[start : start + here] for name, values in rows.items()}
-
-
-def trained_tokens(rows: dict[str, torch.Tensor]) -> torch.Tensor:
-    """() int64: the tokens of `rows` that the loss counts, as TRL sums them up in `NUM_ITEMS`."""
-    mask = rows["completion_mask"]
-    return (mask * rows["tool_mask"] if "tool_mask" in rows else mask).sum()

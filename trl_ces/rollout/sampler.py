@@ -9,14 +9,12 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import IterableDataset
-
-from .rows import NUM_ITEMS, Padding, concatenated, gathered, rows_of_process, trained_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -119,19 +117,16 @@ class InformativeBatch:
         wanted (`int`): Groups in a full batch, P.
         group_size (`int`): Completions of a prompt, G.
         num_processes (`int`): Processes that share the completions of a round.
-        layout (`dict[str, Padding | None]`): How each tensor of the rollout is padded, see [`row_layout`].
     """
 
-    def __init__(self, wanted: int, group_size: int, num_processes: int, layout: dict[str, Padding | None]):
+    def __init__(self, wanted: int, group_size: int, num_processes: int):
         self.wanted = wanted
-        self.group_size = group_size
-        self.layout = layout
         self.rounds = 0
         # Places in the order of judgement.
         self.kept: list[int] = []
         self.dropped: list[int] = []
         self._unit = num_processes // math.gcd(group_size, num_processes)
-        self._groups: dict[int, dict[str, torch.Tensor]] = {}
+        self._groups: dict[int, Any] = {}
 
     @property
     def decided(self) -> int:
@@ -145,35 +140,32 @@ class InformativeBatch:
         """How many prompts the next round draws."""
         return round_size(self.wanted, len(self.kept), self.decided, self._unit)
 
-    def judge(self, informative: list[bool], rows: dict[str, torch.Tensor]) -> int:
+    def judge(self, informative: Sequence[bool], groups: Sequence[Any]) -> int:
         """
         Keep or drop the groups of a round, in order, until the batch is full.
 
         Args:
-            informative (`list[bool]`): One for each group of the round.
-            rows (`dict[str, torch.Tensor]`): (R * G, ...) tensors of the round's R groups, of all processes.
+            informative (`Sequence[bool]`): One for each group of the round.
+            groups (`Sequence`): What to keep of each, if it is kept.
 
         Returns:
             `int`: How many groups were judged. Those behind them are not needed: their prompts go back to the stream.
         """
         before = self.decided
         self.rounds += 1
-        for group, teaches in enumerate(informative):
+        for teaches, group in zip(informative, groups, strict=True):
             if not self.missing:
                 break
             place = self.decided
             (self.kept if teaches else self.dropped).append(place)
             # Of the dropped only the first can be needed, to fill the batch in the end.
             if teaches or len(self.dropped) <= self.missing:
-                here = slice(group * self.group_size, (group + 1) * self.group_size)
-                # A copy: a slice would keep the whole round in memory.
-                self._groups[place] = {name: values[here].clone() for name, values in rows.items()}
+                self._groups[place] = group
         return self.decided - before
 
-    def rows(self) -> dict[str, torch.Tensor]:
-        """The full batch, (P * G, ...) tensors: the kept groups and, for those that are missing, the first dropped."""
-        chosen = sorted(self.kept + self.dropped[: self.missing])
-        return concatenated([self._groups[place] for place in chosen], self.layout)
+    def groups(self) -> list[Any]:
+        """The full batch: the kept groups and, for those that are missing, the first dropped; in judged order."""
+        return [self._groups[place] for place in sorted(self.kept + self.dropped[: self.missing])]
 
     def metrics(self) -> dict[str, float]:
         """What can be said of the rollout from its groups alone."""
@@ -187,48 +179,55 @@ class InformativeBatch:
 
 class DynamicSampler:
     """
-    Draws the prompts of a training run and makes its generation batches.
+    Draws the prompts of a training run and chooses the groups of its generation batches.
 
     Args:
         stream (`PromptStream`): The prompts.
         wanted (`int`): Groups in a generation batch, P.
         group_size (`int`): Completions of a prompt, G.
         max_rounds (`int`): Rounds of generation for one batch, >= 1.
-        accelerator (`Accelerator`): Knows the processes.
+        num_processes (`int`): Processes that share the completions of a round.
+        speaks (`bool`, *optional*, defaults to `True`): Whether this process prints warnings.
     """
 
-    def __init__(self, stream: PromptStream, wanted: int, group_size: int, max_rounds: int, accelerator: Any):
+    def __init__(
+        self,
+        stream: PromptStream,
+        wanted: int,
+        group_size: int,
+        max_rounds: int,
+        num_processes: int,
+        speaks: bool = True,
+    ):
         self.stream = stream
         self.wanted = wanted
         self.group_size = group_size
         self.max_rounds = max_rounds
-        self.accelerator = accelerator
+        self.num_processes = num_processes
+        self.speaks = speaks
         self._rollout_start = 0  # the stream's position before the latest batch
         self._warned = False
 
     def sample(
-        self,
-        generate: Callable[[list[int]], tuple[list[bool], dict[str, torch.Tensor]]],
-        layout: dict[str, Padding | None],
-    ) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+        self, generate: Callable[[list[int]], tuple[Sequence[bool], Sequence[Any]]]
+    ) -> tuple[list[Any], dict[str, float]]:
         """
-        A generation batch of informative groups, after as many rounds as it takes and `max_rounds` allow.
+        The informative groups of a generation batch, after as many rounds as it takes and `max_rounds` allow.
 
         Args:
             generate (`Callable`): Given a round's prompts, R row numbers of the data, returns which of the R groups
-                are informative and this process's part of their R * G rows.
-            layout (`dict[str, Padding | None]`): See [`row_layout`].
+                are informative, and for each group what to keep of it.
 
         Returns:
-            `tuple`: This process's rows of the batch, with `NUM_ITEMS` over all processes, and what to log of it.
+            `tuple[list, dict]`: What was kept of each of the P groups, and the metrics of the batch.
         """
-        batch = InformativeBatch(self.wanted, self.group_size, self.accelerator.num_processes, layout)
+        batch = InformativeBatch(self.wanted, self.group_size, self.num_processes)
         self._rollout_start = self.stream.position
         first_round_end = 0.0
         while batch.missing and batch.rounds < self.max_rounds:
-            informative, rows = generate(self.stream.ahead(batch.next_size()))
+            informative, groups = generate(self.stream.ahead(batch.next_size()))
             # Only what was judged is used up: the prompts behind the last group that was needed come again.
-            self.stream.position += batch.judge(informative, gathered(rows, layout, self.accelerator))
+            self.stream.position += batch.judge(informative, groups)
             first_round_end = first_round_end or time.perf_counter()
         extra_seconds = time.perf_counter() - first_round_end if batch.rounds > 1 else 0.0
         metrics = {
@@ -237,13 +236,12 @@ class DynamicSampler:
             "dynamic_sampling/epoch": self.stream.position / self.stream.num_prompts,
         }
         self._warn_of_filling(batch)
-        rows = batch.rows()
-        return {**rows_of_process(rows, self.accelerator), NUM_ITEMS: trained_tokens(rows)}, metrics
+        return batch.groups(), metrics
 
     def _warn_of_filling(self, batch: InformativeBatch):
         if batch.missing and not self._warned:
             self._warned = True
-            if self.accelerator.is_main_process:
+            if self.speaks:
                 logger.warning(
                     "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
                     "so groups of equal accuracy fill the batch. Said once; `dynamic_sampling/uninformative_groups` "
@@ -282,7 +280,7 @@ class DynamicSampler:
             self.stream.position = state["after_rollout" if with_rollout else "position"]
             return
         self.stream.position = planned_rollouts * self.wanted
-        if self.accelerator.is_main_process:
+        if self.speaks:
             logger.warning(
                 "%s does not exist, so the checkpoint was saved without dynamic sampling: prompts go on from number "
                 "%d, as if no group had been dropped.",
@@ -292,7 +290,7 @@ class DynamicSampler:
 
 
 def check_can_be_drawn(dataset: Any):
-    """Raise `ValueError` if `dataset` has no rows to go back to, or has pictures, whose tensors are not one a row."""
+    """Raise `ValueError` if `dataset` has no rows to go back to, or contains images, whose tensors are not per-row."""
     if isinstance(dataset, IterableDataset):
         raise ValueError(
             "`train_dataset` is an IterableDataset, but `dynamic_sampling` goes back to prompts that it did not need: "

@@ -1,0 +1,196 @@
+"""DAPO's dynamic sampling: groups of equal accuracy are dropped and further prompts drawn until the batch is full.
+
+Each round runs TRL's method for a rollout, but for the log-probs that nobody reads in a round: the generation is kept,
+and so are the rewards. Then TRL's method runs once more, on the groups that were chosen, with their generation and
+their rewards handed to it: old and reference log-probs are computed for what is trained, and only once.
+
+Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_calculate_rewards`,
+`_generate_and_score_completions`, `_save_checkpoint`, `_load_optimizer_and_scheduler`. Reads `_step`, `_metrics`,
+`_logs` and `_buffered_inputs`.
+"""
+
+import copy
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+from accelerate.utils import gather_object, send_to_device
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from .layer import Layer
+from .rows import rows_of_process
+from .sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
+
+# What TRL takes where the environment owns the data.
+NO_PROMPT = [{"role": "user", "content": ""}]
+
+
+class Group(NamedTuple):
+    """
+    What is kept of a group.
+
+    Args:
+        prompt (`int`): Row number of the data.
+        rewards (`torch.Tensor`): Shape (G, functions), of all processes.
+        generated (`dict[int, tuple]`): Member of the group -> what `_generate` gave for it, on this process.
+    """
+
+    prompt: int
+    rewards: torch.Tensor
+    generated: dict[int, tuple]
+
+
+class DynamicSampling(Layer):
+    """
+    Dynamic sampling, DAPO (arXiv 2503.14476), section 3.2, in training; `dynamic_sampling` of [`CESConfig`].
+
+    Raises:
+        `ValueError`: The data set is streamed or contains images, or the accuracy reward is ambiguous.
+        `RuntimeError`: In training, where generation returns images.
+    """
+
+    def __init__(self, model, reward_funcs=None, args=None, *positional, **kwargs):
+        self._sampler: DynamicSampler | None = None
+        self._round: list | None = None  # of the running round: generation, rewards
+        self._replayed: tuple | None = None  # of the batch: generation, rewards
+        if args is not None and args.dynamic_sampling:
+            check_can_be_drawn(kwargs.get("train_dataset", positional[0] if positional else None))
+        super().__init__(model, reward_funcs, args, *positional, **kwargs)
+        if self.args.dynamic_sampling:
+            self._accuracy_index = self.args.accuracy_reward_index(self.reward_func_names)
+            rows = len(cast(Any, self.train_dataset))
+            self._sampler = DynamicSampler(
+                PromptStream(rows, self.args.seed, bool(self.shuffle_dataset)),
+                cast(int, self.args.generation_batch_size) // self.num_generations,
+                self.num_generations,
+                self.args.dynamic_sampling_max_rounds,
+                self.accelerator.num_processes,
+                self.accelerator.is_main_process,
+            )
+
+    def _generate_and_score_completions(self, inputs):
+        if self._sampler is None or not self.model.training:
+            return super()._generate_and_score_completions(inputs)
+        groups, metrics = self._sampler.sample(self._sample_round)
+        batch = self._score_kept(groups)
+        for name, value in metrics.items():
+            self._metrics["train"][name].append(value)
+        return batch
+
+    def _sample_round(self, prompts: list[int]) -> tuple[list[bool], list[Group]]:
+        """Generates for `prompts`, row numbers of the data; which groups teach, and what to keep of each."""
+        size = self.num_generations
+        mine = self._mine(torch.tensor(prompts).repeat_interleave(size))
+        # The importance ratio towards vLLM is made of old log-probs, which a round does without.
+        corrected, self.vllm_importance_sampling_correction = self.vllm_importance_sampling_correction, False
+        self._round = []
+        try:
+            self._sample(self._examples_of(mine))
+            generated, rewards = self._round
+        finally:
+            self._round, self.vllm_importance_sampling_correction = None, corrected
+        groups = [
+            Group(prompt, of_group, {})
+            for prompt, of_group in zip(prompts, rewards.view(len(prompts), size, -1), strict=True)
+        ]
+        first = self.accelerator.process_index * len(mine)
+        for row, values in enumerate(generated, start=first):
+            groups[row // size].generated[row % size] = values
+        return informative_groups(rewards[:, self._accuracy_index], size).tolist(), groups
+
+    def _sample(self, inputs):
+        """One round, by TRL's method."""
+        return super()._generate_and_score_completions(inputs)
+
+    def _score_kept(self, groups: list[Group]) -> dict[str, Any]:
+        """This process's part of the rollout that `groups` make up, by TRL's method."""
+        size = self.num_generations
+        found = [
+            (place * size + member, values)
+            for place, group in enumerate(groups)
+            for member, values in group.generated.items()
+        ]
+        every = dict(gather_object(found))
+        generated = [every[row] for row in self._mine(torch.arange(len(groups) * size))]
+        mine = self._mine(torch.tensor([group.prompt for group in groups]).repeat_interleave(size))
+        # The rounds have logged what they drew; of this pass only what they could not know is new.
+        metrics, logs = self._metrics, self._logs
+        self._metrics, self._logs = copy.deepcopy(metrics), copy.deepcopy(logs)
+        factories, environments = self.environment_factories, self.environments
+        self.environment_factories = self.environments = None  # they have had their say in the rounds
+        self._replayed = generated, torch.cat([group.rewards for group in groups])
+        try:
+            examples = [{"prompt": NO_PROMPT, **example} for example in self._examples_of(mine)]
+            batch = super()._generate_and_score_completions(examples)
+            for name, values in self._metrics["train"].items():
+                if name.startswith("sampling/"):
+                    metrics["train"][name] = values
+        finally:
+            self._replayed, self._metrics, self._logs = None, metrics, logs
+            self.environment_factories, self.environments = factories, environments
+        return batch
+
+    def _generate(self, prompts):
+        if self._replayed is not None:
+            ids, completion_ids, masks, completions, logps = map(list, zip(*self._replayed[0], strict=True))
+            masked, sampled = masks[0] is not None, logps[0] is not None
+            return (
+                ids,
+                completion_ids,
+                masks if masked else None,
+                completions,
+                logps if sampled else None,
+                {},
+                None,
+                [],
+            )
+        outputs = super()._generate(prompts)
+        if self._round is not None:
+            *columns, _, images, tool_images = outputs
+            if images is not None or any(tool_images):
+                raise RuntimeError("`dynamic_sampling` does not support images: set `dynamic_sampling=False`.")
+            rows = len(prompts)
+            columns = [[None] * rows if values is None else values for values in columns]
+            self._round.append(list(zip(*columns, strict=True)))
+        return outputs
+
+    def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
+        if self._round is not None:
+            return torch.zeros(input_ids.size(0), logits_to_keep, device=input_ids.device), None, None
+        return super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+        )
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        if self._replayed is not None:
+            return self._replayed[1]
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if self._round is not None:
+            self._round.append(rewards)
+        return rewards
+
+    def _mine(self, numbers: torch.Tensor) -> list[int]:
+        """This process's part of one number for each row of all processes."""
+        return rows_of_process({"numbers": numbers}, self.accelerator)["numbers"].tolist()
+
+    def _examples_of(self, rows: list[int]) -> list[dict]:
+        """As TRL's data loader hands examples over."""
+        dataset = self._remove_unused_columns(self.train_dataset, description="Training")
+        return send_to_device(dataset.__getitems__(rows), self.accelerator.device)
+
+    def _save_checkpoint(self, model, trial):
+        if self._sampler is not None and self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            self._sampler.save(folder, inside_rollout=self._step % self._steps_of_a_rollout() != 0)
+        super()._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None or self._sampler is None:
+            return
+        with_rollout = self._buffered_inputs is not None  # ExactResume has taken it up
+        begun, inside = divmod(
+            self.state.global_step * self.args.gradient_accumulation_steps, self._steps_of_a_rollout()
+        )
+        planned = begun + 1 if inside and with_rollout else begun
+        self._sampler.load(Path(checkpoint), planned_rollouts=planned, with_rollout=with_rollout)

@@ -1,0 +1,115 @@
+"""A stopped run goes on bit for bit, also from the middle of a rollout.
+
+TRL keeps three things in memory only: the rollout that training stands in, the metrics not yet logged, and how far its
+sampler's generator has come. All three go into the checkpoint, with what the other layers remember.
+
+Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`. Reads and
+writes `_step`, `_buffered_inputs` and `_metrics`.
+"""
+
+import logging
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from accelerate.utils import gather_object
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from .files import load_micro_batches, save_micro_batches
+from .layer import Layer
+
+logger = logging.getLogger(__name__)
+
+# What a rollout that is taken up must have been made with.
+SETTINGS = (
+    "shaping",
+    "beta",
+    "num_generations",
+    "num_iterations",
+    "steps_per_generation",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "max_tokens_per_micro_batch",
+)
+
+
+class ExactResume(Layer):
+    """Writes what training holds in memory into each checkpoint, and takes it up again."""
+
+    def __init__(self, *args, **kwargs):
+        self._train_sampler: Any = None
+        super().__init__(*args, **kwargs)
+
+    def _get_train_sampler(self, dataset=None):
+        self._train_sampler = super()._get_train_sampler(dataset)
+        return self._train_sampler
+
+    def _save_checkpoint(self, model, trial):
+        folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        if not self.args.save_only_model:  # first, so that no whole checkpoint lacks it
+            self._save_rollout(folder)
+        super()._save_checkpoint(model, trial)
+        if not self.args.should_save and self.args.save_total_limit:
+            self._remove_old_rollouts(folder.parent)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        if self._train_sampler is not None and self.shuffle_dataset:
+            # TRL's sampler draws an order for each pass from one generator: those of the passes made are used up.
+            for _ in range(int(cast(float, self.state.epoch))):
+                torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)
+        self._load_rollout(Path(checkpoint))
+
+    def _remembered(self):
+        made_with = {name: getattr(self.args, name) for name in SETTINGS}
+        made_with["num_processes"] = self.accelerator.num_processes
+        return {**super()._remembered(), "step": self._step, "metrics": self._metrics["train"], "of": made_with}
+
+    def _recall(self, state: dict[str, Any]):
+        super()._recall(state)
+        self._step = state["step"]
+        self._metrics["train"].update(state["metrics"])
+
+    def _save_rollout(self, folder: Path):
+        inside_rollout = self._step % self._steps_of_a_rollout() != 0
+        rollout = cast(list[dict], self._buffered_inputs) if inside_rollout else []
+        try:
+            save_micro_batches(folder / self._rollout_file(), rollout, self._remembered())
+        except TypeError as error:  # images in lists
+            logger.warning("The rollout is not saved (%s): a resumed run generates it again.", error)
+
+    def _load_rollout(self, checkpoint: Path):
+        """Takes up what [`_save_rollout`] wrote, if every process finds its part and it fits these settings."""
+        found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
+        rollout, state = found or ([], {})
+        if not all(gather_object([state.get("of") == self._remembered()["of"]])):
+            inside = self.state.global_step * self.args.gradient_accumulation_steps % self._steps_of_a_rollout()
+            if inside and self.accelerator.is_main_process:
+                logger.warning(
+                    "%s stands inside a rollout that is missing, damaged, or made with other settings or another "
+                    "number of processes. The rollout is generated again, so training will differ slightly from the "
+                    "run that was stopped.",
+                    checkpoint,
+                )
+            return
+        self._recall(state)
+        if rollout:
+            self._buffered_inputs = cast(Any, rollout)
+
+    def _remove_old_rollouts(self, output_dir: Path):
+        """
+        Keeps this process's file in the newest `save_total_limit` checkpoints.
+
+        The process that writes the checkpoints removes old ones from its own disk only.
+        """
+        kept = {Path(self.state.best_model_checkpoint).name} if self.state.best_model_checkpoint else set()
+        files = list(output_dir.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{self._rollout_file()}"))
+        files.sort(key=lambda file: int(file.parent.name.rpartition("-")[2]))
+        for file in files[: -cast(int, self.args.save_total_limit)]:
+            if file.parent.name not in kept:
+                file.unlink(missing_ok=True)
+
+    def _rollout_file(self) -> str:
+        return f"rollout-{self.accelerator.process_index}.safetensors"

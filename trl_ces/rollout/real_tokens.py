@@ -1,0 +1,182 @@
+"""Forwards over real tokens only, and the rows of an optimizer step placed by length.
+
+TRL pads each row of a rollout to the longest of the rollout and runs every forward over that. Here TRL's method is
+handed a `model`, which it only calls, that runs the real one on the tokens alone (padding.py). And the rows of an
+optimizer step are placed in TRL's buffer of micro-batches by length, over all processes (micro_batches.py). Both
+change the order of additions and nothing else.
+
+Old log-probs are computed over the micro-batches as the update will see them, so that the first importance ratio of a
+rollout is 1 to the last bit, in bf16 too. TRL asks for them earlier, over other rows at other widths; that call is
+answered with zeros, which are then replaced. Where TRL reads them earlier, to correct the ratio towards vLLM, its own
+stay.
+
+Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`,
+`_metrics` and writes `_buffered_inputs`.
+"""
+
+import logging
+from typing import Any, cast
+
+import torch
+from accelerate.utils import gather_object
+from trl.models.utils import disable_gradient_checkpointing
+
+from .layer import Layer
+from .micro_batches import arranged, backward, can_be_arranged, pieces, rows_at_a_time, without_sync
+from .padding import padding_plan, real_spans, unpadded
+from .rows import row_layout
+
+logger = logging.getLogger(__name__)
+
+OLD = "old_per_token_logps"
+
+
+class RealTokens(Layer):
+    """
+    Keeps padding out of forwards; `trim_padding`, `padding_free`, `arrange_by_length` and `max_tokens_per_micro_batch`
+    of [`CESConfig`]. With `trim_padding` and `arrange_by_length` off it changes nothing.
+
+    Raises:
+        `ValueError`: The model or the settings do not allow what was asked for.
+    """
+
+    def __init__(self, *args, **kwargs):
+        self._asks_for_old = False  # whether TRL's next forward is for old log-probs that are computed later
+        self._scores_later = False  # whether the running rollout has such
+        self._scored_rows: dict[str, Any] | None = None  # the rows of the running loss
+        super().__init__(*args, **kwargs)
+        parallelism = getattr(self.accelerator, "parallelism_config", None)
+        split = parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled)
+        policy = self.accelerator.unwrap_model(self.model)
+        self._padding = padding_plan(policy, self.args.trim_padding, self.args.padding_free, split)
+        # The load-balancing loss of a mixture of experts is no sum over rows.
+        self._per_step = 0 if self.aux_loss_enabled or split else self.args.micro_batches_to_arrange()
+        if self.args.max_tokens_per_micro_batch is not None and (self._per_step == 0 or not self._padding.right):
+            raise ValueError(
+                "`max_tokens_per_micro_batch` needs rows that can change places and be trimmed: "
+                "`steps_per_generation` and `gradient_accumulation_steps` must be multiples of one another, "
+                "`router_aux_loss_coef` 0.0, sequences whole, and the model's positions independent of padding."
+            )
+
+    def _prepare_inputs(self, generation_batch):
+        before = self._buffered_inputs
+        self._scores_later = self.model.training and self._can_score_later()
+        inputs = super()._prepare_inputs(generation_batch)
+        if not self.model.training or self._buffered_inputs is before:
+            return inputs
+        buffer = cast(list[dict], self._buffered_inputs)
+        if self._per_step > 0:
+            buffer = self._arrange(buffer)
+        if self._scores_later:
+            self._score_old(buffer)
+            self._scores_later = False
+        self._buffered_inputs = cast(Any, buffer)
+        return buffer[self._step % len(buffer)]
+
+    def _arrange(self, buffer: list[dict]) -> list[dict]:
+        layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
+        # Together, since some processes may have images and others none.
+        if all(gather_object([all(can_be_arranged(batch, layout) for batch in buffer)])):
+            unit = cast(Any, self.pad_to_multiple_of) or 1
+            return arranged(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
+        if budget is not None:
+            logger.warning("A rollout holds more than rows of tokens: `max_tokens_per_micro_batch` is ignored for it.")
+        return buffer
+
+    def _can_score_later(self) -> bool:
+        """Whether old log-probs are wanted and nothing reads them before the update."""
+        args = self.args
+        wanted = args.gradient_accumulation_steps % self._steps_of_a_rollout() != 0
+        corrected = self.use_vllm and self.vllm_importance_sampling_correction
+        return wanted and not corrected and not self._is_vlm and (self._per_step > 0 or self._padding.right)
+
+    @torch.no_grad()
+    def _score_old(self, buffer: list[dict]):
+        """Old log-probs of a new rollout, by the forwards that the update will make."""
+        model, settings = cast(Any, self.model), cast(Any, self.args.gradient_checkpointing_kwargs)
+        with disable_gradient_checkpointing(model, settings):
+            for batch in buffer:
+                parts = []
+                for rows in pieces(batch):
+                    ids = torch.cat([rows["prompt_ids"], rows["completion_ids"]], dim=1)
+                    mask = torch.cat([rows["prompt_mask"], rows["completion_mask"]], dim=1)
+                    kept = rows["completion_ids"].size(1)
+                    parts.append(self._get_per_token_logps_and_entropies(self.model, ids, mask, kept)[0])
+                batch[OLD] = torch.cat(parts)
+
+    def _generate(self, prompts):
+        self._asks_for_old = self._scores_later  # TRL's first forward after it
+        return super()._generate(prompts)
+
+    def _get_per_token_logps_and_entropies(
+        self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **kwargs
+    ):
+        if self._asks_for_old and batch_size is not None:
+            self._asks_for_old = False
+            return torch.zeros(input_ids.size(0), logits_to_keep, device=input_ids.device), None, None
+        others = kwargs.keys() - {"compute_entropy", "compute_aux_loss"}
+        images = any(kwargs[name] is not None for name in others)
+        budget = self.args.max_tokens_per_micro_batch if self.model.training and batch_size is not None else None
+        if budget is not None and any(gather_object([images])):
+            budget = None
+        if self._padding.right and not images:
+            outputs = self._forward_real_tokens(
+                model, input_ids, attention_mask, logits_to_keep, batch_size, budget, **kwargs
+            )
+        else:
+            outputs = super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **kwargs
+            )
+        if self._scored_rows is not None:
+            self._log_first_ratio(self._scored_rows, outputs[0])
+        return outputs
+
+    def _forward_real_tokens(self, model, input_ids, attention_mask, logits_to_keep, batch_size, budget, **kwargs):
+        """TRL's method on a model that trims or packs; without a gradient, on rows of like length at a time."""
+        run, spans = super()._get_per_token_logps_and_entropies, real_spans(attention_mask)
+        unit = cast(Any, self.pad_to_multiple_of) or 1
+        if batch_size is None:
+            model = unpadded(model, self._padding, spans, unit)
+            return run(model, input_ids, attention_mask, logits_to_keep, **kwargs)
+        sort = self.args.arrange_by_length
+        together = rows_at_a_time(spans, batch_size, sort, self._padding, self.accelerator, budget, unit)
+        parts = []
+        for rows in together:
+            here = unpadded(model, self._padding, [spans[row] for row in rows], unit)
+            parts.append(run(here, input_ids[rows], attention_mask[rows], logits_to_keep, **kwargs))
+        places = torch.tensor([row for rows in together for row in rows], device=input_ids.device).argsort()
+        logps, entropies = (
+            None if part[0] is None else torch.cat(part)[places] for part in list(zip(*parts, strict=True))[:2]
+        )
+        return logps, entropies, None  # no auxiliary loss without a gradient
+
+    def _compute_loss(self, model, inputs):
+        *first, last = pieces(inputs)
+        total, earlier = inputs["prompt_ids"].size(0), 0.0
+        for rows in first:
+            with without_sync(self.accelerator, model):
+                loss = self._loss_of_piece(model, rows, total)
+                backward(self.accelerator, loss)
+            earlier = earlier + loss.detach()
+        loss = self._loss_of_piece(model, last, total)
+        return loss + earlier if first else loss  # for the log: the backward that follows is that of the last rows
+
+    def _loss_of_piece(self, model, rows, total: int):
+        """What `rows` add to the loss of `total` rows, which TRL divides by the rollout's tokens or by its rows."""
+        self._scored_rows = rows
+        try:
+            loss = super()._compute_loss(model, rows)
+        finally:
+            self._scored_rows = None
+        size = rows["prompt_ids"].size(0)
+        return loss if size == total or self.loss_type in ("dapo", "cispo", "vespo") else loss * size / total
+
+    def _log_first_ratio(self, rows: dict[str, Any], logps: torch.Tensor):
+        """The largest |log ratio| of a rollout's first micro-batch: 0 where old log-probs are the update's own."""
+        if not self.model.training or OLD not in rows or self._step % self._steps_of_a_rollout():
+            return
+        if self._per_step == 0 and not self._padding.right:
+            return
+        mask = rows["completion_mask"] * rows.get("tool_mask", 1)
+        largest = ((logps.detach() - rows[OLD]).abs() * mask).max()
+        self._metrics["train"]["log_ratio/first_step_max"].append(self.accelerator.gather(largest).max().item())

@@ -1,0 +1,47 @@
+"""How reward functions are called: told what the model really wrote, begun early, and checked.
+
+Overrides of TRL: `_generate`, `_calculate_rewards`, `_generate_and_score_completions`.
+"""
+
+from .layer import Layer
+from .reward_guard import guarded_rewards, start_early
+from .turns import read_turns
+
+
+class RewardCalls(Layer):
+    """
+    Passes `REWARD_KEYWORDS` to reward functions that take them, and checks what every function returns.
+
+    Functions with an attribute `start_early` are told what they will be asked as soon as completions are there, so
+    that their work overlaps with the old and the reference log-probs.
+
+    Raises:
+        [`RewardError`]: In training; see [`guarded_rewards`].
+    """
+
+    def __init__(self, *args, **kwargs):
+        self._examples: list[dict] = []  # the rows of the data for which completions are being written
+        self._turns: dict[str, list] = {}  # of the latest completions, by the names of REWARD_KEYWORDS
+        super().__init__(*args, **kwargs)
+
+    def _generate_and_score_completions(self, inputs):
+        self._examples = inputs
+        return super()._generate_and_score_completions(inputs)
+
+    def _generate(self, prompts):
+        outputs = super()._generate(prompts)
+        prompt_ids, completion_ids, masks = outputs[:3]  # lists, but a user's rollout_func may return tensors
+        self._turns = read_turns(prompt_ids, completion_ids, masks, self._tokenizer)
+        start_early(self.reward_funcs, self._with_turns(self._examples))
+        return outputs
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        with guarded_rewards(self, self.args.on_reward_error):
+            return super()._calculate_rewards(self._with_turns(inputs), prompts, completions, completion_ids_list)
+
+    def _with_turns(self, examples: list[dict]) -> list[dict]:
+        """Examples with `REWARD_KEYWORDS`; a column of that name goes before."""
+        return [
+            {**{name: values[row] for name, values in self._turns.items()}, **example}
+            for row, example in enumerate(examples)
+        ]
