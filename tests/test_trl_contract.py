@@ -66,7 +66,10 @@ def spy(trainer, monkeypatch, name):
 
 
 def test_trls_trainer_has_the_methods_that_ours_calls():
-    called = set(re.findall(r"super\(\)\.(\w+)", (Path(__file__).parents[1] / "trl_ces" / "trainer.py").read_text()))
+    package = Path(__file__).parents[1] / "trl_ces"
+    layers = [package / "trainer.py", *(package / "rollout").glob("*.py")]
+    called = set().union(*(re.findall(r"super\(\)\.(\w+)", file.read_text()) for file in layers))
+    called -= {"_remembered", "_recall"}  # of our own Layer
     missing = sorted(name for name in called if not hasattr(GRPOTrainer, name))
     assert len(called) > 10
     assert not missing, f"TRL's GRPOTrainer has no {', '.join(missing)} any more"

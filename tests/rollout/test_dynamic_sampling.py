@@ -163,6 +163,8 @@ CASES: dict[str, dict] = {
     "padded to multiples": {"pad_to_multiple_of": 8, **MULTI},
     "truncated ones masked": {"mask_truncated_completions": True, **MULTI},
     "grpo loss": {"loss_type": "grpo"},
+    "deviation of the batch": {"scale_rewards": "batch"},
+    "rewards scaled one by one": {"multi_objective_aggregation": "normalize_then_sum"},
     "entropy advantage": {"shaping": "entropy_advantage"},
     "ces": {"shaping": "ces", "ces_allow_dynamic_sampling": True, "ces_tau": 0.3, **MULTI},
     "vllm token": {"vllm_importance_sampling_mode": "token_truncate", **VLLM},
@@ -410,15 +412,16 @@ def test_an_accuracy_reward_that_cannot_be_told_is_refused_before_the_model_is_l
     )
 
 
-def test_a_rollout_with_tensors_that_nobody_knows_is_refused(tmp_path, monkeypatch):
+def test_images_from_generation_are_refused(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, world())
-    upstream = GRPOTrainer._generate_and_score_completions
+    upstream = GRPOTrainer._generate
 
-    def with_pictures(self, inputs):
-        return {**upstream(self, inputs), "pixel_values": torch.zeros(7, 3)}
+    def with_images(self, prompts):
+        *outputs, _, tool_images = upstream(self, prompts)
+        return *outputs, [["a picture"]] * len(prompts), tool_images
 
-    monkeypatch.setattr(GRPOTrainer, "_generate_and_score_completions", with_pictures)
-    with pytest.raises(RuntimeError, match="`pixel_values` of several rounds"):
+    monkeypatch.setattr(GRPOTrainer, "_generate", with_images)
+    with pytest.raises(RuntimeError, match="does not support images: set `dynamic_sampling=False`"):
         one_batch(trainer)
 
 

@@ -46,7 +46,7 @@ def test_the_step_is_skipped_counted_and_its_rows_are_saved(tmp_path, caplog, va
     assert all(parameter.isfinite().all() for parameter in trainer.model.parameters())
     logged = [entry.get("nonfinite_steps") for entry in trainer.state.log_history if "loss" in entry]
     assert logged == [None] + [1.0] * 7
-    file = tmp_path / "nonfinite" / "step-2-process-0.safetensors"
+    file = tmp_path / "_nonfinite" / "step-2-process-0.safetensors"
     assert (
         f"gradient of step 2 is not finite (NaN or infinite). Its rows are in {file}; the step is skipped"
         in caplog.text

@@ -85,7 +85,7 @@ def test_log_probs_entropies_and_gradients_are_those_of_padded_rows(kind):
         "beyond the padding": LeftAlignedModel(other, spans, 64),
         "trimmed on the right": RightTrimmedModel(other, spans),
         "trimmed to a multiple": RightTrimmedModel(other, spans, 4),
-        "packed": PackedModel(other),
+        "packed": PackedModel(other, real_spans(mask)),
     }[kind]
     scored = labels[:, 1:] != -100
     arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
@@ -110,7 +110,7 @@ def test_the_model_sees_no_column_of_padding(kind, computed):
     ids, mask, labels = padded_rows()
     model, seen = fused(tiny_model()), []
     model.model.register_forward_hook(lambda *call: seen.append(call[-1].last_hidden_state.shape[:2].numel()))
-    without = PackedModel(model) if kind == "packed" else LeftAlignedModel(model, real_spans(mask))
+    without = PackedModel(model, real_spans(mask)) if kind == "packed" else LeftAlignedModel(model, real_spans(mask))
     without(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     assert seen == [computed]
     assert ids.numel() == 4 * (7 + 14)
@@ -217,7 +217,7 @@ def test_rows_of_these_models_stay_apart_when_packed_and_when_moved(model_type):
     arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
     scored = labels[:, 1:] != -100
     padded = model(**arguments).log_probs[scored]
-    for without in (PackedModel(model), LeftAlignedModel(model, real_spans(mask))):
+    for without in (PackedModel(model, real_spans(mask)), LeftAlignedModel(model, real_spans(mask))):
         torch.testing.assert_close(without(**arguments).log_probs[scored], padded, rtol=1e-4, atol=1e-4)
 
 

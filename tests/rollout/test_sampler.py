@@ -11,15 +11,6 @@ import torch
 from datasets import Dataset
 from trl.trainer.utils import RepeatSampler
 
-from trl_ces.rollout.rows import (
-    COMPLETION_LENGTHS,
-    concatenated,
-    gathered,
-    row_layout,
-    rows_of_process,
-    trained_tokens,
-    trimmed,
-)
 from trl_ces.rollout.sampler import (
     DynamicSampler,
     InformativeBatch,
@@ -30,19 +21,6 @@ from trl_ces.rollout.sampler import (
 )
 
 NAN = float("nan")
-PAD = 9
-LAYOUT = row_layout(PAD)
-
-
-def alone(num_processes=1, process_index=0):
-    """An accelerator for one process, which may claim to be one of several: what it has is then what all have."""
-    return SimpleNamespace(
-        num_processes=num_processes,
-        process_index=process_index,
-        is_main_process=process_index == 0,
-        gather=lambda values: values,
-        pad_across_processes=lambda values, dim, pad_index, pad_first: values,
-    )
 
 
 # The stream.
@@ -145,23 +123,19 @@ def test_the_next_round_is_as_large_as_the_share_of_kept_groups_asks_for(wanted,
     ("wanted", "group_size", "processes", "unit"), [(8, 4, 2, 1), (8, 3, 2, 2), (8, 4, 8, 2), (12, 6, 4, 2)]
 )
 def test_rounds_can_be_shared_evenly_by_the_processes(wanted, group_size, processes, unit):
-    batch = InformativeBatch(wanted, group_size, processes, {"x": None})
-    batch.judge([True] * (wanted - 1) + [False], {"x": torch.zeros(wanted * group_size)})
+    batch = InformativeBatch(wanted, group_size, processes)
+    batch.judge([True] * (wanted - 1) + [False], range(wanted))
     assert batch.missing == 1
     assert batch.next_size() == max(2, unit)  # wanted / (wanted - 1) prompts, rounded up
     assert batch.next_size() * group_size % processes == 0
 
 
-def groups_of(numbers, group_size):
-    return {"x": torch.tensor(numbers).repeat_interleave(group_size)}
-
-
 def test_what_lies_behind_the_last_needed_group_is_not_judged():
-    batch = InformativeBatch(3, 2, 1, {"x": None})
-    assert batch.judge([True, False, False], groups_of([10, 11, 12], 2)) == 3
-    assert batch.judge([False, True, True, False, True], groups_of([13, 14, 15, 16, 17], 2)) == 3
+    batch = InformativeBatch(3, 2, 1)
+    assert batch.judge([True, False, False], [10, 11, 12]) == 3
+    assert batch.judge([False, True, True, False, True], [13, 14, 15, 16, 17]) == 3
     assert batch.missing == 0
-    assert batch.rows()["x"].tolist() == [10, 10, 14, 14, 15, 15]
+    assert batch.groups() == [10, 14, 15]
     assert batch.metrics() == {
         "dynamic_sampling/rounds": 2,
         "dynamic_sampling/dropped_groups": 3 / 6,
@@ -171,40 +145,32 @@ def test_what_lies_behind_the_last_needed_group_is_not_judged():
 
 
 def test_a_batch_that_stays_short_is_filled_with_the_first_dropped_groups_in_the_streams_order():
-    batch = InformativeBatch(4, 2, 1, {"x": None})
-    batch.judge([False, True, False, False], groups_of([0, 1, 2, 3], 2))
-    batch.judge([False, False, True, False], groups_of([4, 5, 6, 7], 2))
-    assert batch.rows()["x"].tolist() == [0, 0, 1, 1, 2, 2, 6, 6]
+    batch = InformativeBatch(4, 2, 1)
+    batch.judge([False, True, False, False], [0, 1, 2, 3])
+    batch.judge([False, False, True, False], [4, 5, 6, 7])
+    assert batch.groups() == [0, 1, 2, 6]
     assert batch.metrics()["dynamic_sampling/uninformative_groups"] == 0.5
     assert batch.metrics()["dynamic_sampling/dropped_groups"] == 6 / 8
 
 
 def test_only_groups_that_can_still_be_needed_are_kept_in_memory():
-    batch = InformativeBatch(4, 2, 1, {"x": None})
+    batch = InformativeBatch(4, 2, 1)
     for _ in range(20):
-        batch.judge([False] * 4, groups_of([0, 1, 2, 3], 2))
-    held = list(batch._groups.values())
-    assert len(held) == 4
-    assert all(rows["x"].untyped_storage().nbytes() == 2 * 8 for rows in held), "slices that hold the whole round"
+        batch.judge([False] * 4, [0, 1, 2, 3])
+    assert list(batch._groups.values()) == [0, 1, 2, 3]
 
 
 # Many rollouts.
 
 
 def scripted_sampler(stream, outcome, wanted, group_size, max_rounds, processes=1):
-    """A sampler, its `generate`, and the prompts of every round. Rows say their prompt; their widths differ."""
-    sampler = DynamicSampler(stream, wanted, group_size, max_rounds, alone(processes, 0))
+    """A sampler, its `generate`, and the prompts of every round. A group is its prompt."""
+    sampler = DynamicSampler(stream, wanted, group_size, max_rounds, processes)
     rounds = []
 
     def generate(prompts):
         rounds.append(list(prompts))
-        numbers = torch.tensor(prompts).repeat_interleave(group_size)
-        width = max(prompts) % 5 + 1
-        rows = {
-            "prompt_ids": numbers.view(-1, 1),
-            "completion_mask": (torch.arange(width) <= (numbers % width).view(-1, 1)).long(),
-        }
-        return [outcome(prompt) for prompt in prompts], rows
+        return [outcome(prompt) for prompt in prompts], prompts
 
     return sampler, generate, rounds
 
@@ -230,7 +196,7 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order():
             start, rounds[:] = stream.position, []
             assert start == end
             began = time.perf_counter()
-            rows, metrics = sampler.sample(generate, LAYOUT)
+            groups, metrics = sampler.sample(generate)
             took = time.perf_counter() - began
             end = stream.position
             decided = reference[start:end]
@@ -254,21 +220,12 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order():
                 spare = [place for place, prompt in enumerate(decided) if not teaches[prompt]][:missing]
                 expected = [prompt for place, prompt in enumerate(decided) if teaches[prompt] or place in spare]
                 assert metrics["dynamic_sampling/uninformative_groups"] == missing / wanted
-            every = [prompt for prompt in expected for _ in range(group_size)]
-            assert rows["prompt_ids"].flatten().tolist() == every[: len(every) // processes]
+            assert groups == expected
             assert metrics["dynamic_sampling/prompts"] == end - start
             assert metrics["dynamic_sampling/epoch"] == end / prompts
             assert metrics["dynamic_sampling/rounds"] == len(rounds)
             assert (metrics["dynamic_sampling/extra_generation_time"] > 0) == (len(rounds) > 1)
             assert metrics["dynamic_sampling/extra_generation_time"] < took
-
-
-def test_the_share_of_two_processes_are_the_two_halves_of_a_batch():
-    rows = {"x": torch.arange(12), "y": torch.arange(24).view(12, 2)}
-    assert rows_of_process(rows, alone(2, 0))["x"].tolist() == [0, 1, 2, 3, 4, 5]
-    second = rows_of_process(rows, alone(2, 1))
-    assert second["x"].tolist() == [6, 7, 8, 9, 10, 11]
-    assert second["y"][0].tolist() == [12, 13]
 
 
 def test_the_extra_time_is_that_of_all_rounds_but_the_first(monkeypatch):
@@ -280,7 +237,7 @@ def test_the_extra_time_is_that_of_all_rounds_but_the_first(monkeypatch):
         return generate(prompts)
 
     monkeypatch.setattr("trl_ces.rollout.sampler.time.perf_counter", lambda: clock.seconds)
-    metrics = sampler.sample(slowly, LAYOUT)[1]
+    metrics = sampler.sample(slowly)[1]
     assert len(rounds) > 2
     assert metrics["dynamic_sampling/extra_generation_time"] == 10 * (len(rounds) - 1)
 
@@ -288,15 +245,15 @@ def test_the_extra_time_is_that_of_all_rounds_but_the_first(monkeypatch):
 def test_a_full_batch_is_not_warned_of(caplog):
     sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: True, 4, 2, 3)
     with caplog.at_level(logging.WARNING):
-        sampler.sample(generate, LAYOUT)
+        sampler.sample(generate)
     assert not caplog.records
 
 
 def test_a_batch_that_stays_short_is_warned_of_once(caplog):
     sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: False, 4, 2, 3)
     with caplog.at_level(logging.WARNING):
-        sampler.sample(generate, LAYOUT)
-        sampler.sample(generate, LAYOUT)
+        sampler.sample(generate)
+        sampler.sample(generate)
     assert [record.message for record in caplog.records] == [
         "Dynamic sampling found 0 of 4 informative groups in 3 rounds (`dynamic_sampling_max_rounds`), so groups of "
         "equal accuracy fill the batch. Said once; `dynamic_sampling/uninformative_groups` logs their share. Allow "
@@ -321,9 +278,9 @@ def test_a_checkpoint_says_what_comes_next_and_inside_a_rollout_what_that_rollou
     sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: prompt % 2 == 0, 4, 2, 100)
     sampler.save(tmp_path, inside_rollout=True)
     assert json.loads((tmp_path / "dynamic_sampling.json").read_text()) == {"position": 0, "after_rollout": 0}
-    sampler.sample(generate, LAYOUT)
+    sampler.sample(generate)
     first = sampler.stream.position
-    sampler.sample(generate, LAYOUT)
+    sampler.sample(generate)
     second = sampler.stream.position
     assert 4 <= first < second
     for inside, position in ((False, second), (True, first)):
@@ -343,100 +300,3 @@ def test_a_checkpoint_without_a_position_goes_on_where_training_without_dropping
     sampler.load(tmp_path, planned_rollouts=3)
     assert sampler.stream.position == 12
     assert "dynamic_sampling.json does not exist" in caplog.text
-
-
-# The rows.
-
-
-def test_rounds_of_different_widths_become_one_batch_padded_as_trl_pads():
-    one = {
-        "prompt_ids": torch.tensor([[PAD, 1], [2, 3]]),
-        "prompt_mask": torch.tensor([[0, 1], [1, 1]]),
-        "completion_ids": torch.tensor([[4, 5, 6], [7, PAD, PAD]]),
-        "completion_mask": torch.tensor([[1, 1, 1], [1, 0, 0]]),
-        "tool_mask": torch.tensor([[1, 0, 1], [1, 1, 1]]),
-        "old_per_token_logps": torch.tensor([[-1.0, -2.0, -3.0], [-4.0, 0.0, 0.0]]),
-        "importance_sampling_ratio": torch.tensor([[0.5, 2.0, 0.7], [1.5, 1.0, 1.0]]),
-        "advantages": torch.tensor([1.0, -1.0]),
-        COMPLETION_LENGTHS: torch.tensor([3, 1]),
-    }
-    two = {
-        "prompt_ids": torch.tensor([[1, 2, 3]]),
-        "prompt_mask": torch.tensor([[1, 1, 1]]),
-        "completion_ids": torch.tensor([[8]]),
-        "completion_mask": torch.tensor([[1]]),
-        "tool_mask": torch.tensor([[1]]),
-        "old_per_token_logps": torch.tensor([[-5.0]]),
-        "importance_sampling_ratio": torch.tensor([[0.9]]),
-        "advantages": torch.tensor([0.5]),
-        COMPLETION_LENGTHS: torch.tensor([1]),
-    }
-    whole = concatenated([one, two], LAYOUT)
-    assert {name: values.tolist() for name, values in whole.items() if values.dtype == torch.int64} == {
-        "prompt_ids": [[PAD, PAD, 1], [PAD, 2, 3], [1, 2, 3]],
-        "prompt_mask": [[0, 0, 1], [0, 1, 1], [1, 1, 1]],
-        "completion_ids": [[4, 5, 6], [7, PAD, PAD], [8, PAD, PAD]],
-        "completion_mask": [[1, 1, 1], [1, 0, 0], [1, 0, 0]],
-        "tool_mask": [[1, 0, 1], [1, 1, 1], [1, 1, 1]],
-        COMPLETION_LENGTHS: [3, 1, 1],
-    }
-    assert whole["old_per_token_logps"][2].tolist() == [-5.0, 0.0, 0.0]
-    assert whole["importance_sampling_ratio"][2].tolist() == pytest.approx([0.9, 1.0, 1.0])
-    assert whole["advantages"].tolist() == [1.0, -1.0, 0.5]
-    assert trained_tokens(whole) == 2 + 1 + 1
-    assert trained_tokens({"completion_mask": whole["completion_mask"]}) == 5
-
-    narrow = trimmed({name: values[1:] for name, values in whole.items()}, LAYOUT, None)
-    assert COMPLETION_LENGTHS not in narrow
-    assert narrow["prompt_ids"].tolist() == [[PAD, 2, 3], [1, 2, 3]]
-    assert narrow["completion_ids"].tolist() == [[7], [8]]
-    assert narrow["old_per_token_logps"].tolist() == [[-4.0], [-5.0]]
-    first = trimmed({name: values[:2] for name, values in whole.items()}, LAYOUT, None)
-    for name, values in first.items():
-        assert torch.equal(values, one[name]), name
-
-
-@pytest.mark.parametrize(("multiple", "widths"), [(None, (2, 3)), (1, (2, 3)), (2, (2, 4)), (4, (4, 4))])
-def test_trimming_leaves_the_width_that_trl_would_have_padded_to(multiple, widths):
-    rows = {
-        "prompt_mask": torch.tensor([[0] * 6 + [1, 1], [0] * 7 + [1]]),
-        # Truncated, and masked for it: the mask does not know that there are three tokens.
-        "completion_mask": torch.tensor([[0] * 8, [1, 1] + [0] * 6]),
-        COMPLETION_LENGTHS: torch.tensor([3, 2]),
-    }
-    narrow = trimmed(rows, LAYOUT, multiple)
-    assert (narrow["prompt_mask"].size(1), narrow["completion_mask"].size(1)) == widths
-    assert narrow["prompt_mask"].sum() == 3
-    assert narrow["completion_mask"].sum() == 2
-
-
-def test_a_ratio_for_each_completion_stays_one():
-    parts = [
-        {
-            "prompt_mask": torch.ones(1, 2),
-            "completion_mask": torch.ones(1, width),
-            "importance_sampling_ratio": torch.tensor([[ratio]]),
-            COMPLETION_LENGTHS: torch.tensor([width]),
-        }
-        for width, ratio in ((3, 0.5), (5, 2.0))
-    ]
-    narrow = trimmed(concatenated(parts, LAYOUT), LAYOUT, None)
-    assert narrow["importance_sampling_ratio"].tolist() == [[0.5], [2.0]]
-    assert narrow["completion_mask"].shape == (2, 5)
-
-
-def test_a_tensor_that_nobody_knows_is_refused_by_name():
-    with pytest.raises(RuntimeError, match=r"`pixel_values` of several rounds.*set `dynamic_sampling=False`"):
-        gathered({"prompt_ids": torch.zeros(2, 2), "pixel_values": torch.zeros(9, 3)}, LAYOUT, alone())
-
-
-def test_rounds_that_do_not_have_the_same_tensors_are_refused_by_name():
-    rows = {"advantages": torch.zeros(1), "tool_mask": torch.ones(1, 2)}
-    for parts in ([rows, {"advantages": torch.zeros(1)}], [{"advantages": torch.zeros(1)}, rows]):
-        with pytest.raises(RuntimeError, match="have `tool_mask` and some have not"):
-            concatenated(parts, LAYOUT)
-
-
-def test_the_count_of_a_rounds_tokens_is_not_taken_for_the_batches():
-    rows = {"advantages": torch.zeros(2), "num_items_in_batch": torch.tensor(5)}
-    assert list(gathered(rows, LAYOUT, alone())) == ["advantages"]

@@ -133,17 +133,12 @@ class DynamicSampling(Layer):
     def _generate(self, prompts):
         if self._replayed is not None:
             ids, completion_ids, masks, completions, logps = map(list, zip(*self._replayed[0], strict=True))
-            masked, sampled = masks[0] is not None, logps[0] is not None
-            return (
-                ids,
-                completion_ids,
-                masks if masked else None,
-                completions,
-                logps if sampled else None,
-                {},
-                None,
-                [],
-            )
+            tool_masks = None  # the whole completion is the policy's
+            if any(mask is not None for mask in masks):
+                pairs = zip(masks, completion_ids, strict=True)
+                tool_masks = [[1] * len(row) if mask is None else mask for mask, row in pairs]
+            sampled = None if any(row is None for row in logps) else logps
+            return ids, completion_ids, tool_masks, completions, sampled, {}, None, []
         outputs = super()._generate(prompts)
         if self._round is not None:
             *columns, _, images, tool_images = outputs

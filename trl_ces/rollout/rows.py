@@ -1,7 +1,7 @@
-"""Rollouts of several rounds and processes as one: padded, gathered, concatenated and trimmed to what TRL would make.
+"""The rows of a rollout: how each tensor is padded, those of all processes, those of one.
 
 A rollout is TRL's dict of tensors with a row for each completion. Prompts are padded on the left, completions on the
-right, each to the longest of its round and process.
+right, each to the longest of its process.
 """
 
 from typing import Any, NamedTuple
@@ -53,23 +53,12 @@ def gathered(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], a
     The rows of all processes, in their order, on each of them; tensors are padded to the longest of any.
 
     Args:
-        rows (`dict[str, torch.Tensor]`): This process's rollout. Its `NUM_ITEMS`, a sum over rows of which some will
-            be dropped, is left out.
+        rows (`dict[str, torch.Tensor]`): This process's, all of them in `layout`.
         layout (`dict[str, Padding | None]`): How each tensor is padded, see [`row_layout`].
         accelerator (`Accelerator`): Knows the processes.
-
-    Raises:
-        `RuntimeError`: `rows` has a tensor that is not in `layout`, so nobody knows how to put it together.
     """
     every = {}
     for name, values in rows.items():
-        if name == NUM_ITEMS:
-            continue
-        if name not in layout:
-            raise RuntimeError(
-                f"`dynamic_sampling` does not know how to put the `{name}` of several rounds of generation together "
-                "(pictures, for one, are not supported): set `dynamic_sampling=False`."
-            )
         padding = layout[name]
         if padding is not None:
             values = accelerator.pad_across_processes(values, dim=1, pad_index=padding.value, pad_first=padding.left)
