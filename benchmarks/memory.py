@@ -87,14 +87,14 @@ def predicted(shape, fields):
     """Bytes by the plan, without the estimate for the process itself."""
     from trl_ces.plan.engine import Engine
     from trl_ces.plan.memory import plan_memory
-    from trl_ces.plan.schedule import schedule, whole_run
+    from trl_ces.plan.schedule import make_schedule, whole_run
     from trl_ces.plan.setup import make_setup
     from trl_ces.plan.shapes import ModelShape
 
     recipe = recipe_of(fields, "unused")
     config = whole_run(recipe, 1)
     shape = ModelShape(json.dumps(shape), "this file")
-    setup = make_setup(recipe, config, schedule(config, 1, None), shape, Engine(1), None, PROMPT)
+    setup = make_setup(recipe, config, make_schedule(config, 1, None), shape, Engine(1), None, PROMPT)
     # The answers are scripted: nothing is generated.
     memory = plan_memory(replace(setup, generation=replace(setup.generation, server=True)))
     return memory.training - memory.parts["reserve (estimate)"]

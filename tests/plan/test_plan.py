@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.plan.schedule import schedule, whole_run
+from trl_ces.plan.schedule import make_schedule, whole_run
 from trl_ces.plan.shapes import BUILT_SHAPES, KNOWN_SHAPES, find_shape
 from trl_ces.plan.step import count_step
 from trl_ces.support.errors import UserError
@@ -52,7 +52,7 @@ def test_a_models_directory_goes_before_what_is_known(tmp_path, monkeypatch):
     (name, *_) = KNOWN_SHAPES
     assert find_shape(name, given=str(tmp_path / "model" / "config.json")).config().hidden_size == 16
     (tmp_path / "config.json").write_text('{"hidden_size": 16}')
-    with pytest.raises(UserError, match="names no `model_type`"):
+    with pytest.raises(UserError, match="has no `model_type`"):
         find_shape(name, given=str(tmp_path))
     with pytest.raises(UserError, match="--model_config"):
         find_shape("nobody/nothing")
@@ -97,7 +97,7 @@ SCHEDULES = {
 @pytest.mark.parametrize("case", SCHEDULES)
 def test_the_steps_and_rollouts_are_those_of_a_real_run(tmp_path, case):
     rows, fields = SCHEDULES[case]
-    plan = schedule(whole_run(made(tmp_path, **fields), 1), 1, rows)
+    plan = make_schedule(whole_run(made(tmp_path, **fields), 1), 1, rows)
     prompts = [f"{n}+{n}=" for n in range(rows)]
     script = random_script(prompts, [[1, 0, 0, 1]] * rows, torch.Generator().manual_seed(1), lengths=(2, 4))
     scripted, rollouts = scripted_rollout(script, 4), []
@@ -123,7 +123,7 @@ def test_the_steps_and_rollouts_are_those_of_a_real_run(tmp_path, case):
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, processes):
     recipe = made(tmp_path, responses_per_step=4, responses_per_rollout=48, num_train_epochs=1)
-    plan = schedule(whole_run(recipe, processes), processes, 2500)
+    plan = make_schedule(whole_run(recipe, processes), processes, 2500)
     # fidelity: 12 prompts x 4 samples, 12 steps a rollout, 208 rollouts, 2,496 steps
     assert (plan.responses, plan.prompts, plan.responses_per_step, plan.updates) == (48, 12, 4, 12)
     assert (plan.rollouts, plan.steps, plan.policy) == (208, 2496, "off-policy (11 of 12 updates)")
@@ -132,9 +132,9 @@ def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, proc
 
 
 def test_one_update_of_a_rollout_is_on_policy_and_unknown_rows_leave_the_steps_open(tmp_path):
-    plan = schedule(whole_run(made(tmp_path, responses_per_step=8), 1), 1, None)
+    plan = make_schedule(whole_run(made(tmp_path, responses_per_step=8), 1), 1, None)
     assert (plan.updates, plan.policy, plan.steps, plan.rollouts) == (1, "on-policy", None, None)
-    drawn = schedule(
+    drawn = make_schedule(
         whole_run(made(tmp_path, responses_per_step=8, shaping="none", dynamic_sampling=True), 1), 1, None
     )
     assert drawn.rounds == 10
@@ -202,8 +202,11 @@ def test_on_a_gpu_the_lm_head_works_in_place():
     assert head < gpu.peak - gpu.saved < 1.05 * head
 
 
+LORA = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 4, "target_modules": ["q_proj", "v_proj"]}
+
+
 def test_of_lora_only_the_adapters_are_trained():
-    count = count_step(step(lora=(("task_type", "CAUSAL_LM"), ("r", 4), ("target_modules", ("q_proj", "v_proj")))))
+    count = count_step(step(lora=json.dumps(LORA)))
     # r x (in + out): q 128 -> 128, v 128 -> 64, four layers
     assert count.trained == 4 * 4 * (128 + 128 + 128 + 64)
     whole = count_step(step())

@@ -1,1 +1,1 @@
-"""What a recipe will ask of its machines, worked out without them: schedule and memory. `trl-ces plan` prints it."""
+"""What a recipe asks of its machines: schedule and memory, computed without them. `trl-ces plan` prints it."""

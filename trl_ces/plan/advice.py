@@ -1,4 +1,4 @@
-"""What to change in a recipe that does not fit: the usual changes, tried in turn, those kept that help."""
+"""What to change in a recipe that does not fit: the usual changes are tried in turn, and those that help are kept."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import replace
 
 from .memory import Memory, Setup, plan_memory
 
-# Name of the field or flag, its value, and the setup with it.
+# Field or flag, its value, and the setup with it.
 Change = tuple[str, str, Setup]
-# (accelerate file, ZeRO stage, optimizer offloaded), from the one that shares least.
+# (accelerate file, ZeRO stage, optimizer offloaded), from the one that shards least.
 ENGINES = (("zero2", 2, False), ("zero3", 3, False), ("zero3_offload", 3, True))
 
 
 def advise(setup: Setup) -> tuple[dict[str, str], Memory]:
     """
-    Changes that make a setup fit, those first that leave training as it is.
+    Changes that make a setup fit, starting with those that leave training unchanged.
 
     Args:
         setup ([`Setup`]): One that does not fit.
 
     Returns:
-        `tuple[dict[str, str], Memory]`: Fields and flags with their new values, and the memory with all of them; it
-        may still not fit.
+        `tuple[dict[str, str], Memory]`: Fields and flags with their new values, and the memory with all of them,
+        which may still not fit.
     """
     taken: dict[str, str] = {}
     memory = plan_memory(setup)
-    # Twice: a shared optimizer opens the way for vLLM's cache.
+    # Utilization twice: sharding the optimizer makes room for vLLM's cache.
     for kind in (_checkpointing, _sleep, _utilization, _micro_batch, _engine, _utilization, _attention):
         for name, value, changed in kind(setup):
             tried = plan_memory(changed)
@@ -54,7 +54,7 @@ def _sleep(setup: Setup) -> Iterator[Change]:
 
 
 def _utilization(setup: Setup) -> Iterator[Change]:
-    """The largest share, in twentieths, with which all fits."""
+    """The largest share, in twentieths, that fits."""
     for twentieths in range(19, 0, -1) if setup.generation.vllm else ():
         changed = replace(setup, generation=replace(setup.generation, utilization=twentieths / 20))
         if plan_memory(changed).fits:
@@ -79,7 +79,7 @@ def _engine(setup: Setup) -> Iterator[Change]:
     for name, stage, offload in ENGINES:
         if (stage, offload) > (engine.zero_stage, engine.offload_optimizer):
             changed = replace(setup, engine=replace(engine, zero_stage=stage, offload_optimizer=offload))
-            if setup.step.autocast:  # DeepSpeed computes in bfloat16 from weights of that type
+            if setup.step.autocast:  # DeepSpeed computes from bfloat16 weights
                 changed = _with_step(changed, dtype="bfloat16", autocast=False)
             yield "--accelerate_config", name, changed
 

@@ -1,4 +1,4 @@
-"""How weights, gradients and the optimizer are shared by the processes: read from an accelerate configuration."""
+"""How processes share weights, gradients and optimizer state, read from an accelerate configuration."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..support.errors import UserError
 @dataclass(frozen=True)
 class Engine:
     """
-    What trains.
+    One process, DDP or DeepSpeed.
 
     Args:
-        processes (`int`): Processes, one for each device.
-        zero_stage (`int`): 0 without DeepSpeed; 1 shares the optimizer, 2 the gradients too, 3 the weights too.
-        offload_optimizer (`bool`): The optimizer lives in the machine's memory.
-        offload_weights (`bool`): So do ZeRO-3's shares of the weights.
+        processes (`int`): Number of processes, one per device.
+        zero_stage (`int`): 0 without DeepSpeed; 1 shards the optimizer, 2 also the gradients, 3 also the weights.
+        offload_optimizer (`bool`): Whether the optimizer is in host memory.
+        offload_weights (`bool`): Whether ZeRO-3's shards of the weights are, too.
     """
 
     processes: int
@@ -44,14 +44,11 @@ def read_engine(settings: dict[str, Any], processes: int) -> Engine:
     The engine that an accelerate configuration starts.
 
     Args:
-        settings (`dict`): Its content; empty for none.
-        processes (`int`): Processes.
-
-    Returns:
-        [`Engine`]
+        settings (`dict`): The configuration; empty for none.
+        processes (`int`): Number of processes.
 
     Raises:
-        UserError: if the configuration starts something that has no plan here, or names a file that cannot be read.
+        UserError: if no plan covers the configuration, or a file that it names cannot be read.
     """
     kind = settings.get("distributed_type", "NO")
     if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):

@@ -1,8 +1,8 @@
-"""Memory of one device by part, in bytes, at the longest answers: what the engine holds, and one step's tensors.
+"""Memory of one device by part, in bytes, at the longest answers: what the engine holds plus one step's tensors.
 
-Exact by construction: numbers of weights, and the tensors of a forward and backward pass (`step.py`). From DeepSpeed's
-documented defaults: its buckets and the weights that ZeRO-3 gathers. Estimates, named as such: `RESERVE`,
-`RESERVE_CPU`, `VLLM_WORKSPACE` and `VLLM_ASLEEP`.
+Exact by construction: parameter counts, and the tensors of a forward and backward pass (`step.py`). From DeepSpeed's
+documented defaults: its buckets and the weights that ZeRO-3 gathers. Estimates: `RESERVE`, `RESERVE_CPU`,
+`VLLM_WORKSPACE` and `VLLM_ASLEEP`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from .engine import Engine
 from .step import StepCount, StepSettings, count_step
 
 GIB = 2**30
-# Estimates. CUDA's context, NCCL's buffers and gaps between the allocator's blocks:
+# Estimates. CUDA context, NCCL buffers and allocator fragmentation:
 RESERVE = 3 * GIB
-# Python, torch and the libraries, on a CPU:
+# Python, torch and other libraries, on a CPU:
 RESERVE_CPU = 1 * GIB
-# vLLM's activations for 4,096 batched tokens, and its CUDA graphs; the graphs stay when it sleeps.
+# vLLM's activations for 4,096 batched tokens and its CUDA graphs; the graphs stay while it sleeps.
 VLLM_WORKSPACE = 2 * GIB
 VLLM_ASLEEP = 1 * GIB
-# DeepSpeed's defaults, numbers of weights: reduce_bucket_size and stage3_max_live_parameters.
+# DeepSpeed's defaults, in parameters: reduce_bucket_size and stage3_max_live_parameters.
 BUCKET = 500_000_000
 LIVE_WEIGHTS = 1_000_000_000
 
@@ -28,16 +28,16 @@ LIVE_WEIGHTS = 1_000_000_000
 @dataclass(frozen=True)
 class Generation:
     """
-    Who writes the answers.
+    How answers are generated.
 
     Args:
-        vllm (`bool`): vLLM on the training devices; `False`: transformers' `generate`. A server holds its own memory.
-        utilization (`float`): vLLM's share of the device.
-        sleeps (`bool`): vLLM gives its memory back during training.
-        tensor_parallel (`int`): Devices that share one vLLM.
+        vllm (`bool`): vLLM on the training devices; `False`: transformers' `generate`, or a server.
+        utilization (`float`): vLLM's share of the device, 0 to 1.
+        sleeps (`bool`): Whether vLLM frees its memory during training.
+        tensor_parallel (`int`): Devices per vLLM engine.
         sequences (`int`): Answers that one process generates at a time.
-        kv_bytes (`int`): Bytes of the key-value cache for each token, on one device.
-        server (`bool`): vLLM runs elsewhere: nothing here.
+        kv_bytes (`int`): Bytes of key-value cache per token on one device.
+        server (`bool`): vLLM runs on other devices, which are not counted.
     """
 
     vllm: bool
@@ -56,11 +56,11 @@ class Setup:
 
     Args:
         step ([`StepSettings`]): One forward and backward pass.
-        engine ([`Engine`]): How the processes share weights, gradients and the optimizer.
-        accumulation (`int`): Passes of an optimizer step: from the second on, gradients lie beside the activations.
-        generation ([`Generation`]): Who writes the answers.
+        engine ([`Engine`]): How processes share weights, gradients and optimizer state.
+        accumulation (`int`): Passes per optimizer step; from the second on, gradients coexist with activations.
+        generation ([`Generation`]): How answers are generated.
         device (`int`, *optional*): Bytes of a device.
-        reference_model (`bool`): A second model, for the KL term.
+        reference_model (`bool`): Whether a second model is loaded for the KL term.
     """
 
     step: StepSettings
@@ -77,12 +77,12 @@ class Memory:
     Bytes of one device.
 
     Args:
-        parts (`dict[str, int]`): By part, each at its largest.
-        training (`int`): Most at a time while the policy trains. Below the sum: not all parts peak together.
-        generating (`int`): Most at a time while answers are written.
-        host (`int`): Of the machine's memory, for all processes together.
-        full_answers (`float`): Answers of full length that the key-value cache holds; infinite without vLLM.
-        device (`int`, *optional*): What the device has.
+        parts (`dict[str, int]`): Peak of each part.
+        training (`int`): Peak while the policy trains; below the sum, since not all parts peak together.
+        generating (`int`): Peak while answers are generated.
+        host (`int`): Host memory of all processes together.
+        full_answers (`float`): Answers of full length that vLLM's cache holds; infinite without vLLM.
+        device (`int`, *optional*): Capacity of the device.
     """
 
     parts: dict[str, int]
@@ -94,7 +94,7 @@ class Memory:
 
     @property
     def excess(self) -> int:
-        """Bytes by which the device is too small, 0 if it is not; a vLLM that holds no whole answer never starts."""
+        """Missing bytes, 0 if it fits; at least 1 if vLLM cannot hold one full answer, as it would not start."""
         if self.device is None:
             return 0
         missing = max(self.training, self.generating) - self.device
@@ -106,15 +106,7 @@ class Memory:
 
 
 def plan_memory(setup: Setup) -> Memory:
-    """
-    Memory of one device.
-
-    Args:
-        setup ([`Setup`]): What is planned.
-
-    Returns:
-        [`Memory`]
-    """
+    """Memory of one device under `setup`."""
     count, engine, step = count_step(setup.step), setup.engine, setup.step
     size = 2 if step.dtype == "bfloat16" else 4
     weights, gradients, optimizer, host = _states(count, engine, size)
@@ -149,11 +141,11 @@ def plan_memory(setup: Setup) -> Memory:
 
 
 def _states(count: StepCount, engine: Engine, size: int) -> tuple[int, int, int, int]:
-    """Bytes of weights, gradients and optimizer on a device, and of what is offloaded on the whole machine."""
+    """Bytes of weights, gradients and optimizer on a device, and of all that is offloaded to the host."""
     processes, stage = engine.processes, engine.zero_stage
     weights = size * count.weights
     gradients = size * count.trained
-    # Adam's two moments have the weights' type; DeepSpeed keeps moments and master weights in float32.
+    # Adam's two moments have the weights' dtype; DeepSpeed keeps moments and master weights in float32.
     optimizer = (12 if stage else 2 * size) * count.trained
     if stage >= 1:
         optimizer //= processes
@@ -163,7 +155,7 @@ def _states(count: StepCount, engine: Engine, size: int) -> tuple[int, int, int,
         weights //= processes
     host = 0
     if engine.offload_optimizer:
-        # Stages 2 and 3 then gather the gradients in the machine's memory too.
+        # Stages 2 and 3 then gather the gradients on the host, too.
         host += (optimizer + gradients) * processes
         optimizer = gradients = 0
     if engine.offload_weights and stage == 3:
@@ -179,12 +171,12 @@ def _buffers(count: StepCount, engine: Engine, size: int) -> int:
     bucket = size * min(BUCKET, count.trained)
     if engine.zero_stage < 3:
         return bucket
-    # The gathered layers, and the LM head, which TRL gathers by itself.
+    # The gathered layers, and the LM head, which TRL gathers separately.
     return bucket + size * min(LIVE_WEIGHTS + count.largest, count.weights)
 
 
 def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
-    """vLLM's bytes while it generates and while the policy trains, and how many full answers its cache holds."""
+    """vLLM's bytes while generating and while training, and how many full answers its cache holds."""
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")

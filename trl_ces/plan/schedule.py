@@ -1,4 +1,4 @@
-"""The arithmetic of a recipe: responses, prompts, steps, and how old the policy is that wrote what is trained on."""
+"""The arithmetic of a recipe: responses, prompts and steps, and how far off-policy the updates are."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..train.recipe import Recipe
 @dataclass(frozen=True)
 class Schedule:
     """
-    What a run does, over all processes.
+    A run's counts, over all processes.
 
     Args:
-        responses (`int`): Responses of a rollout, those in training; dynamic sampling may generate more.
-        prompts (`int`): Prompts of a rollout.
-        responses_per_step (`int`): Responses of an optimizer step.
-        updates (`int`): Optimizer steps that use a rollout.
-        micro_batch (`int`): Responses in one forward pass of one process.
-        accumulation (`int`): Forward passes of a step, in each process.
-        rounds (`int`): Most rounds of generation for a rollout: above 1 with dynamic sampling.
-        steps (`int`, *optional*): Optimizer steps in all; `None` where the number of rows is not known.
-        rollouts (`int`, *optional*): Rollouts in all.
+        responses (`int`): Responses trained on per rollout; dynamic sampling may generate more.
+        prompts (`int`): Prompts per rollout.
+        responses_per_step (`int`): Responses per optimizer step.
+        updates (`int`): Optimizer steps per rollout.
+        micro_batch (`int`): Responses per forward pass of one process.
+        accumulation (`int`): Forward passes per step of one process.
+        rounds (`int`): Maximum rounds of generation per rollout; above 1 with dynamic sampling.
+        steps (`int`, *optional*): Optimizer steps of the run; `None` if the number of rows is unknown.
+        rollouts (`int`, *optional*): Rollouts of the run; `None` likewise.
     """
 
     responses: int
@@ -48,10 +48,10 @@ class Schedule:
 
 def whole_run(recipe: Recipe, processes: int) -> CESConfig:
     """
-    The recipe's settings as if one process did the work of all, TRL's defaults filled in.
+    The recipe's settings, with TRL's defaults, as if one process did the work of all.
 
     Raises:
-        UserError: if the numbers do not go together.
+        UserError: if the numbers contradict each other.
     """
     recipe.check_training(processes)
     fields: dict[str, Any] = {"per_device_train_batch_size": 8, **recipe.training_fields(processes), "use_cpu": True}
@@ -64,17 +64,14 @@ def whole_run(recipe: Recipe, processes: int) -> CESConfig:
         return replace(recipe, script=script, training=fields).training_config(1)
 
 
-def schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
+def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
     """
-    The run's numbers, as TRL's sampler and transformers' Trainer make them.
+    Count as TRL's sampler and transformers' Trainer do.
 
     Args:
-        config ([`CESConfig`]): As [`whole_run`] gives it.
-        processes (`int`): Processes.
-        rows (`int`, *optional*): Training prompts.
-
-    Returns:
-        [`Schedule`]
+        config ([`CESConfig`]): From [`whole_run`].
+        processes (`int`): Number of processes.
+        rows (`int`, *optional*): Number of training prompts.
     """
     responses = int(config.generation_batch_size or 0)
     prompts = responses // cast(int, config.num_generations)
@@ -86,7 +83,7 @@ def schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
     if config.max_steps > 0:
         steps = config.max_steps
     elif rows is not None:
-        # The sampler leaves out the prompts that do not fill a rollout; the Trainer rounds up twice.
+        # The sampler drops prompts that do not fill a rollout; the Trainer rounds up twice.
         micro_steps = rows // prompts * uses
         steps = math.ceil(config.num_train_epochs * max(math.ceil(micro_steps / accumulation), 1))
     return Schedule(

@@ -1,9 +1,12 @@
-"""From a checked recipe to what decides its memory."""
+"""A checked recipe's `Setup`: everything that decides its memory."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, cast
+
+from trl import get_peft_config
 
 from ..config import CESConfig
 from ..support.errors import UserError
@@ -14,12 +17,12 @@ from .schedule import Schedule
 from .shapes import ModelShape
 from .step import StepSettings
 
-# Where the recipe bounds prompt and answer by nothing.
+# Tokens, where nothing in the recipe bounds prompt and answer.
 ASSUMED_PROMPT = 512
 
 
 def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
-    """The longest prompt to plan for, and where the number is from."""
+    """Tokens of the longest prompt to plan for, and where the number comes from."""
     answer = config.max_completion_length
     if answer is None:
         raise UserError("`max_completion_length` is null: a plan needs the longest answer.")
@@ -30,7 +33,7 @@ def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
         if room < 1:
             raise UserError(
                 f"`vllm_max_model_length` is {config.vllm_max_model_length} and `max_completion_length` {answer}: "
-                "nothing is left for the prompt. Raise the first."
+                "no room is left for the prompt; raise the first."
             )
         return room, "vllm_max_model_length - max_completion_length"
     return ASSUMED_PROMPT, "assumed; --prompt_length says otherwise"
@@ -39,37 +42,40 @@ def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
 def make_setup(
     recipe: Recipe,
     config: CESConfig,
-    plan: Schedule,
+    schedule: Schedule,
     shape: ModelShape,
     engine: Engine,
     device: int | None,
     prompt: int,
 ) -> Setup:
     """
-    What decides the memory of a recipe.
+    Gather what decides a recipe's memory.
 
     Args:
         recipe ([`Recipe`]): The checked recipe.
-        config ([`CESConfig`]): Its settings, as `whole_run` gives them.
-        plan ([`Schedule`]): Its numbers.
+        config ([`CESConfig`]): Its settings, from [`whole_run`].
+        schedule ([`Schedule`]): Its counts.
         shape ([`ModelShape`]): Its model.
-        engine ([`Engine`]): What trains.
+        engine ([`Engine`]): How it is distributed.
         device (`int`, *optional*): Bytes of a device.
         prompt (`int`): Tokens of the longest prompt.
 
     Raises:
-        UserError: if the recipe has something that is not planned for.
+        UserError: if the recipe has a setting that no plan covers.
     """
     if recipe.model.load_in_4bit or recipe.model.load_in_8bit:
         raise UserError("There is no plan for quantized weights: remove `load_in_4bit` and `load_in_8bit`.")
     attention = str(cast(dict, config.model_init_kwargs or {}).get("attn_implementation") or "sdpa")
     if attention == "eager":
-        raise UserError("There is no plan for `attn_implementation: eager`, which keeps all scores: use sdpa.")
+        raise UserError(
+            "There is no plan for `attn_implementation: eager`, which keeps every attention score: use sdpa."
+        )
     half = bool(config.bf16 or config.fp16)
     loaded = "float32" if recipe.model.dtype in (None, "float32") else "bfloat16"
     tokens = prompt + cast(int, config.max_completion_length)
-    rows = plan.micro_batch
-    if config.max_tokens_per_micro_batch is not None:  # a longer row is a piece of its own
+    lora = get_peft_config(recipe.model)
+    rows = schedule.micro_batch
+    if config.max_tokens_per_micro_batch is not None:  # a row above the budget is a piece of its own
         rows = max(1, min(rows, config.max_tokens_per_micro_batch // tokens))
     step = StepSettings(
         shape=shape,
@@ -80,45 +86,28 @@ def make_setup(
         autocast=half and not engine.zero_stage,
         flash_attention="flash" in attention,
         gpu=not recipe.training.get("use_cpu"),
-        lora=_lora(recipe),
+        lora=None if lora is None else json.dumps(lora.to_dict(), default=sorted),  # peft keeps some lists as sets
     )
     colocated = bool(config.use_vllm) and config.vllm_mode == "colocate"
     parallel = config.vllm_tensor_parallel_size if colocated else 1
-    answers = plan.responses // engine.processes * parallel
-    number = 2 if colocated or step.dtype == "bfloat16" else 4
+    answers = schedule.responses // engine.processes * parallel
+    kv_width = 2 if colocated or step.dtype == "bfloat16" else 4
     generation = Generation(
         vllm=colocated,
         utilization=config.vllm_gpu_memory_utilization,
         sleeps=config.vllm_enable_sleep_mode,
         tensor_parallel=parallel,
         sequences=answers,
-        kv_bytes=number * _kv_numbers(shape.config()) // parallel,
+        kv_bytes=kv_width * _kv_numbers(shape.config()) // parallel,
         server=bool(config.use_vllm) and not colocated,
     )
     reference = config.beta != 0.0 and step.lora is None
-    passes = plan.accumulation * math.ceil(plan.micro_batch / rows)
+    passes = schedule.accumulation * math.ceil(schedule.micro_batch / rows)
     return Setup(step, engine, passes, generation, device, reference)
 
 
-def _lora(recipe: Recipe) -> tuple[tuple[str, Any], ...] | None:
-    model = recipe.model
-    if not model.use_peft:
-        return None
-    targets = (
-        tuple(model.lora_target_modules) if isinstance(model.lora_target_modules, list) else model.lora_target_modules
-    )
-    save = tuple(model.lora_modules_to_save) if model.lora_modules_to_save else None
-    return (
-        ("task_type", model.lora_task_type),
-        ("r", model.lora_r),
-        ("target_modules", targets),
-        ("modules_to_save", save),
-        ("use_dora", model.use_dora),
-    )
-
-
 def _kv_numbers(config: Any) -> int:
-    """Numbers in the key-value cache for each token, if every layer keeps all of them: an upper bound."""
+    """Numbers per token in the key-value cache if no layer slides its window: an upper bound."""
     text = config.get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads

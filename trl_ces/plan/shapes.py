@@ -1,4 +1,4 @@
-"""The shape of a model without its weights: from a directory, from the Hub, or known here for the shipped recipes."""
+"""A model's shape without its weights: from a directory, from the Hub, or known here for the shipped recipes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..support.errors import UserError, hub_errors
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-# From the config.json of each model on the Hub; DeepSeek's distilled Qwens have the shapes of Qwen2.5-Math, untied.
-# So that the shipped recipes can be planned without a network. tests/plan/test_plan.py counts their parameters.
+# From each model's config.json on the Hub, so that the shipped recipes can be planned offline. DeepSeek's distilled
+# Qwens have the shapes of Qwen2.5-Math, untied. tests/plan/test_plan.py counts their parameters.
 KNOWN_SHAPES: dict[str, dict[str, Any]] = {
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": {
         "model_type": "qwen2",
@@ -46,7 +46,7 @@ KNOWN_SHAPES: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
     },
 }
-# The quickstart's base model, which its recipes make on first use: trl_ces/toy/arithmetic_model.py.
+# The quickstart's base model, which its recipes build on first use: trl_ces/toy/arithmetic_model.py.
 BUILT_SHAPES: dict[str, dict[str, Any]] = {
     "trl_ces.toy.arithmetic_model.make_base_model": {
         "model_type": "llama",
@@ -64,11 +64,11 @@ BUILT_SHAPES: dict[str, dict[str, Any]] = {
 @dataclass(frozen=True)
 class ModelShape:
     """
-    A model's configuration and where it was read.
+    A model's configuration and where it comes from.
 
     Args:
-        settings (`str`): The configuration as JSON, with `model_type`: text, so that it can be a key of a cache.
-        source (`str`): Where it is from, in words.
+        settings (`str`): The configuration as JSON, with `model_type`; a string, so that it can be a cache key.
+        source (`str`): Where it comes from, in words.
     """
 
     settings: str
@@ -83,21 +83,15 @@ class ModelShape:
 
 def find_shape(name: str, builder: str | None = None, given: str | None = None) -> ModelShape:
     """
-    The shape of the model `name`.
+    Find the shape of the model `name`.
 
     Args:
-        name (`str`):
-            `model_name_or_path` of a recipe: a directory or a Hub id.
-        builder (`str`, *optional*):
-            The recipe's `model_builder`, which makes a model of a known shape.
-        given (`str`, *optional*):
-            A config.json, or a directory with one, that describes the model instead.
-
-    Returns:
-        [`ModelShape`]
+        name (`str`): `model_name_or_path` of a recipe: a directory or a Hub id.
+        builder (`str`, *optional*): The recipe's `model_builder`, whose model may have a known shape.
+        given (`str`, *optional*): A config.json, or a directory with one, that describes the model instead.
 
     Raises:
-        UserError: if the shape is not known here and cannot be read.
+        UserError: if the shape is neither known here nor readable.
     """
     if given is not None:
         return _read_file(given)
@@ -114,8 +108,8 @@ def find_shape(name: str, builder: str | None = None, given: str | None = None) 
         config = AutoConfig.from_pretrained(name)
     except refusals as error:
         raise UserError(
-            f"The shape of {name!r} is not known here and could not be read ({_first_line(error)}): give its "
-            "config.json, or a directory that holds it, with `--model_config`."
+            f"The shape of {name!r} is not known here and cannot be read ({_first_line(error)}): give its "
+            "config.json, or the directory that holds it, with `--model_config`."
         ) from error
     return ModelShape(json.dumps(config.to_diff_dict() | {"model_type": config.model_type}, default=str), "the Hub")
 
@@ -130,7 +124,7 @@ def _read_file(given: str) -> ModelShape:
     from transformers import CONFIG_MAPPING
 
     if not isinstance(settings, dict) or settings.get("model_type") not in CONFIG_MAPPING:
-        raise UserError(f"{path} names no `model_type` that transformers knows: name the config.json of a model.")
+        raise UserError(f"{path} has no `model_type` that transformers knows: give the config.json of a model.")
     return ModelShape(json.dumps(settings, sort_keys=True), str(path))
 
 

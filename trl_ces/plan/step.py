@@ -1,13 +1,14 @@
 """One training step without memory: the model's own code runs on tensors that have shapes and no content.
 
 transformers' forward, its activation checkpointing, TRL's fused LM head and autograd run under PyTorch's fake tensors,
-and every storage that comes and goes is counted. So no formula has to know what a layer keeps: another architecture,
-or another release of transformers, is counted as it is. What fake tensors cannot show is written out below: the
-attention kernel, which keeps no (T, T) scores, and TRL's Triton kernels, which work in place.
+and every storage that is made and freed is counted. No formula has to know what a layer saves, so a new architecture
+or release of transformers is counted as it is. Fake tensors cannot show two things, which are written out below: the
+attention kernel, which saves no (T, T) scores, and TRL's Triton kernels, which work in place.
 """
 
 from __future__ import annotations
 
+import json
 import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -30,14 +31,14 @@ class StepSettings:
 
     Args:
         shape ([`ModelShape`]): The model.
-        rows (`int`): Responses of the micro-batch.
-        tokens (`int`): Tokens of each, prompt included.
+        rows (`int`): Responses in the micro-batch.
+        tokens (`int`): Tokens per response, prompt included.
         checkpointing (`bool`): `activation_checkpointing`.
         dtype (`str`): Of the weights in the computation, `"float32"` or `"bfloat16"`.
         autocast (`bool`): Whether bfloat16 is computed from weights of `dtype`, as without DeepSpeed.
         flash_attention (`bool`): A kernel that needs no (T, T) mask. `False`: PyTorch's, which gets one.
-        gpu (`bool`): Whether TRL's LM head runs its Triton kernels or its loops in torch.
-        lora (`tuple`, *optional*): Fields of peft's `LoraConfig`, as pairs; `None` trains every weight.
+        gpu (`bool`): Whether TRL's LM head runs its Triton kernels or its torch loops.
+        lora (`str`, *optional*): peft's `LoraConfig` as JSON, which a cache can key. `None`: train all weights.
     """
 
     shape: ModelShape
@@ -48,21 +49,21 @@ class StepSettings:
     autocast: bool
     flash_attention: bool
     gpu: bool
-    lora: tuple[tuple[str, Any], ...] | None = None
+    lora: str | None = None
 
 
 @dataclass(frozen=True)
 class StepCount:
     """
-    What one step holds, in bytes or numbers of weights.
+    What one step holds.
 
     Args:
-        weights (`int`): Numbers in all weights.
-        trained (`int`): Those that are trained.
-        largest (`int`): Numbers in the largest weight, which ZeRO-3 gathers in one piece.
-        saved (`int`): Bytes kept by the forward for the backward, casts of weights included.
-        peak (`int`): Most bytes at a time besides weights and gradients.
-        peak_with_gradients (`int`): Most bytes at a time besides weights, where the gradients are made on the way.
+        weights (`int`): Parameters.
+        trained (`int`): Trained parameters.
+        largest (`int`): Parameters of the largest tensor, which ZeRO-3 gathers whole.
+        saved (`int`): Bytes that the forward saves for the backward, casts of weights included.
+        peak (`int`): Peak bytes beyond weights and gradients.
+        peak_with_gradients (`int`): Peak bytes beyond weights, where the backward allocates the gradients.
     """
 
     weights: int
@@ -75,15 +76,7 @@ class StepCount:
 
 @cache
 def count_step(settings: StepSettings) -> StepCount:
-    """
-    Counts the storages of one step.
-
-    Args:
-        settings ([`StepSettings`]): The step.
-
-    Returns:
-        [`StepCount`]
-    """
+    """Run one step on fake tensors and count its storages."""
     released, kept = _run(settings, keep_gradients=False), _run(settings, keep_gradients=True)
     return StepCount(*released[:4], peak=released[4], peak_with_gradients=kept[4])
 
@@ -110,7 +103,7 @@ def _run(settings: StepSettings, keep_gradients: bool) -> tuple[int, int, int, i
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.autocast):
             outputs = model(input_ids=ids, attention_mask=ids, labels=ids, fused_lm_head=True)
         saved = counter.live
-        # Both reach the loss: the log-probabilities by the ratio, the entropies by CES.
+        # Both reach the loss: log-probs through the importance ratio, entropies through CES.
         (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
     numbers = [parameter.numel() for parameter in parameters]
     trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
@@ -134,12 +127,10 @@ def _model(settings: StepSettings) -> Any:
     ).train()
     base = model
     if settings.lora is not None:
-        from peft import LoraConfig, get_peft_model
+        from peft import get_peft_config, get_peft_model
 
-        fields: dict[str, Any] = {
-            name: list(value) if isinstance(value, tuple) else value for name, value in settings.lora
-        }
-        model = get_peft_model(model, LoraConfig(**fields), autocast_adapter_dtype=settings.autocast)
+        lora = get_peft_config(json.loads(settings.lora))
+        model = get_peft_model(model, lora, autocast_adapter_dtype=settings.autocast)
         if settings.checkpointing:
             model.enable_input_require_grads()
     add_fused_lm_head(base, outputs=("log_probs", "entropy"))
@@ -149,7 +140,7 @@ def _model(settings: StepSettings) -> Any:
 
 
 def _fill(model: Any) -> None:
-    """Weights and buffers of the active tensor mode in place of those on the meta device; tied ones stay tied."""
+    """Replaces weights and buffers on the meta device by fake ones; tied ones stay tied."""
     import torch
 
     made: dict[int, torch.Tensor] = {}
@@ -165,11 +156,11 @@ def _fill(model: Any) -> None:
 
 
 def _work_in_place(stack: ExitStack) -> None:
-    """TRL's Triton kernels overwrite the tile of logits, where its loops in torch make copies of it."""
+    """TRL's Triton kernels overwrite the tile of logits; its torch loops copy it."""
     from trl.kernels import chunked_logprob
 
     for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
-        # Not a Mock: it would remember its calls, and so keep their tensors alive.
+        # Not a Mock: it would record its calls and so keep their tensors alive.
         stack.enter_context(mock.patch.object(chunked_logprob, name, _nothing))
 
 
@@ -182,12 +173,12 @@ def _storage_counter(known: list[torch.Tensor]) -> Any:
     from torch.utils._pytree import tree_leaves
 
     class StorageCounter(TorchDispatchMode):
-        """Bytes of the living storages that operations have made; those of `known` count as made before."""
+        """Bytes of live storages made by operations, without those of `known`."""
 
         def __init__(self) -> None:
             super().__init__()
             self.live = self.peak = 0
-            # A storage's address -> what is told when it goes.
+            # A storage's address -> the weak reference that reports its end.
             self.watched: dict[int, Any] = {tensor.untyped_storage()._cdata: None for tensor in known}
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -214,7 +205,7 @@ def _storage_counter(known: list[torch.Tensor]) -> Any:
 
 
 def _square_mask(batch_size: int, q_length: int, kv_length: int, **kwargs: Any) -> torch.Tensor:
-    """(B, 1, T, T) bool: what PyTorch's attention gets where rows are padded, as those of a rollout are."""
+    """(B, 1, T, T) bool: what PyTorch's attention gets for padded rows, as in a rollout."""
     import torch
 
     return torch.empty(batch_size, 1, q_length, kv_length, dtype=torch.bool)
@@ -228,7 +219,7 @@ def _attention(
     attention_mask: torch.Tensor | None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Fused attention as transformers calls it: with a mask, key and value are first repeated for every head."""
+    """Fused attention as transformers calls it; with a mask, keys and values are first repeated for every head."""
     from transformers.integrations.sdpa_attention import repeat_kv
 
     groups = getattr(module, "num_key_value_groups", 1)
@@ -242,7 +233,7 @@ def _fused_attention() -> Any:
     import torch
 
     class FusedAttention(torch.autograd.Function):
-        """Keeps query, key, value, output and one number for each row of scores; a mask as numbers, in each layer."""
+        """Saves query, key, value, output, a normalizer per row of scores and, in each layer, the mask as numbers."""
 
         @staticmethod
         def forward(ctx, query, key, value, mask):

@@ -1,52 +1,58 @@
-"""A plan in words and tables."""
+"""Plans as text: one at length, a folder's as a table."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ..support.tables import markdown
 from .advice import advise
 from .memory import GIB, Memory, Setup, plan_memory
-from .schedule import Schedule
+from .plan import Plan
 
 HEADER = ("recipe", "responses", "steps a rollout", "steps", "training", "generating", "answers in the cache", "fits")
 
 
-@dataclass(frozen=True)
-class Plan:
-    """
-    One recipe's plan.
+def text(plan: Plan) -> str:
+    """One plan: schedule, memory by part, and what to change if it does not fit."""
+    memory, setup = plan.memory, plan.setup
+    lines = [
+        f"{plan.name}: {plan.model}, {setup.engine.name}",
+        "",
+        *_schedule_lines(plan),
+        "",
+        *_memory_lines(plan, memory),
+    ]
+    if memory.host:
+        lines += ["", f"The machine's own memory: {_gib(memory.host)} GiB for what is offloaded."]
+    if memory.device is None:
+        lines += ["", "Give the memory of a device with --gpu_memory to see whether this fits."]
+    elif memory.fits:
+        share = max(memory.training, memory.generating) / memory.device
+        lines += ["", f"Fits: {100 * share:.0f} % of {_gib(memory.device)} GiB at the most." + _tight(share)]
+    else:
+        lines += ["", *_change_lines(setup, memory)]
+    return "\n".join(
+        [*lines, "", "Memory is worked out, not measured on such devices; docs/recipes.md says how far it is off."]
+    )
 
-    Args:
-        name (`str`): The recipe.
-        model (`str`): Its model.
-        schedule ([`Schedule`]): Its numbers.
-        setup ([`Setup`]): What decides its memory.
-        prompt (`str`): Where the prompt's length is from.
-    """
 
-    name: str
-    model: str
-    schedule: Schedule
-    setup: Setup
-    prompt: str
-
-    @property
-    def memory(self) -> Memory:
-        return plan_memory(self.setup)
+def folder_text(name: str, plans: Sequence[Plan]) -> str:
+    """A table with a line per plan, under a line that names the folder and the first plan's model and engine."""
+    table = markdown(HEADER, [_row(plan) for plan in plans])
+    return f"{name}: {plans[0].model}, {plans[0].setup.engine.name}; GiB a device\n\n{table}"
 
 
-def gib(size: float) -> str:
-    """Bytes as GiB with two figures behind the point below 1, else one."""
+def _gib(size: float) -> str:
+    """Bytes as GiB: two decimals below 1, else one."""
     return f"{size / GIB:.2f}" if size < GIB else f"{size / GIB:.1f}"
 
 
-def number(value: int | None) -> str:
+def _number(value: int | None) -> str:
     return "unknown" if value is None else f"{value:,}"
 
 
-def row(plan: Plan) -> tuple[str, ...]:
-    """The plan as a line of the table under `HEADER`."""
+def _row(plan: Plan) -> tuple[str, ...]:
     memory = plan.memory
     answers = (
         ""
@@ -60,40 +66,11 @@ def row(plan: Plan) -> tuple[str, ...]:
         plan.name,
         f"{schedule.responses}{rounds}",
         str(schedule.updates),
-        number(schedule.steps),
-        gib(memory.training),
-        gib(memory.generating),
+        _number(schedule.steps),
+        _gib(memory.training),
+        _gib(memory.generating),
         answers,
         verdict,
-    )
-
-
-def table(plans: list[Plan]) -> str:
-    """Several plans under each other; memory in GiB a device."""
-    return markdown(HEADER, [row(plan) for plan in plans])
-
-
-def text(plan: Plan) -> str:
-    """One plan at length: schedule, memory by part, and what to change if it does not fit."""
-    memory, setup = plan.memory, plan.setup
-    lines = [
-        f"{plan.name}: {plan.model}, {setup.engine.name}",
-        "",
-        *_schedule_lines(plan),
-        "",
-        *_memory_lines(plan, memory),
-    ]
-    if memory.host:
-        lines += ["", f"The machine's own memory: {gib(memory.host)} GiB for what is offloaded."]
-    if memory.device is None:
-        lines += ["", "Say what a device has with --gpu_memory, and the plan says whether this fits."]
-    elif memory.fits:
-        share = max(memory.training, memory.generating) / memory.device
-        lines += ["", f"Fits: {100 * share:.0f} % of {gib(memory.device)} GiB at the most." + _tight(share)]
-    else:
-        lines += ["", *_change_lines(setup, memory)]
-    return "\n".join(
-        [*lines, "", "Memory is worked out, not measured on such devices; docs/recipes.md says how far it is off."]
     )
 
 
@@ -102,24 +79,24 @@ def _schedule_lines(plan: Plan) -> list[str]:
     rollout = f"{schedule.responses} responses to {schedule.prompts} prompts"
     if schedule.rounds > 1:
         rollout += f"; dynamic sampling generates up to {schedule.rounds} times as many"
-    unknown = "" if schedule.steps is not None else "; how many rows there are is not in the recipe, --rows says it"
+    unknown = "" if schedule.steps is not None else "; the recipe does not say how many rows there are: give --rows"
     return [
         f"rollout      {rollout}",
         f"step         {schedule.responses_per_step} responses = {schedule.micro_batch} in a pass x "
         f"{schedule.accumulation} accumulated x {plan.setup.engine.processes} devices",
         f"a rollout    {schedule.updates} steps, {schedule.policy}",
-        f"in all       {number(schedule.rollouts)} rollouts, {number(schedule.steps)} steps{unknown}",
+        f"in all       {_number(schedule.rollouts)} rollouts, {_number(schedule.steps)} steps{unknown}",
         f"at most      {step.tokens:,} tokens a row (prompt: {plan.prompt})",
     ]
 
 
 def _memory_lines(plan: Plan, memory: Memory) -> list[str]:
-    rows = [(part, gib(size)) for part, size in memory.parts.items() if size]
+    rows = [(part, _gib(size)) for part, size in memory.parts.items() if size]
     step = plan.setup.step
     other = plan_memory(replace(plan.setup, step=replace(step, checkpointing=not step.checkpointing)))
     word = "without" if step.checkpointing else "with"
-    rows.append((f"(activations {word} checkpointing)", gib(other.parts["activations"])))
-    rows += [("most while training", gib(memory.training)), ("most while generating", gib(memory.generating))]
+    rows.append((f"(activations {word} checkpointing)", _gib(other.parts["activations"])))
+    rows += [("most while training", _gib(memory.training)), ("most while generating", _gib(memory.generating))]
     lines = markdown(("GiB a device", ""), rows).splitlines()
     lines.append("Not all parts peak together: vLLM sleeps or the policy waits, and activations go as gradients come.")
     if memory.full_answers != float("inf"):
@@ -136,20 +113,20 @@ def _tight(share: float) -> str:
 
 def _change_lines(setup: Setup, memory: Memory) -> list[str]:
     if memory.full_answers < 1:
-        problem = "vLLM's cache would not hold one answer of full length, and vLLM would not start."
+        problem = "vLLM's cache cannot hold one answer of full length, so vLLM would not start."
     else:
-        problem = f"{gib(memory.excess)} GiB a device are missing."
+        problem = f"{_gib(memory.excess)} GiB a device are missing."
     changes, after = advise(setup)
     listed = ", ".join(
         f"`{name} {value}`" if name.startswith("-") else f"`{name}: {value}`" for name, value in changes.items()
     )
     if after.fits:
-        peak = gib(max(after.training, after.generating))
+        peak = _gib(max(after.training, after.generating))
         return [f"Does not fit: {problem}", f"It fits, with {peak} GiB, after: {listed}."]
     shorter = "a shorter `max_completion_length`, more or larger devices, or LoRA (`use_peft: true`)"
     if not changes:
         return [f"Does not fit: {problem}", f"What is left is {shorter}."]
     return [
         f"Does not fit: {problem}",
-        f"Not after {listed} either ({gib(after.excess)} GiB missing): what is left is {shorter}.",
+        f"Not after {listed} either ({_gib(after.excess)} GiB missing): what is left is {shorter}.",
     ]

@@ -1,0 +1,29 @@
+"""argparse as the commands use it."""
+
+import argparse
+import re
+from typing import NoReturn
+
+from ..support.errors import UserError
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses with a `UserError`, never guesses an abbreviated flag, and prints its epilog as it is written."""
+
+    def __init__(self, **settings):
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Takes `--a-b` for `--a_b`, as the fields of a recipe are taken."""
+        words = [re.sub(r"^--[^=]+", lambda flag: f"--{flag[0][2:].replace('-', '_')}", word) for word in args or []]
+        return super().parse_known_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message[:1].upper()}{message[1:]}. `{self.prog} --help` lists the options.")
+
+
+def count(word: str) -> int:
+    """Type of a flag that counts."""
+    if word.isdigit() and int(word) > 0:
+        return int(word)
+    raise argparse.ArgumentTypeError(f"{word!r} is no whole number of at least 1")

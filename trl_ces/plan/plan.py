@@ -1,0 +1,89 @@
+"""A recipe's plan, from its file and what only the user knows: the machines, the model's shape, the longest prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..train.launch import read_accelerate_config
+from ..train.recipe import load_recipe
+from ..train.shipped import find_accelerate_config, recipe_folders
+from .engine import read_engine
+from .memory import GIB, Memory, Setup, plan_memory
+from .schedule import Schedule, make_schedule, whole_run
+from .setup import make_setup, prompt_tokens
+from .shapes import find_shape
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    One recipe's plan.
+
+    Args:
+        name (`str`): The recipe.
+        model (`str`): Its model.
+        schedule ([`Schedule`]): Its rollouts and steps.
+        setup ([`Setup`]): What decides its memory.
+        prompt (`str`): Where the prompt's length comes from.
+    """
+
+    name: str
+    model: str
+    schedule: Schedule
+    setup: Setup
+    prompt: str
+
+    @property
+    def memory(self) -> Memory:
+        return plan_memory(self.setup)
+
+
+def plan_recipe(
+    file: Path,
+    overrides: dict[str, list[str]],
+    *,
+    name: str,
+    gpus: int = 1,
+    gpu_memory: float | None = None,
+    accelerate_config: str | None = None,
+    model_config: str | None = None,
+    prompt_length: int | None = None,
+    rows: int | None = None,
+) -> Plan:
+    """
+    Work out a recipe's schedule and what decides its memory.
+
+    Args:
+        file (`Path`): The recipe.
+        overrides (`dict[str, list[str]]`): Fields of the command line that replace those of the recipe.
+        name (`str`): What the plan calls the recipe.
+        gpus (`int`): Processes, one per device.
+        gpu_memory (`float`, *optional*): GiB of each device.
+        accelerate_config (`str`, *optional*): Name or file of an accelerate configuration. Default: DDP.
+        model_config (`str`, *optional*): A config.json that describes the model.
+        prompt_length (`int`, *optional*): Tokens of the longest prompt.
+        rows (`int`, *optional*): Training prompts. Default: the recipe's `max_train_samples`, if any.
+
+    Raises:
+        UserError: as `trl-ces train` would for the recipe; or if the model's shape cannot be found, or a setting has
+            no plan.
+    """
+    recipe = load_recipe(file, overrides)
+    accelerate = {}
+    if accelerate_config is not None:
+        accelerate = read_accelerate_config(find_accelerate_config(accelerate_config))
+    engine = read_engine(accelerate, gpus)
+    config = whole_run(recipe, gpus)
+    model = str(recipe.model.model_name_or_path)
+    schedule = make_schedule(config, gpus, rows or recipe.script.max_train_samples)
+    shape = find_shape(model, recipe.script.model_builder, model_config)
+    prompt, source = prompt_tokens(config, prompt_length)
+    device = None if gpu_memory is None else int(gpu_memory * GIB)
+    return Plan(name, model, schedule, make_setup(recipe, config, schedule, shape, engine, device, prompt), source)
+
+
+def find_folder(name: str) -> Path | None:
+    """The folder of recipes that `name` is, as a path or below recipes/; `None` if there is none."""
+    folders = [Path(name).expanduser(), *(home / name.removeprefix("recipes/") for home in recipe_folders())]
+    return next((folder for folder in folders if folder.is_dir()), None)
