@@ -1,17 +1,24 @@
-"""argparse as the commands use it."""
+"""The argument parser of the verbs."""
 
 import argparse
 import re
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..support.errors import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses with a `UserError`, never guesses an abbreviated flag, and prints its epilog as it is written."""
+    """
+    argparse that refuses with a `UserError` and never guesses an abbreviated flag.
 
-    def __init__(self, **settings):
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **settings)
+    Args:
+        verb (`str`): As in `trl-ces VERB`.
+        **options: Of `argparse.ArgumentParser`. The epilog is printed as written.
+    """
+
+    def __init__(self, verb: str, **options: Any):
+        formatter = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog=f"trl-ces {verb}", formatter_class=formatter, allow_abbrev=False, **options)
 
     def parse_known_args(self, args=None, namespace=None):
         """Takes `--a-b` for `--a_b`, as the fields of a recipe are taken."""

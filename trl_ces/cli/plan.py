@@ -45,7 +45,7 @@ def run(argv: list[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(
-        prog="trl-ces plan",
+        "plan",
         usage="trl-ces plan --config RECIPE|FOLDER [options] [--FIELD VALUE ...]",
         description="Work out a recipe's steps and memory. --FIELD VALUE overrides a field of the recipe.",
         epilog=EPILOG,
