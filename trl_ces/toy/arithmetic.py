@@ -1,23 +1,22 @@
 """A small world in which reinforcement learning with CES can be watched on a laptop.
 
-The problems are additions, and the model writes its working before it answers. It works column by column, the units
-first, checks its work if it likes, and answers:
+The problems are additions. The model writes its working column by column, units first, may check it, and answers:
 
     37+48:                      the prompt
     7+8=15,3+4+1=8              a pass: 7+8 is 15, write 5 and carry 1; then 3+4+1 is 8
     ?7+8=15,3+4+1=8             "?" checks: the pass is written again
-    #85                         "#" answers: 8, then the 5 written down before. Then the text ends
+    #85                         "#" answers: 8, then the 5 written before. The text ends
 
-There are no line breaks in the model's text; the tokens are single characters. Two things in it are left to chance,
-and so they are the forking tokens on which a policy can improve:
+There are no line breaks in the model's text; the tokens are single characters. Two things are left to chance, which
+makes them the forking tokens on which a policy can improve:
 
-- **slips.** The first pass has a wrong column with probability `slip_probability`: its sum is off by one, and what
-  follows (the carry, the answer) follows from the wrong sum. `7+8=16,3+4+1=8#86` is such a text.
-- **checks.** After every pass the text goes on with `?` with probability `check_probability`, and with `#` otherwise.
-  A check rewrites a right pass as it was, and a wrong one rightly with probability `mend_probability`.
+- **slips.** With probability `slip_probability` one column of the first pass is off by one, and what follows from it
+  (the carry, the answer) is wrong too: `7+8=16,3+4+1=8#86`.
+- **checks.** After every pass the text goes on with `?` with probability `check_probability`, else with `#`. A check
+  repeats a correct pass and mends a wrong one with probability `mend_probability`.
 
 A model trained on such texts (arithmetic_model.py) answers about four problems in five, and hesitates where the texts
-do. What it does with its hesitation is what `trl-ces quickstart` compares between training methods.
+do. `trl-ces quickstart` compares what training methods make of its hesitation.
 """
 
 from __future__ import annotations
@@ -37,24 +36,24 @@ SPLITS = ("train", "held_out")
 
 @dataclass(frozen=True)
 class World:
-    """What the problems look like, and how the texts behave from which the base model learns.
+    """The problems, and the texts from which the base model learns.
 
     Args:
         digits (`int`, *optional*, defaults to `2`):
-            Digits of every number.
+            Digits of each number.
         min_terms (`int`, *optional*, defaults to `2`):
-            Fewest numbers that a problem adds.
+            Fewest numbers to add.
         max_terms (`int`, *optional*, defaults to `2`):
-            Most numbers that a problem adds; the count is drawn evenly between the two.
+            Most numbers to add; the count is uniform between the two.
         slip_probability (`float`, *optional*, defaults to `0.2`):
-            Probability that the first pass has a wrong column.
+            Probability of a wrong column in the first pass.
         check_probability (`float`, *optional*, defaults to `0.3`):
             Probability of a check after each pass. Below 1, or no text would end.
         mend_probability (`float`, *optional*, defaults to `0.7`):
-            Probability that a check puts a wrong pass right.
+            Probability that a check corrects a wrong pass.
         forget_probability (`float`, *optional*, defaults to `0.0`):
-            Probability that the first pass of a problem with a carry out of the units forgets it. Above a half the
-            wrong way is the likelier one: such problems are hard, and those without a carry easy.
+            Probability that the first pass forgets a carry out of the units. Above a half it makes problems with a
+            carry hard, and leaves those without easy.
     """
 
     digits: int = 2
@@ -81,15 +80,12 @@ class World:
 
 
 def split_of(terms: list[int]) -> str:
-    """`"held_out"` for about a tenth of all problems, else `"train"`: a fact of the problem that no seed can change.
-
-    The order of the terms does not matter, so 37+48 and 48+37 never stand on two sides.
-    """
+    """`"held_out"` for about a tenth of all problems, else `"train"`, whatever the seed and the order of the terms."""
     return SPLITS[zlib.crc32("+".join(map(str, sorted(terms))).encode()) % 10 == 0]
 
 
 def draw_terms(world: World, split: str, rng: random.Random) -> list[int]:
-    """The numbers of one problem of `split`, drawn evenly."""
+    """The numbers of one problem of `split`, drawn uniformly."""
     if split not in SPLITS:
         raise ValueError(f"split is one of {', '.join(SPLITS)}, got {split!r}.")
     smallest = 0 if world.digits == 1 else 10 ** (world.digits - 1)
@@ -122,11 +118,11 @@ def write_pass(
 
     Args:
         terms (`list[int]`):
-            The numbers to add, all with as many digits.
+            The numbers to add, all of the same length.
         slip_column (`int`, *optional*):
-            The column (0: the units) whose sum is written wrong. `None`: all are right.
+            The column (0: the units) whose sum is wrong, if any.
         slip (`int`, *optional*, defaults to `0`):
-            What is added to that sum by mistake: +1 or -1.
+            The error of that sum: +1 or -1.
         forget (`bool`, *optional*, defaults to `False`):
             Whether the carry out of the units is forgotten.
 
@@ -148,9 +144,8 @@ def write_pass(
 
 
 def write_completion(terms: list[int], world: World, rng: random.Random) -> str:
-    """What the base model learns to write after the prompt of `terms`: passes, checks and an answer."""
-    right = write_pass(terms)
-    current = right
+    """A text that the base model learns to write after the prompt of `terms`: passes, checks and an answer."""
+    current = right = write_pass(terms)
     if world.forget_probability and carries(terms) and rng.random() < world.forget_probability:
         current = write_pass(terms, forget=True)
     elif rng.random() < world.slip_probability:
@@ -164,23 +159,23 @@ def write_completion(terms: list[int], world: World, rng: random.Random) -> str:
 
 
 def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0, **world_fields: Any) -> Dataset:
-    """Distinct problems to train or to measure on.
+    """Distinct problems to train on or to measure on.
 
     Args:
         split (`str`, *optional*, defaults to `"train"`):
-            `"train"` or `"held_out"`; no problem is in both, whatever the seeds.
+            `"train"` or `"held_out"`; no problem is in both, whatever the seed.
         num_problems (`int`, *optional*, defaults to `2000`):
-            How many. Two-digit sums of two numbers give 8,100 in all.
+            Number of problems. Two numbers of two digits make 8,100 in all.
         seed (`int`, *optional*, defaults to `0`):
-            Which ones, and in which order.
+            Selects the problems and their order.
         world_fields:
-            Fields of [`World`] that differ from its defaults.
+            Fields of [`World`].
 
     Returns:
         `Dataset` with the string columns `prompt` (`"37+48:"`) and `solution` (`"85"`).
 
     Raises:
-        ValueError: if the split is unknown or the world has not that many problems.
+        ValueError: if the split is unknown or has too few problems.
     """
     from datasets import Dataset
 
@@ -193,14 +188,14 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
         solutions[write_prompt(terms)] = str(sum(terms))
     if len(solutions) < num_problems:
         raise ValueError(
-            f"num_problems {num_problems} is more than this world's split {split!r} has (about {len(solutions)}). "
-            "Ask for fewer, or raise World.digits or World.max_terms."
+            f"num_problems {num_problems} is more than this world's split {split!r} has (about {len(solutions)}): "
+            "ask for fewer, or raise World.digits or World.max_terms."
         )
     return Dataset.from_dict({"prompt": list(solutions), "solution": list(solutions.values())})
 
 
 def arithmetic_accuracy_reward(completions: list[str], solution: list[str], **kwargs: Any) -> list[float]:
-    """1.0 where the completion ends in one `#` and exactly the right number, else 0.0. The working is not judged."""
+    """1.0 if the completion has one `#`, followed by the right number and nothing else. The working is not graded."""
     rewards = []
     for completion, answer in zip(completions, solution, strict=True):
         given = re.fullmatch(r"[^#]*#(\d+)", completion)

