@@ -254,9 +254,8 @@ def test_a_run_that_no_row_can_be_made_of_spoils_neither_the_others_nor_the_tabl
         results.add(study.cells[1])
     results.add(study.cells[0])
     assert [(row["method"], row["seed"]) for row in results.rows()] == [("DAPO", 0), ("CES", 0)]
-    results.write_tables()
+    assert results.write() == ["results.csv", "curves.csv", "comparison.md", "curves.png"]
     assert "| CES    |    1 |     25.0 | +0.0 |" in (study.output_dir / "comparison.md").read_text()
-    assert results.write_curves() == ["curves.png"]
 
 
 def test_two_starts_of_a_study_do_not_meet(tmp_path, monkeypatch):

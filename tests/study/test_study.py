@@ -13,7 +13,7 @@ from pandas import DataFrame
 
 from trl_ces.study import comparison as tables
 from trl_ces.study.cells import Cell, load_study, slug
-from trl_ces.study.folder import check_unchanged, finish_training, is_finished, start_clock, write_recipe
+from trl_ces.study.folder import begin_training, check_unchanged, finish_training, is_finished, write_recipe
 from trl_ces.study.measuring import check_evaluation, check_measured
 from trl_ces.study.results import (
     average,
@@ -188,7 +188,7 @@ def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path)
     cell = cell_in(tmp_path, ces_tau=0.2)
     points = [(step, step / 100, 20.0 + step, math.log(2) * step) for step in range(1, 21)]
     write_json(cell.folder / "trainer_state.json", history(*points))
-    start_clock(cell)
+    begin_training(cell)
     finish_training(cell)
     benchmarks = {
         "a": {"accuracy": 0.5, "length_tokens": 10.0, "entropy_bits": 0.1},
@@ -213,7 +213,7 @@ def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path)
 def test_without_an_evaluation_a_run_is_judged_by_the_end_of_its_training(tmp_path):
     cell = cell_in(tmp_path)
     write_json(cell.folder / "trainer_state.json", history((4, 0.25, 30.0, 0.0), (8, 0.75, 20.0, math.log(2))))
-    start_clock(cell)
+    begin_training(cell)
     finish_training(cell)
     row = make_row(cell, read_curves(cell.folder, "acc"))
     assert (row["accuracy"], row["length_tokens"], row["measured_on"]) == (0.75, 20.0, "last 10% of the training log")
@@ -256,7 +256,7 @@ def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
         state.write_text(json.dumps({"global_step": step, "max_steps": 20}))
         os.utime(state, (saved, saved))
     assert cell.checkpoint().name == "checkpoint-10"
-    start_clock(cell)
+    begin_training(cell)
     clock = json.loads((cell.folder / "clock.json").read_text())
     assert (clock["seconds_before"], clock["attempts"]) == (120.0, 2)
 

@@ -35,13 +35,14 @@ def run(argv: list[str]) -> int:
     file = find_recipe(options.config, kind="study")
 
     from ..study.cells import load_study
+    from ..study.results import COMPARISON
     from ..study.run import run_study
 
     study = load_study(file, options.output_dir)
-    finished = run_study(study, options.jobs, say=partial(print, flush=True))
-    if finished.files:
-        print(f"\n{finished.comparison}")
-        print(f"In {study.output_dir}: {', '.join(finished.files)}.")
-    for failure in finished.failed:
+    files, failed = run_study(study, options.jobs, say=partial(print, flush=True))
+    if files:
+        print(f"\n{(study.output_dir / COMPARISON).read_text(encoding='utf-8')}")
+        print(f"In {study.output_dir}: {', '.join(files)}.")
+    for failure in failed:
         print(failure, file=sys.stderr)
-    return 1 if finished.failed else 0
+    return 1 if failed else 0

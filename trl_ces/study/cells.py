@@ -37,32 +37,15 @@ MODEL_FIELDS = ("model_name_or_path", "model_revision", "model_builder", "model_
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a study.
+    """One run of a study, in a folder of its own."""
 
-    Args:
-        variant (`str`):
-            Name of the variant, `""` if the study has none.
-        method (`str`):
-            Name of the method.
-        seed (`int`):
-            Seed of the run.
-        folder (`Path`):
-            Where recipe, log, model and results go.
-        recipe (`dict`):
-            The content of its `recipe.yaml`.
-        trained (`bool`, *optional*, defaults to `True`):
-            `False`: the model before training, which is only measured.
-        source (`str`, *optional*, defaults to `"the study"`):
-            The study's file, for messages.
-    """
-
-    variant: str
+    variant: str  # "" if the study has none
     method: str
     seed: int
     folder: Path
-    recipe: dict[str, Any]
-    trained: bool = True
-    source: str = "the study"
+    recipe: dict[str, Any]  # the content of recipe.yaml
+    trained: bool = True  # False: the model before training, which is only measured
+    source: str = "the study"  # its file, for messages
 
     @property
     def name(self) -> str:
@@ -75,11 +58,7 @@ class Cell:
 
     @cached_property
     def checked_recipe(self) -> Recipe:
-        """The recipe with its keys and types checked.
-
-        Raises:
-            UserError: if a key or a value is refused.
-        """
+        """The recipe with keys and types checked; a `UserError` if one is refused."""
         return make_recipe(self.recipe, self.source)
 
     def checkpoint(self) -> Path | None:
@@ -105,13 +84,7 @@ class Study:
 
 
 def load_study(path: Path, output_dir: Path | None = None) -> Study:
-    """Reads and checks a study and the recipes that it names. Their values are checked before the cells start.
-
-    Args:
-        path (`Path`):
-            The YAML file.
-        output_dir (`Path`, *optional*):
-            Overrides the file's own.
+    """Reads a study and the recipes that it names; `output_dir` overrides its own.
 
     Raises:
         UserError: if a key is unknown, missing or of another type, or a value cannot work.

@@ -83,8 +83,9 @@ def check_unchanged(cell: Cell) -> None:
         )
 
 
-def start_clock(cell: Cell) -> None:
-    """Notes when training starts, and the seconds that led to the checkpoint it goes on from."""
+def begin_training(cell: Cell) -> None:
+    """Writes the recipe, and starts the clock with the seconds that led to the checkpoint to continue from."""
+    write_recipe(cell)
     before, checkpoint = read_json(cell.folder / CLOCK), cell.checkpoint()
     seconds = 0.0
     if before is not None and checkpoint is not None:

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 def check_evaluation(settings: dict[str, Any]) -> None:
     """Refuses an evaluation that would fail after the first training.
 
-    Args:
-        settings (`dict`):
-            The study's `evaluation`. If its function `NAME` has a neighbour `check_NAME`, that is called with the same
-            keyword arguments.
+    If its function `NAME` has a neighbour `check_NAME`, that is called with the same keyword arguments.
 
     Raises:
         UserError: if the function does not exist or does not take the settings.
@@ -44,22 +41,13 @@ def check_evaluation(settings: dict[str, Any]) -> None:
 
 
 def measuring_command(cell: Cell, settings: dict[str, Any]) -> list[str]:
-    """The process that measures a cell's model, see [`main`]."""
+    """The command that measures a cell's model in a process of its own."""
     state = "trained" if cell.trained else "untrained"
     return [sys.executable, "-m", __name__, str(cell.folder), json.dumps(settings), state]
 
 
 def main(words: list[str]) -> int:
-    """
-    Measures a model and writes `evaluation.json`.
-
-    Args:
-        words (`list[str]`):
-            The cell's folder, the study's `evaluation` as JSON, and `trained` or `untrained`.
-
-    Returns:
-        `int`: 0, or 2 if the model or the settings are refused.
-    """
+    """Measures a model; the words are those of [`measuring_command`]. Returns 2 if model or settings are refused."""
     try:
         measure_cell(Path(words[0]), json.loads(words[1]), words[2] == "trained")
     except UserError as error:
@@ -69,7 +57,7 @@ def main(words: list[str]) -> int:
 
 
 def measure_cell(folder: Path, settings: dict[str, Any], trained: bool) -> None:
-    """Measures the model in `folder`, or the one that its recipe starts from.
+    """Measures the model in `folder`, or the one that its recipe starts from, and writes `evaluation.json`.
 
     Args:
         folder (`Path`):

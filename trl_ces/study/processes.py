@@ -43,16 +43,7 @@ class Pending:
 
 
 class RunFailed(RuntimeError):
-    """The process of a run ended with an exit code other than 0; the message quotes its log's last line.
-
-    Args:
-        name (`str`):
-            What the terminal calls the run.
-        code (`int`):
-            Exit code; 128 + n if signal n ended it.
-        log (`Path`):
-            The process' output.
-    """
+    """A process ended with an exit code other than 0 (128 + n: by signal n). Quotes the last line of its log."""
 
     def __init__(self, name: str, code: int, log: Path):
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
@@ -76,22 +67,10 @@ def run_all(
     on_finish: Callable[[Cell], None],
     patience_s: float = 30.0,
 ) -> list[RunFailed]:
-    """Runs all of `runs`, as many at a time as there are slots.
+    """Runs `runs` in order, one in each slot at a time, and returns the failures.
 
-    Ctrl-C and SIGTERM end all of them; what they have saved stays, and the next start continues there.
-
-    Args:
-        runs (iterable of [`Pending`]):
-            In the order in which to start them.
-        slots (`list[dict[str, str]]`):
-            For each run at a time the environment variables that give it its devices.
-        on_finish (`Callable`):
-            Called with the cell of each run that succeeded.
-        patience_s (`float`, *optional*, defaults to `30.0`):
-            Seconds between SIGTERM and SIGKILL.
-
-    Returns:
-        `list[RunFailed]`: the runs that failed.
+    Ctrl-C and SIGTERM end all of them, after `patience_s` by SIGKILL; the next start continues from what they saved.
+    A slot is the environment variables that give a run its devices. `on_finish` gets the cell of each success.
 
     Raises:
         Busy: if a process of an earlier start still works in a cell's folder; the others are ended first.

@@ -52,24 +52,10 @@ def quickstart(
     rl_steps: int = RL_STEPS,
     num_problems: int = HELD_OUT_PROBLEMS,
 ) -> dict[str, Measurement]:
-    """Trains the three models and measures them.
+    """Trains and measures the models `before`, `DAPO` and `CES`.
 
-    Args:
-        output_dir (`Path`):
-            Gets `base`, `dapo` and `ces` (models), a log of each training, `quickstart.png` and `quickstart.json`.
-        stage (`Callable`):
-            From a number ("1/4") and a title to the context of a [`Stage`].
-        seed (`int`, *optional*, defaults to `0`):
-            Seed of the base model, the problems and both trainings.
-        base_steps (`int`, *optional*, defaults to `450`):
-            Supervised steps of the base model.
-        rl_steps (`int`, *optional*, defaults to `160`):
-            Optimizer steps of each method.
-        num_problems (`int`, *optional*, defaults to `200`):
-            Held-out problems to measure on.
-
-    Returns:
-        `dict[str, Measurement]`: of `before`, `DAPO` and `CES`.
+    `output_dir` gets the models `base`, `dapo` and `ces`, a log of each training, a picture and the numbers. `stage`
+    makes the context of a [`Stage`] from its number ("1/4") and its title.
 
     Raises:
         UserError: if matplotlib is missing.

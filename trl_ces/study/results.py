@@ -53,26 +53,25 @@ class Results:
         """The rows, in the study's order."""
         return [self._rows[cell.name] for cell in self.study.cells if cell.name in self._rows]
 
-    def write_tables(self) -> str:
-        """Writes `results.csv` and `comparison.md`, and returns the latter."""
+    def write_tables(self) -> None:
+        """Writes `results.csv` and `comparison.md`."""
         write_results(self.study.output_dir / RESULTS, self.rows())
-        text = comparison(self.study, self.rows())
-        write_text(self.study.output_dir / COMPARISON, text)
-        return text
+        write_text(self.study.output_dir / COMPARISON, comparison(self.study, self.rows()))
 
-    def write_curves(self) -> list[str]:
-        """Writes `curves.csv`, a picture for each variant and, once every run is there, one over the variants.
+    def write(self) -> list[str]:
+        """Writes the tables, `curves.csv`, a picture per variant and, once all runs are there, one over variants.
 
         Returns:
-            `list[str]`: the pictures' names.
+            `list[str]`: the files' names.
         """
-        study, pictures = self.study, []
+        self.write_tables()
+        study, files = self.study, [RESULTS, CURVES, COMPARISON]
         cells = [cell for cell in study.cells if cell.name in self._curves]
         curves = {(cell.variant, cell.method, cell.seed): self._curves[cell.name] for cell in cells}
         write_curves(study.output_dir / CURVES, curves)
         if len(study.variants) > 1 and len(self) == len(study.cells):
             means = means_over_variants(study, self.rows())
-            pictures.append(draw_variants(study.variants, means, study.output_dir / "variants.png").name)
+            files.append(draw_variants(study.variants, means, study.output_dir / "variants.png").name)
         for variant in study.variants:
             shown: dict[str, list[Curve]] = {}
             for (of, method, _), curve in curves.items():
@@ -80,16 +79,12 @@ class Results:
                     shown.setdefault(method, []).append(curve)
             if shown:
                 name = f"curves{'_' if variant else ''}{slug(variant)}.png"
-                pictures.append(draw(shown, study.output_dir / name).name)
-        return pictures
+                files.append(draw(shown, study.output_dir / name).name)
+        return files
 
 
 def accuracy_reward(cell: Cell) -> str:
-    """Name of the reward function whose mean is the accuracy, by the trainer's own rule.
-
-    Raises:
-        UserError: if the accuracy is ambiguous.
-    """
+    """Name of the reward function whose mean is the accuracy, by the trainer's own rule."""
     recipe = cell.checked_recipe
     funcs = find_reward_functions(recipe.script, recipe.training.get("max_completion_length", 512))
     names = [reward_name(func) for func in funcs]
@@ -102,16 +97,7 @@ def accuracy_reward(cell: Cell) -> str:
 
 
 def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[str, Any]:
-    """One row of `results.csv`.
-
-    Args:
-        cell ([`Cell`]):
-            A finished cell.
-        curve (`Curve`, *optional*):
-            What it logged; `None` for the model before training.
-        evaluated (`bool`, *optional*, defaults to `True`):
-            Whether the study has an `evaluation`.
-    """
+    """The row of a finished cell in `results.csv`; it is judged by its curve unless the study has an evaluation."""
     training = read_json(cell.folder / TRAINING) or {}
     measured = read_json(cell.folder / EVALUATION) if evaluated else None
     logged = final_training(curve) if curve is not None else {}

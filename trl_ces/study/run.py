@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -18,39 +17,21 @@ from ..train.command_line import CommandLine
 from ..train.launch import read_accelerate_config
 from ..train.shipped import find_accelerate_config
 from .cells import Cell, Study
-from .folder import check_unchanged, finish_training, is_finished, is_trained, start_clock, write_recipe
+from .folder import begin_training, check_unchanged, finish_training, is_finished, is_trained, write_recipe
 from .measuring import check_evaluation, measuring_command
 from .processes import LOCK, Pending, RunFailed, Step, run_all
-from .results import COMPARISON, CURVES, RESULTS, Results, accuracy_reward
+from .results import Results, accuracy_reward
 
 
-@dataclass(frozen=True)
-class Finished:
-    """What a start of a study left: the comparison as Markdown, the files that hold it, the runs that failed."""
-
-    comparison: str
-    files: list[str]
-    failed: list[RunFailed]
-
-
-def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> Finished:
-    """
-    Checks every run, runs those that are not finished, and compares.
-
-    Args:
-        study ([`Study`]):
-            The study.
-        at_a_time (`int`):
-            Runs at a time.
-        say (`Callable`):
-            Gets a line at the start, and one for each run that finishes.
+def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
+    """Checks every run, runs those that are not finished, and compares.
 
     Returns:
-        [`Finished`]
+        `tuple`: the names of the files written, none if no run has finished, and the runs that failed. `say` gets a
+            line at the start and for each run that finishes.
 
     Raises:
-        UserError: if the study or one of its runs is refused, or another start of it is at work; nothing has been
-            started then.
+        UserError: if a run is refused or another start of the study is at work; nothing has been started then.
     """
     if at_a_time < 1:
         raise UserError(f"`--jobs` is {at_a_time}: at least one run at a time.")
@@ -66,16 +47,14 @@ def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> Finis
         raise UserError(str(error)) from None
 
 
-def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> Finished:
+def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
     pending, slots = prepare(study, at_a_time)  # again, now that no other start can change anything
     results = Results(study)
     for cell in study.cells:
         if is_finished(cell, study.evaluation):
             results.add(cell)
-    say(
-        f"{len(study.cells)} runs in {study.output_dir}: {len(results)} finished, {len(pending)} to go, "
-        f"{at_a_time} at a time."
-    )
+    count = len(study.cells)
+    say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} to go, {at_a_time} at a time.")
 
     def on_finish(cell: Cell) -> None:
         row = results.add(cell)
@@ -83,13 +62,10 @@ def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> Fin
         if not study.keep_checkpoints:
             for checkpoint in cell.folder.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
-        say(f"[{len(results)}/{len(study.cells)}] {summary(cell, row)}")
+        say(f"[{len(results)}/{count}] {summary(cell, row)}")
 
     failed = run_all(pending, slots, on_finish)
-    if not len(results):
-        return Finished("", [], failed)
-    comparison = results.write_tables()
-    return Finished(comparison, [RESULTS, CURVES, COMPARISON, *results.write_curves()], failed)
+    return results.write() if len(results) else [], failed
 
 
 def summary(cell: Cell, row: dict[str, Any]) -> str:
@@ -100,50 +76,38 @@ def summary(cell: Cell, row: dict[str, Any]) -> str:
 
 
 def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str, str]]]:
-    """Checks every run as `trl-ces train` would, and finds what is left to do and on which devices.
-
-    Returns:
-        `tuple`: the pending runs in the study's order, and for each of the runs at a time its environment variables.
+    """Checks every run as `trl-ces train` would; returns the pending ones, and the slots in which they run.
 
     Raises:
         UserError: naming the run, the field, its value and the way out.
     """
     if study.evaluation is not None:
         check_evaluation(study.evaluation)
-    devices = share_devices(study, at_a_time)
+    processes, slots = share_devices(study, at_a_time)
     pending = []
     for cell in study.cells:
         try:
             accuracy_reward(cell)
             check_unchanged(cell)
             if not is_finished(cell, study.evaluation):
-                pending.append(make_pending(study, cell, devices))
+                pending.append(make_pending(study, cell, processes, on_devices=bool(slots[0])))
         except UserError as error:
             raise UserError(f"{cell.name}: {error}") from None
-    return pending, devices.slots
+    return pending, slots
 
 
-@dataclass(frozen=True)
-class Devices:
-    """`processes` of each run (`None`: the launcher decides), and each slot's environment variables."""
-
-    on_cpu: bool
-    processes: int | None
-    slots: list[dict[str, str]]
-
-
-def share_devices(study: Study, at_a_time: int) -> Devices:
-    """Shares this machine's devices out among the runs.
+def share_devices(study: Study, at_a_time: int) -> tuple[int | None, list[dict[str, str]]]:
+    """Processes of each run (`None`: the launcher decides), and per slot the variable that names its devices.
 
     Raises:
-        UserError: if there are too few.
+        UserError: if there are too few devices.
     """
     file = study.accelerate_config
     settings = read_accelerate_config(find_accelerate_config(file)) if file is not None else {}
     on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
     devices = [] if on_cpu else visible_devices()
     if not devices:  # a CPU; or no accelerator, which the first run's own check refuses
-        return Devices(on_cpu, study.num_processes, [{}] * at_a_time)
+        return study.num_processes, [{}] * at_a_time
     processes = study.num_processes or settings.get("num_processes") or max(1, len(devices) // at_a_time)
     if processes * at_a_time > len(devices):
         raise UserError(
@@ -151,7 +115,7 @@ def share_devices(study: Study, at_a_time: int) -> Devices:
             f"are {len(devices)}: lower `--jobs` or `num_processes`."
         )
     shares = [devices[slot * processes : (slot + 1) * processes] for slot in range(at_a_time)]
-    return Devices(on_cpu, processes, [{"CUDA_VISIBLE_DEVICES": ",".join(share)} for share in shares])
+    return processes, [{"CUDA_VISIBLE_DEVICES": ",".join(share)} for share in shares]
 
 
 def visible_devices() -> list[str]:
@@ -164,35 +128,29 @@ def visible_devices() -> list[str]:
     return [str(index) for index in range(torch.accelerator.device_count() if torch.accelerator.is_available() else 0)]
 
 
-def make_pending(study: Study, cell: Cell, devices: Devices) -> Pending:
+def make_pending(study: Study, cell: Cell, processes: int | None, on_devices: bool) -> Pending:
     """What is left to do for a cell: train, continue training, measure."""
     line = CommandLine(config=str(cell.recipe_file), accelerate_config=study.accelerate_config)
-    if devices.processes is not None:
-        line.accelerate_flags["num_processes"] = [str(devices.processes)]
-    if not devices.on_cpu and (devices.processes or 1) > 1:
+    if processes is not None:
+        line.accelerate_flags["num_processes"] = [str(processes)]
+    if on_devices and (processes or 1) > 1:
         line.accelerate_flags["main_process_port"] = [str(free_port())]  # each run needs its own
     checkpoint = cell.checkpoint()
     if cell.trained and checkpoint is not None:
         line.overrides["resume_from_checkpoint"] = [str(checkpoint)]
-    plan = check(line, cell.checked_recipe, cell.recipe_file)
+    launch = check(line, cell.checked_recipe, cell.recipe_file)
     steps = []
     if not is_trained(cell):
-        begin, finish = partial(_begin_training, cell), partial(finish_training, cell)
-        steps.append(Step(plan.command, cell.folder / "train.log", begin, finish))
+        begin, finish = partial(begin_training, cell), partial(finish_training, cell)
+        steps.append(Step(launch.command, cell.folder / "train.log", begin, finish))
     if study.evaluation is not None:
-        command = measuring_command(cell, study.evaluation)
-        log = cell.folder / "evaluation.log"
+        command, log = measuring_command(cell, study.evaluation), cell.folder / "evaluation.log"
         steps.append(Step(command, log) if cell.trained else Step(command, log, partial(write_recipe, cell)))
-    return Pending(cell, steps, {**cell.checked_recipe.env, **plan.env})
-
-
-def _begin_training(cell: Cell) -> None:
-    write_recipe(cell)
-    start_clock(cell)
+    return Pending(cell, steps, {**cell.checked_recipe.env, **launch.env})
 
 
 def free_port() -> int:
     """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("", 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
