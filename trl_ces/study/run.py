@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -85,12 +86,15 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str,
         check_evaluation(study.evaluation)
     processes, slots = share_devices(study, at_a_time)
     pending = []
-    for cell in study.cells:
+    for cell, port in zip(study.cells, free_ports(len(study.cells)), strict=True):
+        flags = {} if processes is None else {"num_processes": [str(processes)]}
+        if slots[0] and processes and processes > 1:
+            flags["main_process_port"] = [str(port)]
         try:
             accuracy_reward(cell)
             check_unchanged(cell)
             if not is_finished(cell, study.evaluation):
-                pending.append(make_pending(study, cell, processes, on_devices=bool(slots[0])))
+                pending.append(make_pending(study, cell, flags))
         except UserError as error:
             raise UserError(f"{cell.name}: {error}") from None
     return pending, slots
@@ -128,16 +132,11 @@ def visible_devices() -> list[str]:
     return [str(index) for index in range(torch.accelerator.device_count() if torch.accelerator.is_available() else 0)]
 
 
-def make_pending(study: Study, cell: Cell, processes: int | None, on_devices: bool) -> Pending:
-    """What is left to do for a cell: train, continue training, measure."""
-    line = CommandLine(config=str(cell.recipe_file), accelerate_config=study.accelerate_config)
-    if processes is not None:
-        line.accelerate_flags["num_processes"] = [str(processes)]
-    if on_devices and (processes or 1) > 1:
-        line.accelerate_flags["main_process_port"] = [str(free_port())]  # each run needs its own
-    checkpoint = cell.checkpoint()
-    if cell.trained and checkpoint is not None:
-        line.overrides["resume_from_checkpoint"] = [str(checkpoint)]
+def make_pending(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:
+    """What is left to do for a cell: train, continue training, measure. `flags` are accelerate's."""
+    checkpoint = cell.checkpoint() if cell.trained else None
+    overrides = {} if checkpoint is None else {"resume_from_checkpoint": [str(checkpoint)]}
+    line = CommandLine(str(cell.recipe_file), study.accelerate_config, overrides, flags)
     launch = check(line, cell.checked_recipe, cell.recipe_file)
     steps = []
     if not is_trained(cell):
@@ -149,8 +148,10 @@ def make_pending(study: Study, cell: Cell, processes: int | None, on_devices: bo
     return Pending(cell, steps, {**cell.checked_recipe.env, **launch.env})
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Distinct ports that nobody listens on."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("", 0))
+        return [probe.getsockname()[1] for probe in probes]
