@@ -9,10 +9,9 @@ from fixtures_evaluation import write_data, write_model
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from trl_ces.cli.eval import default_folder
 from trl_ces.cli.main import main
 from trl_ces.evaluation.benchmarks import GROUPS
-from trl_ces.evaluation.settings import EvaluationSettings, read_settings
+from trl_ces.evaluation.settings import EvaluationSettings, default_folder, read_settings
 from trl_ces.support.errors import UserError
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT
 from trl_ces.support.yaml import read_yaml
@@ -76,7 +75,7 @@ def test_a_tiny_model_is_evaluated_from_data_to_table(place, tmp_path, capsys, m
     assert summary["benchmarks"]["openbookqa"]["samples"] == 6
     assert 0 < summary["benchmarks"]["aime24"]["length_tokens"]["mean"] <= 12
     assert (folder / "table.md").read_text() in said.out
-    assert f"Every answer: {folder / 'samples.jsonl'}" in said.out
+    assert f"Answers: {folder / 'samples.jsonl'}" in said.out
     assert "9 problems x 2 answers" in said.err
     assert "tokens/s" in said.err
     settings = json.loads((folder / "settings.json").read_text())

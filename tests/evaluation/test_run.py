@@ -18,7 +18,7 @@ from trl_ces.evaluation.problems import Problem
 from trl_ces.evaluation.run import evaluate, run_evaluation
 from trl_ces.evaluation.samples import SampleFile, read_samples
 from trl_ces.evaluation.settings import EvaluationSettings
-from trl_ces.evaluation.units import pending_batches, plan, sample_seed
+from trl_ces.evaluation.units import list_units, pending_batches, sample_seed
 from trl_ces.support.errors import UserError
 
 QUICK = {"num_samples": 3, "max_problems": 5, "max_new_tokens": 30, "batch_size": 4, "backend": "transformers"}
@@ -340,7 +340,7 @@ def test_batches_with_something_missing_are_asked_whole():
     problems = [Problem("aime24", number, "?", "1") for number in range(3)] + [Problem("amc23", 0, "?", "1")]
     prompts = EncodedPrompts([[1, 2, 3], [1], [1, 2], [1]], [False] * 4)
     chosen = EvaluationSettings(model="x", benchmarks=["amc23", "aime24"], num_samples=2)
-    units = plan(chosen, problems, prompts)
+    units = list_units(chosen, problems, prompts)
     keys = [key for unit in units for key in unit.keys]
     assert keys == [
         *(("amc23", 0, sample) for sample in (0, 1)),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from ..support.errors import UserError
+from ..support.errors import UserError, nearest
+from ..support.files import write_json
 from ..support.tables import markdown
 from .benchmarks import BENCHMARKS
 from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings_file
@@ -45,6 +46,50 @@ def load_run(folder: Path, name: str) -> Run:
             f"{folder} holds {len(samples)} of {expected} answers: start its `trl-ces eval` again, it goes on there."
         )
     return Run(name, settings, by_benchmark(samples))
+
+
+def compare_folders(
+    folders: Sequence[Path],
+    names: Sequence[str] | None = None,
+    baseline: str | None = None,
+    verdict: str = "correct",
+    output: Path | None = None,
+) -> dict[str, Any]:
+    """
+    Compares output directories of `trl-ces eval`; see [`compare`].
+
+    Args:
+        folders (`Sequence[Path]`): At least two.
+        names (`Sequence[str]`, *optional*): What to call them. Default: the directories' names.
+        baseline (`str`, *optional*): Which of the names the others are compared with. Default: the first.
+        verdict (`str`, *optional*, defaults to `"correct"`): `"correct"` or `"correct_qwen"`.
+        output (`Path`, *optional*): JSON file for the numbers.
+
+    Returns:
+        `dict`: See [`compare`].
+
+    Raises:
+        UserError: if a directory cannot be used, the runs cannot be compared, or the output cannot be written.
+    """
+    folders = [folder.expanduser() for folder in folders]
+    if len(folders) < 2:
+        raise UserError("One directory is named: a comparison takes at least two.")
+    names = names or [folder.resolve().name for folder in folders]
+    if len(names) != len(folders) or len(set(names)) != len(names):
+        raise UserError(
+            f"The names are {', '.join(names)} for {len(folders)} directories: give each its own with `--names`."
+        )
+    baseline = baseline or names[0]
+    if baseline not in names:
+        raise UserError(f"`--baseline` {baseline!r} is none of {', '.join(names)}.{nearest(baseline, names)}")
+    runs = [load_run(folder, name) for folder, name in zip(folders, names, strict=True)]
+    found = compare(runs, verdict, names.index(baseline))
+    if output is not None:
+        try:
+            write_json(output, found)
+        except OSError as error:
+            raise UserError(f"`--output` {str(output)!r} cannot be written ({error.strerror}).") from None
+    return found
 
 
 def shared_benchmarks(runs: Sequence[Run]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs an evaluation: problems, prompts, answers, verdicts, results. Goes on where a killed run was."""
+"""Run an evaluation: problems, prompts, answers, verdicts, results. A killed run resumes."""
 
 import dataclasses
 import hashlib
@@ -9,18 +9,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from ..grading import grade_many
-from ..support.errors import UserError
+from ..support.errors import UserError, nearest
 from .benchmarks import BENCHMARKS
 from .code.judge import CodeJudge, check_code
 from .generate import Backend, TransformersBackend
-from .models import ModelFacts, check_context, encode_prompts, fingerprint, read_model
+from .models import ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
 from .problems import Problem, choose, data_digest, load_benchmark
-from .progress import Progress
 from .samples import SampleFile, key_of
 from .settings import EvaluationSettings
-from .summary import summarize, write_results
-from .units import draw, judge_again, pending_batches, plan
+from .summary import VERDICTS, summarize, write_results
+from .units import draw, judge_again, list_units, pending_batches
 from .vllm_backend import VllmBackend, check_vllm
 
 Summary = dict[str, Any]
@@ -28,10 +29,10 @@ Summary = dict[str, Any]
 
 def load_problems(settings: EvaluationSettings) -> list[Problem]:
     """
-    The problems of all benchmarks, in their order.
+    The problems of all benchmarks, in order.
 
     Raises:
-        UserError: if one is not there, naming what to do.
+        UserError: if a benchmark is missing, with the way to get it.
     """
     return [
         problem
@@ -42,10 +43,10 @@ def load_problems(settings: EvaluationSettings) -> list[Problem]:
 
 def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
     """
-    The settings with `"auto"` decided.
+    The settings with `"auto"` resolved.
 
     Raises:
-        UserError: if vLLM is asked for and not installed, or its options are given without it.
+        UserError: if vLLM is asked for but not installed, or its options are given without it.
     """
     backend = settings.backend
     if backend == "auto":
@@ -55,22 +56,22 @@ def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
     for name in ("tensor_parallel_size", "data_parallel_size"):
         if backend == "transformers" and getattr(settings, name) > 1:
             raise UserError(
-                f"`{name}` is {getattr(settings, name)} and transformers generates here, on one device: remove it, or "
-                "use vLLM."
+                f"`{name}` is {getattr(settings, name)}, but transformers generates on one device: remove it, or use "
+                "vLLM."
             )
     return dataclasses.replace(settings, backend=backend)
 
 
-def check_grading() -> None:
-    """Refuses where the second verdict cannot be given here, which would show only after the first answers.
-
-    Raises:
-        UserError: saying what is missing.
-    """
+def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Problem]]:
+    """Checks all that does not depend on the model; the settings with their backend, and the problems."""
+    settings = choose_backend(settings)
+    check_code(settings.code_benchmarks(), settings.allow_code_execution)
+    problems = load_problems(settings)
     try:
-        grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # needs the algebra
+        grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # needs the algebra of the second verdict
     except RuntimeError as error:
         raise UserError(str(error)) from None
+    return settings, problems
 
 
 def run_evaluation(
@@ -82,63 +83,72 @@ def run_evaluation(
     wait: bool = False,
 ) -> Summary:
     """
-    Evaluates a model, or finishes what a killed run had begun.
+    Evaluates a model, or finishes what a killed run has begun.
 
     Args:
         settings ([`EvaluationSettings`]): What to do.
-        output_dir (`Path`): Where `settings.json`, `samples.jsonl`, `summary.json` and `table.md` go.
-        say (`Callable`): Told what is done.
-        progress (`bool`): Whether to show a line with throughput and time left.
-        wait (`bool`): Wait for another process that is at work in `output_dir`, instead of refusing.
+        output_dir (`Path`): For `settings.json`, `samples.jsonl`, `summary.json` and `table.md`.
+        say (`Callable`): Receives messages.
+        progress (`bool`): Show a progress bar with throughput and time left.
+        wait (`bool`): Wait for another process at work in `output_dir` instead of refusing.
 
     Returns:
         `dict`: The content of `summary.json`, see [`summarize`].
 
     Raises:
-        UserError: if something is refused; all that can be is refused before the weights are loaded.
+        UserError: if something is refused, before the weights are loaded where that can be known.
     """
-    settings = choose_backend(settings)
-    check_code(settings.code_benchmarks(), settings.allow_code_execution)
-    problems = load_problems(settings)
-    check_grading()
+    check_model(settings.model)
+    settings, problems = _prepare(settings)
     facts = read_model(settings)
     prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt)
     check_context(facts, prompts, settings)
-    units = plan(settings, problems, prompts)
+    units = list_units(settings, problems, prompts)
     recorded = record(settings, facts, problems)
     keys = [key for unit in units for key in unit.keys]
     with SampleFile(output_dir, recorded, keys, wait) as file:
         done = {key_of(sample) for sample in file.samples}
-        excluded = [f"{name} row {row} ({why})" for name in settings.benchmarks for row, why in _excluded(name)]
         say(f"{len(problems)} problems x {settings.num_samples} answers in {output_dir}: {len(done)} are there.")
+        excluded = [
+            f"{name} row {row} ({why})"
+            for name in settings.benchmarks
+            for row, why in BENCHMARKS[name].excluded.items()
+        ]
         if excluded:
             say(f"Left out, {len(excluded)}: {'; '.join(excluded)}.")
-        programs = CodeJudge(settings.code_time_limit)
+        code_judge = CodeJudge(settings.code_time_limit)
         if settings.judge_again and done:
-            file.replace(judge_again(units, file.samples, programs))
+            file.replace(judge_again(units, file.samples, code_judge))
             say(f"{len(done)} answers judged again.")
         if len(done) < len(keys):
             longest = max(map(len, prompts.ids)) + settings.max_new_tokens
             backend = load_backend(facts, settings, longest)
+            bar = tqdm(
+                total=len(keys),
+                initial=len(done),
+                unit="answer",
+                disable=not progress,
+                mininterval=1.0,
+                smoothing=0.05,
+            )
+            tokens = 0
             try:
                 batches = pending_batches(units, done, backend.batch_size)
-                with Progress(len(keys), len(done), progress) as line:
-                    for samples in draw(backend, batches, facts.tokenizer, done, programs):
-                        file.append(samples)
-                        line.add(samples)
+                for samples in draw(backend, batches, facts.tokenizer, done, code_judge):
+                    file.append(samples)
+                    tokens += sum(sample["tokens"] for sample in samples)
+                    bar.set_postfix_str(f"{tokens / (bar.format_dict['elapsed'] or 1):.0f} tokens/s", refresh=False)
+                    bar.update(len(samples))
             finally:
+                bar.close()
                 backend.close()
         summary = summarize(recorded, file.samples)
         write_results(output_dir, summary)
     return summary
 
 
-def _excluded(name: str) -> list[tuple[int, str]]:
-    return list(BENCHMARKS[name].excluded.items())
-
-
 def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[Problem]) -> dict[str, Any]:
-    """What settings.json holds: all that decides which samples are drawn."""
+    """The content of settings.json: all that decides which samples are drawn."""
     data = {}
     for name in settings.benchmarks:
         own = [problem for problem in problems if problem.benchmark == name]
@@ -150,7 +160,7 @@ def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[P
 
 
 def load_backend(facts: ModelFacts, settings: EvaluationSettings, longest: int) -> Backend:
-    """The weights, loaded. `longest`: tokens that a prompt and its answer may have."""
+    """Loads the weights. `longest`: most tokens of a prompt with its answer."""
     if settings.backend == "vllm":
         return VllmBackend(facts, settings, longest)
     return TransformersBackend.load(facts, settings)
@@ -164,7 +174,7 @@ def evaluate(
     **knobs: Any,
 ) -> dict[str, dict[str, float]]:
     """
-    The `evaluation.function` of `trl-ces study`: what a model does on benchmarks.
+    Accuracy and length on benchmarks, as an `evaluation.function` of `trl-ces study`.
 
     Args:
         model_dir (`str` or `Path`):
@@ -172,10 +182,10 @@ def evaluate(
         benchmarks (`str` or `Sequence[str]`, *optional*, defaults to `"math12"`):
             Sets and groups.
         output_dir (`str` or `Path`, *optional*):
-            Where the samples go. By default into `evaluation/` in the model's directory, one folder for each choice of
-            settings, so that a stopped study goes on there; for a model of the Hub they are not kept.
+            For the samples. Default: in the model's directory, `evaluation/` with a folder per choice of settings,
+            so that a stopped study resumes; samples of a Hub model are not kept.
         verdict (`str`, *optional*, defaults to `"correct"`):
-            `"correct"`, or `"correct_qwen"` for the Qwen2.5-Math script's.
+            `"correct"`, or `"correct_qwen"` for the verdict of the Qwen2.5-Math script.
         knobs:
             Fields of [`EvaluationSettings`] that differ from its defaults.
 
@@ -207,24 +217,23 @@ def check_evaluate(
     verdict: str = "correct",
     **knobs: Any,
 ) -> None:
-    """What [`evaluate`] would refuse whatever the model: `trl-ces study` asks before its first run.
+    """Refuses what [`evaluate`] would refuse for any model; `trl-ces study` asks before its first run.
 
     Raises:
-        UserError: if a setting is wrong, or a benchmark's data are not there.
+        UserError: if a setting is wrong, or a benchmark's data are missing.
     """
-    settings = choose_backend(_study_settings("of the study", benchmarks, verdict, knobs))
-    check_code(settings.code_benchmarks(), settings.allow_code_execution)
-    load_problems(settings)
-    check_grading()
+    _prepare(_study_settings("of the study", benchmarks, verdict, knobs))
 
 
 def _study_settings(
     model: str, benchmarks: str | Sequence[str], verdict: str, knobs: dict[str, Any]
 ) -> EvaluationSettings:
-    if verdict not in ("correct", "correct_qwen"):
-        raise UserError(f"`verdict` is {verdict!r}: it is one of correct, correct_qwen.")
+    if verdict not in VERDICTS:
+        raise UserError(f"`verdict` is {verdict!r}: it must be one of {', '.join(VERDICTS)}.")
     names = benchmarks.split(",") if isinstance(benchmarks, str) else list(benchmarks)
-    unknown = set(knobs) - {knob.name for knob in dataclasses.fields(EvaluationSettings)}
+    known = [knob.name for knob in dataclasses.fields(EvaluationSettings)]
+    unknown = sorted(set(knobs) - set(known))
     if unknown:
-        raise UserError(f"`evaluation`: the key `{min(unknown)}` is not known; docs/evaluation.md lists them.")
+        hint = nearest(unknown[0], known) or " docs/evaluation.md lists the keys."
+        raise UserError(f"`evaluation`: the key `{unknown[0]}` is not known.{hint}")
     return EvaluationSettings(model=model, benchmarks=[name.strip() for name in names], **knobs)

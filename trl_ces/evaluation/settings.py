@@ -1,8 +1,9 @@
 """What an evaluation is asked to do: every knob once, with its default, and how YAML and command line fill it."""
 
 import math
+import re
 import typing
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,7 +95,6 @@ def _at_least(name: str, value: int, least: int) -> None:
 
 
 HINTS: dict[str, Any] = typing.get_type_hints(EvaluationSettings)
-HELP: dict[str, str] = {knob.name: knob.metadata["help"] for knob in fields(EvaluationSettings)}
 
 
 def read_settings(file: Path | None, given: dict[str, list[str]]) -> EvaluationSettings:
@@ -132,3 +132,10 @@ def _split(name: str, value: Any) -> Any:
     if name != "benchmarks" or not isinstance(value, str):
         return value
     return [word.strip() for word in value.split(",") if word.strip()]
+
+
+def default_folder(model: str) -> Path:
+    """`runs/evaluation/` and the model's name; for a local directory, its last two parts."""
+    parts = [part for part in Path(model).expanduser().resolve().parts if part != "/"] if Path(model).exists() else []
+    name = "/".join(parts[-2:]) or model
+    return Path("runs") / "evaluation" / re.sub(r"[^0-9A-Za-z.]+", "_", name).strip("_")

@@ -163,7 +163,7 @@ def results_table(summary: dict[str, Any]) -> str:
         f"{BENCHMARKS[name].title} rows {', '.join(e['excluded'])}" for name, e in found.items() if e["excluded"]
     ]
     if left_out:
-        notes.append(f"Left out because no answer to them can be judged: {'; '.join(left_out)}.")
+        notes.append(f"Left out because no answer can be judged: {'; '.join(left_out)}.")
     if not_judged:
         notes.append(f"{not_judged} answers could not be judged and count in no accuracy.")
     title = (

@@ -1,4 +1,4 @@
-"""The answers of a run, one unit each: planned, drawn in batches which a kill does not change, judged."""
+"""The answers of a run as units: listed, drawn in batches that survive a kill, judged."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,15 @@ from .settings import EvaluationSettings
 @dataclass(frozen=True)
 class Unit:
     """
-    One answer to be drawn: its problem, its number among the problem's samples, its prompt, its seed; and the same
-    problem of a set with more tests, for which it is judged too.
+    One answer to draw.
+
+    Args:
+        problem ([`Problem`]): What is asked.
+        sample (`int`): Number of the answer among the problem's answers.
+        prompt (`list[int]`): Token ids.
+        thinking_prefilled (`bool`): Whether the prompt has opened `<think>`.
+        seed (`int`): Of the sampling, below 2^31.
+        stricter ([`Problem`], *optional*): The same problem with more tests, for which the answer counts too.
     """
 
     problem: Problem
@@ -31,18 +38,18 @@ class Unit:
 
     @property
     def problems(self) -> list[Problem]:
-        """Those that it answers, the one with the most tests last."""
+        """The problems that it answers, the one with the most tests last."""
         return [self.problem] if self.stricter is None else [self.problem, self.stricter]
 
     @property
     def keys(self) -> list[Key]:
-        """As in samples.jsonl."""
+        """Its lines in samples.jsonl."""
         return [(problem.benchmark, problem.id, self.sample) for problem in self.problems]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a model wrote for a unit: the number of its tokens, `"stop"` or `"length"`, its text."""
+class DrawnAnswer:
+    """What the model wrote for a unit: number of tokens, `"stop"` or `"length"`, text."""
 
     unit: Unit
     tokens: int
@@ -51,13 +58,13 @@ class Answer:
 
 
 def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
-    """A seed of 31 bits for one answer; no two answers of a run share a random stream but by accident."""
+    """A 31-bit seed for one answer, so that no two answers of a run share a random stream."""
     text = f"{seed}/{benchmark}/{problem}/{sample}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
 
 
-def plan(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Unit]:
-    """All answers to be drawn, by benchmark; within one the shortest prompts first, so that batches pad little."""
+def list_units(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Unit]:
+    """All answers to draw, by benchmark and prompt length, so that batches pad little."""
     rank = {name: place for place, name in enumerate(settings.benchmarks)}
     bases = {problem: BENCHMARKS[problem.benchmark].base for problem in problems}
     stricter = {(base, problem.id): problem for problem, base in bases.items() if base in rank}
@@ -82,10 +89,10 @@ def plan(settings: EvaluationSettings, problems: Sequence[Problem], prompts: Enc
 
 def pending_batches(units: Sequence[Unit], done: set[Key], batch_size: int | None) -> list[list[Unit]]:
     """
-    The batches in which an answer is missing, whole.
+    The batches that lack an answer.
 
-    An answer's last bits can depend on its neighbours in the batch, so a batch is drawn again as it was first. Without
-    a batch size only what is missing is.
+    An answer's last bits can depend on its neighbours in the batch, so a batch is drawn again whole. Without a batch
+    size, only the missing answers are.
     """
     if batch_size is None:
         missing = [unit for unit in units if not done.issuperset(unit.keys)]
@@ -94,26 +101,26 @@ def pending_batches(units: Sequence[Unit], done: set[Key], batch_size: int | Non
     return [batch for batch in batches if any(not done.issuperset(unit.keys) for unit in batch)]
 
 
-def judge(answers: Sequence[Answer], programs: CodeJudge) -> list[Sample]:
-    """The samples of answers, with both verdicts. A program has one, which stands for both."""
+def judge_answers(answers: Sequence[DrawnAnswer], code_judge: CodeJudge) -> list[Sample]:
+    """Samples with both verdicts. A program has a single one, which stands for both."""
     plain = [answer for answer in answers if answer.unit.problem.code is None]
-    verdicts = grade_many(
+    grades = grade_many(
         [answer.text for answer in plain],
         [answer.unit.problem.gold for answer in plain],
         [answer.unit.problem.benchmark for answer in plain],
         thinking_prefilled=[answer.unit.thinking_prefilled for answer in plain],
     )
     samples = [
-        _sample(answer, answer.unit.problem, verdict.answer, verdict.correct, verdict.correct_qwen)
-        for answer, verdict in zip(plain, verdicts, strict=True)
+        _sample(answer, answer.unit.problem, grade.answer, grade.correct, grade.correct_qwen)
+        for answer, grade in zip(plain, grades, strict=True)
     ]
     coded = [(task, answer) for answer in answers if (task := answer.unit.problems[-1].code) is not None]
-    found = programs.judge(
+    verdicts = code_judge.verdicts(
         [task for task, _ in coded],
         [answer.text for _, answer in coded],
         [answer.unit.thinking_prefilled for _, answer in coded],
     )
-    for (_, answer), verdict in zip(coded, found, strict=True):
+    for (_, answer), verdict in zip(coded, verdicts, strict=True):
         # The base set's verdict is on the first group of tests, the stricter set's on both.
         problems = answer.unit.problems
         for problem, correct in zip(problems, verdict.passed[-len(problems) :], strict=True):
@@ -122,7 +129,7 @@ def judge(answers: Sequence[Answer], programs: CodeJudge) -> list[Sample]:
 
 
 def _sample(
-    answer: Answer, problem: Problem, stated: str | None, correct: bool | None, by_script: bool | None
+    answer: DrawnAnswer, problem: Problem, stated: str | None, correct: bool | None, correct_qwen: bool | None
 ) -> Sample:
     return {
         "benchmark": problem.benchmark,
@@ -132,7 +139,7 @@ def _sample(
         "gold": problem.gold,
         "answer": stated,
         "correct": correct,
-        "correct_qwen": by_script,
+        "correct_qwen": correct_qwen,
         "tokens": answer.tokens,
         "finish_reason": answer.finish_reason,
         "text": answer.text,
@@ -140,29 +147,29 @@ def _sample(
 
 
 def draw(
-    backend: Backend, batches: Sequence[Sequence[Unit]], tokenizer: Any, done: set[Key], programs: CodeJudge
+    backend: Backend, batches: Sequence[Sequence[Unit]], tokenizer: Any, done: set[Key], code_judge: CodeJudge
 ) -> Iterator[list[Sample]]:
-    """The missing samples of the batches, as they are finished."""
+    """Yields the missing samples of the batches as they finish."""
     for batch in batches:
         for finished in backend.generate([unit.prompt for unit in batch], [unit.seed for unit in batch]):
             new = [completion for completion in finished if not done.issuperset(batch[completion.index].keys)]
-            if not new:  # its neighbours of the batch are missing
+            if not new:  # drawn only because a neighbour in the batch is missing
                 continue
             texts = tokenizer.batch_decode([completion.tokens for completion in new], skip_special_tokens=True)
             answers = [
-                Answer(batch[completion.index], len(completion.tokens), completion.finish_reason, text)
+                DrawnAnswer(batch[completion.index], len(completion.tokens), completion.finish_reason, text)
                 for completion, text in zip(new, texts, strict=True)
             ]
-            yield [sample for sample in judge(answers, programs) if key_of(sample) not in done]
+            yield [sample for sample in judge_answers(answers, code_judge) if key_of(sample) not in done]
 
 
-def judge_again(units: Sequence[Unit], samples: Sequence[Sample], programs: CodeJudge) -> list[Sample]:
+def judge_again(units: Sequence[Unit], samples: Sequence[Sample], code_judge: CodeJudge) -> list[Sample]:
     """The same answers in the same order, with this version's verdicts."""
     drawn = {key_of(sample): sample for sample in samples}
     answers = [
-        Answer(unit, sample["tokens"], sample["finish_reason"], sample["text"])
+        DrawnAnswer(unit, sample["tokens"], sample["finish_reason"], sample["text"])
         for unit in units
         if (sample := next((drawn[key] for key in unit.keys if key in drawn), None)) is not None
     ]
-    judged = {key_of(sample): sample for sample in judge(answers, programs)}
+    judged = {key_of(sample): sample for sample in judge_answers(answers, code_judge)}
     return [judged[key] for key in drawn]

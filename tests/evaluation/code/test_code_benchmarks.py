@@ -41,7 +41,7 @@ def fenced(program):
 
 def verdicts(tasks, programs, seconds=20.0):
     texts = [fenced(program) for program in programs]
-    return [verdict.passed for verdict in CodeJudge(seconds).judge(tasks, texts, [False] * len(texts))]
+    return [verdict.passed for verdict in CodeJudge(seconds).verdicts(tasks, texts, [False] * len(texts))]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_reference_that_does_not_run_judges_nothing():
 def test_code_in_the_thinking_does_not_count():
     judge, answer = CodeJudge(20.0), fenced("def double(x): return 2 * x")
     texts = [f"<think>{answer}", answer, f"{answer}</think>No idea.", f"so</think>{answer}"]
-    found = judge.judge([DOUBLE] * 4, texts, [False, True, True, True])
+    found = judge.verdicts([DOUBLE] * 4, texts, [False, True, True, True])
     assert [verdict.passed[0] for verdict in found] == [False, False, False, True]
     assert [verdict.program is None for verdict in found] == [True, True, True, False]
 

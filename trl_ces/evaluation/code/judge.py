@@ -104,7 +104,7 @@ class CodeJudge:
         self.workers = workers or os.cpu_count() or 1
         self._references: dict[CodeTask, _Reference | None] = {}
 
-    def judge(
+    def verdicts(
         self, tasks: Sequence[CodeTask], texts: Sequence[str], thinking_prefilled: Sequence[bool]
     ) -> list[CodeVerdict]:
         """
