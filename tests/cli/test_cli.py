@@ -230,7 +230,7 @@ def plan(job, *words, devices=0, monkeypatch=None):
     from trl_ces.train.recipe import load_recipe
 
     line = read_words([str(word) for word in words])
-    return launch.plan_launch(line, load_recipe(job[0], line.overrides), job[0])
+    return launch.make_launch(line, load_recipe(job[0], line.overrides), job[0])
 
 
 def test_one_process_is_started_directly(job):

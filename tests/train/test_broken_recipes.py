@@ -6,7 +6,6 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,10 +13,6 @@ from trl_ces.cli import train
 from trl_ces.cli.main import main
 from trl_ces.support.errors import UserError, shown
 from trl_ces.support.yaml import MAX_VALUES, parse_yaml
-from trl_ces.train.arguments import ScriptArguments
-from trl_ces.train.command_line import accelerate_flags, words_of_accelerate
-from trl_ces.train.field_hints import field_hints
-from trl_ces.train.recipe import known_hints, recipe_fields
 
 RECIPE = {
     "model_name_or_path": "model",
@@ -92,8 +87,8 @@ RUNS = {
         ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
     ),
 }
-# Of the processor, less than it takes to load torch.
-LIMIT_S = 1
+# Of the processor: importing TRL takes about 5.
+LIMIT_S = 20
 
 
 def trl_ces(folder, words, limit=None):
@@ -129,35 +124,6 @@ def test_a_real_run_is_refused_in_a_sentence_within_seconds(job, name):
     assert all(part in said for part in parts), said
     assert seconds < LIMIT_S
     assert content(job) == before
-
-
-def test_the_types_read_from_source_are_those_of_the_loaded_classes():
-    hints = field_hints()
-    assert hints is not None, (
-        "a class of TRL or transformers has another parent: typos are told only after loading TRL"
-    )
-    loaded = {name: entry.hint for name, entry in recipe_fields().items() if entry.owner is not ScriptArguments}
-    assert hints.keys() == loaded.keys()
-    assert {name: hint for name, hint in hints.items() if hint is not Any} == {
-        name: loaded[name] for name, hint in hints.items() if hint is not Any
-    }
-    assert sum(hint is Any for hint in hints.values()) < 10
-
-
-def test_accelerates_source_names_all_of_its_flags():
-    assert accelerate_flags().keys() <= words_of_accelerate()
-    assert len(words_of_accelerate()) < 2 * len(accelerate_flags())
-
-
-def test_a_class_that_changed_its_parents_is_loaded_for_its_types(monkeypatch):
-    """A key that only the new parent knows must not be refused."""
-    monkeypatch.setattr(
-        "trl_ces.train.field_hints.CLASSES", (("trl", "trainer/grpo_config.py", "GRPOConfig", ["Other"]),)
-    )
-    monkeypatch.setattr("trl_ces.train.recipe.field_hints", field_hints.__wrapped__)
-    known_hints.cache_clear()
-    assert known_hints() == {name: entry.hint for name, entry in recipe_fields().items()}
-    known_hints.cache_clear()
 
 
 def test_a_disk_without_room_is_found_out_before_the_start(job):
@@ -207,9 +173,13 @@ def refused(capsys, monkeypatch, *words):
         ({"learning_rate": ".nan"}, "", ["`learning_rate`: expected float, got float nan"]),
         ({"run_name": r'"a\0b"'}, "", ["`run_name`: expected str or null, got str 'a\\x00b'"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
-        ({"max_steps": "9" * 5000}, "", ["recipe.yaml: line 11: a number of 5000 digits"]),
+        ({"max_steps": "9" * 5000}, "", ["recipe.yaml: line 11: not valid YAML (", "value has 5000 digits"]),
         ({}, "lr_scheduler_kwargs: " + "[" * 20_000, ["recipe.yaml: the values are nested too deeply"]),
-        ({}, "lr_scheduler_kwargs: &a {x: *a}\n", ["recipe.yaml", "recursive"]),
+        (
+            {},
+            "lr_scheduler_kwargs: &a {x: *a}\n",
+            ["recipe.yaml: ", "or contain themselves"],
+        ),
         ({}, "env: {'A=B': 1}\n", ["`env`: 'A=B' is no name of a variable"]),
         ({}, 'env: {A: "x\\0y"}\n', ["`env`: 'A' has the value 'x\\x00y'"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward'", "ZeroDivisionError in", "divides.py, line 1"]),

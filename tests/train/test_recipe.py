@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from trl_ces.support.errors import UserError
-from trl_ces.support.yaml import fit, fit_text, parse_yaml
-from trl_ces.train.recipe import FORMER_KEYS, BatchPlan, load_recipe, plan_batches, recipe_fields
+from trl_ces.support.yaml import dump_yaml, fit, fit_text, parse_yaml
+from trl_ces.train.recipe import FORMER_KEYS, BatchSizes, batch_sizes, load_recipe, recipe_fields
 
 BASE = "model_name_or_path: a/model\noutput_dir: out\ndataset_name: some/data\n"
 
@@ -38,6 +38,9 @@ def refusal(tmp_path, text="", overrides=None):
         ("~", None),
         ("", None),
         ("2026-01-01", "2026-01-01"),  # YAML 1.1: a date
+        ("0o10", "0o10"),
+        ("1_000", "1_000"),
+        ("=", "="),
         ("{min_lr: 2e-8}", {"min_lr": 2e-8}),
     ],
 )
@@ -47,14 +50,25 @@ def test_scalars_are_those_of_yaml_1_2(text, value):
     assert type(parsed) is type(value)
 
 
+@pytest.mark.parametrize("value", ["1e5", "2e-7", "0o10", "1_000", "no", "1:30", "=", "", " x", "#", 2e-7, True, None])
+def test_what_is_written_is_read_back_as_it_was(value):
+    assert parse_yaml(dump_yaml({"key": value, "list": [value]})) == {"key": value, "list": [value]}
+
+
+def test_a_key_that_is_no_word_is_refused():
+    with pytest.raises(UserError, match=r"a key must be a plain word, got \('a',\)"):
+        parse_yaml("b: {[a]: 1}")
+
+
 def test_a_file_builds_no_python_objects():
     with pytest.raises(UserError, match="line 1: not valid YAML"):
         parse_yaml("key: !!python/object/apply:os.getcwd []")
 
 
-def test_a_key_twice_is_an_error_with_both_lines(tmp_path):
+def test_a_key_twice_is_an_error_with_its_line_and_both_values(tmp_path):
     message = refusal(tmp_path, "max_steps: 1\nseed: 2\nmax_steps: 3\n")
-    assert "recipe.yaml: line 6: the key `max_steps` stands there twice (first on line 4)" in message
+    assert "recipe.yaml: line 6: " in message
+    assert 'duplicate key "max_steps" with value "3" (original value: "1")' in message
 
 
 def test_an_anchor_is_merged_and_its_keys_may_be_overridden():
@@ -184,32 +198,32 @@ def test_the_words_of_a_list_or_a_bool_may_be_left_open():
 
 
 @pytest.mark.parametrize(
-    ("step", "rollout", "processes", "micro", "plan"),
+    ("step", "rollout", "processes", "micro", "sizes"),
     [
-        (4, 48, 2, 2, BatchPlan(2, 1, 12)),  # the paper's: fidelity rows 19 and 20
-        (4, 48, 1, 2, BatchPlan(2, 2, 24)),
-        (4, 48, 4, 2, BatchPlan(1, 1, 12)),
-        (4, 48, 1, 4, BatchPlan(4, 1, 12)),
-        (6, 12, 1, 4, BatchPlan(3, 2, 4)),  # 4 does not divide 6: the largest size that does
-        (8, 8, 1, 8, BatchPlan(8, 1, 1)),
+        (4, 48, 2, 2, BatchSizes(2, 1, 12)),  # the paper's: fidelity rows 19 and 20
+        (4, 48, 1, 2, BatchSizes(2, 2, 24)),
+        (4, 48, 4, 2, BatchSizes(1, 1, 12)),
+        (4, 48, 1, 4, BatchSizes(4, 1, 12)),
+        (6, 12, 1, 4, BatchSizes(3, 2, 4)),  # 4 does not divide 6: the largest size that does
+        (8, 8, 1, 8, BatchSizes(8, 1, 1)),
     ],
 )
-def test_a_step_and_a_rollout_are_the_same_on_any_number_of_processes(step, rollout, processes, micro, plan):
-    assert plan_batches(step, rollout, processes, micro) == plan
-    assert plan.per_device_train_batch_size * processes * plan.gradient_accumulation_steps == step
-    assert plan.per_device_train_batch_size * processes * plan.steps_per_generation == rollout
+def test_a_step_and_a_rollout_are_the_same_on_any_number_of_processes(step, rollout, processes, micro, sizes):
+    assert batch_sizes(step, rollout, processes, micro) == sizes
+    assert sizes.per_device_train_batch_size * processes * sizes.gradient_accumulation_steps == step
+    assert sizes.per_device_train_batch_size * processes * sizes.steps_per_generation == rollout
 
 
 def test_eight_processes_cannot_share_four_responses():
     with pytest.raises(UserError, match=r"4 / 8 = 0\.5 responses for each\): start 1, 2, 4 processes"):
-        plan_batches(4, 48, 8)
+        batch_sizes(4, 48, 8)
     with pytest.raises(UserError, match=r"4 / 3 = 1\.33333 responses"):
-        plan_batches(4, 48, 3)
+        batch_sizes(4, 48, 3)
 
 
 def test_a_rollout_is_whole_steps():
     with pytest.raises(UserError, match=r"which is 12\.5 steps of 4 responses"):
-        plan_batches(4, 50, 2)
+        batch_sizes(4, 50, 2)
 
 
 def test_the_derived_batches_reach_the_config(tmp_path):

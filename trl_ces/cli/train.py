@@ -2,11 +2,12 @@
 
 import sys
 
-from ..support.yaml import describe, read_yaml
+from ..support.yaml import describe
 from ..train.arguments import ScriptArguments
-from ..train.checks import check, look_at_files, word_behind
+from ..train.checks import check
 from ..train.command_line import read_words
 from ..train.launch import run_child
+from ..train.recipe import load_recipe, recipe_fields
 from ..train.shipped import find_recipe, shipped_files
 
 USAGE = """usage: trl-ces train --config RECIPE [--accelerate_config NAME|FILE] [--num_processes N] [--FIELD VALUE ...]
@@ -23,8 +24,6 @@ and nothing was started.
 
 def help_text() -> str:
     """What `trl-ces train --help` prints: usage, shipped names, then every field, CES's first."""
-    from ..train.recipe import recipe_fields
-
     recipes, launches = ", ".join(shipped_files()), ", ".join(shipped_files("accelerate"))
     lines = [USAGE, f"shipped recipes: {recipes}", f"shipped accelerate configurations: {launches}"]
     title = ""
@@ -59,14 +58,9 @@ def run(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help") or "--help" in argv:
         print(help_text())
         return 0
-    # What needs no library first: torch and TRL take seconds to load, and a wrong file name is told at once.
-    recipe_name = word_behind(argv, "config")
-    recipe_file = None if recipe_name is None else find_recipe(recipe_name)
-    look_at_files({} if recipe_file is None else read_yaml(recipe_file), argv)
-    from ..train.recipe import load_recipe
-
     line = read_words(argv)
+    recipe_file = None if line.config is None else find_recipe(line.config)
     recipe = load_recipe(recipe_file, line.overrides)
-    plan = check(line, recipe, recipe_file)
+    launch = check(line, recipe, recipe_file)
     sys.stdout.flush()
-    return run_child(plan.command, {**recipe.env, **plan.env})
+    return run_child(launch.command, {**recipe.env, **launch.env})

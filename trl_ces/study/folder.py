@@ -11,12 +11,10 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from ..support.environment import environment
 from ..support.errors import UserError
 from ..support.files import write_json, write_text
-from ..support.yaml import read_yaml
+from ..support.yaml import dump_yaml, read_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +42,7 @@ def read_json(file: Path) -> Any:
 
 def write_recipe(cell: Cell) -> None:
     """Writes the cell's `recipe.yaml` unless it is there already."""
-    text = yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True)
+    text = dump_yaml(cell.recipe)
     if not cell.recipe_file.is_file() or cell.recipe_file.read_text(encoding="utf-8") != text:
         write_text(cell.recipe_file, text)
 

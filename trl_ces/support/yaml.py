@@ -1,7 +1,6 @@
-"""Reading YAML and command-line values without guessing: every surprise is an error that names the key.
+"""Strict YAML and strict types: every surprise is an error that names the key. Imports no torch.
 
-PyYAML follows YAML 1.1, where `2e-7` is a string, `no` is false, `1:30` is 90 and the second of two equal keys wins in
-silence. Recipes are read with YAML 1.2's scalars instead, and two equal keys are refused. Imports no torch.
+ruamel.yaml reads YAML 1.2, where `2e-7` is a number, `no` a word and `010` ten, and refuses a key given twice.
 """
 
 import enum
@@ -13,60 +12,34 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import ConstructorError, SafeConstructor
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from .errors import UserError, kind, shown
+from .errors import UserError, first_line, kind, shown
 
-
-class _Loader(yaml.SafeLoader):
-    """A safe loader with the scalars of YAML 1.2 and without duplicate keys."""
-
-
-_SCALARS = {
-    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    "int": (r"[-+]?[0-9]+", "-+0123456789"),
-    "float": (
-        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-        "-+.0123456789",
-    ),
-    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    "merge": (r"<<", "<"),
-}
-_Loader.yaml_implicit_resolvers = {}
-for _kind, (_pattern, _first) in _SCALARS.items():
-    # `int` stands before `float`: the first pattern that matches decides.
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"(?:{_pattern})\\Z"), list(_first))
-
-
-def _construct_mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    keys: dict[Any, int] = {}
-    for key_node, _ in node.value:
-        if key_node.tag == "tag:yaml.org,2002:merge":
-            continue
-        key = loader.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
-        if not isinstance(key, str | int | float | bool):
-            raise UserError(f"line {key_node.start_mark.line + 1}: a key is a plain word, got {key!r}.")
-        line = key_node.start_mark.line + 1
-        if key in keys:
-            raise UserError(f"line {line}: the key `{key}` stands there twice (first on line {keys[key]}).")
-        keys[key] = line
-    loader.flatten_mapping(node)
-    return {loader.construct_object(k, deep=True): loader.construct_object(v, deep=True) for k, v in node.value}  # type: ignore[no-untyped-call]
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
-
-
-def _construct_int(_loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    # YAML 1.1's integers know octals: 010 would be 8.
-    try:
-        return int(node.value)
-    except ValueError:  # Python reads no number of more than 4,300 digits
-        raise UserError(f"line {node.start_mark.line + 1}: a number of {len(node.value)} digits.") from None
-
-
-_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 # A few lines of anchors can stand for more values than fit into any memory.
 MAX_VALUES = 100_000
+# `bf16: yes` can only mean true. YAML 1.2 reads a word there, because `eval_strategy: no` is one.
+BOOL_WORDS = {"yes": True, "on": True, "no": False, "off": False}
+
+
+class _Constructor(SafeConstructor):
+    """Builds plain values. Integers are decimal, and a date is a word, as a run may be named."""
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, KeyError) as error:  # Python refuses a number of 5,000 digits, and does not say where
+            raise ConstructorError(problem=first_line(error), problem_mark=node.start_mark) from None
+
+    def construct_yaml_int(self, node: Any) -> Any:
+        return int(node.value) if node.value.lstrip("+-").isdecimal() else node.value
+
+
+_Constructor.add_constructor("tag:yaml.org,2002:int", _Constructor.construct_yaml_int)
+for _word in ("timestamp", "value"):
+    _Constructor.add_constructor(f"tag:yaml.org,2002:{_word}", SafeConstructor.construct_yaml_str)
 
 
 def _count_values(value: Any, counted: dict[int, int]) -> int:
@@ -74,34 +47,51 @@ def _count_values(value: Any, counted: dict[int, int]) -> int:
     if not isinstance(value, list | dict):
         return 1
     if id(value) not in counted:
+        for key in value if isinstance(value, dict) else ():
+            if not isinstance(key, str | int | float | bool):
+                raise UserError(f"a key must be a plain word, got {shown(key)}.")
         members = value if isinstance(value, list) else value.values()
         counted[id(value)] = 1 + sum(_count_values(member, counted) for member in members)
     return counted[id(value)]
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of one YAML document.
+    """The value of one YAML 1.2 document.
 
     Raises:
         UserError: if `text` is not YAML, builds Python objects, has a key twice, is nested too deeply, or stands for
             more than `MAX_VALUES` values.
     """
+    loader = YAML(typ="safe", pure=True)
+    loader.Constructor = _Constructor
     try:
-        value = yaml.load(text, Loader=_Loader)  # a SafeLoader
+        value = loader.load(text)
         count = _count_values(value, {})
     except RecursionError:
-        raise UserError("the values are nested too deeply to be read.") from None
-    except yaml.YAMLError as error:
-        where = (
-            f"line {error.problem_mark.line + 1}: "
-            if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark
-            else ""
-        )
-        problem = error.problem if isinstance(error, yaml.MarkedYAMLError) and error.problem else str(error)
-        raise UserError(f"{where}not valid YAML ({problem}).") from None
+        raise UserError("the values are nested too deeply, or contain themselves.") from None
+    except MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise UserError(f"{line}not valid YAML ({error.problem:.200}).") from None
+    except YAMLError as error:
+        raise UserError(f"not valid YAML ({first_line(error)}).") from None
     if count > MAX_VALUES:
         raise UserError(f"its aliases stand for {count} values, more than {MAX_VALUES}: write out what is meant.")
     return value
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes YAML that 1.1 and 1.2 read alike."""
+
+
+# A number to YAML 1.2 alone: without quotes the word `1e5` would come back as one.
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+\Z"), list("-+0123456789")
+)
+
+
+def dump_yaml(content: dict[str, Any]) -> str:
+    """`content` in its own order, to be read by [`parse_yaml`] as it is."""
+    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -133,18 +123,21 @@ def alternatives(hint: Any) -> list[Any]:
     return [hint]
 
 
+def _is_enum(member: Any) -> bool:
+    return isinstance(member, type) and issubclass(member, enum.Enum)
+
+
 def describe(hint: Any) -> str:
     """The type `hint` in a user's words: `int or null`, `list of str`, `one of no, steps, epoch`."""
     words = []
     members = alternatives(hint)
-    enums = [m for m in members if isinstance(m, type) and issubclass(m, enum.Enum)]
     for member in members:
         if member is type(None):
             continue
         origin, args = typing.get_origin(member), typing.get_args(member)
-        if member in enums:
+        if _is_enum(member):
             words.append("one of " + ", ".join(str(option.value) for option in member))
-        elif member is str and enums:
+        elif member is str and any(map(_is_enum, members)):
             continue  # TrainingArguments turns the string into the enum: only the enum's values are valid
         elif origin is Literal:
             words.append("one of " + ", ".join(map(str, args)))
@@ -174,15 +167,13 @@ def _fit(value: Any, member: Any) -> Any:
     if origin is dict or member is dict:
         return value if isinstance(value, dict) else _NO_FIT
     if member is bool:
-        # `bf16: yes` can only mean true; the loader reads `yes` and `no` as words because `eval_strategy: no` is one
-        words = {"yes": True, "on": True, "no": False, "off": False}
-        return value if isinstance(value, bool) else words.get(value, _NO_FIT) if isinstance(value, str) else _NO_FIT
+        return value if isinstance(value, bool) else BOOL_WORDS.get(value, _NO_FIT) if type(value) is str else _NO_FIT
     if member is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return float(value) if is_number and not math.isnan(value) else _NO_FIT
     if member is str and isinstance(value, str) and "\0" in value:
         return _NO_FIT  # no path, name or prompt has one, and the system refuses it late
-    if isinstance(member, type) and issubclass(member, enum.Enum):
+    if _is_enum(member):
         return value if value in [option.value for option in member] else _NO_FIT
     return value if type(value) is member else _NO_FIT
 
@@ -196,7 +187,7 @@ def fit(value: Any, hint: Any) -> Any:
         TypeError: if the value is of another type.
     """
     members = alternatives(hint)
-    if any(isinstance(member, type) and issubclass(member, enum.Enum) for member in members):
+    if any(map(_is_enum, members)):
         members = [member for member in members if member is not str]
     # The exact type first: `str | bool` given true is a bool.
     for member in sorted(members, key=lambda member: type(value) is not member):

@@ -10,77 +10,16 @@ from typing import Any
 
 from ..support.errors import UserError, nearest
 from ..support.hub import check_repo
-from ..support.yaml import read_yaml
 from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
-from .data import MADE_HERE, check_source
-from .launch import Launch, plan_launch
+from .data import check_source
+from .launch import Launch, make_launch
 from .lookup import find_reward_functions, import_function
-from .recipe import Recipe, plan_batches
-from .shipped import find_accelerate_config
-from .sources import is_local, local_files
+from .recipe import Recipe
 
 # Written and removed where the model is to be saved.
 TRIAL_BYTES = 1 << 20
-
-
-def word_behind(argv: list[str], name: str) -> str | None:
-    """The word behind `--name`, or in `--name=word`."""
-    for place, word in enumerate(argv):
-        flag, equals, _ = word.replace("-", "_").partition("=")
-        if flag == f"__{name}":
-            if equals:
-                return word.partition("=")[2]
-            if place + 1 < len(argv):
-                return argv[place + 1]
-    return None
-
-
-def look_at_files(given: dict[str, Any], argv: list[str]) -> None:
-    """
-    The checks of `check` that need files and arithmetic alone, on a recipe whose keys and types are not checked yet.
-
-    Args:
-        given (`dict[str, Any]`):
-            The recipe's content.
-        argv (`list[str]`):
-            The words, which win over it.
-
-    Raises:
-        UserError: naming the field, its value and the way out.
-    """
-    launch = word_behind(argv, "accelerate_config")
-    if launch is not None:
-        read_yaml(find_accelerate_config(launch))
-
-    def text(name: str) -> str | None:
-        value = word_behind(argv, name) or given.get(name)
-        return value if isinstance(value, str) and value and "\0" not in value else None
-
-    def size(name: str, default: int = 0) -> int:
-        word = word_behind(argv, name)
-        value = given.get(name, default) if word is None else int(word) if word.isdecimal() else 0
-        return value if type(value) is int else 0
-
-    step, rollout, processes = size("responses_per_step"), size("responses_per_rollout"), size("num_processes", 1)
-    if min(step, rollout, processes) > 0:
-        plan_batches(step, rollout, processes)
-        group = size("num_generations")
-        if group > 0 and rollout % group:
-            raise UserError(
-                f"`responses_per_rollout` is {rollout}, which is {rollout / group:g} groups of `num_generations`, "
-                f"{group}: make it a multiple."
-            )
-    model, output, builder = text("model_name_or_path"), text("output_dir"), text("model_builder")
-    if model is not None and builder is None:
-        _check_model_path(model)
-    for name in ("dataset_name", "eval_dataset_name"):
-        data = text(name)
-        if data is not None and data not in MADE_HERE and is_local(data):
-            local_files(data)
-    if output is not None:
-        _check_output_dir(Path(output).expanduser(), 0 if model is None else _weight_bytes(model))
 
 
 def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
@@ -100,8 +39,8 @@ def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch
     Raises:
         UserError: naming the field, its value and the way out.
     """
-    plan = plan_launch(line, recipe, recipe_file)
-    recipe.check_training(plan.num_processes)
+    launch = make_launch(line, recipe, recipe_file)
+    recipe.check_training(launch.num_processes)
     training = recipe.training
     find_reward_functions(recipe.script, training.get("max_completion_length", 512))
     if recipe.script.model_builder is not None:
@@ -118,7 +57,7 @@ def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch
     check_source(recipe.script)
     if training.get("push_to_hub"):
         check_repo(training.get("hub_model_id") or Path(training["output_dir"]).resolve().name)
-    return plan
+    return launch
 
 
 def _check_model_path(name: str) -> None:

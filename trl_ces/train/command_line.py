@@ -1,13 +1,10 @@
 """The words behind `trl-ces train`: which recipe, which fields override it, which flags are accelerate's."""
 
-import re
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 
 from ..support.errors import UserError
-from .recipe import check_key, known_hints
+from .recipe import check_key, recipe_fields
 
 # What the launcher itself decides.
 TAKEN_FLAGS = {
@@ -40,16 +37,6 @@ def accelerate_flags() -> dict[str, bool]:
     }
 
 
-@cache
-def words_of_accelerate() -> set[str]:
-    """All that its source calls a flag, and more: enough to tell a typo without loading it, which takes seconds."""
-    spec = find_spec("accelerate")
-    file = Path(spec.origin).parent / "commands" / "launch.py" if spec and spec.origin else Path()
-    return (
-        set(re.findall(r'"--(\w+)"', file.read_text(encoding="utf-8"))) if file.is_file() else set(accelerate_flags())
-    )
-
-
 def read_words(words: list[str]) -> CommandLine:
     """Sorts the words. A flag that is both a recipe's key and accelerate's is the recipe's, as in `trl grpo`.
 
@@ -62,17 +49,17 @@ def read_words(words: list[str]) -> CommandLine:
             if len(values) != 1:
                 raise UserError(f"command line: `--{name}` takes one name or file, got {len(values)}.")
             setattr(line, name, values[0])
-        elif name in known_hints():
+        elif name in recipe_fields():
             line.overrides[name] = values
         elif name in TAKEN_FLAGS:
             raise UserError(f"command line: `--{name}` cannot be given: {TAKEN_FLAGS[name]}.")
-        elif name in words_of_accelerate() and name in accelerate_flags():
+        elif name in accelerate_flags():
             expected = int(accelerate_flags()[name])
             if len(values) != expected:
                 raise UserError(f"command line: `--{name}` (accelerate's) takes {expected} value, got {len(values)}.")
             line.accelerate_flags[name] = values
         else:
-            check_key(name, "command line", [*words_of_accelerate(), "config", "accelerate_config"])
+            check_key(name, "command line", [*accelerate_flags(), "config", "accelerate_config"])
     return line
 
 

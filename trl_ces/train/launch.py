@@ -40,7 +40,7 @@ class Launch:
     env: dict[str, str] = field(default_factory=dict)
 
 
-def plan_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
+def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
     """Decides how to start the training.
 
     Args:

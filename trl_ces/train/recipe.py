@@ -13,12 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from ..support.errors import UserError, kind, nearest, shown
-from ..support.yaml import describe, fit, fit_text, read_yaml
+from ..support.yaml import describe, dump_yaml, fit, fit_text, read_yaml
 from .arguments import ScriptArguments
-from .field_hints import field_hints
 
 if TYPE_CHECKING:
     from trl import ModelConfig
@@ -83,17 +80,8 @@ def recipe_fields() -> dict[str, RecipeField]:
     return own | fields
 
 
-@cache
-def known_hints() -> dict[str, Any]:
-    """Every key that a recipe may hold -> its type. Without TRL, where that is possible; then `Any` is "not known"."""
-    hints = field_hints()
-    if hints is None:
-        return {name: entry.hint for name, entry in recipe_fields().items()}
-    return {**hints, **typing.get_type_hints(ScriptArguments)}
-
-
 @dataclass(frozen=True)
-class BatchPlan:
+class BatchSizes:
     """How the responses of a step and of a rollout are shared out, in TRL's three numbers."""
 
     per_device_train_batch_size: int
@@ -101,9 +89,9 @@ class BatchPlan:
     steps_per_generation: int
 
 
-def plan_batches(
+def batch_sizes(
     responses_per_step: int, responses_per_rollout: int, num_processes: int, micro_batch_size: int = 2
-) -> BatchPlan:
+) -> BatchSizes:
     """TRL's batch fields that keep a step and a rollout the same on any number of processes.
 
     Args:
@@ -117,7 +105,7 @@ def plan_batches(
             Most responses in one forward pass of one process.
 
     Returns:
-        [`BatchPlan`]: with per_device x processes x accumulation = `responses_per_step` and per_device x processes x
+        [`BatchSizes`]: with per_device x processes x accumulation = `responses_per_step` and per_device x processes x
         steps_per_generation = `responses_per_rollout`.
 
     Raises:
@@ -138,7 +126,7 @@ def plan_batches(
         )
     share = responses_per_step // num_processes
     per_device = max(size for size in range(1, min(share, micro_batch_size) + 1) if share % size == 0)
-    return BatchPlan(per_device, share // per_device, responses_per_rollout // (per_device * num_processes))
+    return BatchSizes(per_device, share // per_device, responses_per_rollout // (per_device * num_processes))
 
 
 @dataclass(frozen=True)
@@ -158,7 +146,7 @@ class Recipe:
     def to_yaml(self) -> str:
         """The recipe as one file that trains the same from the start."""
         given = {name: value for name, value in self.given.items() if name != "resume_from_checkpoint"}
-        return yaml.safe_dump(given, sort_keys=False, allow_unicode=True)
+        return dump_yaml(given)
 
     def training_fields(self, num_processes: int) -> dict[str, Any]:
         """The fields of [`CESConfig`] for `num_processes`, the batch arithmetic of `responses_per_step` included."""
@@ -173,8 +161,14 @@ class Recipe:
         micro_batch_size = self.training.get("per_device_train_batch_size", 2)
         if micro_batch_size < 1:
             raise UserError(f"`per_device_train_batch_size` is {micro_batch_size}: it must be at least 1.")
-        plan = plan_batches(step, rollout or step, num_processes, micro_batch_size)
-        return {**self.training, **dataclasses.asdict(plan)}
+        sizes = batch_sizes(step, rollout or step, num_processes, micro_batch_size)
+        group = self.training.get("num_generations", 0)
+        if rollout is not None and group > 0 and rollout % group:
+            raise UserError(
+                f"`responses_per_rollout` is {rollout}, which is {rollout / group:g} groups of `num_generations`, "
+                f"{group}: make it a multiple."
+            )
+        return {**self.training, **dataclasses.asdict(sizes)}
 
     def check_training(self, num_processes: int) -> None:
         """Builds the [`CESConfig`] of the whole run once, without a device, for the errors that its values raise.
@@ -238,11 +232,6 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     """As [`load_recipe`], from the file's content: the study's recipes stand in no file of their own."""
     given = dict(given)
     env = _check_env(given.pop("env", None), source)
-    # First what can be told before TRL is loaded, by the next line.
-    for name, value in given.items():
-        _check_type(name, value, source, known_hints())
-    for name, texts in (overrides or {}).items():
-        _check_type(name, texts, "command line", known_hints(), from_text=True)
     fields = recipe_fields()
     values = {name: _check_value(name, value, source) for name, value in given.items()}
     for name, texts in (overrides or {}).items():
@@ -292,27 +281,23 @@ def check_key(name: str, source: str, others: typing.Iterable[str] = ()) -> None
     """
     if not isinstance(name, str):
         raise UserError(f"{source}: the key {name!r} is no word, as keys are.")
-    if name in known_hints():
+    if name in recipe_fields():
         return
     if name in FORMER_KEYS:
         raise UserError(f"{source}: the key `{name}` is not known: {FORMER_KEYS[name]}.")
-    hint = nearest(name, [*known_hints(), *others]) or " `trl-ces train --help` lists all keys."
+    hint = nearest(name, [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
     raise UserError(f"{source}: the key `{name}` is not known.{hint}")
 
 
-def _check_type(name: str, value: Any, source: str, hints: dict[str, Any], from_text: bool = False) -> Any:
+def _check_value(name: str, value: Any, source: str, from_text: bool = False) -> Any:
     check_key(name, source)
+    entry = recipe_fields()[name]
     if name == "resume_from_checkpoint" and isinstance(value, bool):
         value = str(value)
     try:
-        return fit_text(value, hints[name]) if from_text else fit(value, hints[name])
+        fitted = fit_text(value, entry.hint) if from_text else fit(value, entry.hint)
     except TypeError as error:
         raise UserError(f"{source}: `{name}`: {error}.") from None
-
-
-def _check_value(name: str, value: Any, source: str, from_text: bool = False) -> Any:
-    entry = recipe_fields()[name]
-    fitted = _check_type(name, value, source, {name: entry.hint}, from_text)
     if entry.choices and fitted is not None and fitted not in entry.choices:
         allowed = ", ".join(map(str, entry.choices))
         raise UserError(f"{source}: `{name}`: expected one of {allowed}, got {fitted!r}.")
