@@ -14,7 +14,7 @@ from trl_ces.report.figures import Point, frontier, plane_figure, training_figur
 from trl_ces.report.page import make_page, render
 from trl_ces.report.picture import DARK, LIGHT, save_figures
 from trl_ces.report.runs import read_runs
-from trl_ces.report.tokens import Shaped, TokenAnswer, TokenFile, write_tokens
+from trl_ces.report.tokens import ShapedToken, TokenAnswer, TokenFile, write_tokens
 
 EVIL = "<script>alert(1)</script>"
 T, F = True, False
@@ -237,7 +237,7 @@ class Page(HTMLParser):
 def answer(correct, tokens=("1", "+", EVIL), shaping=0.4, prompt=0):
     pair = ([EVIL, "?"], [0.7, 0.2])
     entropies = [0.0] * (len(tokens) - 1) + [1.0]
-    shaped = [Shaped(len(tokens) - 1, 1.0, -shaping if correct else shaping, *pair)]
+    shaped = [ShapedToken(len(tokens) - 1, 1.0, -shaping if correct else shaping, *pair)]
     return TokenAnswer(prompt, [3] * len(tokens), list(tokens), entropies, True, correct, shaped)
 
 

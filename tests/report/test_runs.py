@@ -5,13 +5,14 @@ import json
 import pytest
 from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, write_training
 
-from trl_ces.report.runs import command_of, is_whole_ces, read_runs, short_names
+from trl_ces.report.runs import read_runs, short_names
+from trl_ces.report.trainings import is_whole_ces
 from trl_ces.support.errors import UserError
 
 
 def test_a_folder_of_none_of_the_commands_is_refused_with_what_each_of_them_writes(tmp_path):
     (tmp_path / "photos").mkdir()
-    with pytest.raises(UserError, match=r"photos was written by none of them: .*trainer_state.json.*results.csv"):
+    with pytest.raises(UserError, match=r"photos holds no run: .*trainer_state.json.*results.csv"):
         read_runs([tmp_path / "photos"])
     with pytest.raises(UserError, match="nowhere does not exist"):
         read_runs([tmp_path / "nowhere"])
@@ -43,7 +44,7 @@ def test_a_run_whose_accuracy_cannot_be_told_is_left_out_with_the_way_to_tell_it
     state = json.loads((folder / "trainer_state.json").read_text())
     state["log_history"][0]["rewards/other/mean"] = 1.0
     (folder / "trainer_state.json").write_text(json.dumps(state))
-    with pytest.raises(UserError, match=r"nothing to report yet.*which of its rewards is the accuracy"):
+    with pytest.raises(UserError, match=r"nothing to report yet.*the accuracy is ambiguous among its rewards"):
         read_runs([folder])
     (folder / "recipe.yaml").write_text("ces_accuracy_reward: style\n")
     assert read_runs([folder]).trainings[0].curve["accuracy"] == [0.5, 0.6, 0.7, 0.8]
@@ -60,13 +61,14 @@ def test_a_study_is_read_with_its_runs_wherever_it_was_moved(tmp_path):
     folder = write_study(tmp_path / "study")
     write_training(folder / "ces" / "seed-1", POINTS, "max_train_samples: 64\n")
     (study,) = read_runs([folder]).studies
-    assert list(study.methods("")) == list(STUDY)
-    assert [row["accuracy"] for row in study.methods("")["CES"]] == [0.75, 0.65]
+    ((_, title, runs),) = study.parts()
+    assert (title, list(runs["method"].unique())) == ("study", list(STUDY))
+    assert list(runs[runs["method"] == "CES"]["accuracy"]) == [0.75, 0.65]
     assert (study.baseline("DAPO"), study.baseline("CES"), study.baseline("nobody")) == ("DAPO", "CES", "DAPO")
     paces = {(run.method, run.seed): run.samples_per_step for run in study.trainings}
     assert paces == dict.fromkeys(paces, None) | {("CES", 1): 8.0}
     assert study.trainings[-1].curve["length"] == [21.0, 19.0, 16.0, 13.0]
-    assert command_of(study.rows[0]) == "trl-ces study --config mine"
+    assert study.command == "trl-ces study --config mine"
 
 
 def test_a_study_that_has_not_ended_shows_the_logs_of_the_runs_that_have(tmp_path):
@@ -126,3 +128,11 @@ def test_runs_are_called_by_as_much_of_their_path_as_tells_them_apart(tmp_path):
 
 def test_an_ablation_is_not_ces_itself():
     assert [is_whole_ces(fields) for fields in FIELDS.values()] == [False, False, True]
+
+
+def test_a_damaged_evaluation_is_refused_whatever_its_folder_is_called(tmp_path):
+    answers = {"aime24": [[(True, 10)]]}
+    whole, damaged = write_evaluation(tmp_path / "whole", answers), write_evaluation(tmp_path / "go on", answers)
+    (damaged / "samples.jsonl").write_text("{}\n")
+    with pytest.raises(UserError, match="line 1 is no sample"):
+        read_runs([whole, damaged])

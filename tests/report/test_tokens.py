@@ -15,10 +15,10 @@ from trl_ces.forks.tokens import ForkingToken
 from trl_ces.report.page import make_page
 from trl_ces.report.questions import split_of_tokens
 from trl_ces.report.runs import read_runs
-from trl_ces.report.shaped_forks import follows, most_shaped, turned_into
+from trl_ces.report.shaped_pairs import most_shaped, turned_into
 from trl_ces.report.tokens import (
-    Place,
-    Shaped,
+    FollowedToken,
+    ShapedToken,
     TokenAnswer,
     TokenFile,
     digest,
@@ -62,7 +62,9 @@ def test_shaping_is_that_of_algorithm_1():
 
 def answer(correct, entries, length=4, prompt=0, tokens=None):
     """`entries`: place -> (entropy, shaping, pair)."""
-    shaped = [Shaped(place, bits, value, list(pair), [0.7, 0.2]) for place, (bits, value, pair) in entries.items()]
+    shaped = [
+        ShapedToken(place, bits, value, list(pair), [0.7, 0.2]) for place, (bits, value, pair) in entries.items()
+    ]
     entropies = [entries[place][0] if place in entries else 0.0 for place in range(length)]
     return TokenAnswer(prompt, [3] * length, tokens or ["x"] * length, entropies, True, correct, shaped)
 
@@ -82,10 +84,10 @@ LATER = TokenFile(
     [[3]],
     [],
     [
-        Place(0, 1, 0.1, ["#", "?"], [0.99, 0.01]),
-        Place(0, 2, 0.3, ["3", "1"], [0.6, 0.3]),
-        Place(1, 0, 0.2, ["#", "!"], [0.9, 0.1]),
-        Place(1, 3, 0.3, ["#", "?"], [0.8, 0.2]),
+        FollowedToken(0, 1, 0.1, ["#", "?"], [0.99, 0.01]),
+        FollowedToken(0, 2, 0.3, ["3", "1"], [0.6, 0.3]),
+        FollowedToken(1, 0, 0.2, ["#", "!"], [0.9, 0.1]),
+        FollowedToken(1, 3, 0.3, ["#", "?"], [0.8, 0.2]),
     ],
 )
 
@@ -114,9 +116,9 @@ def test_forks_are_followed_at_their_own_places():
 
 
 def test_places_of_another_reference_are_not_followed():
-    assert follows(LATER, REFERENCE)
+    assert LATER.follows(REFERENCE)
     other = TokenFile({"step": 0, "seed": 1}, ["1+1="], [[3]], REFERENCE.answers)
-    assert not follows(LATER, other)
+    assert not LATER.follows(other)
     assert later_rows([other, LATER]) == ([], [])
 
 
@@ -136,7 +138,7 @@ def test_a_file_comes_back_as_it_was_and_a_damaged_one_is_named(tmp_path):
 def test_an_answer_is_shown_with_classes_of_entropy_and_the_shaping_of_each_marked_token():
     shown = TokenAnswer(
         0, [3] * 5, ["4", "7", "\n", " x", "?"], [0.0, 0.01, 0.3, 1.2, 3.0], False, True,
-        [Shaped(2, 0.3, -0.12, ["\n", " "], [0.8, 0.2]), Shaped(4, 3.0, -1.2, ["?", "#"], [0.5, 0.4])],
+        [ShapedToken(2, 0.3, -0.12, ["\n", " "], [0.8, 0.2]), ShapedToken(4, 3.0, -1.2, ["?", "#"], [0.5, 0.4])],
     )  # fmt: skip
     view = view_answer(shown, "1+1=")
     assert [(token.text, token.level, token.kind, token.value) for token in view.tokens] == [

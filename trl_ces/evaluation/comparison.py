@@ -28,12 +28,17 @@ class Run:
     samples: dict[str, pd.DataFrame]
 
 
+class UnfinishedRun(UserError):
+    """An evaluation that still lacks answers."""
+
+
 def load_run(folder: Path, name: str) -> Run:
     """
     Reads an output directory of `trl-ces eval`.
 
     Raises:
-        UserError: if it is not one, or its run is unfinished.
+        UserError: if it is not one.
+        UnfinishedRun: if answers are missing.
     """
     settings = read_settings_file(folder)
     missing = [key for key in ("num_samples", "benchmarks", "data") if key not in settings]
@@ -42,7 +47,7 @@ def load_run(folder: Path, name: str) -> Run:
     samples, _ = read_samples(folder / SAMPLES)
     expected = settings["num_samples"] * sum(entry["problems"] for entry in settings["data"].values())
     if len(samples) != expected:
-        raise UserError(
+        raise UnfinishedRun(
             f"{folder} holds {len(samples)} of {expected} answers: start its `trl-ces eval` again, it goes on there."
         )
     return Run(name, settings, by_benchmark(samples))

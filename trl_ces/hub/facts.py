@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import HfApi, ModelCard
 
-from ..report.runs import STATE, read_training
+from ..report.trainings import STATE, read_training
 from ..support.environment import environment
 from ..support.errors import UserError, hub_errors
 from ..support.files import write_json

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..report.runs import read_recipe
+from ..report.trainings import read_recipe
 from ..support.errors import UserError, first_line
 from ..support.hub import check_repo
 from ..train.recipe import RECIPE

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 from huggingface_hub import get_token
 
-from ..report.runs import STATE
+from ..report.trainings import STATE
 from ..support.errors import UserError, first_line, hub_errors
 from ..support.yaml import read_yaml
 from ..train.checkpoints import damage, read_state

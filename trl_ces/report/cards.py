@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from pandas import DataFrame
+from typing import TYPE_CHECKING, Any
 
 from ..evaluation.summary import percent, tokens
-from ..study.comparison import SHOWN, Estimate, estimate, paired_difference
-from .runs import Row, is_whole_ces
+from ..study.comparison import SHOWN, estimate, paired_difference
+from .studies import is_trained
+from .trainings import is_whole_ces
 
-UNITS = {"accuracy": "points", "length_tokens": "tokens", "entropy_bits": "bits per token"}
-TITLES = {"accuracy": "Accuracy", "length_tokens": "Answer length", "entropy_bits": "Entropy"}
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# Measure -> title, unit of its level, unit of a difference.
+MEASURES = {
+    "accuracy": ("Accuracy", "%", "points"),
+    "length_tokens": ("Answer length", "tokens", "tokens"),
+    "entropy_bits": ("Entropy", "bits per token", "bits per token"),
+}
 
 
 @dataclass(frozen=True)
 class Gain:
-    """One measure of a method against the baseline: `+1.6 ± 1.1`; `clear`: its interval does not hold zero."""
+    """One measure of a method against the baseline."""
 
     title: str
-    value: str
+    value: str  # `+1.6 ± 1.1`
     unit: str
-    levels: str
-    clear: bool
+    levels: str  # baseline -> method
+    clear: bool  # whether the interval excludes zero
 
 
 @dataclass(frozen=True)
@@ -36,60 +43,67 @@ class Card:
     gains: list[Gain]
 
 
-def study_cards(methods: dict[str, list[Row]], baseline: str, where: str) -> list[Card]:
-    """CES against the baseline, paired by seed; at most two settings of CES, and none without a baseline."""
-    if baseline not in methods:
+def study_cards(runs: DataFrame, baseline: str, where: str) -> list[Card]:
+    """CES against the baseline, paired by seed; at most two settings of CES, none without the baseline.
+
+    Args:
+        runs (`DataFrame`): Rows of results.csv, of one variant.
+        baseline (`str`): A method.
+        where (`str`): What the study is called.
+    """
+    methods = dict(iter(runs.groupby("method", sort=False)))
+    theirs = methods.pop(baseline, None)
+    if theirs is None:
         return []
     cards = []
-    for method, rows in methods.items():
-        if method == baseline or "train/steps" not in rows[0] or not is_whole_ces(json.loads(rows[0]["settings"])):
+    for method, ours in methods.items():
+        if not is_trained(ours).iloc[0] or not is_whole_ces(json.loads(ours["settings"].iloc[0])):
             continue
         gains = []
-        for measure, (_, factor, decimals) in SHOWN.items():
-            if any(measure not in row for row in [*rows, *methods[baseline]]):
+        for measure, (title, unit, unit_of_difference) in MEASURES.items():
+            both = (theirs, ours)
+            if measure not in runs or not all(part[measure].notna().all() for part in both):
                 continue
-            difference = paired_difference(DataFrame(rows), DataFrame(methods[baseline]), measure)
+            difference = paired_difference(ours, theirs, measure)
             if difference is None:
                 continue
-            ours, theirs = (estimate([row[measure] for row in runs]) for runs in (rows, methods[baseline]))
-            unit = "%" if measure == "accuracy" else UNITS[measure]
-            levels = f"{theirs.mean * factor:.{decimals}f} → {ours.mean * factor:.{decimals}f} {unit}"
-            value = difference.text(factor, decimals, signed=True)
-            gains.append(Gain(TITLES[measure], value.replace("-", "−"), UNITS[measure], levels, _is_clear(difference)))
-        seeds = f"{len(rows)} seeds, ± half the 95 % interval" if len(rows) > 1 else "one seed, hence no interval"
+            _, factor, decimals = SHOWN[measure]
+            levels = " → ".join(f"{estimate(part[measure]).mean * factor:.{decimals}f}" for part in both)
+            value = difference.text(factor, decimals, signed=True).replace("-", "−")
+            clear = abs(difference.mean) > difference.half_width  # False without an interval
+            gains.append(Gain(title, value, unit_of_difference, f"{levels} {unit}", clear))
+        seeds = f"{len(ours)} seeds, ± half the 95 % interval" if len(ours) > 1 else "one seed, hence no interval"
         cards.append(Card(f"{method} against {baseline}", f"{where}: means of differences by seed, {seeds}", gains))
     return cards[:2]
 
 
-def _is_clear(difference: Estimate) -> bool:
-    return abs(difference.mean) > difference.half_width  # False where there is no interval
-
-
 def evaluation_cards(compared: dict[str, Any], title: str, row: dict[str, Any]) -> list[Card]:
-    """Each run, two at most, against the baseline on a row of the comparison, with its interval over problems."""
+    """Each run, at most two, against the baseline, with its interval over problems.
+
+    Args:
+        compared (`dict`): What [`~trl_ces.evaluation.comparison.compare`] returned.
+        title (`str`): What the row is called.
+        row (`dict`): One of `compared["benchmarks"]` or `compared["averages"]`.
+    """
     cards = []
     runs, baseline = compared["runs"], compared["baseline"]
-    first = runs.index(baseline)
     for place, run in enumerate(runs):
         gains = []
-        for measure, key, write, unit in (
-            ("accuracy", "accuracy", percent, "%"),
-            ("length_tokens", "length", tokens, "tokens"),
-        ):
+        for measure, key, write in (("accuracy", "accuracy", percent), ("length_tokens", "length", tokens)):
             difference = row[f"{key}_difference"][place]
             if difference is None or difference["mean"] is None:
                 continue
-
-            def signed(value: float, write: Any = write) -> str:
-                return ("+" if value >= 0 else "−") + write(abs(value))
-
-            low, high = difference["low"], difference["high"]
-            levels = f"{write(row[key][first]['mean'])} → {write(row[key][place]['mean'])} {unit}"
-            levels += f", 95 % interval {signed(low)} to {signed(high)}"
-            gains.append(
-                Gain(TITLES[measure], signed(difference["mean"]), UNITS[measure], levels, low > 0 or high < 0)
-            )
+            name, unit, unit_of_difference = MEASURES[measure]
+            mean, low, high = (_signed(difference[what], write) for what in ("mean", "low", "high"))
+            levels = " → ".join(write(row[key][of]["mean"]) for of in (runs.index(baseline), place))
+            levels += f" {unit}, 95 % interval {low} to {high}"
+            clear = difference["low"] > 0 or difference["high"] < 0
+            gains.append(Gain(name, mean, unit_of_difference, levels, clear))
         if gains:
             where = f"{title}: differences problem by problem, one run each, bootstrap interval over problems"
             cards.append(Card(f"{run} against {baseline}", where, gains))
     return cards[-2:]
+
+
+def _signed(value: float, write: Callable[[float], str]) -> str:
+    return ("+" if value >= 0 else "−") + write(abs(value))

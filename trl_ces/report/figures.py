@@ -11,7 +11,7 @@ from ..evaluation.statistics import Interval
 from ..train.curves import PANELS, mean_and_range, styles_of
 from .picture import Figure, Theme
 from .questions import Split
-from .runs import Training
+from .trainings import Training
 
 # Of lines alone: matplotlib writes every dot of a hatch into an SVG.
 HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "//", "\\\\", "xx")

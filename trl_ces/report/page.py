@@ -5,29 +5,34 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..evaluation.benchmarks import BENCHMARKS
-from ..evaluation.statistics import Interval, interval
+from ..evaluation.statistics import Interval
 from ..evaluation.summary import KINDS
 from ..study.cells import slug
 from ..study.comparison import estimate
+from ..support.errors import UserError
+from ..support.files import write_text
 from .cards import Card, evaluation_cards, study_cards
 from .evaluations import compare_evaluations
 from .figures import Point, difficulty_figure, forks_figure, plane_figure, training_figures
-from .picture import DARK, LIGHT, Figure
-from .questions import Split, split_of_tokens, splits_of_comparison
-from .runs import Found, StudyRuns, Training, command_of, is_whole_ces
-from .shaped_forks import follows
+from .picture import DARK, LIGHT, Figure, save_figures
+from .questions import UNTRAINED, splits_of_comparison, splits_of_runs
+from .runs import Found
+from .shaped_pairs import entropy_over_steps
+from .studies import StudyRuns, measured_on
 from .tables import Numbered, paper_tables
 from .tokens import TokenFile, read_tokens
+from .trainings import Training, is_whole_ces
 from .viewer import LEVELS, RunView, view_run
 
+if TYPE_CHECKING:
+    from pandas import Series
+
 Tokens = list[tuple[Training, list[TokenFile]]]
-UNTRAINED = "Before training"  # what the model of step 0 is called
 
 
 @dataclass(frozen=True)
@@ -61,16 +66,26 @@ class Page:
         groups = [*self.training, *self.planes, *self.difficulty, *self.forks]
         return [figure for group in groups for figure in group.figures]
 
+    def missing(self) -> list[str]:
+        """What could be on the page and is not, and what would make it."""
+        missing = list(self.notes)
+        for table in self.tables:
+            if not table.found:
+                missing.append(f"Table {table.number}. {table.why} `{table.command}` makes its data.")
+        if not self.tokens:
+            missing.append("the shaped tokens. `--tokens 32` lets the saved models answer and shows them.")
+        return missing
+
 
 def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str = "correct") -> Page:
     """
-    What is to be shown of runs.
+    What is shown of runs.
 
     Args:
         found ([`Found`]): The runs.
         command (`str`): The command line that makes the report.
-        baseline (`str`): The method or run that others are compared with, where it is among them.
-        verdict (`str`): `"correct"` or `"correct_qwen"`, of evaluations.
+        baseline (`str`): The method or run that others are compared with, if it is among them.
+        verdict (`str`): Of evaluations: `"correct"` or `"correct_qwen"`.
 
     Raises:
         UserError: if a file of a run is damaged.
@@ -79,11 +94,8 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
         dict.fromkeys([training.method for training in found.trainings] + [run.name for run in found.evaluations])
     )
     page = Page(", ".join(names), command, notes=list(found.notes))
-    tokens: Tokens = []
-    for training in found.all_trainings():
-        files = read_tokens(training.folder) if training.folder.is_dir() else []
-        if files:
-            tokens.append((training, files))
+    read = [(run, read_tokens(run.folder)) for run in found.all_trainings() if run.folder.is_dir()]
+    tokens = [(run, files) for run, files in read if files]
     # Runs with CES first: they are what the viewer is for.
     tokens.sort(key=lambda entry: not is_whole_ces(entry[0].settings))
     order = _order(found, tokens)
@@ -96,56 +108,47 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
     splits = [split for entry in compared for split in splits_of_comparison(entry)]
     for number, entry in enumerate(compared):
         _add_evaluations(page, entry, order, number)
-    splits += _token_splits(tokens)
+    splits += splits_of_runs(tokens)
     if splits:
         drawn = [
             difficulty_figure(split, order, f"difficulty_{number}") for number, split in enumerate(splits, start=1)
         ]
         page.difficulty.append(Group("", "", drawn))
     page.tables = paper_tables(found.studies, compared, splits, baseline)
-    page.tokens = [view_run(_name(training), training.seed, files) for training, files in tokens]
+    page.tokens = [view_run(training.name, training.seed, files) for training, files in tokens]
     forks = _fork_figures(tokens, order)
     if forks:
-        page.forks.append(Group("", f"{command}", forks))
+        page.forks.append(Group("", command, forks))
     page.runs = _runs(found)
     page.versions = _versions(found)
     return page
 
 
-def _name(training: Training) -> str:
-    return f"{training.method}, {training.variant}" if training.variant else training.method
-
-
 def _order(found: Found, tokens: Tokens) -> list[str]:
-    """Every name that a picture tells apart, the trained methods first: its place decides its style."""
+    """Every name that pictures distinguish, the trained methods first: its place decides its style."""
     trained = [training.method for training in found.all_trainings()]
-    measured = [row["method"] for study in found.studies for row in study.rows]
-    named = [name for training, _ in tokens for name in (_name(training), f"{_name(training)}, seed {training.seed}")]
+    measured = [method for study in found.studies for method in study.runs["method"]]
+    named = [name for training, _ in tokens for name in (training.name, f"{training.name}, seed {training.seed}")]
     return list(dict.fromkeys([*trained, *(run.name for run in found.evaluations), *measured, UNTRAINED, *named]))
 
 
 def _add_study(page: Page, study: StudyRuns, order: list[str], baseline: str) -> None:
     """Cards, curves and the plane of a study, for each of its variants."""
-    command = command_of(study.rows[0])
-    for variant in study.variants:
-        methods = study.methods(variant)
-        title = f"{study.name}, {variant}" if variant else study.name
+    for variant, title, runs in study.parts():
         name = f"{slug(title.replace('/', '_'))}_"
-        page.cards += study_cards(methods, baseline, title)
+        page.cards += study_cards(runs, baseline, title)
         trainings = [training for training in study.trainings if training.variant == variant]
         if trainings:
-            page.training.append(Group(title, command, training_figures(trainings, order, name)))
+            page.training.append(Group(title, study.command, training_figures(trainings, order, name)))
         points = []
-        for method, rows in methods.items():
-            length, accuracy = (_interval([row[key] for row in rows]) for key in ("length_tokens", "accuracy"))
-            runs = tuple((row["length_tokens"], row["accuracy"]) for row in rows)
-            points.append(Point(method, length, accuracy, runs if len(runs) > 1 else ()))
-        measured = "; ".join(sorted({row["measured_on"] for rows in methods.values() for row in rows}))
+        for method, own in runs.groupby("method", sort=False):
+            single = tuple(zip(own["length_tokens"], own["accuracy"], strict=True)) if len(own) > 1 else ()
+            points.append(Point(method, _interval(own["length_tokens"]), _interval(own["accuracy"]), single))
         figure = plane_figure(points, order, f"{name}plane", "95 % intervals over seeds (Student's t)")
-        page.planes.append(Group(f"{title}: {measured}", command, [figure]))
+        page.planes.append(Group(f"{title}: {measured_on(runs)}", study.command, [figure]))
 
 
-def _interval(values: Sequence[float]) -> Interval:
+def _interval(values: Series) -> Interval:
     found = estimate(values)
     if found.count < 2:
         return Interval(found.mean, None, None)
@@ -169,67 +172,30 @@ def _add_evaluations(page: Page, compared: dict[str, Any], order: list[str], num
         page.planes.append(Group(f"{', '.join(compared['runs'])}: {title}", "trl-ces eval, one run each", [figure]))
 
 
-def _token_splits(tokens: Tokens) -> list[Split]:
-    """Simple and hard among the problems that token files answer; the reference is the model before training."""
-    groups: dict[tuple[str, int | None], list[tuple[Training, list[TokenFile]]]] = {}
-    for training, files in tokens:
-        if len(files) > 1 and files[0].step == 0:
-            groups.setdefault((training.variant, training.seed), []).append((training, files))
-    splits = []
-    for (variant, seed), runs in groups.items():
-        last = {training.method: files[-1] for training, files in runs}
-        first = runs[0][1][0]
-        title = f"{len(first.questions)} training problems" + (f", {variant}" if variant else "")
-        title += "" if seed is None else f", seed {seed}"
-        split = split_of_tokens(title, UNTRAINED, {UNTRAINED: first, **last})
-        if split is not None:
-            splits.append(split)
-    return splits
-
-
 def _fork_figures(tokens: Tokens, order: list[str]) -> list[Figure]:
-    """Entropy over training at the first step's forks, of right and of wrong answers."""
+    """Entropy over training at the first step's forks, of correct and of wrong answers."""
     figures = []
-    names = [_name(training) for training, _ in tokens]
+    names = [training.name for training, _ in tokens]
     for right in (True, False):
         followed = {}
         for training, files in tokens:
-            points = [(files[0].step, _entropy_of_forks(files[0], files[0], right))]
-            points += [
-                (content.step, _entropy_of_forks(files[0], content, right))
-                for content in files[1:]
-                if follows(content, files[0])
-            ]
+            points = entropy_over_steps(files, right)
             if len(points) > 1 and points[0][1].mean is not None:
-                name = _name(training)
+                name = training.name
                 followed[name if names.count(name) == 1 else f"{name}, seed {training.seed}"] = points
         if followed:
             figures.append(forks_figure(followed, order, right, f"forks_{'right' if right else 'wrong'}"))
     return figures
 
 
-def _entropy_of_forks(reference: TokenFile, content: TokenFile, right: bool) -> Interval:
-    """Mean over the answers of the mean entropy at their shaped places."""
-    by_answer: dict[int, list[float]] = {}
-    if content is reference:
-        entries = [(number, entry.entropy) for number, a in enumerate(reference.answers) for entry in a.shaped]
-    else:
-        entries = [(place.answer, place.entropy) for place in content.places]
-    for number, bits in entries:
-        if reference.answers[number].correct is right:
-            by_answer.setdefault(number, []).append(bits)
-    return interval([sum(values) / len(values) for values in by_answer.values()])
-
-
 def _runs(found: Found) -> list[list[str]]:
-    """What was read: name, kind, folder, extent."""
+    """What was read: name, kind, folder, extent, command."""
     rows = []
     for study in found.studies:
-        seeds = len({row["seed"] for row in study.rows})
-        methods = len({row["method"] for row in study.rows})
-        extent = f"{len(study.rows)} runs: {methods} methods, {seeds} seeds"
-        extent += f", {len(study.variants)} variants" if len(study.variants) > 1 else ""
-        rows.append([study.name, "study", str(study.folder), extent, command_of(study.rows[0])])
+        counts, variants = study.runs.nunique(), len(study.parts())
+        extent = f"{len(study.runs)} runs: {counts['method']} methods, {counts['seed']} seeds"
+        extent += f", {variants} variants" if variants > 1 else ""
+        rows.append([study.name, "study", str(study.folder), extent, study.command])
     for training in found.trainings:
         extent = f"{training.curve['step'][-1]:.0f} steps logged"
         rows.append([training.method, "training", str(training.folder), extent, "trl-ces train"])
@@ -243,11 +209,11 @@ def _runs(found: Found) -> list[list[str]]:
 
 def _versions(found: Found) -> str:
     """The packages that the studies' runs were made with."""
-    named = [json.loads(row["packages"]) for study in found.studies for row in study.rows if row.get("packages")]
-    names = ("trl_ces", "trl", "transformers", "torch", "vllm")
+    texts = [text for study in found.studies for text in study.runs.get("packages", default=[])]
+    named = [json.loads(text) or {} for text in texts if isinstance(text, str)]
     shown = []
-    for name in names:
-        values = sorted({str(packages[name]) for packages in named if packages and name in packages})
+    for name in ("trl_ces", "trl", "transformers", "torch", "vllm"):
+        values = sorted({str(packages[name]) for packages in named if name in packages})
         if values and values != ["not installed"]:
             shown.append(f"{name} {' and '.join(values)}")
     return ", ".join(shown)
@@ -273,3 +239,26 @@ def render(page: Page) -> str:
     environment.filters["split_cell"] = lambda cell: re.split(r"\s(?=\[)|(?<=\S)\s(?=± )", cell, maxsplit=1)
     style = (Path(__file__).parent / "templates" / "page.css").read_text(encoding="utf-8")
     return environment.get_template("page.html.j2").render(page=page, style=style)
+
+
+def write_page(page: Page, file: Path, figures: Path | None = None) -> tuple[int, int]:
+    """
+    Writes the page, and its pictures as files.
+
+    Args:
+        page ([`Page`]): From [`make_page`].
+        file (`Path`): The HTML file.
+        figures (`Path`, *optional*): Folder for each picture as PNG and SVG.
+
+    Returns:
+        `tuple[int, int]`: Characters of the page, and files of pictures.
+
+    Raises:
+        UserError: if something cannot be written.
+    """
+    html = render(page)
+    try:
+        write_text(file, html)
+        return len(html), len(save_figures(page.figures(), figures)) if figures is not None else 0
+    except OSError as error:
+        raise UserError(f"{error.filename} cannot be written ({error.strerror}): name another place.") from None

@@ -1,4 +1,4 @@
-"""Simple and hard questions, as section 5.2 of the paper parts them: by how often a reference model is right."""
+"""Simple and hard questions, as section 5.2 of the paper splits them: by how often a reference model is right."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pandas import DataFrame, Index
+
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.comparison import SIMPLE_ABOVE
 from ..evaluation.statistics import Interval, interval
 from .tokens import TokenFile
+from .trainings import Training
+
+UNTRAINED = "Before training"  # what the model of step 0 is called
 
 
 @dataclass(frozen=True)
 class Part:
-    """The simple or the hard questions of a set: how many, and each run's length in tokens and accuracy there."""
+    """The simple or the hard questions of a set: how many, and per run its mean tokens and accuracy there."""
 
     questions: int
     length: dict[str, Interval]
@@ -23,7 +28,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """One set of questions, parted by `reference`, the name of a run."""
+    """One set of questions, split by the run `reference`."""
 
     title: str
     reference: str
@@ -53,50 +58,58 @@ def splits_of_comparison(compared: Mapping[str, Any]) -> list[Split]:
     ]
 
 
+def splits_of_runs(runs: Sequence[tuple[Training, Sequence[TokenFile]]]) -> list[Split]:
+    """The prompts of the runs' token files, per variant and seed; the reference is the model before training."""
+    groups: dict[tuple[str, int | None], dict[str, Sequence[TokenFile]]] = {}
+    for training, files in runs:
+        if len(files) > 1 and files[0].step == 0:
+            groups.setdefault((training.variant, training.seed), {})[training.method] = files
+    splits = []
+    for (variant, seed), methods in groups.items():
+        first = next(iter(methods.values()))[0]
+        title = f"{len(first.questions)} training problems" + (f", {variant}" if variant else "")
+        title += "" if seed is None else f", seed {seed}"
+        last = {method: files[-1] for method, files in methods.items()}
+        split = split_of_tokens(title, UNTRAINED, {UNTRAINED: first, **last})
+        if split is not None:
+            splits.append(split)
+    return splits
+
+
 def split_of_tokens(title: str, reference: str, files: Mapping[str, TokenFile]) -> Split | None:
     """
-    The prompts of token files, which all runs have answered; `None` where there is no verdict.
+    The prompts of token files that all runs have answered; `None` without verdicts.
 
     Args:
         title (`str`): What the prompts are.
-        reference (`str`): The run, one of `files`, that says what is simple.
-        files (`Mapping[str, TokenFile]`): Run -> its file. Those with other prompts than the reference are left out.
+        reference (`str`): The run, one of `files`, by which they are simple or hard.
+        files (`Mapping[str, TokenFile]`): Run -> its file. Files with other prompts than the reference are left out.
     """
-    asked = _questions(files[reference])
-    same = {run: content for run, content in files.items() if _questions(content) == asked}
-    measured = {run: _by_prompt(content) for run, content in same.items()}
-    judged = [prompt for prompt in asked if all(prompt in accuracy for accuracy, _ in measured.values())]
-    if not judged:
+    same = {run: _by_prompt(file) for run, file in files.items() if file.questions == files[reference].questions}
+    accuracy = DataFrame({run: table["correct"] for run, table in same.items()}).dropna()
+    length = DataFrame({run: table["tokens"] for run, table in same.items()})
+    if accuracy.empty:
         return None
-    simple = [prompt for prompt in judged if measured[reference][0][prompt] > SIMPLE_ABOVE]
-    hard = [prompt for prompt in judged if prompt not in simple]
+    simple = accuracy[reference] > SIMPLE_ABOVE
 
-    def part(prompts: Sequence[int]) -> Part:
+    def part(prompts: Index) -> Part:
         return Part(
             len(prompts),
-            length={run: _interval([lengths[prompt] for prompt in prompts]) for run, (_, lengths) in measured.items()},
-            accuracy={run: _interval([shares[prompt] for prompt in prompts]) for run, (shares, _) in measured.items()},
+            length={run: _interval(length.loc[prompts, run]) for run in same},
+            accuracy={run: _interval(accuracy.loc[prompts, run]) for run in same},
         )
 
-    return Split(title, reference, part(simple), part(hard))
+    return Split(title, reference, part(accuracy.index[simple]), part(accuracy.index[~simple]))
 
 
 def _interval(values: Sequence[float]) -> Interval:
     """Without bounds for a single question: resampling it gives itself."""
-    return interval(values) if len(values) != 1 else Interval(values[0], None, None)
+    found = interval(values)
+    return Interval(found.mean, None, None) if len(values) == 1 else found
 
 
-def _questions(content: TokenFile) -> dict[int, str]:
-    return dict(enumerate(content.questions))
-
-
-def _by_prompt(content: TokenFile) -> tuple[dict[int, float], dict[int, float]]:
-    """Prompt -> share of right answers, of those with a verdict; prompt -> mean tokens, the end token included."""
-    accuracy, lengths = {}, {}
-    for prompt in _questions(content):
-        answers = [answer for answer in content.answers if answer.prompt == prompt]
-        verdicts = [answer.correct for answer in answers if answer.correct is not None]
-        if verdicts:
-            accuracy[prompt] = sum(verdicts) / len(verdicts)
-        lengths[prompt] = sum(len(answer.tokens) for answer in answers) / len(answers)
-    return accuracy, lengths
+def _by_prompt(content: TokenFile) -> DataFrame:
+    """Per prompt the share of correct answers, of those with a verdict, and the mean tokens, end token included."""
+    rows = [(a.prompt, None if a.correct is None else float(a.correct), len(a.tokens)) for a in content.answers]
+    table = DataFrame(rows, columns=["prompt", "correct", "tokens"]).astype({"correct": float})
+    return table.groupby("prompt").mean()

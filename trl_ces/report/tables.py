@@ -1,28 +1,26 @@
-"""The paper's tables from what the runs hold; where one cannot be filled, the command that would make its data."""
+"""The paper's tables from what the runs hold; for one that cannot be filled, the command that would make its data."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from pandas import DataFrame
+from typing import TYPE_CHECKING, Any
 
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.statistics import Interval
 from ..evaluation.summary import KINDS, percent, span, tokens
 from ..study.comparison import benchmark_table, method_table, sensitivity_table
-from ..study.results import average
 from .questions import Split
-from .runs import Row, StudyRuns
+from .studies import StudyRuns, measured_on
 
-REPORT = "trl-ces report"
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as text cells; the first of a row names it. `note` is Markdown-free text below."""
+    """A table as text cells; a row's first cell names it."""
 
     caption: str
     header: list[str]
@@ -32,22 +30,13 @@ class Table:
 
 @dataclass
 class Numbered:
-    """
-    One of the paper's tables.
+    """One of the paper's tables."""
 
-    Args:
-        number (`int`): In the paper.
-        title (`str`): What it shows.
-        command (`str`): What would make its data, or more of it.
-        why (`str`): Why there is none, where `found` is empty.
-        found (`list[Table]`): One for each source that has data.
-    """
-
-    number: int
+    number: int  # in the paper
     title: str
-    command: str
-    why: str
-    found: list[Table] = field(default_factory=list)
+    command: str  # what would make its data, or more of it
+    why: str  # why there is none, if `found` is empty
+    found: list[Table] = field(default_factory=list)  # one per source that has data
 
 
 TITLES = {
@@ -59,7 +48,7 @@ TITLES = {
     8: "Code",
     9: "Simple and hard questions",
 }
-# What a reader does to fill a table. MODEL stands for each of the models that are to be compared.
+# How to fill a table. MODEL stands for each of the models to compare.
 COMMANDS = {
     1: "trl-ces eval --config paper --model MODEL --data_dir FOLDER --output_dir EVALUATION",
     2: "trl-ces study --config arithmetic --jobs 2",
@@ -94,10 +83,9 @@ def paper_tables(
 
     Args:
         studies (`Sequence[StudyRuns]`): In the order in which they were named.
-        compared (`Sequence[dict]`): One for each backbone and kind of benchmark, from [`compare`]; `backbone` and
-            `kind` beside what that returns.
+        compared (`Sequence[dict]`): From [`compare_evaluations`].
         splits (`Sequence[Split]`): Questions by difficulty.
-        baseline (`str`): The method that differences are taken to, where a study has it.
+        baseline (`str`): The method that others are compared with, if a study has it.
     """
     found = {number: Numbered(number, title, COMMANDS[number], WHY[number]) for number, title in TITLES.items()}
     first = ""  # the backbone of Table 1
@@ -121,52 +109,39 @@ def paper_tables(
 
 def _backbone(study: StudyRuns) -> str:
     """What all of a study's runs start from, without the number of a seed."""
-    settings = study.rows[0].get("settings", "")
-    found = re.search(r'"model_name_or_path": "([^"]*)"', settings)
-    return re.sub(r"seed-\d+$", "", found[1]) if found else study.name
+    model = next(iter(study.recipes.values())).get("model_name_or_path", study.name)
+    return re.sub(r"seed-\d+$", "", model)
 
 
 def study_tables(study: StudyRuns, baseline: str) -> list[tuple[int, Table]]:
     """Number and table, for each that a study's rows can fill."""
     found = []
-    for variant in study.variants:
-        methods = study.methods(variant)
-        where = f"{study.name}, {variant}" if variant else study.name
-        note = STUDY_NOTE.format(baseline)
-        runs = DataFrame([row for rows in methods.values() for row in rows])
-        measured = "; ".join(sorted(runs["measured_on"].unique()))
-        header, *lines = method_table(runs, baseline)
-        found.append((2, Table(f"{where}: measured on {measured}", header, lines, note)))
+    note = STUDY_NOTE.format(baseline)
+    for _, where, runs in study.parts():
+        filled = [(2, f"{where}: measured on {measured_on(runs)}", method_table(runs, baseline))]
         for kind, number in OF_KIND.items():
-            part = [_only(row, kind) for rows in methods.values() for row in rows]
-            if all(part):
-                header, *lines = benchmark_table(DataFrame(part)) or [[]]
-                if header:
-                    titled = [
-                        [BENCHMARKS[name].title if name in BENCHMARKS else name, *cells] for name, *cells in lines
-                    ]
-                    found.append((number, Table(where, header, titled, note)))
-        header, *lines = sensitivity_table(runs, baseline) or [[]]
-        if header:
-            found.append((4, Table(where, header, lines, note)))
+            header, *lines = benchmark_table(_of_kind(runs, kind)) or [[]]
+            titled = [[BENCHMARKS[name].title if name in BENCHMARKS else name, *cells] for name, *cells in lines]
+            filled.append((number, where, [header, *titled]))
+        filled.append((4, where, sensitivity_table(runs, baseline)))
+        found += [(number, Table(caption, rows[0], rows[1:], note)) for number, caption, rows in filled if any(rows)]
     return found
 
 
-def _only(row: Row, kind: str) -> Row:
-    """The row with a kind's benchmarks alone, and their average; empty without any. Unknown ones are mathematics."""
-    benchmarks: dict[str, dict[str, float]] = {}
-    for key, value in row.items():
-        name, slash, measure = key.rpartition("/")
-        if slash and name != "train" and (BENCHMARKS[name].kind if name in BENCHMARKS else "math") == kind:
-            benchmarks.setdefault(name, {})[measure] = value
-    if not benchmarks:
-        return {}
-    flat = {f"{name}/{measure}": value for name, values in benchmarks.items() for measure, value in values.items()}
-    return {"method": row["method"], "seed": row["seed"], **average(benchmarks), **flat}
+def _of_kind(runs: DataFrame, kind: str) -> DataFrame:
+    """The benchmarks of one kind that all runs have, and their average. Unknown ones are mathematics."""
+    whole = runs.dropna(axis="columns")
+    names = [
+        name.removesuffix("/accuracy") for name in whole if name.endswith("/accuracy") and name != "train/accuracy"
+    ]
+    names = [name for name in names if (BENCHMARKS[name].kind if name in BENCHMARKS else "math") == kind]
+    columns = {measure: [f"{name}/{measure}" for name in names] for measure in ("accuracy", "length_tokens")}
+    part = runs[["method", "seed", *columns["accuracy"], *columns["length_tokens"]]]
+    return part.assign(**{measure: runs[of].mean(axis="columns") for measure, of in columns.items()})
 
 
 def comparison_table(compared: dict[str, Any]) -> Table:
-    """The layout of Tables 1, 7 and 8: a benchmark a line; accuracy and length of each run, then the differences."""
+    """The layout of Tables 1, 7 and 8: one row per benchmark, each run's accuracy and length, the differences."""
     titled = [(BENCHMARKS[name].title, row) for name, row in compared["benchmarks"].items()]
     if compared["kind"] in compared["averages"]:
         titled.append((KINDS[compared["kind"]], compared["averages"][compared["kind"]]))
@@ -178,12 +153,10 @@ def comparison_table(compared: dict[str, Any]) -> Table:
     for title, row in titled:
         cells = [title]
         for accuracy, length in zip(row["accuracy"], row["length"], strict=True):
-            cells += [_cell(accuracy, percent), _cell(length, tokens)]
+            cells += [_cell(Interval(**accuracy), percent), _cell(Interval(**length), tokens)]
         for place in others:
-            cells += [
-                _cell(row["accuracy_difference"][place], percent, signed=True),
-                _cell(row["length_difference"][place], tokens, signed=True),
-            ]
+            for measure, write in (("accuracy", percent), ("length", tokens)):
+                cells.append(_cell(Interval(**row[f"{measure}_difference"][place]), write, signed=True))
         rows.append(cells)
     note = RUN_NOTE
     if compared["verdict"] == "correct_qwen":
@@ -194,9 +167,8 @@ def comparison_table(compared: dict[str, Any]) -> Table:
     return Table(f"{', '.join(runs)}: evaluations by trl-ces eval", header, rows, note)
 
 
-def _cell(entry: dict[str, float | None] | Interval, write: Any, signed: bool = False) -> str:
+def _cell(found: Interval, write: Callable[[float | None], str], signed: bool = False) -> str:
     """`69.6 [67.1, 72.0]`, or `+2.5 [+0.1, +4.9]`."""
-    found = entry if isinstance(entry, Interval) else Interval(**entry)
 
     def text(value: float | None) -> str:
         return ("+" if signed and value is not None and value >= 0 else "") + write(value)
@@ -205,20 +177,19 @@ def _cell(entry: dict[str, float | None] | Interval, write: Any, signed: bool = 
 
 
 def split_table(splits: Sequence[Split]) -> Table:
-    """Table 9: how many questions are simple and hard; and each run's accuracy and length there."""
+    """Table 9: how many questions are simple and hard; each run's accuracy and length there."""
     runs = list(dict.fromkeys(run for split in splits for run in split.simple.length))
     header = ["Dataset", "Part", "Questions", *(f"{run} {what}" for run in runs for what in ("Acc ↑", "Len ↓"))]
-    rows = []
+    rows, empty = [], Interval(None, None, None)
     for split in splits:
-        parts = {"simple": split.simple, "hard": split.hard}
-        for name, part in parts.items():
+        for name, part in (("simple", split.simple), ("hard", split.hard)):
             cells = [split.title, name, str(part.questions)]
             for run in runs:
-                empty = Interval(None, None, None)
                 cells.append(_cell(part.accuracy.get(run, empty), percent))
                 cells.append(_cell(part.length.get(run, empty), tokens))
             rows.append(cells)
-        rows.append([split.title, "total", str(sum(part.questions for part in parts.values())), *[""] * 2 * len(runs)])
+        total = split.simple.questions + split.hard.questions
+        rows.append([split.title, "total", str(total), *[""] * 2 * len(runs)])
     references = ", ".join(dict.fromkeys(split.reference for split in splits))
     note = f"Simple: {references} is right in more than half of its answers. In brackets: 95 % bootstrap intervals."
     return Table("Questions by difficulty", header, rows, note)

@@ -1,4 +1,4 @@
-"""`trl-ces report --tokens N`: lets the models of a run answer, and writes what CES does to each token."""
+"""`trl-ces report --tokens N`: the saved models of a run answer, and what CES does to each token is written down."""
 
 from __future__ import annotations
 
@@ -11,59 +11,56 @@ from typing import Any
 
 from ..config import CESConfig
 from ..evaluation.models import check_model
-from ..forks.sampling import Sampling, read_prompts, sample_recipe
+from ..forks.sampling import Sample, Sampling, read_prompts, sample_recipe
 from ..support.errors import UserError
 from ..support.yaml import read_yaml
-from ..train.recipe import Recipe, make_recipe
-from .runs import RECIPE, STATE, Training
-from .tokens import DIGITS, Place, TokenFile, digest, read_tokens, token_answers, write_tokens
+from ..train.recipe import RECIPE, Recipe, make_recipe
+from .runs import Found
+from .tokens import DIGITS, FollowedToken, TokenFile, digest, read_tokens, token_answers, write_tokens
+from .trainings import STATE, Training, is_whole_ces
 
 SHAPING_FIELDS = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier")
-# Answers whose tokens' distributions are kept at a time.
+# Answers whose tokens' distributions are held together.
 ANSWERS_AT_A_TIME = 8
 
 
 def models_of(run: Path, settings: dict[str, Any]) -> dict[int, Path]:
-    """Step -> where its model is saved, as far as it is there: before training, at each checkpoint, at the end."""
+    """Step -> its saved model, as far as there is one: before training, at each checkpoint, at the end."""
     found: dict[int, Path] = {}
     base = base_of(run, settings)
     if base is not None:
         found[0] = base
     for checkpoint in run.glob("checkpoint-*"):
         number = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
-        if number and _is_model(checkpoint) and (checkpoint / STATE).is_file():
+        if number and _saved(checkpoint) and (checkpoint / STATE).is_file():
             found[int(number[1])] = checkpoint
-    if _is_model(run) and (run / STATE).is_file():
+    if _saved(run) and (run / STATE).is_file():
         found[json.loads((run / STATE).read_text(encoding="utf-8"))["global_step"]] = run
     return dict(sorted(found.items()))
 
 
 def base_of(run: Path, settings: dict[str, Any]) -> Path | None:
-    """The model that a run started from, also where both were moved together, as a study with its bases is."""
+    """The model that a run started from, also if both were moved together, as a study with its bases is."""
     named = Path(str(settings.get("model_name_or_path", ""))).expanduser()
     output = Path(str(settings.get("output_dir", "")))
-    moved = []
+    places = [named]
     for study in output.parents[:-1]:
-        if named.is_relative_to(study):  # as far as both lie in one folder, they were moved together
+        if named.is_relative_to(study):  # both were in one folder, so they were moved together
             here = run.absolute()
             for _ in output.relative_to(study).parts:
                 here = here.parent
-            moved.append(here / named.relative_to(study))
-    return next((place for place in (named, *moved) if _is_model(place)), None)
-
-
-def _is_model(folder: Path) -> bool:
-    return _saved(folder) is not None
+            places.append(here / named.relative_to(study))
+    return next((place for place in places if _saved(place)), None)
 
 
 def _saved(folder: Path) -> int | None:
-    """When the model there was saved, in ns; `None` if there is none."""
+    """When the model in `folder` was saved, in ns; `None` if there is none."""
     files = [folder / name for name in ("config.json", "adapter_config.json") if (folder / name).is_file()]
     return max((file.stat().st_mtime_ns for file in files), default=None)
 
 
 def shaping_of(settings: dict[str, Any], other: dict[str, Any] | None = None) -> dict[str, Any]:
-    """CES's shaping by a recipe, as keyword arguments; of one without CES by `other`, else CESConfig's defaults."""
+    """A recipe's shaping as keyword arguments; without CES that of `other`, else CESConfig's defaults."""
     source = settings if settings.get("shaping", "ces") == "ces" else (other or {})
     defaults = {entry.name: entry.default for entry in fields(CESConfig)}
     tau, correct, incorrect, dynamic = (source.get(name, defaults[name]) for name in SHAPING_FIELDS)
@@ -75,8 +72,34 @@ def shaping_of(settings: dict[str, Any], other: dict[str, Any] | None = None) ->
     }
 
 
+def sample_tokens(found: Found, num_prompts: int, say: Callable[[str], None]) -> None:
+    """
+    Writes token files for the runs; of a study for the first seed of each method and variant.
+
+    Args:
+        found ([`Found`]): The runs.
+        num_prompts (`int`): Problems that each model answers, `num_generations` times each.
+        say (`Callable`): Told what is going on.
+
+    Raises:
+        UserError: if a run lacks its recipe or models, something cannot be loaded, or a folder cannot be written.
+    """
+    chosen = list(found.trainings)
+    for study in found.studies:
+        first: dict[tuple[str, str], Training] = {}
+        for training in study.trainings:
+            first.setdefault((training.variant, training.method), training)
+        chosen += first.values()
+    if not chosen:
+        raise UserError("`--tokens` needs a training or a study among the runs: evaluations hold no models.")
+    models = [check_tokens(training) for training in chosen]  # before the first model is loaded
+    ces = next((run.settings for run in chosen if is_whole_ces(run.settings)), None)
+    for training, saved in zip(chosen, models, strict=True):
+        _sample_run(training, saved, num_prompts, ces, say)
+
+
 def check_tokens(training: Training) -> dict[int, Path]:
-    """The models that can answer, before one is loaded.
+    """The models of a run that can answer, by step.
 
     Raises:
         UserError: if there is no recipe or no model.
@@ -92,25 +115,14 @@ def check_tokens(training: Training) -> dict[int, Path]:
     return models
 
 
-def make_tokens(
-    training: Training, num_prompts: int, ces: dict[str, Any] | None, say: Callable[[str], None]
-) -> list[int]:
-    """
-    Writes `tokens-STEP.jsonl` for each model of a run, but where it is there with the same settings.
-
-    Args:
-        training ([`Training`]): A run whose folder holds its recipe.
-        num_prompts (`int`): Problems that each model answers, `num_generations` times each.
-        ces (`dict`, *optional*): Settings of a run with CES, for a run without: what CES would have done.
-        say (`Callable`): Told what is going on.
-
-    Returns:
-        `list[int]`: The steps.
-
-    Raises:
-        UserError: if a model or the data cannot be loaded, or the folder cannot be written.
-    """
-    models = check_tokens(training)
+def _sample_run(
+    training: Training,
+    models: dict[int, Path],
+    num_prompts: int,
+    ces: dict[str, Any] | None,
+    say: Callable[[str], None],
+) -> None:
+    """Writes `tokens-STEP.jsonl` for each model, unless it is there with the same settings."""
     shaping = shaping_of(training.settings, ces)
     there = {content.step: content for content in read_tokens(training.folder)}
     reference: TokenFile | None = None
@@ -121,10 +133,7 @@ def make_tokens(
             "model": model.name,
             "saved": _saved(model),
             "num_prompts": num_prompts,
-            "num_samples": sampling.num_samples,
-            "temperature": sampling.temperature,
-            "max_new_tokens": sampling.max_new_tokens,
-            "seed": sampling.seed,
+            **{name: getattr(sampling, name) for name in ("num_samples", "temperature", "max_new_tokens", "seed")},
             "trained_with": training.settings.get("shaping", "ces"),
             "shaping": shaping,
             "reference": None if reference is None else digest(reference.settings),
@@ -138,7 +147,6 @@ def make_tokens(
             except OSError as error:
                 raise UserError(f"{training.folder} cannot be written ({error.strerror}): copy the run.") from None
         reference = reference or content
-    return list(models)
 
 
 def _without_verdict(settings: dict[str, Any]) -> dict[str, Any]:
@@ -154,33 +162,31 @@ def _sampling(training: Training, model: Path, tau: float) -> tuple[Recipe, Samp
 
 
 def _answer(recipe: Recipe, sampling: Sampling, settings: dict[str, Any], reference: TokenFile | None) -> TokenFile:
-    """Loads the model, lets it answer, and looks at the reference's places with it."""
-    from ..forks.answers import pad_token
-
+    """Loads the model, samples its answers, and looks at the reference's shaped tokens with it."""
     sample = sample_recipe(recipe, read_prompts(recipe, settings["num_prompts"]), sampling)
-    shaped = token_answers(
+    answers = token_answers(
         sample.answers,
         sample.correct,
         sample.tokenizer,
         num_samples=sampling.num_samples,
         shaping=settings["shaping"],
     )
-    pad = pad_token(sample.model, sample.tokenizer)
-    places = []
-    if reference is not None:
-        places = _follow(sample.model, sample.tokenizer, reference, sampling.temperature, pad)
+    places = [] if reference is None else _follow(sample, reference, sampling.temperature)
     if sample.correct is None:
         settings = {**settings, "not_judged": sample.reason or "no data"}
     questions = [sample.tokenizer.decode(ids) for ids in sample.prompts]
-    return TokenFile(settings, questions, sample.prompts, shaped, places)
+    return TokenFile(settings, questions, sample.prompts, answers, places)
 
 
-def _follow(model: Any, tokenizer: Any, reference: TokenFile, temperature: float, pad: int) -> list[Place]:
-    """What a model thinks at the shaped places of the reference's answers."""
+def _follow(sample: Sample, reference: TokenFile, temperature: float) -> list[FollowedToken]:
+    """What a model thinks at the shaped tokens of the reference's answers."""
     import torch
 
+    from ..forks.answers import pad_token
     from ..forks.tokens import forking_tokens, piece
 
+    model, tokenizer = sample.model, sample.tokenizer
+    pad = pad_token(model, tokenizer)
     numbers = [number for number, answer in enumerate(reference.answers) if answer.shaped]
     found = []
     for start in range(0, len(numbers), ANSWERS_AT_A_TIME):
@@ -188,13 +194,13 @@ def _follow(model: Any, tokenizer: Any, reference: TokenFile, temperature: float
         answers = [reference.answers[number] for number in part]
         prompts = [reference.prompts[answer.prompt] for answer in answers]
         with torch.no_grad():
-            # tau 1: every token counts as a fork, so that each place has its distribution.
+            # tau 1: every token counts as a fork, so each place has its distribution.
             seen = forking_tokens(model, prompts, [a.ids for a in answers], temperature=temperature, tau=1.0, pad=pad)
         for number, answer, (_, forks) in zip(part, answers, seen, strict=True):
             at = {fork.place: fork for fork in forks}
-            for place in (entry.place for entry in answer.shaped):
+            for place in (token.place for token in answer.shaped):
                 fork = at[place]
                 pair = [piece(tokenizer, token) for token in fork.pair]
                 rounded = [round(value, DIGITS) for value in fork.probabilities]
-                found.append(Place(number, place, round(fork.entropy, DIGITS), pair, rounded))
+                found.append(FollowedToken(number, place, round(fork.entropy, DIGITS), pair, rounded))
     return found

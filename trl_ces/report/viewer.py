@@ -5,51 +5,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .shaped_forks import Fork, Later, follows, most_shaped, turned_into
-from .tokens import Shaped, TokenAnswer, TokenFile
+from .shaped_pairs import Later, ShapedPair, most_shaped, turned_into
+from .tokens import ShapedToken, TokenAnswer, TokenFile
 
-# Bits from which a token is in class 1, 2, ...; below the first it is in class 0 and shown plain.
+# Bits at which classes 1, 2, ... begin; below the first a token is in class 0 and shown plain.
 LEVELS = (0.05, 0.25, 0.5, 1.0, 2.0)
-LONGEST = 600  # tokens of an answer that are shown
-PAIRS = 2  # questions shown for each step
-FORKS = 8  # pairs of tokens in a table
+LONGEST = 600  # tokens shown per answer
+QUESTIONS = 2  # shown per step
+PAIRS = 8  # rows of a table
 
 
 @dataclass(frozen=True)
 class TokenView:
-    """A piece of text: its class of entropy; `tip`, said when pointed at; of a shaped one `value`, its shaping."""
+    """A piece of text."""
 
     text: str
-    level: int
-    tip: str = ""
-    value: str = ""
-    kind: str = ""  # "down" or "up" for a shaped one
+    level: int  # class of entropy
+    tip: str = ""  # shown on hover
+    value: str = ""  # of a shaped one, its shaping
+    kind: str = ""  # of a shaped one, "down" or "up"
 
 
 @dataclass(frozen=True)
 class AnswerView:
-    """An answer, ready to be shown; `rest` tells of what is cut off."""
+    """An answer, ready to be shown."""
 
     question: str
     correct: bool
     facts: str
     tokens: list[TokenView]
-    rest: str
-    shaped: list[list[str]]
+    rest: str  # on what is cut off
+    shaped: list[list[str]]  # the shaped tokens as rows of a table
 
 
 @dataclass(frozen=True)
 class StepView:
-    """The model of one step: pairs of a right and a wrong answer (one may be missing), and its most shaped forks."""
+    """The model of one step."""
 
     title: str
     facts: str
-    pairs: list[tuple[AnswerView | None, AnswerView | None]]
+    pairs: list[tuple[AnswerView | None, AnswerView | None]]  # a correct and a wrong answer; one may be missing
 
 
 @dataclass(frozen=True)
 class RunView:
-    """A run's steps, its most shaped tokens, and what those of the first step turn into."""
+    """A run's steps, its most shaped pairs of tokens, and what those of the first step turn into."""
 
     title: str
     note: str
@@ -60,8 +60,12 @@ class RunView:
 
 
 def visible(text: str) -> str:
-    """White space that can be seen, for a token that stands alone."""
+    """A single token with its white space visible."""
     return text.replace(" ", "␣").replace("\n", "↵").replace("\t", "⇥")
+
+
+def quoted(text: str) -> str:
+    return f"“{visible(text)}”"
 
 
 def level(bits: float) -> int:
@@ -83,7 +87,7 @@ def view_answer(answer: TokenAnswer, question: str) -> AnswerView:
         bits = answer.entropies[place]
         if place in shaped:
             views.append(_mark(text.replace("↵\n", "↵"), shaped[place]))
-            if "\n" in text:  # the line ends behind the mark, which is one block
+            if "\n" in text:  # the line breaks after the mark, which is one block
                 views.append(TokenView("\n", 0))
         elif level(bits) == 0 and views and views[-1].level == 0 and not views[-1].kind:
             views[-1] = TokenView(views[-1].text + text, 0)
@@ -94,96 +98,88 @@ def view_answer(answer: TokenAnswer, question: str) -> AnswerView:
     if hidden > 0:
         count = sum(place >= LONGEST for place in shaped)
         rest = f"{hidden} more tokens, {count} of them shaped, are not shown."
-    facts = f"{len(answer.tokens)} tokens, {len(shaped)} shaped"
-    if not answer.ended:
-        facts += ", cut off"
+    facts = f"{len(answer.tokens)} tokens, {len(shaped)} shaped{'' if answer.ended else ', cut off'}"
     rows = [
         [
-            visible(answer.tokens[entry.place]),
-            str(entry.place + 1),
-            f"{entry.entropy:.2f}",
-            signed(entry.shaping),
-            " or ".join(
-                f"“{visible(token)}” {100 * share:.0f} %"
-                for token, share in zip(entry.pair, entry.probabilities, strict=True)
-            ),
+            visible(answer.tokens[token.place]),
+            str(token.place + 1),
+            f"{token.entropy:.2f}",
+            signed(token.shaping),
+            _likeliest(token, "{} {:.0f} %", 100),
         ]
-        for entry in answer.shaped
+        for token in answer.shaped
     ]
     return AnswerView(question, answer.correct is True, facts, views, rest, rows)
 
 
-def _mark(text: str, entry: Shaped) -> TokenView:
-    pair = " or ".join(
-        f"“{visible(token)}” ({share:.2f})" for token, share in zip(entry.pair, entry.probabilities, strict=True)
-    )
-    tip = f"{entry.entropy:.2f} bits between {pair}; advantage {signed(entry.shaping)}"
-    return TokenView(text, level(entry.entropy), tip, signed(entry.shaping), "down" if entry.shaping < 0 else "up")
+def _likeliest(token: ShapedToken, form: str, factor: float = 1) -> str:
+    """The two likeliest tokens with their probabilities."""
+    pairs = zip(token.pair, token.probabilities, strict=True)
+    return " or ".join(form.format(quoted(text), factor * probability) for text, probability in pairs)
 
 
-def choose_pairs(content: TokenFile, count: int = PAIRS) -> list[tuple[AnswerView | None, AnswerView | None]]:
+def _mark(text: str, token: ShapedToken) -> TokenView:
+    tip = f"{token.entropy:.2f} bits between {_likeliest(token, '{} ({:.2f})')}; advantage {signed(token.shaping)}"
+    return TokenView(text, level(token.entropy), tip, signed(token.shaping), "down" if token.shaping < 0 else "up")
+
+
+def choose_pairs(content: TokenFile, count: int = QUESTIONS) -> list[tuple[AnswerView | None, AnswerView | None]]:
     """
-    A right and a wrong answer to one question, side by side: of the questions with both, those with most is shaped.
+    A correct and a wrong answer to one question, side by side; of the questions with both, the most shaped ones.
 
-    Where no question has both, the right and the wrong answer with most shaped tokens, to different questions.
+    If no question has both, the most shaped correct and the most shaped wrong answer, to different questions.
     """
 
-    def richest(prompt: int | None, correct: bool) -> TokenAnswer | None:
+    def most(prompt: int | None, correct: bool) -> TokenAnswer | None:
         fitting = [a for a in content.answers if a.correct is correct and prompt in (None, a.prompt)]
         return max(fitting, key=lambda answer: len(answer.shaped), default=None)
 
     def view(answer: TokenAnswer | None) -> AnswerView | None:
         return None if answer is None else view_answer(answer, content.questions[answer.prompt])
 
-    pairs = [(richest(prompt, True), richest(prompt, False)) for prompt in range(len(content.questions))]
+    pairs = [(most(prompt, True), most(prompt, False)) for prompt in range(len(content.questions))]
     whole = [(right, wrong) for right, wrong in pairs if right is not None and wrong is not None]
     whole.sort(key=lambda pair: -min(len(pair[0].shaped), len(pair[1].shaped)))
     if whole:
         return [(view(right), view(wrong)) for right, wrong in whole[:count]]
-    right, wrong = richest(None, True), richest(None, False)
+    right, wrong = most(None, True), most(None, False)
     return [(view(right), view(wrong))] if right or wrong else []
 
 
-def fork_rows(content: TokenFile, count: int = FORKS) -> list[list[str]]:
-    """The most shaped forks as rows: tokens, places in right and in wrong answers, entropy, |A' - A|."""
+def pair_rows(content: TokenFile, count: int = PAIRS) -> list[list[str]]:
+    """The most shaped pairs as rows: tokens, places in correct and in wrong answers, entropy, |A' - A|."""
     return [
-        [
-            _pair(fork),
-            str(fork.in_correct),
-            str(fork.in_wrong),
-            f"{fork.entropy:.2f}",
-            f"{fork.shaping:.2f}",
-        ]
-        for fork in most_shaped(content)[:count]
+        [_both(pair), str(pair.in_correct), str(pair.in_wrong), f"{pair.entropy:.2f}", f"{pair.shaping:.2f}"]
+        for pair in most_shaped(content)[:count]
     ]
 
 
-def _pair(fork: Fork) -> str:
-    return f"“{visible(fork.pair[0])}” or “{visible(fork.pair[1])}”"
+def _both(pair: ShapedPair) -> str:
+    return " or ".join(map(quoted, pair.pair))
 
 
-def later_rows(files: Sequence[TokenFile], count: int = FORKS) -> tuple[list[str], list[list[str]]]:
-    """The forks of the first step and what is at the same places later: the steps, and a row for each fork."""
-    reference, later = files[0], [content for content in files[1:] if follows(content, files[0])]
+def later_rows(files: Sequence[TokenFile], count: int = PAIRS) -> tuple[list[str], list[list[str]]]:
+    """The pairs of the first step and what is at the same places later: the steps, and one row per pair."""
+    reference, later = files[0], [content for content in files[1:] if content.follows(files[0])]
     if not later:
         return [], []
-    steps = [reference.step, *(content.step for content in later)]
-    rows = []
-    for fork in most_shaped(reference)[:count]:
-        rows.append([_pair(fork), str(len(fork.places)), *map(_at, turned_into(fork, reference, later))])
-    return [f"step {step}" for step in steps], rows
+    rows = [
+        [_both(pair), str(len(pair.places)), *map(_at, turned_into(pair, reference, later))]
+        for pair in most_shaped(reference)[:count]
+    ]
+    return [f"step {content.step}" for content in (reference, *later)], rows
 
 
 def _at(found: Later) -> str:
     """`0.31 bits, 92 %`, and how many places have turned to which token: `, 4 to “9”`."""
-    tokens = [f"“{visible(token)}”" for token in found.turned]
+    tokens = [*map(quoted, found.turned)]
     listed = f"{', '.join(tokens[:2])} and others" if len(tokens) > 2 else " and ".join(tokens)
     turned = f", {sum(found.turned.values())} to {listed}" if tokens else ""
     return f"{found.entropy:.2f} bits, {100 * found.probability:.0f} %{turned}"
 
 
 def view_run(method: str, seed: int | None, files: Sequence[TokenFile]) -> RunView:
-    """All that is shown of a run's token files, at least one."""
+    """What is shown of a run's token files, at least one."""
     trained_with = files[0].settings.get("trained_with", "ces")
     note = ""
     if trained_with != "ces":
@@ -203,7 +199,7 @@ def view_run(method: str, seed: int | None, files: Sequence[TokenFile]) -> RunVi
         ]
         title = "Before training" if content.step == 0 else f"After step {content.step}"
         steps.append(StepView(title, ", ".join(facts), choose_pairs(content)))
-    forks = [(step.title, fork_rows(content)) for step, content in zip(steps, files, strict=True)]
+    forks = [(step.title, pair_rows(content)) for step, content in zip(steps, files, strict=True)]
     forks = [entry for entry in (forks[:1] if len(forks) == 1 else [forks[0], forks[-1]]) if entry[1]]
     later_steps, later = later_rows(files)
     name = method if seed is None else f"{method}, seed {seed}"

@@ -1,0 +1,99 @@
+"""A training's folder: its log, recipe and seed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..study.comparison import ABLATIONS
+from ..support.errors import UserError
+from ..support.reward_names import accuracy_reward_index
+from ..support.yaml import read_yaml
+from ..train.checkpoints import read_state
+from ..train.curves import Curve, read_curves
+from ..train.recipe import RECIPE
+
+STATE = "trainer_state.json"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training run."""
+
+    method: str  # the name it is drawn under; runs of one name are seeds of one method
+    seed: int | None  # `None` if unknown
+    folder: Path
+    curve: Curve
+    settings: dict[str, Any]  # its recipe, empty if the folder holds none
+    samples_per_step: float | None  # training problems per optimizer step; `None` if unknown
+    variant: str = ""  # of a study
+
+    @property
+    def name(self) -> str:
+        """What the page calls the method."""
+        return f"{self.method}, {self.variant}" if self.variant else self.method
+
+
+def read_training(place: Path, name: str, notes: list[str]) -> Training | None:
+    """A training's log, of its newest checkpoint if it has not ended; `None`, and a note, if nothing was logged.
+
+    Raises:
+        UserError: if the log is damaged.
+    """
+    source = place
+    if not (place / STATE).is_file():
+        source = max((file.parent for file in place.glob(f"checkpoint-*/{STATE}")), key=_step_of)
+    state = read_state(source)
+    if state is None:
+        raise UserError(f"{source / STATE} is damaged: remove that folder, or leave {place} out.")
+    settings = read_recipe(place)
+    if source != place:
+        notes.append(
+            f"{place} has not ended: shown up to its checkpoint at step {state['global_step']} of "
+            f"{state.get('max_steps') or 0}. Its `trl-ces train` goes on there with `--resume_from_checkpoint true`."
+        )
+    reward = _accuracy_reward(state["log_history"], settings)
+    if reward is None:
+        notes.append(
+            f"{place} is left out: the accuracy is ambiguous among its rewards. Set `ces_accuracy_reward` in its "
+            f"{RECIPE}."
+        )
+        return None
+    curve = read_curves(source, reward)
+    if not curve["step"]:
+        notes.append(f"{place} is left out: no step was logged (`logging_steps`).")
+        return None
+    return Training(name, settings.get("seed"), place, curve, settings, pace(state, settings))
+
+
+def read_recipe(place: Path) -> dict[str, Any]:
+    """The recipe in a run's folder, empty if there is none."""
+    return read_yaml(place / RECIPE) if (place / RECIPE).is_file() else {}
+
+
+def _step_of(checkpoint: Path) -> int:
+    number = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
+    return int(number[1]) if number else -1
+
+
+def _accuracy_reward(history: list[dict[str, Any]], settings: dict[str, Any]) -> str | None:
+    """Name of the accuracy reward, by the trainer's own rule; `None` if it is ambiguous."""
+    keys = dict.fromkeys(key for entry in history for key in entry)
+    names = [found[1] for found in (re.fullmatch(r"rewards/(.+)/mean", key) for key in keys) if found]
+    try:
+        return names[accuracy_reward_index(names, settings.get("ces_accuracy_reward"))] if names else None
+    except ValueError:
+        return None
+
+
+def pace(state: dict[str, Any], settings: dict[str, Any]) -> float | None:
+    """Training problems per optimizer step: an epoch meets each once, and the recipe says how many there are."""
+    rows, steps = settings.get("max_train_samples"), state["global_step"]
+    return rows * state["epoch"] / steps if rows and steps and state.get("epoch") else None
+
+
+def is_whole_ces(settings: dict[str, Any]) -> bool:
+    """Whether a recipe trains CES itself, not an ablation or another method."""
+    return settings.get("shaping", "ces") == "ces" and all(settings.get(name, True) for name in ABLATIONS)
