@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from pathlib import Path
+
+from .parser import Parser
 
 CLEAR_LINE = "\r\x1b[K"
 
@@ -37,24 +38,13 @@ class StageLine:
 
 
 def run(argv: list[str]) -> int:
-    """
-    Trains, compares and shows.
-
-    Args:
-        argv (`list[str]`):
-            The words behind `trl-ces quickstart`.
-
-    Returns:
-        `int`: 0, or 1 if a training failed.
+    """Train, compare and show; returns 1 if a training failed.
 
     Raises:
         UserError: if matplotlib is missing.
     """
-    parser = argparse.ArgumentParser(
-        prog="trl-ces quickstart",
-        description="See the effect of CES on a small model, on this machine's CPU, in a few minutes.",
-        allow_abbrev=False,
-    )
+    description = "See the effect of CES on a small model, on this machine's CPU, in a few minutes."
+    parser = Parser("quickstart", description=description)
     parser.add_argument("--output_dir", type=Path, default=Path("runs/quickstart"), help="where everything goes")
     parser.add_argument("--seed", type=int, default=0, help="seed of the base model, the problems and the training")
     options = parser.parse_args(argv)

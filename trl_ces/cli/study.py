@@ -1,35 +1,26 @@
 """`trl-ces study`: several methods over several seeds, and their comparison."""
 
-import argparse
 import sys
 from functools import partial
 from pathlib import Path
 
 from ..train.shipped import find_recipe
+from .parser import Parser, count
 
 
 def run(argv: list[str]) -> int:
-    """
-    Runs what is not finished of a study, and prints the comparison.
-
-    Args:
-        argv (`list[str]`):
-            The words behind `trl-ces study`.
-
-    Returns:
-        `int`: 0, or 1 if a run failed.
+    """Run what is not finished of a study and print the comparison; returns 1 if a run failed.
 
     Raises:
         UserError: if the study or one of its runs is refused; nothing has been started then.
     """
-    parser = argparse.ArgumentParser(
-        prog="trl-ces study",
-        description="Train several methods over several seeds and compare them. Run the same command again to "
+    parser = Parser(
+        "study",
+        description="Train several methods over several seeds and compare them. Run the same command again to\n"
         "continue: finished runs are kept, half-finished ones resume from their last checkpoint.",
-        allow_abbrev=False,
     )
     parser.add_argument("--config", required=True, help="a study's YAML file, or a shipped study's name: arithmetic")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default 1)")
+    parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default 1)")
     parser.add_argument("--output_dir", type=Path, help="overrides the study's own")
     options = parser.parse_args(argv)
     file = find_recipe(options.config, kind="study")

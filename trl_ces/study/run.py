@@ -34,8 +34,6 @@ def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple
     Raises:
         UserError: if a run is refused or another start of the study is at work; nothing has been started then.
     """
-    if at_a_time < 1:
-        raise UserError(f"`--jobs` is {at_a_time}: at least one run at a time.")
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
         raise UserError(f'the comparison needs {" and ".join(missing)}: pip install "trl_ces[study]".')
