@@ -1,11 +1,12 @@
-"""Verdicts a second: trl_ces' accuracy reward with all cores against TRL's on the same easy answers.
+"""Verdicts per second: trl_ces' accuracy reward on all cores against TRL's, on the same easy answers.
 
     python benchmarks/grading.py
 
-Answers are numbers, fractions, powers and short polynomials, half of them wrong, as a model after some training writes
-them. Both take turns; ratios are of wall seconds, so let nothing else run.
+Answers are numbers, fractions, powers and short polynomials, half of them wrong, like those of a partly trained model.
+The two take turns and ratios are of wall time, so run nothing else on the machine.
 
-Then grading beside forwards, as the trainer does it (`accuracy_reward.start_early`), against grading after them.
+Then grading that overlaps with forwards, as in the trainer (`accuracy_reward.start_early`), against grading after
+them.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from rollouts import make_model
 
 
 def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], list[str]]:
-    """Conversational completions with a boxed answer, and golds between dollar signs, as TRL's reward wants them."""
+    """Conversational completions with a boxed answer, and golds between dollar signs, as TRL's reward expects them."""
     draw = random.Random(seed)
     completions, golds = [], []
     for _ in range(count):
@@ -42,7 +43,7 @@ def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], lis
 
 
 def beside_forwards(options: argparse.Namespace) -> None:
-    """The forwards for the old log-probs and the grading of a rollout: one beside the other, and one after it."""
+    """The forwards for the old log-probs and the grading of a rollout: overlapped, and one after the other."""
     model = make_model("small", "sdpa", torch.float32, 1024)
     rows = torch.randint(2, 2000, (4, 750))
     seconds: dict[str, list[float]] = {"beside": [], "after": []}
@@ -73,12 +74,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--answers", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--forwards", type=int, default=10, help="forwards that grading runs beside")
+    parser.add_argument("--forwards", type=int, default=10, help="forwards that grading overlaps with")
     options = parser.parse_args(argv)
     verdicts: dict[str, list] = {}
     seconds: dict[str, list[float]] = {"ours": [], "TRL's": []}
-    for turn in range(options.repeats + 1):  # the first turn starts our workers
-        completions, golds = easy_answers(options.answers, options.seed + turn)  # new ones: nothing is remembered
+    for turn in range(options.repeats + 1):  # the first turn starts our workers and is not timed
+        completions, golds = easy_answers(
+            options.answers, options.seed + turn
+        )  # new ones, so that no verdict is cached
         for name, reward in (("ours", ours), ("TRL's", trls)):
             start = time.perf_counter()
             verdicts[name] = reward(completions=completions, solution=golds)

@@ -1,10 +1,10 @@
-"""The plan's memory against the operating system's word, on this machine's CPU: small models, whole training steps.
+"""Planned memory against measured, on this machine's CPU: small models, whole training steps.
 
     python benchmarks/memory.py
 
-Each case is a process of its own: CESTrainer trains a random model for two steps on answers of full length, and the
-peak of the resident memory, less what the process held before the model, stands beside what `trl_ces/plan` works out.
-Linux only (/proc); some minutes on one core.
+Each case runs in its own process: CESTrainer trains a random model for two steps on answers of full length. The peak
+of resident memory, less what the process held before the model, is compared with the estimate of `trl_ces/plan`.
+Linux only (/proc); a few minutes on one core.
 """
 
 import argparse
@@ -27,7 +27,7 @@ QWEN = {
     "vocab_size": 32000,
     "tie_word_embeddings": False,
 }
-# TRL's tile of logits is 32,768 wide; of a smaller vocabulary the rest stays untouched, and is not resident.
+# As wide as TRL's tile of logits: with a smaller vocabulary part of the tile is never touched, so not resident.
 LLAMA = {
     "model_type": "llama",
     "hidden_size": 256,
@@ -84,7 +84,7 @@ def recipe_of(fields, output):
 
 
 def predicted(shape, fields):
-    """Bytes by the plan, without the estimate for the process itself."""
+    """Planned bytes, without the reserve for the process itself."""
     from trl_ces.plan.engine import Engine
     from trl_ces.plan.memory import plan_memory
     from trl_ces.plan.schedule import make_schedule, whole_run
@@ -95,7 +95,7 @@ def predicted(shape, fields):
     config = whole_run(recipe, 1)
     shape = ModelShape(json.dumps(shape), "this file")
     setup = make_setup(recipe, config, make_schedule(config, 1, None), shape, Engine(1), None, PROMPT)
-    # The answers are scripted: nothing is generated.
+    # The answers are scripted, so nothing is generated.
     memory = plan_memory(replace(setup, generation=replace(setup.generation, server=True)))
     return memory.training - memory.parts["reserve (estimate)"]
 
@@ -108,7 +108,7 @@ def resident(name):
 
 
 def train(shape, fields, output):
-    """Trains, and returns the bytes that the process held at most beyond those before the model."""
+    """Train and return the peak of resident bytes beyond those before the model."""
     import torch
     from datasets import Dataset
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -122,7 +122,7 @@ def train(shape, fields, output):
     length = config.max_completion_length
 
     def rollout(prompts, trainer):
-        # One prompt is shorter, so that rows are padded, as in training.
+        # One prompt is shorter, so that rows are padded as in training.
         ids = [[3] * (PROMPT if number else PROMPT // 2) for number in range(len(prompts))]
         return {"prompt_ids": ids, "completion_ids": [[4] * length for _ in prompts], "logprobs": None}
 
@@ -132,7 +132,7 @@ def train(shape, fields, output):
     warm_up = torch.nn.Linear(64, 64)
     warm_up(torch.ones(1, 64)).sum().backward()
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**shape), dtype=torch.float32)
     trainer = CESTrainer(
         model=model,
@@ -149,7 +149,7 @@ def train(shape, fields, output):
 
 
 def measured(number):
-    # glibc's malloc gives large blocks back at once, so that what is freed does not count on.
+    # Makes glibc return large blocks at once, so that freed memory is not counted.
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",

@@ -1,6 +1,6 @@
-"""What the benchmarks train on: completions of R1-like lengths, a model of some shape, a trainer that is handed both.
+"""Workloads for the benchmarks: completions of R1-like lengths, a model of some shape, and a trainer that gets both.
 
-Nothing is generated and nothing is graded: tokens and rewards are drawn, so that only the update is left to measure.
+Tokens and rewards are random, nothing is generated or graded, so that only the update is measured.
 """
 
 import math
@@ -19,15 +19,15 @@ from trl import GRPOConfig, GRPOTrainer
 from trl_ces import CESConfig, CESTrainer
 
 GROUP = 4
-# Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b": Qwen2.5-Math-1.5B's config.json;
-# "deep": logits are as small beside the activations as there, in the pieces of 32,768 in which TRL makes them.
+# Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b": Qwen2.5-Math-1.5B's config.json.
+# "deep": logits relative to activations are as small as there, given TRL's tiles of 32,768 logits.
 SHAPES = {
     "tiny": (128, 512, 4, 4, 2, 1024),
     "small": (256, 1024, 6, 4, 2, 2048),
     "deep": (256, 1024, 24, 4, 2, 1024),
     "1.5b": (1536, 8960, 28, 12, 2, 151936),
 }
-# Who trains: class, config class, shaping.
+# Trainer class, config class, shaping.
 TRAINERS = {
     "trl": (GRPOTrainer, GRPOConfig, {}),
     "none": (CESTrainer, CESConfig, {"shaping": "none"}),
@@ -43,19 +43,19 @@ def r1_lengths(rows: int, longest: int, seed: int) -> list[int]:
 
 
 def prompt_lengths(rows: int, longest: int, seed: int) -> list[int]:
-    """Prompt lengths of 60 to 300 tokens, times longest / 12,000; one for each group."""
+    """Prompt lengths of 60 to 300 tokens, times longest / 12,000, equal within a group."""
     generator = torch.Generator().manual_seed(seed + 1)
     drawn = torch.randint(60, 301, (rows // GROUP,), generator=generator).tolist()
     return [max(1, round(length * longest / 12_000)) for length in drawn for _ in range(GROUP)]
 
 
 def forward_flops(lengths: list[int], weights: int, layers: int, hidden: int) -> float:
-    """Multiplications and additions of a forward over rows of these lengths, causal attention at half its square."""
+    """FLOPs of a forward over rows of these lengths, causal attention counted as half its square."""
     return sum(2 * weights * length + 2 * layers * hidden * length**2 for length in lengths)
 
 
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
-    """Multiplications and additions a second in the product of two large matrices: the best of ten."""
+    """FLOP/s in the product of two large matrices: the best of ten."""
     size = 8192 if device == "cuda" else 1024
     one, other = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     seconds, phase = [], Phase(device == "cuda")
@@ -88,16 +88,16 @@ def make_model(shape: str, attention: str, dtype: torch.dtype, positions: int) -
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Two tokens: the trainer asks for the ids of padding and end, and never decodes to read."""
+    """Two tokens: the trainer needs the ids of padding and end, and no text."""
     tokenizer = Tokenizer(WordLevel({"<pad>": 0, "<eos>": 1}, unk_token="<pad>"))
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>")
 
 
 class Phase(TrainerCallback):
     """
-    Times what follows the rewards, up to and with the optimizer's step: padding, arranging, forwards, backwards.
+    Times everything from the rewards to the end of the optimizer step: padding, arranging, forwards, backwards.
 
-    CPU seconds of this process where it runs on a CPU, so that others on the machine do not count; else wall seconds.
+    On a CPU, in CPU seconds of this process, so that other processes do not count; else in wall seconds.
     """
 
     def __init__(self, cuda: bool):
@@ -124,17 +124,17 @@ class Phase(TrainerCallback):
 
 class Workload:
     """
-    One trainer and one rollout, to be stepped again and again.
+    One trainer and one rollout, to be stepped repeatedly.
 
     Args:
         who (`str`): One of `TRAINERS`.
-        completions (`list[int]`): Their lengths; groups of four are contiguous.
-        prompts (`list[int]`): Their lengths, one for each completion.
-        micro_batch (`int`): Rows of a forward.
+        completions (`list[int]`): Lengths of the completions, groups of four contiguous.
+        prompts (`list[int]`): Lengths of the prompts, one per completion.
+        micro_batch (`int`): Rows per forward.
         model (`torch.nn.Module`): Trained in place.
         device (`str`): "cpu" or "cuda".
-        generate (`bool`, *optional*, defaults to `False`): Let the model write completions, of the longest's length.
-        **settings: More of the config's fields.
+        generate (`bool`, *optional*, defaults to `False`): Let the model generate completions as long as the longest.
+        **settings: Further fields of the config.
     """
 
     def __init__(self, who, completions, prompts, micro_batch, model, device, generate=False, **settings: Any):
@@ -151,7 +151,7 @@ class Workload:
         self.phase = Phase(device == "cuda")
 
         def rollout(prompts, trainer):
-            groups = [int(prompt) for prompt in prompts]  # TRL repeats each prompt for the members of its group
+            groups = [int(prompt) for prompt in prompts]  # TRL repeats each prompt for its group
             order = [group * GROUP + place % GROUP for place, group in enumerate(groups)]
             return {
                 "prompt_ids": [starts[group] for group in groups],
@@ -202,7 +202,7 @@ class Workload:
     def step(self, keep_gradients: bool = False) -> float:
         """Seconds of the update of one optimizer step."""
         self.phase.keep = keep_gradients
-        torch.manual_seed(0)  # TRL shuffles the rows of a rollout: the same order for each trainer
+        torch.manual_seed(0)  # TRL shuffles a rollout's rows: in the same order for each trainer
 
         def count(module, inputs, output):
             self.phase.positions += output.last_hidden_state.shape[:2].numel()
@@ -220,7 +220,7 @@ class Workload:
         return self.phase.now() - start
 
     def peak_memory(self) -> int:
-        """Bytes that a step needs at most beyond what is there before it."""
+        """Peak bytes of a step beyond those before it."""
         if self.phase.cuda:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
@@ -228,7 +228,7 @@ class Workload:
             self.step()
             return torch.cuda.max_memory_allocated() - before
         before = psutil.Process().memory_info().rss
-        with open("/proc/self/clear_refs", "w") as file:  # sets the peak back to what is resident now (Linux)
+        with open("/proc/self/clear_refs", "w") as file:  # resets the peak (Linux)
             file.write("5")
         self.step()
         with open("/proc/self/status") as file:

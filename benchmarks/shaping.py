@@ -1,10 +1,10 @@
-"""The shaping alone: one pass over (B, T) against a plain copy of the bytes that it must move.
+"""Shaping alone: one pass over (B, T) against a plain copy of the bytes that it must move.
 
     python benchmarks/shaping.py
     python benchmarks/shaping.py --device cuda --rows 8 --tokens 12000
 
-It must read the entropies (float32), the mask and the loss mask's lengths, and write A' (float32); backwards it reads
-the gradient of A' and writes that of the entropies. Selecting the k highest of a row is a sort, which is what costs.
+The forward must read the entropies (float32) and the mask (int64) and write A' (float32); the backward reads the
+gradient of A' and writes that of the entropies. Most of the time goes into the sort that selects a row's k highest.
 """
 
 import argparse
@@ -15,12 +15,12 @@ import torch
 
 from trl_ces.methods.ces import conditional_entropy_shaping
 
-# Bytes for each token: entropies read, mask read, A' written; gradient of A' read, of the entropies written.
+# Bytes per token: entropies read, mask read, A' written; gradient of A' read, gradient of the entropies written.
 BYTES = 4 + 8 + 4 + 4 + 4
 
 
 def batch_of(rows: int, tokens: int, device: str) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
-    """A micro-batch as the trainer hands it over: half of the completions right, lengths from a tenth to all of T."""
+    """A micro-batch as the trainer passes it: half of the completions correct, lengths from T / 10 to T."""
     generator = torch.Generator().manual_seed(0)
     correct = torch.arange(rows) % 2 == 0
     batch = {

@@ -1,11 +1,11 @@
-"""A model, no measurement: where the time of a whole training step goes, for a recipe on GPUs that are not here.
+"""Estimate, without measuring, where the time of a training step goes on GPUs that are not here.
 
     python benchmarks/step_model.py
     python benchmarks/step_model.py --recipe DeepSeek-R1-Distill-Qwen-1.5B/ces --gpus 4
 
-Arithmetic over the machine's data sheet. Completions are drawn as in update_step.py; what is assumed beside the data
-sheet stands in `Machine` and is printed. Each phase is bound by one thing: decoding by reading weights and cached
-keys, forwards and backwards by multiplications, synchronisation by the link between GPUs.
+Arithmetic over the machine's data sheet. Completion lengths are drawn as in update_step.py; further assumptions are
+in `Machine` and are printed. Each phase is bound by one resource: decoding by memory bandwidth (weights and cached
+keys), forwards and backwards by FLOP/s, synchronisation by the link between GPUs.
 """
 
 import argparse
@@ -33,13 +33,13 @@ class Machine:
     flops_share: float = 0.40  # assumed: of the peak, in forwards and backwards
     bytes_share: float = 0.60  # assumed: of the peak, in decoding
     link_share: float = 0.60  # assumed
-    token_overhead_s: float = 0.002  # assumed: scheduling and sampling for each decoding step
-    sync_s: float = 3.0  # assumed: sleep, wake and load of the generation engine for each rollout
-    verdicts_per_s: float = 200.0  # what issue-size answers reach on two cores: benchmarks/grading.py gives more
+    token_overhead_s: float = 0.002  # assumed: scheduling and sampling per decoding step
+    sync_s: float = 3.0  # assumed: sleep, wake-up and load of the generation engine per rollout
+    verdicts_per_s: float = 200.0  # long answers on two cores; benchmarks/grading.py measures more
 
 
 def decode_seconds(lengths: list[int], weights: int, kv_bytes: int, prompt: float, machine: Machine) -> float:
-    """One engine writes these completions together, a token each at a time, until the last has ended."""
+    """One engine decodes these completions as one batch until the longest has ended."""
     seconds, bandwidth = 0.0, machine.bytes_per_s * machine.bytes_share
     for token in range(max(lengths)):
         alive = sum(length > token for length in lengths)
@@ -81,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
         for start in range(0, responses, per_gpu * accumulation * options.gpus):
             step = totals[start : start + per_gpu * accumulation * options.gpus]
             placed = arrange(step, options.gpus, accumulation)
-            for meeting in zip(*placed, strict=True):  # ZeRO-3: the slowest of a micro-batch holds up the others
+            for meeting in zip(*placed, strict=True):  # ZeRO-3: the slowest process holds up the others
                 rows = [[step[row] for row in batch] for batch in meeting]
                 forward += max(
                     forward_flops([width_of_rows(r)] * len(r), weights, shape.num_hidden_layers, shape.hidden_size)
@@ -90,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         seconds = forward / (machine.flops * machine.flops_share)
         # Each pass gathers the weights that the other GPUs hold.
         gather = 2 * weights * (options.gpus - 1) / options.gpus / (machine.link_bytes_per_s * machine.link_share)
-        # Forward, forward once more for checkpointed activations, backward twice a forward.
+        # Forward, the checkpointed forward again, and a backward of two forwards.
         return seconds + micro_batches * gather, 4 * seconds + 3 * micro_batches * gather
 
     padded = max(prompts) + max(completions)
@@ -131,7 +131,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parameters(config) -> int:
-    """Weights of the model, counted without making them."""
+    """Number of parameters, counted on the meta device."""
     import torch
     from transformers import AutoModelForCausalLM
 

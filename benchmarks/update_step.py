@@ -3,8 +3,8 @@
     python benchmarks/update_step.py                                   # a small model on this CPU
     python benchmarks/update_step.py --device cuda --shape 1.5b --longest 12000 --attention sdpa
 
-Trainers take turns, each repeat gives a ratio, and the medians of the ratios are printed with their spread. On a CPU
-times are CPU seconds of this process, so others on the machine do not count; run it with OMP_NUM_THREADS=1.
+Trainers take turns; each repeat gives a ratio, and the medians of the ratios are printed with their range. On a CPU
+times are CPU seconds of this process, so other processes do not count; run it with OMP_NUM_THREADS=1.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 class Bench:
-    """The workloads of one run, made when they are first asked for; all trainers share one model."""
+    """Makes the workloads of one run; all trainers share one model."""
 
     def __init__(self, options: argparse.Namespace):
         self.options = options
@@ -66,7 +66,7 @@ class Bench:
         return matrix_rate(self.options.device, self.options.dtype)
 
     def update_flops(self, completions: list[int]) -> float:
-        """What a forward and a backward over the real tokens must do at least."""
+        """FLOPs that a forward and a backward over the real tokens need at least."""
         prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
         lengths = [one + other for one, other in zip(prompts, completions, strict=True)]
         config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
@@ -82,7 +82,7 @@ class Bench:
         return Workload(who, completions, prompts, micro_batch, self.model, options.device, **settings)
 
     def in_turn(self, workloads: dict[str, Workload], whole: bool = False) -> dict[str, list[float]]:
-        """Seconds of each, in turn; the first turn warms up."""
+        """Seconds of each workload, taking turns; the first turn warms up."""
         seconds: dict[str, list[float]] = {who: [] for who in workloads}
         for turn in range(self.options.repeats + 1):
             for who, workload in workloads.items():
@@ -93,7 +93,7 @@ class Bench:
 
 
 def ratio(seconds: dict[str, list[float]], above: str, below: str) -> str:
-    """Median, smallest and largest of the ratios of a turn."""
+    """Median and range of the ratios of a turn."""
     ratios = [one / other for one, other in zip(seconds[above], seconds[below], strict=True)]
     return f"{statistics.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
 
@@ -103,19 +103,19 @@ def line(*cells: object) -> None:
 
 
 def peak(options: argparse.Namespace, who: str, rows: int) -> int:
-    """Peak memory of a step in bytes, measured in a process of its own."""
+    """Peak memory of a step in bytes, measured in a separate process."""
     words = [sys.executable, __file__, "--peak_of", who, str(rows)]
     for name in ("device", "shape", "attention", "rows", "longest", "seed"):
         words += [f"--{name}", str(getattr(options, name))]
     words += ["--dtype", str(options.dtype).removeprefix("torch.")]
-    # glibc gives tensors back at once, so that the peak is what they need and not how the heap happens to lie.
+    # Makes glibc return freed tensors at once, so that the peak does not depend on the layout of the heap.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
     finished = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
     return json.loads(finished.stdout.splitlines()[-1])
 
 
 def unequal(bench: Bench) -> None:
-    """R1-like lengths: time and gradient against TRL's, for each number of rows in a micro-batch."""
+    """R1-like lengths: time and gradients against TRL's, per micro-batch size."""
     options, lengths = bench.options, bench.lengths()
     mean = sum(lengths) / len(lengths)
     print(f"\n{len(lengths)} completions of {mean:.0f} tokens on average, {max(lengths)} at most\n")
@@ -145,7 +145,7 @@ def unequal(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """R1-like lengths: what a step needs beyond the model, in a process of its own each."""
+    """R1-like lengths: peak memory of a step beyond the model, each in a separate process."""
     print("\nPeak memory of a step\n")
     line("rows of a micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)
@@ -156,13 +156,13 @@ def memory(bench: Bench) -> None:
 
 
 def relative_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
-    """Of all gradients as one vector, by its length."""
+    """Norm of the difference by the norm, of all gradients as one vector."""
     apart = sum((one[name] - other[name]).double().square().sum() for name in one)
     return float((apart / sum(value.double().square().sum() for value in one.values())).sqrt())
 
 
 def equal(bench: Bench) -> None:
-    """All completions of one length: there is nothing to win."""
+    """Completions of equal length: no padding to save."""
     length = bench.options.longest // 3
     workloads = {who: bench.workload(who, [length] * bench.options.rows, 2) for who in ("trl", "none")}
     seconds = bench.in_turn(workloads)
@@ -172,7 +172,7 @@ def equal(bench: Bench) -> None:
 
 
 def linear(bench: Bench) -> None:
-    """1 to 16 times the tokens beside one row of the full length, a row a micro-batch."""
+    """1 to 16 times the tokens beside one row of full length; one row per micro-batch."""
     options, tokens, points = bench.options, [], {"trl": [], "none": []}
     for share in (1, 2, 4, 8, 16):
         length = options.longest * share // 16
@@ -187,17 +187,14 @@ def linear(bench: Bench) -> None:
     line(*["---:"] * 6)
     for who, values in points.items():
         line(who, *(f"{value:.2f} s" for value in values))
-    print("\n" + ", ".join(f"R^2 of a line, {who}: {r_squared(tokens, values):.4f}" for who, values in points.items()))
-
-
-def r_squared(x: list[int], y: list[float]) -> float:
-    slope, intercept = statistics.linear_regression(x, y)
-    left = sum((value - slope * at - intercept) ** 2 for at, value in zip(x, y, strict=True))
-    return 1 - left / sum((value - statistics.mean(y)) ** 2 for value in y)
+    fits = (
+        f"R^2 of a line, {who}: {statistics.correlation(tokens, values) ** 2:.4f}" for who, values in points.items()
+    )
+    print("\n" + ", ".join(fits))
 
 
 def whole(bench: Bench) -> None:
-    """Generation, rewards and update: what CES adds to a training step."""
+    """What CES adds to a whole training step: generation, rewards and update."""
     length = bench.options.longest // 6
     workloads = {}
     for who in ("none", "ces"):
@@ -212,14 +209,14 @@ PARTS = {"unequal": unequal, "memory": memory, "equal": equal, "linear": linear,
 
 def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
-    warnings.filterwarnings("ignore")  # TRL on its experimental rollout function, transformers on its renamings
+    warnings.filterwarnings("ignore")  # TRL's experimental rollout function, transformers' renamings
     bench = Bench(options)
     if options.peak_of:
         who, rows = options.peak_of
         workload = bench.workload(who, bench.lengths(), int(rows))
         if options.device == "cuda":
-            workload.step()  # what libraries set up once
-        # On a CPU the very first step counts: what it leaves behind would hide what a later one needs.
+            workload.step()  # one-time set-up of libraries
+        # On a CPU the first step counts: memory that it leaves allocated would hide what a later one needs.
         print(json.dumps(workload.peak_memory()))
         return 0
     name = torch.cuda.get_device_name() if options.device == "cuda" else f"{platform.machine()} CPU"

@@ -1,4 +1,4 @@
-"""The names that TRL logs reward functions under, and which of them says "correct"."""
+"""Names of reward functions as TRL logs them, and which of them is the accuracy reward."""
 
 from typing import Any, cast
 
@@ -7,7 +7,7 @@ import torch
 
 def reward_name(func: Any) -> str:
     """The name that TRL logs a reward function or reward model under."""
-    # TRL's helpers bring pandas and datasets: a second that a refused recipe need not wait for.
+    # Importing TRL's helpers takes seconds, which a refused recipe should not cost.
     from trl.trainer.utils import get_callable_name, get_config_model_id
 
     if isinstance(func, str):
@@ -19,19 +19,18 @@ def reward_name(func: Any) -> str:
 
 def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
     """
-    Which reward function says that a completion is correct.
+    Find the accuracy reward: the one named, else the only one, else the only one with "accuracy" in its name.
 
     Args:
         names (`list[str]`): Names of the reward functions, as TRL logs them.
         wanted (`str`, *optional*): `ces_accuracy_reward`.
 
     Returns:
-        `int`: Its place in `names`.
+        `int`: Its index in `names`.
 
     Raises:
-        `ValueError`: There is no such function, or more than one.
+        `ValueError`: There is none, or it is ambiguous.
     """
-    there_are = f"There are: {', '.join(names) or 'none'}."
     if wanted is not None:
         matches = [index for index, name in enumerate(names) if name == wanted]
         problem = f"`ces_accuracy_reward` is {wanted!r}, which names {len(matches)} of the reward functions."
@@ -43,6 +42,6 @@ def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
     if len(matches) != 1:
         raise ValueError(
             f"{problem} CES needs the one that tells right completions from wrong: set `ces_accuracy_reward` to "
-            f'its name, or `shaping="none"`. {there_are}'
+            f'its name, or `shaping="none"`. There are: {", ".join(names) or "none"}.'
         )
     return matches[0]
