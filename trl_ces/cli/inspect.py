@@ -12,6 +12,7 @@ from ..forks.sampling import NUM_PROMPTS, Prompts, Sampling, read_prompts, recip
 from ..support.errors import UserError
 from ..train.command_line import read_words
 from ..train.shipped import find_recipe
+from .parser import Parser
 
 if TYPE_CHECKING:
     from ..train.recipe import Recipe
@@ -26,19 +27,12 @@ overrides it (--dtype bfloat16, --system_prompt null, --prompt_column text). doc
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UserError(f"{message[:1].upper()}{message[1:]}. `trl-ces inspect --help` lists the options.")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="trl-ces inspect",
+def _parser() -> Parser:
+    parser = Parser(
+        "inspect",
         usage="trl-ces inspect --model MODEL --prompt TEXT | --config RECIPE | --model MODEL --data FILE  [options]",
         description="Show the entropies and branch probabilities of a model's forking tokens, before training it.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id; default: the recipe's")

@@ -1,9 +1,9 @@
 """`trl-ces push`: a training's model, card, log and report on the Hub, private by default."""
 
-import argparse
 from pathlib import Path
 
 from ..support.errors import UserError
+from .parser import Parser
 
 EPILOG = """  trl-ces push runs/ces                                   into your namespace, private
   trl-ces push runs/ces --repo_id me/r1-ces --public
@@ -14,23 +14,16 @@ The token is that of `hf auth login`, or HF_TOKEN. Exit code 2: refused, 1: the 
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UserError(f"{message[:1].upper()}{message[1:]}. `trl-ces push --help` lists the options.")
-
-
 def _path(word: str) -> Path:
     return Path(word).expanduser()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="trl-ces push",
+def _parser() -> Parser:
+    parser = Parser(
+        "push",
         usage="trl-ces push RUN [--repo_id NAMESPACE/NAME] [--merge] [--public] [--evaluation DIR ...] [options]",
         description="Upload a trained model to the Hub: weights, tokenizer, recipe, log, report and model card.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("run", type=_path, metavar="RUN", help="an output directory of trl-ces train, or one of its checkpoints")

@@ -1,11 +1,11 @@
 """`trl-ces report`: one HTML file about runs of `trl-ces train`, `study` and `eval`."""
 
-import argparse
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
 from ..support.errors import UserError
+from .parser import Parser
 
 EPILOG = """  trl-ces report runs/study/arithmetic --out report.html
   trl-ces report runs/study/arithmetic --tokens 32 --out report.html
@@ -16,19 +16,12 @@ The first evaluation is the reference model, by which questions are simple or ha
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UserError(f"{message[:1].upper()}{message[1:]}. `trl-ces report --help` lists the options.")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="trl-ces report",
+def _parser() -> Parser:
+    parser = Parser(
+        "report",
         usage="trl-ces report RUN [RUN ...] --out FILE [--names NAME ...] [--tokens N] [--figures DIR]",
         description="Show runs on one HTML page: curves, accuracy and length, the paper's tables, the shaped tokens.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="an output directory of trl-ces train, study or eval")
