@@ -1,4 +1,4 @@
-"""Folders as `trl-ces train` leaves them, with a tiny model, for the tests of the Hub."""
+"""Output directories as `trl-ces train` leaves them, with a tiny model."""
 
 import json
 
@@ -23,7 +23,7 @@ RECORDED = {
 
 
 def write_run(folder, recipe=RECIPE, recorded=RECORDED, points=POINTS, max_steps=8):
-    """A finished run whose weights are random."""
+    """A finished run with random weights."""
     write_training(folder, points, recipe, max_steps)
     tiny_model(seed=3).save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
@@ -34,7 +34,7 @@ def write_run(folder, recipe=RECIPE, recorded=RECORDED, points=POINTS, max_steps
 
 
 def write_adapter_run(folder, base):
-    """A finished LoRA run on the model in `base`; returns the trained model with its adapter, too."""
+    """A finished LoRA run on the model in `base`; returns that model with its adapter."""
     tiny_model(seed=3).save_pretrained(base)
     model = AutoModelForCausalLM.from_pretrained(base)
     model = get_peft_model(model, LoraConfig(target_modules=["q_proj", "v_proj"], r=4, init_lora_weights=False))

@@ -1,7 +1,7 @@
-"""A server on this machine that speaks what `huggingface_hub` speaks with the Hub to push a model, without xet.
+"""A local Hub to which the real `huggingface_hub` client can push models, without xet.
 
-Repositories, branches, preupload, the LFS batch API with single and multi-part uploads, verification, commits. It
-believes nothing: a commit whose LFS object has not arrived, or one that arrived with another content, is an error.
+Repositories, branches, preupload, the LFS batch API with single and multi-part uploads, verification, commits. It is
+strict: a commit whose LFS object is missing, or whose content does not match its hash, is an error.
 """
 
 import base64
@@ -36,14 +36,14 @@ class Repo:
 
 
 class Fault:
-    """What happens to the next `times` requests of `method` on a path: a status, "drop", or an event to wait for."""
+    """What the next `times` requests of `method` to a path get: a status, "drop", or an event to wait for."""
 
     def __init__(self, method, path, what, times=1):
         self.method, self.path, self.what, self.times = method, re.compile(path), what, times
 
 
 class Hub(ThreadingHTTPServer):
-    """The server; `requests` counts (method, kind of request), `uploads` the bytes sent for each LFS object."""
+    """The server. `requests` counts (method, kind of request); `uploads`, the bytes sent for each LFS object."""
 
     daemon_threads = True
 
@@ -64,7 +64,7 @@ class Hub(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request, client_address):
-        """A client that is gone is no news."""
+        """Ignores clients that went away."""
 
     def fail(self, method, path, what, times=1):
         self.faults.append(Fault(method, path, what, times))
@@ -182,7 +182,7 @@ class Handler(BaseHTTPRequestHandler):
         parts = content.split("---\n")
         try:
             data = yaml.safe_load(parts[1]) if content.startswith("---\n") and len(parts) > 2 else {}
-            errors = [] if isinstance(data, dict) else [{"message": "metadata is no mapping"}]
+            errors = [] if isinstance(data, dict) else [{"message": "the metadata is not a mapping"}]
         except yaml.YAMLError as error:
             errors = [{"message": str(error)}]
         self.answer(400 if errors else 200, {"errors": errors, "warnings": []})
@@ -221,7 +221,7 @@ class Handler(BaseHTTPRequestHandler):
     def put(self, body, oid):
         self.server.uploads[oid] += len(body)
         if hashlib.sha256(body).hexdigest() != oid:
-            self.answer(400, {"error": "the content is another"})
+            self.answer(400, {"error": "the content does not match its hash"})
             return
         self.server.objects[oid] = body
         self.answer(200)
@@ -235,7 +235,7 @@ class Handler(BaseHTTPRequestHandler):
         sent = json.loads(body)["parts"]
         content = b"".join(self.server.parts[oid, part["partNumber"]] for part in sent)
         if hashlib.sha256(content).hexdigest() != oid:
-            self.answer(400, {"error": "the parts are another content"})
+            self.answer(400, {"error": "the parts do not match their hash"})
             return
         self.server.objects[oid] = content
         self.answer(200)
@@ -269,12 +269,12 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def git_hash(content):
-    """The name that git gives a file's content."""
+    """git's hash of a file's content."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 REPO = r"([^/]+/[^/]+?)"
-# Method, path, name of the handler, whether it is open to everybody: S3's addresses carry their own signature.
+# Method, path, handler, whether it needs no token: S3's addresses carry their own signature.
 ROUTES = [
     ("POST", "/api/repos/create", "create", False),
     ("GET", f"/api/models/{REPO}(?:/revision/.+)?", "info", False),

@@ -1,4 +1,4 @@
-"""The model card says what a run's files tell: what was trained on what, how to use it, whom to cite."""
+"""The model card tells what a run's files hold: what was trained on what, how to use it, whom to cite."""
 
 import json
 import re

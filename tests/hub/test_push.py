@@ -1,4 +1,4 @@
-"""`trl-ces push`, through the real `huggingface_hub` client, to a server on this machine that speaks the Hub's API."""
+"""`trl-ces push` through the real `huggingface_hub` client to a local Hub."""
 
 import hashlib
 import json
@@ -24,6 +24,8 @@ from trl_ces.evaluation.models import fingerprint
 from trl_ces.evaluation.samples import read_samples
 from trl_ces.evaluation.summary import summarize, write_results
 from trl_ces.hub import pages, staging
+from trl_ces.hub.push import Push
+from trl_ces.hub.upload import Target
 
 EXPECTED = {
     "README.md", "model.safetensors", "config.json", "generation_config.json", "tokenizer.json",
@@ -35,7 +37,7 @@ UNDRAWN = EXPECTED - {"curves.png", "report.html"}
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """A Hub of our own, and a client that believes it is the Hub: what HF_ENDPOINT and its like set at import."""
+    """A local Hub, and the client's constants pointing to it, as HF_ENDPOINT would at import."""
     with Hub() as server:
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -55,7 +57,7 @@ def run(tmp_path, capsys):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """As where matplotlib is not installed, and quicker."""
+    """As without matplotlib, and faster."""
     monkeypatch.setattr(pages, "find_spec", lambda name: None)
 
 
@@ -229,7 +231,7 @@ def test_without_matplotlib_curves_and_report_are_left_out_and_that_is_said(hub,
 
 
 def evaluate(folder, run):
-    """A finished evaluation of the weights in `run`: 3 of 4 right, 15 tokens on average."""
+    """A finished evaluation of the weights in `run`: 3 of 4 answers right, 15 tokens on average."""
     write_evaluation(folder, {"gsm8k": [[(True, 10), (True, 20)], [(True, 10), (False, 20)]]}, run)
     settings = json.loads((folder / "settings.json").read_text())
     settings |= {"fingerprint": fingerprint(run), "temperature": 0.4, "top_p": 0.95, "repetition_penalty": 1.05,
@@ -300,7 +302,7 @@ def test_the_lines_of_the_docs_push(hub, tmp_path, undrawn):
     assert (tmp_path / "to-push" / "README.md").is_file()
 
 
-# What goes wrong on the way
+# Failures on the way
 
 
 def test_a_dropped_connection_is_tried_again(hub, run, undrawn):
@@ -328,6 +330,20 @@ def test_an_upload_that_was_broken_off_is_resumed_by_the_command_it_prints(hub, 
     assert main(command[1:]) == 0
     assert set(hub.repos["me/run"].branches["v1"]) == UNDRAWN
     assert weights_sent(hub, run) == (size, size)  # they had arrived
+
+
+def test_the_line_that_retries_repeats_every_option(run):
+    target = Target("me/run", private=False, revision="v1")
+    job = Push(run, run, target, True, [run / "one", run / "two"], "mit", run / "my card.md")
+    assert shlex.split(job.command()) == [
+        "trl-ces", "push", str(run), "--repo_id", "me/run", "--merge", "--public", "--revision", "v1",
+        "--evaluation", str(run / "one"), str(run / "two"), "--license", "mit", "--card", str(run / "my card.md"),
+    ]  # fmt: skip
+
+
+def test_a_branch_that_may_not_be_made_is_a_sentence(hub, run, undrawn, capsys):
+    hub.fail("POST", "/branch/", 403)
+    assert "cannot be opened: your token may not write there (403)" in refusal(capsys, run, "--revision", "v1")
 
 
 def test_large_files_go_in_parts_and_a_lost_part_is_sent_again(hub, run, undrawn):
@@ -381,7 +397,7 @@ def test_a_namespace_of_others_is_a_sentence(hub, run, undrawn, capsys):
     )
 
 
-# What is refused before anything is asked
+# Refused before any request
 
 
 @pytest.mark.parametrize(

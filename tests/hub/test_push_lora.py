@@ -1,4 +1,4 @@
-"""LoRA from `trl-ces train` to the Hub: what arrives is the base plus the adapter, added up here."""
+"""LoRA from `trl-ces train` to the Hub: merged weights are the base plus the adapter's product, computed here."""
 
 import json
 
@@ -36,13 +36,13 @@ def trained(tmp_path_factory):
         "per_device_train_batch_size": 8,
         "max_completion_length": 8,
         "max_steps": 2,
-        "learning_rate": 0.05,  # so that two steps are seen in float32
+        "learning_rate": 0.05,  # so that two steps show in float32
         "use_cpu": True,
         "bf16": False,
         "gradient_checkpointing": False,
         "save_strategy": "no",
         "report_to": "none",
-        "ces_tau": 0.5,  # no answer is right: without its shaped tokens nothing would be learnt
+        "ces_tau": 0.5,  # no answer is right: only shaped tokens have a gradient
         "dtype": "float32",
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
@@ -57,7 +57,7 @@ def test_the_adapter_arrives_as_it_was_trained(hub, undrawn, trained):  # noqa: 
     assert "model.safetensors" not in files
     sent, saved = load(files["adapter_model.safetensors"]), load_file(run / "adapter_model.safetensors")
     assert {name: value.tolist() for name, value in sent.items()} == {n: v.tolist() for n, v in saved.items()}
-    assert any(value.abs().max() > 1e-3 for name, value in sent.items() if "lora_B" in name)  # it has learnt
+    assert any(value.abs().max() > 1e-3 for name, value in sent.items() if "lora_B" in name)  # it was trained
     settings = json.loads(files["adapter_config.json"])
     assert (settings["r"], settings["lora_alpha"], sorted(settings["target_modules"])) == (
         RANK,
@@ -92,4 +92,4 @@ def test_merged_weights_are_the_base_plus_the_product_of_the_adapter(hub, undraw
     assert "with Conditional Entropy Shaping (CES) on DAPO" in text
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    AutoModelForCausalLM.from_pretrained(tmp_path)  # without peft's help
+    AutoModelForCausalLM.from_pretrained(tmp_path)  # without peft

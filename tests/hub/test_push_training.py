@@ -1,4 +1,4 @@
-"""Pushing while a training goes on, to a server on this machine: private, in the background, and never its end."""
+"""Pushes to a local Hub during training: private, in the background, and never the end of a run."""
 
 import dataclasses
 import json
@@ -35,12 +35,12 @@ def hub(monkeypatch):
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         monkeypatch.setattr(time, "sleep", lambda seconds: None)
-        monkeypatch.setattr(pages, "find_spec", lambda name: None)  # no pictures: quicker
+        monkeypatch.setattr(pages, "find_spec", lambda name: None)  # no pictures: faster
         yield server
 
 
 def make(output_dir, **changes):
-    """Publisher, trainer and recipe as `trl-ces train` has them; four steps, checkpoints after two and four."""
+    """Publisher, trainer and recipe as in `trl-ces train`: four steps, checkpoints after the second and fourth."""
     output_dir.mkdir()
     (output_dir / "recipe.yaml").write_text(f"model_name_or_path: m\ndataset_name: d\noutput_dir: {output_dir}\n")
     wanted = {
@@ -144,6 +144,22 @@ def test_rollouts_stay_here(hub, tmp_path):
     assert len(commits) == 4  # the first of these two finds everything there
     for files in commits:
         assert [name for name, content in files.items() if PRIVATE in content or "rollout" in name] == []
+
+
+def test_rows_of_a_broken_step_stay_here_when_the_trainer_pushes_by_itself(hub, tmp_path):
+    publisher, trainer, _ = make(tmp_path / "run")
+    trainer.remove_callback(publisher)
+    trainer.args.push_to_hub = True  # as in a script of one's own
+    trainer.init_hf_repo()
+    trainer.model.lm_head.weight.register_hook(
+        lambda gradient: gradient * float("nan") if trainer.state.global_step == 1 else gradient
+    )
+    trainer.train()
+    trainer.push_to_hub()
+    kept = {file.relative_to(tmp_path / "run").as_posix() for file in tmp_path.rglob("*-process-0.safetensors")}
+    assert kept == {"_nonfinite/step-2-process-0.safetensors"}
+    assert "model.safetensors" in hub.repos["me/live"].files
+    assert [name for name in hub.repos["me/live"].files if "nonfinite" in name] == []
 
 
 def test_a_hub_that_fails_at_everything_does_not_touch_the_training(hub, tmp_path, capsys):

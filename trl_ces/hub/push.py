@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..report.trainings import read_recipe
-from ..support.errors import UserError, first_line
+from ..support.errors import UserError
 from ..support.hub import check_repo
 from ..train.recipe import RECIPE
 from .facts import ADAPTER
 from .pages import check_evaluation, describe
 from .staging import check_secrets, find_weights, home_of, merge, place_run, stage
-from .upload import Target, open_repo, upload, url_of
+from .upload import Target, open_repo, reason, upload, url_of
 
 Say = Callable[[str], None]
 
@@ -165,6 +165,6 @@ def listed(folder: Path) -> str:
 def failure(job: Push, error: Exception) -> str:
     """What went wrong, and the line that tries again."""
     return (
-        f"The push to the Hub failed: {first_line(error).rstrip('.')}.\nThe run is saved. Push it again; what has "
+        f"The push to the Hub failed: {reason(error)}.\nThe run is saved. Push it again; what has "
         f"arrived is not sent twice:\n  {job.command()}"
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from transformers import TrainerCallback
 from transformers.trainer_utils import HubStrategy
 
-from ..support.errors import UserError, first_line
+from ..support.errors import UserError
 from ..support.files import write_text
 from ..support.hub import HubError
 from ..train.recipe import RECIPE, Recipe
@@ -18,7 +18,7 @@ from .facts import ADAPTER, write_facts
 from .pages import describe
 from .push import Push, failure, publish, push
 from .staging import find_weights, place_checkpoint, place_run, secrets_in, stage
-from .upload import PushFailed, Target, open_repo, url_of
+from .upload import PushFailed, Target, open_repo, reason, url_of
 
 if TYPE_CHECKING:
     from ..config import CESConfig
@@ -97,7 +97,10 @@ class Publisher(TrainerCallback):
         except Exception as error:  # a full disk, a damaged checkpoint
             if staged is not None:
                 staged.cleanup()
-            print(f"Step {state.global_step} is not pushed: {first_line(error)} Training goes on.", flush=True)
+            print(
+                f"Step {state.global_step} is not pushed: {reason(error)}. Training goes on.",
+                flush=True,
+            )
             return
         self._last = self._queue.submit(self._push, staged, checkpoint, state.global_step)
 
@@ -113,7 +116,7 @@ class Publisher(TrainerCallback):
                 address = publish(Path(folder), job, f"Training in progress, step {step}", say=lambda text: None)
             print(f"Step {step} is on {address}.", flush=True)
         except Exception as error:  # nothing that happens here may end the training
-            print(f"The push of step {step} failed: {first_line(error).rstrip('.')}. Training goes on.", flush=True)
+            print(f"The push of step {step} failed: {reason(error)}. Training goes on.", flush=True)
 
 
 def save_and_publish(trainer: CESTrainer, recipe: Recipe, publisher: Publisher | None = None) -> None:

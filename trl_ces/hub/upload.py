@@ -46,7 +46,7 @@ class PushFailed(Exception):
         cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
         status = cause.response.status_code if isinstance(cause, HfHubHTTPError) else None
         self.refused = status in REFUSALS or isinstance(error, ValueError)
-        super().__init__(REASONS.get(status or 0) or first_line(cause).rstrip("."))
+        super().__init__(REASONS.get(status or 0) or reason(cause))
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,11 @@ def retried(call: Callable[[], Result]) -> Result:
                 raise failure from error
         print(f"The Hub: {failure}. Trying again.", flush=True)
         time.sleep(pauses.pop(0))
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, as a clause without full stop."""
+    return first_line(error).rstrip(".")
 
 
 def url_of(repo: str, revision: str | None = None) -> str:
