@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM
 from trl_ces.cli.main import main
 from trl_ces.evaluation.models import fingerprint
 from trl_ces.evaluation.samples import read_samples
+from trl_ces.evaluation.settings import default_folder
 from trl_ces.evaluation.summary import summarize, write_results
 from trl_ces.hub import pages, staging
 from trl_ces.hub.push import Push
@@ -255,8 +256,6 @@ def test_evaluation_results_stand_in_the_model_index_and_in_the_text(hub, run, t
 
 def test_an_evaluation_in_its_usual_place_is_found(hub, run, tmp_path):
     evaluate(tmp_path / "runs" / "evaluation" / f"{tmp_path.name.replace('-', '_')}_run", run)
-    from trl_ces.cli.eval import default_folder
-
     place = tmp_path / default_folder(str(run))
     assert place.is_dir(), place
     push(run)

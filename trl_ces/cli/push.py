@@ -55,11 +55,10 @@ def run(argv: list[str]) -> int:
     given = vars(_parser().parse_args(argv or ["--help"]))
     out = given.pop("out")
     from ..hub.push import failure, plan_push, push, write_folder
-    from .eval import default_folder
 
     if out is not None and out.exists():
         raise UserError(f"`--out` {out} already exists: name a new folder.")
-    job = plan_push(**given, usual_evaluation=default_folder(str(given["run"])), say=_say)
+    job = plan_push(**given, say=_say)
     if out is not None:
         write_folder(job, out, _say)
         return 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..evaluation.settings import default_folder
 from ..report.trainings import read_recipe
 from ..support.errors import UserError
 from ..support.hub import check_repo
@@ -67,7 +68,6 @@ def plan_push(
     revision: str | None,
     merge: bool,
     evaluation: Sequence[Path] | None,
-    usual_evaluation: Path,
     license: str | None,
     card: Path | None,
     say: Say,
@@ -75,8 +75,8 @@ def plan_push(
     """
     A [`Push`] from the options of `trl-ces push`.
 
-    What is `None` comes from the recipe's `hub_*` fields; the evaluation from `usual_evaluation`, if it exists and
-    measured these weights.
+    What is `None` comes from the recipe's `hub_*` fields; the evaluation, from where `trl-ces eval` writes by default,
+    if it measured these weights.
 
     Raises:
         UserError: if there is nothing to push, or a file that was named is missing or belongs to other weights.
@@ -91,10 +91,11 @@ def plan_push(
         raise UserError(f"`--card` {card} does not exist.")
     for place in evaluation or ():
         check_evaluation(place, weights)
-    if evaluation is None and usual_evaluation.is_dir():
+    usual = default_folder(str(run))
+    if evaluation is None and usual.is_dir():
         try:
-            check_evaluation(usual_evaluation, weights)
-            evaluation = [usual_evaluation]
+            check_evaluation(usual, weights)
+            evaluation = [usual]
         except UserError as error:
             say(f"Not in the card: {error}")
     target = Target(
