@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.environment import environment
 from ..support.errors import UserError
 from ..support.files import write_json, write_text
+from ..support.old_names import current_names
 from ..support.yaml import dump_yaml, read_yaml
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ NAMES_ONLY = ("output_dir", "run_name")
 
 
 def read_json(file: Path) -> Any:
-    """The file's content, `None` if there is no file.
+    """The file's content with today's dotted paths, `None` if there is no file.
 
     Raises:
         UserError: if it is damaged.
@@ -35,7 +36,7 @@ def read_json(file: Path) -> Any:
     if not file.is_file():
         return None
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return current_names(json.loads(file.read_text(encoding="utf-8")))
     except ValueError:
         raise UserError(f"{file} is damaged: remove it and start the study again to repeat that part.") from None
 

@@ -17,6 +17,7 @@ from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from .errors import UserError, first_line, kind, shown
+from .old_names import current_names
 
 # A few lines of anchors can stand for more values than fit into any memory.
 MAX_VALUES = 100_000
@@ -95,7 +96,7 @@ def dump_yaml(content: dict[str, Any]) -> str:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in the file `path`; an empty file is an empty mapping.
+    """The mapping in the file `path`, old dotted paths replaced by today's; an empty file is an empty mapping.
 
     Raises:
         UserError: if the file cannot be read, or is not one mapping with distinct keys.
@@ -113,7 +114,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     for name in content:
         if not isinstance(name, str):
             raise UserError(f"{path}: the key {name!r} is no word, as keys are.")
-    return content
+    return current_names(content)
 
 
 def alternatives(hint: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from ..support.errors import UserError, nearest
+from ..support.old_names import current_names
 from .arguments import ScriptArguments
 
 SOFT_OVERLONG = "get_soft_overlong_punishment"
@@ -43,7 +44,7 @@ def import_function(path: str, field: str) -> Callable[..., Any]:
     Raises:
         UserError: if the module or the function does not exist, or the module fails while it is imported.
     """
-    module_name, _, name = path.rpartition(".")
+    module_name, _, name = current_names(path).rpartition(".")
     if not all(part.isidentifier() for part in path.split(".")):
         raise UserError(f"`{field}`: {path!r} is no dotted path such as `my_package.my_function`.")
     if str(Path.cwd()) not in sys.path:
