@@ -1,6 +1,7 @@
 """CESTrainer in whole runs: where it must equal TRL bit for bit, what it logs, what it refuses, what it saves."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
 from trl_ces.methods.metrics import CES_METRICS
+from trl_ces.rollout import RealTokens
 from trl_ces.rollout.layer import check_trl_version
 from trl_ces.support.reward_names import accuracy_reward_index
 
@@ -400,6 +402,21 @@ def test_another_trl_is_refused_with_the_command_that_helps(version):
         check_trl_version(version)
 
 
-@pytest.mark.parametrize("version", ["1.16.0", "1.17.3", "1.18.0.dev0"])
-def test_a_trl_in_the_range_is_accepted(version):
-    check_trl_version(version)
+@pytest.mark.parametrize("version", ["1.16.0", "1.16.7"])
+def test_a_trl_that_was_tested_is_accepted_in_silence(version):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_trl_version(version)
+
+
+@pytest.mark.parametrize("version", ["1.17.0", "1.18.0.dev0"])
+def test_a_trl_newer_than_the_tested_ones_warns(version):
+    with pytest.warns(UserWarning, match=rf"trl {version} is newer than 1\.16, the newest that .* tested with"):
+        check_trl_version(version)
+
+
+@pytest.mark.parametrize("trainer_class", [CESTrainer, RealTokens])
+def test_a_layer_alone_looks_at_the_version_too(tmp_path, monkeypatch, trainer_class):
+    monkeypatch.setattr("trl.__version__", "2.0.0")
+    with pytest.raises(ImportError, match=r"trl 2\.0\.0 is installed"):
+        trainer_class(tiny_model(), vowel_accuracy_reward, CESConfig(**settings(tmp_path)))

@@ -244,3 +244,35 @@ def test_help_shows_trls_parameters():
 def test_two_rewards_without_accuracy_in_their_names_are_refused(tmp_path):
     with pytest.raises(ValueError, match="There are: short_reward, scripted_bonus_reward"):
         make_trainer(tmp_path, [short_reward, scripted_bonus_reward])
+
+
+def detach_entropies(trainer, monkeypatch):
+    """As TRL 1.9 and before gave them."""
+    upstream = GRPOTrainer._get_per_token_logps_and_entropies
+
+    def under_no_grad(self, *args, **kwargs):
+        logps, entropies, aux_loss = upstream(self, *args, **kwargs)
+        return logps, None if entropies is None else entropies.detach(), aux_loss
+
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", under_no_grad)
+
+
+def test_entropies_without_a_gradient_are_refused_since_loss_and_metrics_would_not_show_it(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path)
+    detach_entropies(trainer, monkeypatch)
+    with pytest.raises(RuntimeError, match=r"carry no gradient.*w/o Entropy Gradient.*`ces_entropy_gradient=False`"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("changes", [{"ces_entropy_gradient": False}, {"shaping": "entropy_advantage"}], ids=str)
+def test_entropies_without_a_gradient_serve_where_none_is_wanted(tmp_path, monkeypatch, changes):
+    trainer = make_trainer(tmp_path, max_steps=1, **changes)
+    detach_entropies(trainer, monkeypatch)
+    trainer.train()
+    assert trainer.state.global_step == 1
+
+
+def test_evaluation_needs_no_gradient_of_the_entropies(tmp_path):
+    trainer = make_trainer(tmp_path, max_steps=1)
+    trainer.train()
+    assert "eval_loss" in trainer.evaluate(trainer.train_dataset)

@@ -434,3 +434,43 @@ def test_the_named_reward_judges(tmp_path):
     order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
     teaching = [prompt for prompt in order if len({row["bonus"] for row in script[prompt]}) == 2]
     assert used[0] == teaching[:4]
+
+
+def test_log_probs_are_computed_for_the_kept_groups_alone(tmp_path):
+    """64 rows are trained, of more that were drawn: no others go through the policy or the reference."""
+    model = tiny_model()
+    model.save_pretrained(tmp_path / "start")
+    model.config._name_or_path = str(tmp_path / "start")
+    changes = {"beta": 0.1, "max_steps": 16, "per_device_train_batch_size": 16, "steps_per_generation": 2}
+    trainer = make_trainer(
+        tmp_path, world(), model=model, **{**changes, "per_device_train_batch_size": 8, "num_iterations": 2}
+    )
+    scored = {"policy": 0, "reference": 0}
+
+    def count(name):
+        def see(module, arguments, keywords, output):
+            if not torch.is_grad_enabled():
+                scored[name] += output.last_hidden_state.size(0) if keywords.get("position_ids") is None else 0
+
+        return see
+
+    trainer.model.model.register_forward_hook(count("policy"), with_kwargs=True)
+    trainer.ref_model.model.register_forward_hook(count("reference"), with_kwargs=True)
+    trainer.train()
+    drawn = sum(entry.get("dynamic_sampling/prompts", 0) for entry in trainer.state.log_history)
+    assert drawn == 40
+    assert scored == {"policy": 64, "reference": 64}  # four rollouts of 16
+
+
+def test_a_round_logs_no_ratio_and_the_kept_batch_logs_its_own(tmp_path):
+    """With vLLM's correction, ratios are those of the rows that are trained."""
+    trainer = make_trainer(tmp_path, world(), vllm_importance_sampling_mode="token_truncate", **MULTI)
+    trainer.use_vllm, trainer._last_loaded_step = True, 0
+    _, rounds = record_batches(trainer)
+    batch = one_batch(trainer)
+    assert len(rounds) > 1
+    mask = batch["completion_mask"].bool()
+    difference = (batch["old_per_token_logps"] - batch["sampling_per_token_logps"]).abs()[mask]
+    logged = trainer._metrics["train"]["sampling/sampling_logp_difference/mean"]
+    assert logged == [pytest.approx(difference.mean().item(), rel=1e-5)]
+    assert trainer.vllm_importance_sampling_correction is True

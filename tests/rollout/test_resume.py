@@ -179,3 +179,20 @@ def test_micro_batches_come_back_from_disk_as_they_were(tmp_path):
     with pytest.raises(TypeError):
         save_micro_batches(tmp_path / "odd.safetensors", [{"picture": object()}], {})
     assert not (tmp_path / "odd.safetensors").exists()
+
+
+def test_each_process_removes_its_own_rollouts_where_it_does_not_write_checkpoints(tmp_path, monkeypatch):
+    """Without a shared disk, process 0 removes old checkpoints from its own disk only."""
+    changes = {"save_total_limit": 2, "load_best_model_at_end": False, "max_steps": 4}
+    trainer = make_trainer(tmp_path, **changes)
+    trainer._rollout_file = lambda: "rollout-1.safetensors"
+    monkeypatch.setattr(type(trainer.args), "should_save", property(lambda self: False))
+    trainer.train()
+    assert sorted(file.parent.name for file in tmp_path.glob("checkpoint-*/rollout-1.safetensors")) == [
+        "checkpoint-3",
+        "checkpoint-4",
+    ]
+    other = tmp_path / "checkpoint-1" / "rollout-0.safetensors"  # another process's, on a shared disk
+    other.write_bytes(b"")
+    trainer._remove_old_rollouts(tmp_path)
+    assert other.exists()

@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig
+from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig
 from processes import run_processes
 from tiny import (
     AS_TRL,
@@ -88,11 +88,11 @@ def train(trainer_class, tmp_path, script_options=None, peft_config=None, **chan
     return trainer, record
 
 
-def assert_same_gradients(one, other):
+def assert_same_gradients(one, other, norm=0.01):
     """To 1e-5 at the first step; at the second the weights already differ by the rounding of the first."""
     for first, second, bound in zip(one.gradients, other.gradients, (1e-5, 1e-4), strict=True):
         assert first.keys() == second.keys()
-        assert max(value.norm() for value in first.values()) > 0.01
+        assert max(value.norm() for value in first.values()) > norm
         difference = sum((first[name] - second[name]).square().sum() for name in first).sqrt()
         assert difference < bound * sum(value.square().sum() for value in first.values()).sqrt()
 
@@ -295,3 +295,21 @@ def test_the_logged_loss_of_pieces_is_that_of_the_whole(tmp_path):
     for one, other in zip(whole.state.log_history[:2], pieces.state.log_history[:2], strict=True):
         assert math.isclose(one["loss"], other["loss"], rel_tol=1e-4)
         assert math.isclose(one["grad_norm"], other["grad_norm"], rel_tol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "peft_config",
+    [
+        PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
+        PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
+    ],
+    ids=["prompt tuning", "prefix tuning"],
+)
+def test_learned_prompts_are_trained_as_by_trl(tmp_path, peft_config):
+    """Virtual tokens stand before the padding, so none of it goes."""
+    torch.manual_seed(0)
+    _, padded = train(GRPOTrainer, tmp_path / "trl", peft_config=peft_config, **OFF_POLICY)
+    torch.manual_seed(0)
+    trainer, record = train(CESTrainer, tmp_path / "ces", peft_config=peft_config, **OFF_POLICY)
+    assert_same_gradients(padded, record, norm=0.005)
+    assert trainer.state.log_history[0]["log_ratio/first_step_max"] < 1e-5

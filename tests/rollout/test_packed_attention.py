@@ -1,0 +1,63 @@
+"""What a packed forward tells attention, and which settings cannot go together."""
+
+import pytest
+import torch
+from datasets import Dataset
+from tiny import settings, tiny_model, tiny_tokenizer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from trl_ces import CESConfig, CESTrainer
+
+BOUNDARIES = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+
+
+def test_packed_rows_say_where_they_begin_so_that_attention_need_not_look(tmp_path):
+    """What flash attention would else work out in every layer, each time with a wait for the device."""
+    seen = []
+
+    def attention(module, query, key, value, attention_mask, **kwargs):
+        seen.append({name: kwargs.get(name) for name in BOUNDARIES} | {"columns": query.size(2)})
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+
+    ALL_ATTENTION_FUNCTIONS.register("recording", attention)
+    ALL_MASK_ATTENTION_FUNCTIONS.register("recording", sdpa_mask)
+    model = tiny_model()
+    model.config._attn_implementation = "recording"
+    trainer = CESTrainer(
+        model=model,
+        reward_funcs=lambda completions, **kwargs: [float(len(text) % 2) for text in completions],
+        args=CESConfig(**settings(tmp_path, padding_free=True, max_steps=1)),
+        train_dataset=Dataset.from_dict({"prompt": ["1+2=", "1+2+3+4="]}),
+        processing_class=tiny_tokenizer(),
+    )
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    rows = {
+        "prompt_ids": torch.tensor([[0, 5, 6], [7, 8, 9]]),
+        "prompt_mask": torch.tensor([[0, 1, 1], [1, 1, 1]]),
+        "completion_ids": torch.tensor([[4, 5, 1, 0], [6, 7, 8, 1]]),
+        "completion_mask": torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]]),
+        "advantages": torch.tensor([1.0, -1.0]),
+        "num_items_in_batch": torch.tensor(7),
+        "correct": torch.tensor([True, False]),
+        "scorable": torch.tensor([True, True]),
+        "group_correct": torch.tensor([1, 1]),
+        "group_scorable": torch.tensor([2, 2]),
+        "equal_rewards": torch.tensor([False, False]),
+        "truncated": torch.tensor([False, False]),
+    }
+    trainer._compute_loss(trainer.model, rows)
+    assert len(seen) == 2  # layers
+    for layer in seen:
+        assert layer["columns"] == 12
+        assert layer["cu_seq_lens_q"].tolist() == layer["cu_seq_lens_k"].tolist() == [0, 5, 12]
+        assert layer["cu_seq_lens_q"].dtype == torch.int32
+        assert layer["cu_seq_lens_q"] is seen[0]["cu_seq_lens_q"]  # made once
+        assert layer["max_length_q"] == layer["max_length_k"] == 7
+
+
+def test_packing_without_trimming_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"`padding_free` is True: .*`trim_padding=False`"):
+        CESConfig(**settings(tmp_path, padding_free=True, trim_padding=False))

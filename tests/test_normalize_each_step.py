@@ -1,0 +1,44 @@
+"""Eq. 1 divides an optimizer step by its own tokens, TRL's `dapo` by the rollout's mean tokens of a step."""
+
+import pytest
+import torch
+from rollout.test_unpadded_training import CASES, train
+from tiny import AS_TRL, settings
+from trl import GRPOTrainer
+
+from trl_ces import CESConfig, CESTrainer
+
+# A policy that stays where it is, so that gradients of all steps can be compared.
+STILL = {"learning_rate": 0.0, "gradient_accumulation_steps": 2, "steps_per_generation": 8, "max_steps": 4}
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [(AS_TRL, {}), (AS_TRL, {"script_options": {"masked": True}}), ({}, {})],
+    ids=["as trl", "tool mask", "arranged"],
+)
+def test_a_step_is_divided_by_its_own_tokens(tmp_path, changes, options):
+    _, mean = train(CESTrainer, tmp_path / "trl", **STILL, **changes, **options)
+    trainer, own = train(CESTrainer, tmp_path / "own", **STILL, **changes, **options, normalize_each_step=True)
+    buffer = trainer._buffered_inputs
+    tokens = [int((batch["completion_mask"] * batch.get("tool_mask", 1)).sum()) for batch in buffer]
+    of_steps = [sum(tokens[start : start + 2]) for start in range(0, 8, 2)]
+    assert max(of_steps) > 1.05 * min(of_steps)
+    for count, by_mean, by_own in zip(of_steps, mean.gradients, own.gradients, strict=True):
+        weight = sum(of_steps) / 4 / count
+        for name, value in by_own.items():
+            torch.testing.assert_close(value, by_mean[name] * weight, rtol=1e-4, atol=1e-7)
+
+
+def test_with_one_step_a_rollout_the_two_are_the_same(tmp_path):
+    _, upstream = train(GRPOTrainer, tmp_path / "trl", **CASES["on-policy"])
+    _, own = train(CESTrainer, tmp_path / "own", **CASES["on-policy"], **AS_TRL, normalize_each_step=True)
+    for one, other in zip(upstream.gradients, own.gradients, strict=True):
+        assert all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_it_is_refused_where_it_says_nothing(tmp_path):
+    with pytest.raises(ValueError, match='`normalize_each_step` is True: only `loss_type="dapo"`'):
+        CESConfig(**settings(tmp_path, normalize_each_step=True, loss_type="grpo"))
+    with pytest.raises(ValueError, match="whole optimizer steps in a rollout"):
+        train(CESTrainer, tmp_path, gradient_accumulation_steps=6, steps_per_generation=8, normalize_each_step=True)
