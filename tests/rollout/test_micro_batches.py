@@ -50,7 +50,7 @@ def test_pieces_share_what_belongs_to_all_rows():
     batch = {
         "ids": torch.arange(10).view(5, 2),
         "num_items_in_batch": torch.tensor(7),
-        "none": None,
+        "no": None,
         PIECES: [1, 3, 1],
     }
     parts = list(pieces(batch))
