@@ -1,6 +1,6 @@
-"""How each command of the documentation is run here: what stands in for what this machine lacks, or why it is not run.
+"""How the tests run each command of the docs, or why they do not.
 
-A command of README.md, CONTRIBUTING.md or docs/ that stands in neither table fails tests/docs/test_docs_run.py.
+A command of README.md, CONTRIBUTING.md or docs/ that is in neither table fails tests/docs/test_docs_run.py.
 """
 
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True)
 class Here:
     """
-    What a command is here.
+    How a command is run here.
 
     Args:
-        replaced (`dict[str, str]`): Part of the command -> what stands there instead; each part occurs.
+        replaced (`dict[str, str]`): Parts of the command and their replacements; each part must occur.
         added (`str`): Words at the end.
-        leaves (`tuple[str, ...]`): Files that it makes.
-        says (`str`): A pattern of what it prints.
-        slow (`bool`): Whether it takes over 20 seconds even so.
+        leaves (`tuple[str, ...]`): Files that it writes.
+        says (`str`): Pattern of its output.
+        slow (`bool`): Takes over 20 seconds even so.
     """
 
     replaced: dict[str, str] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Here:
 
 
 def trained(folder, replaced=None, added=""):
-    """Two optimizer steps, to a saved model."""
+    """Trains two steps and saves the model."""
     leaves = tuple(f"{folder}/{name}" for name in ("model.safetensors", "trainer_state.json", "recipe.yaml"))
     return Here(replaced or {}, f"{added} --max_steps 2 --logging_steps 1 --save_strategy no".strip(), leaves)
 
@@ -183,7 +183,7 @@ NETWORK = "fetches packages from an index and changes the environment that the t
 MAKE = "makes a virtual environment of its own"
 PUSHED = "tests/hub/test_push.py::test_the_lines_of_the_docs_push"
 EXAMPLE = "tests/docs/test_docs_examples.py::test_an_example_trains_and_saves_from_the_command_line"
-# The reason; where it is another test that runs the command, its name, which must exist.
+# Reasons. If another test runs the command, its name, which must exist.
 NOT_RUN = {
     "make test": f"{MAKE}; runs this test",
     "make test-slow": f"{MAKE}; runs this test",

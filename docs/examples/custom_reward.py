@@ -1,10 +1,10 @@
 """
-CES with rewards of your own: estimates that may be 1 % off, and a small price for every unit left out.
+CES with your own rewards: estimates within 1 %, and a small reward for naming the unit.
 
     python docs/examples/custom_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/estimates
 
 CES asks one reward whether a completion is correct. Here it is found by its name, which contains "accuracy"; with
-other names, say `ces_accuracy_reward="..."`. The other reward only moves the advantage.
+other names, set `ces_accuracy_reward="..."`. The other reward only moves the advantage.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def last_number(completion):
 
 
 def estimate_accuracy_reward(completions, metres, **kwargs):
-    """1.0 within 1 % of the column `metres`, else 0.0; `None`, which is no verdict, where a row has no gold."""
+    """1.0 within 1 % of the column `metres`, else 0.0; `None` (no verdict) if a row has no gold."""
     rewards = []
     for completion, gold in zip(completions, metres, strict=True):
         guess = last_number(completion)
@@ -36,13 +36,13 @@ def estimate_accuracy_reward(completions, metres, **kwargs):
 
 
 def unit_reward(completions, **kwargs):
-    """1.0 where the answer names its unit."""
+    """1.0 if the answer names its unit."""
     texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
     return [float("metre" in text or "meter" in text) for text in texts]
 
 
 def problems():
-    """Questions with their golds. Columns beside `prompt` reach the rewards by name."""
+    """Questions with golds. Rewards receive the columns beside `prompt` by name."""
     rows = [
         {
             "prompt": [{"role": "user", "content": f"How many metres are {number} {unit}? Answer with a number."}],

@@ -3,8 +3,8 @@ CES with a tool: the model may ask a calculator before it answers.
 
     python docs/examples/tools.py --model Qwen/Qwen3-0.6B --output_dir runs/calculator
 
-TRL runs the tool and puts its answer into the completion. Those tokens are not the model's: they are outside the loss,
-and CES neither counts them in a completion's length nor shapes them.
+TRL runs the tool and inserts its answer into the completion. The model did not write those tokens: they are outside
+the loss, and CES neither counts them in a completion's length nor shapes them.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def multiply(a: int, b: int) -> int:
 
 
 def answer_accuracy_reward(completions, product, **kwargs):
-    """1.0 where the last message, behind the tool's answers, contains the product."""
+    """1.0 if the last message, after the tool's answers, contains the product."""
     texts = [(messages[-1].get("content") or "").replace(",", "") for messages in completions]
     return [float(str(gold) in re.findall(r"\d+", text)) for text, gold in zip(texts, product, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Every command of the documentation is read by the parser of its program."""
+"""Every command in the docs parses."""
 
 import argparse
 import ast
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL)
-# A rule that CONTRIBUTING.md makes up, and what its steps would add.
+# The example rule of CONTRIBUTING.md, and the setting it would add.
 INVENTED = {"correct_entropy", "correct_entropy_gamma"}
 
 
@@ -43,7 +43,7 @@ def blocks(page, *languages):
 
 
 def commands(script):
-    """Words of each command: lines are joined while a quotation or a backslash is open."""
+    """The words of each command. A line continues while a quote or a backslash is open."""
     open_line = ""
     for line in script.splitlines():
         open_line += line
@@ -79,12 +79,12 @@ def test_no_block_hides_its_commands(page):
 
 
 class Read(Exception):
-    """argparse has taken the words."""
+    """argparse has accepted the words."""
 
 
 @pytest.fixture
 def parsers_stop(monkeypatch):
-    """A command ends where its words are parsed, before it does anything."""
+    """Commands stop once their words are parsed."""
     parse = argparse.ArgumentParser.parse_args
 
     def stop(self, args=None, namespace=None):
@@ -95,7 +95,7 @@ def parsers_stop(monkeypatch):
 
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
-    """The folder from which a reader of the documentation starts: recipes, and the files that he has made himself."""
+    """A reader's working directory: recipes, and the files the docs have him write."""
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
     shutil.copy(ROOT / "recipes" / "DeepSeek-R1-Distill-Qwen-1.5B" / "ces.yaml", tmp_path / "my.yaml")
     run_of_a_study = tmp_path / "runs" / "study" / "arithmetic" / "ces" / "seed-0"
@@ -110,7 +110,7 @@ def reader(tmp_path, monkeypatch):
 
 
 def read_recipe_words(words):
-    """As `trl-ces train` reads them, up to where it would look for GPUs, vLLM and the data."""
+    """As `trl-ces train` does, up to looking for GPUs, vLLM and data."""
     line = read_words(words)
     recipe = load_recipe(find_recipe(line.config), line.overrides)
     launch = {}
@@ -142,7 +142,7 @@ def read_trl_ces(command, words):
 
 
 def check_python(code):
-    """It is Python, and what it imports exists."""
+    """Parses as Python, and its imports exist."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom):
             module = importlib.import_module(node.module)
@@ -200,7 +200,7 @@ def test_a_command_of_the_documentation_is_one_that_its_program_takes(words, rea
 
 @cache
 def flags_of(*command):
-    """Every flag that a command's help names or its recipe takes."""
+    """Flags in a command's help or accepted by its recipe."""
     said = io.StringIO()
     with redirect_stdout(said), suppress(SystemExit):  # argparse prints its help and leaves
         main([*command, "--help"])
@@ -220,7 +220,7 @@ def test_a_command_in_the_text_has_its_name_and_its_flags(page):
         assert not flags or flags <= flags_of(command, *benchmark), f"{command} {rest}"
 
 
-# What `trl-ces plan` says of GPUs
+# Memory by number of GPUs
 
 GPU_PAGE = (DOCS / "recipes.md").read_text(encoding="utf-8")
 GPU_ROW = re.compile(r"^\| `(--gpus [^`]*)` \| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+|-) \|$", flags=re.MULTILINE)

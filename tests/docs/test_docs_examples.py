@@ -1,4 +1,4 @@
-"""The scripts of docs/examples train: as they stand, with a tiny model, on a CPU."""
+"""The scripts of docs/examples train unchanged, with a tiny model, on a CPU."""
 
 import importlib.util
 import runpy
@@ -25,7 +25,7 @@ def load(name):
 
 
 def save_tiny(folder, name):
-    """A model of random weights whose chat template fits the example."""
+    """A random model whose chat template fits the example."""
     knows_tools = {"chat_template": qwen3_chat_template, "markers": QWEN_MARKERS, "eos_token": END}
     return str(write_model(folder, context=4096, **(knows_tools if name == "tools" else {})))
 

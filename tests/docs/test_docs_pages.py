@@ -1,4 +1,4 @@
-"""What the documentation names exists: settings, functions, tests, files, links. Its pages say what the code says."""
+"""Settings, functions, tests, files and links named in the docs exist."""
 
 import ast
 import dataclasses
@@ -29,7 +29,7 @@ def name_of(file):
 
 
 def prose(page):
-    """The page without its blocks of code."""
+    """The page without code blocks."""
     return re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
@@ -42,7 +42,7 @@ def load_builder():
 
 @cache
 def functions_of(file):
-    """The functions at the top of a file of the repository."""
+    """Names of a file's top-level functions."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
@@ -51,7 +51,7 @@ TEST = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)(\.\.\.)?`")
 
 
 def missing_tests(text):
-    """Tests that a text names, as `test_name`, `tests/folder/test_file.py::test_name` or with dots for the rest."""
+    """Missing tests among those a text names: `test_name`, `tests/folder/test_file.py::test_name`, `test_prefix...`."""
     everywhere = [name for file in (ROOT / "tests").rglob("test_*.py") for name in functions_of(file)]
     for file, name, dots in TEST.findall(text):
         known = functions_of(file) if file else everywhere
@@ -78,12 +78,12 @@ def test_every_setting_of_ours_has_its_place_and_its_words():
 
 # `ces_tau: 0.05`, `ces_tau=0.05`, `--ces_tau 0.05`
 SETTING = re.compile(r"`(?:--)?([a-z]+_\w+)(?:: |=| )[^`]+`")
-# Those of accelerate and launch files, of TRL's and torch's functions, and of the rule that CONTRIBUTING.md makes up.
+# Of accelerate and launch files, of TRL's and torch's functions, and of the example rule in CONTRIBUTING.md.
 OTHERS = {
     "accelerate_config", "machine_rank", "num_processes", "zero3_save_16bit_model", "distributed_type",
     "environment_factory", "weights_only", "correct_entropy_gamma",
 }  # fmt: skip
-# Pages about commands that have options of their own, which test_docs_commands.py reads.
+# Pages about commands with their own options, which test_docs_commands.py checks.
 WITH_OPTIONS = {"evaluation.md", "report.md", "study.md", "hub.md", "performance.md"}
 
 
@@ -180,7 +180,7 @@ def test_the_first_page_names_every_command_and_leads_to_every_page():
 
 
 def anchors(page):
-    """As GitHub and the site make them of headings: small letters, no punctuation, dashes for spaces."""
+    """Heading anchors, as GitHub and the site build them."""
     found = []
     for heading in re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE):
         words = re.sub(r"[^\w\s-]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower())
@@ -206,7 +206,7 @@ def test_every_link_leads_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_lists_and_tables_stand_apart_from_the_text_above(page):
-    """GitHub shows them anyway; the site would run them into the paragraph."""
+    """The site would render them as part of the paragraph; GitHub would not."""
     lines = prose(page).splitlines()
     for above, line in pairwise(lines):
         starts = re.match(r"(?:[-*+]|1\.) \S", line) or (line.startswith("|") and not above.startswith("|"))

@@ -1,4 +1,4 @@
-"""The Python of the documentation imports what exists, and does what the text says."""
+"""Python in the docs imports what exists and does what the text says."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Every command of the documentation is run, small, or stands in a list with the reason why not (docs_table.py).
+"""Every command in the docs is run at a small size, or docs_table.py says why not.
 
 A training's process is this one: what starts processes is tested in test_cli.py, and importing TRL takes seconds.
 """
@@ -46,7 +46,7 @@ STUDY = {
 
 
 def words_of(line):
-    """The command's words, and the variables set before it."""
+    """The command's words, and its environment variables."""
     words, variables = shlex.split(line.removeprefix(".venv/bin/")), {}
     while "=" in words[0]:
         name, _, variables[name] = words.pop(0).partition("=")
@@ -54,7 +54,7 @@ def words_of(line):
 
 
 def here(line, how):
-    """The command line that stands for `line`."""
+    """`line` as it is run here."""
     for part, other in how.replaced.items():
         assert line.count(part) == 1, f"{part!r} stands {line.count(part)} times in {line!r}"
         line = line.replace(part, other)
@@ -84,7 +84,7 @@ def test_a_reason_that_is_a_test_names_one_that_exists():
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """What a reader has when he comes to a page: models, data, runs; small and made here."""
+    """Small versions of what a reader has by then: models, data, runs."""
     folder = tmp_path_factory.mktemp("reader")
     os.symlink(ROOT / "recipes", folder / "recipes")
     shutil.copy(ROOT / "recipes" / "DeepSeek-R1-Distill-Qwen-1.5B" / "ces.yaml", folder / "my.yaml")
@@ -114,7 +114,7 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture
 def reader(prepared, tmp_path, monkeypatch):
-    """His folder, for one command."""
+    """A reader's working directory, for one command."""
     for place in prepared.iterdir():
         if place.name == "runs":
             shutil.copytree(place, tmp_path / "runs")
@@ -128,7 +128,7 @@ def reader(prepared, tmp_path, monkeypatch):
 
 @pytest.fixture
 def one_process(monkeypatch):
-    """`trl-ces train` trains in this process; the quickstart is small."""
+    """`trl-ces train` trains in this process, and the quickstart is small."""
 
     def train_here(command, env):
         assert command[:3] == [sys.executable, "-m", WORKER]
@@ -142,7 +142,7 @@ def one_process(monkeypatch):
 
 
 def run(words):
-    """Starts the program in this process; its exit code."""
+    """Runs the program in this process; returns its exit code."""
     if words[0] == "trl-ces":
         return main(words[1:])
     assert words[:2] == ["python", "-c"]

@@ -1,4 +1,4 @@
-"""The site is built without a warning, its pages fit a telephone and fetch nothing; its words are spelled right."""
+"""The site builds without warnings, fits a phone and fetches nothing; spelling."""
 
 import importlib.util
 import re

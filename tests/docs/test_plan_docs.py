@@ -1,4 +1,4 @@
-"""docs/recipes.md shows what `trl-ces plan` prints, for every shipped recipe, and a measurement that bears it out."""
+"""docs/recipes.md shows what `trl-ces plan` prints for every shipped recipe, and how far it is off."""
 
 import re
 import shlex
@@ -33,7 +33,7 @@ def test_every_shipped_recipe_has_its_line():
 
 
 def off_by(table):
-    """By how much the plan is off in each row of the benchmark's table, in percent."""
+    """Error of the plan in each row of the benchmark's table, in percent."""
     rows = re.findall(r"\| +([\d,]+) \| +([\d,]+) \| +([-+][\d.]+) % \|", table)
     exact = [
         100 * (float(planned.replace(",", "")) / float(measured.replace(",", "")) - 1) for planned, measured, _ in rows

@@ -1,4 +1,4 @@
-"""The tables of docs/study.md are those that the committed results give."""
+"""The tables of docs/study.md follow from the committed results."""
 
 import csv
 import re
