@@ -51,7 +51,7 @@ TEST = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)(\.\.\.)?`")
 
 
 def missing_tests(text):
-    """Missing tests among those a text names: `test_name`, `tests/folder/test_file.py::test_name`, `test_prefix...`."""
+    """Missing tests that a text names: `test_name`, `tests/folder/test_file.py::test_name`, `test_prefix...`."""
     everywhere = [name for file in (ROOT / "tests").rglob("test_*.py") for name in functions_of(file)]
     for file, name, dots in TEST.findall(text):
         known = functions_of(file) if file else everywhere
