@@ -212,3 +212,10 @@ def test_of_lora_only_the_adapters_are_trained():
     whole = count_step(step())
     assert count.weights == whole.weights + count.trained
     assert whole.trained == whole.weights
+
+
+def test_loras_dropout_keeps_what_it_dropped_for_the_backward():
+    plain, dropped = (count_step(step(lora=json.dumps({**LORA, "lora_dropout": p}))).saved for p in (0.0, 0.1))
+    # Per layer and adapter, of (2, 256, 128) inputs: a mask, a byte or a float32 each, and the dropped input, float32.
+    inputs = 4 * 2 * 2 * 256 * 128
+    assert inputs <= dropped - plain <= 8 * inputs
