@@ -194,14 +194,14 @@ def test_ctrl_c_ends_the_requests_that_run(vllm):
 
 
 def test_a_model_that_vllm_refuses_is_refused_with_the_way_out(vllm):
-    with pytest.raises(UserError, match=r"vLLM cannot run .*not supported.\); `--backend transformers`"):
+    with pytest.raises(UserError, match=r"vLLM cannot run .*not supported.\): try `--backend transformers`"):
         VllmBackend(dataclasses.replace(FACTS, base="refused"), settings(), longest=120)
 
 
 def test_auto_takes_vllm_where_it_is_and_its_options_need_it(vllm, monkeypatch):
     assert choose_backend(settings(backend="auto")).backend == "vllm"
     assert choose_backend(settings(backend="transformers")).backend == "transformers"
-    with pytest.raises(UserError, match="`tensor_parallel_size` is 2 and transformers generates"):
+    with pytest.raises(UserError, match="`tensor_parallel_size` is 2, but transformers generates"):
         choose_backend(settings(backend="transformers", tensor_parallel_size=2))
     monkeypatch.delitem(sys.modules, "vllm")
     monkeypatch.setattr(run_module, "find_spec", lambda name: None)

@@ -1,7 +1,7 @@
-"""The benchmarks as data: one row each, with source, licence, expected number of problems and how a row is read.
+"""The benchmarks as data: source, licence, expected number of problems, reader.
 
-Questions and golds follow the Qwen2.5-Math evaluation, which the paper uses; rows.py reads them. The four code sets
-are EvalPlus'; code.py judges them.
+Questions and golds follow the Qwen2.5-Math evaluation, as in the paper; rows.py reads them. The four code sets are
+EvalPlus'; code/ judges them.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from .rows import (
 
 @dataclass(frozen=True)
 class HubSource:
-    """A data set of the Hub with the same problems: repository, configuration, split, and how its rows are read."""
+    """The same problems on the Hub: repository, configuration, split, reader of its rows."""
 
     repository: str
     configuration: str | None
@@ -40,20 +40,20 @@ class Benchmark:
     One set of problems.
 
     Args:
-        name (`str`): As `--benchmarks` takes it; `trl_ces.grading` knows the mathematics sets by it.
-        title (`str`): As the paper's tables write it.
-        kind (`str`): `"math"`: graded as mathematics. `"choice"`: the gold is the letter of an option.
-            `"code"`: the answer is a program, and the gold the name of the function that is tested.
-        languages (`str`): Codes of the questions' languages.
-        file (`str`): Path of the local copy below `--data_dir`.
-        count (`int`): Rows that the source must have.
-        licence (`str`): Of the data, as its publishers state it.
+        name (`str`): For `--benchmarks`, and for `trl_ces.grading`.
+        title (`str`): As in the paper's tables.
+        kind (`str`): `"math"`: graded as mathematics. `"choice"`: the gold is the letter of an option. `"code"`: the
+            answer is a program, and the gold the name of the tested function.
+        languages (`str`): Language codes of the questions.
+        file (`str`): Path of the local copy under `--data_dir`.
+        count (`int`): Number of rows in the source.
+        licence (`str`): Of the data, as stated by its publishers.
         origin (`str`): Who made it.
         read (`Callable`): From a row of the local copy to question and gold.
-        hub (`HubSource`, *optional*): Where the Hub has the same problems; `None`: a local copy is needed.
-        excluded (`dict[int, str]`): Row number -> why no answer to it can be judged. They are counted and listed.
-        dataset (`str`): `"humaneval"` or `"mbpp"`, as EvalPlus calls it; empty but for code.
-        base (`str`, *optional*): The set with the same questions and fewer tests. Where both are asked, one answer is
+        hub (`HubSource`, *optional*): The Hub's copy; `None`: a local copy is required.
+        excluded (`dict[int, str]`): Row number -> why no answer can be judged.
+        dataset (`str`): `"humaneval"` or `"mbpp"` for code, else empty.
+        base (`str`, *optional*): The set with the same questions and fewer tests. If both are asked, one answer is
             drawn and judged for both.
     """
 

@@ -1,8 +1,8 @@
-"""Answers by transformers, and the interface that it shares with vllm_backend.py.
+"""Generation with transformers, and the interface shared with vllm_backend.py.
 
-Both backends get token ids and a seed for each answer and give token ids back. Left to `generate`, transformers would
-draw a batch from one random state and would count the padding among the tokens that the repetition penalty applies to,
-so that an answer depended on its neighbours; `Sampler` draws each answer from its own seed, as vLLM does.
+Backends take token ids and a seed per answer and return token ids. `generate` alone would draw a batch from a single
+random state and apply the repetition penalty to padding, so that an answer depended on its neighbours; `Sampler` draws
+each answer from its own seed, as vLLM does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from .settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer: the number of its prompt, its tokens without the end token, and `"stop"` or `"length"`."""
+    """One answer: index of its prompt, token ids without the end token, and `"stop"` or `"length"`."""
 
     index: int
     tokens: list[int]
@@ -28,12 +28,12 @@ class Completion:
 
 class Backend(Protocol):
     """
-    What generates.
+    A generation engine.
 
     Attributes:
         batch_size (`int` or `None`):
-            Answers that are generated together, where an answer's last bits can depend on its neighbours: the same
-            batches are asked again after a kill. `None`: everything that is missing may be asked at once.
+            Answers generated together, if an answer's last bits can depend on its neighbours: after a kill, the same
+            batches are drawn again. `None`: all missing answers may be drawn at once.
     """
 
     batch_size: int | None
@@ -44,10 +44,10 @@ class Backend(Protocol):
 
         Args:
             prompts (`Sequence[list[int]]`): Token ids, special tokens included.
-            seeds (`Sequence[int]`): One for each prompt, below 2^31.
+            seeds (`Sequence[int]`): One per prompt, below 2^31.
 
         Returns:
-            Iterator over lists of [`Completion`]s that are finished, in any order.
+            Iterator over lists of finished [`Completion`]s, in any order.
         """
         ...
 
@@ -58,14 +58,14 @@ class Backend(Protocol):
 
 class Sampler:
     """
-    A logits processor that leaves one token to each row: the one that row draws from its own seed.
+    A logits processor that leaves each row a single token, drawn from the row's own seed.
 
     Args:
         prompts (`Sequence[list[int]]`): Token ids without padding; the repetition penalty applies to them.
-        seeds (`Sequence[int]`): One for each row.
-        temperature (`float`): 0 takes the likeliest token.
-        top_p (`float`): The likeliest tokens whose probabilities reach it are drawn from.
-        repetition_penalty (`float`): Divides positive and multiplies negative logits of tokens that were there.
+        seeds (`Sequence[int]`): One per row.
+        temperature (`float`): 0 is greedy.
+        top_p (`float`): Nucleus: the likeliest tokens whose probabilities sum to it.
+        repetition_penalty (`float`): Divides positive and multiplies negative logits of tokens seen before.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Sampler:
         self.seen: Tensor | None = None
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """`input_ids` (B, T) int64 and `scores` (B, V) float -> (B, V): 0 for the token drawn, -inf for the others."""
+        """`input_ids` (B, T) int64, `scores` (B, V) float -> (B, V) float: 0 at the token drawn, -inf elsewhere."""
         rows = torch.arange(len(scores), device=scores.device)
         if self.seen is None:
             self.seen = torch.zeros_like(scores, dtype=torch.bool)
@@ -101,21 +101,21 @@ class Sampler:
     def _draw(self, scores: Tensor, uniforms: Tensor) -> Tensor:
         if self.temperature == 0:
             return scores.argmax(dim=-1)
-        # Stable, so that equal logits keep the vocabulary's order on every device.
+        # Stable: equal logits keep the vocabulary's order on every device.
         ordered, tokens = (scores / self.temperature).sort(dim=-1, descending=True, stable=True)
         probabilities = ordered.softmax(dim=-1)
         reached = probabilities.cumsum(dim=-1)
-        # A token is drawn from if those before it do not reach top_p: the first always is.
+        # A token stays if those before it do not reach top_p; the first always does.
         probabilities = probabilities.masked_fill(reached - probabilities >= self.top_p, 0.0)
         reached = probabilities.double().cumsum(dim=-1)
         target = uniforms[:, None] * reached[:, -1:]
-        # The first token whose cumulated probability lies above the target, hence never one of probability 0.
+        # The first token whose cumulative probability exceeds the target, hence never one of probability 0.
         place = (reached <= target).sum(dim=-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
         return tokens.gather(1, place)[:, 0]
 
 
 class TransformersBackend:
-    """Left-padded batches by `generate`; see [`Backend`]."""
+    """Left-padded batches through `generate`; see [`Backend`]."""
 
     def __init__(self, model: Any, ends: Sequence[int], pad: int, settings: EvaluationSettings):
         self.model, self.ends, self.pad, self.settings = model.eval(), list(ends), pad, settings
@@ -124,7 +124,7 @@ class TransformersBackend:
     @classmethod
     def load(cls, facts: ModelFacts, settings: EvaluationSettings) -> "TransformersBackend":
         """
-        Loads the weights, and an adapter over them.
+        Loads the weights, and merges an adapter into them.
 
         Raises:
             UserError: if they cannot be loaded.
@@ -163,13 +163,13 @@ class TransformersBackend:
         mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
         sampler = Sampler(prompts, seeds, settings.temperature, settings.top_p, settings.repetition_penalty)
         plain = GenerationConfig(
-            do_sample=False,  # the sampler has drawn: one token is left to each row
+            do_sample=False,  # the sampler leaves one token
             max_new_tokens=settings.max_new_tokens,
             eos_token_id=self.ends or None,
             pad_token_id=self.pad,
             disable_compile=True,
         )
-        # transformers fills what is unset from the model's own settings, and these often have a penalty of their own.
+        # transformers fills unset fields from the model's own config, which often has a penalty.
         own, self.model.generation_config = self.model.generation_config, plain
         try:
             with torch.no_grad():

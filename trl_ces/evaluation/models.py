@@ -1,4 +1,4 @@
-"""What is known of a model before its weights are loaded: tokenizer, end tokens, context, the prompts as tokens."""
+"""A model without its weights: tokenizer, end tokens, context length; and prompts as tokens."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from ..support.prompts import build_prompt, opens_thinking
 from .problems import Problem
 from .settings import EvaluationSettings
 
-# Read from each end of a weight file: training moves every tensor, so the ends tell two models apart.
+# Bytes hashed at each end of a file: training moves every tensor, so the ends distinguish two models.
 PROBED_BYTES = 2**20
 
 
@@ -23,12 +23,12 @@ class ModelFacts:
 
     Args:
         base (`str`): Directory or Hub id of the weights.
-        adapter (`str`, *optional*): Directory or Hub id of a LoRA adapter on them.
-        adapter_rank (`int`): Its rank, 0 without one.
-        tokenizer (`PreTrainedTokenizerBase`): The adapter's own, else the base's.
-        ends (`list[int]`): Tokens that end an answer: those of the generation settings and the tokenizer's.
-        context (`int`, *optional*): Tokens that prompt and answer may have together; `None` if the model states none.
-        fingerprint (`str`, *optional*): Changes with the files of a local model; `None` for a model of the Hub.
+        adapter (`str`, *optional*): Directory or Hub id of a LoRA adapter.
+        adapter_rank (`int`): Its rank, 0 without an adapter.
+        tokenizer (`PreTrainedTokenizerBase`): The adapter's if it has one, else the base's.
+        ends (`list[int]`): End tokens, of the generation config and the tokenizer.
+        context (`int`, *optional*): Limit on tokens of prompt and answer; `None` if the model states none.
+        fingerprint (`str`, *optional*): Of a local model's files; `None` for a Hub model.
     """
 
     base: str
@@ -42,7 +42,7 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class EncodedPrompts:
-    """Token ids of each prompt, and whether the chat template had already opened `<think>` in it."""
+    """Token ids of each prompt, and whether the chat template has opened `<think>` in it."""
 
     ids: list[list[int]]
     thinking_prefilled: list[bool]
@@ -67,18 +67,20 @@ def check_model(name: str) -> None:
 
 def read_model(settings: EvaluationSettings) -> ModelFacts:
     """
-    Reads everything but the weights.
+    Reads all but the weights.
 
     Raises:
         UserError: if the model, its base or its tokenizer cannot be read.
     """
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+    from transformers.utils import find_adapter_config_file
 
     name = str(Path(settings.model).expanduser()) if settings.model.startswith("~") else settings.model
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError)
     hub: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code}
     try:
-        adapter = _adapter_config(name)
+        adapter_file = find_adapter_config_file(name)
+        adapter = None if adapter_file is None else json.loads(Path(adapter_file).read_text(encoding="utf-8"))
         base = name if adapter is None else adapter["base_model_name_or_path"]
         tokenizer = AutoTokenizer.from_pretrained(name if _has_tokenizer(name, adapter) else base, **hub)
         config = AutoConfig.from_pretrained(base, **hub)
@@ -87,7 +89,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
     try:
         ends = GenerationConfig.from_pretrained(base).eos_token_id
     except hub_errors():
-        ends = config.eos_token_id  # a model without generation settings
+        ends = config.eos_token_id  # there is no generation config
     ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
     own = tokenizer.eos_token_id
     return ModelFacts(
@@ -101,29 +103,12 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
     )
 
 
-def _adapter_config(name: str) -> dict[str, Any] | None:
-    from peft.utils import CONFIG_NAME
-    from transformers.utils import cached_file
-
-    if Path(name).is_dir():
-        file = Path(name) / CONFIG_NAME
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
-    found = cached_file(
-        name,
-        CONFIG_NAME,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    return None if found is None else json.loads(Path(found).read_text(encoding="utf-8"))
-
-
 def _has_tokenizer(name: str, adapter: dict[str, Any] | None) -> bool:
     return adapter is None or not Path(name).is_dir() or (Path(name) / "tokenizer_config.json").is_file()
 
 
 def fingerprint(folder: Path) -> str:
-    """Sixteen hexadecimal digits that change with a model's files: names, sizes, and both ends of their contents."""
+    """16 hexadecimal digits over a model's files: names, sizes, both ends of the contents."""
     digest = hashlib.sha256()
     wanted = (".json", ".jinja", ".model", ".txt", ".safetensors", ".bin")
     for file in sorted(folder.iterdir()):
@@ -139,7 +124,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def _belongs_to_the_model(file: Path) -> bool:
-    # A study keeps its records beside the model; they may change while the model stays.
+    # Not a study's records beside the model, which may change while the model stays.
     return file.suffix in (".safetensors", ".jinja", ".model") or file.name.startswith(
         ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch_model")
     )
@@ -147,7 +132,7 @@ def _belongs_to_the_model(file: Path) -> bool:
 
 def encode_prompts(tokenizer: Any, problems: Sequence[Problem], system_prompt: str | None) -> EncodedPrompts:
     """
-    The token ids that every backend gets: the chat template's text, tokenized without a second BOS.
+    Prompts as token ids, the same for every backend.
 
     Args:
         tokenizer (`PreTrainedTokenizerBase`): The model's, with a chat template.
@@ -171,17 +156,17 @@ def encode_prompts(tokenizer: Any, problems: Sequence[Problem], system_prompt: s
                 f"The model's chat template refuses the prompt ({error}): if it takes no system message, give "
                 "`--system_prompt null`."
             ) from None
-    # The template has already written the special tokens, BOS among them.
+    # The template has already written the special tokens, including BOS.
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     return EncodedPrompts(ids, [opens_thinking(text) for text in texts])
 
 
 def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: EvaluationSettings) -> None:
     """
-    Refuses prompts that leave too little of the model's context for `max_new_tokens`.
+    Refuses a `max_new_tokens` that does not fit into the model's context with the longest prompt.
 
     Raises:
-        UserError: naming the longest answer for which there is room.
+        UserError: with the largest value that fits.
     """
     longest = max(map(len, prompts.ids))
     if facts.context is not None and longest + settings.max_new_tokens > facts.context:
@@ -195,9 +180,9 @@ def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: Evaluati
 
 def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]:
     """
-    The tokens before the first end token, and why they end: `"stop"` at one, `"length"` without one.
+    The tokens before the first end token, with `"stop"`; without one all tokens, with `"length"`.
 
-    Tokens are counted on what this returns: the thinking is in, the end token is not.
+    Answer lengths count these tokens: thinking included, end token excluded.
     """
     for place, token in enumerate(ids):
         if token in ends:

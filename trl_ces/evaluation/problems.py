@@ -1,4 +1,4 @@
-"""Benchmarks as problems: found, read, counted. What is missing is named before any model is loaded."""
+"""Find, read and count the problems of benchmarks, before any model is loaded."""
 
 import gzip
 import hashlib
@@ -18,7 +18,7 @@ from .rows import Reader
 
 @dataclass(frozen=True)
 class Problem:
-    """One question of a benchmark. `id` is its row number in the source, from 0; `code`: how programs are tested."""
+    """One question of a benchmark. `id`: row number in the source, from 0. `code`: how programs are tested."""
 
     benchmark: str
     id: int
@@ -29,10 +29,10 @@ class Problem:
 
 def find_benchmarks(names: Sequence[str]) -> list[str]:
     """
-    The benchmarks that names and groups (`math12`, `reasoning`, `code`) stand for, each once, in the order given.
+    Resolves names and groups (`math12`, `reasoning`, `code`) to benchmarks, each once, in the order given.
 
     Raises:
-        UserError: if there is none, or a name is not known.
+        UserError: if there are none, or a name is unknown.
     """
     found: dict[str, None] = {}
     for name in names:
@@ -48,17 +48,17 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
 
 def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
     """
-    The problems of a benchmark, without those that cannot be judged (see `Benchmark.excluded`).
+    The problems of a benchmark, except those that cannot be judged (see `Benchmark.excluded`).
 
     Args:
         name (`str`):
             One of `BENCHMARKS`.
         data_dir (`str` or `Path`, *optional*):
-            Folder of the local copies, `math/NAME/test.jsonl`, `reasoning/...`, `code/...`. `None`: from the Hub, and
-            code from EvalPlus.
+            Folder of local copies: `math/NAME/test.jsonl`, `reasoning/...`, `code/...`. `None`: from the Hub; code
+            from EvalPlus' releases.
 
     Raises:
-        UserError: if the set is not there, has another number of rows than it must have, or a row cannot be read.
+        UserError: if the set is missing, has a wrong number of rows, or a row cannot be read.
     """
     benchmark = BENCHMARKS[name]
     if data_dir is None and benchmark.kind != "code":
@@ -68,8 +68,8 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
         source, rows, read = str(file), _read_file(name, file), benchmark.read
     if len(rows) != benchmark.count:
         raise UserError(
-            f"{name}: {source} has {len(rows)} rows, and {benchmark.count} are expected: it is another version of the "
-            "set, with which numbers would not be comparable. Get the whole file."
+            f"{name}: {source} has {len(rows)} rows, and {benchmark.count} are expected: another version of the set "
+            "would give numbers that cannot be compared. Get the complete file."
         )
     problems = []
     for number, row in enumerate(rows):
@@ -102,7 +102,7 @@ def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
 
 
 def data_digest(problems: Sequence[Problem]) -> str:
-    """Sixteen hexadecimal digits that change with any question, gold, row number or test of a program."""
+    """16 hexadecimal digits that change with any question, gold, row number or test of a program."""
     text = json.dumps([[p.id, p.question, p.gold, *([p.code.digest] if p.code else [])] for p in problems])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

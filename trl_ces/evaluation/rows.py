@@ -1,7 +1,7 @@
-"""How a row of a benchmark's file is read: question and gold, as the Qwen2.5-Math evaluation has them.
+"""Read a row of a benchmark's file: question and gold, as in the Qwen2.5-Math evaluation.
 
-A question gets no instruction added, and a gold is the text that `trl_ces.grading` expects. The reasoning sets are
-asked as multiple choice by generation.
+Questions get no added instruction; golds are as `trl_ces.grading` expects them. The reasoning sets are asked as
+generated multiple choice.
 """
 
 import re
@@ -17,12 +17,12 @@ CHOICE_INSTRUCTION = "Give the letter of the correct option as the final answer.
 
 
 def whole(value: Any) -> str:
-    """A number as its text, without the `.0` that JSON gave to an integer; a text as it stands."""
+    """The value as text; an integer that JSON made a float loses its `.0`."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def with_expected_words(question: str, gold: str) -> str:
-    """The question, with the words to choose from where the gold is a truth value."""
+    """The question, with the words to choose from if the gold is a truth value."""
     word = gold.strip().rstrip(".").lower()
     if word in ("true", "false"):
         return question + " (True or False)"
@@ -30,19 +30,19 @@ def with_expected_words(question: str, gold: str) -> str:
 
 
 def read_plain(row: Row) -> tuple[str, str]:
-    """`question`, else `problem`; `answer` as it stands."""
+    """`question`, else `problem`; `answer` unchanged."""
     question, gold = row["question"] if "question" in row else row["problem"], whole(row["answer"])
     return with_expected_words(question, gold), gold
 
 
 def read_without_dollars(row: Row) -> tuple[str, str]:
-    """The gold is LaTeX between dollar signs, which are dropped."""
+    """The gold is LaTeX without its dollar signs."""
     gold = row["answer"].replace("$", "").strip()
     return with_expected_words(row["question"], gold), gold
 
 
 def read_gsm8k(row: Row) -> tuple[str, str]:
-    """The gold stands after `####`, behind a worked solution."""
+    """The gold follows `####` after a worked solution."""
     return row["question"], row["answer"].rpartition("####")[2].strip()
 
 
@@ -52,7 +52,7 @@ def read_minerva(row: Row) -> tuple[str, str]:
 
 
 def read_cn_middle_school(row: Row) -> tuple[str, str]:
-    """The option's letter, where the question has options."""
+    """The gold is the option's letter if the question has options."""
     return row["question"], row["choice_answer"] or row["answer"]
 
 
@@ -63,13 +63,13 @@ def read_olympiadbench(row: Row) -> tuple[str, str]:
 
 
 def read_svamp(row: Row) -> tuple[str, str]:
-    """The story, ended by a full stop, and the question after it."""
+    """The story, ending in a full stop, then the question."""
     body = row["Body"].strip()
     return f"{body if body.endswith('.') else body + '.'} {row['Question'].strip()}", whole(row["Answer"])
 
 
 def read_tabmwp(row: Row) -> tuple[str, str]:
-    """The table, with its title if it has one, above the question; the options behind it."""
+    """The table with its title if any, the question, the options."""
     title = f'regarding "{row["table_title"]}" ' if row["table_title"] else ""
     question = f"Read the following table {title}and answer a question:\n{row['table']}\n{row['question']}"
     if row["choices"]:
@@ -82,7 +82,7 @@ def last_box(text: str) -> str:
     The content of the last `\boxed{...}`.
 
     Raises:
-        `ValueError`: There is none, or its braces do not match.
+        ValueError: if there is none, or its braces do not match.
     """
     start = text.rfind("\\boxed{")
     depth = 0
@@ -94,7 +94,7 @@ def last_box(text: str) -> str:
 
 
 def ask_choice(stem: str, options: list[str], right: int) -> tuple[str, str]:
-    """A question with lettered options, and the letter of the right one."""
+    """The question with lettered options, and the letter of the right one."""
     letters = string.ascii_uppercase[: len(options)]
     listed = "\n".join(f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
     return f"{stem.strip()}\n\n{listed}\n\n{CHOICE_INSTRUCTION}", letters[right]
@@ -124,7 +124,7 @@ def read_commonsenseqa(row: Row) -> tuple[str, str]:
 
 
 def read_hub_choice(stem: str) -> Reader:
-    """A reader of the Hub's rows, whose question stands in the field `stem`."""
+    """A reader of the Hub's rows; `stem` names the question's field."""
 
     def read(row: Row) -> tuple[str, str]:
         choices = row["choices"]

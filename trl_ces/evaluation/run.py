@@ -12,14 +12,14 @@ from typing import Any
 from tqdm import tqdm
 
 from ..grading import grade_many
-from ..support.errors import UserError, nearest
+from ..support.errors import UserError
 from .benchmarks import BENCHMARKS
 from .code.judge import CodeJudge, check_code
 from .generate import Backend, TransformersBackend
 from .models import ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
 from .problems import Problem, choose, data_digest, load_benchmark
 from .samples import SampleFile, key_of
-from .settings import EvaluationSettings
+from .settings import EvaluationSettings, fit_settings
 from .summary import VERDICTS, summarize, write_results
 from .units import draw, judge_again, list_units, pending_batches
 from .vllm_backend import VllmBackend, check_vllm
@@ -230,10 +230,7 @@ def _study_settings(
 ) -> EvaluationSettings:
     if verdict not in VERDICTS:
         raise UserError(f"`verdict` is {verdict!r}: it must be one of {', '.join(VERDICTS)}.")
-    names = benchmarks.split(",") if isinstance(benchmarks, str) else list(benchmarks)
-    known = [knob.name for knob in dataclasses.fields(EvaluationSettings)]
-    unknown = sorted(set(knobs) - set(known))
-    if unknown:
-        hint = nearest(unknown[0], known) or " docs/evaluation.md lists the keys."
-        raise UserError(f"`evaluation`: the key `{unknown[0]}` is not known.{hint}")
-    return EvaluationSettings(model=model, benchmarks=[name.strip() for name in names], **knobs)
+    names = benchmarks if isinstance(benchmarks, str) else list(benchmarks)
+    knobs = {name: str(value) if isinstance(value, Path) else value for name, value in knobs.items()}
+    given = {"benchmarks": names, **knobs, "model": model}
+    return EvaluationSettings(**fit_settings(given, "`evaluation`"))

@@ -1,4 +1,4 @@
-"""An evaluation's directory: settings.json, and samples.jsonl, to which every answer is appended as it is finished."""
+"""An evaluation's directory: settings.json, and samples.jsonl, which gets every answer as it finishes."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from ..support.files import Busy, lock_file, write_json, write_text
 
 SETTINGS, SAMPLES, LOCK = "settings.json", "samples.jsonl", ".lock"
 Sample = dict[str, Any]
-# Benchmark, row number of the problem, number of the sample.
+# Benchmark, row number of the problem, index of the sample.
 Key = tuple[str, int, int]
 FIELDS: dict[str, type | tuple[type, ...]] = {
     "benchmark": str,
@@ -28,7 +28,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
 
 
 def key_of(sample: Sample) -> Key:
-    """What tells a sample from the others of its directory."""
+    """Identifies a sample within its directory."""
     return sample["benchmark"], sample["problem"], sample["sample"]
 
 
@@ -37,7 +37,7 @@ def read_settings_file(folder: Path) -> dict[str, Any]:
     The content of a directory's settings.json.
 
     Raises:
-        UserError: if the directory is none of `trl-ces eval`.
+        UserError: if it is not an output directory of `trl-ces eval`.
     """
     file = folder / SETTINGS
     try:
@@ -50,10 +50,10 @@ def read_settings_file(folder: Path) -> dict[str, Any]:
 
 def read_samples(file: Path) -> tuple[list[Sample], int]:
     """
-    The whole lines of samples.jsonl, and the number of bytes that they take: what follows was torn by a kill.
+    The samples in the complete lines of samples.jsonl, and the size of these lines in bytes; a kill can tear the last.
 
     Raises:
-        UserError: if a line before the last is no sample, or a sample stands there twice.
+        UserError: if a complete line is not a sample, or repeats one.
     """
     if not file.is_file():
         return [], 0
@@ -65,8 +65,8 @@ def read_samples(file: Path) -> tuple[list[Sample], int]:
         sample = _parse(line)
         if sample is None:
             raise UserError(
-                f"{file}: line {number} is no sample of this version: remove that line to draw it anew, or "
-                "use another output directory."
+                f"{file}: line {number} is no sample of this version: remove the line to draw it again, or name "
+                "another output directory."
             )
         if key_of(sample) in first_line:
             raise UserError(f"{file}: line {number} repeats line {first_line[key_of(sample)]}: remove one of them.")
@@ -89,13 +89,13 @@ class SampleFile:
     samples.jsonl, open for appending by this process alone.
 
     Args:
-        folder (`Path`): The output directory; made if it is not there.
-        settings (`dict`): What the samples depend on, as JSON can hold it.
-        wanted (`Iterable[Key]`): The samples that a finished run has.
-        wait (`bool`): Wait until another process that is at work there has ended, instead of refusing.
+        folder (`Path`): The output directory; created if missing.
+        settings (`dict`): What the samples depend on, JSON-serializable.
+        wanted (`Iterable[Key]`): The samples of a finished run.
+        wait (`bool`): Wait for another process at work there instead of refusing.
 
     Raises:
-        UserError: if the directory cannot be written, another process is at work in it, or it holds samples of other
+        UserError: if the directory cannot be written, is in use by another process, or holds samples drawn with other
             settings.
     """
 
@@ -118,7 +118,7 @@ class SampleFile:
         if (self.folder / SETTINGS).is_file():
             check_equal(self.folder, read_settings_file(self.folder), settings)
         elif self.file.is_file():
-            raise UserError(f"{self.file} stands there without {SETTINGS}: name another `--output_dir`.")
+            raise UserError(f"{self.file} has no {SETTINGS} beside it: name another `--output_dir`.")
         else:
             write_json(self.folder / SETTINGS, settings)
         self.samples, length = read_samples(self.file)
@@ -126,26 +126,26 @@ class SampleFile:
         if unknown:
             raise UserError(f"{self.file} holds a sample {unknown[0]} that this run does not have: name another.")
         self._stream = self.file.open("ab")
-        # A line without its end was being written when the run was killed: it is drawn again.
+        # A kill tore the last line: its sample is drawn again.
         self._stream.truncate(length)
         self.torn = length < self._stream.tell()
         self._stream.seek(length)
 
     def append(self, samples: Sequence[Sample]) -> None:
-        """Writes samples to the file's end, in the order given, and hands them to the operating system."""
+        """Appends samples in the order given, and flushes them to the operating system."""
         self._stream.write(_lines(samples).encode())
         self._stream.flush()
         self.samples.extend(samples)
 
     def replace(self, samples: Sequence[Sample]) -> None:
-        """Writes the whole file anew; a kill leaves the old one or the new one."""
+        """Rewrites the file atomically."""
         self._stream.close()
         write_text(self.file, _lines(samples))
         self._stream = self.file.open("ab")
         self.samples = list(samples)
 
     def close(self) -> None:
-        """Closes the file and lets other processes work in the directory."""
+        """Closes the file and releases the directory."""
         self._stream.close()
         self._lock.close()
 
@@ -162,22 +162,22 @@ def _lines(samples: Sequence[Sample]) -> str:
 
 def check_equal(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
     """
-    Refuses to add samples to those of other settings.
+    Refuses to mix samples drawn with different settings.
 
     Raises:
-        UserError: naming what differs.
+        UserError: naming the differences.
     """
     differing = differences(there, here)
     if differing:
         changes = "; ".join(f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items())
         raise UserError(
             f"{folder} holds samples drawn with other settings: {changes}. Name another `--output_dir`, or give the "
-            "same settings."
+            "settings from there."
         )
 
 
 def differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Name -> the two values, for all that differ; names within mappings are written as `data.gsm8k`."""
+    """Name -> both values, where they differ; nested names are written as `data.gsm8k`."""
     found: dict[str, tuple[Any, Any]] = {}
     for name in [*first, *(name for name in second if name not in first)]:
         old, new = first.get(name), second.get(name)

@@ -1,4 +1,4 @@
-"""What an evaluation is asked to do: every knob once, with its default, and how YAML and command line fill it."""
+"""Settings of an evaluation: every knob with its default, filled from YAML and the command line."""
 
 import math
 import re
@@ -13,6 +13,22 @@ from ..support.yaml import fit, fit_text, read_yaml
 from .benchmarks import BENCHMARKS
 from .problems import find_benchmarks
 
+# Smallest values.
+LEAST = {
+    "num_samples": 1,
+    "max_problems": 1,
+    "max_new_tokens": 1,
+    "seed": 0,
+    "batch_size": 1,
+    "tensor_parallel_size": 1,
+    "data_parallel_size": 1,
+}
+# Knobs that change no answer.
+CHANGE_NO_ANSWER = {
+    *("data_dir", "output_dir", "allow_code_execution", "judge_again"),
+    *("tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization"),
+}
+
 
 def _knob(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
@@ -20,49 +36,46 @@ def _knob(default: Any, text: str) -> Any:
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """Defaults are the paper's, section 4.3, where it states a value."""
+    """Defaults are the paper's where it states a value (section 4.3)."""
 
-    model: str = _knob("", "a Hub id, a saved model's directory, or a LoRA adapter's directory")
+    model: str = _knob("", "Hub id, saved model's directory, or LoRA adapter's directory")
     benchmarks: list[str] = field(
         default_factory=list,
         metadata={"help": "sets and groups, separated by commas: math12, reasoning, code, aime24, gsm8k, ..."},
     )
-    data_dir: str | None = _knob(None, "folder with math/NAME/test.jsonl, reasoning/, code/; without it, from the Hub")
+    data_dir: str | None = _knob(None, "folder with math/NAME/test.jsonl, reasoning/, code/; default: from the Hub")
     output_dir: str | None = _knob(None, "for answers and results; default: runs/evaluation/ and the model's name")
     backend: Literal["auto", "vllm", "transformers"] = _knob("auto", "auto takes vLLM if it is installed")
     num_samples: int = _knob(4, "answers to each problem")
-    max_problems: int | None = _knob(None, "at most so many problems of each set, evenly spaced")
-    max_new_tokens: int = _knob(16384, "longest answer, thinking included; the paper does not state its own")
-    temperature: float = _knob(0.4, "of the sampling; 0 takes the likeliest token")
-    top_p: float = _knob(0.95, "share of probability to sample from")
-    repetition_penalty: float = _knob(1.05, "on tokens of the prompt and of the answer so far; 1 is none")
+    max_problems: int | None = _knob(None, "maximum number of problems per set, evenly spaced")
+    max_new_tokens: int = _knob(16384, "maximum answer length, thinking included; the paper states none")
+    temperature: float = _knob(0.4, "sampling temperature; 0 is greedy")
+    top_p: float = _knob(0.95, "nucleus sampling: probability mass")
+    repetition_penalty: float = _knob(1.05, "on tokens of the prompt and the answer so far; 1 is none")
     seed: int = _knob(0, "of the sampling")
-    system_prompt: str | None = _knob(PAPER_SYSTEM_PROMPT, "the system message; null for none")
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] = _knob(
-        "auto", "of the weights; auto: as they were saved"
-    )
-    batch_size: int = _knob(16, "answers generated at a time by transformers; vLLM decides itself")
-    tensor_parallel_size: int = _knob(1, "vLLM: GPUs that share one copy of the model")
+    system_prompt: str | None = _knob(PAPER_SYSTEM_PROMPT, "system message; null for none")
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = _knob("auto", "of the weights; auto: as saved")
+    batch_size: int = _knob(16, "answers generated at a time, with transformers")
+    tensor_parallel_size: int = _knob(1, "vLLM: GPUs per copy of the model")
     data_parallel_size: int = _knob(1, "vLLM: copies of the model")
-    gpu_memory_utilization: float = _knob(0.9, "vLLM: share of a GPU's memory")
-    judge_again: bool = _knob(False, "give the answers that are there new verdicts, after an upgrade of the grading")
-    allow_code_execution: bool = _knob(False, "run the programs that the model writes, in a sandbox; for code sets")
-    code_time_limit: float = _knob(60.0, "seconds for the tests of one program")
-    trust_remote_code: bool = _knob(False, "run the code that a model of the Hub brings")
+    gpu_memory_utilization: float = _knob(0.9, "vLLM: fraction of a GPU's memory")
+    judge_again: bool = _knob(False, "judge existing answers again, after an upgrade of the grading")
+    allow_code_execution: bool = _knob(False, "for code sets: run programs that the model wrote, in a sandbox")
+    code_time_limit: float = _knob(60.0, "seconds for all tests of one program")
+    trust_remote_code: bool = _knob(False, "run code from a Hub model's repository")
 
     def __post_init__(self) -> None:
-        for name in ("num_samples", "max_new_tokens", "batch_size", "tensor_parallel_size", "data_parallel_size"):
-            _at_least(name, getattr(self, name), 1)
-        if self.max_problems is not None:
-            _at_least("max_problems", self.max_problems, 1)
-        _at_least("seed", self.seed, 0)
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"`{name}` is {value}: it must be at least {least}.")
         if not 0 <= self.temperature < math.inf:
             raise UserError(f"`temperature` is {self.temperature}: it must be 0 or above; the paper uses 0.4.")
         for name in ("top_p", "gpu_memory_utilization"):
             if not 0 < getattr(self, name) <= 1:
-                raise UserError(f"`{name}` is {getattr(self, name)}: it must lie above 0 and at most at 1.")
+                raise UserError(f"`{name}` is {getattr(self, name)}: it must be above 0 and at most 1.")
         if not 0 < self.repetition_penalty < math.inf:
-            raise UserError(f"`repetition_penalty` is {self.repetition_penalty}: it must be above 0, 1 is none.")
+            raise UserError(f"`repetition_penalty` is {self.repetition_penalty}: it must be above 0; 1 is none.")
         if not 0 < self.code_time_limit < math.inf:
             raise UserError(f"`code_time_limit` is {self.code_time_limit}: it must be above 0 seconds.")
         if not self.model.strip():
@@ -70,28 +83,13 @@ class EvaluationSettings:
         object.__setattr__(self, "benchmarks", find_benchmarks(self.benchmarks))
 
     def sampling(self) -> dict[str, Any]:
-        """What decides which answers are drawn and how they are judged: it may not change in one output directory."""
-        chosen = asdict(self)
-        places: tuple[str, ...] = (
-            "data_dir",
-            "output_dir",
-            "tensor_parallel_size",
-            "data_parallel_size",
-            "gpu_memory_utilization",
-        )
-        places += ("allow_code_execution", "judge_again")  # they change no answer
-        if not self.code_benchmarks():
-            places += ("code_time_limit",)
-        return {name: value for name, value in chosen.items() if name not in places}
+        """What decides which answers are drawn and how they are judged; fixed within an output directory."""
+        left_out = CHANGE_NO_ANSWER if self.code_benchmarks() else {*CHANGE_NO_ANSWER, "code_time_limit"}
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def code_benchmarks(self) -> list[str]:
-        """The sets among `benchmarks` whose answers are programs."""
+        """The code sets among `benchmarks`."""
         return [name for name in self.benchmarks if BENCHMARKS[name].kind == "code"]
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise UserError(f"`{name}` is {value}: it must be at least {least}.")
 
 
 HINTS: dict[str, Any] = typing.get_type_hints(EvaluationSettings)
@@ -99,24 +97,16 @@ HINTS: dict[str, Any] = typing.get_type_hints(EvaluationSettings)
 
 def read_settings(file: Path | None, given: dict[str, list[str]]) -> EvaluationSettings:
     """
-    The settings in a YAML file, overridden by the command line's words.
+    Settings from a YAML file, overridden by the command line.
 
     Args:
         file (`Path`, *optional*): The YAML file.
-        given (`dict[str, list[str]]`): Knob -> the words behind its flag.
+        given (`dict[str, list[str]]`): Knob -> the words after its flag.
 
     Raises:
-        UserError: if a key is not known, or a value is of another type or out of range.
+        UserError: if a key is unknown, or a value has the wrong type or range.
     """
-    values: dict[str, Any] = {}
-    for name, value in (read_yaml(file) if file else {}).items():
-        if name not in HINTS:
-            hint = nearest(str(name), HINTS) or f" Keys: {', '.join(HINTS)}."
-            raise UserError(f"{file}: the key `{name}` is not known in an evaluation.{hint}")
-        try:
-            values[name] = fit(_split(name, value), HINTS[name])
-        except TypeError as error:
-            raise UserError(f"{file}: `{name}`: {error}.") from None
+    values = {} if file is None else fit_settings(read_yaml(file), str(file))
     for name, words in given.items():
         try:
             if name == "benchmarks":
@@ -126,6 +116,29 @@ def read_settings(file: Path | None, given: dict[str, list[str]]) -> EvaluationS
         except TypeError as error:
             raise UserError(f"`--{name}`: {error}.") from None
     return EvaluationSettings(**values)
+
+
+def fit_settings(values: dict[str, Any], where: str) -> dict[str, Any]:
+    """
+    Knobs with values of the declared types; `benchmarks` may be one string with commas.
+
+    Args:
+        values (`dict`): Knob -> value as YAML has it.
+        where (`str`): Where they come from, for messages.
+
+    Raises:
+        UserError: if a key is unknown, or a value has the wrong type.
+    """
+    fitted = {}
+    for name, value in values.items():
+        if name not in HINTS:
+            hint = nearest(str(name), HINTS) or f" Keys: {', '.join(HINTS)}."
+            raise UserError(f"{where}: the key `{name}` is not known in an evaluation.{hint}")
+        try:
+            fitted[name] = fit(_split(name, value), HINTS[name])
+        except TypeError as error:
+            raise UserError(f"{where}: `{name}`: {error}.") from None
+    return fitted
 
 
 def _split(name: str, value: Any) -> Any:

@@ -10,13 +10,13 @@ import numpy as np
 from ..grading.equality import without_blanks
 
 RESAMPLES, SEED = 10_000, 0
-# Indices drawn at a time: 2,818 problems x 10,000 resamples would take 225 MB.
+# Indices drawn at a time; for 2,818 problems all of them would take 225 MB.
 INDICES_AT_A_TIME = 2**22
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and its 95 % interval; all three `None` where there is nothing to average."""
+    """A mean and its 95 % interval; all `None` if there is nothing to average."""
 
     mean: float | None
     low: float | None
@@ -32,8 +32,8 @@ def resampled_means(values: Sequence[float], seed: int = SEED) -> np.ndarray:
     Means of resamples: as many values, drawn with replacement.
 
     Args:
-        values (`Sequence[float]`): One for each problem, at least one.
-        seed (`int`): Of the draws.
+        values (`Sequence[float]`): One per problem, at least one.
+        seed (`int`): Of the random draws.
 
     Returns:
         `np.ndarray`: Shape (`RESAMPLES`,), float64.
@@ -48,7 +48,7 @@ def resampled_means(values: Sequence[float], seed: int = SEED) -> np.ndarray:
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Mean of one value for each problem and its percentile bootstrap interval over problems."""
+    """Mean of one value per problem, with its percentile bootstrap interval over problems."""
     if len(values) == 0:
         return Interval(None, None, None)
     return _interval(math.fsum(values) / len(values), resampled_means(values))
@@ -56,9 +56,9 @@ def interval(values: Sequence[float]) -> Interval:
 
 def interval_of_average(sets: Sequence[Sequence[float]]) -> Interval:
     """
-    The unweighted mean of several sets' means, as the paper averages, and its interval.
+    The unweighted mean of several sets' means, as in the paper, with its interval.
 
-    Problems are redrawn within each set: which sets there are is not a matter of chance.
+    Problems are resampled within each set, because the choice of sets is not random.
     """
     if not sets or not all(map(len, sets)):
         return Interval(None, None, None)
@@ -74,29 +74,32 @@ def _interval(mean: float, resampled: np.ndarray) -> Interval:
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
     """
-    The chance that k of the samples, drawn without replacement, hold a correct one (Chen et al. 2021, Eq. 1).
+    The probability that k samples, drawn without replacement, contain a correct one (Chen et al. 2021, Eq. 1).
 
     Args:
         num_samples (`int`): n, at least k.
-        num_correct (`int`): c of them are correct.
-        k (`int`): How many are drawn.
+        num_correct (`int`): c.
+        k (`int`): Number of samples drawn.
+
+    Raises:
+        ValueError: if k is above n.
     """
     if k > num_samples:
-        raise ValueError(f"k is {k} with {num_samples} samples: it can be at most their number.")
+        raise ValueError(f"k is {k} with {num_samples} samples: it must not exceed their number.")
     return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
 
 
 def majority_is_correct(answers: Sequence[str | None], verdicts: Sequence[bool]) -> bool:
     """
-    The verdict on the answer that most samples give; of several such, on the one given first.
+    The verdict on the most frequent answer, the first of ties.
 
     Args:
-        answers (`Sequence[str | None]`): As written, needless spaces aside; `None` does not vote.
-        verdicts (`Sequence[bool]`): One for each answer.
+        answers (`Sequence[str | None]`): Compared as written, insignificant spaces aside; `None` does not vote.
+        verdicts (`Sequence[bool]`): One per answer.
     """
     plain = [None if answer is None else without_blanks(answer) for answer in answers]
     votes = Counter(answer for answer in plain if answer is not None)
     if not votes:
         return False
-    winner = votes.most_common(1)[0][0]  # of equal counts the one met first
+    winner = votes.most_common(1)[0][0]  # the first of ties
     return verdicts[plain.index(winner)]

@@ -1,7 +1,7 @@
-"""Answers by vLLM, one request each, handed on as they are finished.
+"""Generation with vLLM, one request per answer, each returned as it finishes.
 
-The asynchronous engine serves: `vllm.LLM` gives answers back only when all are finished, so a kill would lose them,
-and it refuses `data_parallel_size`.
+Uses the asynchronous engine: `vllm.LLM` returns answers only when all are finished, so a kill would lose them, and it
+refuses `data_parallel_size`.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from .generate import Completion
 from .models import ModelFacts, cut_at_end
 from .settings import EvaluationSettings
 
-# Requests that the engine holds at a time: more than it runs at once, so that it never waits for us.
+# Requests in the engine: more than it runs at once, so that it never waits for us.
 REQUESTS_IN_FLIGHT = 2048
 CLOSING_SECONDS = 10.0
-# vLLM's engine outlives us if we are killed, and keeps the GPU. This process, told the engine's process ids, reads
-# until our end of its pipe is closed, which the kernel does however we end.
+# If we are killed, vLLM's engine lives on and keeps the GPU. This process knows the engine's process ids and
+# waits until our end of its pipe closes, which happens however we end.
 GUARD = """
 import os, signal, sys
 sys.stdin.read()
@@ -39,9 +39,9 @@ class VllmBackend:
     vLLM's engine on one model; see [`Backend`](generate.py).
 
     Args:
-        facts ([`ModelFacts`]): The model, and the adapter on it.
-        settings ([`EvaluationSettings`]): Sampling, and how the GPUs share the work.
-        longest (`int`): Tokens that the longest prompt and its answer may have.
+        facts ([`ModelFacts`]): The model, with its adapter if any.
+        settings ([`EvaluationSettings`]): Sampling and parallelism.
+        longest (`int`): Most tokens of a prompt with its answer.
 
     Raises:
         UserError: if vLLM is not installed, or refuses the model.
@@ -68,7 +68,7 @@ class VllmBackend:
             data_parallel_size=settings.data_parallel_size,
             gpu_memory_utilization=settings.gpu_memory_utilization,
             trust_remote_code=settings.trust_remote_code,
-            # The model's own sampling settings would fill what is not given here.
+            # Or the model's own sampling settings would fill what is not given here.
             generation_config="vllm",
             disable_log_stats=True,
             **lora,
@@ -83,10 +83,10 @@ class VllmBackend:
             self.engine = self.loop.run_until_complete(start())
         except (ValueError, RuntimeError, OSError) as error:
             raise UserError(
-                f"vLLM cannot run {settings.model!r} ({first_line(error)}); `--backend transformers` does without it."
+                f"vLLM cannot run {settings.model!r} ({first_line(error)}): try `--backend transformers`."
             ) from error
         pids = [str(child.pid) for child in multiprocessing.active_children() if child not in ours]
-        # A session of its own: Ctrl-C at the terminal is for us, who end the engine in `close`.
+        # In its own session: Ctrl-C is for us, and `close` ends the engine.
         self.guard = subprocess.Popen(
             [sys.executable, "-c", GUARD, *pids], stdin=subprocess.PIPE, start_new_session=True
         )
@@ -96,7 +96,7 @@ class VllmBackend:
         See [`Backend`](generate.py).
 
         Raises:
-            UserError: if the engine dies. What was handed on before is finished.
+            UserError: if the engine dies.
         """
         from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -106,8 +106,8 @@ class VllmBackend:
                 yield finished
         except EngineDeadError as error:
             raise UserError(
-                "vLLM's engine died; what it said stands above. Give the same line again: finished answers are kept, "
-                "and the others are drawn. If it dies again, it may have had too little memory."
+                "vLLM's engine died; its messages are above. Give the same line again: finished answers are kept. If "
+                "it dies again, memory may be too small."
             ) from error
         finally:
             self.loop.run_until_complete(stream.aclose())
@@ -117,7 +117,7 @@ class VllmBackend:
         try:
             return self.loop.run_until_complete(task)
         finally:
-            # Ctrl-C leaves the loop in the middle of a step, on which the stream could not be closed.
+            # Ctrl-C leaves the loop within a step, in which the stream cannot be closed.
             if not task.done():
                 task.cancel()
                 self.loop.run_until_complete(asyncio.wait([task]))
@@ -142,7 +142,7 @@ class VllmBackend:
             for task in running:
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                # Those that are done as well: the first error is raised, and the others would be complained of.
+                # Finished ones too: only the first error is raised, and asyncio complains about unread ones.
                 await asyncio.gather(*running, *done, return_exceptions=True)
 
     async def _answer(self, index: int, prompt: list[int], seed: int) -> Completion:
@@ -179,29 +179,32 @@ class VllmBackend:
         self.engine.shutdown()
         self.guard.kill()
         self.guard.communicate()
-        # What the engine left running in our loop would complain of the loop's end.
+        # The engine's tasks in our loop would complain about its end.
         left = asyncio.all_tasks(self.loop)
         for task in left:
             task.cancel()
         if left:
             self.loop.run_until_complete(asyncio.wait(left, timeout=CLOSING_SECONDS))
-        del self.engine  # now, and not while Python ends, when its own clean-up fails
+        del self.engine  # now: while Python exits, its clean-up fails
         self.loop.close()
 
 
 def check_vllm() -> None:
-    """Refuses where vLLM is not installed.
+    """
+    Refuses a machine without vLLM.
 
     Raises:
-        UserError: naming what to install.
+        UserError: with what to install.
     """
     if find_spec("vllm") is None:
         raise UserError('vLLM is not installed: pip install "trl_ces[vllm]", or give `--backend transformers`.')
 
 
 def lora_rank(rank: int) -> int:
-    """The smallest rank that vLLM has room for and that is not below `rank`: it takes a few sizes only."""
+    """The smallest rank that vLLM supports and that is at least `rank`."""
     sizes = (1, 8, 16, 32, 64, 128, 256, 320, 512)
     if rank > sizes[-1]:
-        raise UserError(f"The adapter has rank {rank}, vLLM takes {sizes[-1]} at most: `--backend transformers`.")
+        raise UserError(
+            f"The adapter has rank {rank}, but vLLM takes at most {sizes[-1]}: give `--backend transformers`."
+        )
     return next(size for size in sizes if size >= rank)

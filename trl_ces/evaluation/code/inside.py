@@ -1,9 +1,9 @@
 """
-What runs in the sandbox for a code benchmark: a program on its inputs, and the comparison of what came out.
+The program in the sandbox: it solves (calls an answer's function on its inputs) or compares (outputs with expected).
 
-The two never share a process, and the first never sees what is expected: whatever an answer does to its own process,
-it is right only if the values that it sends are. The values travel as JSON with tags, so reading them runs no code.
-This file's text is the program that the sandbox gets; it imports the standard library alone.
+The two never share a process, and solving never sees the expected outputs: whatever an answer does to its process, it
+passes only if the values that it sends are right. Values travel as tagged JSON, so reading them runs no code. The
+sandbox gets this file's text, which imports the standard library only.
 """
 
 import base64
@@ -24,16 +24,16 @@ from typing import Any
 
 _SAFE_INTEGER = 2**53
 _AS_THEY_ARE = (type(None), bool, str, float)
-# np.allclose's relative tolerance, which EvalPlus sets.
+# Relative tolerance that EvalPlus passes to np.allclose.
 _RELATIVE = 1e-7
 
 
 class Opaque:
-    """A value that cannot be sent, a generator for instance. It equals nothing."""
+    """A value that cannot be sent, such as a generator. It equals nothing."""
 
 
 def encode(value: Any) -> Any:
-    """A value as JSON can hold it; subclasses count as what they derive from."""
+    """The value as tagged JSON; subclasses become their base type."""
     kind = type(value)
     if kind in _AS_THEY_ARE or (kind is int and -_SAFE_INTEGER < value < _SAFE_INTEGER):
         return value
@@ -95,8 +95,8 @@ CONVERSIONS = {"set": _as_set, "not_none": _is_there}
 
 
 def solve(job: dict[str, Any], send: Any) -> None:
-    """Calls the program's function; sends a frame of outputs for each group of inputs, then one of notes: the CPU
-    seconds of each call, and for each group whether all outputs are such that equal text means equal values."""
+    """Calls the program's function; sends a frame of outputs per group of inputs, then a frame of notes: CPU seconds
+    of each call, and for each group whether equal text means equal values."""
     module = types.ModuleType("solution")
     sys.modules["solution"] = module  # dataclasses look there
     exec(compile(job["code"], "solution.py", "exec"), module.__dict__)
@@ -105,7 +105,7 @@ def solve(job: dict[str, Any], send: Any) -> None:
     spent, plain = [], []
     for inputs in job["groups"]:
         packed, equal_text = io.BytesIO(), True
-        # Packed as they come, because some outputs are long (HumanEval/15: 150 MB); without a date, to be comparable.
+        # Compressed on the fly: HumanEval/15 has 150 MB of outputs. No date: equal outputs are equal bytes.
         with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as lines:
             for arguments in decode(inputs):
                 if limits is not None:
@@ -123,12 +123,12 @@ def solve(job: dict[str, Any], send: Any) -> None:
 
 
 def frame(data: bytes) -> bytes:
-    """Data behind its length."""
+    """The data, prefixed with its length."""
     return len(data).to_bytes(8, "big") + data
 
 
 def frames(data: bytes) -> list[bytes]:
-    """The whole frames in what was sent, still packed: whoever unpacks foreign ones is in the sandbox."""
+    """The complete frames, still compressed: untrusted ones are unpacked only in the sandbox."""
     found, place = [], 0
     while place + 8 <= len(data):
         end = place + 8 + int.from_bytes(data[place : place + 8], "big")
@@ -140,13 +140,13 @@ def frames(data: bytes) -> list[bytes]:
 
 
 def unpack(text: str) -> Iterator[Any]:
-    """The values in a frame that JSON carried, one by one."""
+    """Yields the values in a base64-encoded frame."""
     with gzip.open(io.BytesIO(base64.b64decode(text))) as lines:
         yield from (decode(json.loads(line)) for line in lines)
 
 
 def compare(job: dict[str, Any], send: Any) -> None:
-    """Sends `right` if every output is what the reference gave, or what is accepted beside it."""
+    """Sends `right` if every output is the expected or another accepted one."""
     accepted = None if job["accepted"] is None else decode(json.loads(job["accepted"]))
     inputs, atol = decode(job["inputs"]), job["atol"]
     right = True
@@ -168,7 +168,7 @@ def polynomial(coefficients: list[float], x: float) -> float:
 
 
 def equal(output: Any, wanted: Any, atol: float) -> bool:
-    """Equality as EvalPlus has it: exact, or near where numbers are wanted and the types are the same."""
+    """EvalPlus' equality: exact, or within tolerance for numbers of the same type."""
     if output == wanted:
         return True
     if atol == 0 and is_floats(wanted):
@@ -177,14 +177,14 @@ def equal(output: Any, wanted: Any, atol: float) -> bool:
 
 
 def is_floats(value: Any) -> bool:
-    """A float, or a list or tuple of nothing else."""
+    """Whether it is a float, or a non-empty list or tuple of floats."""
     if isinstance(value, list | tuple):
         return bool(value) and all(isinstance(item, float) for item in value)
     return isinstance(value, float)
 
 
 def near(output: Any, wanted: Any, atol: float) -> bool:
-    """Numbers within the tolerances, and lists of such."""
+    """Whether numbers, or lists of numbers, are within the tolerances."""
     if isinstance(wanted, list | tuple):
         if not isinstance(output, list | tuple) or len(output) != len(wanted):
             return False
@@ -204,6 +204,6 @@ def close_to(output: Any, other: Any, atol: float) -> bool:
 
 
 def main(payload: bytes, send: Any) -> None:
-    """What the sandbox calls."""
+    """Entry point in the sandbox."""
     job = json.loads(payload)
     {"solve": solve, "compare": compare}[job["task"]](job, send)

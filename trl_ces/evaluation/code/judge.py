@@ -1,4 +1,4 @@
-"""Is this program right? Answers to code benchmarks, run on EvalPlus' inputs in the sandbox and compared there."""
+"""Judge answers to code benchmarks: run programs on EvalPlus' inputs in the sandbox, and compare outputs there."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from .sandbox import SandboxError, check_sandbox, run_sandboxed
 from .tasks import CodeTask
 
 PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
-# EvalPlus' own: a call may take four times as long as the reference's, and at least a second. Here it is CPU time.
+# As in EvalPlus: a call may take four times as long as the reference's, and at least a second. Here, CPU time.
 LEAST_SECONDS, TIMES_REFERENCE = 1.0, 4.0
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([A-Za-z0-9+_.-]*)[^\n]*$", re.MULTILINE)
 _PYTHON = ("", "python", "python3", "py")
@@ -25,12 +25,12 @@ _PYTHON = ("", "python", "python3", "py")
 @dataclass(frozen=True)
 class CodeVerdict:
     """
-    What came of an answer.
+    The verdict on an answer.
 
     Args:
-        program (`str`, *optional*): The program in it; `None` if there is none.
-        passed (`list[bool | None]`): For each group of inputs whether it and all before it came out right; `None` if
-            the reference itself does not run here.
+        program (`str`, *optional*): The program in the answer; `None` if there is none.
+        passed (`list[bool | None]`): For each group of inputs, whether it and all before it passed; `None` if the
+            reference itself does not run here.
     """
 
     program: str | None
@@ -39,7 +39,7 @@ class CodeVerdict:
 
 @dataclass(frozen=True)
 class _Reference:
-    """Frames of its outputs, whether equal text means equal values there, and the CPU seconds for each input."""
+    """Frames of outputs; for each, whether equal text means equal values; CPU seconds allowed for each input."""
 
     outputs: list[bytes]
     plain: list[bool]
@@ -48,20 +48,20 @@ class _Reference:
 
 def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
     """
-    Refuses code sets without permission, and where programs could not be kept in; asks nothing if there are none.
+    Refuses code benchmarks without permission or without a working sandbox.
 
     Args:
-        benchmarks (`Sequence[str]`): The code sets that are asked for.
+        benchmarks (`Sequence[str]`): Names of code benchmarks; if empty, nothing is checked.
         allowed (`bool`): Whether `--allow_code_execution` was given.
 
     Raises:
-        UserError: saying why, and what helps.
+        UserError: with the reason and the way out.
     """
     if benchmarks and not allowed:
         raise UserError(
-            f"{', '.join(benchmarks)}: to judge these answers, programs that the model wrote are run on this machine. "
-            "They run in a sandbox without files, network and rights (docs/evaluation.md, Code). If you want that, "
-            "give `--allow_code_execution`."
+            f"{', '.join(benchmarks)}: to judge these answers, programs that the model wrote are run on this machine, "
+            "in a sandbox without files, network and rights (docs/evaluation.md, Code). To allow it, give "
+            "`--allow_code_execution`."
         )
     if benchmarks:
         check_sandbox()
@@ -69,10 +69,10 @@ def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
 
 def find_program(text: str, entry_point: str) -> str | None:
     """
-    The program in an answer after its thinking: its last fenced Python block that defines the function, else the last.
+    The program in an answer: its last fenced Python block that defines the function, else its last Python block.
 
     Args:
-        text (`str`): The answer. A block that is not closed runs to its end.
+        text (`str`): The answer without its thinking. An unclosed block runs to the end.
         entry_point (`str`): The function's name.
     """
     blocks, start, language = [], None, ""
@@ -92,11 +92,11 @@ def find_program(text: str, entry_point: str) -> str | None:
 
 class CodeJudge:
     """
-    Judges answers, several side by side; a reference is run once.
+    Judges answers in parallel; runs each reference once.
 
     Args:
-        time_limit (`float`): Seconds of wall-clock time for all of one answer's tests.
-        workers (`int`, *optional*): Answers at a time; by default one for each core.
+        time_limit (`float`): Wall-clock seconds for all tests of one answer.
+        workers (`int`, *optional*): Answers judged at a time. Default: one per core.
     """
 
     def __init__(self, time_limit: float, workers: int | None = None):
@@ -108,7 +108,7 @@ class CodeJudge:
         self, tasks: Sequence[CodeTask], texts: Sequence[str], thinking_prefilled: Sequence[bool]
     ) -> list[CodeVerdict]:
         """
-        The verdicts on answers.
+        Judges answers.
 
         Args:
             tasks (`Sequence[CodeTask]`): How each is tested.
@@ -116,7 +116,7 @@ class CodeJudge:
             thinking_prefilled (`Sequence[bool]`): Whether the prompt had opened `<think>`.
 
         Raises:
-            UserError: if the sandbox cannot be built any more; what was judged before stays.
+            UserError: if the sandbox can no longer be built.
         """
         answers = [after_thinking(text, prefilled) for text, prefilled in zip(texts, thinking_prefilled, strict=True)]
         programs = [
@@ -130,21 +130,21 @@ class CodeJudge:
                 passed = list(threads.map(self._test, tasks, programs))
         except (SandboxError, OSError) as error:
             raise UserError(
-                f"The sandbox for model-written code failed ({error}): the same line goes on where it stopped."
+                f"The sandbox for model-written code failed ({error}): give the same line again to resume."
             ) from error
         return [CodeVerdict(program, verdict) for program, verdict in zip(programs, passed, strict=True)]
 
     def _run_reference(self, task: CodeTask) -> _Reference | None:
         found = self._solve(task, task.reference, None)
         if len(found) != len(task.groups) + 1:
-            # An output is too large for the limits (Mbpp/255), or a package is missing: perhaps the base inputs do.
+            # Outputs too large for the limits (Mbpp/255), or a missing package: the base inputs alone may run.
             return self._run_reference(task.base()) if len(task.groups) > 1 else None
         notes = json.loads(found[-1])
         limits = [max(LEAST_SECONDS, TIMES_REFERENCE * spent) for spent in notes["seconds"]]
         return _Reference(found[:-1], notes["plain"], limits)
 
     def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[bytes]:
-        """The whole frames that a program sent, one for each group of inputs that it came through."""
+        """Frames of outputs, one for each group of inputs that the program got through."""
         head = {"task": "solve", "code": code, "entry_point": task.entry_point, "convert": task.convert}
         groups = [json.loads(group) for group in task.groups]
         payload = json.dumps({**head, "limits": limits, "groups": groups}).encode()

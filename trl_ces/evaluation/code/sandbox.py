@@ -1,15 +1,15 @@
-"""Runs foreign code where it can do no harm: namespaces, limits, a system call filter; refuses where it cannot.
+"""Sandbox for untrusted Python: namespaces, limits and a system call filter, or a refusal.
 
-What holds for the code, on Linux 5.12 or newer on x86_64 and aarch64, for root and for other users, or it is not run:
+Guarantees, on Linux 5.12 or newer, x86_64 or aarch64, for root and other users:
 
-- files: it sees Python's libraries, to be read, and an empty /tmp of 64 MiB that vanishes with it; none of the host's
-- network: none, not even the host's own (an empty network namespace, and no `socket`)
-- processes: it cannot start any, sees no other, and can signal none; at most 16 threads
-- memory, time, open files, size of a file: limited; what it prints is thrown away
+- files: Python's libraries, read-only, and an empty 64 MiB /tmp that vanishes with the program; no file of the host
+- network: none, loopback included (an empty network namespace, and no `socket`)
+- processes: starts none, sees none, signals none; at most 16 threads
+- memory, time, open files, file size: limited; printed output is discarded
 - environment: empty
-- no user's rights: no capabilities, none to be had
+- rights: no capabilities, and no way to gain any
 
-When its time is up, or this process ends in whatever way, the kernel ends all of it.
+When time is up, or this process ends in any way, the kernel ends the whole sandbox.
 """
 
 import json
@@ -30,25 +30,25 @@ from .syscalls import filter_lines
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 DEFAULT_MEMORY_BYTES = 2**31
 DEFAULT_OUTPUT_BYTES = 2**26
-# The supervisor's own start and end. It keeps the time; this process only steps in if it does not.
+# Seconds for the supervisor to start and end. It keeps the time; this process steps in only if it does not.
 GRACE_S = 30.0
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _STATUS: dict[int, Literal["ok", "died", "timeout"]] = {0: "ok", 1: "died", 2: "timeout"}
 
 
 class SandboxError(RuntimeError):
-    """The sandbox could not be built, hence nothing was run. The message says why."""
+    """The sandbox could not be built, so nothing was run."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """
-    What came of a program.
+    How a program ended.
 
     Args:
-        status (`str`): `"ok"`: it ran to its end. `"died"`: an exception, an exit, a signal. `"timeout"`. `"flood"`:
-            it sent more than it may.
-        output (`bytes`): What it sent. It is foreign whatever the status.
+        status (`str`): `"ok"`: ran to its end. `"died"`: exception, exit or signal. `"timeout"`. `"flood"`: sent too
+            many bytes.
+        output (`bytes`): What it sent: untrusted, whatever the status.
     """
 
     status: Literal["ok", "died", "timeout", "flood"]
@@ -64,17 +64,17 @@ def run_sandboxed(
     output_bytes: int = DEFAULT_OUTPUT_BYTES,
 ) -> Outcome:
     """
-    Runs a Python program in the sandbox. Safe to call from several threads.
+    Runs a Python program in the sandbox. Thread-safe.
 
     Args:
-        program (`str`): Python. It finds the names `payload` and `send`, a function that takes bytes.
-        payload (`bytes`): For the program to read.
-        seconds (`float`): Wall-clock time that it may take.
-        memory_bytes (`int`): Address space that it may have.
-        output_bytes (`int`): As much may it send.
+        program (`str`): Python source, with `payload` (`bytes`) and `send` (a function of `bytes`) in its globals.
+        payload (`bytes`): Input of the program.
+        seconds (`float`): Limit on wall-clock time.
+        memory_bytes (`int`): Limit on address space.
+        output_bytes (`int`): Limit on what it sends.
 
     Raises:
-        SandboxError: if the sandbox cannot be built here. The program was not run.
+        SandboxError: if the sandbox cannot be built here.
     """
     if sys.platform != "linux":
         raise SandboxError(f"the sandbox needs Linux, and this is {sys.platform}")
@@ -96,10 +96,10 @@ def run_sandboxed(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # A fixed hash seed: the order of a set must be the same in the reference and in the answer.
+        # A fixed hash seed: sets must have the same order in the reference and in the answer.
         env={"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
         cwd="/",
-        start_new_session=True,  # Ctrl-C is for this process, whose end ends the sandbox
+        start_new_session=True,  # Ctrl-C goes to this process, whose end ends the sandbox
         bufsize=0,
     )
     with process:
@@ -112,7 +112,7 @@ def run_sandboxed(
         except subprocess.TimeoutExpired:
             return Outcome("timeout", b"")
         finally:
-            process.kill()  # init ends with it, and all else with init
+            process.kill()  # init dies with it, and everything else with init
         assert process.stderr is not None
         if code not in _STATUS:
             why = process.stderr.read().decode(errors="replace").strip().splitlines()
@@ -121,7 +121,7 @@ def run_sandboxed(
 
 
 def _talk(process: subprocess.Popen[bytes], job: bytes, output_bytes: int, deadline: float) -> tuple[bytes, bool]:
-    """Writes the job and reads what is sent, side by side; stdin stays open, for its end would mean ours."""
+    """Writes the job while reading what is sent; stdin stays open, as its end would mean ours."""
     assert process.stdin is not None
     assert process.stdout is not None
     view, size = memoryview(job), 0
@@ -138,7 +138,7 @@ def _talk(process: subprocess.Popen[bytes], job: bytes, output_bytes: int, deadl
                 if key.fileobj is process.stdin:
                     try:
                         view = view[os.write(process.stdin.fileno(), view[: 2**20]) :]
-                    except BrokenPipeError:  # it has ended, and says why
+                    except BrokenPipeError:  # it has ended; stderr says why
                         view = view[:0]
                     if not view:
                         selector.unregister(process.stdin)
@@ -161,7 +161,7 @@ def _python_path() -> list[str]:
 
 @cache
 def visible_folders() -> list[str]:
-    """The folders that a program sees: Python's libraries with the installed packages, and the system's."""
+    """Folders that a program can read: Python's libraries with installed packages, and the system's."""
     wanted = [*_python_path(), f"{sys.base_prefix}/lib", *_LIBRARIES]
     there = sorted({os.path.normpath(path) for path in wanted if os.path.isdir(path)})
     return [path for path in there if not any(path.startswith(other + "/") for other in there)]
@@ -169,10 +169,10 @@ def visible_folders() -> list[str]:
 
 def check_sandbox() -> None:
     """
-    Refuses where model-written code could not be kept in.
+    Refuses a machine on which the sandbox does not work.
 
     Raises:
-        UserError: saying why, and what helps.
+        UserError: with the reason and the way out.
     """
     try:
         outcome = run_sandboxed("send(b'here')", seconds=60.0)

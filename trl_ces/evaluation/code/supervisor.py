@@ -1,13 +1,13 @@
 """
-The processes in which foreign code runs; started by sandbox.py as a script, with the standard library alone.
+The processes of the sandbox. sandbox.py starts this file as a script, with the standard library only.
 
-    supervisor   this script: makes the namespaces, watches the clock and its parent, never runs foreign code
-    init         process 1 of the new process namespace: builds the file system; when it ends, everything in there ends
-    program      without privileges, behind limits and a system call filter: runs what it is given
+    supervisor   this script: makes the namespaces, watches the clock and its parent; runs no untrusted code
+    init         process 1 of the new process namespace: builds the file system; all processes there end with it
+    program      unprivileged, behind limits and a system call filter: runs the untrusted code
 
-Input on stdin: one JSON line with the sizes, the limits and the system call filter (syscalls.py), the program's
-text, its payload. stdin stays open: its end says that the parent is gone. Exit status: 0 the program ended well, 1 it
-did not, 2 its time was up, 3 the sandbox could not be built (why: stderr). What the program sends goes to stdout.
+stdin: one JSON line with sizes, limits and the system call filter (syscalls.py), then the program's text and its
+payload. It stays open: its end means that the parent is gone. stdout: what the program sends. Exit status: 0 the
+program ran to its end, 1 it did not, 2 time was up, 3 the sandbox could not be built (stderr says why).
 """
 
 import ctypes
@@ -22,7 +22,7 @@ import sys
 import time
 
 ENDED_WELL, DIED, TIME_UP, NOT_BUILT = 0, 1, 2, 3
-# The user and group that the program runs as, inside: "nobody".
+# User and group of the program inside the sandbox: "nobody".
 NOBODY = 65534
 SCRATCH_BYTES, SCRATCH_FILES, FILE_BYTES, OPEN_FILES, THREADS = 2**26, 1024, 2**24, 64, 16
 _STDIN, _STDOUT, _STDERR, _RESULT, _READY = range(5)
@@ -43,7 +43,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _call(name: str, *arguments: object) -> int:
-    """A function of the C library; `OSError` if it fails."""
+    """Calls a C library function; raises `OSError` if it fails."""
     function = getattr(_libc, name)
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
     result: int = function(*words)
@@ -54,7 +54,7 @@ def _call(name: str, *arguments: object) -> int:
 
 
 def main() -> None:
-    """Reads one job from stdin, runs it, and exits with one of the statuses above."""
+    """Reads a job from stdin, runs it, and exits with one of the statuses above."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     header, stream = _read_until_newline(), json.loads(sys.argv[1])
     job = json.loads(header)
@@ -94,20 +94,20 @@ def _supervise(folders: list[str], job: dict, program: bytes, payload: bytes) ->
     init = os.fork()
     if init == 0:
         _init(folders, job, program, payload, privileged)
-    os.close(_STDOUT)  # the reader sees its end when the program is gone
+    os.close(_STDOUT)  # so that the reader sees its end when the program is gone
     deadline = time.monotonic() + job["seconds"]
     poll, watch = select.poll(), os.pidfd_open(init)
     poll.register(_STDIN, 0)
     poll.register(watch, select.POLLIN)
     events = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
-    if watch not in events:  # the time is up, or the parent has gone
+    if watch not in events:  # time is up, or the parent is gone
         os.kill(init, signal.SIGKILL)
     _, status = os.waitpid(init, 0)
     return os.waitstatus_to_exitcode(status) if watch in events else TIME_UP
 
 
 def _enter_namespaces(privileged: bool) -> None:
-    """A process cannot map its own users to those outside, so a helper that stays outside does."""
+    """A helper outside maps the users: a process cannot map its own."""
     ready, go = os.pipe()
     helper = os.fork()
     if helper == 0:
@@ -133,7 +133,7 @@ def _enter_namespaces(privileged: bool) -> None:
 
 
 def _map_users(process: int, privileged: bool) -> None:
-    """Root keeps every id, to give up root later for one whose processes the kernel counts; another user is nobody."""
+    """Root keeps all ids, to become `NOBODY` later, whose processes the kernel counts; other users are `NOBODY`."""
     if not privileged:
         with open(f"/proc/{process}/setgroups", "w") as file:
             file.write("deny")
@@ -146,7 +146,7 @@ def _map_users(process: int, privileged: bool) -> None:
 
 
 def _init(folders: list[str], job: dict, program: bytes, payload: bytes, privileged: bool) -> None:
-    """Process 1: its end is the end of all others in its namespace, and it ends with the supervisor."""
+    """Process 1: ends with the supervisor, and all others in its namespace end with it."""
     try:
         _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         _build_root(folders)
@@ -156,7 +156,7 @@ def _init(folders: list[str], job: dict, program: bytes, payload: bytes, privile
             _program(say, job, program, payload, privileged)
         os.close(say)
         os.close(_STDOUT)
-        if os.read(said, 1) != b".":  # it has said why on stderr
+        if os.read(said, 1) != b".":  # stderr says why
             os._exit(NOT_BUILT)
     except OSError as error:
         _refuse(error)
@@ -167,13 +167,13 @@ def _init(folders: list[str], job: dict, program: bytes, payload: bytes, privile
 
 
 def _build_root(folders: list[str]) -> None:
-    """A root without the host's files: libraries to be read, four devices, and /tmp, a memory disk of 64 MiB."""
+    """A root without the host's files: read-only libraries, four devices, and a 64 MiB /tmp in memory."""
     root = "/tmp"
     sources = {path: os.open(path, os.O_PATH) for path in [*folders, *_DEVICES]}
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     _mount("tmpfs", root, "tmpfs", _MS_NOSUID, "mode=755,size=1m,nr_inodes=4096")
     os.mkdir(root + "/tmp")
-    # Before the libraries: some may lie below the host's /tmp.
+    # Before the libraries, which may lie below the host's /tmp.
     options = f"mode=1777,size={SCRATCH_BYTES},nr_inodes={SCRATCH_FILES}"
     _mount("tmpfs", root + "/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, options)
     for path, source in sources.items():
@@ -205,7 +205,7 @@ def _set_mount(target: str, attributes: int, how: int) -> None:
 
 
 def _program(say: int, job: dict, program: bytes, payload: bytes, privileged: bool) -> None:
-    """Gives up everything, then runs the program. Nothing of the host but its libraries can be reached from here."""
+    """Gives up all rights, then runs the program. Only the host's libraries can be reached from here."""
     try:
         os.setsid()  # a signal to the process group must not reach the supervisor
         _keep_two_pipes(say)
@@ -220,7 +220,7 @@ def _program(say: int, job: dict, program: bytes, payload: bytes, privileged: bo
         os.close(_READY)
     except (OSError, ValueError) as error:
         _refuse(error)
-    # From here on nothing is believed of this process but what it sends, which is data.
+    # From here on, nothing this process does is trusted; what it sends is only data.
     try:
         exec(compile(program, "<program>", "exec"), {"__name__": "program", "payload": payload, "send": _send})
     except BaseException:
@@ -229,7 +229,7 @@ def _program(say: int, job: dict, program: bytes, payload: bytes, privileged: bo
 
 
 def _keep_two_pipes(say: int) -> None:
-    """The result's and, until all is locked, init's; what the program prints goes nowhere."""
+    """Keeps the result pipe and, until all is locked, init's; printed output goes nowhere."""
     kept = {_RESULT: _dup_high(_STDOUT), _READY: _dup_high(say), _STDIN: _dup_high(os.open("/dev/null", os.O_RDWR))}
     for place, file in kept.items():
         os.dup2(file, place)
@@ -238,7 +238,7 @@ def _keep_two_pipes(say: int) -> None:
 
 
 def _dup_high(file: int) -> int:
-    """A copy with a number that no place needs."""
+    """A copy above all numbers in use."""
     return fcntl.fcntl(file, fcntl.F_DUPFD, _HIGH)
 
 
@@ -247,7 +247,7 @@ def _drop_privileges(privileged: bool) -> None:
         os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
-    # Version 3, of this process: no capability is effective, permitted or inheritable.
+    # Capability version 3, this process: none effective, permitted or inheritable.
     _call("syscall", _MACHINES[os.uname().machine][1], struct.pack("Ii", 0x20080522, 0), bytes(24))
 
 
@@ -267,7 +267,7 @@ def _limit(memory_bytes: int, seconds: float) -> None:
 
 
 def _filter_system_calls(lines: bytes) -> None:
-    """From here on the kernel asks this filter before each system call, of this process and of all that it starts."""
+    """From here on, the kernel filters the system calls of this process and its children."""
     held = ctypes.create_string_buffer(lines, len(lines))
     filter_ = struct.pack("HxxxxxxP", len(lines) // _FILTER_LINE_BYTES, ctypes.addressof(held))
     _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

@@ -1,6 +1,6 @@
-"""Which system calls a program in the sandbox may make: a filter for Linux' seccomp, set by supervisor.py.
+"""Seccomp filter: the system calls that a program in the sandbox may not make.
 
-The worker is a script that knows the standard library alone, so it gets the filter with its job.
+supervisor.py sets it, and gets it with its job because that script can import the standard library only.
 """
 
 import os
@@ -11,14 +11,14 @@ _KILL, _ERRNO, _ALLOW, _EPERM, _ENOSYS, _CLONE_THREAD = 0x80000000, 0x00050000, 
 # machine -> (audit number, clone). clone3 is 435 on both.
 MACHINES = {"x86_64": (0xC000003E, 56), "aarch64": (0xC00000B7, 220)}
 _CLONE3 = 435
-# What no limit bounds, or what reaches more of the kernel than an answer needs: name -> number on x86_64, on aarch64.
+# Calls that escape the limits, or reach more of the kernel than an answer needs: number on x86_64, on aarch64.
 DENIED: dict[str, tuple[int | None, int | None]] = {
     # processes
     "fork": (57, None),
     "vfork": (58, None),
     "execve": (59, 221),
     "execveat": (322, 281),
-    # the network, with AF_VSOCK, which has no namespace
+    # the network: AF_VSOCK has no namespace
     "socket": (41, 198),
     # memory that RLIMIT_AS does not count
     "shmget": (29, 194),
@@ -47,7 +47,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "fsmount": (432, 432),
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
-    # keys, which outlive a process, and large parts of the kernel
+    # keys, which outlive a process, and large attack surfaces
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
@@ -60,10 +60,10 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 
 def filter_lines() -> bytes:
     """
-    The filter for this machine: a program of the kernel's packet filter, 8 bytes a line.
+    The filter for this machine: a BPF program, 8 bytes per instruction.
 
     Raises:
-        `OSError`: this machine's system call numbers are not known.
+        OSError: if this machine's system call numbers are not known.
     """
     machine = os.uname().machine
     if machine not in MACHINES:
@@ -73,9 +73,9 @@ def filter_lines() -> bytes:
     column = list(MACHINES).index(machine)
     # (operation, jump if true, jump if false, number)
     lines = [(load, 0, 0, 4), (equal, 1, 0, audit), (give, 0, 0, _KILL), (load, 0, 0, 0)]
-    if machine == "x86_64":  # the x32 calls have numbers of their own
+    if machine == "x86_64":  # x32 calls have their own numbers
         lines += [(at_least, 0, 1, 0x40000000), (give, 0, 0, _ERRNO | _EPERM)]
-    # A thread is a clone with that flag; clone3 hides its flags, and C libraries do without it where it is not there.
+    # A thread is a clone with CLONE_THREAD. clone3 hides its flags; without it, C libraries fall back to clone.
     lines += [(equal, 0, 1, _CLONE3), (give, 0, 0, _ERRNO | _ENOSYS)]
     lines += [(equal, 0, 4, clone), (load, 0, 0, 16), (bits, 0, 1, _CLONE_THREAD), (give, 0, 0, _ALLOW)]
     lines += [(give, 0, 0, _ERRNO | _EPERM)]
