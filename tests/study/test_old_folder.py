@@ -104,6 +104,7 @@ def test_finished_runs_stay_finished_and_the_others_are_run_and_compared(old, mo
     def run_all(pending, slots, on_finish):
         for run in pending:
             begun.append((run.cell.name, [step.log.name for step in run.steps]))
+            run.cell.folder.mkdir(parents=True)
             for step in run.steps:
                 step.before()
                 write_state(run.cell.folder)
