@@ -147,5 +147,5 @@ def test_another_reward_is_still_refused(old):
     file = old / "out" / "dapo" / "seed-0" / "recipe.yaml"
     recipe = yaml.safe_load(file.read_text())
     file.write_text(yaml.safe_dump({**recipe, "reward_funcs": ["trl_ces.rewards.accuracy_reward"]}))
-    with pytest.raises(UserError, match="holds a run with other settings .`reward_funcs`"):
+    with pytest.raises(UserError, match=r"holds a run with other settings \(`reward_funcs`"):
         prepare(load_study(Path("mini.yaml")), 1)
