@@ -139,16 +139,7 @@ def read_facts(folder: Path) -> RunFacts:
 
 
 def find_licence(base: str, ask_the_hub: bool) -> dict[str, str]:
-    """
-    The licence that a base model's card states.
-
-    Args:
-        base (`str`): Its directory or Hub id.
-        ask_the_hub (`bool`): Whether the network may be used.
-
-    Returns:
-        `dict[str, str]`: `license`, `license_name` and `license_link` in the Hub's words, as far as stated and found.
-    """
+    """What the base model's card states of `license`, `license_name` and `license_link`, in the Hub's words."""
     data: Any = None
     card = Path(base).expanduser() / CARD
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError)  # no metadata, a model that is gone

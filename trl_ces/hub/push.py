@@ -108,15 +108,7 @@ def plan_push(
 
 def push(job: Push, message: str, say: Say) -> str:
     """
-    Uploads a run.
-
-    Args:
-        job ([`Push`]): What to push, and where to.
-        message (`str`): Of the commit.
-        say (`Callable`): Told what happens, and what is left out.
-
-    Returns:
-        `str`: The address of its page.
+    Uploads a run in a commit with `message`; returns the address of its page. `say` is told what is left out.
 
     Raises:
         UserError: if it is refused before the upload.

@@ -87,12 +87,7 @@ def home_of(run: Path) -> Path:
 
 def place_run(weights: Path, home: Path, folder: Path) -> None:
     """
-    Puts a run's files into `folder`.
-
-    Args:
-        weights (`Path`): The run's folder or one of its checkpoints: model, tokenizer and log.
-        home (`Path`): Where its recipe.yaml and run.json are.
-        folder (`Path`): From [`stage`].
+    Puts a run's files into `folder`: model, tokenizer and log from `weights`, recipe.yaml and run.json from `home`.
 
     Raises:
         UserError: if a file of weights is damaged.
@@ -115,11 +110,7 @@ def place_checkpoint(checkpoint: Path, folder: Path) -> None:
 
 def merge(adapter: Path, folder: Path) -> None:
     """
-    Replaces an adapter in the staged `folder` by the merged model, in the base's dtype.
-
-    Args:
-        adapter (`Path`): The run's folder or one of its checkpoints.
-        folder (`Path`): Filled by [`place_run`].
+    Replaces the adapter in `folder` by the model in which the one in `adapter` is merged, in the base's dtype.
 
     Raises:
         UserError: if the base cannot be loaded.
