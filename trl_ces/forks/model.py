@@ -28,16 +28,10 @@ def load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     from transformers.utils import logging
     from trl import get_quantization_config
 
-    from ..train.lookup import import_function
+    from ..train.lookup import model_path
 
     logging.disable_progress_bar()
-    name = str(recipe.model.model_name_or_path)
-    if build and recipe.script.model_builder is not None:
-        build_model = import_function(recipe.script.model_builder, "model_builder")
-        try:
-            name = str(build_model(name, **(recipe.script.model_builder_kwargs or {})))
-        except (TypeError, ValueError) as error:
-            raise UserError(f"`model_builder` {recipe.script.model_builder}: {error}") from error
+    name = model_path(recipe) if build else str(recipe.model.model_name_or_path)
     place = str(Path(name).expanduser()) if name.startswith("~") else name
     on_cpu = recipe.training.get("use_cpu") or not torch.accelerator.is_available()
     hub = {

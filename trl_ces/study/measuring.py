@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.environment import environment
 from ..support.errors import UserError
 from ..support.files import write_json
-from ..train.lookup import import_function
+from ..train.lookup import import_function, model_path
 from ..train.recipe import RECIPE, load_recipe
 from .folder import EVALUATION
 
@@ -71,13 +71,9 @@ def measure_cell(folder: Path, settings: dict[str, Any], trained: bool) -> None:
     Raises:
         UserError: if the model is refused, or the function returns something else.
     """
-    from accelerate import PartialState
-
-    from ..train.run import model_path
-
     recipe = load_recipe(folder / RECIPE)
     measure = import_function(settings["function"], "evaluation")
-    model = str(folder) if trained else model_path(recipe, PartialState(cpu=bool(recipe.training.get("use_cpu"))))
+    model = str(folder) if trained else model_path(recipe)
     started = time.monotonic()
     benchmarks = measure(model, **_arguments(settings))
     check_measured(benchmarks, settings["function"])

@@ -4,11 +4,15 @@ import errno
 import fcntl
 import json
 import os
-import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+TRIAL_BYTES = 1 << 20
+# What the system calls a full disk, a full quota, and a file beyond the process's limit.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Busy(RuntimeError):
@@ -74,9 +78,27 @@ def sign(lock: IO[str], process: int) -> None:
     lock.flush()
 
 
+def try_writing(folder: Path) -> Path:
+    """
+    Writes and removes `TRIAL_BYTES` in `folder`, or in the nearest parent that exists; returns that one.
+
+    Raises:
+        OSError: if that fails. [`is_disk_full`] tells a full disk from other reasons.
+    """
+    here = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    with tempfile.TemporaryFile(dir=here) as file:
+        file.write(bytes(TRIAL_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+    return here
+
+
 def is_disk_full(error: BaseException, folder: Path) -> bool:
-    """Whether `error` came of a full disk (or quota) under `folder`: not every library keeps the system's number."""
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error):
-        return True
-    here = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    return shutil.disk_usage(here).free < 2**20
+    """Whether `error` means a full disk or quota. Some libraries drop errno, so `folder` is tried."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in FULL
+    try:
+        try_writing(folder)
+    except OSError as second:
+        return second.errno in FULL
+    return False

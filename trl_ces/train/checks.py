@@ -1,14 +1,12 @@
 """Every check of a training run that needs neither a model nor the network."""
 
-import errno
-import os
 import shutil
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ..support.errors import UserError, nearest
+from ..support.files import is_disk_full, try_writing
 from ..support.hub import check_repo
 from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
@@ -17,9 +15,6 @@ from .data import check_source
 from .launch import Launch, make_launch
 from .lookup import find_reward_functions, import_function
 from .recipe import Recipe
-
-# Written and removed where the model is to be saved.
-TRIAL_BYTES = 1 << 20
 
 
 def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
@@ -84,15 +79,9 @@ def _weight_bytes(name: str) -> int:
 def _check_output_dir(output_dir: Path, model_bytes: int) -> None:
     """Writes in the nearest folder that exists, leaving nothing: not to be found out after hours."""
     try:
-        folder = next(path for path in (output_dir.absolute(), *output_dir.absolute().parents) if path.exists())
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(TRIAL_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        free = shutil.disk_usage(folder).free
+        free = shutil.disk_usage(try_writing(output_dir)).free
     except OSError as error:
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        way_out = "make room, or name another" if is_full else "name another"
+        way_out = "make room, or name another" if is_disk_full(error, output_dir) else "name another"
         raise UserError(f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): {way_out}.") from None
     if free < model_bytes:
         raise UserError(

@@ -11,6 +11,7 @@ from typing import Any
 from ..support.errors import UserError, nearest
 from ..support.old_names import current_names
 from .arguments import ScriptArguments
+from .recipe import Recipe
 
 SOFT_OVERLONG = "get_soft_overlong_punishment"
 
@@ -61,6 +62,23 @@ def import_function(path: str, field: str) -> Callable[..., Any]:
     if not callable(function):
         raise UserError(f"`{field}`: {module_name} has no function {name!r}.{nearest(name, _functions(module))}")
     return function
+
+
+def model_path(recipe: Recipe) -> str:
+    """The model to load: a recipe's `model_name_or_path`, or what its `model_builder` makes of it.
+
+    Raises:
+        UserError: if there is no such builder, or it refuses its arguments.
+    """
+    name = str(recipe.model.model_name_or_path)
+    if recipe.script.model_builder is None:
+        return name
+    build = import_function(recipe.script.model_builder, "model_builder")
+    settings = recipe.script.model_builder_kwargs or {}
+    try:
+        return str(build(name, **settings))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"`model_builder` {recipe.script.model_builder} with {settings}: {error}") from error
 
 
 def _place(error: BaseException) -> str:

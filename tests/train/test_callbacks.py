@@ -10,7 +10,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from trl_ces import CESConfig, CESTrainer
 from trl_ces.methods.metrics import CES_METRICS
-from trl_ces.train.progress_callback import AnswerProgress, bar_text, show_answers_in_progress_bar
+from trl_ces.train.callbacks import AnswerProgress, bar_text, show_answers_in_progress_bar
 
 
 def vowel_accuracy_reward(completions, **kwargs):
