@@ -256,8 +256,8 @@ def test_help_names_the_options_and_the_ways_to_call_it(capsys):
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["tau is -0.1", "[0, 1]"]),
         (["--model", "MODEL", "--prompt", "a", "--tau", "0.0000000001"], ["at most 9 decimals"]),
         (["--model", "MODEL", "--prompt", "a", "--temperature", "0"], ["temperature is 0.0", "above 0"]),
-        (["--model", "MODEL", "--prompt", "a", "--num_samples", "0"], ["`--num_samples` is 0", "at least 1"]),
-        (["--model", "MODEL", "--prompt", "a", "--top", "all"], ["--top", "invalid int value: 'all'"]),
+        (["--model", "MODEL", "--prompt", "a", "--num_samples", "0"], ["--num_samples: '0'", "at least 1"]),
+        (["--model", "MODEL", "--prompt", "a", "--top", "all"], ["--top: 'all'", "whole number"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tua", "1"], ["`ces_tua`", "`ces_tau`"]),
         (["--model", "MODEL", "--prompt", "a", "--num_processes", "2"], ["`--num_processes` is for training"]),
         (

@@ -12,7 +12,7 @@ from ..forks.sampling import NUM_PROMPTS, Prompts, Sampling, read_prompts, recip
 from ..support.errors import UserError
 from ..train.command_line import read_words
 from ..train.shipped import find_recipe
-from .parser import Parser
+from .parser import Parser, count
 
 if TYPE_CHECKING:
     from ..train.recipe import Recipe
@@ -39,15 +39,15 @@ def _parser() -> Parser:
     add("--config", help="a recipe's file or shipped name, for what is not given here")
     add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
     add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a Hub data set")
-    add("--num_prompts", type=int, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
-    add("--num_samples", type=int, metavar="N", help=f"answers per prompt (default {Sampling.num_samples})")
+    add("--num_prompts", type=count, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
+    add("--num_samples", type=count, metavar="N", help=f"answers per prompt (default {Sampling.num_samples})")
     add("--temperature", type=float, metavar="T", help=f"default: the recipe's, else {Sampling.temperature}")
     longest = f"longest answer; default: the recipe's, else {Sampling.max_new_tokens}"
-    add("--max_new_tokens", type=int, metavar="N", help=longest)
+    add("--max_new_tokens", type=count, metavar="N", help=longest)
     add("--tau", type=float, help=f"share of forking tokens; default: the recipe's ces_tau, else {Sampling.tau}")
-    add("--top", type=int, default=15, metavar="N", help="pairs to print (default 15)")
+    add("--top", type=count, default=15, metavar="N", help="pairs to print (default 15)")
     add("--seed", type=int, help=f"seed of the sampling (default {Sampling.seed})")
-    add("--batch_size", type=int, metavar="N", help=f"answers generated together (default {Sampling.batch_size})")
+    add("--batch_size", type=count, metavar="N", help=f"answers generated together (default {Sampling.batch_size})")
     add("--output_dir", type=Path, metavar="DIR", help="also write every number there: forks.csv, forks.json")
     return parser
 
@@ -95,10 +95,6 @@ def _read(argv: list[str]) -> tuple[argparse.Namespace, Recipe, Sampling]:
     if line.accelerate_flags or line.accelerate_config:
         flag = next(iter(line.accelerate_flags), "accelerate_config")
         raise UserError(f"`--{flag}` is for training: `trl-ces inspect` runs in one process.")
-    for name in ("num_prompts", "num_samples", "max_new_tokens", "top", "batch_size"):
-        value = vars(options)[name]
-        if value is not None and value < 1:
-            raise UserError(f"`--{name}` is {value}: it must be at least 1.")
     file = None if options.config is None else find_recipe(options.config)
     recipe = recipe_to_sample(file, line.overrides, model=options.model, data=options.data, prompts=options.prompt)
     return (

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..support.errors import UserError
-from .parser import Parser
+from .parser import Parser, count
 
 EPILOG = """  trl-ces report runs/study/arithmetic --out report.html
   trl-ces report runs/study/arithmetic --tokens 32 --out report.html
@@ -28,7 +28,7 @@ def _parser() -> Parser:
     add("--out", type=Path, required=True, metavar="FILE", help="the HTML file")
     add("--names", nargs="+", metavar="NAME", help="names of the runs; trainings of one name are seeds of a method")
     add("--baseline", default="DAPO", metavar="NAME", help="what the others are compared with (default DAPO)")
-    add("--tokens", type=int, metavar="N", help="let the saved models answer N problems, and show their tokens")
+    add("--tokens", type=count, metavar="N", help="let the saved models answer N problems, and show their tokens")
     add("--figures", type=Path, metavar="DIR", help="also write each picture there, as PNG and SVG")
     add(
         "--verdict",
@@ -49,8 +49,6 @@ def run(argv: list[str]) -> int:
     places = [place.expanduser() for place in options.runs]
     if options.names is not None and len(options.names) != len(places):
         raise UserError(f"`--names` has {len(options.names)} names for {len(places)} runs: give one for each.")
-    if options.tokens is not None and options.tokens < 1:
-        raise UserError(f"`--tokens` is {options.tokens}: at least one problem.")
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
         raise UserError(f'the pictures need {" and ".join(missing)}: pip install "trl_ces[study]".')

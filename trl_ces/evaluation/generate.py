@@ -158,9 +158,7 @@ class TransformersBackend:
     def _answer(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
         from transformers import GenerationConfig
 
-        settings, width, device = self.settings, max(map(len, prompts)), self.model.device
-        ids = torch.tensor([[self.pad] * (width - len(prompt)) + prompt for prompt in prompts], device=device)
-        mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
+        settings = self.settings
         sampler = Sampler(prompts, seeds, settings.temperature, settings.top_p, settings.repetition_penalty)
         plain = GenerationConfig(
             do_sample=False,  # the sampler leaves one token
@@ -169,15 +167,34 @@ class TransformersBackend:
             pad_token_id=self.pad,
             disable_compile=True,
         )
-        # transformers fills unset fields from the model's own config, which often has a penalty.
-        own, self.model.generation_config = self.model.generation_config, plain
-        try:
-            with torch.no_grad():
-                output = self.model.generate(input_ids=ids, attention_mask=mask, logits_processor=[sampler])
-        finally:
-            self.model.generation_config = own
-        return output[:, width:].tolist()
+        return generate_batch(self.model, prompts, plain, logits_processor=[sampler])
 
     def close(self) -> None:
         """Frees the model."""
         del self.model
+
+
+def generate_batch(model: Any, prompts: Sequence[list[int]], settings: Any, **options: Any) -> list[list[int]]:
+    """
+    One left-padded batch through `generate`, by the given settings alone.
+
+    Args:
+        model (`PreTrainedModel`): A causal language model; its own generation settings are ignored, and kept.
+        prompts (`Sequence[list[int]]`): Token ids, none empty.
+        settings (`GenerationConfig`): With a `pad_token_id`.
+        **options: Of `generate`.
+
+    Returns:
+        `list[list[int]]`: The new tokens of each prompt, with what pads them after their end token.
+    """
+    width, pad = max(map(len, prompts)), settings.pad_token_id
+    ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=model.device)
+    # transformers fills unset fields from the model's own config, which often has a top-p or a penalty.
+    own, model.generation_config = model.generation_config, settings
+    try:
+        with torch.no_grad():
+            output = model.generate(input_ids=ids, attention_mask=mask, **options)
+    finally:
+        model.generation_config = own
+    return output[:, width:].tolist()

@@ -90,17 +90,22 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
         ends = GenerationConfig.from_pretrained(base).eos_token_id
     except hub_errors():
         ends = config.eos_token_id  # there is no generation config
-    ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
-    own = tokenizer.eos_token_id
     return ModelFacts(
         base=base,
         adapter=None if adapter is None else name,
         adapter_rank=0 if adapter is None else max([adapter["r"], *(adapter.get("rank_pattern") or {}).values()]),
         tokenizer=tokenizer,
-        ends=ends if own is None or own in ends else [own, *ends],
+        ends=end_tokens(tokenizer, ends),
         context=config.get_text_config().to_dict().get("max_position_embeddings"),
         fingerprint=fingerprint(Path(name)) if Path(name).is_dir() else None,
     )
+
+
+def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
+    """The tokens that end an answer, as TRL takes them: the tokenizer's, and a generation config's `eos_token_id`."""
+    ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+    own = tokenizer.eos_token_id
+    return ends if own is None or own in ends else [own, *ends]
 
 
 def _has_tokenizer(name: str, adapter: dict[str, Any] | None) -> bool:

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from transformers import GenerationConfig
 
+from ..evaluation.generate import generate_batch
+from ..evaluation.models import cut_at_end, end_tokens
 from ..support.errors import UserError
 from .sampling import Sampling
 from .tokens import ForkingToken, forking_tokens
@@ -73,46 +76,8 @@ def sample_answers(
         `list[SampledAnswer]`: The first prompt's answers first.
     """
     model.eval()
-    ends, pad = end_tokens(model, tokenizer), pad_token(model, tokenizer)
-    rows = [number for number in range(len(prompts)) for _ in range(sampling.num_samples)]
-    answers: list[SampledAnswer] = []
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.no_grad():
-        torch.manual_seed(sampling.seed)
-        for start in range(0, len(rows), sampling.batch_size):
-            numbers = rows[start : start + sampling.batch_size]
-            asked = [prompts[number] for number in numbers]
-            written = _generate(model, asked, ends, pad, sampling)
-            found = forking_tokens(model, asked, written, temperature=sampling.temperature, tau=sampling.tau, pad=pad)
-            for number, tokens, (entropies, forks) in zip(numbers, written, found, strict=True):
-                answers.append(SampledAnswer(number, tokens, tokens[-1] in ends, entropies, forks))
-            if on_batch is not None:
-                on_batch(len(answers), len(rows))
-    return answers
-
-
-def end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """The tokens that end an answer, as TRL takes them: the tokenizer's and those of the generation settings."""
-    ends = model.generation_config.eos_token_id
-    ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
-    own = tokenizer.eos_token_id
-    return ends if own is None or own in ends else [own, *ends]
-
-
-def pad_token(model: Any, tokenizer: Any) -> int:
-    """The tokenizer's padding token, else an end token, else 0: any will do, nothing attends to it."""
-    candidates = [tokenizer.pad_token_id, *end_tokens(model, tokenizer), 0]
-    return next(token for token in candidates if token is not None)
-
-
-def _generate(model: Any, prompts: list[list[int]], ends: list[int], pad: int, sampling: Sampling) -> list[list[int]]:
-    """One answer per prompt, up to and including its first end token."""
-    from transformers import GenerationConfig
-
-    width = max(map(len, prompts))
-    ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=model.device)
-    plain = GenerationConfig(
+    ends, pad = end_and_pad_tokens(model, tokenizer)
+    whole = GenerationConfig(
         do_sample=True,
         temperature=sampling.temperature,
         top_k=0,
@@ -122,14 +87,27 @@ def _generate(model: Any, prompts: list[list[int]], ends: list[int], pad: int, s
         pad_token_id=pad,
         disable_compile=True,
     )
-    # transformers fills what is unset from the model's own settings, and these often have a top-p or a penalty.
-    own, model.generation_config = model.generation_config, plain
-    try:
-        output = model.generate(input_ids=ids, attention_mask=mask)
-    finally:
-        model.generation_config = own
-    answers = []
-    for row in output[:, width:].tolist():
-        end = next((place for place, token in enumerate(row) if token in ends), len(row) - 1)
-        answers.append(row[: end + 1])
+    rows = [number for number in range(len(prompts)) for _ in range(sampling.num_samples)]
+    answers: list[SampledAnswer] = []
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        torch.manual_seed(sampling.seed)
+        for start in range(0, len(rows), sampling.batch_size):
+            numbers = rows[start : start + sampling.batch_size]
+            asked = [prompts[number] for number in numbers]
+            written = []
+            for tokens in generate_batch(model, asked, whole):
+                length = len(cut_at_end(tokens, ends)[0]) + 1  # the end token counts
+                written.append(tokens[:length])
+            found = forking_tokens(model, asked, written, temperature=sampling.temperature, tau=sampling.tau, pad=pad)
+            for number, tokens, (entropies, forks) in zip(numbers, written, found, strict=True):
+                answers.append(SampledAnswer(number, tokens, tokens[-1] in ends, entropies, forks))
+            if on_batch is not None:
+                on_batch(len(answers), len(rows))
     return answers
+
+
+def end_and_pad_tokens(model: Any, tokenizer: Any) -> tuple[list[int], int]:
+    """The tokens that end an answer, and the padding token: any will do where there is none, nothing attends to it."""
+    ends, pad = end_tokens(tokenizer, model.generation_config.eos_token_id), tokenizer.pad_token_id
+    return ends, (ends or [0])[0] if pad is None else pad

@@ -201,5 +201,5 @@ def sample_recipe(
     answers = sample_answers(model, tokenizer, encoded, sampling, on_batch)
     correct, reason = None, None
     if asked.columns:
-        correct, reason = accuracy_verdicts(recipe, tokenizer, prompts, asked.columns, encoded, answers)
+        correct, reason = accuracy_verdicts(recipe, tokenizer, asked, encoded, answers)
     return Sample(name, model, tokenizer, encoded, answers, correct, reason)

@@ -10,23 +10,19 @@ from transformers import TrainerState
 from trl.trainer.utils import is_async_callable
 
 from ..rollout.reward_guard import accepted
+from ..rollout.turns import read_turns
 from ..support.errors import first_line
-from ..support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 from ..support.reward_names import accuracy_reward_index, reward_name
 from ..train.lookup import find_reward_functions
 
 if TYPE_CHECKING:
     from ..train.recipe import Recipe
     from .answers import SampledAnswer
+    from .sampling import Prompts
 
 
 def accuracy_verdicts(
-    recipe: Recipe,
-    tokenizer: Any,
-    prompts: Sequence[Any],
-    columns: dict[str, list[Any]],
-    encoded: Sequence[list[int]],
-    answers: Sequence[SampledAnswer],
+    recipe: Recipe, tokenizer: Any, asked: Prompts, encoded: Sequence[list[int]], answers: Sequence[SampledAnswer]
 ) -> tuple[list[bool | None] | None, str | None]:
     """
     Asks the accuracy reward.
@@ -34,8 +30,7 @@ def accuracy_verdicts(
     Args:
         recipe ([`Recipe`]): Names the rewards, and which of them tells right from wrong.
         tokenizer (`PreTrainedTokenizerBase`): Decodes the answers.
-        prompts (`Sequence`): Texts or chat messages.
-        columns (`dict[str, list]`): The data's other columns, one value per prompt.
+        asked ([`Prompts`]): With the data's columns, which the reward reads.
         encoded (`Sequence[list[int]]`): The prompts' token ids.
         answers (`Sequence[SampledAnswer]`): To grade.
 
@@ -55,7 +50,7 @@ def accuracy_verdicts(
     func: Any = functions[index]
     if isinstance(func, str):
         return None, f"the accuracy reward is the reward model {func}, which only the trainer loads."
-    arguments = accepted(func, reward_arguments(tokenizer, prompts, columns, encoded, answers))
+    arguments = accepted(func, _reward_arguments(tokenizer, asked, encoded, answers))
     try:
         values = list(asyncio.run(func(**arguments)) if is_async_callable(func) else func(**arguments))
     except Exception as error:  # a user's function can fail in any way, and the table is of use without it
@@ -67,30 +62,22 @@ def accuracy_verdicts(
     return [None if value is None or value != value else bool(value >= threshold) for value in values], None
 
 
-def reward_arguments(
-    tokenizer: Any,
-    prompts: Sequence[Any],
-    columns: dict[str, list[Any]],
-    encoded: Sequence[list[int]],
-    answers: Sequence[SampledAnswer],
+def _reward_arguments(
+    tokenizer: Any, asked: Prompts, encoded: Sequence[list[int]], answers: Sequence[SampledAnswer]
 ) -> dict[str, Any]:
     """Keyword arguments of a reward function, TRL's and CESTrainer's, one entry per answer."""
-    texts = tokenizer.batch_decode([answer.tokens for answer in answers], skip_special_tokens=True)
-    added = tokenizer.get_added_vocab()
-    tags = {added[tag] for tag in (THINK_OPEN, THINK_CLOSE) if tag in added}
-    special = set(tokenizer.all_special_ids) - tags
-    turns = [[token for token in answer.tokens if token not in special] for answer in answers]
-    asked = [prompts[answer.prompt] for answer in answers]
+    tokens = [answer.tokens for answer in answers]
+    prompts = [asked.prompts[answer.prompt] for answer in answers]
+    texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
     return {
-        "prompts": asked,
+        "prompts": prompts,
         "completions": [
             text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
-            for prompt, text in zip(asked, texts, strict=True)
+            for prompt, text in zip(prompts, texts, strict=True)
         ],
-        "completion_ids": [answer.tokens for answer in answers],
-        **{name: [values[answer.prompt] for answer in answers] for name, values in columns.items()},
-        "thinking_prefilled": [opens_thinking(tokenizer.decode(encoded[answer.prompt])) for answer in answers],
-        "last_turns": tokenizer.batch_decode(turns),
+        "completion_ids": tokens,
+        **read_turns([encoded[answer.prompt] for answer in answers], tokens, None, tokenizer),
+        **{name: [values[answer.prompt] for answer in answers] for name, values in asked.columns.items()},
         # What TRL offers for logging goes nowhere: there is no run.
         "trainer_state": TrainerState(),
         "log_extra": lambda *args, **kwargs: None,

@@ -162,11 +162,12 @@ def plane_figure(points: Sequence[Point], order: Sequence[str], name: str, inter
             if point.runs:
                 x, y = zip(*point.runs, strict=True)
                 axis.plot(x, y, linestyle="none", markersize=4, alpha=0.4, **style)
+            sides = {"xerr": point.length, "yerr": point.accuracy}
+            bars = {name: _bars([of]) for name, of in sides.items() if of.low is not None}
             axis.errorbar(
                 _mean(point.length),
                 _mean(point.accuracy),
-                xerr=_arms(point.length),
-                yerr=_arms(point.accuracy),
+                **bars,
                 linestyle="none",
                 capsize=3,
                 elinewidth=1.2,
@@ -191,15 +192,15 @@ def plane_figure(points: Sequence[Point], order: Sequence[str], name: str, inter
     return Figure(name, "Accuracy and length", alt, caption, draw, (5.8, 4.3))
 
 
-NO_ARMS = [[math.nan], [math.nan]]
-
-
-def _arms(found: Interval) -> list[list[float]] | None:
-    """Lengths of an error bar's two arms, `None` where there is no interval."""
-    if found.low is None or found.high is None:
-        return None
-    mean = _mean(found)
-    return [[max(0.0, mean - found.low)], [max(0.0, found.high - mean)]]
+def _bars(found: Sequence[Interval]) -> list[list[float]]:
+    """Lengths of error bars, those downwards and those upwards; NaN, which draws none, without an interval."""
+    arms = [
+        (math.nan, math.nan)
+        if each.low is None or each.high is None
+        else (max(0.0, _mean(each) - each.low), max(0.0, each.high - _mean(each)))
+        for each in found
+    ]
+    return [list(side) for side in zip(*arms, strict=True)]
 
 
 def difficulty_figure(split: Split, order: Sequence[str], name: str) -> Figure:
@@ -213,12 +214,11 @@ def difficulty_figure(split: Split, order: Sequence[str], name: str) -> Figure:
         width = 0.8 / len(runs)
         for place, run in enumerate(runs):
             found = [part.length[run] for part in parts.values()]
-            arms = [_arms(entry) or NO_ARMS for entry in found]
             axis.bar(
                 [number + (place - (len(runs) - 1) / 2) * width for number in range(len(parts))],
                 [_mean(entry) for entry in found],
                 width * 0.92,
-                yerr=[[arm[side][0] for arm in arms] for side in (0, 1)],
+                yerr=_bars(found),
                 label=run,
                 color=theme.paper,
                 edgecolor=styles[run]["color"],
@@ -256,12 +256,11 @@ def forks_figure(followed: Followed, order: Sequence[str], right: bool, name: st
     def draw(axis: Any, theme: Theme) -> None:
         styles = _styles(order, theme)
         for method, points in followed.items():
-            steps = [step for step, _ in points]
-            arms = [_arms(found) or NO_ARMS for _, found in points]
+            steps, found = zip(*points, strict=True)
             axis.errorbar(
                 steps,
-                [_mean(found) for _, found in points],
-                [[arm[side][0] for arm in arms] for side in (0, 1)],
+                [_mean(entry) for entry in found],
+                _bars(found),
                 label=method,
                 capsize=3,
                 markersize=6,

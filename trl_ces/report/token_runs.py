@@ -182,11 +182,11 @@ def _follow(sample: Sample, reference: TokenFile, temperature: float) -> list[Fo
     """What a model thinks at the shaped tokens of the reference's answers."""
     import torch
 
-    from ..forks.answers import pad_token
+    from ..forks.answers import end_and_pad_tokens
     from ..forks.tokens import forking_tokens, piece
 
     model, tokenizer = sample.model, sample.tokenizer
-    pad = pad_token(model, tokenizer)
+    _, pad = end_and_pad_tokens(model, tokenizer)
     numbers = [number for number, answer in enumerate(reference.answers) if answer.shaped]
     found = []
     for start in range(0, len(numbers), ANSWERS_AT_A_TIME):
