@@ -91,12 +91,15 @@ def _code(name: str, title: str, dataset: str, base: str | None) -> Benchmark:
 
 
 NOT_STATED = "not stated"
+MAA = f"{NOT_STATED}; problems of the Mathematical Association of America"
+EMPTY_GOLD = "its gold is empty"
+VANISHING_GOLD = "its gold b > a > c vanishes in the script's normaliser, which then accepts an empty answer"
 _ROWS = [
     _math(
         "aime24",
         "AIME24",
         30,
-        f"{NOT_STATED}; problems of the Mathematical Association of America",
+        MAA,
         "AIME 2024 I and II",
         read_plain,
         hub=HubSource("HuggingFaceH4/aime_2024", None, "train", read_plain),
@@ -105,7 +108,7 @@ _ROWS = [
         "amc23",
         "AMC23",
         40,
-        f"{NOT_STATED}; problems of the Mathematical Association of America",
+        MAA,
         "AMC 12A and 12B of 2023, 22 and 18 of their problems",
         read_plain,
         hub=HubSource("math-ai/amc23", None, "test", read_plain),
@@ -144,11 +147,7 @@ _ROWS = [
         "MIT",
         "Liao et al. 2024, MARIO, arXiv 2401.08190",
         read_without_dollars,
-        excluded={
-            83: "its gold b > a > c vanishes in the script's normaliser, which then accepts an empty answer",
-            167: "its gold is empty",
-            192: "its gold is empty",
-        },
+        excluded={83: VANISHING_GOLD, 167: EMPTY_GOLD, 192: EMPTY_GOLD},
     ),
     _math(
         "gsm8k",

@@ -128,7 +128,6 @@ class SampleFile:
         self._stream = self.file.open("ab")
         # A kill tore the last line: its sample is drawn again.
         self._stream.truncate(length)
-        self.torn = length < self._stream.tell()
         self._stream.seek(length)
 
     def append(self, samples: Sequence[Sample]) -> None:

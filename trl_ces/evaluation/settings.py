@@ -3,7 +3,7 @@
 import math
 import re
 import typing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,16 +13,6 @@ from ..support.yaml import fit, fit_text, read_yaml
 from .benchmarks import BENCHMARKS
 from .problems import find_benchmarks
 
-# Smallest values.
-LEAST = {
-    "num_samples": 1,
-    "max_problems": 1,
-    "max_new_tokens": 1,
-    "seed": 0,
-    "batch_size": 1,
-    "tensor_parallel_size": 1,
-    "data_parallel_size": 1,
-}
 # Knobs that change no answer.
 CHANGE_NO_ANSWER = {
     *("data_dir", "output_dir", "allow_code_execution", "judge_again"),
@@ -30,8 +20,8 @@ CHANGE_NO_ANSWER = {
 }
 
 
-def _knob(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
+def _knob(default: Any, text: str, least: int | None = None) -> Any:
+    return field(default=default, metadata={"help": text, "least": least})
 
 
 @dataclass(frozen=True)
@@ -46,18 +36,18 @@ class EvaluationSettings:
     data_dir: str | None = _knob(None, "folder with math/NAME/test.jsonl, reasoning/, code/; default: from the Hub")
     output_dir: str | None = _knob(None, "for answers and results; default: runs/evaluation/ and the model's name")
     backend: Literal["auto", "vllm", "transformers"] = _knob("auto", "auto takes vLLM if it is installed")
-    num_samples: int = _knob(4, "answers to each problem")
-    max_problems: int | None = _knob(None, "maximum number of problems per set, evenly spaced")
-    max_new_tokens: int = _knob(16384, "maximum answer length, thinking included; the paper states none")
+    num_samples: int = _knob(4, "answers to each problem", least=1)
+    max_problems: int | None = _knob(None, "maximum number of problems per set, evenly spaced", least=1)
+    max_new_tokens: int = _knob(16384, "maximum answer length, thinking included; the paper states none", least=1)
     temperature: float = _knob(0.4, "sampling temperature; 0 is greedy")
     top_p: float = _knob(0.95, "nucleus sampling: probability mass")
     repetition_penalty: float = _knob(1.05, "on tokens of the prompt and the answer so far; 1 is none")
-    seed: int = _knob(0, "of the sampling")
+    seed: int = _knob(0, "of the sampling", least=0)
     system_prompt: str | None = _knob(PAPER_SYSTEM_PROMPT, "system message; null for none")
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = _knob("auto", "of the weights; auto: as saved")
-    batch_size: int = _knob(16, "answers generated at a time, with transformers")
-    tensor_parallel_size: int = _knob(1, "vLLM: GPUs per copy of the model")
-    data_parallel_size: int = _knob(1, "vLLM: copies of the model")
+    batch_size: int = _knob(16, "answers generated at a time, with transformers", least=1)
+    tensor_parallel_size: int = _knob(1, "vLLM: GPUs per copy of the model", least=1)
+    data_parallel_size: int = _knob(1, "vLLM: copies of the model", least=1)
     gpu_memory_utilization: float = _knob(0.9, "vLLM: fraction of a GPU's memory")
     judge_again: bool = _knob(False, "judge existing answers again, after an upgrade of the grading")
     allow_code_execution: bool = _knob(False, "for code sets: run programs that the model wrote, in a sandbox")
@@ -65,10 +55,10 @@ class EvaluationSettings:
     trust_remote_code: bool = _knob(False, "run code from a Hub model's repository")
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UserError(f"`{name}` is {value}: it must be at least {least}.")
+        for knob in fields(self):
+            value, least = getattr(self, knob.name), knob.metadata.get("least")
+            if None not in (value, least) and value < least:
+                raise UserError(f"`{knob.name}` is {value}: it must be at least {least}.")
         if not 0 <= self.temperature < math.inf:
             raise UserError(f"`temperature` is {self.temperature}: it must be 0 or above; the paper uses 0.4.")
         for name in ("top_p", "gpu_memory_utilization"):
