@@ -49,6 +49,13 @@ def test_the_card_is_the_paired_difference_and_says_whether_it_is_clear_of_zero(
     assert card.gains[1].clear
 
 
+def test_the_card_of_a_single_seed_claims_no_interval(tmp_path):
+    one = {method: seeds[:1] for method, seeds in STUDY.items()}
+    page = page_of(write_study(tmp_path / "study", one))
+    assert [(gain.value, gain.clear) for gain in page.cards[0].gains] == [("+15.0", None), ("−7.0", None)]
+    assert "<small>no interval</small>" in render(page)
+
+
 def test_the_card_of_evaluations_is_the_difference_problem_by_problem(tmp_path):
     base, ours = write_evaluation(tmp_path / "base", BASE), write_evaluation(tmp_path / "ours", OURS)
     (card,) = page_of(base, ours, names=["DAPO", "CES"]).cards
@@ -65,8 +72,7 @@ def test_the_frontier_holds_those_that_no_other_beats():
     points = [point("a", 10, 0.5), point("b", 20, 0.9), point("c", 15, 0.4), point("d", 30, 0.9), point("e", 10, 0.5)]
     assert [found.name for found in frontier(points)] == ["a", "e", "b"]
     assert (
-        "frontier, of those that no other beats in both: a, e, b."
-        in plane_figure(points, list("abcde"), "", "").caption
+        "frontier, those that no other beats in both: a, e, b." in plane_figure(points, list("abcde"), "", "").caption
     )
     assert "the frontier is this one point" in plane_figure(points[1:4:2], list("bd"), "", "").caption
 

@@ -1,7 +1,7 @@
 """One page about runs: pictures, tables and tokens of what training, study and evaluation wrote.
 
-`runs.py` reads the folders. `evaluations.py` puts evaluations side by side, `questions.py` parts questions by
-difficulty, `tokens.py` holds the tokens that CES shapes and `shaped_forks.py` counts them. `picture.py` and
-`figures.py` draw, `cards.py` picks the first numbers, `tables.py` lays out the paper's tables, `viewer.py` the
-answers, `page.py` puts all into one HTML file. Nothing here loads a model: `cli/report_tokens.py` does.
+`runs.py` reads the folders, by `trainings.py` and `studies.py`. `evaluations.py` compares evaluations, `questions.py`
+splits questions by difficulty. `token_runs.py` samples the saved models, `tokens.py` is the file format of what they
+answer, `shaped_pairs.py` counts it. `cards.py`, `figures.py` with `picture.py`, `tables.py` and `viewer.py` are the
+parts of the page, `page.py` makes it.
 """

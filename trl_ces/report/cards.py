@@ -31,7 +31,7 @@ class Gain:
     value: str  # `+1.6 ± 1.1`
     unit: str
     levels: str  # baseline -> method
-    clear: bool  # whether the interval excludes zero
+    clear: bool | None  # whether the interval excludes zero; `None` without an interval
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def study_cards(runs: DataFrame, baseline: str, where: str) -> list[Card]:
             _, factor, decimals = SHOWN[measure]
             levels = " → ".join(f"{estimate(part[measure]).mean * factor:.{decimals}f}" for part in both)
             value = difference.text(factor, decimals, signed=True).replace("-", "−")
-            clear = abs(difference.mean) > difference.half_width  # False without an interval
+            clear = abs(difference.mean) > difference.half_width if difference.count > 1 else None
             gains.append(Gain(title, value, unit_of_difference, f"{levels} {unit}", clear))
         seeds = f"{len(ours)} seeds, ± half the 95 % interval" if len(ours) > 1 else "one seed, hence no interval"
         cards.append(Card(f"{method} against {baseline}", f"{where}: means of differences by seed, {seeds}", gains))

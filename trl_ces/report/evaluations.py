@@ -1,4 +1,4 @@
-"""Evaluations side by side, apart by backbone and by kind of benchmark."""
+"""Evaluations compared, per backbone and kind of benchmark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,18 @@ from ..support.errors import UserError
 
 
 def compare_evaluations(runs: Sequence[Run], baseline: str, verdict: str, notes: list[str]) -> list[dict[str, Any]]:
-    """The evaluations side by side, apart by backbone and by kind of benchmark; `backbone` and `kind` are added."""
+    """
+    A comparison per backbone and kind of benchmark.
+
+    Args:
+        runs (`Sequence[Run]`): Evaluations.
+        baseline (`str`): The run that others are compared with, if it is among them; else the first.
+        verdict (`str`): `"correct"` or `"correct_qwen"`.
+        notes (`list[str]`): Told which runs cannot be compared.
+
+    Returns:
+        `list[dict]`: What [`~trl_ces.evaluation.comparison.compare`] returns, with `backbone` and `kind`.
+    """
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         for kind in KINDS:
@@ -35,14 +46,14 @@ def compare_evaluations(runs: Sequence[Run], baseline: str, verdict: str, notes:
 
 
 def _of_kind(run: Run, kind: str) -> Run:
-    """A run with its benchmarks of one kind alone."""
+    """A run with its benchmarks of one kind."""
     names = [name for name in run.settings["benchmarks"] if BENCHMARKS[name].kind == kind]
     data = {name: run.settings["data"][name] for name in names}
     return replace(run, settings={**run.settings, "benchmarks": names, "data": data})
 
 
 def backbone(run: Run) -> str:
-    """What tells backbones apart: the shape in the model's config.json, empty where that is not at hand."""
+    """The shape in the model's config.json, which identifies the backbone; empty if there is no such file."""
     file = Path(str(run.settings.get("model", ""))).expanduser() / "config.json"
     if not file.is_file():
         return ""

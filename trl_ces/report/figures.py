@@ -1,4 +1,4 @@
-"""The report's pictures, by matplotlib: each for light and for dark pages, told apart without colour too."""
+"""The report's pictures, for light and dark pages; methods are distinguishable without colour."""
 
 from __future__ import annotations
 
@@ -13,17 +13,12 @@ from .picture import Figure, Theme
 from .questions import Split
 from .trainings import Training
 
-# Of lines alone: matplotlib writes every dot of a hatch into an SVG.
+# Lines only: matplotlib writes every dot of a hatch into an SVG.
 HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "//", "\\\\", "xx")
 
 
 def _styles(order: Sequence[str], theme: Theme) -> dict[str, dict[str, Any]]:
-    """Each method's style, as in every picture of trl_ces, its colours made for the theme.
-
-    Args:
-        order (`Sequence[str]`): All methods of the page, so that one looks the same in all of its pictures.
-        theme ([`Theme`]): Of the page.
-    """
+    """Each method's style, as in every picture of trl_ces; `order` holds all methods of the page."""
     from matplotlib.colors import to_hex, to_rgb
 
     found = {}
@@ -36,7 +31,7 @@ def _styles(order: Sequence[str], theme: Theme) -> dict[str, dict[str, Any]]:
 
 
 def _legend(axis: Any, count: int) -> None:
-    """Below the picture: over it, it would hide what is to be seen. Marks and lines without their error bars."""
+    """A legend below the picture, where it hides nothing; marks and lines without their error bars."""
     from matplotlib.container import ErrorbarContainer
 
     handles, labels = axis.get_legend_handles_labels()
@@ -52,7 +47,7 @@ def _legend(axis: Any, count: int) -> None:
 
 
 def _in_percent(axis: Any) -> None:
-    """Per cent upwards, without the part of an interval that no share can have."""
+    """A percentage axis, without the part of an interval that no share can reach."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     low, high = axis.get_ylim()
@@ -62,12 +57,12 @@ def _in_percent(axis: Any) -> None:
 
 
 def training_figures(trainings: Sequence[Training], order: Sequence[str], name: str = "") -> list[Figure]:
-    """Length, entropy and accuracy over training: the paper's training dynamics, all methods in one picture each.
+    """Length, entropy and accuracy over training, the paper's training dynamics: one picture each, all methods in it.
 
     Args:
         trainings (`Sequence[Training]`): Runs of one `method` are its seeds.
         order (`Sequence[str]`): All methods of the page.
-        name (`str`): What the files' names begin with.
+        name (`str`): Prefix of the file names.
     """
     methods: dict[str, list[Training]] = {}
     for training in trainings:
@@ -98,14 +93,14 @@ def training_figures(trainings: Sequence[Training], order: Sequence[str], name: 
 
         seeds = {len(runs) for runs in methods.values()}
         counted = f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else f"{max(seeds)}"
-        caption = f"{title} of what the models wrote in training, {of}; each line is a mean over five logged points"
+        caption = f"{title} of the training completions, {of}; each line is a mean over five logged points"
         caption += f" and over {counted} seeds, the band the range of the seeds." if several else "."
         figures.append(Figure(f"{name}training_{key}", title, _told(title, of, unit, methods, key), caption, draw))
     return figures
 
 
 def _told(title: str, of: str, unit: str, methods: Mapping[str, Sequence[Training]], key: str) -> str:
-    """The curves in words: where each begins and ends."""
+    """The curves in words: where each starts and ends."""
     factor, digits = (100, 1) if key == "accuracy" else (1, 1 if key == "length" else 3)
     of = "%" if key == "accuracy" else of
     parts = []
@@ -126,7 +121,7 @@ class Point:
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
-    """Those that no other beats: none is at least as accurate and as short, and better in one. Shortest first."""
+    """The points that no other beats: at least as accurate and as short, and better in one. Shortest first."""
 
     def beats(other: Point, point: Point) -> bool:
         ours, theirs = (_mean(point.length), -_mean(point.accuracy)), (_mean(other.length), -_mean(other.accuracy))
@@ -141,14 +136,7 @@ def _mean(found: Interval) -> float:
 
 
 def plane_figure(points: Sequence[Point], order: Sequence[str], name: str, intervals: str) -> Figure:
-    """Accuracy over length with the frontier.
-
-    Args:
-        points (`Sequence[Point]`): Methods or runs.
-        order (`Sequence[str]`): All methods of the page.
-        name (`str`): The file's.
-        intervals (`str`): What the bars are, for the caption.
-    """
+    """Accuracy over length with the frontier; `intervals` says what the bars are, for the caption."""
     best = frontier(points)
 
     def draw(axis: Any, theme: Theme) -> None:
@@ -183,7 +171,7 @@ def plane_figure(points: Sequence[Point], order: Sequence[str], name: str, inter
     names = ", ".join(point.name for point in best)
     caption = f"Accuracy over answer length; up and to the left is better. Bars: {intervals}. "
     if len(best) > 1:
-        caption += f"The dotted line is the frontier, of those that no other beats in both: {names}."
+        caption += f"The dotted line is the frontier, those that no other beats in both: {names}."
     else:
         caption += f"By its means {names} is the shortest and the most accurate, so the frontier is this one point."
     if any(point.runs for point in points):
@@ -204,7 +192,7 @@ def _bars(found: Sequence[Interval]) -> list[list[float]]:
 
 
 def difficulty_figure(split: Split, order: Sequence[str], name: str) -> Figure:
-    """Mean lengths on simple and on hard questions, a bar for each run."""
+    """Mean lengths on simple and on hard questions, one bar per run."""
     runs = sorted(split.simple.length, key=lambda run: (run != split.reference, list(order).index(run)))
     parts = {of: part for of, part in (("simple", split.simple), ("hard", split.hard)) if part.questions}
     labels = [f"{of}\n{part.questions} question{'s'[: part.questions != 1]}" for of, part in parts.items()]
@@ -250,7 +238,7 @@ Followed = Mapping[str, Sequence[tuple[int, Interval]]]
 
 
 def forks_figure(followed: Followed, order: Sequence[str], right: bool, name: str) -> Figure:
-    """The entropy over training at the same places, the forks of the first step's answers."""
+    """Entropy over training at the same places, the forks of the first step's answers."""
     answers = "right" if right else "wrong"
 
     def draw(axis: Any, theme: Theme) -> None:
@@ -281,8 +269,8 @@ def forks_figure(followed: Followed, order: Sequence[str], right: bool, name: st
     followed = dict(sorted(followed.items(), key=lambda entry: list(order).index(entry[0])))
     caption = (
         f"Mean entropy at the tokens that CES shapes in {answers} answers of the first step's model, followed through "
-        f"training at the same places; each run's own rule chooses them. CES's term asks for {asked} entropy there; "
-        "the curve is what came of all terms together, and of what right and wrong answers share. Bars: 95 % "
+        f"training at the same places; each run's own rule selects them. CES's term asks for {asked} entropy there; "
+        "the curve shows the effect of all terms together, on tokens that right and wrong answers share. Bars: 95 % "
         "bootstrap intervals over answers."
     )
     return Figure(name, f"Forks of {answers} answers", f"Line chart of entropy over steps: {told}.", caption, draw)

@@ -1,4 +1,4 @@
-"""A picture as matplotlib renders it: for light and for dark pages, as SVG in the page and as files to hand on."""
+"""A picture by matplotlib: SVG for light and dark pages, and files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIZE = (4.6, 3.7)  # inches: a column of a page, or a phone's width
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours of a page. `lighten` is the part of white in a method's colour."""
+    """Colours of a page. `lighten` is the share of white in a method's colour."""
 
     ink: str
     grid: str
@@ -27,24 +27,14 @@ DARK = Theme(ink="#e3e8ef", grid="#39424f", paper="#161b22", lighten=0.45)
 
 @dataclass(frozen=True)
 class Figure:
-    """
-    A picture of the report.
+    """A picture of the report."""
 
-    Args:
-        name (`str`): Its file's name, without suffix.
-        title (`str`): A heading.
-        alt (`str`): What it shows, for those who cannot see it.
-        caption (`str`): How to read it.
-        draw (`Callable`): Draws it on an axis, in a theme.
-        size (`tuple[float, float]`): Inches.
-    """
-
-    name: str
+    name: str  # its file's name, without suffix
     title: str
-    alt: str
-    caption: str
-    draw: Callable[[Any, Theme], None]
-    size: tuple[float, float] = SIZE
+    alt: str  # what it shows, for screen readers
+    caption: str  # how to read it
+    draw: Callable[[Any, Theme], None]  # draws on a matplotlib axis
+    size: tuple[float, float] = SIZE  # inches
 
     def render(self, theme: Theme, kind: str) -> bytes:
         """The picture as `"svg"` or `"png"`."""
@@ -68,7 +58,7 @@ class Figure:
             axis.set_facecolor("none")
             self.draw(axis, theme)
             stream = io.BytesIO()
-            # A file to hand on has a background of its own; in the page it is the page's.
+            # A PNG has a background of its own; an SVG shows the page's.
             background = theme.paper if kind == "png" else "none"
             metadata = {"Date": None} if kind == "svg" else None
             figure.savefig(stream, format=kind, dpi=200, facecolor=background, metadata=metadata)
