@@ -83,7 +83,8 @@ class CESConfig(GRPOConfig):
             mean tokens of a step over the rollout, as TRL does. See docs/deviations.md.
         on_reward_error (`str`, *optional*, defaults to `"stop"`):
             When a reward function raises, or returns NaN, infinity, another type or another number of rewards:
-            `"stop"` training, naming function and row, or `"skip"` those rows with a warning.
+            `"stop"` training, naming the function, and the row if known; or `"skip"`, with a warning: the bad rows, or
+            all rows if the function raised or the number is wrong, go without its reward.
         max_nonfinite_steps (`int`, *optional*, defaults to `3`):
             A step whose gradient is not finite is skipped, and its rows are saved in `output_dir`/_nonfinite; after so
             many in a row training stops, >= 1. Under DeepSpeed the first such loss stops it.

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
 from tiny import tiny_model
 from transformers import (
     AutoConfig,
@@ -337,3 +338,12 @@ def test_the_model_that_trl_calls_is_as_the_plan_says():
         assert type(moved) is kind
         assert (moved.model, moved.spans, moved.multiple) == (model, spans, 8)
     assert unpadded(model, PaddingSupport(False, False, False), spans, 8) is model
+
+
+@pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
+def test_padding_stays_where_prompts_are_learned(config):
+    model = get_peft_model(tiny_model(), config(task_type="CAUSAL_LM", num_virtual_tokens=3))
+    support = padding_support(model)
+    assert support[:3] == (False, False, False)
+    assert "virtual tokens" in support.reason
+    assert padding_support(get_peft_model(tiny_model(), LoraConfig(task_type="CAUSAL_LM")))[:3] == (True, True, True)

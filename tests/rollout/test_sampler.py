@@ -209,6 +209,7 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order():
                 assert len(drawn) * group_size % processes == 0
                 seen += len(drawn)
             assert seen >= end - start
+            assert all(rounds), "a round without prompts"
             if max_rounds == 1000:
                 assert len(good) == wanted
                 assert teaches[decided[-1]], "nothing behind the last group that was needed may be used up"
