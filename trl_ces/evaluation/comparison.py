@@ -48,7 +48,7 @@ def load_run(folder: Path, name: str) -> Run:
     expected = settings["num_samples"] * sum(entry["problems"] for entry in settings["data"].values())
     if len(samples) != expected:
         raise UnfinishedRun(
-            f"{folder} holds {len(samples)} of {expected} answers: start its `trl-ces eval` again, it goes on there."
+            f"{folder} holds {len(samples)} of {expected} answers: start its `trl-ces eval` again to resume."
         )
     return Run(name, settings, by_benchmark(samples))
 

@@ -55,6 +55,8 @@ def verdicts(tasks, programs, seconds=20.0):
         ("```python\ndef f(): pass\n```\nOutput:\n```text\n3\n```", "def f(): pass\n"),
         ("```python\nf = len\n```\n```python\nff = 3\n```", "f = len\n"),
         ("It was cut off:\n```python\ndef f():\n    return 1", "def f():\n    return 1"),
+        ("Out:\n~~~text\n3\n~~~\n  ```Py title=x\n  f = 1\n  ```\n", "  f = 1\n"),
+        ("```python", ""),
         ("def f(): pass", None),
         ("```text\ndef f(): pass\n```", None),
         ("", None),

@@ -83,15 +83,11 @@ def decode(value: Any) -> Any:
     return Opaque()
 
 
-def _as_set(output: Any) -> Any:
-    return set(output)
-
-
 def _is_there(output: Any) -> bool:
     return output if isinstance(output, bool) else output is not None
 
 
-CONVERSIONS = {"set": _as_set, "not_none": _is_there}
+CONVERSIONS: dict[str, Any] = {"set": set, "not_none": _is_there}
 
 
 def solve(job: dict[str, Any], send: Any) -> None:

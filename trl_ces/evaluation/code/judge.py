@@ -18,7 +18,11 @@ from .tasks import CodeTask
 PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
 # As in EvalPlus: a call may take four times as long as the reference's, and at least a second. Here, CPU time.
 LEAST_SECONDS, TIMES_REFERENCE = 1.0, 4.0
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([A-Za-z0-9+_.-]*)[^\n]*$", re.MULTILINE)
+# Language and content of a fenced block; an unclosed one runs to the end.
+_BLOCK = re.compile(
+    r"^[ \t]*(?:```|~~~)[ \t]*([A-Za-z0-9+_.-]*)[^\n]*(?:\n|\Z)(.*?)(?:^[ \t]*(?:```|~~~)[^\n]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
 _PYTHON = ("", "python", "python3", "py")
 
 
@@ -75,16 +79,7 @@ def find_program(text: str, entry_point: str) -> str | None:
         text (`str`): The answer without its thinking. An unclosed block runs to the end.
         entry_point (`str`): The function's name.
     """
-    blocks, start, language = [], None, ""
-    for fence in _FENCE.finditer(text):
-        if start is None:
-            start, language = fence.end() + 1, fence[1].lower()
-        else:
-            blocks.append((language, text[start : fence.start()]))
-            start = None
-    if start is not None:
-        blocks.append((language, text[start:]))
-    programs = [block for language, block in blocks if language in _PYTHON]
+    programs = [code for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
     defines = re.compile(rf"^(?:async\s+)?(?:def\s+{re.escape(entry_point)}\b|{re.escape(entry_point)}\s*=)", re.M)
     last = programs[-1] if programs else None
     return next((program for program in reversed(programs) if defines.search(program)), last)
