@@ -366,3 +366,69 @@ def test_steps_count_from_0_in_every_run_and_are_counted_before_a_checkpoint_is_
     assert resumed == [("load", 3, 0), ("save", 4, accumulation)]
     assert rollouts == [0], "resumed inside a rollout's steps, TRL generates again"
     assert json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())["global_step"] == 3
+
+
+def test_generate_returns_eight_things_in_this_order_and_they_are_all_that_scoring_reads(
+    trainer, examples, monkeypatch
+):
+    """DynamicSampling hands the generation of the kept groups back to TRL's own method."""
+    generated = spy(trainer, monkeypatch, "_generate")
+    first = trainer._generate_and_score_completions([dict(row) for row in examples])
+    ids, completion_ids, masks, completions, logps, extra, images, tool_images = generated[0][2]
+    assert [len(rows) for rows in (ids, completion_ids, completions)] == [8, 8, 8]
+    assert (masks, logps, images, tool_images) == (None, None, None, [])
+    assert extra.keys() == {"accuracy", "bonus"}
+    scripted = [[0.0, 1.0]] * 8
+    monkeypatch.setattr(trainer, "_calculate_rewards", lambda *_: torch.tensor(scripted).flip(1))
+    monkeypatch.setattr(
+        trainer, "_generate", lambda prompts: (ids, completion_ids, None, completions, None, {}, None, [])
+    )
+    again = trainer._generate_and_score_completions([dict(row) for row in examples])
+    for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "num_items_in_batch"):
+        assert torch.equal(first[name], again[name]), name
+    assert not again["advantages"].any()  # of the rewards it was handed
+
+
+def test_the_first_forward_after_generation_is_for_old_log_probs_the_next_for_the_reference(
+    trainer, examples, monkeypatch
+):
+    """RealTokens answers the first with zeros and computes old log-probs later."""
+    trainer.args.steps_per_generation = 2
+    trainer.beta, trainer.ref_model = 0.1, tiny_model(seed=3)
+    models = []
+
+    def forward(model, input_ids, attention_mask, logits_to_keep, batch_size=None, **kwargs):
+        assert batch_size == trainer.args.per_device_train_batch_size
+        assert not torch.is_grad_enabled()
+        models.append(model)
+        return torch.full((len(input_ids), logits_to_keep), -float(len(models))), None, None
+
+    monkeypatch.setattr(trainer, "_get_per_token_logps_and_entropies", forward)
+    batch = trainer._generate_and_score_completions([dict(row) for row in examples])
+    assert models == [trainer.model, trainer.ref_model]
+    assert (batch["old_per_token_logps"] == -1).all()
+    assert (batch["ref_per_token_logps"] == -2).all()
+
+
+def test_each_rollout_is_a_new_list_of_as_many_micro_batches_as_steps(trainer, examples):
+    """By which the layers know a new rollout from one that they have seen."""
+    trainer.args.steps_per_generation = 2
+    assert trainer._buffered_inputs is None
+    seen = []
+    for trainer._step in range(4):
+        inputs = trainer._prepare_inputs([dict(row) for row in examples])
+        assert inputs is trainer._buffered_inputs[trainer._step % 2]
+        seen.append(trainer._buffered_inputs)
+    assert len(seen[0]) == 2
+    assert seen[0] is seen[1]
+    assert seen[1] is not seen[2]
+    assert seen[2] is seen[3]
+
+
+def test_dapo_divides_by_the_rollouts_tokens_over_its_optimizer_steps(trainer, examples):
+    trainer.args.steps_per_generation = 4
+    trainer.accelerator.gradient_accumulation_steps = trainer.current_gradient_accumulation_steps = 2
+    batch = trainer._generate_and_score_completions([dict(row) for row in examples])
+    loss = trainer._compute_loss(trainer.model, batch)
+    batch["num_items_in_batch"] = batch["num_items_in_batch"] * 3
+    assert trainer._compute_loss(trainer.model, batch).item() == pytest.approx(loss.item() / 3, rel=1e-5)
