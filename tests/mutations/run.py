@@ -46,7 +46,7 @@ TESTS = {
     "methods/ces.py": ("methods/test_ces.py", "test_trainer_reference.py", "test_config.py"),
     "methods/entropy_advantage.py": ("methods/test_ces.py", "test_trainer_reference.py"),
     "methods/groups.py": ("methods/test_groups.py", "methods/test_ces.py"),
-    "rollout/padding.py": ("rollout/test_padding.py",),
+    "rollout/padding.py": ("rollout/test_padding.py", "rollout/test_packed_attention.py"),
     "rollout/sampler.py": ("rollout/test_sampler.py",),
     "rollout/arrangement.py": ("rollout/test_arrangement.py",),
     "grading/answers.py": ("grading/test_answers.py",),
