@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..evaluation.comparison import Run, UnfinishedRun, load_run
-from ..evaluation.samples import SETTINGS
+from ..evaluation.samples import SETTINGS, read_settings_file
 from ..study.results import RESULTS
 from ..support.errors import UserError
 from ..train.recipe import RECIPE
 from .studies import StudyRuns, read_study
-from .trainings import STATE, Training, read_training
+from .trainings import STATE, Training, logged_checkpoints, read_training
 
 
 @dataclass
@@ -61,10 +59,10 @@ def _read(place: Path, name: str, found: Found) -> None:
     elif list(place.glob(f"*/seed-*/{RECIPE}")) or list(place.glob(f"*/*/seed-*/{RECIPE}")):
         found.notes.append(f"{place} is a study none of whose runs has finished: start it again, it goes on there.")
         known = True
-    if (place / SETTINGS).is_file() and "benchmarks" in _json(place / SETTINGS):
+    if (place / SETTINGS).is_file() and "benchmarks" in read_settings_file(place):
         _read_evaluation(place, name, found)
         known = True
-    if (place / STATE).is_file() or list(place.glob(f"checkpoint-*/{STATE}")):
+    if (place / STATE).is_file() or logged_checkpoints(place):
         training = read_training(place, name, found.notes)
         if training is not None:
             found.trainings.append(training)
@@ -94,11 +92,3 @@ def short_names(places: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return ["/".join(part[-1:]) for part in parts]
-
-
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read ({error}).") from None
-    return content if isinstance(content, dict) else {}

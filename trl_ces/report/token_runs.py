@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -17,7 +16,7 @@ from ..support.yaml import read_yaml
 from ..train.recipe import RECIPE, Recipe, make_recipe
 from .runs import Found
 from .tokens import DIGITS, FollowedToken, TokenFile, digest, read_tokens, token_answers, write_tokens
-from .trainings import STATE, Training, is_whole_ces
+from .trainings import STATE, Training, is_whole_ces, logged_checkpoints
 
 SHAPING_FIELDS = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier")
 # Answers whose tokens' distributions are held together.
@@ -30,10 +29,7 @@ def models_of(run: Path, settings: dict[str, Any]) -> dict[int, Path]:
     base = base_of(run, settings)
     if base is not None:
         found[0] = base
-    for checkpoint in run.glob("checkpoint-*"):
-        number = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
-        if number and _saved(checkpoint) and (checkpoint / STATE).is_file():
-            found[int(number[1])] = checkpoint
+    found |= {step: folder for step, folder in logged_checkpoints(run).items() if _saved(folder)}
     if _saved(run) and (run / STATE).is_file():
         found[json.loads((run / STATE).read_text(encoding="utf-8"))["global_step"]] = run
     return dict(sorted(found.items()))

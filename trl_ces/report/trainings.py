@@ -11,7 +11,7 @@ from ..study.comparison import ABLATIONS
 from ..support.errors import UserError
 from ..support.reward_names import accuracy_reward_index
 from ..support.yaml import read_yaml
-from ..train.checkpoints import read_state
+from ..train.checkpoints import checkpoints, read_state
 from ..train.curves import Curve, read_curves
 from ..train.recipe import RECIPE
 
@@ -42,9 +42,7 @@ def read_training(place: Path, name: str, notes: list[str]) -> Training | None:
     Raises:
         UserError: if the log is damaged.
     """
-    source = place
-    if not (place / STATE).is_file():
-        source = max((file.parent for file in place.glob(f"checkpoint-*/{STATE}")), key=_step_of)
+    source = place if (place / STATE).is_file() else list(logged_checkpoints(place).values())[-1]
     state = read_state(source)
     if state is None:
         raise UserError(f"{source / STATE} is damaged: remove that folder, or leave {place} out.")
@@ -73,9 +71,9 @@ def read_recipe(place: Path) -> dict[str, Any]:
     return read_yaml(place / RECIPE) if (place / RECIPE).is_file() else {}
 
 
-def _step_of(checkpoint: Path) -> int:
-    number = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
-    return int(number[1]) if number else -1
+def logged_checkpoints(place: Path) -> dict[int, Path]:
+    """Step -> the checkpoint of a run, of those with a log, oldest first."""
+    return {step: folder for step, folder in checkpoints(place).items() if (folder / STATE).is_file()}
 
 
 def _accuracy_reward(history: list[dict[str, Any]], settings: dict[str, Any]) -> str | None:

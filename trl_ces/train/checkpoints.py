@@ -69,21 +69,23 @@ def damage(checkpoint: Path) -> str | None:
     return None
 
 
+def checkpoints(output_dir: Path) -> dict[int, Path]:
+    """Step -> the folder of each checkpoint, oldest first, whole or not."""
+    found = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in output_dir.glob("checkpoint-*")}
+    return dict(sorted((int(number[1]), folder) for folder, number in found.items() if number))
+
+
 def newest_checkpoint(output_dir: Path, length: Length | None = None) -> Path | None:
     """
     The newest checkpoint in `output_dir` that is whole and has steps left to make, `None` if there is none.
 
     One that a kill left half-written is passed over, a damaged one with a warning. `length`: see [`is_at_its_end`].
     """
-    found: dict[int, Path] = {}
-    for folder in output_dir.glob("checkpoint-*"):
-        number = re.fullmatch(r"checkpoint-(\d+)", folder.name)
-        state = read_state(folder) if number else None
-        if number and state is not None and not is_at_its_end(state, length):
-            found[int(number[1])] = folder
-    for step in sorted(found, reverse=True):
-        wrong = damage(found[step])
-        if wrong is None:
-            return found[step]
-        logger.warning("%s is damaged (%s): the one before it is tried.", found[step], wrong)
+    for folder in reversed(checkpoints(output_dir).values()):
+        state = read_state(folder)
+        if state is not None and not is_at_its_end(state, length):
+            wrong = damage(folder)
+            if wrong is None:
+                return folder
+            logger.warning("%s is damaged (%s): the one before it is tried.", folder, wrong)
     return None
