@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..support.errors import UserError
-from ..support.files import Busy, lock_file, sign
+from ..support.files import lock_file, sign
 from ..train.checks import check
 from ..train.command_line import CommandLine
 from ..train.launch import read_accelerate_config
@@ -32,27 +32,25 @@ def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple
             line at the start and for each run that finishes.
 
     Raises:
-        UserError: if a run is refused or another start of the study is at work; nothing has been started then.
+        UserError: if a run is refused; nothing has been started then.
+        Busy: if another start of the study, or a run that a killed one left behind, is at work.
     """
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
         raise UserError(f'the comparison needs {" and ".join(missing)}: pip install "trl_ces[study]".')
     prepare(study, at_a_time)  # before anything is written
-    try:
-        with lock_file(study.output_dir / LOCK) as lock:
-            sign(lock, os.getpid())
-            return _run_locked(study, at_a_time, say)
-    except Busy as error:  # another start of the study, or a run that a killed one left behind
-        raise UserError(str(error)) from None
+    with lock_file(study.output_dir / LOCK) as lock:
+        sign(lock, os.getpid())
+        return _run_locked(study, at_a_time, say)
 
 
 def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
     pending, slots = prepare(study, at_a_time)  # again, now that no other start can change anything
-    results = Results(study)
+    results, count = Results(study), len(study.cells)
+    to_do = {run.cell.name for run in pending}
     for cell in study.cells:
-        if is_finished(cell, study.evaluation):
+        if cell.name not in to_do:
             results.add(cell)
-    count = len(study.cells)
     say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} to go, {at_a_time} at a time.")
 
     def on_finish(cell: Cell) -> None:

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from .errors import UserError
+
 TRIAL_BYTES = 1 << 20
 # What the system calls a full disk, a full quota, and a file beyond the process's limit.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Busy(RuntimeError):
+class Busy(UserError):
     """Another process has the lock; the message names it where it has signed."""
 
 
