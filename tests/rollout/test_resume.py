@@ -128,7 +128,7 @@ def test_two_processes_go_on_inside_a_rollout(tmp_path):
         assert torch.equal(resumed[name], value), name
 
 
-@pytest.mark.parametrize("harm", ["gone", "cut off", "other batch size", "other shaping"])
+@pytest.mark.parametrize("harm", ["gone", "cut off", "other batch size", "other shaping", "other divisor"])
 def test_a_rollout_that_cannot_be_taken_up_is_generated_anew_with_a_warning(tmp_path, caplog, harm):
     whole = make_trainer(tmp_path / "whole")
     whole.train()
@@ -140,6 +140,8 @@ def test_a_rollout_that_cannot_be_taken_up_is_generated_anew_with_a_warning(tmp_
         file.write_bytes(file.read_bytes()[:-100])
     elif harm == "other shaping":
         changes = {"shaping": "none"}
+    elif harm == "other divisor":
+        changes = {"normalize_each_step": True}
     else:
         changes = {"per_device_train_batch_size": 8}
     resumed = make_trainer(tmp_path / "resumed", **changes)
@@ -147,6 +149,23 @@ def test_a_rollout_that_cannot_be_taken_up_is_generated_anew_with_a_warning(tmp_
         resumed.train(resume_from_checkpoint=str(file.parent))
     assert "generated again" in caplog.text
     assert resumed.state.global_step == 8
+
+
+def test_a_rollout_of_a_version_without_a_setting_is_taken_up_under_the_settings_default(tmp_path, caplog):
+    whole = make_trainer(tmp_path / "whole")
+    whole.train()
+    file = tmp_path / "whole" / "checkpoint-6" / "rollout-0.safetensors"
+    rollout, state = load_micro_batches(file)
+    del state["of"]["normalize_each_step"]  # as 0.1.0 wrote it
+    save_micro_batches(file, rollout, state)
+    resumed = make_trainer(tmp_path / "resumed")
+    with caplog.at_level(logging.WARNING, logger="trl_ces"):
+        resumed.train(resume_from_checkpoint=str(file.parent))
+    assert "generated again" not in caplog.text
+    for (name, value), other in zip(
+        whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True
+    ):
+        assert torch.equal(value, other), name
 
 
 def test_between_rollouts_no_rollout_is_saved(tmp_path):

@@ -30,7 +30,10 @@ SETTINGS = (
     "per_device_train_batch_size",
     "gradient_accumulation_steps",
     "max_tokens_per_micro_batch",
+    "normalize_each_step",
 )
+# What a checkpoint that does not name a setting was made with.
+BEFORE = {"normalize_each_step": False}
 
 
 class ExactResume(Layer):
@@ -84,7 +87,8 @@ class ExactResume(Layer):
         """Takes up what [`_save_rollout`] wrote, if every process finds its part and it fits these settings."""
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = found or ([], {})
-        if not all(gather_object([state.get("of") == self._remembered()["of"]])):
+        made_with = BEFORE | state.get("of", {})
+        if not all(gather_object([made_with == self._remembered()["of"]])):
             inside = self.state.global_step * self.args.gradient_accumulation_steps % self._steps_of_a_rollout()
             if inside and self.accelerator.is_main_process:
                 logger.warning(
