@@ -77,35 +77,31 @@ def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
     left = sum(width + 2 for _, _, width in PAIR_COLUMNS) - 2
     numbers = sum(width + 2 for _, _, width in of_branch)
     token_width = min((WIDTH - left) // 2 - numbers - 2, MAX_TOKEN_WIDTH)
-
-    def line(pair_cells: Sequence[str], branches: Sequence[Sequence[str]]) -> str:
-        cells = [f"{cell:>{width}}" for cell, (_, _, width) in zip(pair_cells, PAIR_COLUMNS, strict=True)]
-        for token, *rest in branches:
-            cells.append(pad(token, token_width))
-            cells += [f"{cell:>{width}}" for cell, (_, _, width) in zip(rest, of_branch, strict=True)]
-        return "  ".join(cells).rstrip()
-
     half = token_width + numbers
-    lines = [
-        f"{'':<{left}}  {'likelier branch':<{half}}  other branch",
-        line([name for name, _, _ in PAIR_COLUMNS], 2 * [["token", *(name for name, _, _ in of_branch)]]),
-        line([unit for _, unit, _ in PAIR_COLUMNS], 2 * [["", *(unit for _, unit, _ in of_branch)]]),
-        "-" * (left + 2 * (half + 2)),
-    ]
+    columns = [*PAIR_COLUMNS, *2 * [("token", "", token_width), *of_branch]]
+    names, units, _ = zip(*columns, strict=True)
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            pad(cell, width) if name == "token" else cell.rjust(width)
+            for cell, (name, _, width) in zip(cells, columns, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    rule = "-" * (left + 2 * (half + 2))
+    lines = [f"{'':<{left}}  {'likelier branch':<{half}}  other branch", line(names), line(units), rule]
     for pair in pairs.to_dict("records"):
-        branches = []
+        cells = [str(pair["count"]), percent(pair["share"]), f"{pair['entropy']:.3f}"]
         for side in SIDES:
             tokens_left = pair[f"{side}_tokens_left"]
-            branches.append(
-                [
-                    token_text(tokenizer, pair[f"{side}_token"]),
-                    f"{pair[f'{side}_probability']:.3f}",
-                    percent(pair[f"{side}_sampled"]),
-                    "-" if math.isnan(tokens_left) else f"{tokens_left:.1f}",
-                    *([percent(pair[f"{side}_correct"])] if with_correct else []),
-                ]
-            )
-        lines.append(line([str(pair["count"]), percent(pair["share"]), f"{pair['entropy']:.3f}"], branches))
+            cells += [
+                token_text(tokenizer, pair[f"{side}_token"]),
+                f"{pair[f'{side}_probability']:.3f}",
+                percent(pair[f"{side}_sampled"]),
+                "-" if math.isnan(tokens_left) else f"{tokens_left:.1f}",
+            ]
+            cells += [percent(pair[f"{side}_correct"])] if with_correct else []
+        lines.append(line(cells))
     return "\n".join(lines)
 
 
@@ -172,6 +168,7 @@ def write_files(folder: Path, facts: dict[str, Any], pairs: pd.DataFrame, tokeni
 
     Shares are in [0, 1], entropies in bits, lengths in tokens. What has no value is empty, or null.
     """
+    pairs = pairs.copy()
     for side in SIDES:
         texts = [token_text(tokenizer, token) for token in pairs[f"{side}_token"]]
         pairs.insert(pairs.columns.get_loc(f"{side}_token"), f"{side}_text", texts)
