@@ -118,7 +118,7 @@ def read_recipe_words(words):
         launch = read_accelerate_config(find_accelerate_config(line.accelerate_config))
     processes = int(line.accelerate_flags.get("num_processes", [launch.get("num_processes", 1)])[0])
     recipe.check_training(processes)
-    find_reward_functions(recipe.script, recipe.training.get("max_completion_length", 512))
+    find_reward_functions(recipe)
 
 
 def read_trl_ces(command, words):

@@ -297,7 +297,7 @@ def test_a_recipes_builder_is_asked_only_for_the_recipes_own_model(folder, capsy
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--model_builder", "inspect_test_rewards.build"]
     assert main(["inspect", *words, "--model_builder_kwargs", "{seed: 1}"]) == 2
     said = capsys.readouterr().err
-    assert f"`model_builder` inspect_test_rewards.build: asked to build {folder / 'model'} with {{'seed': 1}}" in said
+    assert f"`model_builder` inspect_test_rewards.build with {{'seed': 1}}: asked to build {folder / 'model'}" in said
     assert "8 answers" in inspect(capsys, *words, "--model", folder / "model")
 
 

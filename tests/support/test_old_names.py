@@ -49,14 +49,14 @@ def test_a_recipe_in_old_words_is_the_same_recipe(tmp_path):
             (tmp_path / "old.yaml").write_text(in_old_words(file.read_text()))
             old, new = load_recipe(tmp_path / "old.yaml"), load_recipe(file)
             assert replace(old, source="") == replace(new, source="")
-            assert find_reward_functions(old.script, 100)[0] is find_reward_functions(new.script, 100)[0]
+            assert find_reward_functions(old)[0] is find_reward_functions(new)[0]
 
 
 def test_an_old_path_on_the_command_line_is_found(tmp_path):
     (tmp_path / "recipe.yaml").write_text("model_name_or_path: a/model\noutput_dir: out\ndataset_name: some/data\n")
     words = {"reward_funcs": ["trl_ces.arithmetic.arithmetic_accuracy_reward"]}
     recipe = load_recipe(tmp_path / "recipe.yaml", words)
-    assert find_reward_functions(recipe.script, 8)[0].__module__ == "trl_ces.toy.arithmetic"
+    assert find_reward_functions(recipe)[0].__module__ == "trl_ces.toy.arithmetic"
 
 
 def test_a_study_folder_in_old_words_goes_on(tmp_path):

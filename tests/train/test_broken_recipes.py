@@ -180,7 +180,7 @@ def refused(capsys, monkeypatch, *words):
             "lr_scheduler_kwargs: &a {x: *a}\n",
             ["recipe.yaml: ", "or contain themselves"],
         ),
-        ({}, "env: {'A=B': 1}\n", ["`env`: 'A=B' is no name of a variable"]),
+        ({}, "env: {'A=B': 1}\n", ["`env`: 'A=B' is not a variable's name"]),
         ({}, 'env: {A: "x\\0y"}\n', ["`env`: 'A' has the value 'x\\x00y'"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward'", "ZeroDivisionError in", "divides.py, line 1"]),
         ({"reward_funcs": "[garbled.reward]"}, "", ["'garbled.reward'", "SyntaxError in", "garbled.py, line 1"]),
@@ -221,10 +221,10 @@ def laughing(levels):
 
 def test_a_few_lines_that_stand_for_millions_of_values_are_refused(job, capsys, monkeypatch):
     assert parse_yaml(laughing(4))["lr_scheduler_kwargs"]["k3"][8][8][8][8] == "x"
-    with pytest.raises(UserError, match=rf"aliases stand for \d+ values, more than {MAX_VALUES}"):
+    with pytest.raises(UserError, match=rf"aliases expand to \d+ values, more than {MAX_VALUES}"):
         parse_yaml(laughing(6))
     write(job, rest=laughing(30))
-    assert "its aliases stand for" in refused(capsys, monkeypatch)
+    assert "its aliases expand to" in refused(capsys, monkeypatch)
 
 
 def test_messages_show_no_more_than_a_line_of_a_value():

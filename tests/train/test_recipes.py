@@ -44,7 +44,7 @@ def content(folder, method):
 def test_a_training_recipe_is_accepted(file):
     recipe = load_recipe(file)
     recipe.check_training(1)
-    find_reward_functions(recipe.script, recipe.training["max_completion_length"])
+    find_reward_functions(recipe)
     if recipe.script.model_builder is not None:
         import_function(recipe.script.model_builder, "model_builder")
 
@@ -101,7 +101,7 @@ def test_dapo_full_is_dapo_with_dynamic_sampling_and_the_overlong_punishment(fol
     assert {key: recipe.training[key] for key in DAPO_FULL} == DAPO_FULL
     limit = recipe.training["max_completion_length"]
     assert full["soft_overlong_cache"] == pytest.approx(limit / 5, abs=0.5)  # DAPO: 4,096 of 20,480
-    punishment = find_reward_functions(recipe.script, limit)[-1]
+    punishment = find_reward_functions(recipe)[-1]
     lengths = [[0] * (limit - full["soft_overlong_cache"]), [0] * limit, [0] * (limit + 1)]
     assert punishment(prompts=None, completions=None, completion_ids=lengths) == [0.0, -1.0, -1.0]
 

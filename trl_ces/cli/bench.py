@@ -1,4 +1,4 @@
-"""`trl-ces bench`: runs a script of benchmarks/, from a checkout or from the installed package."""
+"""`trl-ces bench`: runs a script of benchmarks/, in a checkout or in the installed package."""
 
 import runpy
 import sys
@@ -8,13 +8,13 @@ from ..support.errors import UserError, nearest
 
 USAGE = """usage: trl-ces bench NAME [options]
 
-Measures this machine; docs/performance.md says what the figures mean. `trl-ces bench NAME --help` lists options.
+Measure this machine; docs/performance.md explains the figures. `trl-ces bench NAME --help` lists options.
 
 benchmarks:"""
 
 
 def benchmarks() -> dict[str, Path]:
-    """Name -> script; a script says in its first line what it measures."""
+    """Name -> script, whose first line says what it measures."""
     package = Path(__file__).resolve().parents[1]
     folders = [folder for folder in (package / "benchmarks", package.parent / "benchmarks") if folder.is_dir()]
     scripts = [file for folder in folders for file in sorted(folder.glob("*.py"))]

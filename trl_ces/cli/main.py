@@ -1,11 +1,11 @@
-"""The command `trl-ces`: finds the sub-command and turns refusals into one sentence and exit code 2."""
+"""The command `trl-ces`: runs a sub-command and reports a refusal in one sentence with exit code 2."""
 
 import importlib
 import sys
 
 from ..support.errors import UserError, nearest
 
-# Name -> module with `run(argv) -> int`, and what `trl-ces --help` says. Modules are imported only when called.
+# Name -> module with `run(argv) -> int`, imported only when called, and its line in `trl-ces --help`.
 COMMANDS = {
     "train": ("trl_ces.cli.train", "train a model by a recipe"),
     "plan": ("trl_ces.cli.plan", "work out a recipe's steps and memory, before renting a GPU"),
@@ -22,7 +22,7 @@ COMMANDS = {
 
 
 def help_text() -> str:
-    """What `trl-ces --help` prints."""
+    """The commands, each with a line."""
     lines = "\n".join(f"  {name:<12}{text}" for name, (_, text) in COMMANDS.items())
     return (
         "usage: trl-ces COMMAND [...]\n\nConditional Entropy Shaping (arXiv 2605.19358) for TRL.\n\ncommands:\n"
@@ -36,10 +36,10 @@ def main(argv: list[str] | None = None) -> int:
 
     Args:
         argv (`list[str]`, *optional*):
-            Words of the command line without the program's name. Default: `sys.argv[1:]`.
+            The words after `trl-ces`. Default: `sys.argv[1:]`.
 
     Returns:
-        `int`: 0; 2 if the input was refused; 130 after Ctrl-C; a failed training's own exit code.
+        `int`: 0; 2 if the input is refused; 130 after Ctrl-C; a failed training's own exit code.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help", "help"):

@@ -1,4 +1,4 @@
-"""`trl-ces train`: checks all that can be checked without loading a model, then starts the training processes."""
+"""`trl-ces train`: trains a model by a recipe."""
 
 import sys
 
@@ -12,8 +12,8 @@ from ..train.shipped import find_recipe, shipped_files
 
 USAGE = """usage: trl-ces train --config RECIPE [--accelerate_config NAME|FILE] [--num_processes N] [--FIELD VALUE ...]
 
-Train a model by a recipe. RECIPE is a YAML file or the name of a shipped recipe; every FIELD below may stand in it,
-and overrides it on the command line. Flags of `accelerate launch` are passed on. Exit code 2: the input was refused
+Train a model by a recipe. RECIPE is a YAML file or the name of a shipped recipe; every FIELD below may be set in
+it, or overrides it on the command line. Flags of `accelerate launch` are passed on. Exit code 2: the input was refused
 and nothing was started.
 
   trl-ces train --config smollm2_135m/ces
@@ -23,7 +23,7 @@ and nothing was started.
 
 
 def help_text() -> str:
-    """What `trl-ces train --help` prints: usage, shipped names, then every field, CES's first."""
+    """Usage, shipped names, then every field, CES's first."""
     recipes, launches = ", ".join(shipped_files()), ", ".join(shipped_files("accelerate"))
     lines = [USAGE, f"shipped recipes: {recipes}", f"shipped accelerate configurations: {launches}"]
     title = ""
@@ -43,17 +43,17 @@ def help_text() -> str:
 
 def run(argv: list[str]) -> int:
     """
-    Checks, then trains.
+    Checks the run without loading a model, then starts the training processes.
 
     Args:
         argv (`list[str]`):
-            The words behind `trl-ces train`.
+            The words after `trl-ces train`.
 
     Returns:
-        `int`: the training's exit code.
+        `int`: The training's exit code.
 
     Raises:
-        UserError: if the input is refused; nothing has been started or written then.
+        UserError: if the input is refused; nothing has been started or written.
     """
     if not argv or argv[0] in ("-h", "--help") or "--help" in argv:
         print(help_text())

@@ -1,4 +1,4 @@
-"""One training process of `trl-ces train`, which has already checked the recipe."""
+"""One training process of `trl-ces train`, which has checked the recipe already. Joins training and Hub."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ def main(words: list[str]) -> int:
             `--expect_processes N [--expect_distributed_type T]`, the recipe and its overrides.
 
     Returns:
-        `int`: 0, or 2 if something that only shows here is refused (a data set of the Hub, a model).
+        `int`: 0, or 2 if something that only shows here is refused, such as a data set of the Hub.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)

@@ -148,14 +148,14 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     """
     from datasets.exceptions import DatasetGenerationError
 
-    from ..train.data import MADE_HERE, load_datasets
+    from ..train.data import GENERATED, load_datasets
     from ..train.sources import is_local, read_rows
 
     script = recipe.script
     name = str(script.dataset_name)
     wanted = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
     try:
-        if name not in MADE_HERE and is_local(name) and num_prompts is None:
+        if name not in GENERATED and is_local(name) and num_prompts is None:
             wanted = min(wanted, len(read_rows(script, name, script.dataset_split).golds))
         few = replace(script, max_train_samples=wanted, num_eval_samples=None, eval_dataset_name=None)
         data, _ = load_datasets(few, say=lambda text: None)

@@ -41,10 +41,9 @@ def accuracy_verdicts(
     Raises:
         UserError: if a reward of the recipe does not exist.
     """
-    training = recipe.training
-    functions = find_reward_functions(recipe.script, training.get("max_completion_length", 512))
+    functions = find_reward_functions(recipe)
     try:
-        index = accuracy_reward_index([reward_name(func) for func in functions], training.get("ces_accuracy_reward"))
+        index = accuracy_reward_index([reward_name(func) for func in functions], recipe.setting("ces_accuracy_reward"))
     except ValueError as error:
         return None, str(error)
     func: Any = functions[index]
@@ -58,7 +57,7 @@ def accuracy_verdicts(
         return None, f"the reward {reward_name(func)} failed here ({type(error).__name__}: {said})."
     if len(values) != len(answers):
         return None, f"the reward {reward_name(func)} returned {len(values)} values for {len(answers)} answers."
-    threshold = training.get("ces_correct_threshold", 1.0)
+    threshold = recipe.setting("ces_correct_threshold")
     return [None if value is None or value != value else bool(value >= threshold) for value in values], None
 
 

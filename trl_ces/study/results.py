@@ -86,10 +86,9 @@ class Results:
 def accuracy_reward(cell: Cell) -> str:
     """Name of the reward function whose mean is the accuracy, by the trainer's own rule."""
     recipe = cell.checked_recipe
-    funcs = find_reward_functions(recipe.script, recipe.training.get("max_completion_length", 512))
-    names = [reward_name(func) for func in funcs]
+    names = [reward_name(func) for func in find_reward_functions(recipe)]
     try:
-        return names[accuracy_reward_index(names, recipe.training.get("ces_accuracy_reward"))]
+        return names[accuracy_reward_index(names, recipe.setting("ces_accuracy_reward"))]
     except ValueError:
         raise UserError(
             f"the accuracy reward is ambiguous among {', '.join(names)}: set `ces_accuracy_reward` to its name."

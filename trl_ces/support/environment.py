@@ -8,7 +8,7 @@ PACKAGES = ("trl", "transformers", "torch", "datasets", "accelerate", "peft", "d
 
 
 def environment() -> dict[str, str]:
-    """Name -> version or description, in the order in which `trl-ces env` prints them."""
+    """Name -> version or description, in the order that `trl-ces env` prints."""
     from .. import __version__
 
     facts = {"trl_ces": __version__}

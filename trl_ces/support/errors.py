@@ -1,4 +1,4 @@
-"""Errors for a user, and the words they are told in."""
+"""Errors for a user, and what their messages are made of."""
 
 import difflib
 import reprlib
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """Bad input. The message is one sentence with the way out; the command line prints it without a traceback."""
+    """Bad input. The message is one sentence with the way out, which the command line prints without a traceback."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -42,6 +42,5 @@ def hub_errors() -> tuple[type[Exception], ...]:
     """Error classes to catch around a call to the Hub: no connection, a refusal, no right to the repository."""
     from huggingface_hub import errors
 
-    # The HTTP library's own base class, for connections that fail before there is an answer. The library is httpx
-    # in huggingface_hub 1 and httpx2 in 2, so the class is taken from where huggingface_hub itself imports it.
+    # The HTTP library's base class, for connections without an answer: httpx in huggingface_hub 1, httpx2 in 2.
     return (errors.HfHubHTTPError, errors.HTTPError, OSError)

@@ -1,4 +1,4 @@
-"""Files that are written whole, folders that one process has to itself, and disks that are full."""
+"""Atomic writes, locks, and full disks."""
 
 import errno
 import fcntl
@@ -13,17 +13,17 @@ from typing import IO, Any
 from .errors import UserError
 
 TRIAL_BYTES = 1 << 20
-# What the system calls a full disk, a full quota, and a file beyond the process's limit.
+# A full disk, a full quota, and a file beyond the process's limit.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Busy(UserError):
-    """Another process has the lock; the message names it where it has signed."""
+    """Another process has the lock; the message names it if it has signed."""
 
 
 @contextmanager
 def whole_file(file: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `file` in the end: a kill or a full disk leaves the old one or the new one."""
+    """A path to write to, renamed to `file` at the end: a kill or a full disk leaves the old file or the new one."""
     partial = file.with_name(file.name + ".partial")
     try:
         yield partial
@@ -31,18 +31,18 @@ def whole_file(file: Path) -> Iterator[Path]:
             os.fsync(stream.fileno())
         os.replace(partial, file)
     except BaseException:
-        partial.unlink(missing_ok=True)  # on a full disk it would be in the way
+        partial.unlink(missing_ok=True)  # it takes room
         raise
 
 
 def write_text(file: Path, text: str) -> None:
-    """Writes the file whole, see [`whole_file`]."""
+    """Writes the file atomically, see [`whole_file`]."""
     with whole_file(file) as partial:
         partial.write_text(text, encoding="utf-8", newline="")
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Writes the file whole, see [`write_text`]."""
+    """Writes the file atomically, see [`whole_file`]."""
     write_text(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -51,8 +51,8 @@ def lock_file(file: Path, wait: bool = False) -> IO[str]:
     An open file that no other process can lock until it is closed, here and in every process that inherited it.
 
     Args:
-        file (`Path`): The lock, made with its folder if it is not there. It may stay behind.
-        wait (`bool`, *optional*, defaults to `False`): Wait for the other process, instead of refusing.
+        file (`Path`): The lock, made with its folder if missing. It may stay behind.
+        wait (`bool`, *optional*, defaults to `False`): Wait for the other process instead of refusing.
 
     Raises:
         OSError: if the file cannot be written.
@@ -74,7 +74,7 @@ def lock_file(file: Path, wait: bool = False) -> IO[str]:
 
 
 def sign(lock: IO[str], process: int) -> None:
-    """Writes into a lock who is at work."""
+    """Writes a process's number into a lock."""
     lock.truncate(0)
     lock.write(str(process))
     lock.flush()

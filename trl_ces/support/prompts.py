@@ -37,7 +37,7 @@ def opens_thinking(prompt_text: str) -> bool:
             `<think>\\n\\n</think>\\n\\n`, which is not open.
 
     Returns:
-        `bool`: Whether the completion starts inside the thinking.
+        `bool`: Whether the completion starts inside thinking.
     """
     return prompt_text.rstrip().endswith(THINK_OPEN)
 

@@ -1,10 +1,10 @@
-"""Tables in Markdown that can also be read as they stand."""
+"""Markdown tables, aligned as plain text too."""
 
 from collections.abc import Sequence
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose columns stand under each other also where it is not rendered; all but the first to the right."""
+    """A table with its first column aligned left, the others right."""
     cells = [list(header), *map(list, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
 

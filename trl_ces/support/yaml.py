@@ -1,4 +1,4 @@
-"""Strict YAML and strict types: every surprise is an error that names the key. Imports no torch.
+"""Strict YAML and strict types: a surprise is an error that names the key. Imports no torch.
 
 ruamel.yaml reads YAML 1.2, where `2e-7` is a number, `no` a word and `010` ten, and refuses a key given twice.
 """
@@ -19,19 +19,19 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from .errors import UserError, first_line, kind, shown
 from .old_names import current_names
 
-# A few lines of anchors can stand for more values than fit into any memory.
+# A few lines of anchors can expand to more values than fit into memory.
 MAX_VALUES = 100_000
-# `bf16: yes` can only mean true. YAML 1.2 reads a word there, because `eval_strategy: no` is one.
+# `bf16: yes` can only mean true; to YAML 1.2 it is a word, as in `eval_strategy: no`.
 BOOL_WORDS = {"yes": True, "on": True, "no": False, "off": False}
 
 
 class _Constructor(SafeConstructor):
-    """Builds plain values. Integers are decimal, and a date is a word, as a run may be named."""
+    """Builds plain values: integers are decimal, and a date is text."""
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
-        except (ValueError, KeyError) as error:  # Python refuses a number of 5,000 digits, and does not say where
+        except (ValueError, KeyError) as error:  # of Python, which refuses 5,000 digits, without a line
             raise ConstructorError(problem=first_line(error), problem_mark=node.start_mark) from None
 
     def construct_yaml_int(self, node: Any) -> Any:
@@ -44,13 +44,13 @@ for _word in ("timestamp", "value"):
 
 
 def _count_values(value: Any, counted: dict[int, int]) -> int:
-    """How many values `value` comes to with every alias written out."""
+    """How many values there are with every alias expanded."""
     if not isinstance(value, list | dict):
         return 1
     if id(value) not in counted:
         for key in value if isinstance(value, dict) else ():
             if not isinstance(key, str | int | float | bool):
-                raise UserError(f"a key must be a plain word, got {shown(key)}.")
+                raise UserError(f"a key must be text or a number, got {shown(key)}.")
         members = value if isinstance(value, list) else value.values()
         counted[id(value)] = 1 + sum(_count_values(member, counted) for member in members)
     return counted[id(value)]
@@ -60,7 +60,7 @@ def parse_yaml(text: str) -> Any:
     """The value of one YAML 1.2 document.
 
     Raises:
-        UserError: if `text` is not YAML, builds Python objects, has a key twice, is nested too deeply, or stands for
+        UserError: if `text` is not YAML, builds Python objects, repeats a key, is nested too deeply, or expands to
             more than `MAX_VALUES` values.
     """
     loader = YAML(typ="safe", pure=True)
@@ -76,22 +76,22 @@ def parse_yaml(text: str) -> Any:
     except YAMLError as error:
         raise UserError(f"not valid YAML ({first_line(error)}).") from None
     if count > MAX_VALUES:
-        raise UserError(f"its aliases stand for {count} values, more than {MAX_VALUES}: write out what is meant.")
+        raise UserError(f"its aliases expand to {count} values, more than {MAX_VALUES}: write them out.")
     return value
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML that 1.1 and 1.2 read alike."""
+    """Writes what YAML 1.1 and 1.2 read alike."""
 
 
-# A number to YAML 1.2 alone: without quotes the word `1e5` would come back as one.
+# Quotes the text `1e5`, which is a number only in YAML 1.2.
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+\Z"), list("-+0123456789")
 )
 
 
 def dump_yaml(content: dict[str, Any]) -> str:
-    """`content` in its own order, to be read by [`parse_yaml`] as it is."""
+    """`content` in its own order, such that [`parse_yaml`] gives it back."""
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
@@ -110,15 +110,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise UserError(f"{path}: a recipe is a mapping of `key: value` lines, this file holds a {kind(content)}.")
+        raise UserError(f"{path}: expected `key: value` lines, got a {kind(content)}.")
     for name in content:
         if not isinstance(name, str):
-            raise UserError(f"{path}: the key {name!r} is no word, as keys are.")
+            raise UserError(f"{path}: the key {name!r} must be text.")
     return current_names(content)
 
 
 def alternatives(hint: Any) -> list[Any]:
-    """The members of a union, or the one type that `hint` is. `Any` and `dict[str, X]` count as they stand."""
+    """The members of a union, or the one type that `hint` is."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return [member for arg in typing.get_args(hint) for member in alternatives(arg)]
     return [hint]
@@ -139,7 +139,7 @@ def describe(hint: Any) -> str:
         if _is_enum(member):
             words.append("one of " + ", ".join(str(option.value) for option in member))
         elif member is str and any(map(_is_enum, members)):
-            continue  # TrainingArguments turns the string into the enum: only the enum's values are valid
+            continue  # TrainingArguments makes the enum: only its values are valid
         elif origin is Literal:
             words.append("one of " + ", ".join(map(str, args)))
         elif origin is list or member is list:
@@ -173,16 +173,14 @@ def _fit(value: Any, member: Any) -> Any:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return float(value) if is_number and not math.isnan(value) else _NO_FIT
     if member is str and isinstance(value, str) and "\0" in value:
-        return _NO_FIT  # no path, name or prompt has one, and the system refuses it late
+        return _NO_FIT  # the system refuses it in a path, late
     if _is_enum(member):
         return value if value in [option.value for option in member] else _NO_FIT
     return value if type(value) is member else _NO_FIT
 
 
 def fit(value: Any, hint: Any) -> Any:
-    """`value`, as YAML gave it, as the type `hint` of a dataclass field.
-
-    An int serves where a float is due, and nothing else is converted.
+    """`value`, as read from YAML, as the type `hint` of a dataclass field. Only an int is converted, to a float.
 
     Raises:
         TypeError: if the value is of another type.
@@ -201,8 +199,8 @@ def fit(value: Any, hint: Any) -> Any:
 def fit_text(texts: list[str], hint: Any) -> Any:
     """The words behind `--field` on the command line, as the type `hint`.
 
-    A string field takes its word as it stands, except `null` where the field may be null and a bracketed `{...}` or
-    `[...]` where it may be a mapping or a list. Every other type reads the word as YAML. No word at all means true.
+    A string field takes its word literally, except `null` where it may be null, and `{...}` or `[...]` where it may be
+    a mapping or a list. Other types read the word as YAML. No word means true.
 
     Raises:
         TypeError: if the words are of another type or too many.

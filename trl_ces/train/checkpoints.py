@@ -1,4 +1,4 @@
-"""Which checkpoint a stopped run goes on from."""
+"""Which checkpoint a stopped run resumes from."""
 
 import json
 import logging
@@ -12,17 +12,17 @@ logger = logging.getLogger(__name__)
 
 
 def read_state(checkpoint: Path) -> dict[str, Any] | None:
-    """The Trainer's state in a checkpoint's folder, which it writes last; `None` where that is missing or cut off."""
+    """The Trainer's state in a checkpoint, which it writes last; `None` if missing or truncated."""
     try:
         state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # a kill while it was written
+    except (OSError, ValueError):  # killed while it was written
         return None
     return state if isinstance(state, dict) and "global_step" in state else None
 
 
 @dataclass(frozen=True)
 class Length:
-    """How long a run is to be, in the Trainer's settings: `max_steps` if above 0, else `num_train_epochs`."""
+    """The length of a run in the Trainer's settings: `max_steps` if above 0, else `num_train_epochs`."""
 
     max_steps: int = -1
     num_train_epochs: float = 3.0
@@ -30,12 +30,12 @@ class Length:
 
 def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
     """
-    Whether all planned steps were made. The Trainer, told to go on from there, can make one more.
+    Whether all planned steps were made. Resumed from there, the Trainer could make one more.
 
     Args:
         state (`dict`): The Trainer's.
-        length ([`Length`], *optional*): Of the run that would go on; as long as the one that wrote `state` if not
-            given. A finished run may be made longer.
+        length ([`Length`], *optional*): Of the run that would resume, which may be longer. Default: that of the run
+            that wrote `state`.
     """
     step, planned = state["global_step"], state.get("max_steps", 0)
     if length is not None and length.max_steps > 0:
@@ -46,10 +46,7 @@ def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
 
 
 def damage(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint's files, as far as their beginnings and ends tell; `None` if nothing is.
-
-    Tensors are not read: a file that was cut off, or never written, has no end that fits its beginning.
-    """
+    """What is wrong with a checkpoint's files, from their headers and sizes alone; `None` if nothing is."""
     for file in sorted(checkpoint.rglob("*.safetensors")):
         size = file.stat().st_size
         with file.open("rb") as stream:
@@ -64,7 +61,7 @@ def damage(checkpoint: Path) -> str | None:
         if not 0 < header <= size or 8 + header + end != size:
             return f"{file.name} is cut off"
     for file in sorted([*checkpoint.rglob("*.pt"), *checkpoint.rglob("*.pth")]):
-        if not zipfile.is_zipfile(file):  # their table of contents is the last thing written
+        if not zipfile.is_zipfile(file):  # their table of contents is written last
             return f"{file.name} is cut off"
     return None
 
@@ -77,9 +74,9 @@ def checkpoints(output_dir: Path) -> dict[int, Path]:
 
 def newest_checkpoint(output_dir: Path, length: Length | None = None) -> Path | None:
     """
-    The newest checkpoint in `output_dir` that is whole and has steps left to make, `None` if there is none.
+    The newest checkpoint in `output_dir` that is whole and has steps left, `None` if there is none.
 
-    One that a kill left half-written is passed over, a damaged one with a warning. `length`: see [`is_at_its_end`].
+    Half-written ones are skipped, damaged ones with a warning. `length`: see [`is_at_its_end`].
     """
     for folder in reversed(checkpoints(output_dir).values()):
         state = read_state(folder)
@@ -87,5 +84,5 @@ def newest_checkpoint(output_dir: Path, length: Length | None = None) -> Path | 
             wrong = damage(folder)
             if wrong is None:
                 return folder
-            logger.warning("%s is damaged (%s): the one before it is tried.", folder, wrong)
+            logger.warning("%s is damaged (%s): trying the one before it.", folder, wrong)
     return None

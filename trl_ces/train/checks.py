@@ -18,7 +18,8 @@ from .recipe import Recipe
 
 
 def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
-    """Every check that needs neither a model nor the network.
+    """
+    Checks a run, and says how to start it.
 
     Args:
         line ([`CommandLine`]):
@@ -36,29 +37,30 @@ def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch
     """
     launch = make_launch(line, recipe, recipe_file)
     recipe.check_training(launch.num_processes)
-    training = recipe.training
-    find_reward_functions(recipe.script, training.get("max_completion_length", 512))
+    find_reward_functions(recipe)
+    model, output_dir = str(recipe.model.model_name_or_path), Path(recipe.setting("output_dir"))
     if recipe.script.model_builder is not None:
         import_function(recipe.script.model_builder, "model_builder")
     else:
-        _check_model_path(str(recipe.model.model_name_or_path))
-    _check_services(training)
-    if training.get("use_vllm") and training.get("vllm_mode", "colocate") == "colocate" and find_spec("vllm") is None:
+        _check_model_path(model)
+    _check_deepspeed(recipe.setting("deepspeed"))
+    _check_loggers(recipe.setting("report_to"))
+    if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "colocate" and find_spec("vllm") is None:
         raise UserError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
-    _check_evaluation(recipe.script, training.get("eval_strategy", "no"))
-    _check_output_dir(Path(training["output_dir"]).expanduser(), _weight_bytes(str(recipe.model.model_name_or_path)))
-    length = Length(training.get("max_steps", -1), training.get("num_train_epochs", 3.0))
-    _check_resume(training.get("resume_from_checkpoint"), Path(training["output_dir"]), length)
+    _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
+    _check_output_dir(output_dir.expanduser(), _weight_bytes(model))
+    length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
+    _check_resume(recipe.setting("resume_from_checkpoint"), output_dir, length)
     check_source(recipe.script)
-    if training.get("push_to_hub"):
-        check_repo(training.get("hub_model_id") or Path(training["output_dir"]).resolve().name)
+    if recipe.setting("push_to_hub"):
+        check_repo(recipe.setting("hub_model_id") or output_dir.resolve().name)
     return launch
 
 
 def _check_model_path(name: str) -> None:
     folder = Path(name).expanduser()
     if not name.startswith((".", "/", "~")) and not folder.is_dir():
-        return
+        return  # a Hub id
     if not (folder / "config.json").is_file():
         raise UserError(
             f"`model_name_or_path` {name!r} holds no config.json: name a saved model's directory or a Hub id."
@@ -72,12 +74,12 @@ def _check_model_path(name: str) -> None:
 
 
 def _weight_bytes(name: str) -> int:
-    """What the weights of a local model take, 0 for one that is not here."""
+    """Size of a local model's weights, 0 for a Hub id."""
     return sum(file.stat().st_size for file in Path(name).expanduser().glob("*.safetensors"))
 
 
 def _check_output_dir(output_dir: Path, model_bytes: int) -> None:
-    """Writes in the nearest folder that exists, leaving nothing: not to be found out after hours."""
+    """Writes in the nearest folder that exists, leaving nothing."""
     try:
         free = shutil.disk_usage(try_writing(output_dir)).free
     except OSError as error:
@@ -90,16 +92,16 @@ def _check_output_dir(output_dir: Path, model_bytes: int) -> None:
         )
 
 
-def _check_services(training: dict[str, Any]) -> None:
-    """Where the run is to be logged, and DeepSpeed's own file."""
-    deepspeed = training.get("deepspeed")
-    if isinstance(deepspeed, str) and not Path(deepspeed).expanduser().is_file():
-        raise UserError(f"`deepspeed` {deepspeed!r} does not exist (searched from {Path.cwd()}).")
+def _check_deepspeed(file: Any) -> None:
+    if isinstance(file, str) and not Path(file).expanduser().is_file():
+        raise UserError(f"`deepspeed` {file!r} does not exist (searched from {Path.cwd()}).")
+
+
+def _check_loggers(wanted: str | list[str] | None) -> None:
     from transformers.integrations import integration_utils
 
-    wanted = training.get("report_to") or []
     known = [*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none"]
-    for name in [wanted] if isinstance(wanted, str) else wanted:
+    for name in [wanted] if isinstance(wanted, str) else wanted or []:
         if name not in known:
             raise UserError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
         if name not in ("all", "none", *integration_utils.get_available_reporting_integrations()):
@@ -113,9 +115,7 @@ def _check_evaluation(script: ScriptArguments, strategy: str) -> None:
             f"`eval_strategy` is {strategy!r} without data: set `num_eval_samples` or `eval_dataset_name`."
         )
     if strategy == "no" and has_data:
-        raise UserError(
-            "Evaluation data are given and `eval_strategy` is no: set it to steps or epoch, or remove them."
-        )
+        raise UserError("There is evaluation data and `eval_strategy` is no: set it to steps or epoch, or remove it.")
 
 
 def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> None:
@@ -125,7 +125,7 @@ def _check_resume(value: str | bool | None, output_dir: Path, length: Length) ->
         if newest_checkpoint(output_dir, length) is None:
             raise UserError(
                 f"`resume_from_checkpoint` is true and {output_dir} holds no whole checkpoint with steps left: start "
-                "without it, or give more `max_steps`."
+                "without it, or raise `max_steps`."
             )
         return
     state = read_state(Path(value))
@@ -135,6 +135,6 @@ def _check_resume(value: str | bool | None, output_dir: Path, length: Length) ->
         )
     if is_at_its_end(state, length):
         raise UserError(
-            f"`resume_from_checkpoint` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
-            "trained model, nothing is left to do. More `max_steps` or `num_train_epochs` make the run longer."
+            f"`resume_from_checkpoint` {value!r} is the end of its run, step {state['global_step']}: no step is left. "
+            "Raise `max_steps` or `num_train_epochs` to train longer."
         )

@@ -1,4 +1,4 @@
-"""The words behind `trl-ces train`: which recipe, which fields override it, which flags are accelerate's."""
+"""The words behind `trl-ces train`: the recipe, fields that override it, accelerate's flags."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -6,7 +6,7 @@ from functools import cache
 from ..support.errors import UserError
 from .recipe import check_key, recipe_fields
 
-# What the launcher itself decides.
+# Set by the launcher.
 TAKEN_FLAGS = {
     "config_file": "name the accelerate file with `--accelerate_config`",
     "module": "`trl-ces train` starts its own module",
@@ -38,7 +38,7 @@ def accelerate_flags() -> dict[str, bool]:
 
 
 def read_words(words: list[str]) -> CommandLine:
-    """Sorts the words. A flag that is both a recipe's key and accelerate's is the recipe's, as in `trl grpo`.
+    """Sorts the words. A name that recipe and accelerate share is the recipe's, as in `trl grpo`.
 
     Raises:
         UserError: if a flag does not exist, lacks its value or has too many.
@@ -72,7 +72,7 @@ def _group(words: list[str]) -> list[tuple[str, list[str]]]:
             groups.append((name.replace("-", "_"), [value] if equals else []))
         elif not groups:
             raise UserError(
-                f"command line: {word!r} stands before any `--field`: name the recipe with `--config {word}`."
+                f"command line: {word!r} comes before any `--field`: name the recipe with `--config {word}`."
             )
         else:
             groups[-1][1].append(word)

@@ -1,4 +1,4 @@
-"""What TRL logged in training, as curves, and their picture."""
+"""Curves of what TRL logged in training, and their plot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-# Of DAPO, of CES, and of other methods in their order: told apart by line and marker too, for those who see no colour.
+# DAPO, CES, then other methods in order: distinguishable without colour.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#8a5a00", "linestyle": "--", "marker": "s", "markerfacecolor": "white"},
     {"color": "#0059b3", "linestyle": "-", "marker": "o"},
@@ -29,7 +29,7 @@ Curve = dict[str, list[float]]
 
 
 def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
-    """What TRL logged in training, from its `trainer_state.json`.
+    """Reads what TRL logged in training from `trainer_state.json`.
 
     Args:
         run_dir (`Path`):
@@ -38,12 +38,12 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
             Name of the reward function whose mean is the accuracy.
 
     Returns:
-        `dict`: lists of one length: `step`, `accuracy` in [0, 1], `length` in tokens, `entropy` in bits per token (TRL
-        logs nats).
+        `dict`: Lists of equal length: `step`, `accuracy` in [0, 1], `length` in tokens, `entropy` in bits per token
+        (TRL logs nats).
     """
     history = json.loads((run_dir / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
     accuracy = f"rewards/{accuracy_reward}/mean"
-    # TRL logs `None` where no completion could be scored.
+    # TRL logs `None` if no completion could be scored.
     rows = [entry for entry in history if "completions/mean_length" in entry and entry.get(accuracy) is not None]
     return {
         "step": [row["step"] for row in rows],
@@ -54,13 +54,13 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
 
 
 def draw(curves: dict[str, list[Curve]], file: Path) -> Path:
-    """Accuracy, length and entropy over the steps of training, all methods in one picture.
+    """Plots accuracy, length and entropy over the training steps of all methods.
 
     Args:
         curves (`dict[str, list[Curve]]`):
-            Method -> the curves of its runs, one for each seed: the mean over them is drawn, and each run faintly.
+            Method -> the curves of its runs, one per seed. Their mean is bold, each run faint.
         file (`Path`):
-            Where the picture goes; its suffix says in which format.
+            The picture; its suffix gives the format.
     """
     pyplot, figure, axes = _panels(len(curves))
     styles = styles_of(list(curves))
@@ -83,16 +83,16 @@ def draw(curves: dict[str, list[Curve]], file: Path) -> Path:
 
 
 def draw_variants(variants: list[str], means: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> Path:
-    """Accuracy, length and entropy of the trained models over the variants of a study.
+    """Plots accuracy, length and entropy of the trained models over the variants of a study.
 
     Args:
         variants (`list[str]`):
-            Their names, from left to right.
+            Names, from left to right.
         means (`dict`):
-            Method -> `accuracy`, `length` or `entropy` -> for each variant the mean and half the width of its interval
-            (`nan` where there is none).
+            Method -> `accuracy`, `length` or `entropy` -> per variant, mean and half the width of its interval (`nan`
+            if there is none).
         file (`Path`):
-            Where the picture goes; its suffix says in which format.
+            The picture; its suffix gives the format.
     """
     pyplot, figure, axes = _panels(len(means))
     styles = styles_of(list(means))
@@ -111,7 +111,7 @@ def draw_variants(variants: list[str], means: dict[str, dict[str, list[tuple[flo
 
 
 def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
-    """A style for each method. DAPO and CES have the same one in every picture."""
+    """Method -> style. DAPO and CES have the same in every picture."""
     own = {"DAPO": STYLES[0], "CES": STYLES[1]}
     others = [method for method in methods if method not in own]
     rest = [STYLES[2 + place % (len(STYLES) - 2)] for place in range(len(others))]
@@ -137,7 +137,7 @@ def _panels(methods: int) -> tuple[Any, Any, Any]:
 
 
 def mean_and_range(runs: list[Curve], key: str) -> tuple[list[float], list[float], list[float], list[float]]:
-    """The steps that all runs have come to; there the running mean over the runs, the lowest and the highest run's."""
+    """Steps that all runs have reached; there the mean of their running means, the lowest and the highest."""
     shared = set.intersection(*(set(run["step"]) for run in runs))
     steps = [step for step in runs[0]["step"] if step in shared]
     smooth = []
@@ -150,7 +150,7 @@ def mean_and_range(runs: list[Curve], key: str) -> tuple[list[float], list[float
 
 
 def running_mean(values: list[float], width: int = 5) -> list[float]:
-    """Mean over the `width` values around each; fewer at the ends, and as many on either side."""
+    """Mean over the `width` values around each, fewer at the ends but as many on either side."""
     means = []
     for place in range(len(values)):
         reach = min(width // 2, place, len(values) - 1 - place)

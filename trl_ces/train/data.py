@@ -1,7 +1,7 @@
-"""Training problems as two columns, `prompt` and `solution`, from the Hub, from local files or made on the spot.
+"""Training problems as columns `prompt` and `solution`, from the Hub, from local files or generated.
 
-The paper trains on 2,500 problems of DeepMath-103K and does not say which. Here the draw is a sort by a hash of the
-seed and the row's number, so it is the same on every machine, with every library version and any number of processes.
+The paper trains on 2,500 problems of DeepMath-103K and does not say which. Here rows are drawn in the order of a hash
+of seed and row number: the same on every machine, with every library version and any number of processes.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ from .sources import Rows, is_local, read_rows
 if TYPE_CHECKING:
     from datasets import Dataset
 
-MADE_HERE = ("arithmetic", "reasoning_gym")
+GENERATED = ("arithmetic", "reasoning_gym")
 GOLDS_AT_A_TIME = 256
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Row numbers in the order of the draw: those to train on, those to evaluate on, those without a usable gold."""
+    """Row numbers in the order of the draw: to train on, to evaluate on, and dropped for want of a usable gold."""
 
     train: list[int]
     eval: list[int]
@@ -32,18 +32,18 @@ class Draw:
 
 
 def clean_gold(gold: Any, pattern: str | None, where: str) -> str | None:
-    """The gold answer as text, or `None` where the row has none.
+    """The gold answer as text, `None` if the row has none.
 
     Args:
         gold (`Any`):
-            The solution column's value.
+            Value of the solution column.
         pattern (`str`, *optional*):
             `solution_pattern`: the group of its last match is the gold.
         where (`str`):
-            Data set and row number, for the error.
+            Data set and row number, for the message.
 
     Raises:
-        UserError: if the value is neither text nor a number.
+        UserError: if `gold` is neither text nor a number.
     """
     if gold is None:
         return None
@@ -59,10 +59,10 @@ def clean_gold(gold: Any, pattern: str | None, where: str) -> str | None:
 
 
 def make_prompt(question: Any, system_prompt: str | None, where: str) -> list[dict[str, str]]:
-    """Chat messages for a question. A row that already holds messages keeps them; the system message becomes ours.
+    """Chat messages of a question. Messages stay as they are, but for the system message.
 
     Raises:
-        UserError: if the row holds neither text nor messages.
+        UserError: if the question is neither text nor messages.
     """
     if isinstance(question, str) and question.strip():
         return build_prompt(question, system_prompt)
@@ -86,20 +86,20 @@ def shuffled(number_of_rows: int, seed: int) -> list[int]:
 def draw_rows(
     rows: Rows, script: ScriptArguments, eval_count: int, are_usable: Callable[[list[str]], list[bool]]
 ) -> Draw:
-    """Walks through the shuffled rows until enough have a usable gold: first for training, then for evaluation.
+    """Takes shuffled rows with a usable gold: first those for training, then those for evaluation.
 
     Args:
         rows ([`Rows`]):
             The data set.
         script ([`ScriptArguments`]):
-            Gives seed, counts and the gold's pattern. Without `max_train_samples` all other rows are for training.
+            Seed, counts and the gold's pattern. Without `max_train_samples`, training gets all rows not held back.
         eval_count (`int`):
             Rows to hold back.
         are_usable (`Callable`):
-            Says of a list of golds which can be graded.
+            Which of a list of golds can be graded.
 
     Raises:
-        UserError: if no gold, or fewer than asked for, are usable.
+        UserError: if too few golds are usable.
     """
     order = shuffled(len(rows.golds), script.dataset_seed)
     wanted = None if script.max_train_samples is None else script.max_train_samples + eval_count
@@ -141,20 +141,20 @@ def make_dataset(rows: Rows, picked: list[int], script: ScriptArguments) -> "Dat
 
 
 def check_source(script: ScriptArguments) -> None:
-    """What can be seen of the data without the network, before a model is loaded: files, columns, tasks.
+    """Checks data that need no network: files, columns, tasks.
 
     Raises:
-        UserError: as the readers do.
+        UserError: if they cannot be used.
     """
     held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
     for name, split, count, eval_count in (
         (script.dataset_name, script.dataset_split, script.max_train_samples, held_out),
         (script.eval_dataset_name, script.eval_dataset_split, script.num_eval_samples, 0),
     ):
-        if name is not None and name not in MADE_HERE and is_local(name):
+        if name is not None and name not in GENERATED and is_local(name):
             _check_rows(read_rows(script, name, split), replace(script, max_train_samples=count), eval_count)
     if script.dataset_name == "reasoning_gym" or script.dataset_kwargs:
-        _made_here(script)
+        _generate(script)
 
 
 def _check_rows(rows: Rows, script: ScriptArguments, eval_count: int) -> None:
@@ -164,7 +164,7 @@ def _check_rows(rows: Rows, script: ScriptArguments, eval_count: int) -> None:
         make_prompt(rows.prompts[row], script.system_prompt, f"{rows.source}, row {row}")
 
 
-def _made_here(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
+def _generate(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
     count = script.max_train_samples or 2000
     if script.dataset_name == "arithmetic":
         return _arithmetic(script, count)
@@ -190,27 +190,27 @@ def _arithmetic(script: ScriptArguments, count: int) -> tuple["Dataset", "Datase
 
 
 def load_datasets(script: ScriptArguments, say: Callable[[str], None] = print) -> tuple["Dataset", "Dataset | None"]:
-    """The training and the evaluation problems of a recipe, the same on every process.
+    """The training and evaluation problems of a recipe, the same on every process.
 
-    The main process judges which golds are usable and tells the others: the judgement has a time limit, so two
-    processes could differ in it, and then they would train on different rows.
+    The main process decides which golds are usable and broadcasts it: grading has a time limit, so processes could
+    disagree and train on different rows.
 
     Args:
         script ([`ScriptArguments`]):
             The recipe's data fields.
         say (`Callable`, *optional*, defaults to `print`):
-            Told, on the main process, how many rows were drawn and which were dropped.
+            Called on the main process with how many rows were drawn and which were dropped.
 
     Returns:
         Two [`~datasets.Dataset`], the second `None` without `num_eval_samples` and `eval_dataset_name`; columns
-        `prompt` and `solution`, and `row` (number in the source) where there is a source.
+        `prompt` and `solution`, and `row` (its number) if they come from a source.
 
     Raises:
         UserError: if the data cannot be used; on every process.
     """
     assert script.dataset_name is not None  # ScriptArguments refuses it
-    if script.dataset_name in MADE_HERE:
-        return _made_here(script)
+    if script.dataset_name in GENERATED:
+        return _generate(script)
     held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
     rows = read_rows(script, script.dataset_name, script.dataset_split)
     draw = _draw_once(rows, script, held_out, say)
@@ -246,7 +246,7 @@ def _draw_once(rows: Rows, script: ScriptArguments, eval_count: int, say: Callab
 
 
 def _usable_golds(script: ScriptArguments) -> Callable[[list[str]], list[bool]]:
-    """How golds are judged: by our grader if it will grade against them, else every gold that is there will do."""
+    """Golds are tried by our grader if it will grade against them; any will do for another reward."""
     if "accuracy_reward" not in script.reward_funcs:
         return lambda golds: [True] * len(golds)
     from ..grading import usable_golds

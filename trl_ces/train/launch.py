@@ -1,6 +1,6 @@
-"""How many processes, started by what. Nothing is read from the machine's own accelerate configuration.
+"""How many processes to start, and by what. The machine's own accelerate configuration is ignored.
 
-One process is started directly, several on a CPU by torchrun (`accelerate launch` silently starts one there), all
+A single process is started directly, several on a CPU by torchrun (`accelerate launch` would silently start one), all
 others by `accelerate launch` with an explicit file.
 """
 
@@ -23,16 +23,16 @@ from .command_line import CommandLine
 from .recipe import Recipe
 from .shipped import find_accelerate_config
 
-# A process of its own, which puts training and Hub together; no module here imports it.
+# The entry of a training process, which joins training and Hub. Nothing here imports it.
 WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
-# The worker checks that it runs under these, because some set-ups fall back to one process or to DDP in silence.
+# The worker checks that these are in use: some set-ups silently fall back to one process or to DDP.
 CHECKED_TYPES = ("DEEPSPEED", "FSDP")
 
 
 @dataclass(frozen=True)
 class Launch:
-    """`num_processes` over all machines, and the command that starts those of this machine."""
+    """The processes over all machines, and the command that starts this machine's."""
 
     num_processes: int
     distributed_type: str | None
@@ -41,15 +41,15 @@ class Launch:
 
 
 def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
-    """Decides how to start the training.
+    """How to start the training.
 
     Args:
         line ([`CommandLine`]):
             The sorted words.
         recipe ([`Recipe`]):
-            The checked recipe; its `use_cpu` counts.
+            The checked recipe.
         recipe_file (`Path`, *optional*):
-            The recipe's file, for the workers, who read it again.
+            Its file, which the workers read again.
 
     Raises:
         UserError: if the accelerate configuration or a number of processes cannot work on this machine.
@@ -67,7 +67,7 @@ def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     processes = _whole_number(line.accelerate_flags.get("num_processes", [default])[0], "num_processes")
     if devices and processes > devices * machines:
         raise UserError(
-            f"{processes} processes are asked for and this machine has {devices} accelerators: start as many with "
+            f"{processes} processes are asked for and this machine has {devices} accelerators: use "
             f"`--num_processes {devices}`."
         )
     distributed_type = settings.get("distributed_type")
@@ -84,7 +84,7 @@ def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     if config_file is None:
         config_file = find_accelerate_config("ddp" if processes > 1 else "single").resolve()
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
-    # quiet: the worker has already said what is wrong, accelerate need not add its own traceback
+    # quiet: no traceback of accelerate's below the worker's own message
     launched = flags | {"quiet": []} | ({"cpu": []} if "cpu" in line.accelerate_flags else {})
     for name, values in launched.items():
         launch += [f"--{name}", *values]
@@ -95,7 +95,7 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
     settings = read_yaml(file)
     if "distributed_type" not in settings and "compute_environment" not in settings:
         raise UserError(
-            f"{file} is no accelerate configuration: it has no `distributed_type`. Make one with `accelerate config`."
+            f"{file} is no accelerate configuration: it has no `distributed_type`. Create one by `accelerate config`."
         )
     return settings
 
@@ -115,7 +115,7 @@ def _device_count() -> int:
 
 
 def _one_device_only(devices: int) -> dict[str, str]:
-    """One process that sees several GPUs would train with `DataParallel`, with other batches than the recipe's."""
+    """Hides all GPUs but one: otherwise the Trainer uses `DataParallel`, with larger batches than the recipe's."""
     if devices < 2:
         return {}
     return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
@@ -130,13 +130,13 @@ def _worker_words(
     if recipe_file is not None:
         words += ["--config", str(recipe_file.resolve())]
     for name, values in line.overrides.items():
-        # `--name=value` keeps a value that looks like a flag
+        # `--name=value`, because a value may look like a flag
         words += [f"--{name}={values[0]}"] if len(values) == 1 else [f"--{name}", *values]
     return words
 
 
 def _ask_workers(launcher: int) -> bool:
-    """Sends SIGTERM to the training processes alone; whether there are any."""
+    """Sends SIGTERM to the training processes only; whether there are any."""
     asked = False
     for process in psutil.Process(launcher).children(recursive=True):
         with suppress(psutil.Error):
@@ -148,21 +148,21 @@ def _ask_workers(launcher: int) -> bool:
 
 
 def run_child(command: list[str], env: dict[str, str]) -> int:
-    """Runs the command to its end, passes Ctrl-C and SIGTERM on to all its processes, and returns its exit code.
+    """Runs the command, and passes Ctrl-C and SIGTERM on to all its processes.
 
     Returns:
-        `int`: the child's own code; 128 + n if signal n ended it, or us.
+        `int`: the exit code; 128 + n if signal n ended the command, or this process.
     """
     child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
     received: list[int] = []
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        # The second Ctrl-C is for those who will not wait for the first.
+        # A second Ctrl-C does not wait for the first.
         forwarded = signal.SIGKILL if received else number
         received.append(number)
         if child.poll() is None:
             if forwarded == signal.SIGTERM and _ask_workers(child.pid):
-                return  # a launcher would give them seconds, and they need the rest of a step
+                return  # a launcher would give them seconds; they need the rest of a step
             os.killpg(child.pid, forwarded)
 
     previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -172,7 +172,7 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
         for number, handler in previous.items():
             signal.signal(number, handler)
     if received == [signal.SIGTERM] and code == 0:
-        return 0  # they have saved, and said how to go on
+        return 0  # the workers have saved, and said how to resume
     if received:
         return 128 + received[0]
     return code if code >= 0 else 128 - code

@@ -1,4 +1,4 @@
-"""From the names in a recipe to reward functions."""
+"""From the names in a recipe to functions."""
 
 import importlib
 import sys
@@ -10,30 +10,23 @@ from typing import Any
 
 from ..support.errors import UserError, nearest
 from ..support.old_names import current_names
-from .arguments import ScriptArguments
 from .recipe import Recipe
 
 SOFT_OVERLONG = "get_soft_overlong_punishment"
 
 
-def find_reward_functions(
-    script: ScriptArguments, max_completion_length: int | None
-) -> list[Callable[..., list[float | None]] | str]:
-    """The reward functions of a recipe, and its reward model's name.
+def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | None]] | str]:
+    """The reward functions of a recipe, then its reward model's name.
 
-    Args:
-        script ([`ScriptArguments`]):
-            `reward_funcs` are names in `trl_ces.rewards`, then in `trl.rewards`, or dotted paths; the working
-            directory is searched too.
-        max_completion_length (`int`, *optional*):
-            Tokens, for the soft overlong punishment.
+    `reward_funcs` are names in `trl_ces.rewards` or `trl.rewards`, or dotted paths, for which the working directory
+    is searched too.
 
     Raises:
         UserError: if a name does not exist or is not a function, or none is given.
     """
-    found: list[Any] = [_find(name, script, max_completion_length) for name in script.reward_funcs]
-    if script.reward_model_name_or_path is not None:
-        found.append(script.reward_model_name_or_path)
+    found: list[Any] = [_find(name, recipe) for name in recipe.script.reward_funcs]
+    if recipe.script.reward_model_name_or_path is not None:
+        found.append(recipe.script.reward_model_name_or_path)
     if not found:
         raise UserError("`reward_funcs` is empty: name at least one reward function.")
     return found
@@ -89,7 +82,7 @@ def _place(error: BaseException) -> str:
     return f"{last.filename}, line {last.lineno}"
 
 
-def _find(name: str, script: ScriptArguments, max_completion_length: int | None) -> Callable[..., Any]:
+def _find(name: str, recipe: Recipe) -> Callable[..., Any]:
     if "." in name:
         return import_function(name, "reward_funcs")
     from trl import rewards as trls
@@ -97,7 +90,7 @@ def _find(name: str, script: ScriptArguments, max_completion_length: int | None)
     from .. import rewards as ours
 
     if name == SOFT_OVERLONG:
-        return _soft_overlong(script, max_completion_length)
+        return _soft_overlong(recipe)
     if name in _functions(ours):
         return getattr(ours, name)
     known_to_trl = [word for word in dir(trls) if word.endswith("_reward") and not word.startswith("get_")]
@@ -118,15 +111,15 @@ def _functions(module: ModuleType) -> list[str]:
     ]
 
 
-def _soft_overlong(script: ScriptArguments, max_completion_length: int | None) -> Callable[..., Any]:
+def _soft_overlong(recipe: Recipe) -> Callable[..., Any]:
     from trl.rewards import get_soft_overlong_punishment
 
-    longest = script.soft_overlong_max_completion_length or max_completion_length
+    longest = recipe.script.soft_overlong_max_completion_length or recipe.setting("max_completion_length")
     if longest is None:
         raise UserError(
             "`soft_overlong_max_completion_length` is missing, and `max_completion_length` is null: set one."
         )
-    cache = script.soft_overlong_cache or longest // 5
+    cache = recipe.script.soft_overlong_cache or longest // 5
     if not 0 < cache <= longest:
         raise UserError(
             f"`soft_overlong_cache` is {cache}: it must lie between 1 and {longest}, the longest completion."

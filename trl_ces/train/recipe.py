@@ -1,7 +1,7 @@
-"""A recipe: one YAML file, overridden by command-line words, as checked arguments of a training run.
+"""A recipe: one YAML file, overridden on the command line, as the checked arguments of a training run.
 
-Strict where TRL's own parser is lenient: a key that does not exist is an error, and so is a value of another type.
-Nothing is loaded here, neither model nor data, so a typo costs seconds and not hours.
+Stricter than TRL's own parser: an unknown key is an error, and so is a value of another type. Neither model nor data
+is loaded here, so a typo costs seconds.
 """
 
 import dataclasses
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
     from ..config import CESConfig
 
-# Keys of older recipes (TRL and transformers dropped or renamed them) and of TRL's own script, with what serves now.
+# Keys of older recipes and of TRL's own script, with what replaced them.
 FORMER_KEYS = {
     "max_prompt_length": "TRL no longer truncates prompts; drop long ones from the data, and bound prompt plus answer "
     "in vLLM with `vllm_max_model_length`",
-    "torch_dtype": "it is called `dtype` now",
-    "warmup_ratio": "it is `warmup_steps` now, a value below 1 is the ratio (`warmup_steps: 0.03`)",
-    "overwrite_output_dir": "it is gone; choose another `output_dir`, or continue by `resume_from_checkpoint`",
-    "vllm_device": "it is `vllm_mode` now: `colocate` shares the training GPUs, `server` uses others",
-    "evaluation_strategy": "it is called `eval_strategy` now",
+    "torch_dtype": "renamed to `dtype`",
+    "warmup_ratio": "use `warmup_steps`; below 1 it is the ratio (`warmup_steps: 0.03`)",
+    "overwrite_output_dir": "removed; choose another `output_dir`, or continue with `resume_from_checkpoint`",
+    "vllm_device": "use `vllm_mode`: `colocate` shares the training GPUs, `server` uses others",
+    "evaluation_strategy": "renamed to `eval_strategy`",
     "dataset_train_split": "here it is `dataset_split`",
     "dataset_test_split": "here it is `eval_dataset_split`, or hold rows back with `num_eval_samples`",
     "dataset_streaming": "the seeded sample needs the whole data set; take a part of it with `max_train_samples`",
@@ -38,13 +38,13 @@ FORMER_KEYS = {
     "use_liger_loss": "TRL's fused LM head replaced it; remove the key",
 }
 
-# What a training was given, in its `output_dir`.
+# A run's own recipe, in its `output_dir`.
 RECIPE = "recipe.yaml"
 
 
 @dataclass(frozen=True)
 class RecipeField:
-    """A key that a recipe may hold: its owner class, its type, what it may be and what it is for."""
+    """A key that a recipe may hold."""
 
     owner: type
     name: str
@@ -56,7 +56,7 @@ class RecipeField:
 
 @cache
 def recipe_fields() -> dict[str, RecipeField]:
-    """Every key that a recipe may hold. CES's own come first, then the data's, the model's and TRL's."""
+    """Every key that a recipe may hold: CES's own, then those of data, model and TRL."""
     from trl import GRPOConfig, ModelConfig
 
     from ..config import CESConfig
@@ -82,7 +82,7 @@ def recipe_fields() -> dict[str, RecipeField]:
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """How the responses of a step and of a rollout are shared out, in TRL's three numbers."""
+    """TRL's three numbers for the responses of a step and of a rollout."""
 
     per_device_train_batch_size: int
     gradient_accumulation_steps: int
@@ -92,7 +92,7 @@ class BatchSizes:
 def batch_sizes(
     responses_per_step: int, responses_per_rollout: int, num_processes: int, micro_batch_size: int = 2
 ) -> BatchSizes:
-    """TRL's batch fields that keep a step and a rollout the same on any number of processes.
+    """TRL's batch sizes that keep a step and a rollout the same on any number of processes.
 
     Args:
         responses_per_step (`int`):
@@ -100,9 +100,9 @@ def batch_sizes(
         responses_per_rollout (`int`):
             Responses generated at a time, over all processes. The paper: 12 prompts x 4 samples = 48.
         num_processes (`int`):
-            Processes, one for each device.
+            Processes, one per device.
         micro_batch_size (`int`, *optional*, defaults to `2`):
-            Most responses in one forward pass of one process.
+            Upper bound of the responses in one forward pass of a process.
 
     Returns:
         [`BatchSizes`]: with per_device x processes x accumulation = `responses_per_step` and per_device x processes x
@@ -115,7 +115,7 @@ def batch_sizes(
         usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
         raise UserError(
             f"`responses_per_step` is {responses_per_step} and {num_processes} processes cannot share it evenly "
-            f"({responses_per_step} / {num_processes} = {responses_per_step / num_processes:g} responses for each): "
+            f"({responses_per_step} / {num_processes} = {responses_per_step / num_processes:g} responses each): "
             f"start {', '.join(map(str, usable))} processes with --num_processes, or change `responses_per_step`."
         )
     if responses_per_rollout % responses_per_step:
@@ -132,8 +132,10 @@ def batch_sizes(
 @dataclass(frozen=True)
 class Recipe:
     """
-    A checked recipe: `script` and `model` are complete, `training` holds the given fields of [`CESConfig`], `given`
-    all that was given, overrides included.
+    A checked recipe.
+
+    `script` and `model` are complete; `training` holds the fields of [`CESConfig`] that were given, `given` everything
+    that was, overrides included.
     """
 
     source: str
@@ -144,12 +146,16 @@ class Recipe:
     given: dict[str, Any]
 
     def to_yaml(self) -> str:
-        """The recipe as one file that trains the same from the start."""
+        """The recipe as one file that repeats the run from its start."""
         given = {name: value for name, value in self.given.items() if name != "resume_from_checkpoint"}
         return dump_yaml(given)
 
+    def setting(self, name: str) -> Any:
+        """A field of [`CESConfig`], as given or by default."""
+        return self.training.get(name, recipe_fields()[name].default)
+
     def training_fields(self, num_processes: int) -> dict[str, Any]:
-        """The fields of [`CESConfig`] for `num_processes`, the batch arithmetic of `responses_per_step` included."""
+        """The fields of [`CESConfig`] on `num_processes`, batch sizes of `responses_per_step` included."""
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
         if step is None:
             if rollout is not None:
@@ -171,10 +177,10 @@ class Recipe:
         return {**self.training, **dataclasses.asdict(sizes)}
 
     def check_training(self, num_processes: int) -> None:
-        """Builds the [`CESConfig`] of the whole run once, without a device, for the errors that its values raise.
+        """Builds the run's [`CESConfig`] once, without a device, for the errors that it raises.
 
-        The processes' batches are put together in one, so that TRL's divisibility checks see what the run will see.
-        What asks for hardware (DeepSpeed, FSDP, TF32) is left to the processes that have it.
+        One process stands for all, with their batches together, so that TRL's divisibility checks see the real sizes.
+        Settings that need hardware (DeepSpeed, FSDP, TF32) are left to the training processes.
 
         Raises:
             UserError: if `CESConfig` refuses a value.
@@ -195,7 +201,7 @@ class Recipe:
             raise UserError(f"{self.source}: {error}") from None
 
     def training_config(self, num_processes: int) -> "CESConfig":
-        """The [`CESConfig`] of this process, with [`~trl.ModelConfig`]'s loading options in `model_init_kwargs`."""
+        """This process's [`CESConfig`], with the loading options of [`~trl.ModelConfig`] in `model_init_kwargs`."""
         from ..config import CESConfig
 
         fields = self.training_fields(num_processes)
@@ -215,21 +221,21 @@ def load_recipe(path: str | Path | None, overrides: dict[str, list[str]] | None 
         path (`str` or `Path`, *optional*):
             The YAML file. `None`: the overrides are the whole recipe.
         overrides (`dict[str, list[str]]`, *optional*):
-            Field -> the words behind `--field` on the command line. They win over the file.
+            Field -> the words behind `--field` on the command line, which win over the file.
 
     Returns:
         [`Recipe`]
 
     Raises:
-        UserError: if the file cannot be read, a key does not exist, a value has another type or is refused by its
-            class, or no model is named.
+        UserError: if the file cannot be read, a key is unknown, a value has another type or is refused by its class,
+            or a required field is missing.
     """
     given = read_yaml(Path(path)) if path is not None else {}
     return make_recipe(given, str(path) if path is not None else "command line", overrides)
 
 
 def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """As [`load_recipe`], from the file's content: the study's recipes stand in no file of their own."""
+    """As [`load_recipe`], from the content of a file: a study composes its recipes."""
     given = dict(given)
     env = _check_env(given.pop("env", None), source)
     fields = recipe_fields()
@@ -237,7 +243,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     for name, texts in (overrides or {}).items():
         values[name] = _check_value(name, texts, "command line", from_text=True)
     if values.get("hub_token") is not None:
-        # the Trainer saves its arguments beside the model, and a push takes them along
+        # The Trainer saves its arguments beside the model, and a push uploads them.
         raise UserError(
             f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "
             "`hf auth login`."
@@ -260,27 +266,21 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     if not training.get("output_dir"):
         raise UserError(f"{source}: `output_dir` is missing: name the directory in which the model is saved.")
     if training.get("resume_from_checkpoint") in ("true", "True", "false", "False"):
-        # TRL types it as a path; the Trainer itself knows true ("the last checkpoint in output_dir") and false
+        # Typed as a path, but the Trainer also takes true (the last checkpoint in `output_dir`) and false.
         training["resume_from_checkpoint"] = training["resume_from_checkpoint"].lower() == "true"
     return Recipe(source, script, model, training, env, {**values, **({"env": env} if env else {})})
 
 
 def check_key(name: str, source: str, others: typing.Iterable[str] = ()) -> None:
-    """Refuses a key that no recipe may hold, naming what replaced it or the nearest real one.
+    """Refuses an unknown key of `source` (a file, or "command line"), naming its replacement or the nearest key.
 
-    Args:
-        name (`str`):
-            The key.
-        source (`str`):
-            Where it stands: the file, or "command line".
-        others (iterable of `str`, *optional*):
-            Words besides the recipe's keys that are valid there.
+    `others` are valid there besides the recipe's keys.
 
     Raises:
-        UserError: if `name` is no key.
+        UserError: if `name` is unknown.
     """
     if not isinstance(name, str):
-        raise UserError(f"{source}: the key {name!r} is no word, as keys are.")
+        raise UserError(f"{source}: the key {name!r} must be text.")
     if name in recipe_fields():
         return
     if name in FORMER_KEYS:
@@ -308,10 +308,10 @@ def _check_env(env: Any, source: str) -> dict[str, str]:
     if env is None:
         return {}
     if not isinstance(env, dict):
-        raise UserError(f"{source}: `env` is a mapping from variable to value, got {kind(env)}.")
+        raise UserError(f"{source}: `env`: expected a mapping from variable to value, got {kind(env)}.")
     for name, value in env.items():
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise UserError(f"{source}: `env`: {name!r} is no name of a variable: expected letters, digits and _.")
+            raise UserError(f"{source}: `env`: {name!r} is not a variable's name: use letters, digits and _.")
         if not isinstance(value, str | int | float | bool) or "\0" in str(value):
             raise UserError(f"{source}: `env`: {name!r} has the value {shown(value)}: expected {describe(str)}.")
     return {name: str(value) for name, value in env.items()}

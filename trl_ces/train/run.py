@@ -82,7 +82,7 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
         UserError: if data, rewards or model cannot be used.
     """
     train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
-    reward_funcs: list[Any] = list(find_reward_functions(recipe.script, config.max_completion_length))
+    reward_funcs: list[Any] = list(find_reward_functions(recipe))
     with state.local_main_process_first():  # a `model_builder` writes files
         model = model_path(recipe)
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)

@@ -1,4 +1,4 @@
-"""The shipped recipes, studies and accelerate files, found by name."""
+"""Finds shipped recipes, studies and accelerate files by name."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ from ..support.errors import UserError, nearest
 
 
 def recipe_folders() -> list[Path]:
-    """Where shipped recipes lie: in the installed package, or beside it in a checkout."""
+    """Folders with shipped recipes: in the installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     return [folder for folder in (package / "recipes", package.parent / "recipes") if folder.is_dir()]
 
 
-# Folders under recipes/ whose files are no training recipes.
+# Folders under recipes/ without training recipes.
 OTHER_KINDS = ("accelerate", "evaluation", "study")
 
 

@@ -1,4 +1,4 @@
-"""Where problems are read: local JSON, JSONL and parquet files, and data sets of the Hub. Nothing is dropped here."""
+"""Reads problems from local JSON, JSONL and parquet files and from data sets of the Hub, dropping none."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..support.errors import UserError, hub_errors, kind, nearest
+from ..support.errors import UserError, first_line, hub_errors, kind, nearest
 from .arguments import ScriptArguments
 
 PROMPT_COLUMNS = ("prompt", "question", "problem")
@@ -16,7 +16,7 @@ LOCAL_SUFFIXES = (".json", ".jsonl", ".parquet")
 
 @dataclass(frozen=True)
 class Rows:
-    """A data set before the draw: row number -> question and gold, as they stand in the source."""
+    """A data set before the draw: the question and gold of each row, as in the source."""
 
     source: str
     prompts: Sequence[Any]
@@ -24,13 +24,13 @@ class Rows:
 
 
 def is_local(name: str) -> bool:
-    """Whether `dataset_name` means a path: it exists, ends in a known suffix, or is written as a path."""
+    """Whether `dataset_name` is a path: it exists, has a known suffix, or starts like one."""
     path = Path(name).expanduser()
     return path.exists() or path.suffix in LOCAL_SUFFIXES or name.startswith((".", "/", "~"))
 
 
 def local_files(name: str) -> list[Path]:
-    """The data files that a local `dataset_name` means, sorted.
+    """The data files of a local `dataset_name`, sorted.
 
     Raises:
         UserError: if the path does not exist, or a folder has no data file or several kinds of them.
@@ -55,7 +55,7 @@ def local_files(name: str) -> list[Path]:
 
 
 def find_columns(columns: Sequence[str], script: ScriptArguments, source: str) -> tuple[str, str]:
-    """The question's and the gold's column.
+    """The columns of question and gold.
 
     Raises:
         UserError: if a named column does not exist, or none or several of the known names do.
@@ -75,7 +75,7 @@ def find_columns(columns: Sequence[str], script: ScriptArguments, source: str) -
 
 
 def _read_json(file: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a JSON array or of a file with one JSON object on each line."""
+    """The rows of a JSON array, or of a file with one JSON object per line."""
     with file.open(encoding="utf-8") as stream:
         start = stream.read(1)
         while start.isspace():
@@ -113,7 +113,7 @@ def _read_local(script: ScriptArguments, name: str) -> Rows:
             raise UserError(f"{file}: cannot be read ({error.strerror}).") from None
         except UserError:
             raise
-        except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, a number or a nesting beyond Python's
+        except (ValueError, RecursionError) as error:  # not JSON or UTF-8, or beyond Python's limits
             raise UserError(f"{file}: not valid JSON ({error}).") from None
     return Rows(name, prompts, golds)
 
@@ -126,7 +126,7 @@ def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows
         try:
             parquet.ParquetFile(file).close()
         except (pyarrow.ArrowException, OSError) as error:
-            raise UserError(f"{file}: not a parquet file ({_first_line(error)}).") from None
+            raise UserError(f"{file}: not a parquet file ({first_line(error)}).") from None
     from datasets import Dataset
 
     return _rows_of(Dataset.from_parquet([str(file) for file in files]), script, name)
@@ -145,19 +145,14 @@ def _read_hub(script: ScriptArguments, name: str, split: str) -> Rows:
         dataset = load_dataset(name, script.dataset_config, split=split)
     except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
         raise UserError(
-            f"The data set {name!r} (split {split!r}) could not be loaded from the Hub: {_first_line(error)} Check "
+            f"The data set {name!r} (split {split!r}) could not be loaded from the Hub ({first_line(error)}): check "
             "the name and the network, or give a folder of its .parquet files as `dataset_name`."
         ) from None
     return _rows_of(dataset, script, name)
 
 
-def _first_line(error: BaseException) -> str:
-    text = (str(error) or type(error).__name__).strip().splitlines()[0]
-    return text if text.endswith(".") else text + "."
-
-
 def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
-    """The rows of a local path or of a data set of the Hub, none dropped.
+    """The rows of a local path or a data set of the Hub.
 
     Raises:
         UserError: if there is no such data set, it is empty, or its columns are not clear.
