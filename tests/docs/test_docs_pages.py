@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from test_architecture import ROOMS
 from trl import GRPOConfig, GRPOTrainer, ModelConfig
 
 from trl_ces.cli.main import COMMANDS
@@ -130,6 +131,13 @@ def test_a_file_that_a_page_names_exists(page):
     named = re.findall(r"`((?:trl_ces|tests|recipes|docs|benchmarks)/[\w./-]*)(?:::\w+)?`", prose(page))
     missing = [file for file in named if not (ROOT / file.rstrip(".")).exists() and "MODEL" not in file]
     assert not missing
+
+
+def test_the_page_of_the_architecture_has_the_rooms_in_their_order():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`\w+[./].*?) \|", text.partition("## The trainer")[0], flags=re.MULTILINE)
+    named = [name for cell in cells for name in re.findall(r"`(\w+)(?:/|\.py)`", cell)]
+    assert named == [room for room in ROOMS if "." not in room]
 
 
 def test_a_page_that_the_code_names_exists():
