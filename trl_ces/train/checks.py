@@ -135,6 +135,6 @@ def _check_resume(value: str | bool | None, output_dir: Path, length: Length) ->
         )
     if is_at_its_end(state, length):
         raise UserError(
-            f"`resume_from_checkpoint` {value!r} is the end of its run, step {state['global_step']}: no step is left. "
-            "Raise `max_steps` or `num_train_epochs` to train longer."
+            f"`resume_from_checkpoint` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
+            "trained model. Raise `max_steps` or `num_train_epochs` to train longer."
         )
