@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from trl_ces.config import CESConfig
-from trl_ces.support.yaml import describe
+from trl_ces.support.yaml import describe_type
 from trl_ces.train.arguments import ScriptArguments
 from trl_ces.train.recipe import RecipeField, recipe_fields
 
@@ -49,7 +49,7 @@ of environment variables for the training processes.
 
 def item(entry: RecipeField, text: str) -> str:
     """A field with its type, its default as Python writes it, and what it does."""
-    kind = "one of " + ", ".join(map(str, entry.choices)) if entry.choices else describe(entry.hint)
+    kind = "one of " + ", ".join(map(str, entry.choices)) if entry.choices else describe_type(entry.hint)
     default = f"`{entry.default!r}`".replace("'", '"')
     return f"- **`{entry.name}`** ({kind.replace('null', 'None')}; default {default}): {readable(text)}"
 

@@ -96,7 +96,13 @@ def test_no_line_of_the_package_reads_a_pickle():
         seen += 1
         for name, keywords in calls(tree):
             is_pickle = name in loaders or (name.endswith(("np.load", "numpy.load")) and "allow_pickle" in keywords)
-            if is_pickle or keywords.get("weights_only") == "False" or keywords.get("trust_remote_code") == "True":
+            is_unsafe_yaml = name == "YAML" and keywords.get("typ") != "'safe'"
+            if (
+                is_pickle
+                or is_unsafe_yaml
+                or keywords.get("weights_only") == "False"
+                or keywords.get("trust_remote_code") == "True"
+            ):
                 found.append(f"{file.name}: {name}")
         imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
         found += [f"{file.name}: import {name}" for name in imported & {"pickle", "dill", "joblib", "marshal"}]

@@ -27,7 +27,7 @@ from trl_ces.study.results import (
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import write_json
 from trl_ces.support.yaml import parse_yaml, read_yaml
-from trl_ces.train.curves import draw_variants, read_curves
+from trl_ces.train.curves import plot_variants, read_curves
 from trl_ces.train.shipped import find_recipe
 
 STUDIES = sorted((Path(__file__).parents[2] / "recipes" / "study").glob("*.yaml"))
@@ -405,7 +405,7 @@ def test_means_over_variants_are_those_of_each_method_and_variant(tmp_path):
     assert [mean for mean, _ in means["DAPO"]["entropy"]] == [1.0, 2.0]
     assert means["CES w/o b"]["length"][1][0] == 15.0
     assert math.isnan(means["CES w/o b"]["length"][1][1])
-    picture = draw_variants(study.variants, means, tmp_path / "variants.png")
+    picture = plot_variants(study.variants, means, tmp_path / "variants.png")
     assert image.imread(picture).shape[:2] == (540, 1650)
 
 

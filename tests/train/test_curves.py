@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from trl_ces.train.curves import draw, read_curves, running_mean, styles_of
+from trl_ces.train.curves import plot_curves, read_curves, running_mean, styles_of
 
 
 def test_curves_are_read_from_trls_log_and_turned_into_bits(tmp_path):
@@ -43,7 +43,7 @@ def test_the_picture_shows_three_panels_with_units(tmp_path):
         "length": [23.0, 20.0, 18.0],
         "entropy": [0.1, 0.08, 0.05],
     }
-    file = draw({"DAPO": [curves], "CES": [curves, curves]}, tmp_path / "picture.png")
+    file = plot_curves({"DAPO": [curves], "CES": [curves, curves]}, tmp_path / "picture.png")
     assert image.imread(file).shape[:2] == (540, 1650)
 
 

@@ -21,7 +21,7 @@ COMMANDS = {
 }
 
 
-def help_text() -> str:
+def _help_text() -> str:
     """The commands, each with a line."""
     lines = "\n".join(f"  {name:<12}{text}" for name, (_, text) in COMMANDS.items())
     return (
@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help", "help"):
-        print(help_text())
+        print(_help_text())
         return 0
     if words[0] in ("-V", "--version"):
         from .. import __version__

@@ -2,7 +2,7 @@
 
 import sys
 
-from ..support.yaml import describe
+from ..support.yaml import describe_type
 from ..train.arguments import ScriptArguments
 from ..train.checks import check
 from ..train.command_line import read_words
@@ -22,7 +22,7 @@ and nothing was started.
 """
 
 
-def help_text() -> str:
+def _help_text() -> str:
     """Usage, shipped names, then every field, CES's first."""
     recipes, launches = ", ".join(shipped_files()), ", ".join(shipped_files("accelerate"))
     lines = [USAGE, f"shipped recipes: {recipes}", f"shipped accelerate configurations: {launches}"]
@@ -37,7 +37,7 @@ def help_text() -> str:
         default = "" if entry.default is None else f" Default: {entry.default}."
         if entry.owner is ScriptArguments and "Default" in entry.help:
             default = ""
-        lines.append(f"  --{entry.name} ({describe(entry.hint)})\n      {entry.help}{default}")
+        lines.append(f"  --{entry.name} ({describe_type(entry.hint)})\n      {entry.help}{default}")
     return "\n".join(lines)
 
 
@@ -56,7 +56,7 @@ def run(argv: list[str]) -> int:
         UserError: if the input is refused; nothing has been started or written.
     """
     if not argv or argv[0] in ("-h", "--help") or "--help" in argv:
-        print(help_text())
+        print(_help_text())
         return 0
     line = read_words(argv)
     recipe_file = None if line.config is None else find_recipe(line.config)

@@ -91,9 +91,9 @@ def _draw_curves(folder: Path, facts: RunFacts, name: str, notes: list[str]) -> 
     if find_spec("matplotlib") is None:
         notes.append('No curves: they need matplotlib (pip install "trl_ces[study]").')
         return None
-    from ..train.curves import draw
+    from ..train.curves import plot_curves
 
-    draw({name: [facts.curve]}, folder / CURVES)
+    plot_curves({name: [facts.curve]}, folder / CURVES)
     first, last = ({key: values[place] for key, values in facts.curve.items()} for place in (0, -1))
     return (
         f"Three line charts, step {first['step']:.0f} to {last['step']:.0f}: accuracy from {first['accuracy']:.1%} to "

@@ -22,7 +22,7 @@ from ..support.errors import UserError
 from ..support.files import write_json
 from ..toy.arithmetic import arithmetic_accuracy_reward, load_problems, read_prompt
 from ..toy.arithmetic_evaluation import Measurement, measure
-from ..train.curves import draw, read_curves
+from ..train.curves import plot_curves, read_curves
 from .processes import RunFailed
 
 METHODS = {"DAPO": "arithmetic/dapo", "CES": "arithmetic/ces"}  # name -> recipe, in the order of training
@@ -79,7 +79,7 @@ def quickstart(
         problems = load_problems("held_out", num_problems, SAMPLING_SEED)
         measured = {name: measure(folder, problems, SAMPLES, SAMPLING_SEED) for name, folder in folders.items()}
         accuracy = arithmetic_accuracy_reward.__name__
-        draw({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
+        plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
         rows = {
             name: {"accuracy": found.accuracy, "length_tokens": found.length, "entropy_bits": found.entropy_bits}
             for name, found in measured.items()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.errors import UserError
 from ..support.files import write_text
 from ..support.reward_names import accuracy_reward_index, reward_name
-from ..train.curves import Curve, draw, draw_variants, read_curves
+from ..train.curves import Curve, plot_curves, plot_variants, read_curves
 from ..train.lookup import find_reward_functions
 from .cells import slug
 from .comparison import MEASURES, comparison, means_over_variants
@@ -71,7 +71,7 @@ class Results:
         write_curves(study.output_dir / CURVES, curves)
         if len(study.variants) > 1 and len(self) == len(study.cells):
             means = means_over_variants(study, self.rows())
-            files.append(draw_variants(study.variants, means, study.output_dir / "variants.png").name)
+            files.append(plot_variants(study.variants, means, study.output_dir / "variants.png").name)
         for variant in study.variants:
             shown: dict[str, list[Curve]] = {}
             for (of, method, _), curve in curves.items():
@@ -79,7 +79,7 @@ class Results:
                     shown.setdefault(method, []).append(curve)
             if shown:
                 name = f"curves{'_' if variant else ''}{slug(variant)}.png"
-                files.append(draw(shown, study.output_dir / name).name)
+                files.append(plot_curves(shown, study.output_dir / name).name)
         return files
 
 

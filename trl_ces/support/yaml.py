@@ -128,7 +128,7 @@ def _is_enum(member: Any) -> bool:
     return isinstance(member, type) and issubclass(member, enum.Enum)
 
 
-def describe(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """The type `hint` in a user's words: `int or null`, `list of str`, `one of no, steps, epoch`."""
     words = []
     members = alternatives(hint)
@@ -143,7 +143,7 @@ def describe(hint: Any) -> str:
         elif origin is Literal:
             words.append("one of " + ", ".join(map(str, args)))
         elif origin is list or member is list:
-            words.append(f"list of {describe(args[0])}" if args else "list")
+            words.append(f"list of {describe_type(args[0])}" if args else "list")
         elif origin is dict or member is dict:
             words.append("mapping")
         else:
@@ -193,7 +193,7 @@ def fit(value: Any, hint: Any) -> Any:
         fitted = _fit(value, member)
         if fitted is not _NO_FIT:
             return fitted
-    raise TypeError(f"expected {describe(hint)}, got {kind(value)} {shown(value)}")
+    raise TypeError(f"expected {describe_type(hint)}, got {kind(value)} {shown(value)}")
 
 
 def fit_text(texts: list[str], hint: Any) -> Any:
@@ -211,10 +211,10 @@ def fit_text(texts: list[str], hint: Any) -> Any:
     if not texts:
         if bool in members:
             return True
-        raise TypeError(f"expected {describe(hint)}, got no value")
+        raise TypeError(f"expected {describe_type(hint)}, got no value")
     if len(texts) > 1 or (lists and str not in members and texts[0] != "null" and not texts[0].startswith("[")):
         if not lists:
-            raise TypeError(f"expected {describe(hint)}, got {len(texts)} values: {' '.join(texts)}")
+            raise TypeError(f"expected {describe_type(hint)}, got {len(texts)} values: {' '.join(texts)}")
         return [fit_text([text], (typing.get_args(lists[0]) or (str,))[0]) for text in texts]
     text = texts[0]
     is_plain = not (text == "null" and type(None) in members)
@@ -224,5 +224,5 @@ def fit_text(texts: list[str], hint: Any) -> Any:
     try:
         value = parse_yaml(text)
     except UserError as error:
-        raise TypeError(f"expected {describe(hint)}, got {text!r}: {error}") from None
+        raise TypeError(f"expected {describe_type(hint)}, got {text!r}: {error}") from None
     return fit(value, hint)

@@ -53,7 +53,7 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
     }
 
 
-def draw(curves: dict[str, list[Curve]], file: Path) -> Path:
+def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
     """Plots accuracy, length and entropy over the training steps of all methods.
 
     Args:
@@ -82,7 +82,7 @@ def draw(curves: dict[str, list[Curve]], file: Path) -> Path:
     return file
 
 
-def draw_variants(variants: list[str], means: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> Path:
+def plot_variants(variants: list[str], means: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> Path:
     """Plots accuracy, length and entropy of the trained models over the variants of a study.
 
     Args:

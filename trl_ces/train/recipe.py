@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest, shown
-from ..support.yaml import describe, dump_yaml, fit, fit_text, read_yaml
+from ..support.yaml import describe_type, dump_yaml, fit, fit_text, read_yaml
 from .arguments import ScriptArguments
 
 if TYPE_CHECKING:
@@ -313,5 +313,5 @@ def _check_env(env: Any, source: str) -> dict[str, str]:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise UserError(f"{source}: `env`: {name!r} is not a variable's name: use letters, digits and _.")
         if not isinstance(value, str | int | float | bool) or "\0" in str(value):
-            raise UserError(f"{source}: `env`: {name!r} has the value {shown(value)}: expected {describe(str)}.")
+            raise UserError(f"{source}: `env`: {name!r} has the value {shown(value)}: expected {describe_type(str)}.")
     return {name: str(value) for name, value in env.items()}
