@@ -241,3 +241,15 @@ def test_a_recipe_that_names_an_existing_model_and_data_starts(job, monkeypatch)
     write(job, {"report_to": "none", "max_grad_norm": ".inf"})
     assert main(["train", "--config", "recipe.yaml"]) == 0
     assert len(started) == 1
+
+
+def test_a_recipe_is_read_once(job, monkeypatch):
+    read = []
+    monkeypatch.setattr(train, "run_child", lambda command, env: 0)
+    read_text = Path.read_text
+    monkeypatch.setattr(
+        Path, "read_text", lambda file, *args, **kw: read.append(file.name) or read_text(file, *args, **kw)
+    )
+    write(job, {"report_to": "none"})
+    assert main(["train", "--config", "recipe.yaml"]) == 0
+    assert read.count("recipe.yaml") == 1

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from trl_ces.support.errors import UserError
-from trl_ces.support.yaml import dump_yaml, fit, fit_text, parse_yaml
+from trl_ces.support.yaml import fit
 from trl_ces.train.recipe import FORMER_KEYS, BatchSizes, batch_sizes, load_recipe, recipe_fields
 
 BASE = "model_name_or_path: a/model\noutput_dir: out\ndataset_name: some/data\n"
@@ -23,56 +23,10 @@ def refusal(tmp_path, text="", overrides=None):
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("2e-7", 2e-7),  # YAML 1.1: a string
-        ("2.0e-7", 2e-7),
-        (".5", 0.5),
-        ("-1", -1),
-        ("010", 10),  # YAML 1.1: 8
-        ("1:30", "1:30"),  # YAML 1.1: 90
-        ("no", "no"),  # YAML 1.1: False
-        ("true", True),
-        ("null", None),
-        ("~", None),
-        ("", None),
-        ("2026-01-01", "2026-01-01"),  # YAML 1.1: a date
-        ("0o10", "0o10"),
-        ("1_000", "1_000"),
-        ("=", "="),
-        ("{min_lr: 2e-8}", {"min_lr": 2e-8}),
-    ],
-)
-def test_scalars_are_those_of_yaml_1_2(text, value):
-    parsed = parse_yaml(f"key: {text}")["key"]
-    assert parsed == value
-    assert type(parsed) is type(value)
-
-
-@pytest.mark.parametrize("value", ["1e5", "2e-7", "0o10", "1_000", "no", "1:30", "=", "", " x", "#", 2e-7, True, None])
-def test_what_is_written_is_read_back_as_it_was(value):
-    assert parse_yaml(dump_yaml({"key": value, "list": [value]})) == {"key": value, "list": [value]}
-
-
-def test_a_key_that_is_no_word_is_refused():
-    with pytest.raises(UserError, match=r"a key must be text or a number, got \('a',\)"):
-        parse_yaml("b: {[a]: 1}")
-
-
-def test_a_file_builds_no_python_objects():
-    with pytest.raises(UserError, match="line 1: not valid YAML"):
-        parse_yaml("key: !!python/object/apply:os.getcwd []")
-
-
 def test_a_key_twice_is_an_error_with_its_line_and_both_values(tmp_path):
     message = refusal(tmp_path, "max_steps: 1\nseed: 2\nmax_steps: 3\n")
     assert "recipe.yaml: line 6: " in message
     assert 'duplicate key "max_steps" with value "3" (original value: "1")' in message
-
-
-def test_an_anchor_is_merged_and_its_keys_may_be_overridden():
-    assert parse_yaml("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3")["b"] == {"p": 1, "q": 3}
 
 
 def test_values_reach_their_classes(tmp_path):
@@ -185,16 +139,6 @@ def test_every_field_of_trl_has_a_type_that_a_recipe_can_be_checked_against():
             plain = default.value if hasattr(default, "value") else default
             # transformers writes ints as defaults of floats, and "" where it means an empty list
             assert fit(plain, entry.hint) == plain, entry.name
-
-
-def test_the_words_of_a_list_or_a_bool_may_be_left_open():
-    assert fit_text(["a", "b"], list[str]) == ["a", "b"]
-    assert fit_text(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
-    assert fit_text([], bool) is True
-    with pytest.raises(TypeError, match="expected int, got 2 values: 1 2"):
-        fit_text(["1", "2"], int)
-    with pytest.raises(TypeError, match="expected int, got no value"):
-        fit_text([], int)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""YAML 1.2, read without surprises and written so that it comes back; types are not converted."""
+
+import pytest
+
+from trl_ces.support.errors import UserError
+from trl_ces.support.yaml import dump_yaml, fit_text, parse_yaml
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2e-7", 2e-7),  # YAML 1.1: a string
+        ("2.0e-7", 2e-7),
+        (".5", 0.5),
+        ("-1", -1),
+        ("010", 10),  # YAML 1.1: 8
+        ("1:30", "1:30"),  # YAML 1.1: 90
+        ("no", "no"),  # YAML 1.1: False
+        ("true", True),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("2026-01-01", "2026-01-01"),  # YAML 1.1: a date
+        ("0o10", "0o10"),
+        ("1_000", "1_000"),
+        ("=", "="),
+        ("{min_lr: 2e-8}", {"min_lr": 2e-8}),
+    ],
+)
+def test_scalars_are_those_of_yaml_1_2(text, value):
+    parsed = parse_yaml(f"key: {text}")["key"]
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize("value", ["1e5", "2e-7", "0o10", "1_000", "no", "1:30", "=", "", " x", "#", 2e-7, True, None])
+def test_what_is_written_is_read_back_as_it_was(value):
+    assert parse_yaml(dump_yaml({"key": value, "list": [value]})) == {"key": value, "list": [value]}
+
+
+def test_a_key_that_is_no_word_is_refused():
+    with pytest.raises(UserError, match=r"a key must be text or a number, got \('a',\)"):
+        parse_yaml("b: {[a]: 1}")
+
+
+def test_a_file_builds_no_python_objects():
+    with pytest.raises(UserError, match="line 1: not valid YAML"):
+        parse_yaml("key: !!python/object/apply:os.getcwd []")
+
+
+def test_an_anchor_is_merged_and_its_keys_may_be_overridden():
+    assert parse_yaml("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3")["b"] == {"p": 1, "q": 3}
+
+
+def test_the_words_of_a_list_or_a_bool_may_be_left_open():
+    assert fit_text(["a", "b"], list[str]) == ["a", "b"]
+    assert fit_text(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
+    assert fit_text([], bool) is True
+    with pytest.raises(TypeError, match="expected int, got 2 values: 1 2"):
+        fit_text(["1", "2"], int)
+    with pytest.raises(TypeError, match="expected int, got no value"):
+        fit_text([], int)
