@@ -31,7 +31,8 @@ def run(argv: list[str]) -> int:
     known = benchmarks()
     if not argv or argv[0] in ("-h", "--help"):
         first_lines = {name: file.read_text(encoding="utf-8").splitlines()[0] for name, file in known.items()}
-        lines = [f"  {name:<12}{line.lstrip(chr(34)).rstrip()}" for name, line in first_lines.items()]
+        width = max(map(len, known)) + 2
+        lines = [f"  {name:<{width}}{line.lstrip(chr(34)).rstrip()}" for name, line in first_lines.items()]
         print("\n".join([USAGE, *lines]))
         return 0
     if argv[0] not in known:
