@@ -3,6 +3,8 @@
 import os
 import signal
 
+import pytest
+
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that: the tests
 # that send it would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -15,3 +17,11 @@ os.environ.update(
     CUDA_VISIBLE_DEVICES="",
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def default_sigterm():
+    """A training in this process leaves its handler behind, which outlasts the saving of the model."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -16,13 +16,7 @@ from trl_ces.support.files import is_disk_full
 from trl_ces.train.callbacks import SaveOnSigterm
 
 
-@pytest.fixture
-def default_sigterm():
-    yield
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weights(tmp_path, default_sigterm):
+def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weights(tmp_path):
     whole = make_trainer(tmp_path / "whole", save_strategy="no")
     whole.train()
     stopped = make_trainer(tmp_path / "stopped", save_strategy="no")  # even where no checkpoint was asked for
@@ -128,7 +122,7 @@ class TwoProcesses:
 
 
 @pytest.mark.parametrize(("here", "other", "stops"), [(True, False, True), (False, True, True), (False, False, False)])
-def test_all_processes_stop_after_the_same_step(default_sigterm, here, other, stops):
+def test_all_processes_stop_after_the_same_step(here, other, stops):
     stop = SaveOnSigterm(TwoProcesses(other))
     stop.signalled = here
     control = TrainerControl(should_evaluate=True)
@@ -137,7 +131,7 @@ def test_all_processes_stop_after_the_same_step(default_sigterm, here, other, st
     assert control.should_evaluate != stops
 
 
-def test_a_signal_that_comes_while_they_agree_counts_after_the_next_step(default_sigterm):
+def test_a_signal_that_comes_while_they_agree_counts_after_the_next_step():
     accelerator = TwoProcesses(other=False, meanwhile=lambda: os.kill(os.getpid(), signal.SIGTERM))
     stop = SaveOnSigterm(accelerator)
     stop.on_step_end(None, None, TrainerControl())
