@@ -19,7 +19,7 @@ from tiny import (
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.methods.groups import judge
+from trl_ces.methods.groups import verdicts
 from trl_ces.methods.metrics import SUMS
 from trl_ces.rewards import accuracy_reward
 from trl_ces.rollout.reward_guard import REWARD_KEYWORDS
@@ -191,7 +191,7 @@ def test_groups_of_equal_reward_are_judged_by_weighted_and_scorable_rewards():
             [[-2.0, 0.0], [nan, nan], [-2.0, 0.0], [-2.0, 0.0]],
         ]
     ).view(-1, 2)
-    judged = judge(rewards, accuracy_index=0, weights=torch.tensor([1.0, 0.0]), threshold=1.0, group_size=4)
+    judged = verdicts(rewards, accuracy_index=0, weights=torch.tensor([1.0, 0.0]), threshold=1.0, group_size=4)
     assert judged["equal_rewards"].view(5, 4).tolist() == [[True] * 4, [False] * 4, [True] * 4, [True] * 4, [True] * 4]
 
 

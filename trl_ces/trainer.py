@@ -28,7 +28,7 @@ from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
 from .methods import SHAPING_RULES
-from .methods.groups import judge, odd_reward
+from .methods.groups import odd_reward, verdicts
 from .methods.metrics import ces_metrics, ces_sums
 from .rollout import DynamicSampling, ExactResume, FiniteSteps, RealTokens, RewardCalls
 from .rollout.layer import Layer
@@ -74,7 +74,7 @@ class Shaping(Layer):
             self._warn_unless_binary(rewards_per_func[:, self._accuracy_index])
             group_size = self.num_generations if self.model.training else self.num_generations_eval
             threshold = self.args.ces_correct_threshold
-            judged = judge(rewards_per_func, self._accuracy_index, self.reward_weights, threshold, group_size)
+            judged = verdicts(rewards_per_func, self._accuracy_index, self.reward_weights, threshold, group_size)
             ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
             truncated = [not ids or ids[-1] not in ends for ids in completion_ids_list]
             self._verdicts = rows_of_process(judged, self.accelerator)

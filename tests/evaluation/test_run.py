@@ -12,7 +12,7 @@ import pytest
 from fixtures_evaluation import write_data, write_model
 
 from trl_ces.evaluation import run as run_module
-from trl_ces.evaluation.generate import Completion
+from trl_ces.evaluation.generate import GeneratedAnswer
 from trl_ces.evaluation.models import EncodedPrompts
 from trl_ces.evaluation.problems import Problem
 from trl_ces.evaluation.run import evaluate, run_evaluation
@@ -70,7 +70,7 @@ class Scripted:
         for index, prompt in enumerate(prompts):
             question = self.tokenizer.decode(prompt)
             text = next(text for part, text in self.texts.items() if part in question)
-            answers.append(Completion(index, self.tokenizer(text)["input_ids"], "stop"))
+            answers.append(GeneratedAnswer(index, self.tokenizer(text)["input_ids"], "stop"))
         yield answers[:1]
         yield answers[1:]
 

@@ -12,7 +12,7 @@ from fixtures_evaluation import write_data, write_model
 from trl_ces.evaluation import run as run_module
 from trl_ces.evaluation import vllm_backend
 from trl_ces.evaluation.models import ModelFacts, encode_prompts, read_model
-from trl_ces.evaluation.run import choose_backend, load_problems
+from trl_ces.evaluation.run import benchmark_problems, choose_backend
 from trl_ces.evaluation.settings import EvaluationSettings
 from trl_ces.evaluation.vllm_backend import VllmBackend, lora_rank
 from trl_ces.support.errors import UserError
@@ -231,7 +231,7 @@ def test_both_backends_get_the_same_prompts_token_for_token(vllm, tmp_path, monk
 
     monkeypatch.setattr(run_module, "load_backend", lambda facts, chosen, longest: Recorder(chosen.backend))
     monkeypatch.setattr(run_module, "summarize", lambda recorded, samples: {})
-    monkeypatch.setattr(run_module, "write_results", lambda folder, summary: None)
+    monkeypatch.setattr(run_module, "write_summary", lambda folder, summary: None)
     for name in ("vllm", "transformers"):
         chosen = settings(
             model=str(tmp_path / "model"), data_dir=str(tmp_path), backend=name, max_new_tokens=8, num_samples=2
@@ -239,6 +239,6 @@ def test_both_backends_get_the_same_prompts_token_for_token(vllm, tmp_path, monk
         run_module.run_evaluation(chosen, tmp_path / name, say=lambda text: None, progress=False)
     assert asked["vllm"] == asked["transformers"]
     facts = read_model(chosen)
-    encoded = encode_prompts(facts.tokenizer, load_problems(chosen), chosen.system_prompt)
+    encoded = encode_prompts(facts.tokenizer, benchmark_problems(chosen), chosen.system_prompt)
     assert sorted(asked["vllm"][0]) == sorted(ids for ids in encoded.ids for _ in range(2))
     assert len(set(asked["vllm"][1])) == 60

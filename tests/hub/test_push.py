@@ -23,7 +23,7 @@ from trl_ces.cli.main import main
 from trl_ces.evaluation.models import fingerprint
 from trl_ces.evaluation.samples import read_samples
 from trl_ces.evaluation.settings import default_folder
-from trl_ces.evaluation.summary import summarize, write_results
+from trl_ces.evaluation.summary import summarize, write_summary
 from trl_ces.hub import pages, staging
 from trl_ces.hub.push import Push
 from trl_ces.hub.upload import Target
@@ -237,7 +237,7 @@ def evaluate(folder, run):
     settings = json.loads((folder / "settings.json").read_text())
     settings |= {"fingerprint": fingerprint(run), "temperature": 0.4, "top_p": 0.95, "repetition_penalty": 1.05,
                  "max_new_tokens": 64, "backend": "transformers"}  # fmt: skip
-    write_results(folder, summarize(settings, read_samples(folder / "samples.jsonl")[0]))
+    write_summary(folder, summarize(settings, read_samples(folder / "samples.jsonl")[0]))
     return folder
 
 

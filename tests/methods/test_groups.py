@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from trl_ces.methods.groups import judge, odd_reward
+from trl_ces.methods.groups import odd_reward, verdicts
 
 NONE = math.nan
 
@@ -13,7 +13,7 @@ NONE = math.nan
 def judged(rows, accuracy_index=0, weights=(1.0, 1.0), threshold=1.0, group_size=2):
     return {
         name: values.tolist()
-        for name, values in judge(
+        for name, values in verdicts(
             torch.tensor(rows), accuracy_index, torch.tensor(weights), threshold, group_size
         ).items()
     }

@@ -67,7 +67,7 @@ def test_a_failed_training_is_told_with_its_log(tmp_path, monkeypatch, capsys):
         log.write_text("one\nthe reason\n")
         return 3
 
-    monkeypatch.setattr(quickstart, "train", fail)
+    monkeypatch.setattr(quickstart, "run_training", fail)
     monkeypatch.setattr(quickstart, "make_base", lambda folder, *rest: folder.mkdir(parents=True))
     assert command.run(["--output_dir", str(tmp_path)]) == 1
     error = capsys.readouterr().err
@@ -117,7 +117,7 @@ def sleeper(command, **options):
     Path({str(tmp_path)!r}, "pid").write_text(str(child.pid))
     return child
 subprocess.Popen = sleeper
-quickstart.train("recipe", [], Path({str(tmp_path)!r}, "log"), 10, StageLine("1/1", "it"))
+quickstart.run_training("recipe", [], Path({str(tmp_path)!r}, "log"), 10, StageLine("1/1", "it"))
 """
     quickstart = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60

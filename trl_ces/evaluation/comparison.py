@@ -9,11 +9,11 @@ import pandas as pd
 
 from ..support.errors import UserError, nearest
 from ..support.files import write_json
-from ..support.tables import markdown
+from ..support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
 from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings_file
 from .statistics import interval, interval_of_average
-from .summary import KINDS, accuracies, by_benchmark, mean_lengths, percent, span, tokens
+from .summary import KINDS, accuracies, by_benchmark, mean_lengths, span, tokens
 
 # Section 5.2: a question is simple if the reference model answers it right more often than this.
 SIMPLE_ABOVE = 0.5
@@ -132,7 +132,7 @@ class Measured:
     length: pd.DataFrame
 
 
-def measure(runs: Sequence[Run], name: str, verdict: str) -> Measured:
+def benchmark_tables(runs: Sequence[Run], name: str, verdict: str) -> Measured:
     """What the comparison of a benchmark rests on; see [`compare`] for the arguments."""
     numbers = range(len(runs))
     shares = [accuracies(run.samples[name], verdict) for run in runs]
@@ -160,7 +160,7 @@ def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) ->
         UserError: if the runs share no benchmark, or were asked different problems.
     """
     names = shared_benchmarks(runs)
-    measured = {name: measure(runs, name, verdict) for name in names}
+    measured = {name: benchmark_tables(runs, name, verdict) for name in names}
     rows = {name: _row([measured[name]], baseline) for name in names}
     averages = {}
     for kind in KINDS:

@@ -18,7 +18,7 @@ from .settings import EvaluationSettings
 
 
 @dataclass(frozen=True)
-class Completion:
+class GeneratedAnswer:
     """One answer: index of its prompt, token ids without the end token, and `"stop"` or `"length"`."""
 
     index: int
@@ -38,7 +38,7 @@ class Backend(Protocol):
 
     batch_size: int | None
 
-    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[Completion]]:
+    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
         """
         Answers prompts.
 
@@ -47,7 +47,7 @@ class Backend(Protocol):
             seeds (`Sequence[int]`): One per prompt, below 2^31.
 
         Returns:
-            Iterator over lists of finished [`Completion`]s, in any order.
+            Iterator over lists of finished [`GeneratedAnswer`]s, in any order.
         """
         ...
 
@@ -148,12 +148,12 @@ class TransformersBackend:
         pad = facts.tokenizer.pad_token_id
         return cls(model, facts.ends, (facts.ends or [0])[0] if pad is None else pad, settings)
 
-    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[Completion]]:
+    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
         """See [`Backend`]."""
         for start in range(0, len(prompts), self.settings.batch_size):
             batch = slice(start, start + self.settings.batch_size)
             answers = self._answer(prompts[batch], seeds[batch])
-            yield [Completion(start + row, *cut_at_end(tokens, self.ends)) for row, tokens in enumerate(answers)]
+            yield [GeneratedAnswer(start + row, *cut_at_end(tokens, self.ends)) for row, tokens in enumerate(answers)]
 
     def _answer(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
         from transformers import GenerationConfig

@@ -9,7 +9,8 @@ import string
 from collections.abc import Callable
 from typing import Any
 
-Row = dict[str, Any]
+from .code.tasks import Row
+
 # Question and gold of one row.
 Reader = Callable[[Row], tuple[str, str]]
 

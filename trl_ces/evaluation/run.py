@@ -20,14 +20,14 @@ from .models import ModelFacts, check_context, check_model, encode_prompts, fing
 from .problems import Problem, choose, data_digest, load_benchmark
 from .samples import SampleFile, key_of
 from .settings import EvaluationSettings, fit_settings
-from .summary import VERDICTS, summarize, write_results
+from .summary import VERDICTS, summarize, write_summary
 from .units import draw, judge_again, list_units, pending_batches
 from .vllm_backend import VllmBackend, check_vllm
 
 Summary = dict[str, Any]
 
 
-def load_problems(settings: EvaluationSettings) -> list[Problem]:
+def benchmark_problems(settings: EvaluationSettings) -> list[Problem]:
     """
     The problems of all benchmarks, in order.
 
@@ -66,7 +66,7 @@ def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Pro
     """Checks all that does not depend on the model; the settings with their backend, and the problems."""
     settings = choose_backend(settings)
     check_code(settings.code_benchmarks(), settings.allow_code_execution)
-    problems = load_problems(settings)
+    problems = benchmark_problems(settings)
     try:
         grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # needs the algebra of the second verdict
     except RuntimeError as error:
@@ -143,7 +143,7 @@ def run_evaluation(
                 bar.close()
                 backend.close()
         summary = summarize(recorded, file.samples)
-        write_results(output_dir, summary)
+        write_summary(output_dir, summary)
     return summary
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from ..support.files import write_json, write_text
-from ..support.tables import markdown
+from ..support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
 from .samples import FIELDS, Sample
 from .statistics import interval, interval_of_average, majority_is_correct, pass_at_k
@@ -99,11 +99,6 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
     return {"settings": settings, "benchmarks": found, "averages": averages, "packages": environment()}
 
 
-def percent(value: float | None) -> str:
-    """`43.3`; `-` for `None`."""
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
 def tokens(value: float | None) -> str:
     """`8194`: whole tokens as in the paper, one decimal below 100; `-` for `None`."""
     return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
@@ -174,7 +169,7 @@ def results_table(summary: dict[str, Any]) -> str:
     return "\n\n".join([title, markdown(*result_rows(summary)), *notes]) + "\n"
 
 
-def write_results(folder: Path, summary: dict[str, Any]) -> None:
+def write_summary(folder: Path, summary: dict[str, Any]) -> None:
     """Writes `summary.json` and `table.md` atomically."""
     write_json(folder / SUMMARY, summary)
     write_text(folder / TABLE, results_table(summary))

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ..support.errors import UserError, first_line
-from .generate import Completion
+from .generate import GeneratedAnswer
 from .models import ModelFacts, cut_at_end
 from .settings import EvaluationSettings
 
@@ -91,7 +91,7 @@ class VllmBackend:
             [sys.executable, "-c", GUARD, *pids], stdin=subprocess.PIPE, start_new_session=True
         )
 
-    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[Completion]]:
+    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
         """
         See [`Backend`](generate.py).
 
@@ -112,7 +112,7 @@ class VllmBackend:
         finally:
             self.loop.run_until_complete(stream.aclose())
 
-    def _wait_for(self, step: Any) -> list[Completion]:
+    def _wait_for(self, step: Any) -> list[GeneratedAnswer]:
         task = asyncio.ensure_future(step, loop=self.loop)
         try:
             return self.loop.run_until_complete(task)
@@ -124,10 +124,10 @@ class VllmBackend:
 
     async def _stream(
         self, prompts: Sequence[list[int]], seeds: Sequence[int]
-    ) -> AsyncGenerator[list[Completion], None]:
+    ) -> AsyncGenerator[list[GeneratedAnswer], None]:
         waiting = iter(range(len(prompts)))
-        running: set[asyncio.Task[Completion]] = set()
-        done: set[asyncio.Task[Completion]] = set()
+        running: set[asyncio.Task[GeneratedAnswer]] = set()
+        done: set[asyncio.Task[GeneratedAnswer]] = set()
         try:
             while True:
                 for index in waiting:
@@ -145,7 +145,7 @@ class VllmBackend:
                 # Finished ones too: only the first error is raised, and asyncio complains about unread ones.
                 await asyncio.gather(*running, *done, return_exceptions=True)
 
-    async def _answer(self, index: int, prompt: list[int], seed: int) -> Completion:
+    async def _answer(self, index: int, prompt: list[int], seed: int) -> GeneratedAnswer:
         self.requests += 1
         outputs: AsyncIterator[Any] = self.engine.generate(
             {"prompt_token_ids": prompt}, self._sampling(seed), str(self.requests), lora_request=self.adapter
@@ -156,7 +156,7 @@ class VllmBackend:
         if last is None:
             raise RuntimeError(f"vLLM gave no answer to request {self.requests}.")
         tokens, reason = cut_at_end(last.outputs[0].token_ids, self.facts.ends)
-        return Completion(index, tokens, reason)
+        return GeneratedAnswer(index, tokens, reason)
 
     def _sampling(self, seed: int) -> Any:
         from vllm import SamplingParams

@@ -123,7 +123,7 @@ class Prompts:
 
 
 @dataclass(frozen=True)
-class Sample:
+class RecipeSample:
     """What a recipe's model answered."""
 
     name: str
@@ -175,7 +175,7 @@ def sample_recipe(
     *,
     build: bool = False,
     on_batch: Callable[[int, int], None] | None = None,
-) -> Sample:
+) -> RecipeSample:
     """
     Loads the recipe's model, lets it answer, and grades the answers by the recipe's accuracy reward.
 
@@ -202,4 +202,4 @@ def sample_recipe(
     correct, reason = None, None
     if asked.columns:
         correct, reason = accuracy_verdicts(recipe, tokenizer, asked, encoded, answers)
-    return Sample(name, model, tokenizer, encoded, answers, correct, reason)
+    return RecipeSample(name, model, tokenizer, encoded, answers, correct, reason)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from ..support.tables import percent
 from .pairs import CLOSE, SIDES, Direction
 from .tokens import token_text
 
@@ -141,11 +142,6 @@ def reading(facts: dict[str, Any], leads: Direction) -> str:
             "choose none of their tokens; here the one of highest entropy counts. A larger tau chooses more."
         )
     return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
-
-
-def percent(share: float) -> str:
-    """`"41.7"` for 0.417, `"-"` for NaN."""
-    return "-" if math.isnan(share) else f"{100 * share:.1f}"
 
 
 def pad(text: str, width: int) -> str:

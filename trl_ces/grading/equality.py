@@ -5,11 +5,11 @@ order; unions; statements (`x = 2`, `\log_2 32 = 5`); words by spelling; the res
 """
 
 import re
-from collections.abc import Callable
 
 from ..support.limits import MAX_ITEMS, too_big
 from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number, split_unit, units_differ
+from .qwen.equality import Algebra
 from .statements import (
     gives_different_names,
     has_unknowns,
@@ -20,8 +20,6 @@ from .statements import (
     results,
     sides,
 )
-
-Algebra = Callable[[str, str], bool]
 
 _CHOICE = re.compile(r"[A-K]")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|$)(.*)", re.DOTALL)

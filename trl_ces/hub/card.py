@@ -20,7 +20,7 @@ LOGGED = (
     "reward", "completions/mean_length", "entropy", "ces/group_accuracy", "ces/selected_tokens",
     "ces/shaping_to_advantage", "ces/sign_flip_share",
 )  # fmt: skip
-PACKAGES = ("trl_ces", "trl", "transformers", "torch", "peft", "vllm", "datasets", "accelerate", "python")
+CARD_PACKAGES = ("trl_ces", "trl", "transformers", "torch", "peft", "vllm", "datasets", "accelerate", "python")
 
 
 def model_card(
@@ -83,7 +83,7 @@ def model_card(
         report=report,
         command=_train_command(facts),
         paths=[f"`{key}` (there {_last_part(path)!r})" for key, path in local.items() if _is_path(path)],
-        packages={key: facts.packages[key] for key in PACKAGES
+        packages={key: facts.packages[key] for key in CARD_PACKAGES
                   if facts.packages.get(key, "not installed") != "not installed"},
         citation=CESTrainer._paper["citation"],
     )  # fmt: skip

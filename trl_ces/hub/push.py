@@ -13,7 +13,7 @@ from ..support.errors import UserError
 from ..support.hub import check_repo
 from ..train.recipe import RECIPE
 from .facts import ADAPTER
-from .pages import check_evaluation, describe
+from .pages import check_measured_weights, describe
 from .staging import check_secrets, find_weights, home_of, merge, place_run, stage
 from .upload import Target, open_repo, reason, upload, url_of
 
@@ -90,11 +90,11 @@ def plan_push(
     if card is not None and not card.is_file():
         raise UserError(f"`--card` {card} does not exist.")
     for place in evaluation or ():
-        check_evaluation(place, weights)
+        check_measured_weights(place, weights)
     usual = default_folder(str(run))
     if evaluation is None and usual.is_dir():
         try:
-            check_evaluation(usual, weights)
+            check_measured_weights(usual, weights)
             evaluation = [usual]
         except UserError as error:
             say(f"Not in the card: {error}")

@@ -30,7 +30,7 @@ def group_accuracy(group_correct: Tensor, group_scorable: Tensor) -> Tensor:
     return group_correct / group_scorable.clamp(min=1)
 
 
-def judge(
+def verdicts(
     rewards_per_func: Tensor, accuracy_index: int, weights: Tensor, threshold: float, group_size: int
 ) -> dict[str, Tensor]:
     """

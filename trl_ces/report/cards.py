@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..evaluation.summary import percent, tokens
+from ..evaluation.summary import tokens
 from ..study.comparison import SHOWN, estimate, paired_difference
-from .studies import is_trained
+from ..support.tables import percent
+from .studies import trained_rows
 from .trainings import is_whole_ces
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 # Measure -> title, unit of its level, unit of a difference.
-MEASURES = {
+MEASURE_LABELS = {
     "accuracy": ("Accuracy", "%", "points"),
     "length_tokens": ("Answer length", "tokens", "tokens"),
     "entropy_bits": ("Entropy", "bits per token", "bits per token"),
@@ -57,10 +58,10 @@ def study_cards(runs: DataFrame, baseline: str, where: str) -> list[Card]:
         return []
     cards = []
     for method, ours in methods.items():
-        if not is_trained(ours).iloc[0] or not is_whole_ces(json.loads(ours["settings"].iloc[0])):
+        if not trained_rows(ours).iloc[0] or not is_whole_ces(json.loads(ours["settings"].iloc[0])):
             continue
         gains = []
-        for measure, (title, unit, unit_of_difference) in MEASURES.items():
+        for measure, (title, unit, unit_of_difference) in MEASURE_LABELS.items():
             both = (theirs, ours)
             if measure not in runs or not all(part[measure].notna().all() for part in both):
                 continue
@@ -93,7 +94,7 @@ def evaluation_cards(compared: dict[str, Any], title: str, row: dict[str, Any]) 
             difference = row[f"{key}_difference"][place]
             if difference is None or difference["mean"] is None:
                 continue
-            name, unit, unit_of_difference = MEASURES[measure]
+            name, unit, unit_of_difference = MEASURE_LABELS[measure]
             mean, low, high = (_signed(difference[what], write) for what in ("mean", "low", "high"))
             levels = " → ".join(write(row[key][of]["mean"]) for of in (runs.index(baseline), place))
             levels += f" {unit}, 95 % interval {low} to {high}"

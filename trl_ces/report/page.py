@@ -36,7 +36,7 @@ Tokens = list[tuple[Training, list[TokenFile]]]
 
 
 @dataclass(frozen=True)
-class Group:
+class FigureGroup:
     """Pictures under one heading, with the command that made their data."""
 
     title: str
@@ -51,11 +51,11 @@ class Page:
     title: str
     command: str
     cards: list[Card] = field(default_factory=list)
-    training: list[Group] = field(default_factory=list)
-    planes: list[Group] = field(default_factory=list)
-    difficulty: list[Group] = field(default_factory=list)
+    training: list[FigureGroup] = field(default_factory=list)
+    planes: list[FigureGroup] = field(default_factory=list)
+    difficulty: list[FigureGroup] = field(default_factory=list)
     tables: list[Numbered] = field(default_factory=list)
-    forks: list[Group] = field(default_factory=list)
+    forks: list[FigureGroup] = field(default_factory=list)
     tokens: list[RunView] = field(default_factory=list)
     runs: list[list[str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -103,7 +103,7 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
         _add_study(page, study, order, study.baseline(baseline))
     if found.trainings:
         commands = " and ".join(f"trl-ces train … --output_dir {training.folder}" for training in found.trainings[:3])
-        page.training.append(Group("", commands, training_figures(found.trainings, order)))
+        page.training.append(FigureGroup("", commands, training_figures(found.trainings, order)))
     compared = compare_evaluations(found.evaluations, baseline, verdict, page.notes)
     splits = [split for entry in compared for split in splits_of_comparison(entry)]
     for number, entry in enumerate(compared):
@@ -113,12 +113,12 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
         drawn = [
             difficulty_figure(split, order, f"difficulty_{number}") for number, split in enumerate(splits, start=1)
         ]
-        page.difficulty.append(Group("", "", drawn))
+        page.difficulty.append(FigureGroup("", "", drawn))
     page.tables = paper_tables(found.studies, compared, splits, baseline)
     page.tokens = [view_run(training.name, training.seed, files) for training, files in tokens]
     forks = _fork_figures(tokens, order)
     if forks:
-        page.forks.append(Group("", command, forks))
+        page.forks.append(FigureGroup("", command, forks))
     page.runs = _runs(found)
     page.versions = _versions(found)
     return page
@@ -139,13 +139,13 @@ def _add_study(page: Page, study: StudyRuns, order: list[str], baseline: str) ->
         page.cards += study_cards(runs, baseline, title)
         trainings = [training for training in study.trainings if training.variant == variant]
         if trainings:
-            page.training.append(Group(title, study.command, training_figures(trainings, order, name)))
+            page.training.append(FigureGroup(title, study.command, training_figures(trainings, order, name)))
         points = []
         for method, own in runs.groupby("method", sort=False):
             single = tuple(zip(own["length_tokens"], own["accuracy"], strict=True)) if len(own) > 1 else ()
             points.append(Point(method, _interval(own["length_tokens"]), _interval(own["accuracy"]), single))
         figure = plane_figure(points, order, f"{name}plane", "95 % intervals over seeds (Student's t)")
-        page.planes.append(Group(f"{title}: {measured_on(runs)}", study.command, [figure]))
+        page.planes.append(FigureGroup(f"{title}: {measured_on(runs)}", study.command, [figure]))
 
 
 def _interval(values: Series) -> Interval:
@@ -169,7 +169,9 @@ def _add_evaluations(page: Page, compared: dict[str, Any], order: list[str], num
         page.cards += evaluation_cards(compared, title, row)
         bars = "95 % bootstrap intervals over problems"
         figure = plane_figure(points, order, f"evaluation_{number + 1}_plane", bars)
-        page.planes.append(Group(f"{', '.join(compared['runs'])}: {title}", "trl-ces eval, one run each", [figure]))
+        page.planes.append(
+            FigureGroup(f"{', '.join(compared['runs'])}: {title}", "trl-ces eval, one run each", [figure])
+        )
 
 
 def _fork_figures(tokens: Tokens, order: list[str]) -> list[Figure]:

@@ -36,7 +36,7 @@ class StudyRuns:
     def baseline(self, wanted: str) -> str:
         """`wanted`, or if the study has no such method its first trained one."""
         methods = self.runs["method"]
-        trained = methods[is_trained(self.runs)]
+        trained = methods[trained_rows(self.runs)]
         return wanted if wanted in set(trained) else next(iter(trained), methods.iloc[0])
 
     @property
@@ -57,7 +57,7 @@ def _places(runs: DataFrame) -> list[tuple[str, str, int]]:
     return list(runs[["variant", "method", "seed"]].itertuples(index=False, name=None))
 
 
-def is_trained(runs: DataFrame) -> Series:
+def trained_rows(runs: DataFrame) -> Series:
     """Which rows are of a training, not of the model before it."""
     return runs.reindex(columns=["train/steps"])["train/steps"].notna()
 
@@ -95,7 +95,7 @@ def _trainings(study: StudyRuns) -> Iterator[Training]:
         cell = _cell(study.folder, settings)
         state = read_state(cell)
         yield Training(method, seed, cell, curve, settings, pace(state, settings) if state else None, variant)
-    for variant, method, seed in _places(study.runs[is_trained(study.runs)]):
+    for variant, method, seed in _places(study.runs[trained_rows(study.runs)]):
         settings = study.recipes[variant, method, seed]
         cell = _cell(study.folder, settings)
         if (variant, method, seed) not in curves and (cell / STATE).is_file():
@@ -116,7 +116,7 @@ def _missing(study: StudyRuns) -> list[str]:
     if begun:
         listed = ", ".join(str(place.relative_to(folder)) for place in begun)
         notes.append(f"{folder}: not finished, and left out: {listed}. `{study.command}` goes on with them.")
-    trained = study.runs[is_trained(study.runs)]
+    trained = study.runs[trained_rows(study.runs)]
     for (variant, method), runs in trained.groupby(["variant", "method"], sort=False):
         lacking = [str(seed) for seed in trained["seed"].unique() if seed not in set(runs["seed"])]
         if lacking:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.statistics import Interval
-from ..evaluation.summary import KINDS, percent, span, tokens
+from ..evaluation.summary import KINDS, span, tokens
 from ..study.comparison import benchmark_table, method_table, sensitivity_table
+from ..support.tables import percent
 from .questions import Split
 from .studies import StudyRuns, measured_on
 
@@ -49,7 +50,7 @@ TITLES = {
     9: "Simple and hard questions",
 }
 # How to fill a table. MODEL stands for each of the models to compare.
-COMMANDS = {
+TABLE_COMMANDS = {
     1: "trl-ces eval --config paper --model MODEL --data_dir FOLDER --output_dir EVALUATION",
     2: "trl-ces study --config arithmetic --jobs 2",
     4: "trl-ces study --config arithmetic_sensitivity --jobs 2",
@@ -87,7 +88,7 @@ def paper_tables(
         splits (`Sequence[Split]`): Questions by difficulty.
         baseline (`str`): The method that others are compared with, if a study has it.
     """
-    found = {number: Numbered(number, title, COMMANDS[number], WHY[number]) for number, title in TITLES.items()}
+    found = {number: Numbered(number, title, TABLE_COMMANDS[number], WHY[number]) for number, title in TITLES.items()}
     first = ""  # the backbone of Table 1
 
     def add(number: int, table: Table, backbone: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..config import CESConfig
 from ..evaluation.models import check_model
-from ..forks.sampling import Sample, Sampling, read_prompts, sample_recipe
+from ..forks.sampling import RecipeSample, Sampling, read_prompts, sample_recipe
 from ..support.errors import UserError
 from ..support.yaml import read_yaml
 from ..train.recipe import RECIPE, Recipe, make_recipe
@@ -18,7 +18,7 @@ from .runs import Found
 from .tokens import DIGITS, FollowedToken, TokenFile, digest, read_tokens, token_answers, write_tokens
 from .trainings import STATE, Training, is_whole_ces, logged_checkpoints
 
-SHAPING_FIELDS = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier")
+CES_FIELDS = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier")
 # Answers whose tokens' distributions are held together.
 ANSWERS_AT_A_TIME = 8
 
@@ -59,7 +59,7 @@ def shaping_of(settings: dict[str, Any], other: dict[str, Any] | None = None) ->
     """A recipe's shaping as keyword arguments; without CES that of `other`, else CESConfig's defaults."""
     source = settings if settings.get("shaping", "ces") == "ces" else (other or {})
     defaults = {entry.name: entry.default for entry in fields(CESConfig)}
-    tau, correct, incorrect, dynamic = (source.get(name, defaults[name]) for name in SHAPING_FIELDS)
+    tau, correct, incorrect, dynamic = (source.get(name, defaults[name]) for name in CES_FIELDS)
     return {
         "tau": float(tau),
         "beta_correct": float(correct),
@@ -174,7 +174,7 @@ def _answer(recipe: Recipe, sampling: Sampling, settings: dict[str, Any], refere
     return TokenFile(settings, questions, sample.prompts, answers, places)
 
 
-def _follow(sample: Sample, reference: TokenFile, temperature: float) -> list[FollowedToken]:
+def _follow(sample: RecipeSample, reference: TokenFile, temperature: float) -> list[FollowedToken]:
     """What a model thinks at the shaped tokens of the reference's answers."""
     import torch
 

@@ -72,7 +72,7 @@ def quickstart(
             log = output_dir / f"{method.lower()}.log"
             words = ["--model_name_or_path", folders["before"], "--output_dir", folders[method]]
             words += ["--seed", seed, "--dataset_seed", seed, "--max_steps", rl_steps]
-            code = train(recipe, list(map(str, words)), log, rl_steps, line)
+            code = run_training(recipe, list(map(str, words)), log, rl_steps, line)
         if code:
             raise RunFailed(method, code, log)
     with stage("4/4", f"All three answer {num_problems} problems that no training saw"):
@@ -103,7 +103,7 @@ def make_base(folder: Path, seed: int, steps: int, stage: Stage) -> None:
         stage.remark(" (kept from before)")
 
 
-def train(recipe: str, overrides: list[str], log: Path, steps: int, stage: Stage) -> int:
+def run_training(recipe: str, overrides: list[str], log: Path, steps: int, stage: Stage) -> int:
     """Runs `trl-ces train --config recipe ...` as a user would, with its output in `log`. Returns its exit code."""
     command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", recipe, *overrides]
     with log.open("w", encoding="utf-8") as output:

@@ -42,7 +42,7 @@ class Results:
 
     def add(self, cell: Cell) -> dict[str, Any]:
         """Adds a finished run; returns its row of `results.csv`."""
-        curve = read_curves(cell.folder, accuracy_reward(cell)) if cell.trained else None
+        curve = read_curves(cell.folder, accuracy_reward_name(cell)) if cell.trained else None
         row = make_row(cell, curve, self.study.evaluation is not None)
         if curve is not None:
             self._curves[cell.name] = curve
@@ -83,7 +83,7 @@ class Results:
         return files
 
 
-def accuracy_reward(cell: Cell) -> str:
+def accuracy_reward_name(cell: Cell) -> str:
     """Name of the reward function whose mean is the accuracy, by the trainer's own rule."""
     recipe = cell.checked_recipe
     names = [reward_name(func) for func in find_reward_functions(recipe)]

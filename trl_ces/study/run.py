@@ -21,7 +21,7 @@ from .cells import Cell, Study
 from .folder import begin_training, check_unchanged, finish_training, is_finished, is_trained, write_recipe
 from .measuring import check_evaluation, measuring_command
 from .processes import LOCK, Pending, RunFailed, Step, run_all
-from .results import Results, accuracy_reward
+from .results import Results, accuracy_reward_name
 
 
 def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
@@ -59,13 +59,13 @@ def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> tup
         if not study.keep_checkpoints:
             for checkpoint in cell.folder.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
-        say(f"[{len(results)}/{count}] {summary(cell, row)}")
+        say(f"[{len(results)}/{count}] {run_line(cell, row)}")
 
     failed = run_all(pending, slots, on_finish)
     return results.write() if len(results) else [], failed
 
 
-def summary(cell: Cell, row: dict[str, Any]) -> str:
+def run_line(cell: Cell, row: dict[str, Any]) -> str:
     """One line for a run that has just finished."""
     entropy = f", {row['entropy_bits']:.3f} bits" if "entropy_bits" in row else ""
     spent = f" ({row['train/seconds']:.0f} s of training)" if row["train/seconds"] is not None else ""
@@ -87,7 +87,7 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str,
         if slots[0] and processes and processes > 1:
             flags["main_process_port"] = [str(port)]
         try:
-            accuracy_reward(cell)
+            accuracy_reward_name(cell)
             check_unchanged(cell)
             if not is_finished(cell, study.evaluation):
                 pending.append(make_pending(study, cell, flags))

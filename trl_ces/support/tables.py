@@ -1,5 +1,6 @@
-"""Markdown tables, aligned as plain text too."""
+"""Markdown tables, aligned as plain text too, and the numbers in them."""
 
+import math
 from collections.abc import Sequence
 
 
@@ -19,3 +20,8 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "-" * (width + 2) if place == 0 else "-" * (width + 1) + ":" for place, width in enumerate(widths)
     )
     return "\n".join([line(cells[0]), rule + "|", *map(line, cells[1:])])
+
+
+def percent(share: float | None) -> str:
+    """`41.7` for 0.417; `-` for `None` and NaN."""
+    return "-" if share is None or math.isnan(share) else f"{100 * share:.1f}"

@@ -9,11 +9,11 @@ from fixtures_evaluation import CODE_ROWS, REAL_DATA, write_data, write_model
 
 from trl_ces.cli.main import main
 from trl_ces.evaluation import run as run_module
-from trl_ces.evaluation.code.inside import Opaque, decode, encode, equal
+from trl_ces.evaluation.code.inside import Opaque, decode, encode, equal_outputs
 from trl_ces.evaluation.code.judge import CodeJudge, find_program
 from trl_ces.evaluation.code.sandbox import check_sandbox
 from trl_ces.evaluation.code.tasks import CodeTask, read_task
-from trl_ces.evaluation.generate import Completion
+from trl_ces.evaluation.generate import GeneratedAnswer
 from trl_ces.evaluation.problems import data_digest, load_benchmark
 from trl_ces.evaluation.run import run_evaluation
 from trl_ces.evaluation.settings import EvaluationSettings
@@ -96,7 +96,7 @@ def test_values_travel_as_they_are(value):
 def test_what_cannot_travel_equals_nothing():
     generator = decode(json.loads(json.dumps(encode(iter([1])))))
     assert isinstance(generator, Opaque)
-    assert not equal(generator, decode(encode(iter([1]))), 0)
+    assert not equal_outputs(generator, decode(encode(iter([1]))), 0)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_cannot_travel_equals_nothing():
     ],
 )
 def test_outputs_are_equal_as_evalplus_has_it(output, wanted, atol, verdict):
-    assert equal(output, wanted, atol) is verdict
+    assert equal_outputs(output, wanted, atol) is verdict
 
 
 @built
@@ -260,7 +260,7 @@ class Scripted:
 
     def generate(self, prompts, seeds):
         self.asked += len(prompts)
-        yield [Completion(index, self.tokenizer(self.text)["input_ids"], "stop") for index in range(len(prompts))]
+        yield [GeneratedAnswer(index, self.tokenizer(self.text)["input_ids"], "stop") for index in range(len(prompts))]
 
     def close(self):
         pass

@@ -141,7 +141,7 @@ def unpack(text: str) -> Iterator[Any]:
         yield from (decode(json.loads(line)) for line in lines)
 
 
-def compare(job: dict[str, Any], send: Any) -> None:
+def compare_outputs(job: dict[str, Any], send: Any) -> None:
     """Sends `right` if every output is the expected or another accepted one."""
     accepted = None if job["accepted"] is None else decode(json.loads(job["accepted"]))
     inputs, atol = decode(job["inputs"]), job["atol"]
@@ -152,7 +152,7 @@ def compare(job: dict[str, Any], send: Any) -> None:
         elif job["rule"] == "root":
             fits = abs(polynomial(inputs[place][0], output)) <= atol
         else:
-            fits = equal(output, wanted, atol)
+            fits = equal_outputs(output, wanted, atol)
             fits = fits or (accepted is not None and close_to(output, accepted[place], atol))
         right = right and fits
     send(b"right" if right else b"wrong")
@@ -163,7 +163,7 @@ def polynomial(coefficients: list[float], x: float) -> float:
     return sum(coefficient * math.pow(x, power) for power, coefficient in enumerate(coefficients))
 
 
-def equal(output: Any, wanted: Any, atol: float) -> bool:
+def equal_outputs(output: Any, wanted: Any, atol: float) -> bool:
     """EvalPlus' equality: exact, or within tolerance for numbers of the same type."""
     if output == wanted:
         return True
@@ -202,4 +202,4 @@ def close_to(output: Any, other: Any, atol: float) -> bool:
 def main(payload: bytes, send: Any) -> None:
     """Entry point in the sandbox."""
     job = json.loads(payload)
-    {"solve": solve, "compare": compare}[job["task"]](job, send)
+    {"solve": solve, "compare": compare_outputs}[job["task"]](job, send)

@@ -28,10 +28,10 @@ from ...support.errors import UserError
 from .syscalls import filter_lines
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
-DEFAULT_MEMORY_BYTES = 2**31
-DEFAULT_OUTPUT_BYTES = 2**26
+SANDBOX_MEMORY_BYTES = 2**31
+SANDBOX_OUTPUT_BYTES = 2**26
 # Seconds for the supervisor to start and end. It keeps the time; this process steps in only if it does not.
-GRACE_S = 30.0
+SUPERVISOR_GRACE_S = 30.0
 _LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _STATUS: dict[int, Literal["ok", "died", "timeout"]] = {0: "ok", 1: "died", 2: "timeout"}
 
@@ -60,8 +60,8 @@ def run_sandboxed(
     payload: bytes = b"",
     *,
     seconds: float,
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
-    output_bytes: int = DEFAULT_OUTPUT_BYTES,
+    memory_bytes: int = SANDBOX_MEMORY_BYTES,
+    output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Outcome:
     """
     Runs a Python program in the sandbox. Thread-safe.
@@ -105,10 +105,10 @@ def run_sandboxed(
     with process:
         try:
             job = json.dumps(header).encode() + b"\n" + text + payload
-            output, flooded = _talk(process, job, output_bytes, time.monotonic() + seconds + GRACE_S)
+            output, flooded = _talk(process, job, output_bytes, time.monotonic() + seconds + SUPERVISOR_GRACE_S)
             if flooded:
                 return Outcome("flood", output)
-            code = process.wait(GRACE_S)
+            code = process.wait(SUPERVISOR_GRACE_S)
         except subprocess.TimeoutExpired:
             return Outcome("timeout", b"")
         finally:
