@@ -1,0 +1,73 @@
+"""How far a rollout's first importance ratio is from 1, in bf16, by where old log-probs are computed.
+
+    trl-ces bench first_ratio
+    trl-ces bench first_ratio --device cuda --shape 1.5b --longest 12000
+
+The policy stands still (learning rate 0), so every ratio should be 1. What differs from 1 is rounding: the same row
+gives other log-probs in another forward. Random weights and tokens; lengths like those of R1-Distill models.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from rollouts import SHAPES, TRAINERS, Workload, make_model, prompt_lengths, r1_lengths
+
+from trl_ces import CESConfig, CESTrainer
+
+
+class Watched(CESTrainer):
+    """Keeps |log ratio| of every token of the loss."""
+
+    def _log_first_ratio(self, rows, logps):
+        ratio = (logps.detach() - rows["old_per_token_logps"]).abs()
+        self.found = [*getattr(self, "found", []), ratio[rows["completion_mask"].bool()].float().cpu()]
+
+
+class Early(Watched):
+    """Old log-probs where TRL asks for them: over other rows, at other widths, than the update's."""
+
+    def _can_score_later(self):
+        return False
+
+
+CASES = {
+    "TRL's padding": (Watched, {"trim_padding": False, "arrange_by_length": False}),
+    "real tokens, old log-probs where TRL asks": (Early, {}),
+    "real tokens, old log-probs as the update sees them": (Watched, {}),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--shape", choices=SHAPES, default="small")
+    parser.add_argument("--rows", type=int, default=16, help="responses in the rollout, two an optimizer step")
+    parser.add_argument("--longest", type=int, default=400, help="tokens of the longest completion")
+    options = parser.parse_args(arguments)
+    completions = r1_lengths(options.rows, options.longest, 0)
+    prompts = prompt_lengths(options.rows, options.longest, 0)
+    print("| old log-probs | tokens | largest abs(log ratio) | mean | tokens at exactly 0 |")
+    print("| :--- | ---: | ---: | ---: | ---: |")
+    for name, (trainer_class, settings) in CASES.items():
+        model = make_model(options.shape, "sdpa", torch.bfloat16, options.longest + 400)
+        TRAINERS[name] = (trainer_class, CESConfig, settings)
+        steps = {"gradient_accumulation_steps": 1, "steps_per_generation": options.rows // 2}
+        work = Workload(
+            name, completions, prompts, 2, model, options.device, max_steps=options.rows // 2, shaping="none", **steps
+        )
+        work.trainer.train()
+        ratios = torch.cat(work.trainer.found)
+        print(
+            f"| {name} | {ratios.numel()} | {ratios.max():.1e} | {ratios.mean():.1e} | "
+            f"{(ratios == 0).float().mean():.1%} |"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
