@@ -176,6 +176,9 @@ RUN = {
     "OMP_NUM_THREADS=1 trl-ces bench grading --repeats 3": Here(
         {"--repeats 3": "--repeats 1"}, "--answers 30 --forwards 1", says="both agree on 30"
     ),
+    "OMP_NUM_THREADS=1 trl-ces bench first_ratio": Here(
+        added="--shape tiny --rows 4 --longest 60", says=r"as the update sees them \| \d+ \| 0\.0e\+00"
+    ),
     "trl-ces bench step_model": Here(says="generation is|is generation"),
 }
 
