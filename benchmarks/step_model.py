@@ -75,8 +75,8 @@ def main(argv: list[str] | None = None) -> int:
     generation = max(decode_seconds(share, weights, kv_bytes, mean_prompt, machine) for share in shares)
     grading = responses / machine.verdicts_per_s
 
-    def training(width_of_rows) -> tuple[float, float]:
-        """Seconds of old log-probs and of the update; `width_of_rows(rows)` is the width of their rectangle."""
+    def training(forwarded) -> tuple[float, float]:
+        """Seconds of old log-probs and of the update; `forwarded(rows)` are the lengths that a forward computes."""
         forward = 0.0
         for start in range(0, responses, per_gpu * accumulation * options.gpus):
             step = totals[start : start + per_gpu * accumulation * options.gpus]
@@ -84,8 +84,7 @@ def main(argv: list[str] | None = None) -> int:
             for meeting in zip(*placed, strict=True):  # ZeRO-3: the slowest process holds up the others
                 rows = [[step[row] for row in batch] for batch in meeting]
                 forward += max(
-                    forward_flops([width_of_rows(r)] * len(r), weights, shape.num_hidden_layers, shape.hidden_size)
-                    for r in rows
+                    forward_flops(forwarded(r), weights, shape.num_hidden_layers, shape.hidden_size) for r in rows
                 )
         seconds = forward / (machine.flops * machine.flops_share)
         # Each pass gathers the weights that the other GPUs hold.
@@ -103,7 +102,11 @@ def main(argv: list[str] | None = None) -> int:
         "positions are padding\n"
     )
     print("| seconds of a rollout | TRL's padding | without |\n| --- | ---: | ---: |")
-    columns = [training(lambda rows: padded), training(lambda rows: max(rows))]
+    packs = "flash" in str(recipe.attention)
+    columns = [
+        training(lambda rows: [padded] * len(rows)),
+        training(lambda rows: rows if packs else [max(rows)] * len(rows)),
+    ]
     needs_old = config["steps_per_generation"] > accumulation
     phases = {
         "generation": [generation] * 2,

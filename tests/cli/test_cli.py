@@ -140,6 +140,10 @@ def refused(capsys, *words):
         (["--config_file", "x"], ["`--config_file` cannot be given", "`--accelerate_config`"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
         (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", 'pip install "trl_ces[vllm]"']),
+        (
+            ["--attn_implementation", "flash_attention_2"],
+            ["'flash_attention_2', which needs a GPU", "give --attn_implementation sdpa"],
+        ),
         (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without data"]),
         (["--num_eval_samples", "1"], ["`eval_strategy` is no"]),
         (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is true", "holds no whole checkpoint"]),

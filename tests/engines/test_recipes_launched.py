@@ -14,10 +14,12 @@ from trl_ces.support.yaml import read_yaml
 
 RECIPES = HERE.parent / "recipes"
 TIMEOUT = 1500
-# A tiny model and rows of one's own; no GPU, so no vLLM; short answers, and one rollout of the shipped twelve steps.
+# A tiny model and rows of one's own; no GPU, so neither vLLM nor flash attention; short answers, and one rollout of
+# the shipped twelve steps.
 OVERRIDES = {
     "use_cpu": "true",
     "use_vllm": "false",
+    "attn_implementation": "sdpa",
     "max_completion_length": "16",
     "max_train_samples": "12",
     "save_steps": "12",

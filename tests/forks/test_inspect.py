@@ -301,6 +301,12 @@ def test_a_recipes_builder_is_asked_only_for_the_recipes_own_model(folder, capsy
     assert "8 answers" in inspect(capsys, *words, "--model", folder / "model")
 
 
+def test_a_recipe_with_flash_attention_is_inspected_on_a_cpu_too(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    words = ["--config", "recipe.yaml", "--num_samples", "2", "--prompt", "a", "--attn_implementation"]
+    assert inspect(capsys, *words, "flash_attention_2") == inspect(capsys, *words, "sdpa")
+
+
 def test_data_as_chat_messages_need_a_chat_template(folder, tmp_path, capsys):
     bigram_model().save_pretrained(tmp_path)
     tiny_tokenizer(chat_template=None).save_pretrained(tmp_path)

@@ -214,6 +214,14 @@ def test_the_check_counts_all_processes(tmp_path):
         recipe.check_training(1)
 
 
+def test_the_attention_implementation_is_the_one_that_the_model_is_loaded_with(tmp_path):
+    text = "use_cpu: true\nbf16: false\nattn_implementation: eager\n"
+    for own, expected in (("", "eager"), ("model_init_kwargs: {attn_implementation: sdpa}\n", "sdpa")):
+        recipe = load_recipe(write(tmp_path, text + own))
+        assert recipe.attention == expected
+        assert recipe.training_config(1).model_init_kwargs["attn_implementation"] == expected
+
+
 def test_loading_options_go_with_the_model(tmp_path):
     text = "dtype: bfloat16\nmodel_revision: abc\nmodel_init_kwargs: {low_cpu_mem_usage: true}\n"
     text += "use_cpu: true\nbf16: false\n"

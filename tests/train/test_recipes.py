@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from trl_ces.support.errors import UserError
 from trl_ces.support.yaml import read_yaml
+from trl_ces.train import checks
 from trl_ces.train.launch import read_accelerate_config
 from trl_ces.train.lookup import find_reward_functions, import_function
 from trl_ces.train.recipe import load_recipe
@@ -160,8 +162,29 @@ def test_the_r1_recipes_hold_the_papers_numbers(folder, method):
     }
     assert {key: recipe.training[key] for key in expected} == expected
     assert recipe.model.dtype == "float32"  # masters in float32, row 21
+    assert recipe.attention == "flash_attention_2"  # rows are packed
     assert recipe.script.max_train_samples == 2500
     assert recipe.script.reward_funcs == ["accuracy_reward", "think_format_reward"]
+
+
+@pytest.mark.parametrize("installed", [None, "flash_attn", "kernels"])
+def test_flash_attention_is_refused_where_no_package_has_it(monkeypatch, installed):
+    monkeypatch.setattr(checks, "find_spec", lambda name: name == installed or None)
+    monkeypatch.setattr("transformers.utils.is_kernels_available", lambda: installed == "kernels")
+    recipe = load_recipe(RECIPES / R1[0] / "ces.yaml")
+    if installed is not None:
+        return checks._check_attention(recipe)
+    said = r"`flash-attn` nor .*`kernels`.*: pip install \"trl_ces\[flash\]\", or give --attn_implementation sdpa"
+    with pytest.raises(UserError, match=said):
+        checks._check_attention(recipe)
+    checks._check_attention(load_recipe(RECIPES / R1[0] / "ces.yaml", {"attn_implementation": ["sdpa"]}))
+
+
+def test_flash_attention_is_refused_on_a_cpu(monkeypatch):
+    monkeypatch.setattr("transformers.utils.is_kernels_available", lambda: True)
+    recipe = load_recipe(RECIPES / R1[0] / "ces.yaml", {"use_cpu": ["true"]})
+    with pytest.raises(UserError, match=r"which needs a GPU, and `use_cpu` is true: give --attn_implementation sdpa"):
+        checks._check_attention(recipe)
 
 
 @pytest.mark.parametrize("folder", R1)

@@ -40,11 +40,12 @@ def load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     }
     loading = {
         "dtype": recipe.model.dtype,
-        "attn_implementation": recipe.model.attn_implementation,
         "quantization_config": get_quantization_config(recipe.model),
         "device_map": "cpu" if on_cpu else str(torch.accelerator.current_accelerator()),
         **(recipe.training.get("model_init_kwargs") or {}),
     }
+    # A recipe's flash attention is for the forwards of training: it takes neither a CPU nor float32 weights.
+    loading["attn_implementation"] = None if "flash" in str(recipe.attention) else recipe.attention
     loading = {key: value for key, value in loading.items() if value is not None}
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
     try:

@@ -65,7 +65,7 @@ def make_setup(
     """
     if recipe.model.load_in_4bit or recipe.model.load_in_8bit:
         raise UserError("There is no plan for quantized weights: remove `load_in_4bit` and `load_in_8bit`.")
-    attention = str(cast(dict, config.model_init_kwargs or {}).get("attn_implementation") or "sdpa")
+    attention = recipe.attention or "sdpa"
     if attention == "eager":
         raise UserError(
             "There is no plan for `attn_implementation: eager`, which keeps every attention score: use sdpa."

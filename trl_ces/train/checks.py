@@ -47,6 +47,7 @@ def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch
     _check_loggers(recipe.setting("report_to"))
     if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "colocate" and find_spec("vllm") is None:
         raise UserError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
+    _check_attention(recipe)
     _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
     _check_output_dir(output_dir.expanduser(), _weight_bytes(model))
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
@@ -106,6 +107,23 @@ def _check_loggers(wanted: str | list[str] | None) -> None:
             raise UserError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
         if name not in ("all", "none", *integration_utils.get_available_reporting_integrations()):
             raise UserError(f"`report_to` is {name!r}, which is not installed: install it, or set it to none.")
+
+
+def _check_attention(recipe: Recipe) -> None:
+    from transformers.utils import is_kernels_available
+
+    if not str(recipe.attention).startswith("flash_attention"):
+        return
+    if recipe.setting("use_cpu"):
+        raise UserError(
+            f"`attn_implementation` is {recipe.attention!r}, which needs a GPU, and `use_cpu` is true: "
+            "give --attn_implementation sdpa."
+        )
+    if not (is_kernels_available() or find_spec("flash_attn") or find_spec("flash_attn_interface")):
+        raise UserError(
+            f"`attn_implementation` is {recipe.attention!r}, and neither `flash-attn` nor a `kernels` that this "
+            'transformers takes is installed: pip install "trl_ces[flash]", or give --attn_implementation sdpa.'
+        )
 
 
 def _check_evaluation(script: ScriptArguments, strategy: str) -> None:

@@ -154,6 +154,13 @@ class Recipe:
         """A field of [`CESConfig`], as given or by default."""
         return self.training.get(name, recipe_fields()[name].default)
 
+    @property
+    def attention(self) -> str | None:
+        """The attention implementation to load the model with; `None` leaves it to transformers."""
+        loading = self.setting("model_init_kwargs")
+        own = loading if isinstance(loading, dict) else {}
+        return own.get("attn_implementation", self.model.attn_implementation)
+
     def training_fields(self, num_processes: int) -> dict[str, Any]:
         """The fields of [`CESConfig`] on `num_processes`, batch sizes of `responses_per_step` included."""
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
