@@ -17,6 +17,7 @@ from pathlib import Path
 from trl_ces import rewards
 from trl_ces.grading import WorkerPool, early, grade_many
 from trl_ces.grading import pool as pool_module
+from trl_ces.grading.pool import WorkerLost
 
 # Written by code in an answer, should it ever run.
 SENTINEL = "hostile-answer-was-executed"
@@ -216,24 +217,26 @@ def neighbour(number):
     )[number % 3]
 
 
-class TimedPool(WorkerPool):
-    """Records how long each request took, without the wait for a free worker."""
+class WatchedPool(WorkerPool):
+    """Records the status of each reply, "lost" where the worker was."""
 
     def __init__(self):
         super().__init__()
-        self.seconds = []
+        self.statuses = []
         for worker in self.workers:
-            worker.request = self._timed(worker.request)
+            worker.request = self._watched(worker.request)
 
-    def _timed(self, request):
-        def timed(message, limit_s):
-            start = time.monotonic()
+    def _watched(self, request):
+        def watched(message, limit_s):
             try:
-                return request(message, limit_s)
-            finally:
-                self.seconds.append(time.monotonic() - start)
+                reply = request(message, limit_s)
+            except WorkerLost:
+                self.statuses.append("lost")
+                raise
+            self.statuses.append(reply["status"])
+            return reply
 
-        return timed
+        return watched
 
     def end(self):
         """Lets the workers exit by themselves, so that the kernel counts their memory as that of children."""
@@ -249,9 +252,9 @@ def resident_bytes():
 
 def run(corpus, limit_s):
     """Grades the corpus as training and as the evaluation do, each completion next to a neighbour."""
-    pool = pool_module._shared = TimedPool()
+    pool_module.GRACE_S = 60.0  # on a busy machine too, a worker is lost only if the kernel does not end the request
+    pool = pool_module._shared = WatchedPool()
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # starts the workers
-    pool.seconds.clear()
     early.grade_many = partial(grade_many, limit_s=limit_s)
     responses, golds, expected, names = [], [], [], []
     for number, (name, text) in enumerate(corpus.items()):
@@ -277,8 +280,8 @@ def run(corpus, limit_s):
         ],
         "reward_seconds": round(reward_seconds, 1),
         "verdict_seconds": round(verdict_seconds, 1),
-        "slowest_request_seconds": round(max(pool.seconds), 2),
-        "requests_at_the_limit": sum(seconds >= limit_s for seconds in pool.seconds),
+        "lost_workers": pool.statuses.count("lost"),
+        "requests_at_the_limit": pool.statuses.count("timeout"),
         "largest_worker_bytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
         "growth_bytes": growth,
     }

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cpu_time import cpu_seconds
 from tiny import tiny_model, tiny_tokenizer
 
 from trl_ces.cli.main import COMMANDS, main
@@ -186,14 +187,14 @@ def test_an_unknown_command_names_the_nearest(capsys):
 
 
 def test_a_refusal_leaves_no_traceback_in_the_shell(job):
-    start = time.monotonic()
+    before = cpu_seconds()
     result = trl_ces("train", "--config", job[0], "--learning_rat", "1")
     assert result.returncode == 2
     assert result.stderr == (
         "trl-ces train: error: command line: the key `learning_rat` is not known. Did you mean `learning_rate`?\n"
     )
     assert result.stdout == ""
-    assert time.monotonic() - start < 60  # 5 s on a free machine
+    assert cpu_seconds() - before < 20  # importing TRL takes about 5
     assert not job[1].exists()
 
 
@@ -290,11 +291,12 @@ def test_a_childs_exit_code_is_ours():
     assert run_child([sys.executable, "-c", see_variable], {"GIVEN": "3"}) == 3
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_reaches_the_child_and_its_children(tmp_path, number):
     ready = tmp_path / "pid"
     # the grandchild stands for a training process under a launcher
-    grandchild = f"import os, time; open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    grandchild = f"import os, time; open({str(ready)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
 
     def interrupt():
@@ -303,10 +305,8 @@ def test_ctrl_c_reaches_the_child_and_its_children(tmp_path, number):
         os.kill(os.getpid(), number)
 
     threading.Thread(target=interrupt, daemon=True).start()
-    start = time.monotonic()
     assert run_child([sys.executable, "-c", child], {}) == 128 + number
-    assert time.monotonic() - start < 30
-    gone = time.monotonic() + 10
+    gone = time.monotonic() + 60
     while Path(f"/proc/{ready.read_text()}").exists() and time.monotonic() < gone:
         time.sleep(0.05)
     with pytest.raises(ProcessLookupError):

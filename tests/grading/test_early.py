@@ -47,7 +47,7 @@ def test_nobody_waits_for_grades_that_are_only_started(monkeypatch):
     may_go_on, grade_many = threading.Event(), early.grade_many
 
     def waits(*arguments, **settings):
-        assert may_go_on.wait(timeout=20)
+        assert may_go_on.wait(timeout=60)
         return grade_many(*arguments, **settings)
 
     monkeypatch.setattr(early, "grade_many", waits)
@@ -131,7 +131,7 @@ def test_the_trainer_grades_beside_the_forwards_for_the_old_log_probs(tmp_path, 
     forward = CESTrainer._get_per_token_logps_and_entropies
 
     def watched(self, *arguments, **settings):
-        in_time.append(grading_began.wait(timeout=20))
+        in_time.append(grading_began.wait(timeout=60))
         return forward(self, *arguments, **settings)
 
     monkeypatch.setattr(early, "grade_many", spied)

@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from cpu_time import cpu_seconds
 
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, is_usable_gold, usable_golds
 
 LIMIT_S = 1.0
-GRACE_S = 4.0  # CLOCK_GRACE_S of worker.py on a busy machine, plus starting the next child
+GRACE_S = 1.0  # extraction, which the limit does not count, and starting the next child
 NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # equal only by algebra
 
 EQUALITY = [
@@ -372,9 +373,9 @@ MONSTERS = {
 def test_a_monster_costs_at_most_the_limit_and_leaves_the_next_answer_unharmed(name, gold, pool):
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
     assert is_usable_gold(gold, pool=pool)
-    start = time.monotonic()
+    before = cpu_seconds(supervisor(pool))
     assert grade(rf"\boxed{{{MONSTERS[name]}}}", gold, with_qwen=False, limit_s=LIMIT_S, pool=pool).correct is False
-    assert time.monotonic() - start < LIMIT_S + GRACE_S
+    assert cpu_seconds(supervisor(pool)) - before < LIMIT_S + GRACE_S
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
 
 
@@ -510,7 +511,7 @@ def test_workers_end_with_their_parent_however_it_ends(tmp_path, end):
         """,
     )
     pid = int(done.stdout)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     state = Path(f"/proc/{pid}/stat").read_text().split()[2] if Path(f"/proc/{pid}").exists() else "gone"

@@ -11,7 +11,7 @@ import pytest
 from hostile_answers import FAMILIES, MEGABYTE, SENTINEL, hostile_completions
 
 from trl_ces.grading import grade_many
-from trl_ces.grading.pool import DEFAULT_MEMORY_BYTES, GRACE_S
+from trl_ces.grading.pool import DEFAULT_MEMORY_BYTES
 
 SCRIPT = Path(__file__).parents[1] / "hostile_answers.py"
 
@@ -25,10 +25,10 @@ def run_corpus(folder, limit_s, every):
     return json.loads(done.stdout)
 
 
-def check(outcome, folder, limit_s):
+def check(outcome, folder):
     assert outcome["wrong_rewards"] == []
     assert outcome["wrong_verdicts"] == []
-    assert outcome["slowest_request_seconds"] < limit_s + GRACE_S
+    assert outcome["lost_workers"] == 0  # the kernel ends each request at its limit
     assert outcome["largest_worker_bytes"] < DEFAULT_MEMORY_BYTES
     assert outcome["growth_bytes"] < 200 * MEGABYTE
     assert not (folder / SENTINEL).exists()
@@ -46,7 +46,7 @@ def test_the_corpus_is_large_and_each_completion_once_in_it():
 def test_every_twelfth_hostile_answer_scores_0_and_its_neighbour_what_it_deserves(tmp_path):
     outcome = run_corpus(tmp_path, 0.3, 12)
     assert outcome["completions"] >= 40
-    check(outcome, tmp_path, 0.3)
+    check(outcome, tmp_path)
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_every_twelfth_hostile_answer_scores_0_and_its_neighbour_what_it_deserve
 def test_every_hostile_answer_scores_0_and_its_neighbour_what_it_deserves(tmp_path):
     outcome = run_corpus(tmp_path, 3, 1)
     assert outcome["requests_at_the_limit"] > 20  # else the corpus would not reach the limit
-    check(outcome, tmp_path, 3)
+    check(outcome, tmp_path)
 
 
 def test_nothing_of_a_megabyte_answer_stays():

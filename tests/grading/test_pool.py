@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +17,7 @@ from trl_ces.grading.pool import Worker, WorkerLost, WorkerPool, default_worker_
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is a shell script"),
-    pytest.mark.timeout(30),
+    pytest.mark.timeout(120),
 ]
 
 PYTHON = sys.executable
@@ -99,13 +100,16 @@ def test_long_requests_and_replies_pass_through_the_pipe_in_pieces(stand_in, wor
     assert verdict_of(worker, "os.write(1, b'{\"id\":') and time.sleep(0.1) or os.write(1, b'0}\\n') and 7") == 7
 
 
-def test_a_worker_that_does_not_answer_is_ended_and_the_next_request_starts_another(stand_in, worker):
+def test_a_worker_that_does_not_answer_is_ended_and_the_next_request_starts_another(stand_in, worker, monkeypatch):
     starts = stand_in()
     hung = verdict_of(worker, "os.getpid()")
-    start = time.monotonic()
-    with pytest.raises(WorkerLost, match="does not answer"):
-        verdict_of(worker, "os.write(1, b'half a re') and time.sleep(60)", limit_s=0.3)
-    assert 0.7 <= time.monotonic() - start < 5
+    deadlines, wait_for = [], Worker._wait_for
+    with monkeypatch.context() as patched:
+        patched.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
+        patched.setattr(worker, "_wait_for", lambda *wait: deadlines.append(wait[2]) or wait_for(*wait))
+        with pytest.raises(WorkerLost, match="does not answer"):
+            verdict_of(worker, "os.write(1, b'half a re') and time.sleep(600)", limit_s=0.3)
+    assert min(deadlines) == max(deadlines) == pytest.approx(100.0 + 0.3 + 0.4)  # the limit and GRACE_S
     assert worker.process is None
     with pytest.raises(ProcessLookupError):
         os.kill(hung, 0)
@@ -114,7 +118,7 @@ def test_a_worker_that_does_not_answer_is_ended_and_the_next_request_starts_anot
 
 
 def test_a_worker_that_does_not_read_is_ended(stand_in, worker):
-    stand_in(source='print(\'{"status": "ready"}\', flush=True)\nimport time; time.sleep(60)')
+    stand_in(source='print(\'{"status": "ready"}\', flush=True)\nimport time; time.sleep(600)')
     with pytest.raises(WorkerLost, match="does not answer"):
         verdict_of(worker, "x" * 500_000, limit_s=0.2)
     assert worker.process is None
@@ -144,7 +148,7 @@ def test_a_worker_that_ended_between_requests_is_started_again(stand_in, worker)
 def test_stopping_ends_the_worker_and_its_children_and_may_be_repeated(stand_in, worker):
     stand_in()
     worker.stop()
-    child = verdict_of(worker, "os.fork() or time.sleep(60)")
+    child = verdict_of(worker, "os.fork() or time.sleep(600)")
     process, pipes = worker.process, [worker.process.stdin, worker.process.stdout]
     worker.stop()
     assert process.returncode == -signal.SIGKILL
@@ -161,7 +165,7 @@ def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
     process = worker.process
     worker.forget()
     assert (worker.process, process.stdin.closed, process.stdout.closed) == (None, True, True)
-    assert process.wait(timeout=10) == 0  # it reads the end of its input
+    assert process.wait(timeout=60) == 0  # it reads the end of its input
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,7 @@ def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
             "did not start.* ended. Its stderr ends with:\nNo",
         ),
         ("sys.exit()", RuntimeError, "did not start.* ended.$"),
-        ("time.sleep(60)", RuntimeError, "did not start.* does not answer.$"),
+        ("time.sleep(600)", RuntimeError, "did not start.* does not answer.$"),
         # Perhaps for lack of memory, which may pass: the request is tried once more.
         ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
         ("os.kill(os.getpid(), 1)", WorkerLost, "The grading worker ended.$"),
@@ -217,18 +221,18 @@ def test_replies_come_in_the_order_of_the_messages_and_side_by_side(stand_in, po
     starts = stand_in()
     assert ask(pool, "time.sleep(0.6) or 1", "2", "time.sleep(0.1) or 3", "4", "5") == [1, 2, 3, 4, 5]
     assert starts() == 3
-    start = time.monotonic()
-    assert ask(pool, *["time.sleep(0.5) or 7"] * 3) == [7] * 3
-    assert time.monotonic() - start < 1.4
     assert ask(pool) == []
 
 
-def test_two_messages_are_answered_side_by_side(stand_in, pool, tmp_path):
+@pytest.mark.parametrize("count", [2, 3])
+def test_messages_are_answered_side_by_side(stand_in, pool, tmp_path, count):
     stand_in()
-    first, second = tmp_path / "first", tmp_path / "second"
-    meet = "open({mine!r}, 'w') and any(os.path.exists({other!r}) or time.sleep(0.01) for _ in range(500))"
-    expressions = [meet.format(mine=str(one), other=str(other)) for one, other in ((first, second), (second, first))]
-    assert ask(pool, *expressions, limit_s=10.0) == [True, True]
+    place = tmp_path / "met"
+    place.mkdir()
+    # Each waits until all are there, so that one after the other would not meet.
+    all_there = f"any(len(os.listdir({str(place)!r})) == {count} or time.sleep(0.01) for _ in range(3000))"
+    expressions = [f"open({str(place / str(number))!r}, 'w') and {all_there}" for number in range(count)]
+    assert ask(pool, *expressions, limit_s=60.0) == [True] * count
 
 
 def test_the_limit_is_three_seconds_where_none_is_given(stand_in, pool):
@@ -308,14 +312,14 @@ def test_a_fork_has_workers_of_its_own(stand_in, pool):
 def test_a_fork_works_although_a_thread_of_its_parent_holds_every_worker(stand_in, tmp_path):
     stand_in()
     one, held, over = WorkerPool(1), tmp_path / "held", tmp_path / "over"
-    wait = f"open({str(held)!r}, 'w') and any(os.path.exists({str(over)!r}) or time.sleep(0.01) for _ in range(1500))"
-    holder = threading.Thread(target=ask, args=(one, wait), kwargs={"limit_s": 20.0})
+    wait = f"open({str(held)!r}, 'w') and any(os.path.exists({str(over)!r}) or time.sleep(0.01) for _ in range(6000))"
+    holder = threading.Thread(target=ask, args=(one, wait), kwargs={"limit_s": 80.0})
     holder.start()
     while not held.exists():
         time.sleep(0.01)
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(60)
         found = ask(one, "7", "8", "9")
         pool_module._close_pools()
         os._exit(0 if found == [7, 8, 9] else 1)
@@ -333,8 +337,8 @@ sys.executable = {python!r}
 from trl_ces.grading import WorkerPool
 pool = WorkerPool(1)
 print(pool.map([{{"gold": "os.getpid()"}}])[0]["verdict"], flush=True)
-asked = [{{"gold": "open({began!r}, 'w') and time.sleep(60)"}}]
-threading.Thread(target=pool.map, args=(asked, 100.0), daemon=True).start()
+asked = [{{"gold": "open({began!r}, 'w') and time.sleep(600)"}}]
+threading.Thread(target=pool.map, args=(asked, 600.0), daemon=True).start()
 import os, time
 while not os.path.exists({began!r}):
     time.sleep(0.01)
@@ -345,7 +349,7 @@ def test_a_worker_at_work_ends_with_the_trainer(stand_in, tmp_path):
     stand_in()
     source = EXITS_WITH_A_WORKER_AT_WORK.format(python=sys.executable, began=str(tmp_path / "began"))
     environment = {**os.environ, "PYTHONPATH": str(Path(pool_module.__file__).parents[2])}
-    done = subprocess.run([PYTHON, "-P", "-c", source], env=environment, capture_output=True, text=True, timeout=25)
+    done = subprocess.run([PYTHON, "-P", "-c", source], env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     pid = int(done.stdout)
     stat = Path(f"/proc/{pid}/stat")

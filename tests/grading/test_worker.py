@@ -15,7 +15,7 @@ import trl_ces
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and relies on RLIMIT_AS"),
-    pytest.mark.timeout(30),
+    pytest.mark.timeout(120),
 ]
 
 MEMORY_BYTES = 256 << 20
@@ -100,7 +100,7 @@ def worker(settings=""):
 def end_of(pipe):
     """Exit code and stderr after the end of its input."""
     pipe.process.stdin.close()
-    return pipe.process.wait(timeout=10), pipe.process.stderr.read()
+    return pipe.process.wait(timeout=60), pipe.process.stderr.read()
 
 
 def test_requests_are_answered_by_one_child_which_finds_the_algebra_warm():
@@ -170,22 +170,23 @@ def test_an_idle_child_that_dies_is_replaced_without_a_word():
 def test_the_limit_counts_the_processors_time_and_the_clock_has_a_limit_of_its_own(settings):
     with worker(settings) as pipe:
         assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
-        assert pipe.ask("time.sleep(0.3) or 7", limit=0.2) == 7  # sleep uses no processor time
-        start = time.monotonic()
-        assert pipe.ask("time.sleep(30)", limit=0.1) == "timeout"
-        assert 0.4 < time.monotonic() - start < 10
+        assert pipe.ask("time.sleep(600)", limit=0.1) == "timeout"
 
 
-def test_a_busy_request_ends_at_its_limit_and_not_at_the_clocks():
-    with worker("worker.CLOCK_GRACE_S = 60.0") as pipe:
+def test_a_request_may_wait_beyond_its_limit_but_not_compute():
+    with worker("worker.CLOCK_GRACE_S = 600.0") as pipe:
         assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
+        assert pipe.ask("time.sleep(0.3) or 7", limit=0.2) == 7  # sleep uses no processor time
+        left = pipe.ask("[signal.getitimer(timer)[0] for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL)]", limit=50)
+        assert left[0] == pytest.approx(50, abs=1)
+        assert left[1] == pytest.approx(650, abs=60)
 
 
 def test_time_is_not_counted_between_requests():
     with worker() as pipe:
-        child = pipe.ask("os.getpid()", limit=0.1)
-        time.sleep(1.2)
-        assert pipe.ask("os.getpid()", limit=0.1) == child
+        child = pipe.ask("os.getpid()", limit=0.6)
+        time.sleep(1.2)  # more than the limit of 0.6 and 0.4 beyond it
+        assert pipe.ask("os.getpid()", limit=0.6) == child
 
 
 def test_a_child_makes_room_for_a_fresh_one_after_so_many_requests():

@@ -58,13 +58,13 @@ def test_one_failure_stops_neither_the_others_nor_is_it_taken_for_done(tmp_path)
     assert not (tmp_path / "never").exists()
 
 
+@pytest.mark.timeout(120)
 def test_a_signal_ends_all_runs(tmp_path):
     pid_file = tmp_path / "pid"
-    script = f"sleep 60 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; kill -TERM {os.getpid()}; wait"
-    started = time.monotonic()
+    script = f"sleep 600 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; kill -TERM {os.getpid()}; wait"
+    runs = [shell(tmp_path, "a", script), shell(tmp_path, "b", "sleep 600")]
     with pytest.raises(KeyboardInterrupt):
-        run_all([shell(tmp_path, "a", script), shell(tmp_path, "b", "sleep 60")], [{}, {}], lambda cell: None)
-    assert time.monotonic() - started < 20
+        run_all(runs, [{}, {}], lambda cell: None, patience_s=600.0)  # it would come to SIGKILL only then
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
     assert state.strip()[:1] in ("", "Z")  # gone, or dead and not yet collected by its new parent
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -105,7 +105,7 @@ def test_the_whole_quickstart_runs_in_small(tmp_path, capsys, monkeypatch):
 
 
 def test_a_terminated_quickstart_takes_its_training_with_it(tmp_path):
-    """The child stands in for `trl-ces train`: it writes its number and would live for a minute."""
+    """The child stands in for `trl-ces train`: it writes its number and would live for ten minutes."""
     script = f"""
 import subprocess, sys
 from pathlib import Path
@@ -113,7 +113,7 @@ from trl_ces.cli.quickstart import StageLine
 from trl_ces.study import quickstart
 start = subprocess.Popen
 def sleeper(command, **options):
-    child = start([sys.executable, "-c", "import time; time.sleep(60)"], **options)
+    child = start([sys.executable, "-c", "import time; time.sleep(600)"], **options)
     Path({str(tmp_path)!r}, "pid").write_text(str(child.pid))
     return child
 subprocess.Popen = sleeper
@@ -126,6 +126,6 @@ quickstart.run_training("recipe", [], Path({str(tmp_path)!r}, "log"), 10, StageL
         time.sleep(0.1)
     time.sleep(0.5)  # the handler is in place right after the start
     quickstart.terminate()
-    assert quickstart.wait(timeout=30) == 143
+    assert quickstart.wait(timeout=60) == 143
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -47,7 +47,7 @@ def child_script(tmp_path, end):
             import signal, sys, time
             signal.signal(signal.SIGTERM, lambda *_: {end})
             open(sys.argv[1], "w").close()
-            time.sleep(60)
+            time.sleep(600)
             """
         )
     )
@@ -68,7 +68,7 @@ def test_the_command_ends_with_0_where_the_training_saved(tmp_path, end, code):
     while not started.exists():
         assert parent.poll() is None
     parent.send_signal(signal.SIGTERM)
-    assert parent.wait(30) == code
+    assert parent.wait(60) == code
 
 
 def test_a_full_disk_is_known_by_its_number_or_by_trying(tmp_path):

@@ -51,7 +51,7 @@ def memory_of_all_sandboxes():
 
 
 def own_processes_are_gone(before):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while set(sandboxed_processes()) - set(before) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not set(sandboxed_processes()) - set(before)
@@ -154,10 +154,11 @@ def test_signals_to_everyone_reach_no_one_outside():
         "9 ** 9 ** 9",
     ],
 )
-def test_what_does_not_end_is_ended(code):
-    before, begun = sandboxed_processes(), time.monotonic()
+@pytest.mark.timeout(120)
+def test_what_does_not_end_is_ended_by_its_supervisor(code, monkeypatch):
+    monkeypatch.setattr(sandbox, "GRACE_S", 1000.0)  # when this process would step in
+    before = sandboxed_processes()
     assert run_sandboxed(code, seconds=1).status == "timeout"
-    assert time.monotonic() - begun < 15
     assert own_processes_are_gone(before)
 
 
@@ -229,12 +230,12 @@ def test_nothing_survives_the_end_of_who_asked(signal_number):
     before = sandboxed_processes()
     code = "from trl_ces.evaluation.code.sandbox import run_sandboxed; run_sandboxed('while True: pass', seconds=100)"
     asker = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(set(sandboxed_processes()) - set(before)) < 3 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert len(set(sandboxed_processes()) - set(before)) >= 3
     asker.send_signal(signal_number)
-    asker.wait(20)
+    asker.wait(60)
     assert own_processes_are_gone(before)
 
 
