@@ -14,7 +14,7 @@ from cpu_time import cpu_seconds
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, is_usable_gold, usable_golds
 
 LIMIT_S = 1.0
-GRACE_S = 1.0  # extraction, which the limit does not count, and starting the next child
+GRACE_S = 0.5  # extraction, which the limit does not count, and starting the next child
 NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # equal only by algebra
 
 EQUALITY = [

@@ -97,10 +97,9 @@ MONSTERS = ["9^{9^{9^{9^9}}}", "1" * 100_000, "(" * 3000, "{" * 59 + "x" + "}" *
 @pytest.mark.parametrize("monster", MONSTERS)
 def test_a_monster_costs_two_limits_at_most_and_is_wrong(monster, pool):
     grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", pool=pool)  # starts the worker, which takes seconds
-    worker = pool.workers[0].process.pid
-    before = cpu_seconds(worker)
+    before = cpu_seconds(pool.workers[0].process.pid)
     graded = grade(rf"\boxed{{{monster}}}", r"42\pi+\sqrt{x}", limit_s=1.0, pool=pool)
-    assert cpu_seconds(pool.workers[0].process.pid) - before < 2 * 1.0 + 1.0
+    assert cpu_seconds(pool.workers[0].process.pid) - before < 2 * 1.0 + 0.5
     assert (graded.correct, graded.correct_qwen) == (False, False)
     assert grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", pool=pool).correct_qwen is True
 
