@@ -156,7 +156,7 @@ def test_signals_to_everyone_reach_no_one_outside():
 )
 @pytest.mark.timeout(120)
 def test_what_does_not_end_is_ended_by_its_supervisor(code, monkeypatch):
-    monkeypatch.setattr(sandbox, "GRACE_S", 1000.0)  # when this process would step in
+    monkeypatch.setattr(sandbox, "SUPERVISOR_GRACE_S", 1000.0)  # when this process would step in
     before = sandboxed_processes()
     assert run_sandboxed(code, seconds=1).status == "timeout"
     assert own_processes_are_gone(before)
