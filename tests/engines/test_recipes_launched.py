@@ -106,7 +106,7 @@ def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_answ
         # and DDP for this
         (
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}},
-            "The accelerate configuration says FSDP and MULTI_CPU runs",
+            "The accelerate configuration says FSDP and MULTI_CPU is running",
         ),
     ],
     ids=["MULTI_CPU", "FSDP"],
