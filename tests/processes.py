@@ -1,4 +1,4 @@
-"""A test's script in one process, in several under torchrun, or as an accelerate configuration says."""
+"""Runs a test's script in one process, in several under torchrun, or by an accelerate configuration."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 
 
 def environment(**changes):
-    """For a child: one thread, and the tree under test before any installed one."""
+    """Child environment: one thread, and the tree under test before an installed one."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -21,10 +21,10 @@ def environment(**changes):
 
 
 def run_processes(script, output, processes, timeout, arguments=(), accelerate_config=None):
-    """Runs tests/`script` with `output`, a new folder, the number of processes, and `arguments` as its arguments."""
+    """Runs tests/`script` with a new folder `output`, the number of processes, and `arguments`."""
     output.mkdir()
     if accelerate_config is not None:
-        # One port for each run: two at a time must not meet.
+        # One port per run: concurrent runs must not share it.
         launcher = ["-m", "accelerate.commands.launch", "--config_file", str(accelerate_config)]
         launcher += ["--num_processes", str(processes), "--main_process_port", "0"]
     elif processes > 1:
@@ -43,6 +43,6 @@ def run_processes(script, output, processes, timeout, arguments=(), accelerate_c
     try:
         said, errors = child.communicate(timeout=timeout)
     finally:
-        with suppress(ProcessLookupError):  # none outlives the test
+        with suppress(ProcessLookupError):  # no child outlives the test
             os.killpg(child.pid, signal.SIGKILL)
     assert child.returncode == 0, f"{said[-2000:]}\n{errors[-6000:]}"

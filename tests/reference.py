@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper inside Eq. 1, as plain loops in float64. Imports nothing of trl_ces and nothing of TRL.
+"""Algorithm 1 of the paper inside Eq. 1, as plain loops in float64. Imports nothing from trl_ces or TRL.
 
 One completion at a time, unpadded, through the model's ordinary forward with full logits. Slow and obvious on purpose.
 """
@@ -11,14 +11,14 @@ import torch
 
 
 def float64_copy(model):
-    """The same weights in float64, with the class's own forward (TRL replaces the instance's by a fused one)."""
+    """The same weights in float64, with the class's own forward; TRL replaces the instance's with a fused one."""
     clone = copy.deepcopy(model)
     clone.__dict__.pop("forward", None)
     return clone.double().train()
 
 
 def logps_and_bits(model, row, temperature):
-    """Log-probability of each completion token and entropy, in bits, of the distribution that it was drawn from."""
+    """Log-prob of each completion token, and entropy, in bits, of the distribution it was sampled from."""
     ids = torch.tensor([row["prompt_ids"] + row["completion_ids"]])
     logits = model(input_ids=ids).logits[0] / temperature
     first = len(row["prompt_ids"])
@@ -31,7 +31,7 @@ def logps_and_bits(model, row, temperature):
 
 
 def group_advantages(rewards, group_size):
-    """Eq. 3 with the sample standard deviation and TRL's 1e-4. None: no reward function could score the completion."""
+    """Eq. 3 with the sample standard deviation and TRL's 1e-4. None: no reward function scored the completion."""
     advantages = []
     for start in range(0, len(rewards), group_size):
         group = rewards[start : start + group_size]
@@ -44,14 +44,14 @@ def group_advantages(rewards, group_size):
 
 
 def chosen_positions(bits, mask, size):
-    """The `size` positions of highest entropy where the mask is 1; of equal ones, the earlier."""
+    """The `size` highest-entropy positions where the mask is 1; ties go to the earlier one."""
     candidates = [position for position in range(len(bits)) if mask[position]]
     candidates.sort(key=lambda position: (-bits[position], position))
     return candidates[:size]
 
 
 def selection_sizes(rows, group_size, tau, dynamic=True):
-    """Eqs. 2, 5, 6 with fractions. A row with accuracy None is not in its group's accuracy and has size 0."""
+    """Eqs. 2, 5, 6 with fractions. A row with accuracy None is left out of its group's accuracy and has size 0."""
     sizes = []
     for start in range(0, len(rows), group_size):
         group = rows[start : start + group_size]

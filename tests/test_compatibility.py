@@ -1,7 +1,7 @@
-"""Rewards of every form, and everything that TRL can put around the advantage, in CESTrainer, on values.
+"""Every form of reward, and every TRL term around the advantage, in CESTrainer; values, not shapes.
 
-PEFT, async rewards, iterable datasets and evaluation are in test_trainer.py, tools and pictures in files of their own.
-`objective` below is Eq. 1 as plain loops in float64, with what TRL can add: any advantage, a reference model, a second
+PEFT, async rewards, iterable datasets and evaluation are in test_trainer.py, tools and images in files of their own.
+`objective` below is Eq. 1 as plain loops in float64, with TRL's options: any advantage, a reference model, a second
 clip, the sampler's weights.
 """
 
@@ -34,7 +34,7 @@ from trl_ces import CESConfig, CESTrainer
 
 
 def watch_shaping(trainer):
-    """The list into which A' - A, (B, T), of every micro-batch goes: not 0 at the selected tokens and nowhere else."""
+    """Records A' - A, (B, T), of every micro-batch: nonzero exactly at the selected tokens."""
     seen, shape = [], trainer._shaped_advantages
 
     def watched(inputs, *args, **kwargs):
@@ -65,7 +65,7 @@ def test_a_reward_model_stands_beside_an_accuracy_function_or_is_it(tmp_path, wa
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     tokenizer = tiny_tokenizer()
     judge = quality_model(tokenizer)
-    with torch.no_grad():  # one at a time, so no padding can matter
+    with torch.no_grad():  # one at a time: no padding
         texts = [
             prompt + tokenizer.decode(row["completion_ids"], skip_special_tokens=True)
             for prompt, group in script.items()
@@ -157,7 +157,7 @@ def test_evaluation_with_one_completion_for_each_prompt_shapes_each_by_its_own_v
     assert loss.item() == pytest.approx(shaped_loss(float64_copy(trainer.model), rows, 1, tau="0.3").item(), rel=1e-5)
 
 
-# What TRL puts around the advantage.
+# TRL's terms around the advantage.
 
 TAU, BETA = "0.3", 0.4
 
@@ -170,7 +170,7 @@ def shaping_of(row, bits, size):
 
 
 def objective(models, rows, advantages, *, old=None, ref=None, kl=0.0, delta=math.inf, weights=None):
-    """The loss of dapo, one token at a time. `models` has one for each row, `weights` one list for each row."""
+    """The dapo loss, token by token. `models` has one model per row, `weights` one list per row."""
     sizes, losses = selection_sizes(rows, 4, TAU), []
     for index, row in enumerate(rows):
         logps, bits = logps_and_bits(models[index], row, 1.0)
@@ -233,14 +233,14 @@ def test_ces_adds_its_entropies_to_whatever_advantage_trl_made_and_trl_does_the_
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     policy = tiny_model()
     policy.save_pretrained(tmp_path / "start")
-    policy.config._name_or_path = str(tmp_path / "start")  # whence TRL takes the reference model
+    policy.config._name_or_path = str(tmp_path / "start")  # TRL loads the reference model from here
     trainer = make_trainer(tmp_path, script, model=policy, ces_tau=float(TAU), **AROUND[case])
     batch = rollout(trainer, script)
     shaping, options, scale = watch_shaping(trainer), {}, 1
     if case == "reference model":
         options = {"kl": 0.3, "ref": float64_copy(trainer.model)}
     if case == "two-sided clip":
-        options, scale = {"delta": 1.4, "old": float64_copy(trainer.model)}, 2  # both steps' rows are in the one call
+        options, scale = {"delta": 1.4, "old": float64_copy(trainer.model)}, 2  # one call has both steps' rows
     if options:
         perturb(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
@@ -264,7 +264,7 @@ def test_ces_adds_its_entropies_to_whatever_advantage_trl_made_and_trl_does_the_
 
 @pytest.mark.parametrize("mode", ["token_truncate", "sequence_truncate", "token_mask"])
 def test_the_weights_of_vllms_sampler_multiply_the_shaped_advantage(tmp_path, mode):
-    """vLLM itself needs a GPU: the completions come from a script, with the log-probabilities that it would report."""
+    """vLLM itself needs a GPU: completions are scripted, with the log-probs that it would report."""
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     trainer = make_trainer(
         tmp_path, script, ces_tau=float(TAU), vllm_importance_sampling_mode=mode, vllm_importance_sampling_clip_max=1.5
@@ -278,7 +278,7 @@ def test_the_weights_of_vllms_sampler_multiply_the_shaped_advantage(tmp_path, mo
     sampled = [[p + e for p, e in zip(*pair, strict=True)] for pair in zip(exact, noise, strict=True)]
     scripted = trainer.rollout_func
     trainer.rollout_func = lambda prompts, trainer: {**scripted(prompts, trainer), "logprobs": sampled}
-    trainer.use_vllm, trainer._last_loaded_step = True, 0  # as if the sampler had today's weights
+    trainer.use_vllm, trainer._last_loaded_step = True, 0  # as if the sampler had the current weights
     batch = rollout(trainer, script)
     loss = trainer._compute_loss(trainer.model, batch)
 

@@ -1,7 +1,6 @@
-"""Tools, environments and templates that think, in CESTrainer, with TRL's own templates and parsers.
+"""Tools, environments and thinking templates in CESTrainer, with TRL's own templates and parsers.
 
-Only the model's words come from a script. TRL renders the prompt, parses the words, calls the
-tools and masks their output.
+Only the model's text is scripted. TRL renders the prompt, parses the text, calls the tools and masks their output.
 """
 
 import json
@@ -39,7 +38,7 @@ def r1_tokenizer():
 
 
 def chat_trainer(tmp_path, rewards, tokenizer, columns, changes=None, **arguments):
-    """A trainer on conversational prompts, one for each row of `columns`, G = 4, with room for tool schemas."""
+    """A trainer on conversational prompts, one per row of `columns`, G = 4, with room for tool schemas."""
     model = tiny_model(vocabulary=len(tokenizer))
     model.config.max_position_embeddings = 4096
     changes = {"max_completion_length": 400, "ces_tau": 0.3, **(changes or {})}
@@ -64,7 +63,7 @@ def four_of_each(columns):
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True) for _ in range(4)]
 
 
-# Tools and environments. A dialogue is a list: what the model says, what the tool answers, what the model says, ...
+# Tools and environments. A dialogue is a list: model, tool, model, ...
 
 
 def call(name, **arguments):
@@ -72,7 +71,7 @@ def call(name, **arguments):
 
 
 def script_turns(trainer, dialogues):
-    """Lets the model say what the dialogues say. The tools are called for real, by TRL."""
+    """Scripts the model's side of the dialogues. TRL really calls the tools."""
     turns, waiting = [list(dialogue[::2]) for dialogue in dialogues], list(range(len(dialogues)))
 
     def single_turn(prompt_ids, *args, **kwargs):
@@ -85,7 +84,7 @@ def script_turns(trainer, dialogues):
 
 
 def dialogue_tokens(tokenizer, dialogue):
-    """The completion and its loss mask. What the template puts around a tool's answer is not the policy's either."""
+    """The completion and its loss mask, which also excludes what the template puts around a tool's output."""
     ids, mask = [], []
     for number, text in enumerate(dialogue):
         if number % 2:
@@ -150,7 +149,7 @@ def test_tool_output_is_neither_counted_nor_shaped_nor_trained_on(tmp_path):
 
 
 class Till:
-    """An environment: coins go in; its reward is whether they are what the customer owes."""
+    """An environment: takes coins; its reward is whether they match what the customer owes."""
 
     def reset(self, owed, **kwargs):
         self.owed, self.inside = owed, 0
@@ -235,7 +234,7 @@ def test_rollouts_of_an_environment_without_a_reward_are_not_shaped(tmp_path):
     assert min(sizes[:3]) > 0
 
 
-# Templates that think.
+# Thinking templates.
 
 PLAIN_TEMPLATES = {
     "R1-Distill": (r1_tokenizer, {}, True),
@@ -263,7 +262,7 @@ def test_real_templates_tell_the_rewards_whether_they_opened_thinking(tmp_path, 
     assert seen == [opened] * 8
 
 
-PARSED = {  # template: completion -> the message that TRL makes of it where the tokenizer has a response template
+PARSED = {  # template: completion -> the message that TRL parses from it if the tokenizer has a response template
     "R1-Distill": (
         r1_tokenizer,
         {
@@ -296,7 +295,7 @@ PARSED = {  # template: completion -> the message that TRL makes of it where the
 
 @pytest.mark.parametrize("template", PARSED)
 def test_where_answers_are_parsed_trl_moves_the_thinking_out_of_the_content(tmp_path, template):
-    """What rewards must be ready for: `content` alone tells closed thinking neither from none nor, in R1, unclosed."""
+    """What rewards must handle: `content` alone cannot tell closed thinking from none or, in R1, from unclosed."""
     make_tokenizer, messages = PARSED[template]
     tokenizer = add_response_schema(make_tokenizer())
     seen = []

@@ -1,4 +1,4 @@
-"""A vision-language model in CESTrainer: LLaVA, for Qwen-VL's processors need torchvision for their video half."""
+"""A vision-language model in CESTrainer: LLaVA, because Qwen-VL's processors need torchvision for video."""
 
 import functools
 import math
@@ -62,7 +62,7 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
         return [float(messages[0]["content"][:1].islower()) for messages in completions]
 
     arguments = {"max_steps": 2, "steps_per_generation": 2, "optim": "sgd", "epsilon_high": 0.28, **changes}
-    arguments["generation_kwargs"] = {"suppress_tokens": [vocabulary - 1]}  # a model of chance would draw <image>
+    arguments["generation_kwargs"] = {"suppress_tokens": [vocabulary - 1]}  # a random model would sample <image>
     return trainer_class(
         model=vision_model(vocabulary),
         reward_funcs=lower_accuracy,
@@ -78,7 +78,7 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
 
 
 def trained(trainer):
-    trainer.train()  # at once: building a trainer seeds what it samples with
+    trainer.train()  # right away: building a trainer seeds its sampling
     return trainer
 
 

@@ -1,4 +1,4 @@
-"""CESTrainer in whole runs: where it must equal TRL bit for bit, what it logs, what it refuses, what it saves."""
+"""CESTrainer in whole runs: bit-equality with TRL, logs, refused settings, saved files."""
 
 import math
 import warnings
@@ -31,7 +31,7 @@ PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
 
 
 def vowel_accuracy_reward(completions, **kwargs):
-    """1 where an answer has a vowel among its first three characters: about half of what a random model writes."""
+    """1 if a completion has a vowel among its first three characters: about half of a random model's."""
     return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
 
 
@@ -40,7 +40,7 @@ def short_reward(completions, **kwargs):
 
 
 def trained(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):
-    """Ten optimizer steps of real sampling, four steps for each generation batch unless told otherwise."""
+    """Ten optimizer steps of real sampling, by default four per generation batch."""
     defaults = {"max_steps": 10, "steps_per_generation": 4, "epsilon_high": 0.28, "ces_tau": 0.3}
     arguments = settings(tmp_path, **{**defaults, **changes})
     if config_class is GRPOConfig:
@@ -132,7 +132,7 @@ def test_two_iterations_on_each_rollout_differ_from_one_and_see_old_log_probs(tm
 
 
 def test_logged_metrics_are_those_of_the_rollout(tmp_path):
-    """Every row selects (tau 1, b from the group), so the metrics can be told from the script alone."""
+    """Every row selects tokens (tau 1, b from the group), so the script alone determines the metrics."""
     accuracies = [[1, 1, 1, 0], [1, 1, 1, 1]]
     script = random_script(PROMPTS[:2], accuracies, torch.Generator().manual_seed(2), truncated=(3,))
     for group in script.values():
@@ -163,7 +163,7 @@ def test_logged_metrics_are_those_of_the_rollout(tmp_path):
 
 
 def test_ces_runs_one_forward_and_one_backward_for_each_micro_batch_as_trl_does(tmp_path):
-    """Counts, not seconds: CES must add no forward pass."""
+    """Counts forwards: CES must add none."""
     counts = {}
     for shaping in ("none", "ces"):
         trainer = CESTrainer(
@@ -209,7 +209,7 @@ def test_the_shaping_never_waits_for_the_device(tmp_path):
             trainer._compute_loss(trainer.model, batch).backward()
         counts[shaping] = mode.count
     assert counts["ces"] == counts["none"] > 0
-    assert counts["none"] <= counts["TRL's"] + 1  # one look at where the rows' tokens stand
+    assert counts["none"] <= counts["TRL's"] + 1  # one read of the rows' spans
 
 
 def test_evaluation_logs_its_own_metrics_and_leaves_training_alone(tmp_path):
@@ -251,7 +251,7 @@ def test_accumulation_over_micro_batches_gives_the_weights_of_one_batch(tmp_path
     (one, logged), (many, logged_many) = results
     for name, value in one.items():
         torch.testing.assert_close(value, many[name], rtol=1e-5, atol=1e-6)
-    for name in CES_METRICS:  # sums over the window, so the split into micro-batches cannot show
+    for name in CES_METRICS:  # sums over the log window: the split into micro-batches does not matter
         assert logged[name] == pytest.approx(logged_many[name], rel=1e-5), name
 
 
@@ -305,7 +305,7 @@ def test_async_rewards_and_a_threshold_decide_correctness(tmp_path):
 
 
 def record_of(chat_template, prompt, tmp_path):
-    """What `thinking_prefilled` a reward function is given for this template and prompt."""
+    """The `thinking_prefilled` that a reward function receives for this template and prompt."""
     seen = []
 
     def accuracy(completions, thinking_prefilled, **kwargs):

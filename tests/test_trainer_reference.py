@@ -1,7 +1,7 @@
 """CESTrainer against Algorithm 1 in float64 (reference.py): the loss to 1e-5, every parameter's gradient to 1e-4.
 
-TRL's own machinery runs from the rewards to the loss; only the completions come from a script, so that a group can be
-all correct, or have a completion without a verdict, when a test wants it.
+TRL's own code runs from the rewards to the loss; only the completions are scripted, so that a test can have a group
+all correct, or a completion without a verdict.
 """
 
 import copy
@@ -67,7 +67,7 @@ def reference_rows(trainer, script, mask_truncated=False):
 
 
 def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_loss):
-    # Token losses are of the size of 1 and cancel in the mean: 1e-5 is meant against them.
+    # Token losses are of order 1 and cancel in the mean: 1e-5 is relative to them.
     assert loss.item() == pytest.approx(reference_loss.item(), rel=0, abs=1e-5)
     trainer.model.zero_grad()
     loss.backward()
@@ -175,7 +175,7 @@ def test_off_policy_steps_clip_with_the_live_advantage_in_both_branches(tmp_path
             parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))
     model = float64_copy(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
-    # TRL divides by the tokens of one of the two steps; here both steps' rows are in the one call.
+    # TRL divides by the mean tokens of the two steps; here one call has both steps' rows.
     expected = 2 * shaped_loss(
         model, reference_rows(trainer, script), 4,
         tau="0.5", beta_correct=beta, beta_incorrect=beta, old_model=old_model,

@@ -1,4 +1,4 @@
-"""CESTrainer where it meets TRL and its users: a lost seam, odd rollouts, strict rewards, what the metrics cost."""
+"""CESTrainer at its seams with TRL and users: a lost seam, unusual rollouts, strict rewards, cost of the metrics."""
 
 import logging
 
@@ -19,7 +19,7 @@ from tiny import (
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.methods.groups import verdicts
+from trl_ces.methods.groups import rollout_verdicts
 from trl_ces.methods.metrics import SUMS
 from trl_ces.rewards import accuracy_reward
 from trl_ces.rollout.reward_guard import REWARD_KEYWORDS
@@ -61,7 +61,7 @@ def test_a_trl_without_the_seam_fails_loudly_instead_of_training_on_unshaped_adv
     [
         ([1, 1, 1], (0, 3)),
         ([1, 0, 0, 1, 1], (3, 5)),
-        ([1, 0, 1, 1, 0, 0], (2, 4)),  # the environment had the last word
+        ([1, 0, 1, 1, 0, 0], (2, 4)),  # ends with the environment's turn
         ([0, 0], (0, 0)),
         ([], (0, 0)),
     ],
@@ -177,7 +177,7 @@ def test_a_reward_that_is_not_0_or_1_is_warned_of_once_unless_it_was_chosen(tmp_
             trainer._generate_and_score_completions(four_of_each(PROMPTS[0]))
     messages = [record.message for record in caplog.records if record.name == "trl_ces.trainer"]
     assert len(messages) == warned
-    assert all(f"graded, which CES takes for the accuracy reward, returned {value:g}" in text for text in messages)
+    assert all(f"the reward function graded, which returned {value:g}" in text for text in messages)
 
 
 def test_groups_of_equal_reward_are_judged_by_weighted_and_scorable_rewards():
@@ -186,12 +186,12 @@ def test_groups_of_equal_reward_are_judged_by_weighted_and_scorable_rewards():
         [
             [[1.0, 5.0], [1.0, 7.0], [1.0, 0.0], [1.0, 1.0]],  # they differ only where the weight is 0
             [[1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0]],
-            [[1.0, 0.0], [nan, nan], [1.0, 0.0], [1.0, 0.0]],  # one without any reward stands aside
+            [[1.0, 0.0], [nan, nan], [1.0, 0.0], [1.0, 0.0]],  # a row without any reward is ignored
             [[nan, nan]] * 4,
             [[-2.0, 0.0], [nan, nan], [-2.0, 0.0], [-2.0, 0.0]],
         ]
     ).view(-1, 2)
-    judged = verdicts(rewards, accuracy_index=0, weights=torch.tensor([1.0, 0.0]), threshold=1.0, group_size=4)
+    judged = rollout_verdicts(rewards, accuracy_index=0, weights=torch.tensor([1.0, 0.0]), threshold=1.0, group_size=4)
     assert judged["equal_rewards"].view(5, 4).tolist() == [[True] * 4, [False] * 4, [True] * 4, [True] * 4, [True] * 4]
 
 
@@ -247,7 +247,7 @@ def test_two_rewards_without_accuracy_in_their_names_are_refused(tmp_path):
 
 
 def detach_entropies(trainer, monkeypatch):
-    """As TRL 1.9 and before gave them."""
+    """Detaches the entropies, as TRL 1.9 and before did."""
     upstream = GRPOTrainer._get_per_token_logps_and_entropies
 
     def under_no_grad(self, *args, **kwargs):

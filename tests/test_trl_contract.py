@@ -1,7 +1,7 @@
-"""What the trainer takes for granted about TRL, one fact a test, on TRL's own GRPOTrainer.
+"""What the trainer assumes about TRL, one fact per test, on TRL's own GRPOTrainer.
 
-A TRL release that changes one of them fails here with a sentence that says what to mend in trl_ces/trainer.py, and not
-in a loss curve. Nothing here imports trl_ces.
+A TRL release that breaks an assumption fails here, with a sentence that says what to change, instead of in a loss
+curve. Nothing here imports trl_ces.
 """
 
 import json
@@ -52,7 +52,7 @@ def examples():
 
 
 def spy(trainer, monkeypatch, name):
-    """Record the arguments and the result of each call of a method of the trainer."""
+    """Records the arguments and result of each call of a trainer method."""
     calls = []
     method = getattr(trainer, name)
 
@@ -217,7 +217,7 @@ def test_advantages_are_those_of_eq_3_with_the_sample_deviation(trainer, example
     assert batch["advantages"][4:].tolist() == pytest.approx(expected, abs=1e-5)
 
 
-# What dynamic sampling takes for granted.
+# What dynamic sampling assumes.
 
 
 def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
@@ -227,7 +227,7 @@ def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
 
 
 def test_a_rollout_has_no_other_tensors_than_these(trainer, examples):
-    """trl_ces/rollout/rows.py must know how each is padded: what it does not know, dynamic sampling refuses."""
+    """trl_ces/rollout/rows.py must know how each is padded; rows with an unknown entry are not rearranged."""
     batch = trainer._generate_and_score_completions(examples)
     assert set(batch) == {
         "prompt_ids",
@@ -293,7 +293,7 @@ def test_vllms_weights_are_loaded_once_an_optimizer_step_however_many_rollouts_i
 
 
 def test_the_data_loader_hands_out_the_samplers_rows_of_the_data_as_they_are(tmp_path):
-    """Each pass is a further permutation of one generator, each prompt repeated for its group."""
+    """Each epoch is a new permutation from one generator, each prompt repeated for its group."""
     columns = {"prompt": [f"{number}+{number}=" for number in range(6)], "level": list(range(6))}
     data = Dataset.from_dict(columns)
     trainer = GRPOTrainer(
@@ -371,7 +371,7 @@ def test_steps_count_from_0_in_every_run_and_are_counted_before_a_checkpoint_is_
 def test_generate_returns_eight_things_in_this_order_and_they_are_all_that_scoring_reads(
     trainer, examples, monkeypatch
 ):
-    """DynamicSampling hands the generation of the kept groups back to TRL's own method."""
+    """DynamicSampling replays the completions of the kept groups through TRL's own method."""
     generated = spy(trainer, monkeypatch, "_generate")
     first = trainer._generate_and_score_completions([dict(row) for row in examples])
     ids, completion_ids, masks, completions, logps, extra, images, tool_images = generated[0][2]
@@ -392,7 +392,7 @@ def test_generate_returns_eight_things_in_this_order_and_they_are_all_that_scori
 def test_the_first_forward_after_generation_is_for_old_log_probs_the_next_for_the_reference(
     trainer, examples, monkeypatch
 ):
-    """RealTokens answers the first with zeros and computes old log-probs later."""
+    """RealTokens returns zeros for the first and computes old log-probs later."""
     trainer.args.steps_per_generation = 2
     trainer.beta, trainer.ref_model = 0.1, tiny_model(seed=3)
     models = []
@@ -411,7 +411,7 @@ def test_the_first_forward_after_generation_is_for_old_log_probs_the_next_for_th
 
 
 def test_each_rollout_is_a_new_list_of_as_many_micro_batches_as_steps(trainer, examples):
-    """By which the layers know a new rollout from one that they have seen."""
+    """The layers recognize a new rollout by this."""
     trainer.args.steps_per_generation = 2
     assert trainer._buffered_inputs is None
     seen = []

@@ -1,4 +1,4 @@
-"""A tokenizer of characters, a Qwen2 of some ten thousand weights, and rollouts by script: what the tests train."""
+"""What the tests train: a character tokenizer, a Qwen2 of about ten thousand weights, and scripted rollouts."""
 
 import re
 import string
@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 PAD, EOS = "<pad>", "<eos>"
 CHARACTERS = string.ascii_lowercase + string.digits + " +=[]<>/\n\\{}.A"
-# Renders a conversation as the contents between brackets, so that a test can read it.
+# Renders a conversation as bracketed contents that a test can read.
 CHAT_TEMPLATE = (
     "{% for m in messages %}[{{ m['role'][0] }}{{ m['content'] }}]{% endfor %}"
     "{% if add_generation_prompt %}[a{% endif %}"
@@ -20,7 +20,7 @@ CHAT_TEMPLATE = (
 
 
 def tiny_tokenizer(chat_template=CHAT_TEMPLATE, characters=CHARACTERS, markers=(), **special_tokens):
-    """`markers` are one token each, and no special ones; `special_tokens` such as `eos_token` are to be among them."""
+    """`markers` are one token each, not special; `special_tokens`, such as `eos_token`, must be among them."""
     tokens = [PAD, EOS, *sorted(set(characters)), *markers]
     tokenizer = Tokenizer(WordLevel({token: index for index, token in enumerate(tokens)}, unk_token=PAD))
     whole = "|".join(re.escape(token) for token in (PAD, EOS, *markers))
@@ -35,7 +35,7 @@ def tiny_tokenizer(chat_template=CHAT_TEMPLATE, characters=CHARACTERS, markers=(
 
 
 def tiny_model(seed=0, vocabulary=None, spread=0.5):
-    """Random weights, wide enough (`spread`) that entropies differ from token to token."""
+    """Random weights, with enough `spread` that entropies differ between tokens."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     torch.manual_seed(seed)
     model = Qwen2ForCausalLM(
@@ -57,12 +57,12 @@ def tiny_model(seed=0, vocabulary=None, spread=0.5):
     return model
 
 
-# Forwards over the very tensors that TRL would use: padding changes nothing but the rounding.
+# Forwards over exactly TRL's tensors, because padding changes the rounding.
 AS_TRL = {"trim_padding": False, "arrange_by_length": False}
 
 
 def settings(output_dir, **changes):
-    """Keyword arguments of a `GRPOConfig` for a quick run on one CPU."""
+    """Keyword arguments of a `GRPOConfig` for a fast run on one CPU."""
     return {
         "output_dir": str(output_dir),
         "use_cpu": True,
@@ -85,7 +85,7 @@ def settings(output_dir, **changes):
 
 def scripted_rollout(script, group_size):
     """
-    A `rollout_func` that answers prompt `p` for the g-th time with `script[p][g]`, whatever the model is.
+    A `rollout_func` whose g-th completion of prompt `p` is `script[p][g]`, whatever the model.
 
     An entry is a dict with completion_ids and, passed on to the rewards, accuracy and bonus; mask makes an `env_mask`.
     """
@@ -117,7 +117,7 @@ def scripted_bonus_reward(bonus, **kwargs):
 
 
 def random_script(prompts, accuracies, generator, lengths=(9, 30), vocabulary=None, masked=False, truncated=()):
-    """For each prompt, a random completion for each accuracy, ended by <eos> unless its number is truncated."""
+    """For each prompt, a random completion per accuracy, ending in <eos> unless its number is in `truncated`."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     script, number = {}, 0
     for prompt, group in zip(prompts, accuracies, strict=True):

@@ -1,4 +1,4 @@
-"""Conditional Entropy Shaping (arXiv 2605.19358) for TRL. Public names only; they are imported on first use."""
+"""Conditional Entropy Shaping (arXiv 2605.19358) for TRL. Public names, imported on first use."""
 
 from typing import TYPE_CHECKING
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from .config import CESConfig
     from .trainer import CESTrainer
 
-# The command line and the grading workers import this package many times a run: torch and TRL take four seconds to
-# load, so they are loaded only by who asks for the trainer.
+# The command line and the grading workers import this package many times per run. Importing torch and TRL takes four
+# seconds, so only code that needs the trainer pays for it.
 _HOME = {"CESConfig": "config", "CESTrainer": "trainer"}
 
 

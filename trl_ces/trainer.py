@@ -10,7 +10,7 @@ test in tests/test_trl_contract.py:
 3. `_compute_loss` asks `_get_per_token_logps_and_entropies` for the entropies (Eq. 4), in the graph, and reads
    `inputs["advantages"]` only afterwards, as (B,) or (B, T): A' (Eq. 7) is written between the two.
 
-[`CESTrainer`] is `Shaping` with what makes TRL's rollout better, one layer a concern (rollout/).
+[`CESTrainer`] adds the layers of rollout/, one per concern.
 
 Overrides of TRL: `_calculate_rewards`, `_generate_and_score_completions`, `_prepare_inputs`, `_compute_loss`,
 `_get_per_token_logps_and_entropies`, `log`. Reads `_buffered_inputs` and `_metrics`.
@@ -28,7 +28,7 @@ from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
 from .methods import SHAPING_RULES
-from .methods.groups import odd_reward, verdicts
+from .methods.groups import odd_reward, rollout_verdicts
 from .methods.metrics import ces_metrics, ces_sums
 from .rollout import DynamicSampling, ExactResume, FiniteSteps, RealTokens, RewardCalls
 from .rollout.layer import Layer
@@ -44,28 +44,28 @@ class Shaping(Layer):
 
     Raises:
         `ValueError`: `shaping="ces"` and the accuracy reward is ambiguous.
-        `RuntimeError`: In training, where TRL's entropies carry no gradient, or the advantages are read too early.
+        `RuntimeError`: During training, if TRL's entropies carry no gradient or TRL reads the advantages too early.
     """
 
     def __init__(self, *args, **kwargs):
-        self._verdicts: dict[str, torch.Tensor] = {}  # (B,) each, of this process's latest rollout, in its order
-        # The inputs of the running _compute_loss: TRL's, and the copy that TRL is working on.
+        self._verdicts: dict[str, torch.Tensor] = {}  # (B,) each: this process's rows of the latest rollout
+        # Inputs of the current _compute_loss: TRL's own, and the copy that TRL works on.
         self._loss_inputs: tuple[dict, dict] | None = None
-        # Sums of the micro-batches since the last optimizer step; then reduced over processes, one for each step.
+        # Sums over the micro-batches since the last optimizer step; then one total per step, reduced over processes.
         self._ces_sums: dict[str, torch.Tensor] = {}
         self._ces_totals: dict[str, list[torch.Tensor]] = {"train": [], "eval": []}
         super().__init__(*args, **kwargs)
         steps = cast(int, self.args.steps_per_generation)
         if self.args.normalize_each_step and steps % self.args.gradient_accumulation_steps:
             raise ValueError(
-                f"`normalize_each_step` needs whole optimizer steps in a rollout: make `steps_per_generation`, "
-                f"{steps}, a multiple of `gradient_accumulation_steps`, "
+                f"`normalize_each_step` needs a whole number of optimizer steps per rollout: set "
+                f"`steps_per_generation`, {steps}, to a multiple of `gradient_accumulation_steps`, "
                 f"{self.args.gradient_accumulation_steps}."
             )
         if self.args.needs_verdicts:
             self._accuracy_index = self.args.accuracy_reward_index(self.reward_func_names)
             logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
-            # An auto-detected accuracy reward must be binary; one that is named, or has a threshold, may be graded.
+            # An auto-detected accuracy reward must be binary; a named one, or one with a threshold, may be graded.
             self._expects_binary = self.args.ces_accuracy_reward is None and self.args.ces_correct_threshold == 1.0
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
@@ -74,7 +74,9 @@ class Shaping(Layer):
             self._warn_unless_binary(rewards_per_func[:, self._accuracy_index])
             group_size = self.num_generations if self.model.training else self.num_generations_eval
             threshold = self.args.ces_correct_threshold
-            judged = verdicts(rewards_per_func, self._accuracy_index, self.reward_weights, threshold, group_size)
+            judged = rollout_verdicts(
+                rewards_per_func, self._accuracy_index, self.reward_weights, threshold, group_size
+            )
             ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
             truncated = [not ids or ids[-1] not in ends for ids in completion_ids_list]
             self._verdicts = rows_of_process(judged, self.accelerator)
@@ -88,8 +90,8 @@ class Shaping(Layer):
     def _compute_loss(self, model, inputs):
         if self.args.shaping == "none":
             return super()._compute_loss(model, inputs)
-        # A copy, because TRL keeps the original in its buffer for the next iteration; and without the advantages, so
-        # that a TRL that would train on the unshaped ones fails instead.
+        # A copy, because TRL keeps the original in its buffer for the next iteration. Without the advantages, so that
+        # a TRL which reads the unshaped ones fails.
         copy = {name: value for name, value in inputs.items() if name != "advantages"}
         self._loss_inputs = inputs, copy
         try:
@@ -142,7 +144,7 @@ class Shaping(Layer):
         return inputs
 
     def _count_tokens_of_steps(self, buffer: list[dict]):
-        """Makes TRL divide each optimizer step by its own tokens, as Eq. 1 does; TRL's own is the rollout's mean."""
+        """Makes TRL divide each optimizer step by its own tokens, as in Eq. 1, not by the rollout's mean per step."""
         tokens = torch.stack([(batch["completion_mask"] * batch.get("tool_mask", 1)).sum() for batch in buffer])
         of_steps = tokens.view(-1, self.args.gradient_accumulation_steps).sum(dim=1)
         totals = self.accelerator.reduce(of_steps, reduction="sum") * len(of_steps)
@@ -152,12 +154,12 @@ class Shaping(Layer):
     def _warn_unless_binary(self, accuracy):
         odd = odd_reward(accuracy) if self._expects_binary else None
         if odd is not None:
-            self._expects_binary = False  # said once
+            self._expects_binary = False  # warn once
             if self.accelerator.is_main_process:
                 logger.warning(
-                    "The reward function %s, which CES takes for the accuracy reward, returned %g. A completion "
-                    "counts as correct when it is >= `ces_correct_threshold` (1.0): set that, or name the "
-                    "accuracy reward in `ces_accuracy_reward`.",
+                    "CES takes correctness from the reward function %s, which returned %g. A completion is correct "
+                    "at >= `ces_correct_threshold` (1.0): set that, or name the accuracy reward in "
+                    "`ces_accuracy_reward`.",
                     self.reward_func_names[self._accuracy_index],
                     odd,
                 )
@@ -167,7 +169,7 @@ class Shaping(Layer):
         if self._ces_totals[mode]:
             totals = torch.stack(self._ces_totals[mode]).cpu().double().sum(dim=0).tolist()
             for name, value in ces_metrics(totals).items():
-                if not math.isnan(value):  # TRL would log None, at which TensorBoard warns on every line
+                if not math.isnan(value):  # TRL would log None, and TensorBoard warn at each log step
                     self._metrics[mode][name].append(value)
             self._ces_totals[mode].clear()
         super().log(logs, start_time)
@@ -180,19 +182,19 @@ class Shaping(Layer):
         self._ces_totals["train"] = [torch.tensor(row, device=self.accelerator.device) for row in state["totals"]]
 
 
-# Outermost first. RealTokens hands each piece of a micro-batch to Shaping inside. DynamicSampling stands inside
-# Shaping, which then judges the groups that were kept, and outside RewardCalls, since rewards are asked for once.
+# Outermost first. RealTokens passes each piece of a micro-batch to Shaping. DynamicSampling is inside Shaping, which
+# thus sees the kept groups only, and outside RewardCalls, so that rewards are computed once.
 class CESTrainer(RealTokens, Shaping, DynamicSampling, ExactResume, FiniteSteps, RewardCalls):
     """
     Trainer for Conditional Entropy Shaping inside DAPO (arXiv 2605.19358).
 
-    Takes what [`~trl.GRPOTrainer`] takes. With `args` a plain [`~trl.GRPOConfig`], its settings stay and the fields of
+    Takes the arguments of [`~trl.GRPOTrainer`]. A plain [`~trl.GRPOConfig`] keeps its settings, and the fields of
     [`CESConfig`] take their defaults.
 
-    Reward functions get two more keyword arguments, one entry for each completion: `thinking_prefilled`
-    (`list[bool]`), whether the model's last turn began inside an open `<think>`, and `last_turns` (`list[str]`), what
-    it wrote in that turn. Where TRL parses responses, the completion's `content` has lost its thinking; this has it.
-    A column of that name in the data goes before.
+    Reward functions receive two extra keyword arguments, with one entry per completion: `thinking_prefilled`
+    (`list[bool]`), whether the model's last turn began inside an open `<think>`, and `last_turns` (`list[str]`), the
+    text of that turn. Where TRL parses responses, `content` no longer holds the thinking; `last_turns` does. A dataset
+    column of either name takes precedence.
 
     Args:
         model (`str`, `PreTrainedModel` or `PeftModel`): The policy, as in [`~trl.GRPOTrainer`].
@@ -201,9 +203,9 @@ class CESTrainer(RealTokens, Shaping, DynamicSampling, ExactResume, FiniteSteps,
         **kwargs: Passed on to [`~trl.GRPOTrainer`].
 
     Raises:
-        `ImportError`: TRL's version is not one that this seam was tested with.
-        `ValueError`: See [`CESConfig`]; or `shaping="ces"` or `dynamic_sampling` and it is not clear which reward is
-            the accuracy reward; or `dynamic_sampling` and a data set that is streamed or has pictures.
+        `ImportError`: The installed TRL is not supported.
+        `ValueError`: See [`CESConfig`]; or the accuracy reward is ambiguous with `shaping="ces"` or
+            `dynamic_sampling`; or the dataset is streamed or contains images with `dynamic_sampling`.
     """
 
     _tag_names = ["trl", "ces"]  # noqa: RUF012
@@ -233,5 +235,5 @@ class CESTrainer(RealTokens, Shaping, DynamicSampling, ExactResume, FiniteSteps,
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
 
 
-# Help and editors show TRL's parameters; the list itself stays TRL's.
+# help() and editors show TRL's parameters, which are not repeated here.
 CESTrainer.__init__.__signature__ = inspect.signature(GRPOTrainer.__init__)  # type: ignore[attr-defined]

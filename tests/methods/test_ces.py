@@ -1,4 +1,4 @@
-"""Each function of shaping.py against numbers worked out by hand in the comment beside them."""
+"""Each function of methods/ces.py against numbers worked out by hand in the comments."""
 
 import math
 
@@ -176,7 +176,7 @@ def test_without_entropy_gradient_the_value_stays_and_the_graph_goes():
 
 def test_unscorable_completions_and_masked_ones_are_not_shaped():
     batch = micro_batch(scorable=bools(1, 0), group_correct=ints(1, 1), group_scorable=ints(1, 1))
-    mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])  # the first was truncated and masked, the second has no verdict
+    mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])  # the first is truncated and masked, the second has no verdict
     shaped = conditional_entropy_shaping(batch, NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
     assert not shaped.selected.any()
     assert torch.equal(shaped.advantages, batch["advantages"].unsqueeze(1).expand(2, 4))
@@ -201,14 +201,14 @@ def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips
     # alpha 0.4 per nat, kappa 2. A = 1: min(0.4 * 0.5, 0.5) = 0.2 and min(0.4 * 5, 0.5) = 0.5. A = -1: -0.8, -0.5
     nats = torch.tensor([[0.5, 5.0], [0.5, 5.0], [0.5, 5.0]])
     batch = {"advantages": torch.tensor([1.0, -1.0, 0.0, 1.0])}
-    nats = torch.cat([nats, torch.tensor([[0.5, 5.0]])])  # the last row's second token is a tool's
+    nats = torch.cat([nats, torch.tensor([[0.5, 5.0]])])  # the last row's second token is tool output
     mask = torch.tensor([[1, 1], [1, 1], [1, 1], [1, 0]])
     shaped = entropy_advantage(batch, nats, mask, alpha=0.4, kappa=2.0)
     torch.testing.assert_close(shaped.advantages, torch.tensor([[1.2, 1.5], [-0.8, -0.5], [0.0, 0.0], [1.2, 1.0]]))
 
 
 def test_entropy_advantage_keeps_every_sign_and_grows_with_the_entropy():
-    # independent of the formula: whatever the entropies, A' lies between A and A (1 + sign / kappa)
+    # a bound independent of the formula: A' lies between A and A (1 + sign / kappa)
     generator = torch.Generator().manual_seed(0)
     for kappa in (1.001, 2.0, 50.0):
         advantages = torch.randn(64, generator=generator, dtype=torch.float64) * 3
@@ -232,7 +232,7 @@ def test_entropy_advantage_is_detached():
 
 
 def test_ties_at_the_threshold_go_to_the_earlier_tokens_in_every_row():
-    # Against a stable sort of Python's own; five values in 300 places, so that nearly every threshold is a tie.
+    # Against Python's stable sort; five values in 300 places, so that nearly every threshold is a tie.
     generator = torch.Generator().manual_seed(1)
     entropies = torch.randint(0, 5, (64, 300), generator=generator).float()
     mask = torch.rand(64, 300, generator=generator) < 0.7

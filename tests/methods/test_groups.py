@@ -1,11 +1,11 @@
-"""Who is right, and how groups did, from rewards written out by hand."""
+"""Correctness and group accuracy, from rewards written out by hand."""
 
 import math
 
 import pytest
 import torch
 
-from trl_ces.methods.groups import odd_reward, verdicts
+from trl_ces.methods.groups import odd_reward, rollout_verdicts
 
 NONE = math.nan
 
@@ -13,7 +13,7 @@ NONE = math.nan
 def judged(rows, accuracy_index=0, weights=(1.0, 1.0), threshold=1.0, group_size=2):
     return {
         name: values.tolist()
-        for name, values in verdicts(
+        for name, values in rollout_verdicts(
             torch.tensor(rows), accuracy_index, torch.tensor(weights), threshold, group_size
         ).items()
     }
@@ -46,18 +46,18 @@ def test_groups_are_contiguous_and_counted_for_each_member():
         ([[1.0, 0.0], [1.0, 0.0]], (1.0, 1.0), True),
         ([[1.0, 0.0], [0.0, 0.0]], (1.0, 1.0), False),
         ([[1.0, 0.0], [1.0, 0.5]], (1.0, 1.0), False),  # another reward differs
-        ([[1.0, 0.0], [1.0, 0.5]], (1.0, 0.0), True),  # which weighs nothing
+        ([[1.0, 0.0], [1.0, 0.5]], (1.0, 0.0), True),  # its weight is 0
         ([[1.0, 0.0], [0.0, 1.0]], (1.0, 1.0), True),  # the sums are equal
         ([[1.0, 0.0], [0.0, 1.0]], (2.0, 1.0), False),
-        ([[1.0, 0.0], [1.0, NONE]], (1.0, 1.0), True),  # what is missing adds nothing
+        ([[1.0, 0.0], [1.0, NONE]], (1.0, 1.0), True),  # missing rewards add nothing
         ([[1.0, 0.0], [0.0, NONE]], (1.0, 1.0), False),
-        ([[2.0, 2.0], [NONE, NONE]], (1.0, 1.0), True),  # one without any reward is not compared
+        ([[2.0, 2.0], [NONE, NONE]], (1.0, 1.0), True),  # a row without any reward is not compared
         ([[-2.0, 0.0], [NONE, NONE]], (1.0, 1.0), True),
         ([[NONE, NONE], [NONE, NONE]], (1.0, 1.0), True),
     ],
 )
 def test_rewards_of_a_group_are_equal_where_only_the_shaping_can_teach(rows, weights, equal):
-    apart = [[7.0, 0.0], [9.0, 0.0]]  # another group, in which they are not
+    apart = [[7.0, 0.0], [9.0, 0.0]]  # another group, with unequal rewards
     assert judged([*rows, *apart], weights=weights)["equal_rewards"] == [equal, equal, False, False]
 
 

@@ -24,7 +24,7 @@ def hand_made_micro_batch():
     bits = torch.tensor([[5.0, 1.0], [2.0, 3.0], [0.0, 0.0]])
     mask = torch.tensor([[1, 1], [1, 1], [1, 0]])
     selected = torch.tensor([[True, False], [True, True], [False, False]])
-    shaped = torch.tensor([[-1.0, 1.0], [-0.5, 0.5], [0.0, 9.0]])  # the last stands outside the mask
+    shaped = torch.tensor([[-1.0, 1.0], [-0.5, 0.5], [0.0, 9.0]])  # the last is outside the mask
     return batch, bits * math.log(2), mask, ShapedAdvantages(shaped, selected)
 
 
@@ -58,7 +58,7 @@ def test_a_metric_with_nothing_to_divide_by_is_nan():
 
 
 def test_shaping_and_sums_read_no_value_on_the_host():
-    """On the meta device there are no values: anything that waits for one, or whose shape depends on one, raises."""
+    """The meta device has no values: any op that reads one, or whose shape depends on one, raises."""
     batch, nats, mask, _ = hand_made_micro_batch()
     batch = {name: value.to("meta") for name, value in batch.items()}
     nats, mask = nats.to("meta"), mask.to("meta")

@@ -1,4 +1,4 @@
-"""Which rows share a forward: nothing lost, little padding, equal loads, a budget that holds."""
+"""Which rows share a forward: no row lost, little padding, balanced loads, budget respected."""
 
 import math
 
@@ -9,7 +9,7 @@ from trl_ces.rollout.arrangement import arrange, by_length, dealt, piece_sizes, 
 
 
 def r1_lengths(rows, seed=0):
-    """Tokens of rows: completions exp(N(ln 3200, 0.7)) clipped to 200..12,000, after prompts of 60 to 300."""
+    """Tokens per row: completions exp(N(ln 3200, 0.7)) clipped to 200..12,000, after prompts of 60 to 300."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.exp(math.log(3200) + 0.7 * torch.randn(rows, generator=generator)).clamp(200, 12_000).int()
     prompts = torch.randint(60, 301, (rows,), generator=generator)
@@ -60,7 +60,7 @@ def test_where_company_costs_nothing_loads_are_evener_still(seed):
 
     pieces = loads(1, in_pieces=True)
     assert pieces.max() / pieces.min() < 1.03 < loads(1).max() / loads(1).min()
-    packed = loads(8, packed=True)  # 8 rows each: also no micro-batch is longer than another
+    packed = loads(8, packed=True)  # 8 rows each
     assert packed.max() / packed.min() < 1.3 < 3 < loads(8).max() / loads(8).min()
 
 
@@ -90,7 +90,7 @@ def test_no_forward_on_any_process_has_more_positions_than_the_budget(processes,
     for size in sizes:
         pieces = [of_process[start : start + size] for of_process in rows]
         assert all(positions(piece, packed) <= 14_000 for piece in pieces)
-        if start + size < 40:  # none could have taken one row more
+        if start + size < 40:  # no piece could take another row
             more = [of_process[start : start + size + 1] for of_process in rows]
             assert any(positions(piece, packed) > 14_000 for piece in more)
         start += size

@@ -1,4 +1,4 @@
-"""Dynamic sampling in CESTrainer: against TRL given the kept prompts, over an epoch, resumed, and what it refuses."""
+"""Dynamic sampling in CESTrainer: against TRL on the kept prompts, over an epoch, resumed, and refused settings."""
 
 import json
 
@@ -21,14 +21,14 @@ from trl import GRPOConfig, GRPOTrainer
 from trl_ces import CESConfig, CESTrainer
 from trl_ces.rollout.sampler import PromptStream
 
-# Prompts of every length from 4 to 13; of each five, two teach.
+# Prompts of every length from 4 to 13; two of each five are informative.
 PROMPTS = [f"{'+'.join('1' * (number % 10 + 1))}={number:02d}" for number in range(40)]
 OUTCOMES = [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]]
 TEACHING = {prompt for number, prompt in enumerate(PROMPTS) if number % 5 in (1, 4)}
 
 
 def world(prompts=PROMPTS, outcomes=OUTCOMES, **options):
-    """A script in which the outcome depends on the prompt alone; with the sampler's log-probabilities."""
+    """A script whose outcome depends on the prompt alone; with the sampler's log-probs."""
     generator = torch.Generator().manual_seed(1)
     accuracies = [outcomes[number % len(outcomes)] for number in range(len(prompts))]
     script = random_script(prompts, accuracies, generator, **options)
@@ -75,9 +75,9 @@ def make_trainer(tmp_path, script, prompts=None, trainer_class=CESTrainer, model
 
 def record_batches(trainer, whole_groups=True):
     """
-    The lists into which the prompts of each generation batch of a run go, and those of each round.
+    Records the prompts of each generation batch of a run, and of each round.
 
-    One for each group, or, where a process may hold parts of groups, one for each row.
+    One per group or, where a process may hold parts of groups, one per row.
     """
     used, rounds = [], []
     step = trainer.num_generations if whole_groups else 1
@@ -110,14 +110,14 @@ def one_batch(trainer, examples=()):
 
 
 def alternating_accuracy_reward(completions, **kwargs):
-    """Every group teaches, whatever the model writes."""
+    """Every group is informative, whatever the model writes."""
     return [float(index % 2) for index in range(len(completions))]
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("case", ["nothing dropped", "one round"])
 def test_where_no_further_prompt_is_drawn_training_is_trls_bit_for_bit(tmp_path, accumulation, case):
-    """Real sampling, 16 prompts, four a rollout, so the run goes into its third pass over the data."""
+    """Real sampling, 16 prompts, four per rollout, so the run reaches its third epoch."""
     accuracy = alternating_accuracy_reward if case == "nothing dropped" else vowel_accuracy_reward
     rounds = {} if case == "nothing dropped" else {"dynamic_sampling_max_rounds": 1}
     steps = {"gradient_accumulation_steps": accumulation, "steps_per_generation": 2 * accumulation}
@@ -176,14 +176,14 @@ CASES: dict[str, dict] = {
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tool mask"])
 @pytest.mark.parametrize("case", CASES)
 def test_batch_loss_and_gradients_are_those_of_the_trainer_that_is_given_the_kept_prompts(tmp_path, case, masked):
-    """Two rollouts: the first of all prompts, the second of those that come then. Rounds differ in their widths."""
+    """Two rollouts: the first of all prompts, the second of the next ones. Rounds differ in width."""
     changes = CASES[case]
     script = world(masked=masked, truncated=range(0, 160, 3))
 
     def policy():
         model = tiny_model()
         model.save_pretrained(tmp_path / "start")
-        model.config._name_or_path = str(tmp_path / "start")  # whence TRL takes the reference model
+        model.config._name_or_path = str(tmp_path / "start")  # TRL loads the reference model from here
         return model
 
     trainer = make_trainer(tmp_path, script, model=policy(), **changes)
@@ -196,7 +196,7 @@ def test_batch_loss_and_gradients_are_those_of_the_trainer_that_is_given_the_kep
         **{**changes, "dynamic_sampling": False},
     )
     for each in (trainer, plain):
-        each.use_vllm, each._last_loaded_step = case.startswith("vllm"), 0  # as if the sampler had today's weights
+        each.use_vllm, each._last_loaded_step = case.startswith("vllm"), 0  # as if the sampler had the current weights
     used, rounds = record_batches(trainer)
     for number in range(2):
         rounds.clear()
@@ -213,7 +213,7 @@ def test_batch_loss_and_gradients_are_those_of_the_trainer_that_is_given_the_kep
             )
         for each in (trainer, plain):
             with torch.no_grad():
-                for parameter in each.model.parameters():  # away from the policy that sampled: ratios are not 1
+                for parameter in each.model.parameters():  # away from the sampling policy: ratios are not 1
                     parameter.mul_(1.02)
             each.model.zero_grad()
         losses = [each._compute_loss(each.model, rows) for each, rows in ((trainer, batch), (plain, expected))]
@@ -254,7 +254,7 @@ def test_the_tokens_of_the_batch_are_counted_not_those_of_a_round(tmp_path):
 
 
 def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_path):
-    """40 prompts of which 16 teach, 4 in a batch: one pass is four batches and not a prompt more or less."""
+    """40 prompts, 16 of them informative, 4 per batch: one epoch is exactly four batches."""
     trainer = make_trainer(tmp_path, world(), max_steps=16, **MULTI)
     used, rounds = record_batches(trainer)
     trainer.train()
@@ -274,7 +274,7 @@ def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_pat
         assert entry["dynamic_sampling/epoch"] == end / 40
         assert entry["dynamic_sampling/extra_generation_time"] > 0
     assert sum(entry["dynamic_sampling/rounds"] for entry in logged) == len(rounds)
-    assert [entry["step"] for entry in logged] == [1, 5, 9, 13]  # as many optimizer steps a batch as without
+    assert [entry["step"] for entry in logged] == [1, 5, 9, 13]  # as many optimizer steps per batch as without
 
 
 def test_a_second_pass_has_its_own_order(tmp_path):
@@ -317,7 +317,7 @@ def test_evaluation_neither_drops_groups_nor_moves_the_prompts(tmp_path):
 
 
 def sampling_trainer(tmp_path, **changes):
-    """Real sampling, so that the random state matters; some groups teach and some do not."""
+    """Real sampling, so that the random state matters; some groups are informative, some are not."""
     defaults = {"shaping": "none", "dynamic_sampling": True, "steps_per_generation": 2, "max_steps": 8}
     trainer = CESTrainer(
         model=tiny_model(),
@@ -347,7 +347,7 @@ def test_resumed_inside_a_rollout_it_is_taken_up_or_else_its_prompts_are_drawn_a
     script = world()
     whole = make_trainer(
         tmp_path / "whole", script, max_steps=8, save_strategy="steps", save_steps=1, **MULTI
-    )  # four steps a rollout
+    )  # four steps per rollout
     used, _ = record_batches(whole)
     whole.train()
     positions = [
@@ -372,7 +372,7 @@ def test_a_checkpoint_of_a_run_without_dynamic_sampling_can_be_resumed_with_it(t
     make_trainer(tmp_path / "off", script, max_steps=6, **{**changes, "dynamic_sampling": False}).train()
     assert not list(tmp_path.rglob("dynamic_sampling.json"))
     order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
-    # Six steps are one rollout of four prompts and half of the next, which is there, or else generated again.
+    # Six steps are one rollout of four prompts and half of the next, which was saved or is generated again.
     for name, first in (("with its rollout", order[8:12]), ("without", order[4:8])):
         trainer = make_trainer(tmp_path / name, script, max_steps=12, **MULTI)
         _, rounds = record_batches(trainer)
@@ -406,7 +406,7 @@ def test_an_accuracy_reward_that_cannot_be_told_is_refused_before_the_model_is_l
     with pytest.raises(ValueError) as refusal:
         CESTrainer("no/such-model", [short_reward, scripted_bonus_reward], args)
     assert str(refusal.value) == (
-        "`ces_accuracy_reward` is None, which does not tell by which reward `dynamic_sampling` should judge groups: "
+        "`ces_accuracy_reward` is None, so the accuracy reward for `dynamic_sampling` is ambiguous: "
         "set `ces_accuracy_reward` to its name, or `dynamic_sampling=False`. There are: short_reward, "
         "scripted_bonus_reward."
     )
@@ -426,7 +426,7 @@ def test_images_from_generation_are_refused(tmp_path, monkeypatch):
 
 
 def test_the_named_reward_judges(tmp_path):
-    """Every group has one accuracy; the other reward differs within most groups and is named as the judge."""
+    """Accuracy is equal within every group; the named accuracy reward is the other one, which differs within most."""
     script = world(outcomes=OUTCOMES[:1])
     trainer = make_trainer(tmp_path, script, ces_accuracy_reward="scripted_bonus_reward")
     used, _ = record_batches(trainer)
@@ -437,7 +437,7 @@ def test_the_named_reward_judges(tmp_path):
 
 
 def test_log_probs_are_computed_for_the_kept_groups_alone(tmp_path):
-    """64 rows are trained, of more that were drawn: no others go through the policy or the reference."""
+    """64 of the drawn rows are trained: no others go through the policy or the reference model."""
     model = tiny_model()
     model.save_pretrained(tmp_path / "start")
     model.config._name_or_path = str(tmp_path / "start")
@@ -463,7 +463,7 @@ def test_log_probs_are_computed_for_the_kept_groups_alone(tmp_path):
 
 
 def test_a_round_logs_no_ratio_and_the_kept_batch_logs_its_own(tmp_path):
-    """With vLLM's correction, ratios are those of the rows that are trained."""
+    """With vLLM's correction, ratios are computed for the trained rows only."""
     trainer = make_trainer(tmp_path, world(), vllm_importance_sampling_mode="token_truncate", **MULTI)
     trainer.use_vllm, trainer._last_loaded_step = True, 0
     _, rounds = record_batches(trainer)

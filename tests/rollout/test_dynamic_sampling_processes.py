@@ -1,4 +1,4 @@
-"""With dynamic sampling two processes over gloo must draw the prompts of one process and train what it trains."""
+"""With dynamic sampling, two processes over gloo draw the same prompts and train the same steps as one process."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def results(tmp_path_factory):
 def test_two_processes_use_the_prompts_of_one_and_end_with_its_weights(results, case):
     one, first, second = (result[case] for result in results)
     assert len(one["used"]) == len(one["log"]) == 3
-    # The halves of a batch, in their order, are the batch.
+    # The two halves, in order, are the batch.
     assert [left + right for left, right in zip(first["used"], second["used"], strict=True)] == one["used"]
     assert first["position"] == second["position"] == one["position"]
     assert first["rounds"] == second["rounds"]
@@ -35,7 +35,7 @@ def test_two_processes_use_the_prompts_of_one_and_end_with_its_weights(results, 
         assert any(size % 2 for size in one["rounds"])
         assert all(size % 2 == 0 for size in first["rounds"])
         for entry, other in zip(one["log"], first["log"], strict=True):
-            assert entry[1:] == other[1:]  # but for the number of rounds
+            assert entry[1:] == other[1:]  # except the number of rounds
     else:
         assert first["rounds"] == one["rounds"]
         assert first["log"] == second["log"] == one["log"]

@@ -1,4 +1,4 @@
-"""Each layer serves alone over GRPOTrainer; CESTrainer without them is CESTrainer with their switches off."""
+"""Each layer works alone over GRPOTrainer; CESTrainer without layers equals CESTrainer with their switches off."""
 
 import pytest
 import torch
@@ -65,7 +65,7 @@ def test_exact_resume_alone_goes_on_bit_for_bit(tmp_path):
 
 
 def test_trl_alone_does_not_go_on_bit_for_bit(tmp_path):
-    """What the test above would miss if TRL kept its rollouts: then ExactResume could go."""
+    """If TRL saved its rollouts, the test above would prove nothing, and ExactResume could go."""
 
     class Upstream(GRPOTrainer):
         pass

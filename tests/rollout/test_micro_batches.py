@@ -1,4 +1,4 @@
-"""Pieces of a micro-batch and their gradients over processes."""
+"""Pieces of a micro-batch, and their gradient reduction over processes."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -34,8 +34,8 @@ def accelerator(distributed_type, sync_gradients):
     [
         (DistributedType.MULTI_GPU, True, ["model"]),
         (DistributedType.DEEPSPEED, True, ["model"]),
-        (DistributedType.FSDP, True, []),  # no_sync would keep gradients whole on each device
-        (DistributedType.MULTI_GPU, False, []),  # inside accumulation they are held already
+        (DistributedType.FSDP, True, []),  # no_sync would keep unsharded gradients on each device
+        (DistributedType.MULTI_GPU, False, []),  # inside accumulation they are not reduced anyway
     ],
 )
 def test_gradients_wait_for_the_last_piece_but_under_fsdp(distributed_type, synced, held):

@@ -1,4 +1,4 @@
-"""A gradient that is not finite makes no step, its rows can be looked at, and training does not go on like that."""
+"""A non-finite gradient is skipped, its rows are saved, and several in a row stop training."""
 
 import logging
 import math
@@ -12,7 +12,7 @@ from trl_ces.rollout.files import load_micro_batches
 
 
 def poisoned(trainer, steps, value=math.nan):
-    """From now on the gradients of these optimizer steps have a `value` in them."""
+    """Puts `value` into the gradients of these optimizer steps."""
 
     def spoil(gradient):
         if trainer.state.global_step + 1 in steps:
@@ -54,7 +54,7 @@ def test_the_step_is_skipped_counted_and_its_rows_are_saved(tmp_path, caplog, va
     rows, more = load_micro_batches(file)
     assert more == {"global_step": 2}
     assert len(rows) == 2
-    for batch, expected in zip(rows, spoilt, strict=True):  # the second half of the rollout, whose step it was
+    for batch, expected in zip(rows, spoilt, strict=True):  # the second half of the rollout: the rows of that step
         assert torch.equal(batch["completion_ids"], expected)
     assert {"advantages", "correct", "prompt_ids"} <= rows[0].keys()
 

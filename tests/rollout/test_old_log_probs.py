@@ -1,4 +1,4 @@
-"""Old log-probs are those of the update's own forwards: a rollout's first importance ratio is 1, in bf16 too."""
+"""Old log-probs come from the same forwards as the update: a rollout's first importance ratio is 1, in bf16 too."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ FIRST = "log_ratio/first_step_max"
 
 
 class Watch(CESTrainer):
-    """Keeps the largest |log ratio| of each micro-batch, from what TRL's loss is given."""
+    """Records the largest |log ratio| of each micro-batch, from the inputs of TRL's loss."""
 
     def _compute_loss(self, model, inputs):
         self.seen = []
@@ -45,7 +45,7 @@ def ratios(tmp_path, dtype, **changes):
     arguments |= {"max_completion_length": 90, "learning_rate": 1e-2, "optim": "sgd", **changes}
     tiny_model(spread=0.3).save_pretrained(tmp_path / "start")
     model = tiny_model(spread=0.3).to(dtype)
-    model.config._name_or_path = str(tmp_path / "start")  # whence TRL takes the reference model
+    model.config._name_or_path = str(tmp_path / "start")  # TRL loads the reference model from here
     trainer = Watch(
         model=model,
         reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],

@@ -1,4 +1,4 @@
-"""What a packed forward tells attention, and which settings cannot go together."""
+"""What a packed forward passes to attention, and which settings exclude each other."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ BOUNDARIES = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
 
 def test_packed_rows_say_where_they_begin_so_that_attention_need_not_look(tmp_path):
-    """What flash attention would else work out in every layer, each time with a wait for the device."""
+    """What FlashAttention would otherwise derive in every layer, with a device synchronization each time."""
     seen = []
 
     def attention(module, query, key, value, attention_mask, **kwargs):
@@ -54,7 +54,7 @@ def test_packed_rows_say_where_they_begin_so_that_attention_need_not_look(tmp_pa
         assert layer["columns"] == 12
         assert layer["cu_seq_lens_q"].tolist() == layer["cu_seq_lens_k"].tolist() == [0, 5, 12]
         assert layer["cu_seq_lens_q"].dtype == torch.int32
-        assert layer["cu_seq_lens_q"] is seen[0]["cu_seq_lens_q"]  # made once
+        assert layer["cu_seq_lens_q"] is seen[0]["cu_seq_lens_q"]  # built once
         assert layer["max_length_q"] == layer["max_length_k"] == 7
 
 

@@ -1,4 +1,4 @@
-"""Forwards without padding give what forwards with it give, and each row's own numbers at the places TRL reads."""
+"""Forwards without padding equal padded ones, and put each row's values where TRL reads them."""
 
 import copy
 import logging
@@ -45,7 +45,7 @@ PROMPTS, COMPLETIONS = (3, 1, 5, 2), (4, 11, 2, 7)
 def padded_rows(seed=0):
     """Four rows as TRL pads them, prompts on the left and completions on the right, and the columns to score."""
     generator = torch.Generator().manual_seed(seed)
-    width_p, width_c = max(PROMPTS) + 2, max(COMPLETIONS) + 3  # more than any of these rows needs
+    width_p, width_c = max(PROMPTS) + 2, max(COMPLETIONS) + 3  # wider than any of these rows needs
     ids, mask = (
         torch.zeros(4, width_p + width_c, dtype=torch.long),
         torch.zeros(4, width_p + width_c, dtype=torch.long),
@@ -98,7 +98,7 @@ def test_log_probs_entropies_and_gradients_are_those_of_padded_rows(kind):
         if model is plain:
             expected = outputs
     assert scored.sum() == sum(COMPLETIONS)
-    assert expected.log_probs[scored].unique().numel() == sum(COMPLETIONS)  # so that no place passes for another
+    assert expected.log_probs[scored].unique().numel() == sum(COMPLETIONS)  # so that no two positions look alike
     for name in ("log_probs", "entropy"):
         got, wanted = getattr(outputs, name), getattr(expected, name)
         torch.testing.assert_close(got[scored], wanted[scored], rtol=1e-5, atol=1e-5)
@@ -118,7 +118,7 @@ def test_the_model_sees_no_column_of_padding(kind, computed):
 
 
 def handed_on(kind, ids, mask, *multiple):
-    """What the model inside is called with, and what comes back where it numbers its columns from 1."""
+    """The inner model's arguments, and the outputs if it numbers its columns from 1."""
     seen = {}
 
     def inside(**arguments):
@@ -143,7 +143,7 @@ def test_rows_are_moved_to_the_left_and_what_lies_beyond_them_is_no_label():
     assert seen["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
     assert seen["labels"].tolist() == [[5, 6, 7], [4, 3, -100]]
     assert back.tolist() == [[0, 1, 2], [1, 2, 0]]
-    # To a multiple of 2: the first row has a fourth column, behind the edge of what was given.
+    # To a multiple of 2: the first row gets a fourth column, beyond the input's edge.
     seen, back = handed_on(LeftAlignedModel, IDS, MASK, 2)
     assert seen["input_ids"].tolist() == [[5, 6, 7, 7], [4, 3, 0, 0]]
     assert seen["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
@@ -156,7 +156,7 @@ def test_columns_go_on_the_right_only_and_come_back_as_zeros():
     assert seen["input_ids"].tolist() == seen["labels"].tolist() == [[4, 3]]
     assert seen["attention_mask"].tolist() == [[1, 1]]
     assert back.tolist() == [[1, 0, 0]]
-    for multiple in ((), (3,), (8,)):  # as wide as given, or wider
+    for multiple in ((), (3,), (8,)):  # as wide as the input, or wider
         seen, back = handed_on(RightTrimmedModel, IDS, MASK, *multiple)
         assert seen["input_ids"].tolist() == IDS.tolist()
         assert back.tolist() == [[1, 2, 3]] * 2
@@ -200,7 +200,7 @@ def test_what_may_go_depends_on_the_positions_of_the_model():
     assert "recurrent" in recurrent.reason
 
 
-# Tiny models of each type that packs; sizes that all configs understand.
+# Tiny models of each type that packs; sizes that all configs accept.
 SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 SIZES |= {"num_key_value_heads": 2, "vocab_size": 40, "pad_token_id": 0, "head_dim": 8}
 
@@ -212,7 +212,7 @@ def test_rows_of_these_models_stay_apart_when_packed_and_when_moved(model_type):
     model = fused(AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval())
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.mul_(3)  # far from uniform, so that a mixed-in row would show
+            parameter.mul_(3)  # far from uniform, so that leakage between rows would show
     assert padding_support(model)[:3] == (True, True, True)
     ids, mask, labels = padded_rows()
     arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
@@ -263,7 +263,7 @@ def test_the_load_balancing_of_a_mixture_of_experts_counts_no_padding():
 
 
 def test_trimming_on_the_left_would_change_a_model_of_absolute_positions():
-    """Why `padding_support` says so: the same rows, moved to the left, get other log-probs."""
+    """The reason for `padding_support`: the same rows, shifted left, get other log-probs."""
     ids, mask, labels = padded_rows()
     model = fused(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40)).eval())
     arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
@@ -286,7 +286,7 @@ def unpackable(model):
 
 
 def test_the_plan_follows_the_settings(caplog):
-    assert padding_plan(tiny_model(), trim=True, pack=None)[:3] == (True, True, False)  # no flash attention here
+    assert padding_plan(tiny_model(), trim=True, pack=None)[:3] == (True, True, False)  # no FlashAttention here
     assert padding_plan(tiny_model(), trim=False, pack=None)[:3] == (False, False, False)
     assert padding_plan(tiny_model(), trim=True, pack=None, sequences_are_split=True)[:3] == (False, False, False)
     flash = with_flash_attention(tiny_model())
@@ -298,7 +298,7 @@ def test_the_plan_follows_the_settings(caplog):
     assert padding_plan(unpackable(flash), trim=True, pack=None)[:3] == (True, True, False)
     assert not caplog.records
     assert padding_plan(tiny_model(), trim=True, pack=True)[:3] == (True, True, True)
-    assert "without flash attention" in caplog.text
+    assert "without FlashAttention" in caplog.text
 
 
 def test_what_cannot_be_packed_is_not_packed_in_silence():
@@ -314,8 +314,8 @@ def test_what_cannot_be_packed_is_not_packed_in_silence():
         (lambda: tiny_model(), True, ""),
         (lambda: with_flash_attention(tiny_model()), True, ""),
         (lambda: llama(rope_type="dynamic", factor=2.0), True, "follow the padded length"),
-        (lambda: llama(rope_type="dynamic", factor=2.0), False, ""),  # nobody asked for less padding
-        (lambda: unpackable(tiny_model()), True, ""),  # nor would it be packed without flash attention
+        (lambda: llama(rope_type="dynamic", factor=2.0), False, ""),  # trimming was not requested
+        (lambda: unpackable(tiny_model()), True, ""),  # nor would it be packed without FlashAttention
         (lambda: unpackable(with_flash_attention(tiny_model())), True, "not known to keep packed rows apart"),
     ],
 )

@@ -1,4 +1,4 @@
-"""An answer must score the same whether or not TRL parses its thinking out of the message's content."""
+"""A completion must score the same whether or not TRL parses its thinking out of the message's content."""
 
 import pytest
 from test_compatibility_tools import (
@@ -21,7 +21,7 @@ def qwen35_tokenizer():
 
 
 RIGHT = r"\boxed{7}"
-# Tokenizer, and accuracy and format reward of each completion. R1's and Qwen3.5's templates open <think>.
+# Tokenizer -> accuracy and format reward of each completion. R1's and Qwen3.5's templates open <think>.
 CASES = {
     "R1-Distill": (
         r1_tokenizer,

@@ -1,4 +1,4 @@
-"""Resumed from any checkpoint, training ends with the weights and the log of the run that was not stopped."""
+"""Resumed from any checkpoint, training ends with the weights and log of an uninterrupted run."""
 
 import logging
 
@@ -76,13 +76,13 @@ def test_from_any_checkpoint_the_end_is_the_same_bit_for_bit(tmp_path, case):
     whole.train()
     for step in (1, 2, 3, 5, 6):
         resumed = make_trainer(tmp_path / f"from-{step}", **CASES[case])
-        torch.manual_seed(step)  # whatever came before
+        torch.manual_seed(step)  # whatever ran before
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         for (name, value), expected in zip(
             resumed.model.state_dict().items(), whole.model.state_dict().values(), strict=True
         ):
             assert torch.equal(value, expected), (step, name)
-        if case == "logged every third step":  # transformers forgets the losses that were not yet logged
+        if case == "logged every third step":  # transformers loses the losses not yet logged
             continue
         assert log_of(resumed) == log_of(whole)
 
@@ -106,7 +106,7 @@ def test_metrics_that_were_not_yet_logged_are_kept(tmp_path):
 
 
 def test_a_later_pass_over_the_data_goes_on_in_its_own_order(tmp_path):
-    """Eight prompts are one pass of eight steps: TRL draws an order for each pass."""
+    """Eight prompts are one epoch of eight steps: TRL draws an order per epoch."""
     whole = make_trainer(tmp_path / "whole", prompts=PROMPTS[:8], max_steps=20)
     whole.train()
     for step in (7, 8, 9, 12, 17):

@@ -1,4 +1,4 @@
-"""A reward function that fails is named, with the row if known; the run stops or goes on without it."""
+"""A failing reward function is named, with the row if known; the run stops, or continues without its rewards."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ def returning(*rewards):
 
 
 def failing(completions, solution, **kwargs):
-    """Fails on a wrong answer, as a parser does on text it did not expect."""
+    """Raises on a wrong answer, as a parser does on unexpected text."""
     return [1.0 / (completion == gold) for completion, gold in zip(completions, solution, strict=True)]
 
 
@@ -157,7 +157,7 @@ def test_only_functions_that_take_the_trainers_own_keywords_get_them():
 
 def test_the_trainer_keeps_the_users_own_objects(tmp_path):
     class Accuracy:
-        """A reward whose state others change and read while training runs."""
+        """A reward whose state other code changes and reads during training."""
 
         def __init__(self):
             self.scale, self.calls = 1.0, 0
@@ -226,7 +226,7 @@ def trainer_with(tmp_path, on_error, rewards=nan_for_odd, **changes):
 
 
 def rewards_of(trainer):
-    """What eight completions get, (8, functions)."""
+    """The rewards of eight completions, (8, functions)."""
     prompts = ["1+1=", "2+2="] * 4
     examples = [{"prompt": prompt} for prompt in prompts]
     return trainer._calculate_rewards(examples, prompts, ["c"] * 8, [[5]] * 8).tolist()

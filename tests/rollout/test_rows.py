@@ -1,4 +1,4 @@
-"""The rows of a rollout, over processes."""
+"""The rows of a rollout, gathered and sliced over processes."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,7 @@ PAD = 9
 
 
 def process(num_processes, process_index):
-    """An accelerator of one of several processes; what it gathers are its own rows, twice, and wider by one."""
+    """A stand-in accelerator whose gather returns its own rows twice, padded by one column."""
 
     def pad_across_processes(values, dim, pad_index, pad_first):
         return torch.nn.functional.pad(values, (1, 0) if pad_first else (0, 1), value=pad_index)

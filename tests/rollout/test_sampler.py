@@ -1,4 +1,4 @@
-"""Dynamic sampling without a trainer: which prompts come, which groups stay, how rounds become one batch."""
+"""Dynamic sampling without a trainer: prompt order, kept groups, and rounds that form a batch."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ NAN = float("nan")
 
 def test_each_pass_has_the_order_of_trls_sampler():
     sampler = RepeatSampler(range(12), mini_repeat_count=1, batch_size=4, shuffle=True, seed=5)
-    expected = [prompt for _ in range(5) for prompt in sampler]  # five passes of one sampler, as in five epochs
+    expected = [prompt for _ in range(5) for prompt in sampler]  # five epochs of one sampler
     stream = PromptStream(12, seed=5, shuffle=True)
     drawn = []
     for count in (4, 7, 1, 30, 18):
@@ -86,7 +86,7 @@ def test_looking_ahead_uses_nothing_up():
         ([0.5, 0.5, 0.2, 0.5], True),  # graded
         ([0.5, 0.5, 0.5, 0.5], False),
         ([NAN, 1, 0, NAN], True),
-        ([NAN, 1, 1, 1], False),  # no verdict is not a wrong answer
+        ([NAN, 1, 1, 1], False),  # no verdict is not a wrong one
         ([NAN, 0, 0, 0], False),
         ([1, NAN, NAN, NAN], False),
         ([NAN, NAN, NAN, NAN], False),
@@ -102,14 +102,14 @@ def test_a_group_teaches_when_its_verdicts_differ(group, informative):
     ("wanted", "kept", "decided", "unit", "size"),
     [
         (12, 0, 0, 1, 12),  # first round
-        (12, 6, 12, 1, 12),  # half were kept, so 6 more need 12
+        (12, 6, 12, 1, 12),  # half were kept, so 6 more take 12
         (12, 9, 12, 1, 4),  # 3 * 12 / 9
         (12, 11, 12, 1, 2),  # 12 / 11, rounded up
         (12, 10, 30, 1, 6),
         (12, 1, 2, 1, 12),  # 11 * 2 / 1 would be needed; never more than a batch
-        (12, 0, 12, 1, 12),  # none was kept: a whole round again
+        (12, 0, 12, 1, 12),  # none was kept: a full round again
         (12, 1, 24, 1, 12),  # 264, likewise
-        (12, 11, 12, 4, 4),  # rounded up to what the processes can share
+        (12, 11, 12, 4, 4),  # rounded up to a number that the processes can share
         (12, 9, 11, 4, 4),  # 3 * 11 / 9 = 3.67
         (12, 9, 13, 4, 8),  # 4.33
     ],
@@ -163,7 +163,7 @@ def test_only_groups_that_can_still_be_needed_are_kept_in_memory():
 
 
 def scripted_sampler(stream, outcome, wanted, group_size, max_rounds, processes=1):
-    """A sampler, its `generate`, and the prompts of every round. A group is its prompt."""
+    """A sampler, its `generate`, and the prompts of each round. A group is its prompt."""
     sampler = DynamicSampler(stream, wanted, group_size, max_rounds, processes)
     rounds = []
 
@@ -200,7 +200,7 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order(mo
             end = stream.position
             decided = reference[start:end]
             good = [prompt for prompt in decided if teaches[prompt]]
-            # Every round went on exactly behind what the one before had decided.
+            # Every round continues exactly after the prompts that the previous one decided.
             seen = 0
             for drawn in rounds:
                 assert drawn == reference[start + seen : start + seen + len(drawn)]
@@ -255,13 +255,13 @@ def test_a_batch_that_stays_short_is_warned_of_once(caplog):
         sampler.sample(generate)
     assert [record.message for record in caplog.records] == [
         "Dynamic sampling found 0 of 4 informative groups in 3 rounds (`dynamic_sampling_max_rounds`), so groups of "
-        "equal accuracy fill the batch. Said once; `dynamic_sampling/uninformative_groups` logs their share. Allow "
-        "more rounds, raise `num_generations`, or give problems that the model sometimes solves."
+        "equal accuracy fill the batch. Logged once; `dynamic_sampling/uninformative_groups` is their share. Allow "
+        "more rounds, raise `num_generations`, or train on problems that the model sometimes solves."
     ]
 
 
 def test_prompts_can_be_drawn_from_rows_that_can_be_gone_back_to_and_have_no_pictures():
-    check_can_be_drawn(None)  # the trainer says what is wrong with that
+    check_can_be_drawn(None)  # the trainer reports what is wrong with that
     check_can_be_drawn(Dataset.from_dict({"prompt": ["1+1="], "solution": ["2"]}))
     with pytest.raises(ValueError, match="is an IterableDataset"):
         check_can_be_drawn(Dataset.from_dict({"prompt": ["1+1="]}).to_iterable_dataset())

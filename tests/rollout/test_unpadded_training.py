@@ -1,4 +1,4 @@
-"""Without padding and with rows by length, training takes the steps that TRL takes, in fewer token positions."""
+"""Without padding and with rows arranged by length, training takes TRL's steps, in fewer token positions."""
 
 import logging
 import math
@@ -69,7 +69,7 @@ def train(trainer_class, tmp_path, script_options=None, peft_config=None, **chan
     if trainer_class is GRPOTrainer:
         config_class = GRPOConfig
         arguments = {name: value for name, value in arguments.items() if name in GRPOConfig.__dataclass_fields__}
-    start = tmp_path / "start"  # on disk, because TRL reads a reference model from there
+    start = tmp_path / "start"  # on disk, because TRL loads the reference model from there
     tiny_model(spread=0.1).save_pretrained(start)
     trainer = trainer_class(
         model=str(start),
@@ -89,7 +89,7 @@ def train(trainer_class, tmp_path, script_options=None, peft_config=None, **chan
 
 
 def assert_same_gradients(one, other, norm=0.01):
-    """To 1e-5 at the first step; at the second the weights already differ by the rounding of the first."""
+    """To 1e-5 at the first step; by the second, the weights already differ by rounding."""
     for first, second, bound in zip(one.gradients, other.gradients, (1e-5, 1e-4), strict=True):
         assert first.keys() == second.keys()
         assert max(value.norm() for value in first.values()) > norm
@@ -192,7 +192,7 @@ def test_no_forward_has_more_positions_than_the_budget(tmp_path, changes):
 
 
 def stand_by_length(trainer):
-    """Whether the rows of each optimizer step stand from the longest to the shortest."""
+    """Whether the rows of each optimizer step are sorted, longest first."""
     size, buffer = trainer.args.gradient_accumulation_steps, trainer._buffered_inputs
     lengths = [(batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1)).tolist() for batch in buffer]
     steps = [list(chain(*lengths[start : start + size])) for start in range(0, len(buffer), size)]
@@ -205,7 +205,7 @@ def test_rows_stay_where_a_loss_depends_on_their_company(tmp_path, caplog):
         assert not stand_by_length(trainer)
         trainer, _ = train(CESTrainer, tmp_path / "dapo")
         assert stand_by_length(trainer)
-    # Optimizer steps that begin in the middle of one rollout and end in the next.
+    # Optimizer steps that begin in one rollout and end in the next.
     trainer, _ = train(CESTrainer, tmp_path / "odd", gradient_accumulation_steps=6, steps_per_generation=8)
     assert not stand_by_length(trainer)
 
@@ -227,7 +227,7 @@ def test_unknown_entries_of_a_rollout_keep_rows_where_they_are(tmp_path):
 
 
 def test_pictures_keep_their_padding(tmp_path):
-    """What stands beside the tokens is not moved, so such a forward is TRL's."""
+    """Further per-token inputs are not trimmed, so such a forward is TRL's."""
     trainer, record = train(CESTrainer, tmp_path)
     record.forwards.clear()
     ids = torch.randint(2, 40, (2, 9))
@@ -261,11 +261,11 @@ def test_two_processes_exchange_rows_and_give_the_weights_of_one(tmp_path, kind)
         ({"max_tokens_per_micro_batch": 0}, "1 or more"),
         ({"max_tokens_per_micro_batch": 1.5}, "1 or more"),
         ({"max_tokens_per_micro_batch": 90, "trim_padding": False}, "needs `trim_padding=True`"),
-        ({"max_tokens_per_micro_batch": 90, "loss_type": "bnpo"}, "must be a sum over its rows"),
-        ({"max_tokens_per_micro_batch": 90, "entropy_coef": 0.1}, "must be a sum over its rows"),
+        ({"max_tokens_per_micro_batch": 90, "loss_type": "bnpo"}, "must be a sum over rows"),
+        ({"max_tokens_per_micro_batch": 90, "entropy_coef": 0.1}, "must be a sum over rows"),
         (
             {"max_tokens_per_micro_batch": 90, "gradient_accumulation_steps": 6, "steps_per_generation": 8},
-            "multiples of one another",
+            "must be a multiple of the other",
         ),
     ],
     ids=str,
@@ -306,7 +306,7 @@ def test_the_logged_loss_of_pieces_is_that_of_the_whole(tmp_path):
     ids=["prompt tuning", "prefix tuning"],
 )
 def test_learned_prompts_are_trained_as_by_trl(tmp_path, peft_config):
-    """Virtual tokens stand before the padding, so none of it goes."""
+    """Virtual tokens precede the padding, so all of it stays."""
     torch.manual_seed(0)
     _, padded = train(GRPOTrainer, tmp_path / "trl", peft_config=peft_config, **OFF_POLICY)
     torch.manual_seed(0)

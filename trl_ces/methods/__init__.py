@@ -1,9 +1,9 @@
-"""The methods: what each makes of a rollout's advantages, as pure functions on tensors.
+"""The methods: how each shapes the advantages of a rollout, as pure functions on tensors.
 
 - `ces.py`: Conditional Entropy Shaping, arXiv 2605.19358, and its two ablations.
 - `entropy_advantage.py`: the paper's baseline "Entropy Advantage", arXiv 2506.14758.
-- `groups.py`: which completions are right, and how their groups did.
-- `metrics.py`: what is logged of a shaping.
+- `groups.py`: correctness and group accuracy.
+- `metrics.py`: logged metrics.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from .ces import conditional_entropy_shaping
 from .entropy_advantage import entropy_advantage
 from .shaped import ShapedAdvantages
 
-# Another rule is one function above, one entry here and its settings in CESConfig.shaping_settings.
+# A new rule needs a function in this folder, an entry here, and its settings in CESConfig.shaping_settings.
 SHAPING_RULES: dict[str, Callable[..., ShapedAdvantages]] = {
     "ces": conditional_entropy_shaping,
     "entropy_advantage": entropy_advantage,
 }
 
 
-# Those that read `correct`, `scorable`, `group_correct` or `group_scorable`: the trainer judges completions for them.
+# Rules that read `correct`, `scorable`, `group_correct` or `group_scorable`; the trainer adds these to the batch.
 NEED_VERDICTS = frozenset({"ces"})

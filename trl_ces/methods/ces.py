@@ -1,10 +1,10 @@
 """Conditional Entropy Shaping, Eqs. 2 and 4-7 of arXiv 2605.19358, as pure functions on tensors.
 
-What differs from DAPO is one tensor: the advantage, (B,) in DAPO, becomes (B, T) and carries the entropy of the
-policy, with its gradient, at the few tokens where the policy was least sure. Everything else is TRL's.
+CES changes one tensor of DAPO: the advantage, (B,), becomes (B, T) and carries the policy's entropy, with its
+gradient, at the few tokens where the policy is least certain. Everything else is TRL's.
 
-Symbols: B completions, T token positions, G completions of one prompt (a group). Entropies are in bits (Eq. 4 has
-log2) unless a name says nats. A mask is 1 on the tokens that count in the loss and 0 on padding and on tool output.
+Symbols: B completions, T token positions, G completions per prompt (a group). Entropies are in bits (log2 in Eq. 4)
+unless a name says nats. A loss mask is 1 on tokens in the loss and 0 on padding and tool output.
 """
 
 import math
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .shaped import ShapedAdvantages, entropy_in_bits
 
-# With at most nine decimals in tau, the numerator of len * tau * b stays inside int64 while len * G < nine billion.
+# With at most nine decimals in tau, the numerator of len * tau * b fits int64 while len * G < nine billion.
 MAX_TAU_DECIMALS = 9
 
 
@@ -23,15 +23,20 @@ def dynamic_multiplier(correct: Tensor, group_correct: Tensor, group_scorable: T
     """
     Eq. 6, b = a for a correct completion and 1 - a for a wrong one, as an exact fraction.
 
+    Args:
+        correct (`Tensor`): Shape (B,), bool, r_acc = 1.
+        group_correct (`Tensor`): Shape (B,), int64, see [`group_counts`].
+        group_scorable (`Tensor`): Shape (B,), int64, see [`group_counts`].
+
     Returns:
-        `tuple[Tensor, Tensor]`: numerator and denominator of b, shape (B,), int64; b = 0 where nothing was scorable.
+        `tuple[Tensor, Tensor]`: Numerator and denominator of b, shape (B,), int64; b = 0 if nothing is scorable.
     """
     numerator = torch.where(correct, group_correct, group_scorable - group_correct)
     return numerator, group_scorable.clamp(min=1)
 
 
 def top_rate(tau: float) -> Fraction:
-    """tau as the exact decimal that the user wrote, which a float is not."""
+    """tau as the exact decimal that the user wrote, without the float's rounding."""
     return Fraction(repr(float(tau)))
 
 
@@ -39,14 +44,14 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
     """
     Eq. 5, k = floor(|y| * tau * b), exactly.
 
-    tau is read as the decimal that the user wrote and b as a fraction of counts, so the floor is taken of an integer
-    quotient. In float32, 300 tokens at tau 0.01 and b = 1 - 2/3 give 0 instead of 1.
+    Integer division, with tau as the decimal that the user wrote and b as a ratio of counts. In float32, 300 tokens at
+    tau 0.01 and b = 1 - 2/3 give 0 instead of 1.
 
     Args:
         lengths (`Tensor`): Shape (B,), int64, |y|: tokens in the loss mask.
         tau (`float`): Top-rate in [0, 1], at most nine decimals.
         multiplier (`tuple[Tensor, Tensor]`, *optional*):
-            Numerator and denominator of b, shape (B,), int64. `None` is b = 1, the paper's "w/o Dynamic b".
+            Numerator and denominator of b, shape (B,), int64. `None`: b = 1, the paper's "w/o Dynamic b".
 
     Returns:
         `Tensor`: k, shape (B,), int64.
@@ -60,13 +65,13 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
 
 def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: int | None = None) -> Tensor:
     """
-    S_H of Eq. 7: the k tokens of highest entropy in each completion, exactly k, the earlier one first on a tie.
+    S_H of Eq. 7: the k highest-entropy tokens of each completion. Exactly k; ties go to the earlier token.
 
     Args:
-        entropies (`Tensor`): Shape (B, T), any unit. Only their order counts; no gradient flows.
-        mask (`Tensor`): Shape (B, T), 1 on the tokens that can be chosen. At least `sizes` of them in each row.
+        entropies (`Tensor`): Shape (B, T), any unit. Only their order matters; detached.
+        mask (`Tensor`): Shape (B, T), 1 on selectable tokens, at least `sizes` in each row.
         sizes (`Tensor`): Shape (B,), int64, k.
-        largest (`int`, *optional*): No k is above this. The fewer, the faster; T if not given.
+        largest (`int`, *optional*): Upper bound on k; smaller is faster. Default: T.
 
     Returns:
         `Tensor`: Shape (B, T), bool.
@@ -74,7 +79,7 @@ def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: 
     candidates = entropies.detach().masked_fill(mask == 0, -math.inf)
     k = sizes.unsqueeze(1)
     highest = candidates.topk(candidates.size(1) if largest is None else largest, dim=1).values
-    # The k-th highest of each row. With k = 0 nothing is above +inf.
+    # Each row's k-th highest entropy; +inf for k = 0, which nothing exceeds.
     ends = torch.nn.functional.pad(highest, (1, 0), value=math.inf).gather(1, k)
     above, tied = candidates > ends, candidates == ends
     return above | tied & (tied.cumsum(dim=1) <= k - above.sum(dim=1, keepdim=True))
@@ -93,7 +98,7 @@ def ces_advantages(
 
     Args:
         advantages (`Tensor`): Shape (B,), A of Eq. 3.
-        entropies (`Tensor`): Shape (B, T), bits. The gradient flows through them, unless the caller detached them.
+        entropies (`Tensor`): Shape (B, T), bits. Gradients flow through them unless the caller detaches them.
         selected (`Tensor`): Shape (B, T), bool, S_H.
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
         beta_correct (`float`): beta_1, advantage per bit.
@@ -118,12 +123,12 @@ def conditional_entropy_shaping(
     entropy_gradient: bool = True,
 ) -> ShapedAdvantages:
     """
-    Algorithm 1 of the paper on one micro-batch.
+    Algorithm 1 of the paper, on one micro-batch.
 
     Args:
         batch (`dict[str, Tensor]`):
             Shape (B,) each: `advantages`; `correct`, `scorable` (bool); `group_correct`, `group_scorable` (int64).
-        entropies_nats (`Tensor`): Shape (B, T), of the policy that is being updated, nats, 0 on padding.
+        entropies_nats (`Tensor`): Shape (B, T), nats, of the policy being updated; 0 on padding.
         mask (`Tensor`): Shape (B, T), the loss mask.
         tau, beta_correct, beta_incorrect: See [`CESConfig`].
         dynamic_multiplier_on (`bool`): `False` is the paper's "w/o Dynamic b".
@@ -139,7 +144,7 @@ def conditional_entropy_shaping(
     b = dynamic_multiplier(correct, batch["group_correct"], batch["group_scorable"]) if dynamic_multiplier_on else None
     lengths = mask.sum(dim=1, dtype=torch.int64)
     k = selection_size(lengths, tau, b) * scorable
-    largest = math.floor(mask.size(1) * top_rate(tau))  # known without a wait for the device
+    largest = math.floor(mask.size(1) * top_rate(tau))  # no device synchronization
     selected = top_entropy_tokens(entropies, mask, k, largest)
     shaped = ces_advantages(batch["advantages"], entropies, selected, correct, beta_correct, beta_incorrect)
     return ShapedAdvantages(shaped, selected)

@@ -1,4 +1,4 @@
-"""What CES must know of a rollout besides its advantages: which completions are right, and how their groups did."""
+"""Verdicts on a rollout: which completions are correct, and the accuracy of their groups (Eq. 2)."""
 
 import torch
 from torch import Tensor
@@ -6,17 +6,17 @@ from torch import Tensor
 
 def group_counts(correct: Tensor, scorable: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
     """
-    The two integers whose ratio is the group accuracy *a* of Eq. 2.
+    Numerator and denominator of the group accuracy *a*, Eq. 2.
 
-    A completion that could not be scored (its accuracy reward is `None`) counts in neither.
+    Unscorable completions, whose accuracy reward is `None`, count in neither.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1. B is a multiple of `group_size`; groups are contiguous.
         scorable (`Tensor`): Shape (B,), bool, the accuracy reward is a number.
-        group_size (`int`): G, completions of one prompt.
+        group_size (`int`): G, completions per prompt.
 
     Returns:
-        `tuple[Tensor, Tensor]`: `group_correct` and `group_scorable`, shape (B,), int64, repeated for each member.
+        `tuple[Tensor, Tensor]`: `group_correct` and `group_scorable`, shape (B,), int64, repeated over the group.
     """
 
     def per_group(flags: Tensor) -> Tensor:
@@ -26,11 +26,11 @@ def group_counts(correct: Tensor, scorable: Tensor, group_size: int) -> tuple[Te
 
 
 def group_accuracy(group_correct: Tensor, group_scorable: Tensor) -> Tensor:
-    """Eq. 2, a = (1/N) sum r_acc. Shape (B,), float32; 0 where nothing in the group could be scored."""
+    """Eq. 2, a = (1/N) sum r_acc. Shape (B,), float32; 0 if nothing in the group is scorable."""
     return group_correct / group_scorable.clamp(min=1)
 
 
-def verdicts(
+def rollout_verdicts(
     rewards_per_func: Tensor, accuracy_index: int, weights: Tensor, threshold: float, group_size: int
 ) -> dict[str, Tensor]:
     """
@@ -38,22 +38,22 @@ def verdicts(
 
     Args:
         rewards_per_func (`Tensor`):
-            Shape (N, functions), NaN where a function gave no number; groups contiguous, over all processes.
-        accuracy_index (`int`): The function that says whether a completion is correct.
+            Shape (N, functions), gathered over processes, groups contiguous; NaN where a function returned `None`.
+        accuracy_index (`int`): Column of the accuracy reward.
         weights (`Tensor`): Shape (functions,), TRL's `reward_weights`.
-        threshold (`float`): Correct is an accuracy of at least this.
-        group_size (`int`): G.
+        threshold (`float`): Lowest accuracy reward of a correct completion.
+        group_size (`int`): G, completions per prompt.
 
     Returns:
-        `dict[str, Tensor]`: Shape (N,) each. `correct`, `scorable` and `equal_rewards` (whether nothing but the
-        shaping teaches in that group), bool; `group_correct` and `group_scorable`, int64, see [`group_counts`].
+        `dict[str, Tensor]`: Shape (N,) each. Bool: `correct`, `scorable`, and `equal_rewards` (A = 0 over the whole
+        group, so only the shaping trains on it). Int64: `group_correct` and `group_scorable`, see [`group_counts`].
     """
     accuracy = rewards_per_func[:, accuracy_index]
     scorable = ~accuracy.isnan()
     correct = accuracy >= threshold  # False where it is NaN
     group_correct, group_scorable = group_counts(correct, scorable, group_size)  # Eq. 2
     rewards = (rewards_per_func * weights.to(accuracy.device)).nansum(dim=1).view(-1, group_size)
-    unscorable = rewards_per_func.isnan().all(dim=1).view(-1, group_size)  # TRL leaves these out of the baseline
+    unscorable = rewards_per_func.isnan().all(dim=1).view(-1, group_size)  # TRL excludes these from the baseline
     highest = rewards.masked_fill(unscorable, -torch.inf).amax(dim=1)
     lowest = rewards.masked_fill(unscorable, torch.inf).amin(dim=1)
     return {
@@ -66,6 +66,6 @@ def verdicts(
 
 
 def odd_reward(accuracy: Tensor) -> float | None:
-    """The first of the rewards, shape (N,), that is a number and neither 0 nor 1; `None` if there is none."""
+    """First of the rewards, shape (N,), that is a number but neither 0 nor 1; `None` if there is none."""
     odd = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
     return odd[0].item() if odd.numel() > 0 else None

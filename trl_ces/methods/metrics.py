@@ -1,7 +1,7 @@
-"""What training logs about the shaping: sums on the device for each micro-batch, ratios of sums once a log line.
+"""The `ces/*` metrics: summed on the device per micro-batch, divided once per log step.
 
-Every metric is a ratio of two sums over all tokens or completions of all processes since the last log line, so a
-micro-batch with more tokens weighs more, and nothing is an average of averages.
+Each metric is a ratio of two sums over the tokens or completions of all processes since the last log step, never an
+average of averages: a micro-batch with more tokens weighs more.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from .groups import group_accuracy
 from .shaped import ShapedAdvantages, entropy_in_bits
 
-# metric: (sum above the line, sum below it)
+# metric: (numerator, denominator)
 CES_METRICS = {
     "ces/group_accuracy": ("group_accuracy", "scorable_completions"),
     "ces/selected_tokens": ("selected_tokens", "completions"),
@@ -28,14 +28,14 @@ SUMS = sorted({name for ratio in CES_METRICS.values() for name in ratio})
 @torch.no_grad()
 def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
     """
-    The sums behind [`ces_metrics`] for one micro-batch, without waiting for the device.
+    The sums behind [`ces_metrics`] for one micro-batch, without a device synchronization.
 
     Args:
         batch (`dict[str, Tensor]`):
             As in [`conditional_entropy_shaping`], with `equal_rewards` and `truncated`, shape (B,), bool.
         entropies_nats (`Tensor`): Shape (B, T), nats.
         mask (`Tensor`): Shape (B, T), the loss mask.
-        shaped (`ShapedAdvantages`): What [`conditional_entropy_shaping`] returned.
+        shaped (`ShapedAdvantages`): From [`conditional_entropy_shaping`].
 
     Returns:
         `Tensor`: Shape (len(SUMS),), float32, in the order of `SUMS`.
@@ -65,14 +65,14 @@ def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, sha
 
 def ces_metrics(totals: list[float]) -> dict[str, float]:
     """
-    The `ces/*` metrics from the totals over processes and micro-batches.
+    The `ces/*` metrics, from sums over processes and micro-batches.
 
     Args:
         totals (`list[float]`): In the order of `SUMS`.
 
     Returns:
-        `dict[str, float]`: NaN where a metric has nothing to divide by, e.g. the entropy at the selected tokens of
-        wrong completions when there was none.
+        `dict[str, float]`: NaN where the denominator is 0, e.g. `ces/selected_entropy_incorrect` without wrong
+        completions.
     """
     sums = dict(zip(SUMS, totals, strict=True))
     return {

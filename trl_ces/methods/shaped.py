@@ -1,4 +1,4 @@
-"""What a method returns, and the unit that entropies are in."""
+"""The result of a shaping rule, and the unit of entropies."""
 
 import math
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from torch import Tensor
 @dataclass(frozen=True)
 class ShapedAdvantages:
     """
-    What a shaping rule returns.
+    The result of a shaping rule.
 
     Args:
         advantages (`Tensor`):
-            Shape (B, T), A'. In the graph where the rule lets the entropy gradient flow.
+            Shape (B, T), A'. In the graph if the rule keeps the entropy gradient.
         selected (`Tensor`):
-            Shape (B, T), bool, S_H: the tokens whose advantage the rule changed.
+            Shape (B, T), bool, S_H: tokens whose advantage the rule changed.
     """
 
     advantages: Tensor
@@ -23,5 +23,5 @@ class ShapedAdvantages:
 
 
 def entropy_in_bits(entropies_nats: Tensor) -> Tensor:
-    """Entropies in bits, Eq. 4, from TRL's in nats. Shape kept; the graph too."""
+    """Converts TRL's entropies, in nats, to the bits of Eq. 4. Any shape; gradients flow."""
     return entropies_nats / math.log(2)

@@ -1,12 +1,12 @@
-"""TRL's rollout and step made better, knowing nothing of CES. One layer a file:
+"""Layers over TRL's rollout and optimizer step, independent of CES. One layer per file:
 
-- [`RealTokens`]: forwards without padding, rows placed by length, old log-probs as the update sees them.
-- [`DynamicSampling`]: DAPO's; groups of equal accuracy are dropped, further prompts drawn.
-- [`ExactResume`]: a stopped run goes on bit for bit.
-- [`FiniteSteps`]: a loss or gradient that is not finite makes no step.
-- [`RewardCalls`]: what reward functions are told, and the check of what they return.
+- [`RealTokens`]: forwards without padding, rows arranged by length, old log-probs at the update's shapes.
+- [`DynamicSampling`]: DAPO's; drops groups of equal accuracy and draws more prompts.
+- [`ExactResume`]: a stopped run resumes bit for bit.
+- [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
+- [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
 
-Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and serves alone:
+Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
 
     class Plain(RealTokens, GRPOTrainer): ...
 """

@@ -1,19 +1,19 @@
-"""Which rows share a forward: an optimizer step is a sum over its rows, so any of them may stand in any micro-batch.
+"""Which rows share a forward. The loss of an optimizer step is a sum over rows, so each may be in any micro-batch.
 
-Rows of like length together leave little padding, and processes that carry like numbers of tokens do not wait for
-each other. Plain integers, the same on every process.
+Rows of similar length need little padding together, and processes with similar token counts do not wait for each
+other. Plain integer arithmetic, with the same result on every process.
 """
 
 from collections.abc import Sequence
 
 
 def by_length(lengths: Sequence[int]) -> list[int]:
-    """Row numbers, the longest first: should memory not suffice, it shows in the first micro-batch."""
+    """Row numbers, longest first, so that running out of memory shows in the first micro-batch."""
     return sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
 
 
 def dealt(rows: Sequence[int], hands: int) -> list[list[int]]:
-    """Rows from the longest to the shortest to as many hands, there and back again, so that all hold about as much."""
+    """Deals rows, sorted by length, into `hands` shares of similar size: forwards, then backwards, and so on."""
     shares: list[list[int]] = [[] for _ in range(hands)]
     for place, row in enumerate(rows):
         turn, hand = divmod(place, hands)
@@ -25,22 +25,22 @@ def arrange(
     lengths: Sequence[int], processes: int, micro_batches: int, packed: bool = False, in_pieces: bool = False
 ) -> list[list[list[int]]]:
     """
-    Places the rows of one optimizer step.
+    Assigns the rows of one optimizer step to processes and micro-batches.
 
-    The longest go into the first micro-batch of all processes, the next into the second, so that processes that meet
-    in each forward (ZeRO-3) find each other there. Within, rows of like length go to one process; which process takes
-    the longer ones alternates. Where company costs nothing, because rows are packed or go through the model in pieces,
-    long and short ones are dealt out evenly instead: to all micro-batches, or to the processes of one.
+    The longest rows form the first micro-batch of all processes, the next the second, because ZeRO-3 synchronizes
+    processes in every forward. Within it, rows of similar length go to one process; which process takes the longer
+    ones alternates. Where mixed lengths cost nothing, long and short rows are dealt out evenly instead: over all
+    micro-batches if rows are packed, over the processes of a micro-batch if it is split into pieces.
 
     Args:
         lengths (`Sequence[int]`): Tokens of each row of the step, over all processes.
         processes (`int`): Number of processes.
-        micro_batches (`int`): Micro-batches of the step on each process; all have the same number of rows.
-        packed (`bool`, *optional*, defaults to `False`): Whether a forward has no padding.
-        in_pieces (`bool`, *optional*, defaults to `False`): Whether a micro-batch is several forwards.
+        micro_batches (`int`): Micro-batches per step on each process, all with the same number of rows.
+        packed (`bool`, *optional*, defaults to `False`): Whether forwards have no padding.
+        in_pieces (`bool`, *optional*, defaults to `False`): Whether a micro-batch takes several forwards.
 
     Returns:
-        `list[list[list[int]]]`: Row numbers by process and micro-batch, the longest first.
+        `list[list[list[int]]]`: Row numbers by process and micro-batch, longest first.
     """
     order = by_length(lengths)
     if packed:
@@ -58,23 +58,24 @@ def arrange(
 
 
 def positions(lengths: Sequence[int], packed: bool) -> int:
-    """Token positions of a forward over rows: of their tokens alone if `packed`, else of a rectangle around them."""
+    """Token positions of a forward over rows of these lengths: their sum if `packed`, else rows x longest."""
     return sum(lengths) if packed else len(lengths) * max(lengths)
 
 
 def piece_sizes(lengths: Sequence[Sequence[int]], budget: int, packed: bool) -> list[int]:
     """
-    How many rows go through the model at a time, so that no forward on any process has more than `budget` positions.
+    Splits a micro-batch so that no forward on any process exceeds `budget` token positions.
 
-    Processes take the same number of rows at a time, because ZeRO-3 and the metrics let them meet in each forward.
+    The pieces have the same number of rows on every process, because ZeRO-3 and the metrics synchronize in each
+    forward.
 
     Args:
-        lengths (`Sequence[Sequence[int]]`): By process: of the rows in their order, as many on each.
-        budget (`int`): Token positions. A row that is longer goes alone.
+        lengths (`Sequence[Sequence[int]]`): Tokens of each row in order, by process; equally many rows on each.
+        budget (`int`): Token positions. A longer row forms a piece of its own.
         packed (`bool`): See [`positions`].
 
     Returns:
-        `list[int]`: Numbers of rows, which add up to all.
+        `list[int]`: Rows of each piece.
     """
     sizes, start = [], 0
     total = len(lengths[0])

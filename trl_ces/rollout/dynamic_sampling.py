@@ -1,8 +1,8 @@
-"""DAPO's dynamic sampling: groups of equal accuracy are dropped and further prompts drawn until the batch is full.
+"""DAPO's dynamic sampling: drop groups of equal accuracy, and draw prompts until the batch is full.
 
-Each round runs TRL's method for a rollout, but for the log-probs that nobody reads in a round: the generation is kept,
-and so are the rewards. Then TRL's method runs once more, on the groups that were chosen, with their generation and
-their rewards handed to it: old and reference log-probs are computed for what is trained, and only once.
+Each round runs TRL's rollout method without its log-probs and keeps the completions and rewards. Then the method runs
+once more on the kept groups, with these completions and rewards replayed, so that old and reference log-probs are
+computed once and only for the rows that are trained.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_calculate_rewards`,
 `_generate_and_score_completions`, `_save_checkpoint`, `_load_optimizer_and_scheduler`. Reads `_step`, `_metrics`,
@@ -21,18 +21,18 @@ from .layer import Layer
 from .rows import rows_of_process
 from .sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
 
-# What TRL takes where the environment owns the data.
+# TRL's placeholder where the environment owns the data.
 NO_PROMPT = [{"role": "user", "content": ""}]
 
 
 class Group(NamedTuple):
     """
-    What is kept of a group.
+    What is kept of a group from its round.
 
     Args:
-        prompt (`int`): Row number of the data.
-        rewards (`torch.Tensor`): Shape (G, functions), of all processes.
-        generated (`dict[int, tuple]`): Member of the group -> what `_generate` gave for it, on this process.
+        prompt (`int`): Row number in the dataset.
+        rewards (`torch.Tensor`): Shape (G, functions), float, over all processes.
+        generated (`dict[int, tuple]`): Index in the group -> its outputs of `_generate`; this process's members only.
     """
 
     prompt: int
@@ -42,17 +42,17 @@ class Group(NamedTuple):
 
 class DynamicSampling(Layer):
     """
-    Dynamic sampling, DAPO (arXiv 2503.14476), section 3.2, in training; `dynamic_sampling` of [`CESConfig`].
+    Dynamic sampling in training, section 3.2 of DAPO (arXiv 2503.14476); `dynamic_sampling` of [`CESConfig`].
 
     Raises:
-        `ValueError`: The data set is streamed or contains images, or the accuracy reward is ambiguous.
-        `RuntimeError`: In training, where generation returns images.
+        `ValueError`: The dataset is streamed or contains images, or the accuracy reward is ambiguous.
+        `RuntimeError`: During training, if generation returns images.
     """
 
     def __init__(self, model, reward_funcs=None, args=None, *positional, **kwargs):
         self._sampler: DynamicSampler | None = None
-        self._round: list | None = None  # of the running round: generation, rewards
-        self._replayed: tuple | None = None  # of the batch: generation, rewards
+        self._round: list | None = None  # current round: completions, rewards
+        self._replayed: tuple | None = None  # kept batch: completions, rewards
         if args is not None and args.dynamic_sampling:
             check_can_be_drawn(kwargs.get("train_dataset", positional[0] if positional else None))
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
@@ -78,10 +78,10 @@ class DynamicSampling(Layer):
         return batch
 
     def _sample_round(self, prompts: list[int]) -> tuple[list[bool], list[Group]]:
-        """Generates for `prompts`, row numbers of the data; which groups teach, and what to keep of each."""
+        """Generates for `prompts`, row numbers. Returns which groups are informative, and all groups."""
         size = self.num_generations
         mine = self._mine(torch.tensor(prompts).repeat_interleave(size))
-        # The importance ratio towards vLLM is made of old log-probs, which a round does without.
+        # vLLM's importance ratio needs old log-probs, which a round does not compute.
         corrected, self.vllm_importance_sampling_correction = self.vllm_importance_sampling_correction, False
         self._round = []
         try:
@@ -103,7 +103,7 @@ class DynamicSampling(Layer):
         return super()._generate_and_score_completions(inputs)
 
     def _score_kept(self, groups: list[Group]) -> dict[str, Any]:
-        """This process's part of the rollout that `groups` make up, by TRL's method."""
+        """TRL's rollout of `groups`; this process's rows."""
         size = self.num_generations
         found = [
             (place * size + member, values)
@@ -113,11 +113,11 @@ class DynamicSampling(Layer):
         every = dict(gather_object(found))
         generated = [every[row] for row in self._mine(torch.arange(len(groups) * size))]
         mine = self._mine(torch.tensor([group.prompt for group in groups]).repeat_interleave(size))
-        # The rounds have logged what they drew; of this pass only what they could not know is new.
+        # The rounds have logged their own metrics; keep only what this pass adds, the vLLM sampling metrics.
         metrics, logs = self._metrics, self._logs
         self._metrics, self._logs = copy.deepcopy(metrics), copy.deepcopy(logs)
         factories, environments = self.environment_factories, self.environments
-        self.environment_factories = self.environments = None  # they have had their say in the rounds
+        self.environment_factories = self.environments = None  # they ran in the rounds
         self._replayed = generated, torch.cat([group.rewards for group in groups])
         try:
             examples = [{"prompt": NO_PROMPT, **example} for example in self._examples_of(mine)]
@@ -133,7 +133,7 @@ class DynamicSampling(Layer):
     def _generate(self, prompts):
         if self._replayed is not None:
             ids, completion_ids, masks, completions, logps = map(list, zip(*self._replayed[0], strict=True))
-            tool_masks = None  # the whole completion is the policy's
+            tool_masks = None  # every token is the policy's
             if any(mask is not None for mask in masks):
                 pairs = zip(masks, completion_ids, strict=True)
                 tool_masks = [[1] * len(row) if mask is None else mask for mask, row in pairs]
@@ -165,11 +165,11 @@ class DynamicSampling(Layer):
         return rewards
 
     def _mine(self, numbers: torch.Tensor) -> list[int]:
-        """This process's part of one number for each row of all processes."""
+        """This process's part of `numbers`, one per row over all processes."""
         return rows_of_process({"numbers": numbers}, self.accelerator)["numbers"].tolist()
 
     def _examples_of(self, rows: list[int]) -> list[dict]:
-        """As TRL's data loader hands examples over."""
+        """Examples as TRL's data loader yields them."""
         dataset = self._remove_unused_columns(self.train_dataset, description="Training")
         return send_to_device(dataset.__getitems__(rows), self.accelerator.device)
 
@@ -183,7 +183,7 @@ class DynamicSampling(Layer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None or self._sampler is None:
             return
-        with_rollout = self._buffered_inputs is not None  # ExactResume has taken it up
+        with_rollout = self._buffered_inputs is not None  # restored by ExactResume
         begun, inside = divmod(
             self.state.global_step * self.args.gradient_accumulation_steps, self._steps_of_a_rollout()
         )

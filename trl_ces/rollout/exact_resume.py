@@ -1,7 +1,7 @@
-"""A stopped run goes on bit for bit, also from the middle of a rollout.
+"""Resumes a stopped run bit for bit, also in the middle of a rollout.
 
-TRL keeps three things in memory only: the rollout that training stands in, the metrics not yet logged, and how far its
-sampler's generator has come. All three go into the checkpoint, with what the other layers remember.
+TRL holds three things in memory only: the current rollout, the metrics not yet logged, and the state of its sampler's
+generator. The checkpoint gets the first two and the other layers' state; the generator is replayed.
 
 Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`. Reads and
 writes `_step`, `_buffered_inputs` and `_metrics`.
@@ -20,7 +20,7 @@ from .layer import Layer
 
 logger = logging.getLogger(__name__)
 
-# What a rollout that is taken up must have been made with.
+# A saved rollout is reused only if these settings are unchanged.
 SETTINGS = (
     "shaping",
     "beta",
@@ -32,12 +32,12 @@ SETTINGS = (
     "max_tokens_per_micro_batch",
     "normalize_each_step",
 )
-# What a checkpoint that does not name a setting was made with.
+# Defaults for checkpoints written before a setting existed.
 BEFORE = {"normalize_each_step": False}
 
 
 class ExactResume(Layer):
-    """Writes what training holds in memory into each checkpoint, and takes it up again."""
+    """Saves TRL's in-memory training state with each checkpoint, and restores it."""
 
     def __init__(self, *args, **kwargs):
         self._train_sampler: Any = None
@@ -49,7 +49,7 @@ class ExactResume(Layer):
 
     def _save_checkpoint(self, model, trial):
         folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        if not self.args.save_only_model:  # first, so that no whole checkpoint lacks it
+        if not self.args.save_only_model:  # first, so that every complete checkpoint has it
             self._save_rollout(folder)
         super()._save_checkpoint(model, trial)
         if not self.args.should_save and self.args.save_total_limit:
@@ -60,7 +60,7 @@ class ExactResume(Layer):
         if checkpoint is None:
             return
         if self._train_sampler is not None and self.shuffle_dataset:
-            # TRL's sampler draws an order for each pass from one generator: those of the passes made are used up.
+            # TRL's sampler draws each epoch's order from one generator: replay those of the finished epochs.
             for _ in range(int(cast(float, self.state.epoch))):
                 torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)
         self._load_rollout(Path(checkpoint))
@@ -84,7 +84,7 @@ class ExactResume(Layer):
             logger.warning("The rollout is not saved (%s): a resumed run generates it again.", error)
 
     def _load_rollout(self, checkpoint: Path):
-        """Takes up what [`_save_rollout`] wrote, if every process finds its part and it fits these settings."""
+        """Restores what [`_save_rollout`] wrote if every process finds its file and the settings match."""
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = found or ([], {})
         made_with = BEFORE | state.get("of", {})
@@ -92,9 +92,9 @@ class ExactResume(Layer):
             inside = self.state.global_step * self.args.gradient_accumulation_steps % self._steps_of_a_rollout()
             if inside and self.accelerator.is_main_process:
                 logger.warning(
-                    "%s stands inside a rollout that is missing, damaged, or made with other settings or another "
-                    "number of processes. The rollout is generated again, so training will differ slightly from the "
-                    "run that was stopped.",
+                    "%s is from the middle of a rollout whose file is missing, damaged, or from other settings or "
+                    "another number of processes. The rollout is generated again, so training will differ slightly "
+                    "from the stopped run.",
                     checkpoint,
                 )
             return
@@ -104,9 +104,9 @@ class ExactResume(Layer):
 
     def _remove_old_rollouts(self, output_dir: Path):
         """
-        Keeps this process's file in the newest `save_total_limit` checkpoints.
+        Removes this process's files from all but the newest `save_total_limit` checkpoints.
 
-        The process that writes the checkpoints removes old ones from its own disk only.
+        Without a shared disk: the process that writes checkpoints removes old ones from its own disk only.
         """
         kept = {Path(self.state.best_model_checkpoint).name} if self.state.best_model_checkpoint else set()
         files = list(output_dir.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{self._rollout_file()}"))

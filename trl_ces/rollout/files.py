@@ -1,6 +1,6 @@
-"""Micro-batches on disk: a stopped run goes on in the middle of a rollout, and a broken batch can be looked at.
+"""Micro-batches on disk, to resume inside a rollout and to inspect a batch that failed.
 
-One safetensors file for each process: tensors under `NUMBER.NAME`, all else as JSON in its header.
+One safetensors file per process: tensors as `NUMBER.NAME`, everything else as JSON in the header.
 """
 
 import json
@@ -17,12 +17,12 @@ from ..support.files import whole_file
 
 def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more: dict[str, Any]) -> None:
     """
-    Writes the file whole: a kill or a full disk leaves none.
+    Writes the file atomically: a kill or a full disk leaves no partial file.
 
     Args:
-        file (`Path`): Its folder is made if need be.
-        micro_batches (`Sequence[dict[str, Any]]`): Tensors, and what JSON can hold.
-        more (`dict[str, Any]`): What else belongs to them, JSON.
+        file (`Path`): Its folder is created if missing.
+        micro_batches (`Sequence[dict[str, Any]]`): Tensors and JSON values.
+        more (`dict[str, Any]`): Further JSON values, saved with them.
 
     Raises:
         TypeError: if an entry is neither a tensor nor JSON.
@@ -31,7 +31,7 @@ def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more
     tensors, others = {}, []
     for number, batch in enumerate(micro_batches):
         for name, values in batch.items():
-            if isinstance(values, torch.Tensor):  # a copy: micro-batches may be views of one rollout
+            if isinstance(values, torch.Tensor):  # a copy: micro-batches may be views of one tensor
                 tensors[f"{number}.{name}"] = values.detach().cpu().clone(memory_format=torch.contiguous_format)
         others.append({name: values for name, values in batch.items() if not isinstance(values, torch.Tensor)})
     header = {"others": json.dumps(others), "more": json.dumps(more)}
@@ -41,7 +41,7 @@ def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more
 
 
 def load_micro_batches(file: Path, device: Any = "cpu") -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
-    """What [`save_micro_batches`] wrote, tensors on `device`; `None` where it is missing or damaged."""
+    """Reads what [`save_micro_batches`] wrote, tensors onto `device`; `None` if the file is missing or damaged."""
     try:
         with safe_open(file, framework="pt") as opened:
             header = opened.metadata() or {}

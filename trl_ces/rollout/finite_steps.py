@@ -1,4 +1,4 @@
-"""A loss or a gradient that is NaN or infinite makes no optimizer step.
+"""Skips optimizer steps whose loss or gradient is NaN or infinite.
 
 Overrides of TRL and transformers: `compute_loss`, `_get_grad_norm`, `log`. Reads `_step` and `_buffered_inputs`.
 """
@@ -16,8 +16,8 @@ from .layer import Layer
 
 logger = logging.getLogger(__name__)
 
-# In `output_dir`. The Trainer's push to the Hub skips names that begin with an underscore, and these files hold
-# prompts and completions.
+# In `output_dir`. The Trainer does not push names starting with `_` to the Hub; these files hold prompts and
+# completions.
 FOLDER = "_nonfinite"
 
 
@@ -25,10 +25,10 @@ class FiniteSteps(Layer):
     """
     Skips a step whose gradient is not finite, saves its rows, and stops after `max_nonfinite_steps` in a row.
 
-    Under DeepSpeed, whose backward makes the step, the first such loss stops training.
+    DeepSpeed steps inside its backward, so there the first such loss or gradient stops training.
 
     Raises:
-        `RuntimeError`: While training, as above; names the file that holds the rows.
+        `RuntimeError`: When training stops; names the file with the rows.
     """
 
     def __init__(self, *args, **kwargs):
@@ -38,18 +38,18 @@ class FiniteSteps(Layer):
     def compute_loss(self, model, inputs, *args, **kwargs):
         loss = super().compute_loss(model, inputs, *args, **kwargs)
         if self._runs_deepspeed() and self.model.training and not torch.isfinite(loss):
-            self._report_nonfinite("loss", self._step, stop=True)  # before DeepSpeed's backward makes the step
+            self._report_nonfinite("loss", self._step, stop=True)  # DeepSpeed's backward would make the step
         return loss
 
     def _get_grad_norm(self, model, grad_norm=None):
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # between the backward and the optimizer's step
-        if norm is None or self.args.fp16:  # DeepSpeed computes none; loss scaling skips steps of its own
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # after backward, before the optimizer step
+        if norm is None or self.args.fp16:  # DeepSpeed may return none; fp16 loss scaling skips steps itself
             return norm
         finite = math.isfinite(norm.item() if isinstance(norm, torch.Tensor) else norm)
         self._nonfinite_in_a_row = 0 if finite else self._nonfinite_in_a_row + 1
         if not finite:
             for parameter in model.parameters():
-                parameter.grad = None  # the optimizer passes over these
+                parameter.grad = None  # the optimizer skips these
             self._nonfinite_steps += 1
             too_many = self._nonfinite_in_a_row >= self.args.max_nonfinite_steps
             self._report_nonfinite("gradient", self._step - 1, stop=self._runs_deepspeed() or too_many)
@@ -71,7 +71,7 @@ class FiniteSteps(Layer):
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
     def _report_nonfinite(self, what: str, micro_step: int, stop: bool):
-        """Saves the rows of the step that ends in `micro_step`, those of the latest rollout; may `stop` training."""
+        """Saves the latest rollout's rows of the step that ends at `micro_step`; warns, or raises if `stop`."""
         step, buffer = self.state.global_step + 1, cast(list[dict], self._buffered_inputs)
         end = micro_step % len(buffer) + 1
         rows = buffer[max(0, end - self.args.gradient_accumulation_steps) : end]

@@ -1,4 +1,4 @@
-"""What the layers share: the TRL that they build on, where a rollout stands, and what must survive a restart."""
+"""Base class of the layers: supported TRL versions, and state that survives a restart."""
 
 import warnings
 from typing import Any, cast
@@ -17,12 +17,12 @@ NEWEST_TESTED_TRL = "1.16"
 
 class Layer(GRPOTrainer):
     """
-    One concern, as a subclass of [`~trl.GRPOTrainer`] that calls `super()` and can be left out.
+    One concern over [`~trl.GRPOTrainer`]; calls `super()` and can be left out.
 
-    `class Plain(RealTokens, GRPOTrainer)` is a trainer. A layer takes a [`CESConfig`] as `args`.
+    `class Plain(RealTokens, GRPOTrainer)` is a trainer whose `args` is a [`CESConfig`].
 
     Raises:
-        `ImportError`: TRL's version is outside `SUPPORTED_TRL`.
+        `ImportError`: The installed TRL is outside `SUPPORTED_TRL`.
     """
 
     args: CESConfig
@@ -35,23 +35,23 @@ class Layer(GRPOTrainer):
         super().__init__(*args, **kwargs)
 
     def _remembered(self) -> dict[str, Any]:
-        """What a checkpoint must hold beyond TRL's state, as JSON. Each layer adds its keys."""
+        """State to save beyond TRL's, as JSON. Each layer adds its keys."""
         return {}
 
     def _recall(self, state: dict[str, Any]) -> None:
-        """Takes up what [`_remembered`] returned before the restart."""
+        """Restores the state that [`_remembered`] returned before the restart."""
 
     def _steps_of_a_rollout(self) -> int:
-        """Forward and backward passes for which TRL uses a rollout."""
+        """Micro-steps for which TRL uses one rollout."""
         return cast(int, self.args.steps_per_generation) * self.num_iterations
 
 
 def check_trl_version(version: str) -> None:
     """
-    Refuses a TRL outside `SUPPORTED_TRL`; warns of a minor version newer than `NEWEST_TESTED_TRL`.
+    Checks the TRL version; warns about a minor version newer than `NEWEST_TESTED_TRL`.
 
     Raises:
-        `ImportError`: Another TRL could train something else.
+        `ImportError`: `version` is outside `SUPPORTED_TRL`, so training could differ silently.
     """
     if not SpecifierSet(SUPPORTED_TRL).contains(version, prereleases=True):
         raise ImportError(

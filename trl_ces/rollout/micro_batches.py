@@ -1,7 +1,4 @@
-"""The micro-batches of a rollout, rearranged: rows of like length together, processes equally loaded.
-
-And forwards and backwards over parts of a micro-batch, for those whose memory is to follow tokens.
-"""
+"""Rearranges the micro-batches of a rollout by length, and splits forwards and backwards by a token budget."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -14,12 +11,12 @@ from .arrangement import arrange, by_length, piece_sizes
 from .padding import PaddingSupport, Span
 from .rows import NUM_ITEMS, Padding, gathered
 
-# Of a micro-batch: how many of its rows go through the model at a time. Absent: all.
+# Key of a micro-batch: rows of each piece. Absent: one piece.
 PIECES = "piece_sizes"
 
 
 def can_be_arranged(micro_batch: dict[str, Any], layout: dict[str, Padding | None]) -> bool:
-    """Whether each entry has a row for each completion and is known, so that rows can change places and processes."""
+    """Whether every entry is known and per-row, so that rows can move between micro-batches and processes."""
     rows = micro_batch["prompt_ids"].size(0)
     for name, values in micro_batch.items():
         if name == NUM_ITEMS or values is None:
@@ -39,20 +36,24 @@ def arranged(
     multiple: int = 1,
 ) -> list[dict[str, Any]]:
     """
-    The same rows in other micro-batches of the same optimizer steps, see [`arrange`]. Processes exchange rows.
+    Moves rows between the micro-batches of each optimizer step, see [`arrange`]. Processes exchange rows.
 
     Args:
-        micro_batches (`Sequence[dict[str, Any]]`): This process's, equally many rows in each; see [`can_be_arranged`].
-        per_step (`int`): Micro-batches in an optimizer step.
+        micro_batches (`Sequence[dict[str, Any]]`):
+            This process's, equally many rows in each; all pass [`can_be_arranged`].
+        per_step (`int`): Micro-batches per optimizer step.
         layout (`dict[str, Padding | None]`): How each tensor is padded, see [`row_layout`].
-        accelerator (`Accelerator`): Knows the processes.
-        padding ([`PaddingSupport`]): What of the padding forwards do without.
-        budget (`int`, *optional*): Token positions of a forward, see [`piece_sizes`], which go into `PIECES`.
-        multiple (`int`, *optional*, defaults to 1): Rows of a forward are as long as a multiple of this.
+        accelerator (`Accelerator`): For gathering.
+        padding ([`PaddingSupport`]): Padding that forwards omit.
+        budget (`int`, *optional*): Token positions per forward; adds `PIECES`, see [`piece_sizes`].
+        multiple (`int`, *optional*, defaults to 1): Row lengths are rounded up to a multiple of this.
+
+    Returns:
+        `list[dict[str, Any]]`: As many micro-batches, with as many rows each.
     """
     names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]
     processes, result = accelerator.num_processes, []
-    for first in range(0, len(micro_batches), per_step):  # a step at a time, lest a whole rollout lie on each device
+    for first in range(0, len(micro_batches), per_step):  # step by step: no device holds the whole rollout
         of_step = micro_batches[first : first + per_step]
         rows = {name: torch.cat([batch[name] for batch in of_step]) for name in names}
         if processes > 1:
@@ -73,12 +74,12 @@ def arranged(
 
 
 def rounded_up(lengths: Sequence[int], multiple: int) -> list[int]:
-    """Each to the next multiple."""
+    """Each length rounded up to a multiple of `multiple`."""
     return [-(-length // multiple) * multiple for length in lengths]
 
 
 def pieces(micro_batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of a micro-batch that go through the model at a time; each piece has what belongs to all rows."""
+    """Splits a micro-batch into its `PIECES`; values that are not per-row are in each piece."""
     sizes = micro_batch.get(PIECES, [])
     if len(sizes) < 2:
         yield micro_batch
@@ -103,16 +104,19 @@ def rows_at_a_time(
     multiple: int = 1,
 ) -> list[list[int]]:
     """
-    Which rows go through the model together where no gradient is wanted: for the old and the reference log-probs.
+    Batches rows for forwards without gradients: old and reference log-probs.
 
     Args:
         spans (`Sequence[Span]`): Of this process's rows, as many on each process.
-        batch_size (`int`): Rows at a time, where there is no budget.
-        sort (`bool`): Whether rows of like length go together.
-        padding ([`PaddingSupport`]): What of the padding forwards do without.
-        accelerator (`Accelerator`): Knows the processes.
-        budget (`int`, *optional*): Token positions at a time, see [`piece_sizes`].
-        multiple (`int`, *optional*, defaults to 1): Rows of a forward are as long as a multiple of this.
+        batch_size (`int`): Rows per forward if there is no budget.
+        sort (`bool`): Whether to batch rows of similar length.
+        padding ([`PaddingSupport`]): Padding that forwards omit.
+        accelerator (`Accelerator`): For gathering.
+        budget (`int`, *optional*): Token positions per forward, see [`piece_sizes`].
+        multiple (`int`, *optional*, defaults to 1): Row lengths are rounded up to a multiple of this.
+
+    Returns:
+        `list[list[int]]`: Row numbers of each forward.
     """
     lengths = rounded_up([span.end - span.start if padding.left else span.end for span in spans], multiple)
     order = by_length(lengths) if sort else list(range(len(lengths)))
@@ -126,9 +130,9 @@ def rows_at_a_time(
 @contextmanager
 def without_sync(accelerator: Any, model: Any) -> Iterator[None]:
     """
-    Gradients add up on each process, as in all but the last micro-batch of an optimizer step.
+    Accumulates gradients without reducing them, as in all but the last micro-batch of an optimizer step.
 
-    Not under FSDP: there, what is not synchronized is kept whole on each device. Each piece is reduced instead.
+    Under FSDP each piece is reduced: `no_sync` would keep unsharded gradients on each device.
     """
     state, synced = accelerator.gradient_state, accelerator.sync_gradients
     held = synced and accelerator.distributed_type != DistributedType.FSDP
@@ -141,6 +145,6 @@ def without_sync(accelerator: Any, model: Any) -> Iterator[None]:
 
 
 def backward(accelerator: Any, loss: torch.Tensor) -> None:
-    """As `transformers.Trainer` does it, for a part of the loss that it does not get to see."""
+    """Backward for a piece of the loss, as `transformers.Trainer` does it."""
     deepspeed = accelerator.distributed_type == DistributedType.DEEPSPEED
     accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))

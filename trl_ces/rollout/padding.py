@@ -1,9 +1,9 @@
-"""Forwards over real tokens only: TRL pads every row of a rollout to its longest; here the model sees less of that.
+"""Forwards without the padding that TRL adds: it pads every row of a rollout to the longest.
 
-TRL pads prompts on the left and completions on the right, so that the real tokens of a row stand together. A forward
-over some of the rows needs only as many columns as the longest of them has tokens, and where attention takes sequences
-of different lengths, no padding at all (padding-free: the rows stand in one, as in TRL's `SFTConfig.padding_free`).
-Log-probabilities and entropies come back in the columns they would have had.
+TRL pads prompts on the left and completions on the right, so the real tokens of a row are contiguous. A forward needs
+only as many columns as its longest row has tokens or, where attention supports sequences of different lengths, no
+padding at all: rows are packed into one, as in TRL's `SFTConfig.padding_free`. Log-probs and entropies come back in
+their original columns.
 """
 
 import logging
@@ -17,17 +17,17 @@ from transformers.utils.generic import is_flash_attention_requested
 
 logger = logging.getLogger(__name__)
 
-# Frequencies that follow the length of the input, padding included: what is trimmed would change them.
+# RoPE types whose frequencies depend on the input length, padding included: trimming would change them.
 ROPE_OF_THE_LENGTH = ("dynamic", "longrope")
-# Whose attention starts anew where positions do, and which mix nothing else over positions: convolutions and linear
-# attention would carry one row into the next. tests/rollout/test_padding.py compares each of these with padded rows.
+# Model types that keep packed rows apart: attention restarts where positions do, and nothing else mixes positions, as
+# convolutions and linear attention would. tests/rollout/test_padding.py compares each with padded rows.
 PACKED_APART = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "olmo3", "granite", "smollm3", "gemma2", "phi3")
-# What a model with a fused LM head returns for each token; see `FusedCausalLMOutput` in trl/trainer/utils.py.
+# Per-token outputs of TRL's fused LM head; see `FusedCausalLMOutput` in trl/trainer/utils.py.
 PER_TOKEN = ("log_probs", "entropy")
 
 
 class Span(NamedTuple):
-    """The columns [start, end) of a padded row in which its real tokens stand."""
+    """The columns [start, end) of a row's real tokens."""
 
     start: int
     end: int
@@ -35,13 +35,13 @@ class Span(NamedTuple):
 
 def real_spans(attention_mask: Tensor) -> list[Span]:
     """
-    Where the real tokens of each row stand. Waits for the device once.
+    Finds the real tokens of each row. Synchronizes with the device once.
 
     Args:
         attention_mask (`Tensor`): Shape (B, L), 1 from the first real token to the last.
 
     Returns:
-        `list[Span]`: Of length B. A row without real tokens counts as one without padding.
+        `list[Span]`: Length B. The span of a row without real tokens is the whole row.
     """
     real = attention_mask != 0
     start = real.int().argmax(dim=1)
@@ -51,13 +51,13 @@ def real_spans(attention_mask: Tensor) -> list[Span]:
 
 class PaddingSupport(NamedTuple):
     """
-    What can be kept out of a model's forwards.
+    Which padding a model's forwards can omit.
 
     Args:
-        left (`bool`): Padding on the left of prompts: positions count only relative to each other.
-        right (`bool`): Padding on the right of completions.
-        pack (`bool`): All padding: rows may stand in one, told apart by their positions.
-        reason (`str`): Why something cannot; empty where all can.
+        left (`bool`): Padding to the left of prompts; needs relative positions.
+        right (`bool`): Padding to the right of completions.
+        pack (`bool`): All padding, with the rows packed into one and separated by their positions.
+        reason (`str`): Why some padding stays; empty if none does.
     """
 
     left: bool
@@ -67,9 +67,9 @@ class PaddingSupport(NamedTuple):
 
 
 def padding_support(model: torch.nn.Module) -> PaddingSupport:
-    """What can go without changing what `model`, a Transformers or PEFT model, computes at the real tokens."""
+    """Which padding can go without changing what `model`, Transformers or PEFT, computes at real tokens."""
     if any(adapter.is_prompt_learning for adapter in getattr(model, "peft_config", {}).values()):
-        reason = "its prompts are learned, and their virtual tokens stand before the padding, so padding stays"
+        reason = "its prompts are learned, and their virtual tokens precede the padding, so padding stays"
         return PaddingSupport(left=False, right=False, pack=False, reason=reason)
     config = _text_config(model)
     rope_types = _rope_types(getattr(config, "rope_parameters", None))
@@ -92,16 +92,17 @@ def padding_plan(
     model: torch.nn.Module, trim: bool, pack: bool | None, sequences_are_split: bool = False
 ) -> PaddingSupport:
     """
-    What is kept out of a model's forwards.
+    Decides which padding a model's forwards omit.
 
     Args:
         model (`torch.nn.Module`): A Transformers or PEFT model.
         trim (`bool`): `CESConfig.trim_padding`.
-        pack (`bool`, *optional*): `CESConfig.padding_free`; `None` packs where attention is flash attention.
-        sequences_are_split (`bool`, *optional*, defaults to `False`): Context or sequence parallelism: all stays.
+        pack (`bool`, *optional*): `CESConfig.padding_free`; `None` packs with FlashAttention.
+        sequences_are_split (`bool`, *optional*, defaults to `False`):
+            Whether context or sequence parallelism splits sequences; then all padding stays.
 
     Raises:
-        ValueError: `pack`, but rows of this model cannot be packed.
+        ValueError: `pack` is `True`, but rows of this model cannot be packed.
     """
     support = padding_support(model)
     if sequences_are_split:
@@ -111,8 +112,8 @@ def padding_plan(
         raise ValueError(f"`padding_free=True`, but with this model {support.reason}: set `padding_free=False`.")
     if pack and not flash:
         logger.warning(
-            "`padding_free=True` without flash attention: each forward computes attention between all of its rows and "
-            "throws most of it away. Set `padding_free=False`, or `attn_implementation` in `model_init_kwargs` to "
+            "`padding_free=True` without FlashAttention: each forward computes attention between all of its rows and "
+            "discards most of it. Set `padding_free=False`, or `attn_implementation` in `model_init_kwargs` to "
             '"flash_attention_2".'
         )
     if support.reason and trim and (not support.left or flash):
@@ -123,12 +124,12 @@ def padding_plan(
 
 def unpadded(model: Any, padding: PaddingSupport, spans: list[Span], multiple: int) -> Any:
     """
-    `model` as TRL may call it with rows that have these `spans`.
+    Wraps `model` so that TRL can call it with padded rows.
 
     Args:
-        model (`Callable`): A causal language model with TRL's fused LM head, wrapped or not.
-        padding ([`PaddingSupport`]): What to keep out.
-        spans (`list[Span]`): Of the rows that it will be called with.
+        model (`Callable`): A causal language model with TRL's fused LM head, itself wrapped or not.
+        padding ([`PaddingSupport`]): Padding to omit.
+        spans (`list[Span]`): Of the rows of the call.
         multiple (`int`): TRL's `pad_to_multiple_of`, or 1.
     """
     if padding.pack:
@@ -143,7 +144,7 @@ def _text_config(model: torch.nn.Module) -> Any:
 
 
 def _rope_types(parameters: dict[str, Any] | None) -> set[str]:
-    """The kinds of rotary embeddings in a config's `rope_parameters`, which may have an entry for each layer type."""
+    """The RoPE types in a config's `rope_parameters`, which may have an entry per layer type."""
     if not parameters:
         return set()
     nested = [entry for entry in parameters.values() if isinstance(entry, dict) and "rope_theta" in entry]
@@ -155,22 +156,22 @@ def _rope_types(parameters: dict[str, Any] | None) -> set[str]:
 
 class LeftAlignedModel:
     """
-    A model as TRL calls it, with padded rows; the model inside sees them moved to the left and cut behind the longest.
+    Takes TRL's padded rows; the model inside sees them shifted left and cut at the longest.
 
-    It needs no attention mask then: what stands behind a row's end cannot be seen from the row, for attention is
-    causal. That spares a mask of (B, L, L), and attention kernels that take none are the fast ones.
+    It then needs no attention mask, because causal attention never sees padding behind a row's end. This saves the
+    (B, L, L) mask and allows the faster kernels, which take none.
 
     Args:
         model (`Callable`): A causal language model with TRL's fused LM head, wrapped or not.
-        spans (`list[Span]`): Of the rows that it will be called with.
-        multiple (`int`, *optional*, defaults to 1): Rows are as long as a multiple of this.
+        spans (`list[Span]`): Of the rows of the call.
+        multiple (`int`, *optional*, defaults to 1): Row lengths are rounded up to a multiple of this.
     """
 
     def __init__(self, model: Any, spans: list[Span], multiple: int = 1):
         self.model, self.spans, self.multiple = model, spans, multiple
 
     def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
-        """As the model; `log_probs` and `entropy` have shape (B, L - 1), 0 where nothing was computed."""
+        """As the model; `log_probs` and `entropy` have shape (B, L - 1), 0 at omitted positions."""
         rows, padded = input_ids.shape
         longest = max(2, *(end - start for start, end in self.spans))  # one token predicts the next
         width = -(-longest // self.multiple) * self.multiple
@@ -181,7 +182,7 @@ class LeftAlignedModel:
         mask = attention_mask.gather(1, source).masked_fill(outside, 0)
         outputs = self.model(
             input_ids=input_ids.gather(1, source),
-            # The load-balancing loss of a mixture of experts counts the tokens that the mask shows.
+            # The load-balancing loss of a mixture of experts counts the mask's tokens.
             attention_mask=mask if kwargs.get("output_router_logits") else None,
             labels=labels.gather(1, source).masked_fill(mask == 0, -100),
             **kwargs,
@@ -196,8 +197,8 @@ class LeftAlignedModel:
 
 class RightTrimmedModel:
     """
-    As [`LeftAlignedModel`], for models that count positions from the left edge: rows stay where they are and only
-    columns on the right that are padding in all of them go.
+    As [`LeftAlignedModel`], for models with absolute positions or state: rows stay in place, and only the right-hand
+    columns that are padding in all of them are cut.
     """
 
     def __init__(self, model: Any, spans: list[Span], multiple: int = 1):
@@ -222,15 +223,15 @@ class RightTrimmedModel:
 
 class PackedModel:
     """
-    A model as TRL calls it, with padded rows; the model inside sees one row without padding, whose positions start
-    anew for each: Transformers' attention then keeps them apart.
+    Takes TRL's padded rows; the model inside sees one unpadded row, whose positions restart at each of them so that
+    Transformers' attention keeps them apart.
 
-    Where the rows begin is told as well (`cu_seq_lens_q`, `max_length_q`, ...), from lengths that are known here: from
-    positions, flash attention would work it out in every layer, each time with a wait for the device.
+    Also passes the row boundaries (`cu_seq_lens_q`, `max_length_q`, ...), from lengths known here. Without them,
+    FlashAttention would derive them from the positions in every layer, with a device synchronization each time.
 
     Args:
         model (`Callable`): As in [`LeftAlignedModel`].
-        spans (`list[Span]`): Of the rows that it will be called with.
+        spans (`list[Span]`): Of the rows of the call.
     """
 
     def __init__(self, model: Any, spans: list[Span]):
@@ -255,7 +256,7 @@ class PackedModel:
             max_length_k=longest,
             **kwargs,
         )
-        # Column j tells of token j + 1, in the padded rows as in the packed one.
+        # Column j scores token j + 1, in the padded rows and in the packed one.
         scored = (real & ~first)[:, 1:]
         inside = positions[1:] > 0
         for name in PER_TOKEN:

@@ -1,14 +1,13 @@
-"""Forwards over real tokens only, and the rows of an optimizer step placed by length.
+"""Forwards over real tokens only, with the rows of an optimizer step arranged by length.
 
-TRL pads each row of a rollout to the longest of the rollout and runs every forward over that. Here TRL's method is
-handed a `model`, which it only calls, that runs the real one on the tokens alone (padding.py). And the rows of an
-optimizer step are placed in TRL's buffer of micro-batches by length, over all processes (micro_batches.py). Both
-change the order of additions and nothing else.
+TRL pads each row of a rollout to the longest and runs every forward over that. Here TRL's method gets a `model`, which
+it only calls, that runs the real one without the padding (padding.py), and the rows of an optimizer step are arranged
+by length in TRL's buffer of micro-batches, over all processes (micro_batches.py). Both change the order of additions
+and nothing else.
 
-Old log-probs are computed over the micro-batches as the update will see them, so that the first importance ratio of a
-rollout is 1 to the last bit, in bf16 too. TRL asks for them earlier, over other rows at other widths; that call is
-answered with zeros, which are then replaced. Where TRL reads them earlier, to correct the ratio towards vLLM, its own
-stay.
+Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
+is exactly 1, in bf16 too. TRL asks for them earlier, over other rows at other widths: that call returns zeros, which
+are then replaced. Where TRL reads them earlier, for its vLLM importance sampling correction, TRL's own stay.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`,
 `_metrics` and writes `_buffered_inputs`.
@@ -34,28 +33,29 @@ OLD = "old_per_token_logps"
 class RealTokens(Layer):
     """
     Keeps padding out of forwards; `trim_padding`, `padding_free`, `arrange_by_length` and `max_tokens_per_micro_batch`
-    of [`CESConfig`]. With `trim_padding` and `arrange_by_length` off it changes nothing.
+    of [`CESConfig`]. Changes nothing with `trim_padding` and `arrange_by_length` off.
 
     Raises:
-        `ValueError`: The model or the settings do not allow what was asked for.
+        `ValueError`: The model or another setting does not allow `padding_free` or `max_tokens_per_micro_batch`.
     """
 
     def __init__(self, *args, **kwargs):
-        self._asks_for_old = False  # whether TRL's next forward is for old log-probs that are computed later
-        self._scores_later = False  # whether the running rollout has such
-        self._scored_rows: dict[str, Any] | None = None  # the rows of the running loss
+        self._asks_for_old = False  # whether TRL's next forward is for old log-probs, which come later
+        self._scores_later = False  # whether the current rollout's old log-probs come later
+        self._scored_rows: dict[str, Any] | None = None  # the rows of the current loss
         super().__init__(*args, **kwargs)
         parallelism = getattr(self.accelerator, "parallelism_config", None)
         split = parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled)
         policy = self.accelerator.unwrap_model(self.model)
         self._padding = padding_plan(policy, self.args.trim_padding, self.args.padding_free, split)
-        # The load-balancing loss of a mixture of experts is no sum over rows.
+        # The load-balancing loss of a mixture of experts is not a sum over rows.
         self._per_step = 0 if self.aux_loss_enabled or split else self.args.micro_batches_to_arrange()
         if self.args.max_tokens_per_micro_batch is not None and (self._per_step == 0 or not self._padding.right):
             raise ValueError(
-                "`max_tokens_per_micro_batch` needs rows that can change places and be trimmed: "
-                "`steps_per_generation` and `gradient_accumulation_steps` must be multiples of one another, "
-                "`router_aux_loss_coef` 0.0, sequences whole, and the model's positions independent of padding."
+                "`max_tokens_per_micro_batch` needs rows that can be rearranged and trimmed: one of "
+                "`steps_per_generation` and `gradient_accumulation_steps` must be a multiple of the other, "
+                "`router_aux_loss_coef` 0.0, no context or sequence parallelism, and the model's positions "
+                "independent of padding."
             )
 
     def _prepare_inputs(self, generation_batch):
@@ -75,16 +75,18 @@ class RealTokens(Layer):
 
     def _arrange(self, buffer: list[dict]) -> list[dict]:
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
-        # Together, since some processes may have images and others none.
+        # All processes decide together: only some may have images.
         if all(gather_object([all(can_be_arranged(batch, layout) for batch in buffer)])):
             unit = cast(Any, self.pad_to_multiple_of) or 1
             return arranged(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
         if budget is not None:
-            logger.warning("A rollout holds more than rows of tokens: `max_tokens_per_micro_batch` is ignored for it.")
+            logger.warning(
+                "A rollout has inputs that are not per-row: `max_tokens_per_micro_batch` is ignored for it."
+            )
         return buffer
 
     def _can_score_later(self) -> bool:
-        """Whether old log-probs are wanted and nothing reads them before the update."""
+        """Whether old log-probs are needed, and not before the update."""
         args = self.args
         wanted = args.gradient_accumulation_steps % self._steps_of_a_rollout() != 0
         corrected = self.use_vllm and self.vllm_importance_sampling_correction
@@ -92,7 +94,7 @@ class RealTokens(Layer):
 
     @torch.no_grad()
     def _score_old(self, buffer: list[dict]):
-        """Old log-probs of a new rollout, by the forwards that the update will make."""
+        """Computes the old log-probs of a new rollout by the same forwards as the update."""
         model, settings = cast(Any, self.model), cast(Any, self.args.gradient_checkpointing_kwargs)
         with disable_gradient_checkpointing(model, settings):
             for batch in buffer:
@@ -105,7 +107,7 @@ class RealTokens(Layer):
                 batch[OLD] = torch.cat(parts)
 
     def _generate(self, prompts):
-        self._asks_for_old = self._scores_later  # TRL's first forward after it
+        self._asks_for_old = self._scores_later  # TRL's first forward after this
         return super()._generate(prompts)
 
     def _get_per_token_logps_and_entropies(
@@ -132,7 +134,7 @@ class RealTokens(Layer):
         return outputs
 
     def _forward_real_tokens(self, model, input_ids, attention_mask, logits_to_keep, batch_size, budget, **kwargs):
-        """TRL's method on a model that trims or packs; without a gradient, on rows of like length at a time."""
+        """TRL's method on a model that trims or packs; without gradients, on batches of similar length."""
         run, spans = super()._get_per_token_logps_and_entropies, real_spans(attention_mask)
         unit = cast(Any, self.pad_to_multiple_of) or 1
         if batch_size is None:
@@ -159,10 +161,10 @@ class RealTokens(Layer):
                 backward(self.accelerator, loss)
             earlier = earlier + loss.detach()
         loss = self._loss_of_piece(model, last, total)
-        return loss + earlier if first else loss  # for the log: the backward that follows is that of the last rows
+        return loss + earlier if first else loss  # `earlier` is for the log: only `loss` has a graph left
 
     def _loss_of_piece(self, model, rows, total: int):
-        """What `rows` add to the loss of `total` rows, which TRL divides by the rollout's tokens or by its rows."""
+        """The share of `rows` in the loss of `total` rows; TRL normalizes by the rollout's tokens or by rows."""
         self._scored_rows = rows
         try:
             loss = super()._compute_loss(model, rows)
@@ -172,7 +174,7 @@ class RealTokens(Layer):
         return loss if size == total or self.loss_type in ("dapo", "cispo", "vespo") else loss * size / total
 
     def _log_first_ratio(self, rows: dict[str, Any], logps: torch.Tensor):
-        """The largest |log ratio| of a rollout's first micro-batch: 0 where old log-probs are the update's own."""
+        """Logs the largest |log ratio| of a rollout's first micro-batch: 0 if old log-probs match the update's."""
         if not self.model.training or OLD not in rows or self._step % self._steps_of_a_rollout():
             return
         if self._per_step == 0 and not self._padding.right:

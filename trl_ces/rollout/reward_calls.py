@@ -1,4 +1,4 @@
-"""How reward functions are called: told what the model really wrote, begun early, and checked.
+"""Calls reward functions: with the model's own text, started early, and with their results checked.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`, `_generate_and_score_completions`.
 """
@@ -10,17 +10,17 @@ from .turns import read_turns
 
 class RewardCalls(Layer):
     """
-    Passes `REWARD_KEYWORDS` to reward functions that take them, and checks what every function returns.
+    Passes `REWARD_KEYWORDS` to reward functions that accept them, and checks what every function returns.
 
-    Functions with an attribute `start_early` are told what they will be asked as soon as completions are there, so
-    that their work overlaps with the old and the reference log-probs.
+    A function's `start_early`, if it has one, is called with its arguments once the completions exist, so that its
+    work overlaps with the old and reference log-probs.
 
     Raises:
-        [`RewardError`]: In training; see [`guarded_rewards`].
+        [`RewardError`]: During training; see [`guarded_rewards`].
     """
 
     def __init__(self, *args, **kwargs):
-        self._examples: list[dict] = []  # the rows of the data for which completions are being written
+        self._examples: list[dict] = []  # dataset rows of the current rollout
         self._turns: dict[str, list] = {}  # of the latest completions, by the names of REWARD_KEYWORDS
         super().__init__(*args, **kwargs)
 
@@ -40,7 +40,7 @@ class RewardCalls(Layer):
             return super()._calculate_rewards(self._with_turns(inputs), prompts, completions, completion_ids_list)
 
     def _with_turns(self, examples: list[dict]) -> list[dict]:
-        """Examples with `REWARD_KEYWORDS`; a column of that name goes before."""
+        """Adds `REWARD_KEYWORDS` to examples; dataset columns take precedence."""
         return [
             {**{name: values[row] for name, values in self._turns.items()}, **example}
             for row, example in enumerate(examples)

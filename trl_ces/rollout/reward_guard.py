@@ -1,7 +1,7 @@
-"""Guarded calls of reward functions: each completion gets a finite number or `None`, or the function is named.
+"""Checks reward functions: each completion gets a finite number or `None`, or an error names the function.
 
-TRL itself trains on an infinite reward, reads NaN as "no verdict", and names no row where a function returns nonsense.
-`trainer.reward_funcs` stays the user's own objects; guards stand in for them only while TRL calls them.
+TRL alone trains on infinite rewards, reads NaN as "no verdict", and names no row where a function returns an invalid
+value. `trainer.reward_funcs` holds the user's own objects; guards replace them only while TRL calls them.
 """
 
 import inspect
@@ -17,20 +17,20 @@ from trl.trainer.utils import is_async_callable
 
 logger = logging.getLogger(__name__)
 
-# What CESTrainer passes to reward functions beyond TRL's own keyword arguments.
+# Keyword arguments that reward functions receive beyond TRL's own.
 REWARD_KEYWORDS = ("thinking_prefilled", "last_turns")
 LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
 
 
 class RewardError(RuntimeError):
-    """A reward function raised, or returned something that is no reward. Names the function, and the row if known."""
+    """A reward function raised or returned invalid rewards. Names the function, and the row if known."""
 
 
 def accepted(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
-    """`arguments` without the `REWARD_KEYWORDS` that `func` does not take."""
+    """`arguments` without the `REWARD_KEYWORDS` that `func` does not accept."""
     try:
         parameters = list(inspect.signature(func).parameters.values())
-    except ValueError:  # compiled code may have no signature: it gets what TRL would pass
+    except ValueError:  # compiled code may have no signature: pass what TRL would
         parameters = []
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return arguments
@@ -40,12 +40,12 @@ def accepted(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def start_early(funcs: Sequence[Any], examples: Sequence[dict[str, Any]]) -> None:
     """
-    Let reward functions start their work while the trainer computes the old and reference log-probs.
+    Starts reward functions while the trainer computes the old and reference log-probs.
 
     Args:
-        funcs (`Sequence[Callable]`): Reward functions. One with an attribute `start_early`, a function, is told early
-            what it will be asked: [`accuracy_reward`] has one.
-        examples (`Sequence[dict]`): One per completion: the data's columns and `REWARD_KEYWORDS`.
+        funcs (`Sequence[Callable]`): Reward functions. An attribute `start_early`, if there is one, is called with the
+            function's future arguments but for the completions; [`accuracy_reward`] has one.
+        examples (`Sequence[dict]`): One per completion: the dataset's columns and `REWARD_KEYWORDS`.
     """
     functions = [func for func in funcs if not isinstance(func, torch.nn.Module)]
     starts = [func.start_early for func in functions if hasattr(func, "start_early")]
@@ -58,17 +58,18 @@ def start_early(funcs: Sequence[Any], examples: Sequence[dict[str, Any]]) -> Non
 @contextmanager
 def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
     """
-    Guard the reward functions that `trainer` calls inside this context.
+    Guards the reward functions of `trainer` inside the context.
 
     Args:
-        trainer ([`~trl.GRPOTrainer`]): Its `reward_funcs` are replaced inside and the same objects again afterwards.
-        on_error (`"stop"` or `"skip"`): `"stop"` raises. `"skip"` warns and gives `None`, which leaves a row out of
-            its group's mean: to the rows with a bad value, or to all rows where the function raised or returned
-            another number of rewards. No function is called twice.
+        trainer ([`~trl.GRPOTrainer`]): Its `reward_funcs` are replaced, and restored on exit.
+        on_error (`"stop"` or `"skip"`):
+            `"stop"` raises. `"skip"` warns and returns `None`, which excludes a row from its group's mean, for rows
+            with an invalid value, or for all rows if the function raised or returned the wrong number of rewards. No
+            function is called twice.
 
     Raises:
-        RewardError: inside, if a function raises, or returns anything but an iterable with one finite number or `None`
-            per completion. Reward models are not checked.
+        RewardError: inside the context, if a function raises, or returns anything but an iterable of one finite number
+            or `None` per completion. Reward models are not checked.
     """
     funcs = trainer.reward_funcs
     trainer.reward_funcs = [
@@ -82,7 +83,7 @@ def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
 
 
 def guarded(func: Callable, name: str, on_error: str) -> Callable:
-    """`func` behind a guard that reports it as `name`; async if `func` is."""
+    """Wraps `func` in a guard that reports it as `name`; async if `func` is."""
 
     def call(**arguments):
         try:
@@ -102,7 +103,7 @@ def guarded(func: Callable, name: str, on_error: str) -> Callable:
 
 
 def _listed(rewards: Any) -> Any:
-    """Runs a generator here, where what it raises is caught."""
+    """Exhausts a generator here, where its exceptions are caught."""
     return list(rewards) if isinstance(rewards, Iterable) else rewards
 
 
@@ -136,7 +137,7 @@ def _checked(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) 
 
 
 def _number(reward: Any) -> float | None:
-    """`reward` as a number that float32 holds, else `None`."""
+    """`reward` as a finite number in the range of float32, else `None`."""
     try:
         value = math.nan if isinstance(reward, str) else float(reward)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: a tensor of several elements

@@ -1,21 +1,21 @@
-"""The rows of a rollout: how each tensor is padded, those of all processes, those of one.
+"""The rows of a rollout: their padding, and gathering and slicing them over processes.
 
-A rollout is TRL's dict of tensors with a row for each completion. Prompts are padded on the left, completions on the
-right, each to the longest of its process.
+A rollout is TRL's dict of tensors, with a row per completion. Prompts are padded on the left and completions on the
+right, to the longest of the process.
 """
 
 from typing import Any, NamedTuple
 
 import torch
 
-# The one number of a rollout that belongs to all its rows: the tokens that the loss counts, over all processes.
+# The one entry of a rollout that is not per-row: its tokens in the loss, over all processes.
 NUM_ITEMS = "num_items_in_batch"
-# What CES adds to a rollout.
+# The per-row tensors that CES adds.
 CES_ROWS = ("correct", "scorable", "group_correct", "group_scorable", "equal_rewards", "truncated")
 
 
 class Padding(NamedTuple):
-    """How a (B, T) tensor is padded: on which side, with what."""
+    """Side and value of a (B, T) tensor's padding."""
 
     left: bool
     value: int | float
@@ -23,13 +23,13 @@ class Padding(NamedTuple):
 
 def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
     """
-    The tensors of a rollout, and how TRL pads those that have a row for each completion and a column for each token.
+    The known tensors of a rollout, and how TRL pads the (B, T) ones.
 
     Args:
         pad_token_id (`int`): The tokenizer's.
 
     Returns:
-        `dict[str, Padding | None]`: By name. `None`: there are no columns for tokens.
+        `dict[str, Padding | None]`: By name; `None` for tensors that are not per-token.
     """
     return {
         "prompt_ids": Padding(left=True, value=pad_token_id),
@@ -40,7 +40,7 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
         "old_per_token_logps": Padding(left=False, value=0.0),
         "ref_per_token_logps": Padding(left=False, value=0.0),
         "sampling_per_token_logps": Padding(left=False, value=0.0),
-        # One for each completion, (B, 1), is never padded: all rounds have that width.
+        # A ratio per completion, (B, 1), has the same width on all processes and is never padded.
         "importance_sampling_ratio": Padding(left=False, value=1.0),
         "advantages": None,
         NUM_ITEMS: None,
@@ -50,12 +50,12 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
 
 def gathered(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], accelerator: Any) -> dict:
     """
-    The rows of all processes, in their order, on each of them; tensors are padded to the longest of any.
+    Gathers rows over processes, in process order, padded to the longest.
 
     Args:
-        rows (`dict[str, torch.Tensor]`): This process's, all of them in `layout`.
+        rows (`dict[str, torch.Tensor]`): This process's; all names are in `layout`.
         layout (`dict[str, Padding | None]`): How each tensor is padded, see [`row_layout`].
-        accelerator (`Accelerator`): Knows the processes.
+        accelerator (`Accelerator`): Gathers.
     """
     every = {}
     for name, values in rows.items():
@@ -67,7 +67,7 @@ def gathered(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], a
 
 
 def rows_of_process(rows: dict[str, torch.Tensor], accelerator: Any) -> dict[str, torch.Tensor]:
-    """The part of `rows`, (N, ...) tensors of all processes, that is this process's: N / processes of them."""
+    """This process's slice, N / processes rows, of gathered tensors of shape (N, ...)."""
     here = next(iter(rows.values())).size(0) // accelerator.num_processes
     start = accelerator.process_index * here
     return {name: values[start : start + here] for name, values in rows.items()}

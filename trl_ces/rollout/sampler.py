@@ -1,8 +1,8 @@
-"""Dynamic sampling of DAPO, arXiv 2503.14476, section 3.2: prompts are drawn until the batch is full of mixed groups.
+"""DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: draws prompts until the batch is full of mixed groups.
 
-A group whose completions are all right or all wrong has A = 0. It is dropped, and the next prompts of the data take
-its place. Which prompts come next and which groups are kept is decided here; the trainer generates. Every process
-holds the same groups, so all decide alike and make the same number of collective calls.
+A group whose completions are all correct or all wrong has A = 0. It is dropped, and the next prompts of the dataset
+replace it. This file decides which prompts come next and which groups are kept; the trainer generates. Every process
+has the same groups, so all decide alike and make the same number of collective calls.
 """
 
 import json
@@ -18,25 +18,24 @@ from datasets import IterableDataset
 
 logger = logging.getLogger(__name__)
 
-# In a checkpoint's folder: where its prompt stream stood.
+# In the checkpoint's folder: the position in the prompt stream.
 STREAM_FILE = "dynamic_sampling.json"
 
 
 class PromptStream:
     """
-    The prompts of a data set in the order in which they are drawn, pass after pass, without end.
+    An endless stream of a dataset's prompts, epoch after epoch.
 
-    The order of each pass is that of TRL's `RepeatSampler`: one generator with one seed, and a new permutation for
-    each pass. But every prompt of a pass comes, also those that would not fill a batch. `position` is all its state.
+    The order is that of TRL's `RepeatSampler`: one seeded generator, a new permutation per epoch. Unlike there, the
+    last prompts of an epoch come even if they do not fill a batch. `position` is the whole state.
 
     Args:
-        num_prompts (`int`): Size of the data set.
+        num_prompts (`int`): Size of the dataset.
         seed (`int`): Seed of the order.
-        shuffle (`bool`): Whether to shuffle; otherwise each pass is in the order of the data.
+        shuffle (`bool`): Whether to shuffle; else each epoch is in the dataset's order.
 
     Attributes:
-        position (`int`): How many prompts were used, over all passes; those before it are never drawn again in their
-            pass. Set it to go on from there.
+        position (`int`): Prompts used so far, over all epochs. Set it to continue from there.
     """
 
     def __init__(self, num_prompts: int, seed: int, shuffle: bool):
@@ -44,12 +43,12 @@ class PromptStream:
         self.seed = seed
         self.shuffle = shuffle
         self.position = 0
-        self._orders: dict[int, list[int]] = {}  # the two latest passes
+        self._orders: dict[int, list[int]] = {}  # of the two latest epochs
         self._passes = 0
         self._generator = torch.Generator()
 
     def ahead(self, count: int) -> list[int]:
-        """The next `count` prompts, as row numbers of the data set. They are only looked at: `position` stays."""
+        """Row numbers of the next `count` prompts, without moving `position`."""
         places = range(self.position, self.position + count)
         return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
 
@@ -70,16 +69,15 @@ class PromptStream:
 
 def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     """
-    Which groups teach: those whose completions do not all have the same accuracy (DAPO, Eq. 11).
+    Finds the informative groups: those whose completions differ in accuracy (DAPO, Eq. 11).
 
     Args:
-        accuracy (`torch.Tensor`): (N,) float, the accuracy reward of each completion, NaN where there is none; groups
-            contiguous.
-        group_size (`int`): Completions of a prompt, G.
+        accuracy (`torch.Tensor`): (N,) float, accuracy rewards, NaN where there is none; groups contiguous.
+        group_size (`int`): G, completions per prompt.
 
     Returns:
-        `torch.Tensor`: (N / G,) bool. Completions without a verdict do not count; a group with fewer than two others
-        does not teach.
+        `torch.Tensor`: (N / G,) bool. Completions without a verdict do not count; a group with fewer than two verdicts
+        is not informative.
     """
     groups = accuracy.view(-1, group_size)
     unscorable = groups.isnan()
@@ -90,15 +88,15 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
 
 def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
     """
-    How many prompts the next round draws: as many as should fill the batch, by the share of groups kept so far.
+    Prompts of the next round: as many as should fill the batch, given the share of groups kept so far.
 
-    More than are missing, because a round costs about as long as its longest completion, however few there are.
+    More than are missing, because a round takes as long as its longest completion, however few there are.
 
     Args:
         wanted (`int`): Groups in a full batch, a multiple of `unit`.
         kept (`int`): Informative groups so far, fewer than `wanted`.
         decided (`int`): Groups judged so far.
-        unit (`int`): Prompts whose completions the processes can share evenly come in multiples of this.
+        unit (`int`): Smallest number of prompts whose completions split evenly over the processes.
 
     Returns:
         `int`: A multiple of `unit`, at most `wanted`.
@@ -111,18 +109,18 @@ def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
 
 class InformativeBatch:
     """
-    The groups of one rollout, judged in the order of the stream, until enough are informative.
+    Collects the groups of one rollout, in stream order, until enough are informative.
 
     Args:
-        wanted (`int`): Groups in a full batch, P.
-        group_size (`int`): Completions of a prompt, G.
+        wanted (`int`): P, groups in a full batch.
+        group_size (`int`): G, completions per prompt.
         num_processes (`int`): Processes that share the completions of a round.
     """
 
     def __init__(self, wanted: int, group_size: int, num_processes: int):
         self.wanted = wanted
         self.rounds = 0
-        # Places in the order of judgement.
+        # Indices in the order of judgement.
         self.kept: list[int] = []
         self.dropped: list[int] = []
         self._unit = num_processes // math.gcd(group_size, num_processes)
@@ -137,19 +135,19 @@ class InformativeBatch:
         return self.wanted - len(self.kept)
 
     def next_size(self) -> int:
-        """How many prompts the next round draws."""
+        """Prompts of the next round."""
         return round_size(self.wanted, len(self.kept), self.decided, self._unit)
 
     def judge(self, informative: Sequence[bool], groups: Sequence[Any]) -> int:
         """
-        Keep or drop the groups of a round, in order, until the batch is full.
+        Keeps or drops the groups of a round, in order, until the batch is full.
 
         Args:
-            informative (`Sequence[bool]`): One for each group of the round.
-            groups (`Sequence`): What to keep of each, if it is kept.
+            informative (`Sequence[bool]`): One per group of the round.
+            groups (`Sequence`): What to keep of each group.
 
         Returns:
-            `int`: How many groups were judged. Those behind them are not needed: their prompts go back to the stream.
+            `int`: Groups judged. The rest is not needed: their prompts go back to the stream.
         """
         before = self.decided
         self.rounds += 1
@@ -158,17 +156,17 @@ class InformativeBatch:
                 break
             place = self.decided
             (self.kept if teaches else self.dropped).append(place)
-            # Of the dropped only the first can be needed, to fill the batch in the end.
+            # Only the first dropped groups can be needed, to fill the batch.
             if teaches or len(self.dropped) <= self.missing:
                 self._groups[place] = group
         return self.decided - before
 
     def groups(self) -> list[Any]:
-        """The full batch: the kept groups and, for those that are missing, the first dropped; in judged order."""
+        """The full batch: the kept groups, filled up with the first dropped ones; in order of judgement."""
         return [self._groups[place] for place in sorted(self.kept + self.dropped[: self.missing])]
 
     def metrics(self) -> dict[str, float]:
-        """What can be said of the rollout from its groups alone."""
+        """The metrics that follow from the groups alone."""
         return {
             "dynamic_sampling/rounds": self.rounds,
             "dynamic_sampling/dropped_groups": len(self.dropped) / self.decided,
@@ -179,15 +177,15 @@ class InformativeBatch:
 
 class DynamicSampler:
     """
-    Draws the prompts of a training run and chooses the groups of its generation batches.
+    Draws the prompts of a training run and selects the groups of its generation batches.
 
     Args:
         stream (`PromptStream`): The prompts.
-        wanted (`int`): Groups in a generation batch, P.
-        group_size (`int`): Completions of a prompt, G.
-        max_rounds (`int`): Rounds of generation for one batch, >= 1.
+        wanted (`int`): P, groups in a generation batch.
+        group_size (`int`): G, completions per prompt.
+        max_rounds (`int`): Rounds of generation per batch, >= 1.
         num_processes (`int`): Processes that share the completions of a round.
-        speaks (`bool`, *optional*, defaults to `True`): Whether this process prints warnings.
+        speaks (`bool`, *optional*, defaults to `True`): Whether this process logs warnings.
     """
 
     def __init__(
@@ -212,21 +210,21 @@ class DynamicSampler:
         self, generate: Callable[[list[int]], tuple[Sequence[bool], Sequence[Any]]]
     ) -> tuple[list[Any], dict[str, float]]:
         """
-        The informative groups of a generation batch, after as many rounds as it takes and `max_rounds` allow.
+        Runs rounds until the batch has enough informative groups, at most `max_rounds`.
 
         Args:
-            generate (`Callable`): Given a round's prompts, R row numbers of the data, returns which of the R groups
-                are informative, and for each group what to keep of it.
+            generate (`Callable`): Takes the row numbers of a round's R prompts; returns which of the R groups are
+                informative, and what to keep of each.
 
         Returns:
-            `tuple[list, dict]`: What was kept of each of the P groups, and the metrics of the batch.
+            `tuple[list, dict]`: What `generate` returned for each of the P groups, and the batch's metrics.
         """
         batch = InformativeBatch(self.wanted, self.group_size, self.num_processes)
         self._rollout_start = self.stream.position
         first_round_end = 0.0
         while batch.missing and batch.rounds < self.max_rounds:
             informative, groups = generate(self.stream.ahead(batch.next_size()))
-            # Only what was judged is used up: the prompts behind the last group that was needed come again.
+            # Only judged groups are used up: the prompts after the last needed group come again.
             self.stream.position += batch.judge(informative, groups)
             first_round_end = first_round_end or time.perf_counter()
         extra_seconds = time.perf_counter() - first_round_end if batch.rounds > 1 else 0.0
@@ -244,8 +242,8 @@ class DynamicSampler:
             if self.speaks:
                 logger.warning(
                     "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
-                    "so groups of equal accuracy fill the batch. Said once; `dynamic_sampling/uninformative_groups` "
-                    "logs their share. Allow more rounds, raise `num_generations`, or give problems that the model "
+                    "so groups of equal accuracy fill the batch. Logged once; `dynamic_sampling/uninformative_groups` "
+                    "is their share. Allow more rounds, raise `num_generations`, or train on problems that the model "
                     "sometimes solves.",
                     len(batch.kept),
                     batch.wanted,
@@ -254,12 +252,12 @@ class DynamicSampler:
 
     def save(self, folder: Path, inside_rollout: bool):
         """
-        Write the state into a checkpoint's `folder`, which is made if need be.
+        Writes the state into the checkpoint's `folder`, creating it if missing.
 
         Args:
-            folder (`Path`): The checkpoint's.
-            inside_rollout (`bool`): Whether the latest batch has steps left. Where training is resumed without that
-                batch, it is generated again, so its prompts are to be drawn again.
+            folder (`Path`): The checkpoint.
+            inside_rollout (`bool`): Whether the latest batch has steps left. A run resumed without that batch
+                generates it again, so its prompts must be drawn again.
         """
         folder.mkdir(parents=True, exist_ok=True)
         position = self._rollout_start if inside_rollout else self.stream.position
@@ -267,12 +265,12 @@ class DynamicSampler:
 
     def load(self, folder: Path, planned_rollouts: int, with_rollout: bool = False):
         """
-        Take the state from a checkpoint's `folder`; without one, go on behind `planned_rollouts` batches.
+        Reads the state from the checkpoint's `folder`; if it has none, skips `planned_rollouts` batches.
 
         Args:
-            folder (`Path`): The checkpoint's.
-            planned_rollouts (`int`): Batches begun before it.
-            with_rollout (`bool`, *optional*, defaults to `False`): Whether the batch that it fell into is there.
+            folder (`Path`): The checkpoint.
+            planned_rollouts (`int`): Batches begun before the checkpoint.
+            with_rollout (`bool`, *optional*, defaults to `False`): Whether the batch in progress was saved too.
         """
         file = folder / STREAM_FILE
         if file.exists():
@@ -282,7 +280,7 @@ class DynamicSampler:
         self.stream.position = planned_rollouts * self.wanted
         if self.speaks:
             logger.warning(
-                "%s does not exist, so the checkpoint was saved without dynamic sampling: prompts go on from number "
+                "%s does not exist, so the checkpoint was saved without dynamic sampling: prompts continue at number "
                 "%d, as if no group had been dropped.",
                 file,
                 self.stream.position,
@@ -290,15 +288,15 @@ class DynamicSampler:
 
 
 def check_can_be_drawn(dataset: Any):
-    """Raise `ValueError` if `dataset` has no rows to go back to, or contains images, whose tensors are not per-row."""
+    """Raises `ValueError` if `dataset` is streamed, or contains images, whose tensors are not per-row."""
     if isinstance(dataset, IterableDataset):
         raise ValueError(
-            "`train_dataset` is an IterableDataset, but `dynamic_sampling` goes back to prompts that it did not need: "
-            "give a Dataset, or set `dynamic_sampling=False`."
+            "`train_dataset` is an IterableDataset, but `dynamic_sampling` returns to prompts that it did not need: "
+            "pass a Dataset, or set `dynamic_sampling=False`."
         )
     pictures = {"image", "images"} & set(dataset.column_names if dataset is not None else ())
     if pictures:
         raise ValueError(
             f"`train_dataset` has the column {sorted(pictures)[0]!r}, but `dynamic_sampling` does not support "
-            "pictures: set `dynamic_sampling=False`."
+            "images: set `dynamic_sampling=False`."
         )

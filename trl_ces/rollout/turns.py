@@ -1,11 +1,11 @@
-"""What the policy was shown and what it said, read from token ids, for reward functions (`REWARD_KEYWORDS`)."""
+"""The policy's last turn, decoded from token ids for reward functions (`REWARD_KEYWORDS`)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 
-# Enough tokens to hold "<think>" and white space in any tokenizer, one character a token included.
+# Enough tokens for "<think>" and whitespace, even at one character per token.
 PROMPT_TAIL = 32
 
 
@@ -16,17 +16,17 @@ def read_turns(
     tokenizer: Any,
 ) -> dict[str, list]:
     """
-    The keyword arguments of `REWARD_KEYWORDS`, one entry for each completion.
+    Decodes the `REWARD_KEYWORDS`, with one entry per completion.
 
     Args:
-        prompt_ids (`Sequence[Iterable]`): Token ids of the prompts: lists, or tensors of a user's rollout function.
+        prompt_ids (`Sequence[Iterable]`): Token ids of the prompts: lists, or tensors from a user's rollout function.
         completion_ids (`Sequence[Iterable]`): Token ids of the completions.
-        masks (`Sequence[Iterable]`, *optional*): 1 on the policy's tokens, 0 on what tools or an environment wrote.
+        masks (`Sequence[Iterable]`, *optional*): 1 on the policy's tokens, 0 on tool or environment output.
         tokenizer (`PreTrainedTokenizerBase`): Decodes them.
 
     Returns:
         `dict[str, list]`: `thinking_prefilled`, whether the last turn began inside an open `<think>`; `last_turns`,
-        its text, without special tokens, but with the tags of thinking.
+        its text, without special tokens except the thinking tags.
     """
     seen, said = [], []
     for row in range(len(prompt_ids)):
@@ -42,13 +42,13 @@ def read_turns(
 
 def last_turn(mask: list[int]) -> tuple[int, int]:
     """
-    Where the policy spoke last: the last run of ones.
+    Finds the policy's last turn: the last run of ones.
 
     Args:
-        mask (`list[int]`): 1 on the policy's tokens, 0 on what tools or an environment wrote.
+        mask (`list[int]`): 1 on the policy's tokens, 0 on tool or environment output.
 
     Returns:
-        `tuple[int, int]`: Start and end of the run, (0, 0) where there is none.
+        `tuple[int, int]`: Start and end of the run; (0, 0) if there is none.
     """
     end = len(mask)
     while end > 0 and mask[end - 1] == 0:
@@ -60,7 +60,7 @@ def last_turn(mask: list[int]) -> tuple[int, int]:
 
 
 def _decode_with_thinking(rows: list[list[int]], tokenizer: Any) -> list[str]:
-    """As TRL decodes completions, without special tokens; but the tags of thinking stay, special or not."""
+    """Decodes without special tokens, as TRL does, but keeps the thinking tags."""
     added = tokenizer.get_added_vocab()
     tags = {added[tag] for tag in (THINK_OPEN, THINK_CLOSE) if tag in added}
     special = set(tokenizer.all_special_ids) - tags
