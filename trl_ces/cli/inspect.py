@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..forks.sampling import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample, sample_recipe
+from ..forks.draw import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
 from ..support.errors import UserError
 from ..train.command_line import read_words
 from ..train.shipped import find_recipe
@@ -69,11 +69,12 @@ def run(argv: list[str]) -> int:
                 f"`--output_dir` {str(folder)!r} cannot be made ({error.strerror}): name another."
             ) from None
     progress = _show_progress if sys.stderr.isatty() else None
-    sample = sample_recipe(recipe, asked, sampling, build=options.model is None, on_batch=progress)
 
     from ..forks.pairs import count_pairs, direction, sample_facts
+    from ..forks.sampling import sample_recipe
     from ..forks.table import pairs_report, write_files
 
+    sample = sample_recipe(recipe, asked, sampling, build=options.model is None, on_batch=progress)
     pairs = count_pairs(sample.answers, sample.correct)
     facts = {"model": sample.name, "num_prompts": len(asked.prompts), **asdict(sampling)}
     facts |= sample_facts(sample.answers, sampling.tau, sample.correct)

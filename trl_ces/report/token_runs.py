@@ -10,7 +10,8 @@ from typing import Any
 
 from ..config import CESConfig
 from ..evaluation.models import check_model
-from ..forks.sampling import RecipeSample, Sampling, read_prompts, sample_recipe
+from ..forks.draw import Sampling, read_prompts
+from ..forks.sampling import RecipeSample, sample_recipe
 from ..support.errors import UserError
 from ..support.yaml import read_yaml
 from ..train.recipe import RECIPE, Recipe, make_recipe
