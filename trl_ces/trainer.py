@@ -179,7 +179,8 @@ class Shaping(Layer):
 
     def _recall(self, state: dict[str, Any]):
         super()._recall(state)
-        self._ces_totals["train"] = [torch.tensor(row, device=self.accelerator.device) for row in state["totals"]]
+        device = self.accelerator.device
+        self._ces_totals["train"] = [torch.tensor(row, device=device) for row in state.get("totals", [])]
 
 
 # Outermost first. RealTokens passes each piece of a micro-batch to Shaping. DynamicSampling is inside Shaping, which

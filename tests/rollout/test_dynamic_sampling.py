@@ -474,3 +474,55 @@ def test_a_round_logs_no_ratio_and_the_kept_batch_logs_its_own(tmp_path):
     logged = trainer._metrics["train"]["sampling/sampling_logp_difference/mean"]
     assert logged == [pytest.approx(difference.mean().item(), rel=1e-5)]
     assert trainer.vllm_importance_sampling_correction is True
+
+
+@pytest.mark.parametrize("dynamic", [True, False], ids=["dynamic sampling", "plain"])
+def test_a_rollout_func_may_score_completions_with_the_trainer(tmp_path, dynamic):
+    """Forwards that are not TRL's own are answered, and TRL's old log-probs are right all the same."""
+    script = world()
+    scripted, seen = rollout_with_logprobs(script), []
+
+    def rollout(prompts, trainer):
+        output = scripted(prompts, trainer)
+        ids = torch.tensor([output["completion_ids"][0]])
+        with torch.no_grad():
+            logps, _, _ = trainer._get_per_token_logps_and_entropies(
+                trainer.model, ids, torch.ones_like(ids), ids.size(1) - 1, batch_size=1
+            )
+        seen.append(logps.abs().min().item())
+        return output
+
+    trainer = make_trainer(tmp_path, script, dynamic_sampling=dynamic, max_steps=2, trim_padding=True, **MULTI)
+    trainer.rollout_func = rollout
+    trainer.train()
+    assert seen
+    assert min(seen) > 0
+    assert trainer.state.log_history[0]["log_ratio/first_step_max"] < 1e-5
+
+
+@pytest.mark.parametrize("whole", [("mask",), ("logprobs",)], ids=str)
+def test_masks_and_log_probs_of_some_rounds_alone_give_every_process_the_same_tensors(tmp_path, whole):
+    """A mask that is missing means that every token is the policy's; log-probs are there for all rows or for none."""
+    script = world(masked=True)
+    scripted, rounds = rollout_with_logprobs(script), []
+
+    def rollout(prompts, trainer):
+        rounds.append(len(prompts))
+        output = scripted(prompts, trainer)
+        if len(rounds) == 1 and "mask" in whole:
+            del output["env_mask"]
+        if len(rounds) > 1 and "logprobs" in whole:
+            output["logprobs"] = None
+        return output
+
+    trainer = make_trainer(tmp_path, script, **MULTI)
+    trainer.rollout_func = rollout
+    trainer.use_vllm, trainer._last_loaded_step = "logprobs" in whole, 0
+    trainer.vllm_importance_sampling_correction = False
+    batch = one_batch(trainer)
+    assert len(rounds) > 1
+    assert ("sampling_per_token_logps" in batch) is False
+    masked = (batch["tool_mask"] == 0).any(dim=1)
+    assert masked.any()
+    if "mask" in whole:
+        assert not masked.all()

@@ -1,6 +1,7 @@
 """Resumed from any checkpoint, training ends with the weights and log of an uninterrupted run."""
 
 import logging
+import os
 
 import pytest
 import torch
@@ -211,7 +212,37 @@ def test_each_process_removes_its_own_rollouts_where_it_does_not_write_checkpoin
         "checkpoint-3",
         "checkpoint-4",
     ]
-    other = tmp_path / "checkpoint-1" / "rollout-0.safetensors"  # another process's, on a shared disk
-    other.write_bytes(b"")
-    trainer._remove_old_rollouts(tmp_path)
-    assert other.exists()
+    backup = tmp_path / "checkpoint-1-backup"
+    backup.mkdir()
+    (backup / "rollout-1.safetensors").touch()
+    for step in (1, 2):
+        (tmp_path / f"checkpoint-{step}" / "rollout-0.safetensors").touch()
+    trainer._remove_old_rollouts(tmp_path / "checkpoint-4")
+    assert len(list(tmp_path.glob("checkpoint-*/rollout-*.safetensors"))) == 5
+
+
+def test_what_another_process_rotates_is_left_alone_so_that_it_rotates_the_oldest(tmp_path):
+    """On a shared disk process 0 removes checkpoints by the time they were changed: removing a file changes it."""
+    trainer = make_trainer(tmp_path, save_total_limit=1)
+    trainer._rollout_file = lambda: "rollout-1.safetensors"
+    for step in (10, 20, 30):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "rollout-1.safetensors").touch()
+        if step < 30:
+            (folder / "trainer_state.json").touch()  # process 0 is still writing that of 30
+    trainer._remove_old_rollouts(tmp_path / "checkpoint-30")
+    assert len(list(tmp_path.glob("checkpoint-*/rollout-1.safetensors"))) == 3
+
+
+def test_the_rollout_just_saved_stays_whatever_higher_numbers_are_left_from_before(tmp_path):
+    trainer = make_trainer(tmp_path, save_total_limit=2)
+    trainer._rollout_file = lambda: "rollout-1.safetensors"
+    for age, step in enumerate((15, 30, 20)):  # 15 was saved last: the run was resumed from 10
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "rollout-1.safetensors").touch()
+        os.utime(folder / "rollout-1.safetensors", (1e9 - age, 1e9 - age))
+    trainer._remove_old_rollouts(tmp_path / "checkpoint-15")
+    kept = {file.parent.name for file in tmp_path.glob("checkpoint-*/rollout-1.safetensors")}
+    assert kept == {"checkpoint-15", "checkpoint-30"}

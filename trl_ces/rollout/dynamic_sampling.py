@@ -111,13 +111,22 @@ class DynamicSampling(Layer):
             for member, values in group.generated.items()
         ]
         every = dict(gather_object(found))
-        generated = [every[row] for row in self._mine(torch.arange(len(groups) * size))]
+        columns = zip(*(every[row] for row in self._mine(torch.arange(len(groups) * size))), strict=True)
+        ids, completion_ids, masks, completions, sampled = map(list, columns)
+        tool_masks, logps = None, None
+        # Decided over all rows, so that every process has the same tensors.
+        if any(values[2] is not None for values in every.values()):
+            pairs = zip(masks, completion_ids, strict=True)  # without a mask, every token is the policy's
+            tool_masks = [[1] * len(row) if mask is None else mask for mask, row in pairs]
+        if all(values[4] is not None for values in every.values()):
+            logps = sampled
         mine = self._mine(torch.tensor([group.prompt for group in groups]).repeat_interleave(size))
         # The rounds have logged their own metrics; keep only what this pass adds, the vLLM sampling metrics.
         metrics, logs = self._metrics, self._logs
         self._metrics, self._logs = copy.deepcopy(metrics), copy.deepcopy(logs)
         factories, environments = self.environment_factories, self.environments
         self.environment_factories = self.environments = None  # they ran in the rounds
+        generated: tuple = (ids, completion_ids, tool_masks, completions, logps, {}, None, [])
         self._replayed = generated, torch.cat([group.rewards for group in groups])
         try:
             examples = [{"prompt": NO_PROMPT, **example} for example in self._examples_of(mine)]
@@ -132,13 +141,7 @@ class DynamicSampling(Layer):
 
     def _generate(self, prompts):
         if self._replayed is not None:
-            ids, completion_ids, masks, completions, logps = map(list, zip(*self._replayed[0], strict=True))
-            tool_masks = None  # every token is the policy's
-            if any(mask is not None for mask in masks):
-                pairs = zip(masks, completion_ids, strict=True)
-                tool_masks = [[1] * len(row) if mask is None else mask for mask, row in pairs]
-            sampled = None if any(row is None for row in logps) else logps
-            return ids, completion_ids, tool_masks, completions, sampled, {}, None, []
+            return self._replayed[0]
         outputs = super()._generate(prompts)
         if self._round is not None:
             *columns, _, images, tool_images = outputs
@@ -150,7 +153,7 @@ class DynamicSampling(Layer):
         return outputs
 
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
-        if self._round is not None:
+        if self._round:  # generation is over: a rollout_func may score completions itself
             return torch.zeros(input_ids.size(0), logits_to_keep, device=input_ids.device), None, None
         return super()._get_per_token_logps_and_entropies(
             model, input_ids, attention_mask, logits_to_keep, *args, **kwargs

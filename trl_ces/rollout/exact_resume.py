@@ -8,11 +8,13 @@ writes `_step`, `_buffered_inputs` and `_metrics`.
 """
 
 import logging
+import re
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from accelerate.utils import gather_object
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from .files import load_micro_batches, save_micro_batches
@@ -53,7 +55,7 @@ class ExactResume(Layer):
             self._save_rollout(folder)
         super()._save_checkpoint(model, trial)
         if not self.args.should_save and self.args.save_total_limit:
-            self._remove_old_rollouts(folder.parent)
+            self._remove_old_rollouts(folder)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -102,15 +104,21 @@ class ExactResume(Layer):
         if rollout:
             self._buffered_inputs = cast(Any, rollout)
 
-    def _remove_old_rollouts(self, output_dir: Path):
+    def _remove_old_rollouts(self, newest: Path):
         """
-        Removes this process's files from all but the newest `save_total_limit` checkpoints.
+        Keep this process's file in the newest `save_total_limit` checkpoints, on a disk that only its machine writes.
 
-        Without a shared disk: the process that writes checkpoints removes old ones from its own disk only.
+        The process that saves removes old checkpoints from its own disk, by the time they were last changed. A folder
+        with a trainer state is on that disk, so it is left alone.
         """
-        kept = {Path(self.state.best_model_checkpoint).name} if self.state.best_model_checkpoint else set()
-        files = list(output_dir.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{self._rollout_file()}"))
-        files.sort(key=lambda file: int(file.parent.name.rpartition("-")[2]))
+        kept = {newest.name, Path(self.state.best_model_checkpoint or newest).name}
+        files = [
+            file
+            for file in newest.parent.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{self._rollout_file()}")
+            if re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-\d+", file.parent.name)
+            and not (file.parent / TRAINER_STATE_NAME).exists()
+        ]
+        files.sort(key=lambda file: file.stat().st_mtime)
         for file in files[: -cast(int, self.args.save_total_limit)]:
             if file.parent.name not in kept:
                 file.unlink(missing_ok=True)

@@ -107,8 +107,9 @@ class RealTokens(Layer):
                 batch[OLD] = torch.cat(parts)
 
     def _generate(self, prompts):
-        self._asks_for_old = self._scores_later  # TRL's first forward after this
-        return super()._generate(prompts)
+        outputs = super()._generate(prompts)  # a rollout_func may score completions itself
+        self._asks_for_old = self._scores_later  # TRL's next forward
+        return outputs
 
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **kwargs
