@@ -40,5 +40,5 @@ def test_with_one_step_a_rollout_the_two_are_the_same(tmp_path):
 def test_it_is_refused_where_it_says_nothing(tmp_path):
     with pytest.raises(ValueError, match='`normalize_each_step` is True: only `loss_type="dapo"`'):
         CESConfig(**settings(tmp_path, normalize_each_step=True, loss_type="grpo"))
-    with pytest.raises(ValueError, match="whole optimizer steps in a rollout"):
+    with pytest.raises(ValueError, match="whole number of optimizer steps per rollout"):
         train(CESTrainer, tmp_path, gradient_accumulation_steps=6, steps_per_generation=8, normalize_each_step=True)

@@ -180,7 +180,7 @@ def test_a_worker_that_is_forgotten_lives_on(stand_in, worker):
         ("time.sleep(600)", RuntimeError, "did not start.* does not answer.$"),
         # Perhaps for lack of memory, which may pass: the request is tried once more.
         ("os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
-        ("os.kill(os.getpid(), 1)", WorkerLost, "The grading worker ended.$"),
+        ("os.kill(os.getpid(), 15)", WorkerLost, "The grading worker ended.$"),
         ("os.close(1); time.sleep(0.3); os.kill(os.getpid(), 9)", WorkerLost, "The grading worker ended.$"),
     ],
     ids=["an error", "no error", "hangs", "killed", "killed softly", "killed slowly"],

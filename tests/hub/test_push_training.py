@@ -31,6 +31,9 @@ PROMPTS = ["1+1=", "2+2="]
 def hub(monkeypatch):
     with Hub() as server:
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        monkeypatch.setattr(
+            "transformers.utils.hub._hf_api", None, raising=False
+        )  # keeps the endpoint of its first use
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
