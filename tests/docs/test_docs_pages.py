@@ -219,3 +219,12 @@ def test_lists_and_tables_stand_apart_from_the_text_above(page):
     for above, line in pairwise(lines):
         starts = re.match(r"(?:[-*+]|1\.) \S", line) or (line.startswith("|") and not above.startswith("|"))
         assert not (starts and above.strip() and not re.match(r" *(?:[-*+]|\d+\.) |  +\S", above)), line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_table_begins_with_its_header(page):
+    """A blank line inside a table leaves rows that no renderer takes for a table."""
+    lines = ["", *prose(page).splitlines(), ""]
+    for above, line, below in zip(lines, lines[1:], lines[2:], strict=False):
+        if line.startswith("|") and not above.startswith("|"):
+            assert re.fullmatch(r"\|(?: ?:?-+:? ?\|)+", below), line

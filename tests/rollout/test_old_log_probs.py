@@ -3,6 +3,7 @@
 import pytest
 import torch
 from datasets import Dataset
+from rollout.test_unpadded_training import ACCURACIES, PROMPTS
 from tiny import (
     random_script,
     scripted_accuracy_reward,
@@ -15,8 +16,6 @@ from tiny import (
 
 from trl_ces import CESConfig, CESTrainer
 
-PROMPTS = ["1+2=", "1+2+3+4+5+6=", "7=", "8+9+10="]
-ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]]
 FIRST = "log_ratio/first_step_max"
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from trl_ces.support.errors import UserError
 from trl_ces.support.yaml import fit
-from trl_ces.train.recipe import FORMER_KEYS, BatchSizes, batch_sizes, load_recipe, recipe_fields
+from trl_ces.train.batches import BatchSizes, batch_sizes
+from trl_ces.train.recipe import FORMER_KEYS, load_recipe, recipe_fields
 
 BASE = "model_name_or_path: a/model\noutput_dir: out\ndataset_name: some/data\n"
 

@@ -16,12 +16,12 @@ from ..support.errors import UserError
 from .benchmarks import BENCHMARKS
 from .code.judge import CodeJudge, check_code
 from .generate import Backend, TransformersBackend
-from .models import ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
+from .models import EncodedPrompts, ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
 from .problems import Problem, choose, data_digest, load_benchmark
-from .samples import SampleFile, key_of
+from .samples import Key, SampleFile, key_of
 from .settings import EvaluationSettings, fit_settings
 from .summary import VERDICTS, summarize, write_summary
-from .units import draw, judge_again, list_units, pending_batches
+from .units import Unit, draw, judge_again, list_units, pending_batches
 from .vllm_backend import VllmBackend, check_vllm
 
 Summary = dict[str, Any]
@@ -121,30 +121,44 @@ def run_evaluation(
             file.replace(judge_again(units, file.samples, code_judge))
             say(f"{len(done)} answers judged again.")
         if len(done) < len(keys):
-            longest = max(map(len, prompts.ids)) + settings.max_new_tokens
-            backend = load_backend(facts, settings, longest)
-            bar = tqdm(
-                total=len(keys),
-                initial=len(done),
-                unit="answer",
-                disable=not progress,
-                mininterval=1.0,
-                smoothing=0.05,
-            )
-            tokens = 0
-            try:
-                batches = pending_batches(units, done, backend.batch_size)
-                for samples in draw(backend, batches, facts.tokenizer, done, code_judge):
-                    file.append(samples)
-                    tokens += sum(sample["tokens"] for sample in samples)
-                    bar.set_postfix_str(f"{tokens / (bar.format_dict['elapsed'] or 1):.0f} tokens/s", refresh=False)
-                    bar.update(len(samples))
-            finally:
-                bar.close()
-                backend.close()
+            _draw_missing(settings, facts, prompts, units, file, done, code_judge, progress)
         summary = summarize(recorded, file.samples)
         write_summary(output_dir, summary)
     return summary
+
+
+def _draw_missing(
+    settings: EvaluationSettings,
+    facts: ModelFacts,
+    prompts: EncodedPrompts,
+    units: list[Unit],
+    file: SampleFile,
+    done: set[Key],
+    code_judge: CodeJudge,
+    progress: bool,
+) -> None:
+    """Samples and judges the answers that are not yet in `file`, batch by batch."""
+    longest = max(map(len, prompts.ids)) + settings.max_new_tokens
+    backend = load_backend(facts, settings, longest)
+    bar = tqdm(
+        total=sum(len(unit.keys) for unit in units),
+        initial=len(done),
+        unit="answer",
+        disable=not progress,
+        mininterval=1.0,
+        smoothing=0.05,
+    )
+    tokens = 0
+    try:
+        batches = pending_batches(units, done, backend.batch_size)
+        for samples in draw(backend, batches, facts.tokenizer, done, code_judge):
+            file.append(samples)
+            tokens += sum(sample["tokens"] for sample in samples)
+            bar.set_postfix_str(f"{tokens / (bar.format_dict['elapsed'] or 1):.0f} tokens/s", refresh=False)
+            bar.update(len(samples))
+    finally:
+        bar.close()
+        backend.close()
 
 
 def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[Problem]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import torch
 
 def reward_name(func: Any) -> str:
     """The name that TRL logs a reward function or reward model under."""
-    # Importing TRL's helpers takes seconds, which a refused recipe should not cost.
+    # TRL takes seconds to import, which `trl-ces report` need not wait for.
     from trl.trainer.utils import get_callable_name, get_config_model_id
 
     if isinstance(func, str):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..support.errors import UserError, kind, nearest, shown
 from ..support.yaml import describe_type, dump_yaml, fit, fit_text, read_yaml
 from .arguments import ScriptArguments
+from .batches import batch_sizes
 
 if TYPE_CHECKING:
     from trl import ModelConfig
@@ -78,55 +79,6 @@ def recipe_fields() -> dict[str, RecipeField]:
     inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
     own = {name: entry for name, entry in fields.items() if entry.owner is CESConfig and name not in inherited}
     return own | fields
-
-
-@dataclass(frozen=True)
-class BatchSizes:
-    """TRL's three numbers for the responses of a step and of a rollout."""
-
-    per_device_train_batch_size: int
-    gradient_accumulation_steps: int
-    steps_per_generation: int
-
-
-def batch_sizes(
-    responses_per_step: int, responses_per_rollout: int, num_processes: int, micro_batch_size: int = 2
-) -> BatchSizes:
-    """TRL's batch sizes that keep a step and a rollout the same on any number of processes.
-
-    Args:
-        responses_per_step (`int`):
-            Responses of one optimizer step, over all processes. The paper: 4.
-        responses_per_rollout (`int`):
-            Responses generated at a time, over all processes. The paper: 12 prompts x 4 samples = 48.
-        num_processes (`int`):
-            Processes, one per device.
-        micro_batch_size (`int`, *optional*, defaults to `2`):
-            Upper bound of the responses in one forward pass of a process.
-
-    Returns:
-        [`BatchSizes`]: with per_device x processes x accumulation = `responses_per_step` and per_device x processes x
-        steps_per_generation = `responses_per_rollout`.
-
-    Raises:
-        UserError: if the processes cannot share a step evenly, or whole steps do not fill the rollout.
-    """
-    if responses_per_step % num_processes:
-        usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
-        raise UserError(
-            f"`responses_per_step` is {responses_per_step} and {num_processes} processes cannot share it evenly "
-            f"({responses_per_step} / {num_processes} = {responses_per_step / num_processes:g} responses each): "
-            f"start {', '.join(map(str, usable))} processes with --num_processes, or change `responses_per_step`."
-        )
-    if responses_per_rollout % responses_per_step:
-        raise UserError(
-            f"`responses_per_rollout` is {responses_per_rollout}, "
-            f"which is {responses_per_rollout / responses_per_step:g} steps of {responses_per_step} responses: "
-            "make it a multiple of `responses_per_step`."
-        )
-    share = responses_per_step // num_processes
-    per_device = max(size for size in range(1, min(share, micro_batch_size) + 1) if share % size == 0)
-    return BatchSizes(per_device, share // per_device, responses_per_rollout // (per_device * num_processes))
 
 
 @dataclass(frozen=True)
