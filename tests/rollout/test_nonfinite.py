@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from rollout.test_resume import make_trainer
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 from trl_ces.rollout.files import load_micro_batches
 
@@ -76,3 +76,34 @@ def test_one_is_enough_if_so_wished(tmp_path):
 def test_it_must_be_a_number_of_steps(tmp_path, value):
     with pytest.raises(ValueError, match=r"`max_nonfinite_steps`.*1 or more"):
         make_trainer(tmp_path, max_nonfinite_steps=value)
+
+
+def test_under_deepspeed_a_loss_stops_training_before_the_backward_that_makes_the_step(tmp_path):
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=9), set())
+    trainer._runs_deepspeed = lambda: True
+    compute = trainer._compute_loss
+    trainer._compute_loss = lambda model, rows: compute(model, rows) * (1.0 if trainer._step < 2 else math.inf)
+    with pytest.raises(RuntimeError, match=r"The loss of step 3 is not finite .*step-3-process-0.safetensors"):
+        trainer.train()
+    assert trainer.state.global_step == 2
+    trainer.model.eval()
+    assert trainer.compute_loss(trainer.model, trainer._buffered_inputs[0]).isinf()  # evaluation goes on
+
+
+def test_under_deepspeed_a_gradient_stops_training_at_once(tmp_path):
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=9), {2})
+    trainer._runs_deepspeed = lambda: True
+    with pytest.raises(RuntimeError, match="The gradient of step 2 is not finite"):
+        trainer.train()
+
+
+@pytest.mark.parametrize(("norm", "fp16"), [(None, False), (math.nan, True)])
+def test_a_norm_that_is_not_computed_and_those_that_loss_scaling_skips_are_left_alone(
+    tmp_path, monkeypatch, norm, fp16
+):
+    trainer = make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=1)
+    monkeypatch.setattr(Trainer, "_get_grad_norm", lambda self, model, grad_norm=None: norm)
+    trainer.args.fp16 = fp16
+    found = trainer._get_grad_norm(trainer.model)
+    assert found is norm
+    assert trainer._nonfinite_steps == 0
