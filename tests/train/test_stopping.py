@@ -47,7 +47,8 @@ def child_script(tmp_path, end):
             import signal, sys, time
             signal.signal(signal.SIGTERM, lambda *_: {end})
             open(sys.argv[1], "w").close()
-            time.sleep(600)
+            while True:  # a signal just before one long sleep would be handled after it
+                time.sleep(0.1)
             """
         )
     )

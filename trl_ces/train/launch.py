@@ -166,8 +166,11 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
             os.killpg(child.pid, forwarded)
 
     previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    code = None
     try:
-        code = child.wait()
+        while code is None:  # a signal that comes just before a wait without end would be handled after it
+            with suppress(subprocess.TimeoutExpired):
+                code = child.wait(1)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
