@@ -238,10 +238,12 @@ class CESConfig(GRPOConfig):
         except ValueError as error:
             if self.needs_verdicts:
                 raise
+            needs_it = "`dynamic_sampling`" if self.dynamic_sampling else "rewards of whole groups"
+            otherwise = "`dynamic_sampling=False`" if self.dynamic_sampling else "remove them"
             raise ValueError(
-                f"`ces_accuracy_reward` is {self.ces_accuracy_reward!r}, so the accuracy reward for "
-                "`dynamic_sampling` is ambiguous: set `ces_accuracy_reward` to its name, or "
-                f"`dynamic_sampling=False`. There are: {', '.join(names) or 'none'}."
+                f"`ces_accuracy_reward` is {self.ces_accuracy_reward!r}, so the accuracy reward for {needs_it} is "
+                f"ambiguous: set `ces_accuracy_reward` to its name, or {otherwise}. There are: "
+                f"{', '.join(names) or 'none'}."
             ) from error
 
     @property

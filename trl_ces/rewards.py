@@ -1,7 +1,11 @@
 """
-Reward functions for TRL: is the answer right, is the thinking well-formed (docs/deviations.md, rows 18 and 17)? Both
-know whether the chat template already opened `<think>`. DAPO's soft overlong punishment is TRL's own
-`get_soft_overlong_punishment`.
+Reward functions for TRL.
+
+- Is the answer right, is the thinking well-formed (docs/deviations.md, rows 18 and 17)? Both know whether the chat
+  template already opened `<think>`.
+- `get_..._length_reward`: rewards of whole groups, from methods/. [`group_reward`] makes one of your own.
+
+DAPO's soft overlong punishment is TRL's own `get_soft_overlong_punishment`.
 """
 
 import logging
@@ -10,9 +14,16 @@ from typing import Any
 
 from .grading import usable_golds
 from .grading.early import EarlyGrading
+from .methods.alp import alp_length_reward
+from .methods.group_reward import group_reward, reward_factory
+from .methods.groups import Groups
 from .support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 
+__all__ = ["Groups", "accuracy_reward", "get_alp_length_reward", "group_reward", "think_format_reward"]
+
 logger = logging.getLogger(__name__)
+
+get_alp_length_reward = reward_factory(alp_length_reward, __name__)
 
 Completion = str | list[dict[str, Any]]
 

@@ -28,10 +28,11 @@ from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
 from .methods import SHAPING_RULES
+from .methods.group_reward import is_group_reward
 from .methods.groups import odd_reward, rollout_verdicts
 from .methods.metrics import ces_metrics, ces_sums
 from .rollout import DynamicSampling, ExactResume, FiniteSteps, RealTokens, RewardCalls
-from .rollout.layer import Layer
+from .rollout.layer import Layer, accuracy_column
 from .rollout.rows import NUM_ITEMS, rows_of_process
 from .support.reward_names import reward_name
 
@@ -63,7 +64,7 @@ class Shaping(Layer):
                 f"{self.args.gradient_accumulation_steps}."
             )
         if self.args.needs_verdicts:
-            self._accuracy_index = self.args.accuracy_reward_index(self.reward_func_names)
+            self._accuracy_index = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
             logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
             # An auto-detected accuracy reward must be binary; a named one, or one with a threshold, may be graded.
             self._expects_binary = self.args.ces_accuracy_reward is None and self.args.ces_correct_threshold == 1.0
@@ -72,15 +73,12 @@ class Shaping(Layer):
         rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.args.needs_verdicts:
             self._warn_unless_binary(rewards_per_func[:, self._accuracy_index])
-            group_size = self.num_generations if self.model.training else self.num_generations_eval
             threshold = self.args.ces_correct_threshold
             judged = rollout_verdicts(
-                rewards_per_func, self._accuracy_index, self.reward_weights, threshold, group_size
+                rewards_per_func, self._accuracy_index, self.reward_weights, threshold, self._group_size
             )
-            ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-            truncated = [not ids or ids[-1] not in ends for ids in completion_ids_list]
             self._verdicts = rows_of_process(judged, self.accelerator)
-            self._verdicts["truncated"] = torch.tensor(truncated, device=rewards_per_func.device)
+            self._verdicts["truncated"] = self._truncated(completion_ids_list)
         return rewards_per_func
 
     def _generate_and_score_completions(self, inputs):
@@ -205,8 +203,9 @@ class CESTrainer(RealTokens, Shaping, DynamicSampling, ExactResume, FiniteSteps,
 
     Raises:
         `ImportError`: The installed TRL is not supported.
-        `ValueError`: See [`CESConfig`]; or the accuracy reward is ambiguous with `shaping="ces"` or
-            `dynamic_sampling`; or the dataset is streamed or contains images with `dynamic_sampling`.
+        `ValueError`: See [`CESConfig`]; or the accuracy reward is ambiguous with `shaping="ces"`,
+            `dynamic_sampling` or a reward of whole groups; or the dataset is streamed or contains images with
+            `dynamic_sampling`.
     """
 
     _tag_names = ["trl", "ces"]  # noqa: RUF012
@@ -229,10 +228,10 @@ class CESTrainer(RealTokens, Shaping, DynamicSampling, ExactResume, FiniteSteps,
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             args = CESConfig(f"{name.split('/')[-1]}-CES")
         args = CESConfig.from_grpo(args)
-        needs_accuracy = args.needs_verdicts or args.dynamic_sampling
-        if needs_accuracy and kwargs.get("environment_factory") is None and reward_funcs is not None:
+        if kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-            args.accuracy_reward_index([reward_name(func) for func in funcs])  # before a model is loaded
+            if args.needs_verdicts or args.dynamic_sampling or any(map(is_group_reward, funcs)):
+                accuracy_column(args, [reward_name(func) for func in funcs], funcs)  # before a model is loaded
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
 
 

@@ -1,7 +1,8 @@
-"""The methods: how each shapes the advantages of a rollout, as pure functions on tensors.
+"""The methods, as pure functions on tensors: how each shapes the advantages of a rollout, or rewards whole groups.
 
 - `ces.py`: Conditional Entropy Shaping, arXiv 2605.19358, and its two ablations.
 - `entropy_advantage.py`: the paper's baseline "Entropy Advantage", arXiv 2506.14758.
+- `alp.py`: a length reward of whole groups; `group_reward.py` makes reward functions of such rules.
 - `groups.py`: correctness and group accuracy.
 - `metrics.py`: logged metrics.
 """

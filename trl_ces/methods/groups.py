@@ -1,7 +1,36 @@
 """Verdicts on a rollout: which completions are correct, and the accuracy of their groups (Eq. 2)."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Groups:
+    """
+    A rollout as a group reward sees it: P prompts with G completions each, gathered over processes.
+
+    Args:
+        correct (`Tensor`): Shape (P, G), bool, the accuracy reward is at least `ces_correct_threshold`.
+        scorable (`Tensor`): Shape (P, G), bool, the accuracy reward is a number.
+        truncated (`Tensor`): Shape (P, G), bool, the completion ran into the longest length.
+        lengths (`Tensor`): Shape (P, G), int64, the policy's own tokens; output of tools does not count.
+        rewards (`Tensor`): Shape (P, G), float32, the accuracy reward before weighting; NaN where not scorable.
+        max_length (`int`, *optional*): Longest completion allowed, `max_completion_length`.
+    """
+
+    correct: Tensor
+    scorable: Tensor
+    truncated: Tensor
+    lengths: Tensor
+    rewards: Tensor
+    max_length: int | None
+
+    @property
+    def solve_rate(self) -> Tensor:
+        """p, the share of correct completions among the scorable ones. Shape (P,), float32; 0 if none is scorable."""
+        return group_accuracy((self.correct & self.scorable).sum(dim=1), self.scorable.sum(dim=1))
 
 
 def group_counts(correct: Tensor, scorable: Tensor, group_size: int) -> tuple[Tensor, Tensor]:

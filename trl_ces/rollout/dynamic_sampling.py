@@ -17,7 +17,7 @@ import torch
 from accelerate.utils import gather_object, send_to_device
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from .layer import Layer
+from .layer import Layer, accuracy_column
 from .rows import rows_of_process
 from .sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
 
@@ -57,7 +57,7 @@ class DynamicSampling(Layer):
             check_can_be_drawn(kwargs.get("train_dataset", positional[0] if positional else None))
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
         if self.args.dynamic_sampling:
-            self._accuracy_index = self.args.accuracy_reward_index(self.reward_func_names)
+            self._accuracy_index = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
             rows = len(cast(Any, self.train_dataset))
             self._sampler = DynamicSampler(
                 PromptStream(rows, self.args.seed, bool(self.shuffle_dataset)),

@@ -10,6 +10,7 @@ from packaging.version import Version
 from trl import GRPOTrainer
 
 from ..config import CESConfig
+from ..methods.group_reward import is_group_reward
 
 SUPPORTED_TRL = ">=1.16,<2"
 NEWEST_TESTED_TRL = "1.16"
@@ -41,9 +42,40 @@ class Layer(GRPOTrainer):
     def _recall(self, state: dict[str, Any]) -> None:
         """Restores the state that [`_remembered`] returned before the restart."""
 
+    @property
+    def _group_size(self) -> int:
+        """G, completions per prompt, in training or in evaluation."""
+        return self.num_generations if self.model.training else self.num_generations_eval
+
+    def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
+        """Which completions do not end by themselves. Shape (len(completion_ids),), bool."""
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        return torch.tensor([not ids or ids[-1] not in ends for ids in completion_ids], device=self.accelerator.device)
+
     def _steps_of_a_rollout(self) -> int:
         """Micro-steps for which TRL uses one rollout."""
         return cast(int, self.args.steps_per_generation) * self.num_iterations
+
+
+def accuracy_column(args: CESConfig, names: list[str], funcs: list[Any]) -> int:
+    """
+    The accuracy reward's index.
+
+    Args:
+        args ([`CESConfig`]): Its `ces_accuracy_reward` may name it.
+        names (`list[str]`): Names of the reward functions, as TRL logs them.
+        funcs (`list`): The reward functions.
+
+    Raises:
+        `ValueError`: There is none, it is ambiguous, or it is a reward of whole groups.
+    """
+    index = args.accuracy_reward_index(names)
+    if is_group_reward(funcs[index]):
+        raise ValueError(
+            f"{names[index]} rewards whole groups by the verdicts of an accuracy reward, so it cannot be that reward: "
+            "add one to `reward_funcs`, and name it in `ces_accuracy_reward`."
+        )
+    return index
 
 
 def check_trl_version(version: str) -> None:

@@ -13,7 +13,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 from trl.trainer.utils import is_async_callable
+
+from ..methods.group_reward import is_group_reward
+from ..methods.groups import Groups
 
 logger = logging.getLogger(__name__)
 
@@ -73,8 +77,7 @@ def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
     """
     funcs = trainer.reward_funcs
     trainer.reward_funcs = [
-        func if isinstance(func, torch.nn.Module) else guarded(func, name, on_error)
-        for func, name in zip(funcs, trainer.reward_func_names, strict=True)
+        guarded(func, name, on_error) for func, name in zip(funcs, trainer.reward_func_names, strict=True)
     ]
     try:
         yield
@@ -82,8 +85,63 @@ def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
         trainer.reward_funcs = funcs
 
 
-def guarded(func: Callable, name: str, on_error: str) -> Callable:
-    """Wraps `func` in a guard that reports it as `name`; async if `func` is."""
+def no_verdicts(completions: Sequence[Any], **_arguments: Any) -> list[None]:
+    """Keeps the place of a reward of whole groups while TRL calls the others."""
+    return [None] * len(completions)
+
+
+def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
+    """
+    Calls a rule of whole groups and checks what it returns.
+
+    Args:
+        rule (`Callable`): From [`Groups`] to rewards, see [`group_reward`].
+        groups ([`Groups`]): P groups of G completions.
+        name (`str`): Of the reward function.
+        on_error (`"stop"` or `"skip"`): As in [`guarded_rewards`].
+
+    Returns:
+        `Tensor`: Shape (P * G,), float32; NaN, which is TRL's `None`, where a completion is not scorable.
+
+    Raises:
+        RewardError: if the rule raises, returns another shape, or a reward that is not finite where it is scorable.
+    """
+    shape = groups.correct.shape
+    found, cause = torch.full(shape, math.nan, device=groups.correct.device), None
+    try:
+        result = rule(groups)
+        if not isinstance(result, Tensor) or result.shape != shape:
+            returned = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+            problem = f"returned {returned}, not a tensor of shape {tuple(shape)}"
+        else:
+            found = torch.where(groups.scorable & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
+            bad = (groups.scorable & found.isnan()).nonzero().tolist()
+            if not bad:
+                return found.float().flatten()
+            group, member = bad[0]
+            problem = f"returned {result[group, member].item()} for completion {member} of group {group}"
+    except Exception as error:
+        cause, problem = error, f"raised {type(error).__name__}: {error}"
+    message = f"The reward function {name!r} {problem}"
+    if on_error == "stop":
+        raise RewardError(
+            f'{message}: return a finite number for each completion, or set `on_reward_error="skip"`.'
+        ) from cause
+    lost = (groups.scorable & found.isnan()).sum()
+    logger.warning("%s; %d of %d completions get no reward from it.", message, lost, found.numel())
+    return found.float().flatten()
+
+
+def guarded(func: Any, name: str, on_error: str) -> Any:
+    """
+    Wraps `func` in a guard that reports it as `name`; async if `func` is.
+
+    A reward model is returned as it is; a reward of whole groups gives no verdict, until [`call_group_reward`].
+    """
+    if isinstance(func, torch.nn.Module):
+        return func
+    if is_group_reward(func):
+        return no_verdicts
 
     def call(**arguments):
         try:

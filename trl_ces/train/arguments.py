@@ -70,8 +70,15 @@ class ScriptArguments:
     reward_funcs: list[str] = field(
         default_factory=lambda: ["accuracy_reward", "think_format_reward"],
         metadata={
-            "help": "Reward functions: names in trl_ces.rewards, trl.rewards (`get_soft_overlong_punishment` too), "
-            "or dotted paths (`my_package.my_reward`)."
+            "help": "Reward functions: names in trl_ces.rewards or trl.rewards, or dotted paths "
+            "(`my_package.my_reward`). A name that begins with `get_` is called with its `reward_kwargs`."
+        },
+    )
+    reward_kwargs: dict[str, dict[str, Any]] | None = field(
+        default=None,
+        metadata={
+            "help": "Settings of `reward_funcs` that are made by a call: a mapping from name to arguments "
+            "(`{get_alp_length_reward: {beta: 0.5}}`)."
         },
     )
     reward_model_name_or_path: str | None = field(

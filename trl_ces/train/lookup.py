@@ -1,6 +1,7 @@
 """From the names in a recipe to functions."""
 
 import importlib
+import inspect
 import sys
 import traceback
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..support.errors import UserError, nearest
+from ..support.errors import UserError, kind, nearest
 from ..support.old_names import current_names
 from .recipe import Recipe
 
@@ -19,12 +20,16 @@ def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | Non
     """The reward functions of a recipe, then its reward model's name.
 
     `reward_funcs` are names in `trl_ces.rewards` or `trl.rewards`, or dotted paths, for which the working directory
-    is searched too.
+    is searched too. A factory, `get_...`, is called with its `reward_kwargs`; so is a dotted path that has some.
 
     Raises:
-        UserError: if a name does not exist or is not a function, or none is given.
+        UserError: if a name does not exist or is not a function, none is given, or a factory refuses its settings.
     """
-    found: list[Any] = [_find(name, recipe) for name in recipe.script.reward_funcs]
+    names, settings = recipe.script.reward_funcs, recipe.script.reward_kwargs or {}
+    for name in settings:
+        if name not in names:
+            raise UserError(f"`reward_kwargs`: {name!r} is not in `reward_funcs`.{nearest(name, names)}")
+    found: list[Any] = [_find(name, settings.get(name), recipe) for name in names]
     if recipe.script.reward_model_name_or_path is not None:
         found.append(recipe.script.reward_model_name_or_path)
     if not found:
@@ -82,24 +87,39 @@ def _place(error: BaseException) -> str:
     return f"{last.filename}, line {last.lineno}"
 
 
-def _find(name: str, recipe: Recipe) -> Callable[..., Any]:
+def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
     if "." in name:
-        return import_function(name, "reward_funcs")
+        function = import_function(name, "reward_funcs")
+        return function if settings is None else _made(name, function, settings)
     from trl import rewards as trls
 
     from .. import rewards as ours
 
+    known = {word: getattr(trls, word) for word in dir(trls) if word.endswith("_reward") or word == SOFT_OVERLONG}
+    known |= {word: getattr(ours, word) for word in _functions(ours)}
+    if name not in known:
+        raise UserError(
+            f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Known: "
+            f"{', '.join(sorted(known))}, dotted paths."
+        )
     if name == SOFT_OVERLONG:
-        return _soft_overlong(recipe)
-    if name in _functions(ours):
-        return getattr(ours, name)
-    known_to_trl = [word for word in dir(trls) if word.endswith("_reward") and not word.startswith("get_")]
-    if name in known_to_trl:
-        return getattr(trls, name)
-    known = sorted({*_functions(ours), *known_to_trl, SOFT_OVERLONG})
-    raise UserError(
-        f"`reward_funcs`: there is no reward {name!r}.{nearest(name, known)} Known: {', '.join(known)}, dotted paths."
-    )
+        return _made(name, known[name], _soft_overlong(recipe) | (settings or {}))
+    if name.startswith("get_"):
+        return _made(name, known[name], settings or {})
+    if settings is not None:
+        raise UserError(f"`reward_kwargs`: {name} takes no settings; only rewards that begin with `get_` do.")
+    return known[name]
+
+
+def _made(name: str, factory: Callable[..., Any], settings: dict[str, Any]) -> Callable[..., Any]:
+    try:
+        function = factory(**settings)
+    except (TypeError, ValueError) as error:
+        accepted = ", ".join(inspect.signature(factory).parameters)
+        raise UserError(f"`reward_kwargs`: {name}: {error} (settings: {accepted})") from None
+    if not callable(function):
+        raise UserError(f"`reward_kwargs`: {name} made {kind(function)} of its settings, not a reward function.")
+    return function
 
 
 def _functions(module: ModuleType) -> list[str]:
@@ -111,17 +131,19 @@ def _functions(module: ModuleType) -> list[str]:
     ]
 
 
-def _soft_overlong(recipe: Recipe) -> Callable[..., Any]:
-    from trl.rewards import get_soft_overlong_punishment
-
+def _soft_overlong(recipe: Recipe) -> dict[str, int]:
+    """The settings of [`~trl.rewards.get_soft_overlong_punishment`] by the two `soft_overlong_*` fields."""
+    given = (recipe.script.reward_kwargs or {}).get(SOFT_OVERLONG, {})
     longest = recipe.script.soft_overlong_max_completion_length or recipe.setting("max_completion_length")
+    longest = given.get("max_completion_len", longest)
     if longest is None:
         raise UserError(
             "`soft_overlong_max_completion_length` is missing, and `max_completion_length` is null: set one."
         )
-    cache = recipe.script.soft_overlong_cache or longest // 5
-    if not 0 < cache <= longest:
+    cache = given.get("soft_punish_cache", recipe.script.soft_overlong_cache)
+    cache = longest // 5 if cache is None and isinstance(longest, int) else cache
+    if not isinstance(longest, int) or not isinstance(cache, int) or not 0 < cache <= longest:
         raise UserError(
-            f"`soft_overlong_cache` is {cache}: it must lie between 1 and {longest}, the longest completion."
+            f"`soft_overlong_cache` is {cache!r}: it must lie between 1 and {longest!r}, the longest completion."
         )
-    return get_soft_overlong_punishment(max_completion_len=longest, soft_punish_cache=cache)
+    return {"max_completion_len": longest, "soft_punish_cache": cache}
