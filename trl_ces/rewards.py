@@ -15,15 +15,39 @@ from typing import Any
 from .grading import usable_golds
 from .grading.early import EarlyGrading
 from .methods.alp import alp_length_reward
+from .methods.arora import arora_length_reward
+from .methods.gr3 import gr3_length_reward
 from .methods.group_reward import group_reward, reward_factory
 from .methods.groups import Groups
+from .methods.kimi import kimi_length_reward
+from .methods.laser import laser_length_reward
+from .methods.linear import linear_length_reward
+from .methods.shorter import shorter_length_reward
 from .support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 
-__all__ = ["Groups", "accuracy_reward", "get_alp_length_reward", "group_reward", "think_format_reward"]
+__all__ = [
+    "Groups",
+    "accuracy_reward",
+    "get_alp_length_reward",
+    "get_arora_length_reward",
+    "get_gr3_length_reward",
+    "get_kimi_length_reward",
+    "get_laser_length_reward",
+    "get_linear_length_reward",
+    "get_shorter_length_reward",
+    "group_reward",
+    "think_format_reward",
+]
 
 logger = logging.getLogger(__name__)
 
 get_alp_length_reward = reward_factory(alp_length_reward, __name__)
+get_arora_length_reward = reward_factory(arora_length_reward, __name__)
+get_gr3_length_reward = reward_factory(gr3_length_reward, __name__)
+get_kimi_length_reward = reward_factory(kimi_length_reward, __name__)
+get_laser_length_reward = reward_factory(laser_length_reward, __name__)
+get_linear_length_reward = reward_factory(linear_length_reward, __name__)
+get_shorter_length_reward = reward_factory(shorter_length_reward, __name__)
 
 Completion = str | list[dict[str, Any]]
 

@@ -45,7 +45,11 @@ TESTS = {
     "support/limits.py": ("support/test_limits.py",),
     "methods/ces.py": ("methods/test_ces.py", "test_trainer_reference.py", "test_config.py"),
     "methods/entropy_advantage.py": ("methods/test_ces.py", "test_trainer_reference.py"),
-    "methods/groups.py": ("methods/test_groups.py", "methods/test_ces.py"),
+    **{
+        f"methods/{name}.py": ("methods/test_length_rewards.py",)
+        for name in ("alp", "arora", "gr3", "kimi", "laser", "lengths", "linear", "shorter")
+    },
+    "methods/groups.py": ("methods/test_groups.py", "methods/test_ces.py", "methods/test_length_rewards.py"),
     "rollout/padding.py": ("rollout/test_padding.py", "rollout/test_packed_attention.py"),
     "rollout/sampler.py": ("rollout/test_sampler.py",),
     "rollout/arrangement.py": ("rollout/test_arrangement.py",),

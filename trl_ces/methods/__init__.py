@@ -2,7 +2,8 @@
 
 - `ces.py`: Conditional Entropy Shaping, arXiv 2605.19358, and its two ablations.
 - `entropy_advantage.py`: the paper's baseline "Entropy Advantage", arXiv 2506.14758.
-- `alp.py`: a length reward of whole groups; `group_reward.py` makes reward functions of such rules.
+- `kimi.py`, `arora.py`, `alp.py`, `linear.py`, `shorter.py`, `laser.py`, `gr3.py`: length rewards of whole groups;
+  `group_reward.py` makes reward functions of such rules, `lengths.py` is what two of them share.
 - `groups.py`: correctness and group accuracy.
 - `metrics.py`: logged metrics.
 """

@@ -1,10 +1,19 @@
-"""ALP: a price on every token, higher where the problem is easy.
+"""
+Adaptive Length Penalty (ALP), "Just Enough Thinking", arXiv 2506.05256.
 
-"Just Enough Thinking", arXiv 2506.05256: -beta * max(p, 1/G) * length / N, with p the group's solve rate. It is to
-length what Eq. 6 of CES is to entropy: the multiplier of a correct completion there is p as well.
+A token costs more on a problem that the policy solves more often, so easy problems get short and hard ones keep their
+length. It is the length twin of CES's Eq. 6, whose b is the same solve rate:
 
-Assumes that the solve rate of G completions tells how much thinking a problem needs. p is over the scorable
-completions. Where none is right, the price is that of one right completion. Right and wrong ones pay alike.
+    reward_i = -(beta / N) * max(p, 1 / G) * l_i
+
+p is the share of correct completions among the scorable ones, N a normalizing length. Correct and wrong completions
+pay alike. The floor 1 / G keeps some pressure on problems that nothing solved.
+
+Assumes that G is large enough for p to say how hard a problem is. With N = the longest completion allowed, beta is
+what the longest completion to a problem that is always solved pays.
+
+Degenerate cases: none correct: p = 1 / G. All correct: p = 1. All lengths equal: the same for all, so no advantage.
+One completion: the full price, correct or not. Nothing scorable: the floor. A truncated completion pays its length.
 """
 
 from torch import Tensor
@@ -14,22 +23,25 @@ from .groups import Groups
 
 def alp_length_reward(groups: Groups, *, beta: float, normalizer: float | None = None) -> Tensor:
     """
-    -beta * max(p, 1/G) * length / N.
+    Adaptive Length Penalty.
 
     Args:
-        groups ([`Groups`]): P groups of G completions.
-        beta (`float`): Price of N tokens where every completion is right.
-        normalizer (`float`, *optional*): N, tokens. Default: the longest length allowed.
+        groups ([`Groups`]): Reads `correct`, `scorable`, `lengths`, and `max_length` if `normalizer` is `None`.
+        beta (`float`): Penalty of a completion of N tokens where p = 1.
+        normalizer (`float`, *optional*): N, tokens. Default: `groups.max_length`.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, in [-beta, 0] by default.
+        `Tensor`: Shape (P, G), float32, at most 0. Means nothing where a completion is unscorable.
 
     Raises:
-        `ValueError`: No `normalizer` is given and completions have no longest length.
+        `ValueError`: Neither `normalizer` nor a longest completion is given.
     """
-    longest = groups.max_length if normalizer is None else normalizer
-    if longest is None:
-        raise ValueError("`normalizer` is missing, and `max_completion_length` is None: set one.")
-    size = groups.lengths.size(1)
-    price = groups.solve_rate.clamp(min=1 / size).unsqueeze(1)
-    return -beta / longest * price * groups.lengths
+    if normalizer is None:
+        normalizer = groups.max_length
+    if normalizer is None:
+        raise ValueError(
+            "alp_length_reward divides lengths by the longest completion allowed, and `max_completion_length` sets "
+            "none: set it, or give `normalizer`, a number of tokens."
+        )
+    price = groups.solve_rate.clamp(min=1 / groups.lengths.size(1)).unsqueeze(1)
+    return -beta / normalizer * price * groups.lengths

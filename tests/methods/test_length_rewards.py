@@ -1,0 +1,184 @@
+"""Each length reward against an independent loop, and against figures worked out by hand."""
+
+import math
+import random
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import torch
+from methods import length_oracles
+
+import trl_ces.methods
+from trl_ces.methods.groups import Groups
+from trl_ces.methods.lengths import from_mean
+
+LIMIT = 12000
+# By rule, the settings to try: the rule is in trl_ces/methods/, its oracle in length_oracles.py. The hand-worked row
+# takes the first, over lengths 100, 200, 300, 500, of which the first and the third are correct.
+RULES = {
+    "kimi": [{}],
+    "arora": [{"alpha": 0.2}, {"alpha": 1.0}],
+    "alp": [{"beta": 0.5, "normalizer": 2000}, {"beta": 0.02, "normalizer": 100.5}],
+    "linear": [{"coefficient": 0.25}, {"coefficient": 1.0}],
+    "shorter": [{"beta": 0.001}, {"beta": 0.02}],
+    "laser": [{"alpha": 0.5, "target": 300}, {"alpha": 0.3, "target": 7.5}],
+    "gr3": [{"alpha": 0.33}, {"alpha": 2.0}],
+}
+FUNCTIONS = {name: getattr(import_module(f"trl_ces.methods.{name}"), f"{name}_length_reward") for name in RULES}
+BY_HAND = {
+    # (l - 100) / 400 = 0, 1/4, 1/2, 1; lambda = 1/2, 1/4, 0, -1/2; the second is wrong: min(0, 1/4)
+    "kimi": [0.5, 0.0, 0.0, -0.5],
+    # correct lengths 100, 300: mean 200, std 100, z = -1, 1; sigmoid(-1) = 0.268941, sigmoid(1) = 0.731059
+    "arora": [-0.0537883, 0.0, -0.1462117, 0.0],
+    # 0.5 / 2000 * 1/2 = 1/8000 a token
+    "alp": [-0.0125, -0.025, -0.0375, -0.0625],
+    # 0.25 * 1/2 / 500 = 1/4000 a token
+    "linear": [-0.025, -0.05, -0.075, -0.125],
+    # l* = 100
+    "shorter": [0.0, -0.1, -0.2, -0.4],
+    # both correct ones keep to 300 tokens
+    "laser": [0.5, 0.0, 0.5, 0.0],
+    # mean 275: S = 1 / (1 + 0.12) = 0.892857 and 1 / (1 + 0.36) = 0.735294
+    "gr3": [-0.1071429, 0.0, -0.2647059, 0.0],
+}
+DEFAULTS = {
+    "linear": ({}, {"coefficient": 0.25}),
+    "shorter": ({}, {"beta": 0.001}),
+    "laser": ({"target": 299}, {"alpha": 0.5, "target": 299}),
+    "gr3": ({}, {"alpha": 0.33}),
+}
+# Accuracy rewards and lengths of one group.
+GROUPS = {
+    "mixed": ([1.0, 0.0, 1.0, 0.0], [100, 200, 300, 500]),
+    "the shortest is wrong": ([0.0, 1.0, 1.0, 0.0], [7, 20, 21, 90]),
+    "all right": ([1.0, 1.0, 1.0, 1.0], [8, 5, 30, 12]),
+    "all wrong": ([0.0, 0.0, 0.0, 0.0], [8, 5, 30, 12]),
+    "some unscorable": ([1.0, None, 0.0, None], [10, 2, 14, 40]),
+    "one verdict": ([None, None, 0.0, None], [10, 2, 14, 40]),
+    "all unscorable": ([None, None, None, None], [10, 2, 14, 40]),
+    "one length": ([1.0, 0.0, 1.0, None], [9, 9, 9, 9]),
+    "one length among the right": ([1.0, 0.0, 1.0, 0.0], [9, 4, 9, 50]),
+    "truncated": ([1.0, 0.0, 0.0, 1.0], [50, LIMIT, LIMIT, LIMIT]),
+    "long, a token apart": ([1.0, 1.0, 1.0, 0.0], [11999, 11998, 11998, 11997]),
+    "graded": ([1.0, 0.5, -1.0, 2.0], [10, 20, 30, 45]),
+    "of one token": ([1.0, 0.0, 1.0, 0.0], [1, 1, 1, 1]),
+    "of one and two tokens": ([1.0, 0.0, 1.0, 0.0], [2, 1, 1, 2]),
+    "one completion, right": ([1.0], [7]),
+    "one completion, wrong": ([0.0], [7]),
+    "one completion, unscorable": ([None], [7]),
+}
+
+
+def groups_of(rows, max_length=LIMIT):
+    """`Groups` from one (rewards, lengths) per group."""
+    rewards = torch.tensor([[math.nan if reward is None else reward for reward in row[0]] for row in rows])
+    lengths = torch.tensor([row[1] for row in rows])
+    return Groups(
+        correct=rewards >= 1,
+        scorable=~rewards.isnan(),
+        truncated=lengths >= LIMIT,
+        lengths=lengths,
+        rewards=rewards,
+        max_length=max_length,
+    )
+
+
+def assert_equal_where_scorable(result, rows, expected):
+    assert result.dtype == torch.float32
+    assert result.shape == (len(rows), len(rows[0][1]))
+    for (rewards, _), values, right in zip(rows, result.tolist(), expected, strict=True):
+        for reward, value, one in zip(rewards, values, right, strict=True):
+            assert reward is None or value == pytest.approx(one, rel=1e-6, abs=1e-6)
+
+
+def cases():
+    return [pytest.param(name, settings, id=f"{name}-{settings}") for name in RULES for settings in RULES[name]]
+
+
+def test_every_length_reward_of_the_package_is_tested():
+    files = Path(trl_ces.methods.__file__).parent.glob("*.py")
+    assert {file.stem for file in files if f"def {file.stem}_length_reward(" in file.read_text()} == set(RULES)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(("name", "settings"), cases())
+def test_a_reward_is_its_oracles(name, settings, group):
+    rows = [GROUPS[group]]
+    expected = [getattr(length_oracles, name)(*GROUPS[group], **settings)]
+    assert_equal_where_scorable(FUNCTIONS[name](groups_of(rows), **settings), rows, expected)
+
+
+def random_groups(generator):
+    groups, size = generator.randint(1, 6), generator.randint(1, 9)
+    longest = generator.choice([3, 40, LIMIT])
+    kinds = generator.choice([[1.0, 0.0], [1.0, 0.0, None], [1.0, 0.0, 0.5, None], [0.0, None], [1.0]])
+    return [
+        ([generator.choice(kinds) for _ in range(size)], [generator.randint(1, longest) for _ in range(size)])
+        for _ in range(groups)
+    ]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_groups_side_by_side_do_not_touch_each_other(name):
+    generator = random.Random(name)
+    for _ in range(300):
+        rows = random_groups(generator)
+        settings = generator.choice(RULES[name])
+        expected = [getattr(length_oracles, name)(*row, **settings) for row in rows]
+        assert_equal_where_scorable(FUNCTIONS[name](groups_of(rows), **settings), rows, expected)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_row_worked_out_by_hand(name):
+    rows = [GROUPS["mixed"]]
+    result = FUNCTIONS[name](groups_of(rows), **RULES[name][0])
+    assert result[0].tolist() == pytest.approx(BY_HAND[name], abs=1e-6)
+    assert getattr(length_oracles, name)(*rows[0], **RULES[name][0]) == pytest.approx(BY_HAND[name], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_default_is_the_papers(name):
+    given, meant = DEFAULTS[name]
+    groups = groups_of([GROUPS["mixed"]])
+    assert FUNCTIONS[name](groups, **given).tolist() == FUNCTIONS[name](groups, **meant).tolist()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_completions_without_a_token_give_a_number(name):
+    rewards = FUNCTIONS[name](groups_of([([1.0, 0.0], [0, 0])]), **RULES[name][0])
+    # The rules for correct completions alone give these what they give any group of one length.
+    expected = {"arora": [-0.1, 0.0], "laser": [0.5, 0.0]}.get(name, [0.0, 0.0])
+    assert rewards[0].tolist() == pytest.approx(expected)
+
+
+def test_the_solve_rate_is_over_the_scorable_completions():
+    rows = [([1.0, None, 0.0, 0.0], [1, 1, 1, 1]), ([None] * 4, [1, 1, 1, 1]), ([1.0] * 4, [1, 1, 1, 1])]
+    assert groups_of(rows).solve_rate.tolist() == pytest.approx([1 / 3, 0.0, 1.0])
+
+
+def test_distances_are_to_the_mean_of_the_counted_lengths():
+    lengths = torch.tensor([[3, 5, 10], [3, 5, 10], [3, 5, 10]])
+    counted = torch.tensor([[True, True, False], [False, True, False], [False, False, False]])
+    assert from_mean(lengths, counted).tolist() == [[-1.0, 1.0, 6.0], [-2.0, 0.0, 5.0], [0.0, 0.0, 0.0]]
+
+
+def test_alp_divides_by_the_longest_completion_allowed():
+    rows = [GROUPS["mixed"]]
+    result = FUNCTIONS["alp"](groups_of(rows, max_length=500), beta=0.5)
+    assert result[0].tolist() == pytest.approx([-0.05, -0.1, -0.15, -0.25])
+    result = FUNCTIONS["alp"](groups_of(rows, max_length=None), beta=0.5, normalizer=1000)
+    assert result[0].tolist() == pytest.approx([-0.025, -0.05, -0.075, -0.125])
+
+
+def test_alp_without_a_length_to_divide_by_says_what_to_give():
+    with pytest.raises(ValueError, match=r"`max_completion_length` sets none: set it, or give `normalizer`"):
+        FUNCTIONS["alp"](groups_of([GROUPS["mixed"]], max_length=None), beta=0.5)
+
+
+def test_gr3_and_the_accuracy_reward_add_up_to_the_rescaled_reward():
+    rewards, lengths = GROUPS["graded"]
+    column = FUNCTIONS["gr3"](groups_of([(rewards, lengths)]), alpha=0.5)[0]
+    mean = sum(lengths) / 4
+    rescaled = [reward / (1 + 0.5 * length / mean) for reward, length in zip(rewards, lengths, strict=True)]
+    assert (torch.tensor(rewards) + column).tolist() == pytest.approx(rescaled)

@@ -1,0 +1,35 @@
+"""
+The linear length penalty of prime-rl (docs/algorithms.md, `length_penalty`; its term for output tokens).
+
+As in ALP, a token costs more where the policy solves more often; but lengths are measured against the group's own
+longest completion, and a problem that nothing solved costs nothing:
+
+    reward_i = -c * p * l_i / max l
+
+p is the share of correct completions among the scorable ones. prime-rl takes the group's mean reward there, which is
+the same for an accuracy reward of 0 and 1. Its default for c is 0.25.
+
+Assumes comparable lengths within a group: one very long completion makes all others cheap.
+
+Degenerate cases: none correct, or nothing scorable: 0. All lengths equal, or one completion: -c * p for all, so no
+advantage. All correct: p = 1. Unscorable and truncated completions count in max l.
+"""
+
+from torch import Tensor
+
+from .groups import Groups
+
+
+def linear_length_reward(groups: Groups, *, coefficient: float = 0.25) -> Tensor:
+    """
+    prime-rl's linear length penalty.
+
+    Args:
+        groups ([`Groups`]): Reads `correct`, `scorable` and `lengths`.
+        coefficient (`float`): c, penalty of the longest completion where p = 1.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, in [-c, 0]. Means nothing where a completion is unscorable.
+    """
+    longest = groups.lengths.amax(dim=1, keepdim=True).clamp(min=1)
+    return -coefficient * groups.solve_rate.unsqueeze(1) * (groups.lengths / longest)
