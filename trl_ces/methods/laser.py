@@ -23,7 +23,7 @@ from torch import Tensor
 from .groups import Groups
 
 
-def laser_length_reward(groups: Groups, *, alpha: float = 0.5, target: float) -> Tensor:
+def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tensor:
     """
     LASER's step reward.
 
