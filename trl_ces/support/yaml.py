@@ -166,7 +166,8 @@ def _fit(value: Any, member: Any) -> Any:
     if origin is list or member is list:
         return [fit(item, args[0] if args else Any) for item in value] if isinstance(value, list) else _NO_FIT
     if origin is dict or member is dict:
-        return value if isinstance(value, dict) else _NO_FIT
+        inner = args[1] if args else Any
+        return {key: fit(item, inner) for key, item in value.items()} if isinstance(value, dict) else _NO_FIT
     if member is bool:
         return value if isinstance(value, bool) else BOOL_WORDS.get(value, _NO_FIT) if type(value) is str else _NO_FIT
     if member is float:

@@ -1,0 +1,97 @@
+"""Reward functions of a recipe: names, factories with their settings, dotted paths."""
+
+import pytest
+
+from trl_ces.support.errors import UserError
+from trl_ces.train.lookup import find_reward_functions
+from trl_ces.train.recipe import make_recipe
+
+MINIMAL = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out", "max_completion_length": 100}
+
+
+def rewards_of(given, **overrides):
+    return find_reward_functions(make_recipe(MINIMAL | given, "file.yaml", overrides))
+
+
+def test_a_factory_takes_its_settings_from_the_file_or_the_command_line():
+    given = {
+        "reward_funcs": ["accuracy_reward", "get_alp_length_reward"],
+        "reward_kwargs": {"get_alp_length_reward": {"beta": 0.5}},
+    }
+    accuracy, alp = rewards_of(given)
+    assert (accuracy.__name__, alp.__name__) == ("accuracy_reward", "alp_length_reward")
+    assert alp.of_groups.keywords == {"beta": 0.5}
+    words = {"reward_kwargs": ["{get_alp_length_reward: {beta: 2, normalizer: 7}}"]}
+    assert rewards_of(given, **words)[1].of_groups.keywords == {"beta": 2, "normalizer": 7}
+
+
+def test_trls_factories_take_the_same_road():
+    names = ["get_cosine_scaled_reward", "get_repetition_penalty_reward", "get_soft_overlong_punishment"]
+    settings = {"get_cosine_scaled_reward": {"max_len": 10}, "get_repetition_penalty_reward": {"ngram_size": 2}}
+    cosine, repetition, overlong = rewards_of({"reward_funcs": names, "reward_kwargs": settings})
+    assert repetition([[5, 5, 5, 5]]) == [pytest.approx(-2 / 3)]  # one of three pairs is new
+    assert cosine.__name__ == "cosine_scaled_reward"
+    lengths = [[0] * 80, [0] * 90, [0] * 100]  # the last fifth of max_completion_length
+    assert overlong(completion_ids=lengths) == [0.0, -0.5, -1.0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"soft_overlong_max_completion_length": 60, "soft_overlong_cache": 20},
+        {"reward_kwargs": {"get_soft_overlong_punishment": {"max_completion_len": 60, "soft_punish_cache": 20}}},
+        # the newer spelling wins
+        {
+            "soft_overlong_cache": 7,
+            "reward_kwargs": {"get_soft_overlong_punishment": {"max_completion_len": 60, "soft_punish_cache": 20}},
+        },
+    ],
+)
+def test_both_spellings_of_the_overlong_punishment(settings):
+    (overlong,) = rewards_of({"reward_funcs": ["get_soft_overlong_punishment"], **settings})
+    assert overlong(completion_ids=[[0] * 40, [0] * 50, [0] * 61]) == [0.0, -0.5, -1.0]
+
+
+def test_a_dotted_path_is_called_where_it_has_settings(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from trl_ces.rewards import group_reward\n"
+        "def get_constant_reward(value=1.0):\n"
+        "    @group_reward\n"
+        "    def constant_reward(groups):\n"
+        "        return groups.rewards * 0 + value\n"
+        "    return constant_reward\n"
+        "def plain_reward(completions, **kwargs):\n"
+        "    return [0.0] * len(completions)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    given = {"reward_funcs": ["mine.plain_reward", "mine.get_constant_reward"]}
+    plain, made = rewards_of(given | {"reward_kwargs": {"mine.get_constant_reward": {}}})
+    assert (plain.__name__, made.__name__) == ("plain_reward", "constant_reward")
+    with pytest.raises(UserError, match=r"mine.plain_reward: .*missing 1 required.*settings: completions"):
+        rewards_of({"reward_funcs": ["mine.plain_reward"], "reward_kwargs": {"mine.plain_reward": {"value": 1}}})
+
+
+@pytest.mark.parametrize(
+    ("names", "settings", "said"),
+    [
+        (["get_alp_length_reward"], {}, r"get_alp_length_reward: missing.*'beta' \(settings: beta, normalizer\)"),
+        (["get_alp_length_reward"], {"beta": -1}, r"get_alp_length_reward: `beta` is -1: .*above 0"),
+        (["get_alp_length_reward"], {"beta": 1, "gamma": 1}, r"unexpected keyword argument 'gamma' \(settings: beta"),
+        (["get_repetition_penalty_reward"], {"max_penalty": 1}, "get_repetition_penalty_reward: "),
+        (["get_soft_overlong_punishment"], {"soft_punish_cache": 101}, r"is 101: it must lie between 1 and 100"),
+        (["get_soft_overlong_punishment"], {"soft_punish_cache": "x"}, r"is 'x': it must lie between 1 and 100"),
+        (["accuracy_reward"], {"beta": 1}, "accuracy_reward takes no settings; only rewards that begin with `get_`"),
+    ],
+)
+def test_settings_that_cannot_be_taken_are_refused(names, settings, said):
+    with pytest.raises(UserError, match=said):
+        rewards_of({"reward_funcs": names, "reward_kwargs": {names[0]: settings}})
+
+
+def test_settings_of_a_reward_that_is_not_there_are_refused():
+    with pytest.raises(UserError, match=r"`reward_kwargs`: 'get_alp_reward' is not in `reward_funcs`\. Did you mean"):
+        rewards_of({"reward_funcs": ["get_alp_length_reward"], "reward_kwargs": {"get_alp_reward": {"beta": 1}}})
+    with pytest.raises(UserError, match=r"`reward_kwargs`: expected .*mapping"):
+        rewards_of({"reward_kwargs": {"accuracy_reward": 1}})
+    with pytest.raises(UserError, match=r"there is no reward 'get_alp_length'.*get_alp_length_reward"):
+        rewards_of({"reward_funcs": ["get_alp_length"]})
