@@ -22,7 +22,7 @@ RULES = {
     "alp": [{"beta": 0.5, "normalizer": 2000}, {"beta": 0.02, "normalizer": 100.5}],
     "linear": [{"coefficient": 0.25}, {"coefficient": 1.0}],
     "shorter": [{"beta": 0.001}, {"beta": 0.02}],
-    "laser": [{"alpha": 0.5, "target": 300}, {"alpha": 0.3, "target": 7.5}],
+    "laser": [{"alpha": 0.5, "target": 300}, {"alpha": 0.3, "target": 13.5}],
     "gr3": [{"alpha": 0.33}, {"alpha": 2.0}],
 }
 FUNCTIONS = {name: getattr(import_module(f"trl_ces.methods.{name}"), f"{name}_length_reward") for name in RULES}
