@@ -66,6 +66,46 @@ def selection_sizes(rows, group_size, tau, dynamic=True):
     return sizes
 
 
+def covariance_of(token, tokens):
+    """Eq. 10 of arXiv 2505.22617, for one of `tokens`: dicts with logp (float) and advantage."""
+    mean_logp = sum(other["logp"] for other in tokens) / len(tokens)
+    mean_advantage = sum(other["advantage"] for other in tokens) / len(tokens)
+    return (token["logp"] - mean_logp) * (token["advantage"] - mean_advantage)
+
+
+def tokens_in_loss(rows, advantages, distributions):
+    """The tokens of the mask, row by row, each with its place (row, position)."""
+    return [
+        {
+            "place": (number, position),
+            "logp": logps[position].item(),
+            "old": old[position].item(),
+            "advantage": advantage,
+        }
+        for number, (row, advantage, (logps, old)) in enumerate(zip(rows, advantages, distributions, strict=True))
+        for position in range(len(logps))
+        if row["mask"][position]
+    ]
+
+
+def tokens_of_clip_cov(tokens, ratio, low, high, epsilon_low, epsilon_high, priorities):
+    """Eq. 11, with verl's minimum of one: places drawn, those of highest priority first."""
+    found = []
+    for token in tokens:
+        importance = math.exp(token["logp"] - token["old"])
+        clipped = importance > 1 + epsilon_high if token["advantage"] > 0 else importance < 1 - epsilon_low
+        if low < covariance_of(token, tokens) < high and not (clipped and token["advantage"] != 0):
+            found.append(token["place"])
+    found.sort(key=lambda place: -priorities[place[0]][place[1]])
+    return found[: max(1, math.floor(Fraction(ratio) * len(tokens)))]
+
+
+def tokens_of_kl_cov(tokens, ratio):
+    """Eq. 13, with verl's minimum of one."""
+    ranked = sorted(tokens, key=lambda token: (-covariance_of(token, tokens), token["place"]))
+    return [token["place"] for token in ranked[: max(1, math.floor(Fraction(ratio) * len(tokens)))]]
+
+
 def shaped_loss(
     model,
     rows,
@@ -79,6 +119,11 @@ def shaped_loss(
     rule="ces",
     alpha=0.4,
     kappa=2.0,
+    ratio="0.0002",
+    low=1.0,
+    high=5.0,
+    coef=1.0,
+    priorities=None,
     old_model=None,
     temperature=1.0,
     epsilon_low=0.2,
@@ -90,16 +135,27 @@ def shaped_loss(
     -J of Eq. 1 with A' of Eq. 7 in place of A, over all rows at once (one optimizer step on one process).
 
     A row has prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None), rewards (their sum, or None).
+    `rule`: ces, none, entropy_advantage, clip_cov or kl_cov; the last two take all rows as one micro-batch.
     """
     advantages = group_advantages([row["rewards"] for row in rows], group_size)
     sizes = selection_sizes(rows, group_size, tau, dynamic)
-    row_losses = []
-    for row, advantage, size in zip(rows, advantages, sizes, strict=True):
+    outputs = []
+    for row in rows:
         logps, bits = logps_and_bits(model, row, temperature)
         old_logps = [logp.detach() for logp in logps]
         if old_model is not None:
             with torch.no_grad():
                 old_logps, _ = logps_and_bits(old_model, row, temperature)
+        outputs.append((logps, bits, old_logps))
+    tokens = tokens_in_loss(rows, advantages, [(logps, old) for logps, _, old in outputs])
+    without_gradient, penalized = [], []
+    if rule == "clip_cov":
+        without_gradient = tokens_of_clip_cov(tokens, ratio, low, high, epsilon_low, epsilon_high, priorities)
+    if rule == "kl_cov":
+        penalized = tokens_of_kl_cov(tokens, ratio)
+    row_losses = []
+    for number, (row, advantage, size) in enumerate(zip(rows, advantages, sizes, strict=True)):
+        logps, bits, old_logps = outputs[number]
         chosen = chosen_positions([value.item() for value in bits], row["mask"], size)
         token_losses = []
         for position in range(len(logps)):
@@ -112,9 +168,16 @@ def shaped_loss(
             if rule == "entropy_advantage":
                 nats = bits[position].item() * math.log(2)
                 shaped = shaped + min(alpha * nats, abs(advantage) / kappa)
-            ratio = torch.exp(logps[position] - old_logps[position])
-            clipped = torch.clamp(ratio, 1 - epsilon_low, 1 + epsilon_high)
-            token_losses.append(-torch.minimum(ratio * shaped, clipped * shaped))
+            importance = torch.exp(logps[position] - old_logps[position])
+            clipped = torch.clamp(importance, 1 - epsilon_low, 1 + epsilon_high)
+            loss = -torch.minimum(importance * shaped, clipped * shaped)
+            if rule == "kl_cov":  # no clipping at all
+                loss = -importance * advantage
+            if (number, position) in penalized:
+                loss = loss + coef * abs(logps[position] - old_logps[position])  # Eq. 14
+            if (number, position) in without_gradient:
+                loss = 0.0 * loss  # Eq. 12
+            token_losses.append(loss)
         row_losses.append(token_losses)
 
     zero = sum(parameter.sum() * 0 for parameter in model.parameters())

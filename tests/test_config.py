@@ -40,7 +40,7 @@ def test_nine_decimals_of_tau_are_taken(tmp_path):
 def test_every_own_field_has_help():
     own = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
     assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
-    assert len(own) == 20
+    assert len(own) == 25
 
 
 REFUSED = [
@@ -49,10 +49,16 @@ REFUSED = [
     ({"ces_tau": float("nan")}, "`ces_tau` is nan", "[0, 1]"),
     ({"ces_tau": 0.0123456789}, "`ces_tau` is 0.0123456789", "at most 9 decimals"),
     ({"ces_tau": 1 / 3}, "`ces_tau` is 0.3333333333333333", "round"),
-    ({"ces_beta_correct": -0.1}, "`ces_beta_correct` is -0.1", ">= 0"),
+    ({"ces_beta_correct": float("-inf")}, "`ces_beta_correct` is -inf", "0.4"),
     ({"ces_beta_incorrect": float("inf")}, "`ces_beta_incorrect` is inf", "finite"),
     ({"entropy_advantage_alpha": -1.0}, "`entropy_advantage_alpha` is -1.0", ">= 0"),
     ({"entropy_advantage_kappa": 1.0}, "`entropy_advantage_kappa` is 1.0", "2.0"),
+    ({"clip_cov_ratio": -0.1}, "`clip_cov_ratio` is -0.1", "0.0002"),
+    ({"kl_cov_ratio": 1e-10}, "`kl_cov_ratio` is 1e-10", "round"),
+    ({"clip_cov_low": 5.0}, "`clip_cov_low` is 5.0", "below `clip_cov_high`, 5.0"),
+    ({"clip_cov_high": float("nan")}, "`clip_cov_low` is 1.0", "below `clip_cov_high`, nan"),
+    ({"kl_cov_coef": -1.0}, "`kl_cov_coef` is -1.0", ">= 0"),
+    ({"kl_cov_coef": float("inf")}, "`kl_cov_coef` is inf", "finite"),
     ({"ces_correct_threshold": float("nan")}, "`ces_correct_threshold` is nan", "1.0"),
     ({"num_generations": 1}, "`num_generations` is 1", "at least 2"),
     ({"loss_type": "cispo"}, "`loss_type` is 'cispo'", "'dapo'"),
@@ -108,10 +114,41 @@ def test_allowed_with_dynamic_sampling(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[11:]], ids=str)
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[17:]], ids=str)
 def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
     config = CESConfig(**settings(tmp_path, shaping="none", **changes))
     assert {name: getattr(config, name) for name in changes} == changes
+
+
+KL_COV = {"shaping": "kl_cov", "epsilon": 1.0, "epsilon_high": 1e6}
+REFUSED_WITH_COVARIANCE = [
+    ({"shaping": "clip_cov", "loss_type": "cispo"}, "`loss_type` is 'cispo'", '`shaping="clip_cov"`'),
+    ({"shaping": "clip_cov", "importance_sampling_level": "sequence"}, "`importance_sampling_level` is", '"token"'),
+    ({**KL_COV, "off_policy_mask_threshold": 0.5}, "`off_policy_mask_threshold` is 0.5", "None"),
+    ({"shaping": "kl_cov"}, "`epsilon` is 0.2", "`epsilon=1.0`, `epsilon_high=1000000.0` and `delta=None`"),
+    ({**KL_COV, "epsilon": 0.99}, "`epsilon` is 0.99", "`epsilon=1.0`"),
+    ({**KL_COV, "epsilon_high": 5.0}, "`epsilon_high` is 5.0", "`epsilon_high=1000000.0`"),
+    ({**KL_COV, "epsilon_high": None}, "`epsilon_high` is None", "`epsilon_high=1000000.0`"),
+    ({**KL_COV, "delta": 4.0}, "`delta` is 4.0", "`delta=None`"),
+    ({"shaping": "clip_cov", "max_tokens_per_micro_batch": 99}, "`max_tokens_per_micro_batch` is 99", '"clip_cov"'),
+    ({**KL_COV, "max_tokens_per_micro_batch": 99}, "`max_tokens_per_micro_batch` is 99", "remove the budget"),
+]
+
+
+@pytest.mark.parametrize(("changes", "what", "way_out"), REFUSED_WITH_COVARIANCE, ids=str)
+def test_what_the_covariance_rules_cannot_do_exactly_is_refused(tmp_path, changes, what, way_out):
+    with pytest.raises(ValueError) as refusal:
+        CESConfig(**settings(tmp_path, **changes))
+    assert what in str(refusal.value)
+    assert way_out in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"shaping": "clip_cov"}, KL_COV, {**KL_COV, "epsilon": 1e6, "epsilon_high": None}]
+)
+def test_rows_that_share_covariances_are_not_rearranged(tmp_path, changes):
+    assert CESConfig(**settings(tmp_path, shaping="none")).micro_batches_to_arrange() == 1
+    assert CESConfig(**settings(tmp_path, **changes)).micro_batches_to_arrange() == 0
 
 
 @pytest.mark.parametrize("loss_type", ["dapo", "grpo", "bnpo", "dr_grpo"])

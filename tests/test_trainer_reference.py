@@ -78,9 +78,22 @@ def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_lo
         assert difference < 1e-4, f"{name}: relative difference {difference:.2e}"
 
 
+@torch.no_grad()
+def move_a_little(model):
+    generator = torch.Generator().manual_seed(5)
+    for parameter in model.parameters():
+        parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))
+
+
 # name: (accuracies of two groups, settings of the trainer, the same for the reference, options of the script)
 CASES = {
     "mixed": ([[1, 0, 0, 1], [0, 0, 0, 1]], {}, {}, {}),
+    "signs swapped": (
+        [[1, 0, 0, 1], [0, 0, 0, 1]],
+        {"ces_beta_correct": -0.4, "ces_beta_incorrect": -0.2},
+        {"beta_correct": -0.4, "beta_incorrect": -0.2},
+        {},
+    ),
     "paper's tau": (
         [[1, 0, 0, 1], [0, 1, 0, 0]],
         {"ces_tau": 0.01, "max_completion_length": 250},
@@ -169,10 +182,7 @@ def test_off_policy_steps_clip_with_the_live_advantage_in_both_branches(tmp_path
     batch = rollout(trainer, script)
     assert "old_per_token_logps" in batch
     old_model = float64_copy(trainer.model)
-    with torch.no_grad():
-        generator = torch.Generator().manual_seed(5)
-        for parameter in trainer.model.parameters():
-            parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))
+    move_a_little(trainer.model)
     model = float64_copy(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
     # TRL divides by the mean tokens of the two steps; here one call has both steps' rows.
@@ -183,6 +193,59 @@ def test_off_policy_steps_clip_with_the_live_advantage_in_both_branches(tmp_path
     assert_loss_and_gradients_agree(trainer, loss, model, expected)
     clipped = trainer._metrics["train"]["clip_ratio/region_mean"][-1]
     assert 0.1 < clipped < 0.9, "the test needs clipped and unclipped tokens"
+
+
+# name: (settings of the trainer, the same for the reference)
+COVARIANCE_CASES = {
+    # A tenth of the tokens is less than the candidates: which ones is a draw.
+    "clip_cov": (
+        {"shaping": "clip_cov", "clip_cov_ratio": 0.1, "clip_cov_low": 0.2, "clip_cov_high": 1.5},
+        {"rule": "clip_cov", "ratio": "0.1", "low": 0.2, "high": 1.5},
+    ),
+    "clip_cov, all candidates": (
+        {"shaping": "clip_cov", "clip_cov_ratio": 0.9, "clip_cov_low": -0.3, "clip_cov_high": 0.4},
+        {"rule": "clip_cov", "ratio": "0.9", "low": -0.3, "high": 0.4},
+    ),
+    "clip_cov, other clip range": (
+        {"shaping": "clip_cov", "clip_cov_ratio": 0.9, "clip_cov_low": 0.1, "epsilon": 0.02, "epsilon_high": None},
+        {"rule": "clip_cov", "ratio": "0.9", "low": 0.1, "epsilon_low": 0.02, "epsilon_high": 0.02},
+    ),
+    "clip_cov, none between the bounds": (
+        {"shaping": "clip_cov", "clip_cov_low": 1e3, "clip_cov_high": 1e4},
+        {"rule": "none"},
+    ),
+    "kl_cov": (
+        {"shaping": "kl_cov", "kl_cov_ratio": 0.2, "epsilon": 1.0, "epsilon_high": 1e6},
+        {"rule": "kl_cov", "ratio": "0.2"},
+    ),
+    "kl_cov, one token": (
+        {"shaping": "kl_cov", "kl_cov_coef": 30.0, "epsilon": 1.0, "epsilon_high": 1e6},
+        {"rule": "kl_cov", "coef": 30.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COVARIANCE_CASES)
+def test_covariance_rules_have_the_loss_and_gradient_of_their_paper_off_policy(tmp_path, case):
+    changes, reference_changes = COVARIANCE_CASES[case]
+    script = random_script(
+        PROMPTS, [[1, 0, 0, 1], [0, 0, 0, None]], torch.Generator().manual_seed(1), masked=True, truncated=(1, 4)
+    )
+    trainer = make_trainer(tmp_path, script, steps_per_generation=2, per_device_train_batch_size=4, **changes)
+    batch = rollout(trainer, script)
+    old_model = float64_copy(trainer.model)
+    move_a_little(trainer.model)
+    model = float64_copy(trainer.model)
+    torch.manual_seed(11)
+    priorities = torch.rand(batch["completion_ids"].shape).tolist()
+    torch.manual_seed(11)
+    loss = trainer._compute_loss(trainer.model, batch)
+    expected = 2 * shaped_loss(
+        model, reference_rows(trainer, script), 4, old_model=old_model, priorities=priorities, **reference_changes
+    )
+    assert_loss_and_gradients_agree(trainer, loss, model, expected)
+    plain = 2 * shaped_loss(model, reference_rows(trainer, script), 4, old_model=old_model, rule="none")
+    assert (abs(plain - expected) < 1e-6) == (reference_changes["rule"] == "none"), "the rule must change the loss"
 
 
 def test_micro_batches_of_one_row_add_up_to_the_whole(tmp_path):

@@ -1,6 +1,7 @@
 """CESTrainer at its seams with TRL and users: a lost seam, unusual rollouts, strict rewards, cost of the metrics."""
 
 import logging
+import re
 
 import numpy
 import pytest
@@ -154,6 +155,39 @@ def test_a_column_of_the_data_goes_before_what_the_trainer_found_out(tmp_path):
     trainer = make_trainer(tmp_path, [accuracy])
     trainer._generate_and_score_completions([{"prompt": PROMPTS[0], "thinking_prefilled": True}] * 4)
     assert seen == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("correct", "incorrect", "said"),
+    [
+        (0.4, 0.4, None),
+        (0.0, 0.4, None),
+        (
+            -0.4,
+            -0.1,
+            r"signs swapped: .* raised on correct .* lowered on wrong ones, .* AsymGRPO \(arXiv 2604.04894\)",
+        ),
+        (-0.5, 0.4, r"`ces_beta_correct` is -0.5: entropy is raised on correct completions; CES lowers it"),
+        (0.4, -0.5, r"`ces_beta_incorrect` is -0.5: entropy is lowered on wrong completions; CES raises it"),
+    ],
+)
+@pytest.mark.parametrize("shaping", ["ces", "none"])
+def test_negative_betas_are_named_once_as_the_ablation_they_are(tmp_path, caplog, correct, incorrect, said, shaping):
+    with caplog.at_level(logging.WARNING, logger="trl_ces.trainer"):
+        make_trainer(tmp_path, shaping=shaping, ces_beta_correct=correct, ces_beta_incorrect=incorrect)
+    messages = [record.message for record in caplog.records if record.name == "trl_ces.trainer"]
+    assert len(messages) == (said is not None and shaping == "ces")
+    assert all(re.search(said, text) for text in messages)
+
+
+@pytest.mark.parametrize("changes", [{}, {"gradient_accumulation_steps": 4, "steps_per_generation": 2}])
+def test_kl_cov_is_refused_where_every_rollout_is_one_step(tmp_path, changes):
+    kl_cov = {"shaping": "kl_cov", "epsilon": 1.0, "epsilon_high": 1e6, **changes}
+    with pytest.raises(
+        ValueError, match=r"one optimizer step, .* `steps_per_generation`, \d, .* `num_iterations` above 1"
+    ):
+        make_trainer(tmp_path, **kl_cov)
+    make_trainer(tmp_path, **{**kl_cov, "num_iterations": 3})
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from typing import cast
 
 from trl import GRPOConfig
 
-from .methods import NEED_VERDICTS
+from .methods import COUPLE_ROWS, NEED_RATIOS, NEED_VERDICTS
 from .methods.ces import MAX_TAU_DECIMALS
 from .support.reward_names import accuracy_reward_index
 
-SHAPINGS = ("ces", "none", "entropy_advantage")
+SHAPINGS = ("ces", "none", "entropy_advantage", "clip_cov", "kl_cov")
 ON_REWARD_ERROR = ("stop", "skip")
 NUMBERS = (
     "ces_tau",
@@ -21,10 +21,19 @@ NUMBERS = (
     "ces_correct_threshold",
     "entropy_advantage_alpha",
     "entropy_advantage_kappa",
+    "clip_cov_ratio",
+    "clip_cov_low",
+    "clip_cov_high",
+    "kl_cov_ratio",
+    "kl_cov_coef",
 )
 # Losses in which A' enters as in Eq. 1. In cispo and vespo A' multiplies log pi, so a log-probability would scale the
 # entropy's gradient; sapo and luspo are other objectives, for which the paper defines nothing.
 CES_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
+# Shares of tokens, which are counted exactly.
+SHARES = ("ces_tau", "clip_cov_ratio", "kl_cov_ratio")
+# An `epsilon_high` that no importance ratio reaches.
+NO_CLIP = 1e6
 
 
 @dataclass
@@ -38,13 +47,13 @@ class CESConfig(GRPOConfig):
         shaping (`str`, *optional*, defaults to `"ces"`):
             `"ces"`: Conditional Entropy Shaping, Eqs. 2-7 of arXiv 2605.19358. `"none"`: plain DAPO, bit for bit TRL's
             trainer if `trim_padding` and `arrange_by_length` are off. `"entropy_advantage"`: the baseline of Cheng
-            et al., arXiv 2506.14758.
+            et al., arXiv 2506.14758. `"clip_cov"`, `"kl_cov"`: Clip-Cov and KL-Cov of Cui et al., arXiv 2505.22617.
         ces_tau (`float`, *optional*, defaults to `0.01`):
             Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals.
         ces_beta_correct (`float`, *optional*, defaults to `0.4`):
-            beta_1 of Eq. 7: advantage per bit subtracted from correct completions, >= 0.
+            beta_1 of Eq. 7: advantage per bit subtracted from correct completions. Below 0 it is added: an ablation.
         ces_beta_incorrect (`float`, *optional*, defaults to `0.4`):
-            beta_2 of Eq. 7: advantage per bit added to wrong completions, >= 0.
+            beta_2 of Eq. 7: advantage per bit added to wrong completions. Below 0 it is subtracted: an ablation.
         ces_dynamic_multiplier (`bool`, *optional*, defaults to `True`):
             Whether b follows the group accuracy, Eq. 6. `False`: b = 1, the paper's "w/o Dynamic b".
         ces_entropy_gradient (`bool`, *optional*, defaults to `True`):
@@ -58,6 +67,18 @@ class CESConfig(GRPOConfig):
             alpha of Cheng et al.: advantage per nat, >= 0.
         entropy_advantage_kappa (`float`, *optional*, defaults to `2.0`):
             kappa of Cheng et al.: the bonus is at most |A| / kappa, > 1.
+        clip_cov_ratio (`float`, *optional*, defaults to `0.0002`):
+            r of Clip-Cov, Eq. 11: share of a micro-batch's tokens that get no gradient, in [0, 1], at most nine
+            decimals; at least one token, if any qualifies.
+        clip_cov_low (`float`, *optional*, defaults to `1.0`):
+            omega_low of Clip-Cov, Eq. 11: these tokens' covariance of log-prob and advantage is above this.
+        clip_cov_high (`float`, *optional*, defaults to `5.0`):
+            omega_high of Clip-Cov, Eq. 11: and below this.
+        kl_cov_ratio (`float`, *optional*, defaults to `0.0002`):
+            k of KL-Cov, Eq. 13: share of a micro-batch's tokens, those of highest covariance, that get a KL penalty,
+            in [0, 1], at most nine decimals; at least one token. The paper has 0.002 for 7B and 0.0002 for 32B.
+        kl_cov_coef (`float`, *optional*, defaults to `1.0`):
+            beta of KL-Cov, Eq. 14: loss per nat of |log-prob - old log-prob|, >= 0.
         dynamic_sampling (`bool`, *optional*, defaults to `False`):
             DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: drop groups whose completions all have the same
             accuracy, and draw more prompts until the generation batch is full. See docs/algorithm.md.
@@ -92,8 +113,9 @@ class CESConfig(GRPOConfig):
     Raises:
         `ValueError`: A value is out of range, `shaping="ces"` is combined with a setting that would change what the
             paper defines (`loss_type`, `entropy_coef`, `use_adaptive_entropy`, `top_entropy_quantile`,
-            `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`, `dynamic_sampling`), or two
-            settings contradict each other.
+            `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`, `dynamic_sampling`),
+            `shaping="clip_cov"` or `"kl_cov"` with another objective than a clipped one with a ratio per token,
+            `shaping="kl_cov"` with a clip range, or two settings contradict each other.
     """
 
     epsilon_high: float | None = field(
@@ -103,8 +125,8 @@ class CESConfig(GRPOConfig):
     shaping: str = field(
         default="ces",
         metadata={
-            "help": "Advantage shaping: `ces` (Conditional Entropy Shaping, arXiv 2605.19358), `none` (plain DAPO) or "
-            "`entropy_advantage` (Cheng et al., arXiv 2506.14758).",
+            "help": "Advantage shaping: `ces` (Conditional Entropy Shaping, arXiv 2605.19358), `none` (plain DAPO), "
+            "`entropy_advantage` (Cheng et al., arXiv 2506.14758), `clip_cov` or `kl_cov` (arXiv 2505.22617).",
             "choices": list(SHAPINGS),
         },
     )
@@ -114,11 +136,11 @@ class CESConfig(GRPOConfig):
     )
     ces_beta_correct: float = field(
         default=0.4,
-        metadata={"help": "beta_1 of Eq. 7: advantage per bit subtracted from correct completions, >= 0."},
+        metadata={"help": "beta_1 of Eq. 7: advantage per bit subtracted from correct completions; below 0, added."},
     )
     ces_beta_incorrect: float = field(
         default=0.4,
-        metadata={"help": "beta_2 of Eq. 7: advantage per bit added to wrong completions, >= 0."},
+        metadata={"help": "beta_2 of Eq. 7: advantage per bit added to wrong completions; below 0, subtracted."},
     )
     ces_dynamic_multiplier: bool = field(
         default=True,
@@ -148,6 +170,26 @@ class CESConfig(GRPOConfig):
     entropy_advantage_kappa: float = field(
         default=2.0,
         metadata={"help": "kappa of Cheng et al.: the bonus is at most |A| / kappa; > 1, so that no sign flips."},
+    )
+    clip_cov_ratio: float = field(
+        default=0.0002,
+        metadata={"help": "r of Clip-Cov: share of a micro-batch's tokens that get no gradient, in [0, 1]."},
+    )
+    clip_cov_low: float = field(
+        default=1.0,
+        metadata={"help": "omega_low of Clip-Cov: these tokens' covariance of log-prob and advantage is above this."},
+    )
+    clip_cov_high: float = field(
+        default=5.0,
+        metadata={"help": "omega_high of Clip-Cov: these tokens' covariance is below this."},
+    )
+    kl_cov_ratio: float = field(
+        default=0.0002,
+        metadata={"help": "k of KL-Cov: share of a micro-batch's tokens that get a KL penalty, in [0, 1]."},
+    )
+    kl_cov_coef: float = field(
+        default=1.0,
+        metadata={"help": "beta of KL-Cov: loss per nat of |log-prob - old log-prob|, >= 0."},
     )
     dynamic_sampling: bool = field(
         default=False,
@@ -263,7 +305,21 @@ class CESConfig(GRPOConfig):
             }
         if self.shaping == "entropy_advantage":
             return {"alpha": self.entropy_advantage_alpha, "kappa": self.entropy_advantage_kappa}
+        if self.shaping == "clip_cov":
+            return {
+                "ratio": self.clip_cov_ratio,
+                "low": self.clip_cov_low,
+                "high": self.clip_cov_high,
+                "epsilon_low": self.epsilon,
+                "epsilon_high": self._epsilon_high(),
+            }
+        if self.shaping == "kl_cov":
+            return {"ratio": self.kl_cov_ratio, "coef": self.kl_cov_coef}
         return {}
+
+    def _epsilon_high(self) -> float:
+        """The upper clip range as TRL resolves it."""
+        return self.epsilon if self.epsilon_high is None else self.epsilon_high
 
     def _check_shaping(self):
         def refuse(name: str, rule: str):
@@ -274,13 +330,21 @@ class CESConfig(GRPOConfig):
         for name in NUMBERS:
             if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int | float):
                 refuse(name, "it must be a number.")
-        if not 0 <= self.ces_tau <= 1:
-            refuse("ces_tau", "it is a share of tokens, in [0, 1]; the paper uses 0.01.")
-        if (Fraction(repr(float(self.ces_tau))) * 10**MAX_TAU_DECIMALS).denominator != 1:
-            refuse("ces_tau", f"k is computed exactly, with at most {MAX_TAU_DECIMALS} decimals; round it.")
-        for name in ("ces_beta_correct", "ces_beta_incorrect", "entropy_advantage_alpha"):
-            if not 0 <= getattr(self, name) < math.inf:
-                refuse(name, "it is advantage per unit of entropy, a finite number >= 0; the papers use 0.4.")
+        for name in SHARES:
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                refuse(name, f"it is a share of tokens, in [0, 1]; {getattr(type(self), name)} is the default.")
+            if (Fraction(repr(float(value))) * 10**MAX_TAU_DECIMALS).denominator != 1:
+                refuse(name, f"k is computed exactly, with at most {MAX_TAU_DECIMALS} decimals; round it.")
+        for name in ("ces_beta_correct", "ces_beta_incorrect"):
+            if not math.isfinite(getattr(self, name)):
+                refuse(name, "it is advantage per bit of entropy, a finite number; the paper uses 0.4.")
+        if not 0 <= self.entropy_advantage_alpha < math.inf:
+            refuse("entropy_advantage_alpha", "it is advantage per nat, a finite number >= 0; the paper uses 0.4.")
+        if not 0 <= self.kl_cov_coef < math.inf:
+            refuse("kl_cov_coef", "it is loss per nat, a finite number >= 0; the paper uses 1.0.")
+        if not self.clip_cov_low < self.clip_cov_high:
+            refuse("clip_cov_low", f"it must be below `clip_cov_high`, {self.clip_cov_high}; the paper: 1.0 and 5.0.")
         if not 1 < self.entropy_advantage_kappa < math.inf:
             refuse("entropy_advantage_kappa", "it must be above 1, so that no advantage changes sign; use 2.0.")
         if not math.isfinite(self.ces_correct_threshold):
@@ -305,8 +369,13 @@ class CESConfig(GRPOConfig):
             self._check_dynamic_sampling(refuse)
         if self.max_tokens_per_micro_batch is not None:
             self._check_token_budget(refuse)
+        off = 'or set `shaping="none"` (a field of `CESConfig`)'
+        if self.shaping in NEED_RATIOS:
+            self._check_ratios(refuse, off)
+        if self.shaping == "kl_cov":
+            self._check_no_clip(refuse, off)
         if self.shaping == "ces":
-            self._check_ces_combinations(refuse)
+            self._check_ces_combinations(refuse, off)
 
     def _check_dynamic_sampling(self, refuse):
         if self.shaping == "ces" and not self.ces_allow_dynamic_sampling:
@@ -320,7 +389,8 @@ class CESConfig(GRPOConfig):
     def rows_are_independent(self) -> bool:
         """Whether the loss of an optimizer step is a sum over rows, whatever their micro-batches."""
         return (
-            self.loss_type != "bnpo"  # divides by the tokens of a micro-batch
+            self.shaping not in COUPLE_ROWS  # means and ranks of a micro-batch
+            and self.loss_type != "bnpo"  # divides by the tokens of a micro-batch
             and self.top_entropy_quantile == 1.0  # a quantile of a micro-batch
             and self.entropy_coef == 0.0  # a mean over the tokens of a micro-batch
             and not self.use_adaptive_entropy
@@ -349,24 +419,17 @@ class CESConfig(GRPOConfig):
             refuse(
                 "max_tokens_per_micro_batch",
                 'the loss of a micro-batch must be a sum over rows, which excludes `loss_type="bnpo"`, '
-                "`top_entropy_quantile` below 1.0, `entropy_coef` and `use_adaptive_entropy`: change that setting, or "
-                "remove the budget.",
+                "`top_entropy_quantile` below 1.0, `entropy_coef`, `use_adaptive_entropy`, and "
+                '`shaping="clip_cov"` and `"kl_cov"`: change that setting, or remove the budget.',
             )
 
-    def _check_ces_combinations(self, refuse):
-        off = 'or set `shaping="none"` (a field of `CESConfig`)'
+    def _check_ratios(self, refuse, off):
         if self.loss_type not in CES_LOSS_TYPES:
             allowed = ", ".join(map(repr, CES_LOSS_TYPES))
             refuse(
                 "loss_type",
-                f'`shaping="ces"` needs A\' in the clipped objective, Eq. 1: use one of {allowed}, {off}.',
+                f'`shaping="{self.shaping}"` needs A\' in the clipped objective, Eq. 1: use one of {allowed}, {off}.',
             )
-        if self.entropy_coef != 0.0:
-            refuse("entropy_coef", f"CES already adds the entropy to the loss: set it to 0.0, {off}.")
-        if self.use_adaptive_entropy:
-            refuse("use_adaptive_entropy", f"CES already adds the entropy to the loss: set it to False, {off}.")
-        if self.top_entropy_quantile < 1.0:
-            refuse("top_entropy_quantile", f"it would drop tokens that CES leaves unshaped: set it to 1.0, {off}.")
         if self.importance_sampling_level != "token":
             refuse(
                 "importance_sampling_level",
@@ -377,6 +440,23 @@ class CESConfig(GRPOConfig):
                 "off_policy_mask_threshold",
                 f"it masks whole completions by the sign of A, which A' may flip at a token: set it to None, {off}.",
             )
+
+    def _check_no_clip(self, refuse, off):
+        wide = f"KL-Cov has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {off}."
+        if self.epsilon < 1:
+            refuse("epsilon", wide)
+        if self._epsilon_high() < NO_CLIP:
+            refuse("epsilon_high", wide)
+        if self.delta is not None:
+            refuse("delta", wide)
+
+    def _check_ces_combinations(self, refuse, off):
+        if self.entropy_coef != 0.0:
+            refuse("entropy_coef", f"CES already adds the entropy to the loss: set it to 0.0, {off}.")
+        if self.use_adaptive_entropy:
+            refuse("use_adaptive_entropy", f"CES already adds the entropy to the loss: set it to False, {off}.")
+        if self.top_entropy_quantile < 1.0:
+            refuse("top_entropy_quantile", f"it would drop tokens that CES leaves unshaped: set it to 1.0, {off}.")
         if (
             self.use_vllm
             and self.vllm_importance_sampling_correction

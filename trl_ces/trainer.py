@@ -7,8 +7,8 @@ test in tests/test_trl_contract.py:
    accuracy (Eq. 2) are taken there, before TRL slices by process and shuffles.
 2. `_generate_and_score_completions` returns the rollout: the (B,) tensors join it, and TRL carries them to the
    micro-batch.
-3. `_compute_loss` asks `_get_per_token_logps_and_entropies` for the entropies (Eq. 4), in the graph, and reads
-   `inputs["advantages"]` only afterwards, as (B,) or (B, T): A' (Eq. 7) is written between the two.
+3. `_compute_loss` asks `_get_per_token_logps_and_entropies` for log-probs and entropies (Eq. 4), in the graph, and
+   reads `inputs["advantages"]` only afterwards, as (B,) or (B, T): A' (Eq. 7) is written between the two.
 
 [`CESTrainer`] adds the layers of rollout/, one per concern.
 
@@ -28,6 +28,7 @@ from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
 from .methods import SHAPING_RULES
+from .methods.ces import swapped_signs
 from .methods.group_reward import is_group_reward
 from .methods.groups import odd_reward, rollout_verdicts
 from .methods.metrics import ces_metrics, ces_sums
@@ -63,6 +64,14 @@ class Shaping(Layer):
                 f"`steps_per_generation`, {steps}, to a multiple of `gradient_accumulation_steps`, "
                 f"{self.args.gradient_accumulation_steps}."
             )
+        if self.args.shaping == "kl_cov" and self.args.gradient_accumulation_steps % self._steps_of_a_rollout() == 0:
+            raise ValueError(
+                f"`shaping` is 'kl_cov', and each rollout is used in one optimizer step, where its KL is 0: set "
+                f"`steps_per_generation`, {steps}, above `gradient_accumulation_steps`, or `num_iterations` above 1."
+            )
+        swapped = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
+        if self.args.shaping == "ces" and swapped and self.accelerator.is_main_process:
+            logger.warning(swapped)
         if self.args.needs_verdicts:
             self._accuracy_index = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
             logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
@@ -112,10 +121,10 @@ class Shaping(Layer):
         outputs = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         if self._loss_inputs is not None:
             inputs, copy = self._loss_inputs
-            copy["advantages"] = self._shaped_advantages(inputs, entropies_nats=outputs[1])
+            copy["advantages"] = self._shaped_advantages(inputs, logps=outputs[0], entropies_nats=outputs[1])
         return outputs
 
-    def _shaped_advantages(self, inputs, entropies_nats):
+    def _shaped_advantages(self, inputs, logps, entropies_nats):
         """A', (B, T), from `inputs["advantages"]`, (B,)."""
         settings = self.args.shaping_settings()
         if settings.get("entropy_gradient") and torch.is_grad_enabled() and not entropies_nats.requires_grad:
@@ -127,7 +136,9 @@ class Shaping(Layer):
         mask = inputs["completion_mask"]
         if "tool_mask" in inputs:
             mask = mask * inputs["tool_mask"]
-        shaped = SHAPING_RULES[self.args.shaping](inputs, entropies_nats, mask, **settings)
+        old_logps = inputs.get("old_per_token_logps", logps.detach())  # as TRL's _compute_loss
+        batch = {**inputs, "logps": logps, "old_logps": old_logps}
+        shaped = SHAPING_RULES[self.args.shaping](batch, entropies_nats, mask, **settings)
         if self.args.needs_verdicts:
             mode = "train" if self.model.training else "eval"
             sums = ces_sums(inputs, entropies_nats, mask, shaped)

@@ -128,6 +128,8 @@ def test_runs_are_called_by_as_much_of_their_path_as_tells_them_apart(tmp_path):
 
 def test_an_ablation_is_not_ces_itself():
     assert [is_whole_ces(fields) for fields in FIELDS.values()] == [False, False, True]
+    assert not is_whole_ces({"shaping": "ces", "ces_beta_correct": -0.4})
+    assert not is_whole_ces({"shaping": "ces", "ces_beta_incorrect": -0.4})
 
 
 def test_a_damaged_evaluation_is_refused_whatever_its_folder_is_called(tmp_path):

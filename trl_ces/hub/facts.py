@@ -32,6 +32,8 @@ SHAPING_FIELDS = {
             "ces_accuracy_reward", "ces_correct_threshold"),
     "none": (),
     "entropy_advantage": ("entropy_advantage_alpha", "entropy_advantage_kappa"),
+    "clip_cov": ("clip_cov_ratio", "clip_cov_low", "clip_cov_high"),
+    "kl_cov": ("kl_cov_ratio", "kl_cov_coef"),
 }  # fmt: skip
 TRAINING_FIELDS = (
     "loss_type", "epsilon", "epsilon_high", "beta", "learning_rate", "lr_scheduler_type", "warmup_steps", "adam_beta1",
@@ -81,7 +83,7 @@ class RunFacts:
 
     @property
     def shaping(self) -> str:
-        """`"ces"`, `"none"` or `"entropy_advantage"`."""
+        """`shaping` of [`CESConfig`]."""
         return str(self.settings.get("shaping", recipe_fields()["shaping"].default))
 
     @property

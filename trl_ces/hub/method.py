@@ -6,13 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 CHENG = "the entropy advantage of Cheng et al. ([arXiv 2506.14758](https://arxiv.org/abs/2506.14758))"
+CUI = "of Cui et al. ([arXiv 2505.22617](https://arxiv.org/abs/2505.22617))"
+BESIDE_DAPO = {"entropy_advantage": CHENG, "clip_cov": f"Clip-Cov {CUI}", "kl_cov": f"KL-Cov {CUI}"}
 CES_PAPER = "([arXiv 2605.19358](https://arxiv.org/abs/2605.19358))"
-# Whether correct and incorrect answers are shaped -> what happens at their most uncertain tokens.
+# Signs of beta for correct and incorrect answers -> what happens at their most uncertain tokens.
 EFFECTS = {
-    (True, True): "it takes entropy from correct answers and gives it to wrong ones, at the most uncertain tokens",
-    (True, False): "it takes entropy from correct answers at the most uncertain tokens, and leaves wrong ones alone",
-    (False, True): "it gives entropy to wrong answers at the most uncertain tokens, and leaves correct ones alone",
-    (False, False): "with these settings it changes no token",
+    (1, 1): "it takes entropy from correct answers and gives it to wrong ones, at the most uncertain tokens",
+    (1, 0): "it takes entropy from correct answers at the most uncertain tokens, and leaves wrong ones alone",
+    (0, 1): "it gives entropy to wrong answers at the most uncertain tokens, and leaves correct ones alone",
+    (0, 0): "with these settings it changes no token",
+    (-1, -1): "with its signs swapped, it gives entropy to correct answers and takes it from wrong ones, at the most "
+    "uncertain tokens",
+    (-1, 0): "with its sign swapped, it gives entropy to correct answers at the most uncertain tokens, and leaves "
+    "wrong ones alone",
+    (0, -1): "with its sign swapped, it takes entropy from wrong answers at the most uncertain tokens, and leaves "
+    "correct ones alone",
+    (-1, 1): "with one sign swapped, it gives entropy to all answers at the most uncertain tokens",
+    (1, -1): "with one sign swapped, it takes entropy from all answers at the most uncertain tokens",
 }
 
 
@@ -21,15 +31,15 @@ def method(shaping: str, settings: Mapping[str, Any], recipe: Mapping[str, Any])
     What follows "trained with".
 
     Args:
-        shaping (`str`): `"ces"`, `"none"` or `"entropy_advantage"`.
+        shaping (`str`): That of [`CESConfig`].
         settings (`Mapping`): Of the run; a missing one has its default.
         recipe (`Mapping`): The content of its recipe.yaml.
     """
     base = _objective(settings) + (" with dynamic sampling" if recipe.get("dynamic_sampling") else "")
     if shaping == "none":
         return f"{base}, without shaping"
-    if shaping == "entropy_advantage":
-        return f"{base} and {CHENG}"
+    if shaping in BESIDE_DAPO:
+        return f"{base} and {BESIDE_DAPO[shaping]}"
     ablations = {
         "ces_dynamic_multiplier": "without the dynamic multiplier b",
         "ces_entropy_gradient": "without the gradient through the entropy",
@@ -42,8 +52,9 @@ def effect(shaping: str, settings: Mapping[str, Any]) -> str:
     """What CES does to the advantage under these settings, as a sentence; empty for other shapings."""
     if shaping != "ces":
         return ""
+    betas = [settings.get(f"ces_beta_{side}", 0.4) for side in ("correct", "incorrect")]
     selects = settings.get("ces_tau", 0.01) > 0
-    sides = tuple(selects and settings.get(f"ces_beta_{side}", 0.4) > 0 for side in ("correct", "incorrect"))
+    sides = tuple(selects * ((beta > 0) - (beta < 0)) for beta in betas)
     return f"CES shapes the advantage of {_objective(settings)}: {EFFECTS[sides]} {CES_PAPER}."
 
 

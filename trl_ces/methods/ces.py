@@ -85,6 +85,20 @@ def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: 
     return above | tied & (tied.cumsum(dim=1) <= k - above.sum(dim=1, keepdim=True))
 
 
+def swapped_signs(beta_correct: float, beta_incorrect: float) -> str:
+    """Which ablation negative betas are, for the log; empty if none is negative."""
+    if beta_correct < 0 and beta_incorrect < 0:
+        return (
+            "CES with its signs swapped: entropy is raised on correct completions and lowered on wrong ones, the "
+            "direction of AsymGRPO (arXiv 2604.04894)."
+        )
+    if beta_correct < 0:
+        return f"`ces_beta_correct` is {beta_correct:g}: entropy is raised on correct completions; CES lowers it."
+    if beta_incorrect < 0:
+        return f"`ces_beta_incorrect` is {beta_incorrect:g}: entropy is lowered on wrong completions; CES raises it."
+    return ""
+
+
 def ces_advantages(
     advantages: Tensor,
     entropies: Tensor,

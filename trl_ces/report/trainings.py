@@ -94,4 +94,7 @@ def pace(state: dict[str, Any], settings: dict[str, Any]) -> float | None:
 
 def is_whole_ces(settings: dict[str, Any]) -> bool:
     """Whether a recipe trains CES itself, not an ablation or another method."""
-    return settings.get("shaping", "ces") == "ces" and all(settings.get(name, True) for name in ABLATIONS)
+    swapped = any(settings.get(name, 0) < 0 for name in ("ces_beta_correct", "ces_beta_incorrect"))
+    return (
+        settings.get("shaping", "ces") == "ces" and all(settings.get(name, True) for name in ABLATIONS) and not swapped
+    )

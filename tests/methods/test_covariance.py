@@ -1,0 +1,146 @@
+"""Clip-Cov and KL-Cov against numbers worked out by hand in the comments."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from trl_ces.methods.clip_cov import clip_cov
+from trl_ces.methods.covariance import share_of_tokens, token_covariances
+from trl_ces.methods.kl_cov import kl_cov
+
+NONE = torch.zeros(2, 3)  # entropies: neither rule reads them
+# Two completions of 3 and 2 tokens. mean logp = (-1 - 2 - 3 - 4 - 5) / 5 = -3, mean A = (3 * 2 - 2 * 3) / 5 = 0.
+# cov: (2, 1, 0) * 2 and (-1, -2) * -3. The last place is padding, with whatever a model makes of it.
+LOGPS = torch.tensor([[-1.0, -2.0, -3.0], [-4.0, -5.0, -900.0]])
+MASK = torch.tensor([[1, 1, 1], [1, 1, 0]])
+ADVANTAGES = torch.tensor([2.0, -3.0])
+COVARIANCES = [4.0, 2.0, 0.0, 3.0, 6.0]
+RANGE = {"epsilon_low": 0.2, "epsilon_high": 0.28}
+
+
+def micro_batch(**changes):
+    return {"advantages": ADVANTAGES, "logps": LOGPS, "old_logps": LOGPS, **changes}
+
+
+def places(selected):
+    return [tuple(place) for place in selected.nonzero().tolist()]
+
+
+def test_covariances_are_centred_on_the_means_over_the_tokens_of_the_mask():
+    assert token_covariances(ADVANTAGES, LOGPS, MASK)[MASK == 1].tolist() == COVARIANCES
+
+
+def test_means_weigh_tokens_not_completions():
+    # A completion of 1 and one of 3 tokens: mean A = (4 - 3 * 0) / 4 = 1, mean logp = -8 / 4 = -2.
+    logps = torch.tensor([[-8.0, -7.0, -7.0], [0.0, 0.0, 0.0]])
+    mask = torch.tensor([[1, 0, 0], [1, 1, 1]])
+    found = token_covariances(torch.tensor([4.0, 0.0]), logps, mask)
+    assert found.tolist() == [[-18.0, -15.0, -15.0], [-2.0, -2.0, -2.0]]
+
+
+def test_covariances_carry_no_gradient_and_do_not_read_padding():
+    logps = LOGPS.clone().requires_grad_()
+    assert not token_covariances(ADVANTAGES, logps, MASK).requires_grad
+    logps = torch.where(MASK.bool(), LOGPS, math.nan)
+    assert token_covariances(ADVANTAGES, logps, MASK)[MASK == 1].tolist() == COVARIANCES
+
+
+def test_without_a_token_in_the_loss_nothing_is_chosen():
+    nothing = torch.zeros_like(MASK)
+    for rule, settings in ((clip_cov, {"low": -9.0, "high": 9.0, **RANGE}), (kl_cov, {"coef": 1.0})):
+        shaped = rule(micro_batch(), NONE, nothing, ratio=0.5, **settings)
+        assert not shaped.selected.any()
+        assert torch.equal(shaped.advantages, ADVANTAGES.unsqueeze(1).expand(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("share", "count"),
+    [(0.0, 1), (0.2, 1), (0.399999999, 1), (0.4, 2), (0.6, 3), (0.8, 4), (1.0, 5)],  # floor(5 share), at least 1
+)
+def test_the_share_is_an_exact_floor_and_at_least_one(share, count):
+    chosen = share_of_tokens(torch.arange(6.0).view(2, 3), MASK.bool(), MASK, share)
+    assert chosen.sum() == count
+    assert places(chosen) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)][-count:]
+
+
+def test_n_counts_the_tokens_of_the_mask_and_ties_go_to_the_earlier():
+    mask = torch.ones(1, 10, dtype=torch.int64)
+    candidates = torch.tensor([[False] * 5 + [True] * 5])
+    assert places(share_of_tokens(torch.zeros(1, 10), candidates, mask, 0.3)) == [(0, 5), (0, 6), (0, 7)]
+    assert share_of_tokens(torch.zeros(1, 10), candidates, mask, 0.9).sum() == 5  # no more than there are
+
+
+def test_clip_cov_takes_the_gradient_from_the_tokens_between_the_bounds():
+    # cov (4, 2, 0) and (3, 6): above 2 and below 6 lie the first of either.
+    shaped = clip_cov(micro_batch(), NONE, MASK, ratio=1.0, low=2.0, high=6.0, **RANGE)
+    assert places(shaped.selected) == [(0, 0), (1, 0)]
+    assert shaped.advantages.tolist() == [[0.0, 2.0, 2.0], [0.0, -3.0, -3.0]]
+
+
+def test_clip_cov_leaves_to_the_clip_what_is_clipped():
+    # Ratios 1.3 and 0.7 of the two candidates: beyond 1 + 0.28 with A > 0, below 1 - 0.2 with A < 0.
+    old = LOGPS - torch.tensor([[math.log(1.3), 0.0, 0.0], [math.log(0.7), 0.0, 0.0]])
+    options = {"ratio": 1.0, "low": 2.0, "high": 6.0}
+    assert places(clip_cov(micro_batch(old_logps=old), NONE, MASK, **options, **RANGE).selected) == []
+    wide = {"epsilon_low": 0.2, "epsilon_high": 0.31}
+    assert places(clip_cov(micro_batch(old_logps=old), NONE, MASK, **options, **wide).selected) == [(0, 0)]
+    wide = {"epsilon_low": 0.31, "epsilon_high": 0.28}
+    assert places(clip_cov(micro_batch(old_logps=old), NONE, MASK, **options, **wide).selected) == [(1, 0)]
+    # On the other side of 1 the clip does not act: ratios 0.7 with A > 0 and 1.3 with A < 0.
+    old = LOGPS - torch.tensor([[math.log(0.7), 0.0, 0.0], [math.log(1.3), 0.0, 0.0]])
+    assert places(clip_cov(micro_batch(old_logps=old), NONE, MASK, **options, **RANGE).selected) == [(0, 0), (1, 0)]
+
+
+def test_clip_cov_draws_each_candidate_equally_often_and_the_same_from_one_seed():
+    def drawn(seed):
+        torch.manual_seed(seed)
+        return places(clip_cov(micro_batch(), NONE, MASK, ratio=0.4, low=1.0, high=9.0, **RANGE).selected)
+
+    # 4 candidates, floor(0.4 * 5) = 2 drawn: each pair of six with probability 1/6. 600 draws: 100 +- 9.
+    counts = Counter(tuple(drawn(seed)) for seed in range(600))
+    assert len(counts) == 6
+    assert all(60 < count < 140 for count in counts.values())
+    assert [drawn(seed) for seed in range(5)] == [drawn(seed) for seed in range(5)]
+
+
+def test_kl_cov_prices_the_distance_from_the_old_policy_where_covariance_is_highest():
+    # cov (4, 2, 0) and (3, 6); floor(0.4 * 5) = 2: the first token and the fifth. Ratios e^0.5 and e^-0.25, coef 2:
+    # 2 - 2 * 0.5 / e^0.5 and -3 - 2 * 0.25 / e^-0.25.
+    old = LOGPS - torch.tensor([[0.5, 0.7, 0.7], [0.7, -0.25, -800.0]])
+    shaped = kl_cov(micro_batch(old_logps=old), NONE, MASK, ratio=0.4, coef=2.0)
+    assert places(shaped.selected) == [(0, 0), (1, 1)]
+    expected = [[2 - 1 / math.exp(0.5), 2.0, 2.0], [-3.0, -3 - 0.5 / math.exp(-0.25), -3.0]]
+    torch.testing.assert_close(shaped.advantages, torch.tensor(expected))
+
+
+def test_kl_cov_times_the_ratio_has_the_gradient_of_ratio_a_minus_the_penalty():
+    # d/dlogp [ratio A - coef |x|] = ratio A - coef sign(x), x = logp - old: 2 e^0.5 - 2 and -3 e^-0.25 + 2.
+    logps = LOGPS.clone().requires_grad_()
+    old = LOGPS - torch.tensor([[0.5, 0.0, 0.0], [0.0, -0.25, -800.0]])
+    batch = micro_batch(logps=logps, old_logps=old)
+    shaped = kl_cov(batch, NONE, MASK, ratio=0.4, coef=2.0)
+    (torch.where(MASK.bool(), torch.exp(logps - old) * shaped.advantages, 0.0)).sum().backward()
+    expected = [[2 * math.exp(0.5) - 2, 2.0, 2.0], [-3.0, -3 * math.exp(-0.25) + 2, 0.0]]
+    torch.testing.assert_close(logps.grad, torch.tensor(expected))
+
+
+def test_kl_cov_of_the_policy_that_sampled_is_no_penalty_and_has_no_gradient():
+    logps = LOGPS.clone().requires_grad_()
+    shaped = kl_cov(micro_batch(logps=logps, old_logps=LOGPS), NONE, MASK, ratio=1.0, coef=1.0)
+    assert torch.equal(shaped.advantages, ADVANTAGES.unsqueeze(1).expand(2, 3))
+    shaped.advantages.sum().backward()
+    assert not logps.grad.any()
+
+
+def test_one_advantage_in_a_micro_batch_has_no_covariance():
+    assert token_covariances(torch.tensor([2.0, 2.0]), LOGPS, MASK)[MASK == 1].tolist() == [0.0] * 5
+
+
+def test_neither_rule_reads_a_value_on_the_host():
+    """The meta device has no values: any op that reads one, or whose shape depends on one, raises."""
+    batch = {name: value.to("meta") for name, value in micro_batch().items()}
+    entropies, mask = NONE.to("meta"), MASK.to("meta")
+    assert clip_cov(batch, entropies, mask, ratio=0.2, low=1.0, high=5.0, **RANGE).advantages.shape == (2, 3)
+    assert kl_cov(batch, entropies, mask, ratio=0.2, coef=1.0).advantages.shape == (2, 3)

@@ -1,0 +1,55 @@
+"""Clip-Cov, arXiv 2505.22617, section 4.2: no gradient through a few tokens of high covariance.
+
+The entropy of a policy collapses through the tokens where log-prob and advantage rise together. Clip-Cov takes a small
+random share of them out of the update, Eqs. 10-12:
+
+    A' = 0 at max(1, floor(r N)) tokens drawn at random from those with low < cov < high, A elsewhere
+
+N counts the micro-batch's tokens in the loss; the divisor of the loss stays. Bounds and minimum are those of verl's
+`clip_cov`: the paper's Eq. 11 has closed bounds and no minimum. Tokens that PPO's clip holds already are not drawn.
+
+Assumes that a micro-batch holds completions of different advantage. With one completion, or one advantage, every
+covariance is 0 and this is DAPO; so it is if no covariance lies between the bounds.
+"""
+
+import torch
+from torch import Tensor
+
+from .covariance import share_of_tokens, token_covariances
+from .shaped import ShapedAdvantages
+
+
+def clip_cov(
+    batch: dict[str, Tensor],
+    entropies_nats: Tensor,
+    mask: Tensor,
+    *,
+    ratio: float,
+    low: float,
+    high: float,
+    epsilon_low: float,
+    epsilon_high: float,
+) -> ShapedAdvantages:
+    """
+    A' = 0 at the tokens that are drawn, which thus have loss 0 and no gradient. Draws from torch's global generator.
+
+    Args:
+        batch (`dict[str, Tensor]`): `advantages`, shape (B,); `logps` and `old_logps`, shape (B, T), natural logs.
+        entropies_nats (`Tensor`): Not used.
+        mask (`Tensor`): Shape (B, T), the loss mask.
+        ratio (`float`): r, share of the tokens.
+        low, high (`float`): Bounds of the covariance, exclusive.
+        epsilon_low, epsilon_high (`float`): Clip range of the importance ratio.
+
+    Returns:
+        [`ShapedAdvantages`]
+    """
+    advantages, logps = batch["advantages"].unsqueeze(1), batch["logps"].detach()
+    importance = torch.exp(logps - batch["old_logps"])
+    too_high = (importance > 1 + epsilon_high) & (advantages > 0)
+    too_low = (importance < 1 - epsilon_low) & (advantages < 0)
+    covariances = token_covariances(batch["advantages"], logps, mask)
+    inside = (covariances > low) & (covariances < high)  # Eq. 11
+    candidates = mask.bool() & inside & ~too_high & ~too_low
+    drawn = share_of_tokens(torch.rand_like(covariances), candidates, mask, ratio)
+    return ShapedAdvantages(torch.where(drawn, 0.0, advantages), drawn)  # Eq. 12

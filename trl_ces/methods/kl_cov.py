@@ -1,0 +1,44 @@
+"""KL-Cov, arXiv 2505.22617, section 4.2: a KL penalty on the tokens of highest covariance, and no clipping.
+
+The loss at a token is -ratio A, and where the covariance of log-prob and advantage is among the max(1, floor(k N))
+highest of the micro-batch's N tokens, -ratio A + coef |logp - old logp|: Eqs. 13 and 14 with verl's estimate of the
+KL. TRL's loss multiplies A' by the ratio, so that with ratio and log-probs in the graph
+
+    A' = A - coef |logp - old logp| / ratio
+
+gives that loss and its gradient exactly, if TRL's clip never acts. [`CESConfig`] asks for a clip range wide enough.
+
+Assumes several optimizer steps per rollout: while the policy is the one that sampled, the penalty and its gradient are
+0. With one completion in a micro-batch, or one advantage, every covariance is 0 and the earliest tokens are chosen.
+"""
+
+import torch
+from torch import Tensor
+
+from .covariance import share_of_tokens, token_covariances
+from .shaped import ShapedAdvantages
+
+
+def kl_cov(
+    batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, *, ratio: float, coef: float
+) -> ShapedAdvantages:
+    """
+    A' = A - coef |logp - old logp| / importance ratio at the tokens of highest covariance.
+
+    Args:
+        batch (`dict[str, Tensor]`):
+            `advantages`, shape (B,); `logps` (in the graph) and `old_logps`, shape (B, T), natural logs.
+        entropies_nats (`Tensor`): Not used.
+        mask (`Tensor`): Shape (B, T), the loss mask.
+        ratio (`float`): k, share of the tokens.
+        coef (`float`): beta of Eq. 14, advantage per nat.
+
+    Returns:
+        [`ShapedAdvantages`]
+    """
+    covariances = token_covariances(batch["advantages"], batch["logps"], mask)
+    chosen = share_of_tokens(covariances, mask.bool(), mask, ratio)  # Eq. 13
+    # 0 elsewhere before the exponential: on padding it could overflow, and its gradient become NaN.
+    log_ratios = torch.where(chosen, batch["logps"] - batch["old_logps"], 0.0)
+    penalties = coef * log_ratios.abs() * torch.exp(-log_ratios)
+    return ShapedAdvantages(batch["advantages"].unsqueeze(1) - penalties, chosen)  # Eq. 14
