@@ -87,6 +87,9 @@ RUN = {
     ),
     "trl-ces train --config arithmetic/ces --reward_funcs my_rewards.short_accuracy_reward "
     "--output_dir runs/mine": trained("runs/mine", added=SMALL_WORLD),
+    "trl-ces train --config arithmetic/alp": trained("runs/arithmetic/alp", added=SMALL_WORLD),
+    "trl-ces train --config arithmetic/ces --reward_funcs trl_ces.toy.arithmetic.arithmetic_accuracy_reward "
+    "get_kimi_length_reward --output_dir runs/ces_kimi": trained("runs/ces_kimi", added=SMALL_WORLD),
     "trl-ces train --config arithmetic/ces --model_name_or_path runs/base45 --output_dir runs/ces45 --seed 0": trained(
         "runs/ces45", added=SMALL_WORLD
     ),

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from trl_ces.methods.group_reward import is_group_reward
 from trl_ces.support.errors import UserError
+from trl_ces.support.reward_names import reward_name
 from trl_ces.support.yaml import read_yaml
 from trl_ces.train import checks
 from trl_ces.train.launch import read_accelerate_config
@@ -32,6 +34,36 @@ METHOD_KEYS = {
     "entropy_advantage_kappa",
 }
 R1 = ["DeepSeek-R1-Distill-Qwen-1.5B", "DeepSeek-R1-Distill-Qwen-7B"]
+SMALL = "arithmetic"
+# Added to the rewards of dapo.yaml: the factory, its settings in the small world and for R1, accuracy's weight.
+ADDED_REWARDS = {
+    "kimi": ("get_kimi_length_reward", None, None, 1.0),
+    "arora": ("get_arora_length_reward", {"alpha": 0.2}, {"alpha": 0.2}, 1.0),
+    "alp": ("get_alp_length_reward", {"beta": 0.5}, {"beta": 0.5}, 1.0),
+    "linear": ("get_linear_length_reward", {"coefficient": 0.25}, {"coefficient": 0.25}, 1.0),
+    "shorter": ("get_shorter_length_reward", {"beta": 0.02}, {"beta": 0.001}, 2.0),
+    "laser": ("get_laser_length_reward", {"alpha": 0.5, "target": 18}, {"alpha": 0.5, "target": 4096}, 1.0),
+    "gr3": ("get_gr3_length_reward", {"alpha": 0.33}, {"alpha": 0.33}, 1.0),
+    "overlong": ("get_soft_overlong_punishment", {"soft_punish_cache": 13}, {"soft_punish_cache": 2400}, 1.0),
+}
+ADAPTIVE = {"use_adaptive_entropy": True, "entropy_coef": 0.005, "entropy_coef_delta": 0.005}
+# What else differs from dapo.yaml, in the small world and for R1.
+CHANGED = {
+    "top_entropy": ({"top_entropy_quantile": 0.2}, {"top_entropy_quantile": 0.2}),
+    "entropy_bonus": ({"entropy_coef": 0.01}, {"entropy_coef": 0.001}),
+    "adaptive_entropy": ({**ADAPTIVE, "entropy_target": 0.08}, {**ADAPTIVE, "entropy_target": 0.2}),
+    "truncation": ({"max_completion_length": 32}, {"max_completion_length": 4000}),
+    "dler": (
+        {**DAPO_FULL, "scale_rewards": "batch", "max_completion_length": 32},
+        {**DAPO_FULL, "scale_rewards": "batch", "max_completion_length": 4000},
+    ),
+}
+OTHERS = [*ADDED_REWARDS, *CHANGED, "ces_alp"]
+# TRL's cosine reward grades chat messages, which the small world has not.
+COSINE = {
+    "reward_funcs": ["get_cosine_scaled_reward", "think_format_reward"],
+    "reward_kwargs": {"get_cosine_scaled_reward": {"max_len": 12000}},
+}
 
 
 def name_of(file):
@@ -79,9 +111,57 @@ def test_zero3_gathers_the_weights_it_saves():
         assert read_yaml(RECIPES / "accelerate" / f"{name}.yaml")["deepspeed_config"]["zero3_save_16bit_model"] is True
 
 
+def changes(folder, method, base="dapo"):
+    """The keys of a recipe that differ from those of a sibling, with their values."""
+    before, after = content(folder, base), content(folder, method)
+    names = {"output_dir", "run_name"} & {*after}
+    assert {name: after[name] for name in names} == {name: before[name][: -len(base)] + method for name in names}
+    return {key: after.get(key) for key in before | after if before.get(key) != after.get(key) and key not in names}
+
+
+def added_reward(folder, method):
+    name, small, large, weight = ADDED_REWARDS[method]
+    settings = small if folder == SMALL else large
+    rewards = [*content(folder, "dapo")["reward_funcs"], name]
+    added = {"reward_funcs": rewards}
+    if settings is not None:
+        added["reward_kwargs"] = {name: settings}
+    if weight != 1.0:
+        added["reward_weights"] = [weight, *[1.0] * (len(rewards) - 1)]
+    return added
+
+
+@pytest.mark.parametrize("folder", [*R1, SMALL])
+def test_each_model_has_every_method(folder):
+    cosine = [] if folder == SMALL else ["cosine"]
+    expected = sorted([*METHODS, "dapo_full", *OTHERS, *cosine])
+    assert sorted(file.stem for file in (RECIPES / folder).glob("*.yaml")) == expected
+
+
+@pytest.mark.parametrize("folder", [*R1, SMALL])
+@pytest.mark.parametrize("method", ADDED_REWARDS)
+def test_a_recipe_with_one_more_reward_is_dapo_with_that_reward(folder, method):
+    assert changes(folder, method) == added_reward(folder, method)
+    recipe = load_recipe(RECIPES / folder / f"{method}.yaml")
+    added = find_reward_functions(recipe)[-1]
+    assert is_group_reward(added) == (method != "overlong")
+    assert reward_name(added).startswith("soft_overlong" if method == "overlong" else f"{method}_length_reward")
+
+
+@pytest.mark.parametrize("folder", [*R1, SMALL])
+@pytest.mark.parametrize("method", CHANGED)
+def test_a_recipe_with_other_settings_is_dapo_with_those(folder, method):
+    assert changes(folder, method) == CHANGED[method][folder != SMALL]
+
+
+@pytest.mark.parametrize("folder", [*R1, SMALL])
+def test_ces_alp_is_ces_with_the_reward_of_alp(folder):
+    assert changes(folder, "ces_alp", base="ces") == added_reward(folder, "alp")
+
+
 @pytest.mark.parametrize("folder", R1)
-def test_each_r1_model_has_the_papers_methods(folder):
-    assert sorted(file.stem for file in (RECIPES / folder).glob("*.yaml")) == sorted([*METHODS, "dapo_full"])
+def test_cosine_grades_in_the_place_of_the_accuracy_reward(folder):
+    assert changes(folder, "cosine") == COSINE
 
 
 @pytest.mark.parametrize("folder", [*R1, "arithmetic"])
@@ -108,7 +188,7 @@ def test_dapo_full_is_dapo_with_dynamic_sampling_and_the_overlong_punishment(fol
     assert punishment(prompts=None, completions=None, completion_ids=lengths) == [0.0, -1.0, -1.0]
 
 
-@pytest.mark.parametrize("method", [*METHODS, "dapo_full"])
+@pytest.mark.parametrize("method", [*METHODS, "dapo_full", *OTHERS, "cosine"])
 def test_the_two_r1_sizes_differ_only_in_model_output_and_memory(method):
     small, large = (content(folder, method) for folder in R1)
     differing = {key for key in small | large if small.get(key) != large.get(key)}

@@ -1,5 +1,5 @@
 """
-The linear length penalty of prime-rl (docs/algorithms.md, `length_penalty`; its term for output tokens).
+The linear length penalty of prime-rl (`length_penalty` in its page on algorithms; its term for output tokens).
 
 As in ALP, a token costs more where the policy solves more often; but lengths are measured against the group's own
 longest completion, and a problem that nothing solved costs nothing:
