@@ -43,6 +43,28 @@ def group_advantages(rewards, group_size):
     return advantages
 
 
+def gfpo_kept(group, keep, metric):
+    """Places of the `keep` best of a group of (length, reward or None), arXiv 2508.09726; without a reward last."""
+
+    def rank(place):
+        length, reward = group[place]
+        if reward is None:
+            return (1, 0, place)
+        return (0, length if metric == "length" else -Fraction(reward) / max(length, 1), place)
+
+    return sorted(range(len(group)), key=rank)[:keep]
+
+
+def rewards_of_gfpo(rows, group_size, keep, metric):
+    """Each row's reward, None where GFPO rejects the row."""
+    rewards = []
+    for start in range(0, len(rows), group_size):
+        group = [(sum(row["mask"]), row["rewards"]) for row in rows[start : start + group_size]]
+        kept = gfpo_kept(group, keep, metric)
+        rewards += [reward if place in kept else None for place, (_, reward) in enumerate(group)]
+    return rewards
+
+
 def chosen_positions(bits, mask, size):
     """The `size` highest-entropy positions where the mask is 1; ties go to the earlier one."""
     candidates = [position for position in range(len(bits)) if mask[position]]
@@ -124,6 +146,8 @@ def shaped_loss(
     high=5.0,
     coef=1.0,
     priorities=None,
+    gfpo_keep=None,
+    gfpo_metric="length",
     old_model=None,
     temperature=1.0,
     epsilon_low=0.2,
@@ -137,7 +161,8 @@ def shaped_loss(
     A row has prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None), rewards (their sum, or None).
     `rule`: ces, none, entropy_advantage, clip_cov or kl_cov; the last two take all rows as one micro-batch.
     """
-    advantages = group_advantages([row["rewards"] for row in rows], group_size)
+    kept = rewards_of_gfpo(rows, group_size, gfpo_keep or group_size, gfpo_metric)
+    advantages = group_advantages(kept, group_size)
     sizes = selection_sizes(rows, group_size, tau, dynamic)
     outputs = []
     for row in rows:

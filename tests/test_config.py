@@ -40,7 +40,7 @@ def test_nine_decimals_of_tau_are_taken(tmp_path):
 def test_every_own_field_has_help():
     own = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
     assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
-    assert len(own) == 25
+    assert len(own) == 27
 
 
 REFUSED = [
@@ -59,6 +59,11 @@ REFUSED = [
     ({"clip_cov_high": float("nan")}, "`clip_cov_low` is 1.0", "below `clip_cov_high`, nan"),
     ({"kl_cov_coef": -1.0}, "`kl_cov_coef` is -1.0", ">= 0"),
     ({"kl_cov_coef": float("inf")}, "`kl_cov_coef` is inf", "finite"),
+    ({"gfpo_keep": 4}, "`gfpo_keep` is 4", "below `num_generations`, 4"),
+    ({"gfpo_keep": 1}, "`gfpo_keep` is 1", "above 1"),
+    ({"gfpo_keep": 2.0}, "`gfpo_keep` is 2.0", "counts completions"),
+    ({"gfpo_keep": True}, "`gfpo_keep` is True", "counts completions"),
+    ({"gfpo_metric": "shortest"}, "`gfpo_metric` is 'shortest'", "'reward_per_token'"),
     ({"ces_correct_threshold": float("nan")}, "`ces_correct_threshold` is nan", "1.0"),
     ({"num_generations": 1}, "`num_generations` is 1", "at least 2"),
     ({"loss_type": "cispo"}, "`loss_type` is 'cispo'", "'dapo'"),
@@ -114,7 +119,7 @@ def test_allowed_with_dynamic_sampling(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[17:]], ids=str)
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[22:]], ids=str)
 def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
     config = CESConfig(**settings(tmp_path, shaping="none", **changes))
     assert {name: getattr(config, name) for name in changes} == changes

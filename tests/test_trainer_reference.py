@@ -133,6 +133,19 @@ CASES = {
         {},
         {"truncated": (1, 4)},
     ),
+    "gfpo, shortest": (
+        [[1, 0, 0, 1], [0, None, 1, 1]],
+        {"shaping": "none", "gfpo_keep": 3},
+        {"rule": "none", "gfpo_keep": 3},
+        {"masked": True},
+    ),
+    "gfpo, reward per token": (
+        [[1, 0, 0, 1], [0, 1, None, 1]],
+        {"shaping": "none", "gfpo_keep": 2, "gfpo_metric": "reward_per_token", "reward_weights": [1.0, 1.0]},
+        {"rule": "none", "gfpo_keep": 2, "gfpo_metric": "reward_per_token"},
+        {"truncated": (1, 4)},
+    ),
+    "gfpo and ces": ([[1, 0, 0, 1], [0, None, 0, 1]], {"gfpo_keep": 3}, {"gfpo_keep": 3}, {}),
     "grpo loss": ([[1, 0, 0, 1], [0, 0, 0, 1]], {"loss_type": "grpo"}, {"loss_type": "grpo"}, {}),
     "bnpo loss": ([[1, 0, 0, 1], [0, 0, 0, 1]], {"loss_type": "bnpo"}, {"loss_type": "bnpo"}, {}),
     "dr_grpo loss": (

@@ -10,6 +10,7 @@ from trl import GRPOConfig
 
 from .methods import COUPLE_ROWS, NEED_RATIOS, NEED_VERDICTS
 from .methods.ces import MAX_TAU_DECIMALS
+from .methods.gfpo import METRICS as GFPO_METRICS
 from .support.reward_names import accuracy_reward_index
 
 SHAPINGS = ("ces", "none", "entropy_advantage", "clip_cov", "kl_cov")
@@ -79,6 +80,11 @@ class CESConfig(GRPOConfig):
             in [0, 1], at most nine decimals; at least one token. The paper has 0.002 for 7B and 0.0002 for 32B.
         kl_cov_coef (`float`, *optional*, defaults to `1.0`):
             beta of KL-Cov, Eq. 14: loss per nat of |log-prob - old log-prob|, >= 0.
+        gfpo_keep (`int`, *optional*):
+            k of GFPO, arXiv 2508.09726, with any shaping: in training only the k best completions of each group get an
+            advantage, normalized over those k. Above 1 and below `num_generations`. `None`: all.
+        gfpo_metric (`str`, *optional*, defaults to `"length"`):
+            What is best: `"length"`, the fewest tokens, or `"reward_per_token"`, the weighted reward per token.
         dynamic_sampling (`bool`, *optional*, defaults to `False`):
             DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: drop groups whose completions all have the same
             accuracy, and draw more prompts until the generation batch is full. See docs/algorithm.md.
@@ -190,6 +196,17 @@ class CESConfig(GRPOConfig):
     kl_cov_coef: float = field(
         default=1.0,
         metadata={"help": "beta of KL-Cov: loss per nat of |log-prob - old log-prob|, >= 0."},
+    )
+    gfpo_keep: int | None = field(
+        default=None,
+        metadata={"help": "k of GFPO: in training only the k best completions of a group get an advantage."},
+    )
+    gfpo_metric: str = field(
+        default="length",
+        metadata={
+            "help": "What GFPO keeps: the completions of fewest tokens (`length`), or of most reward per token.",
+            "choices": list(GFPO_METRICS),
+        },
     )
     dynamic_sampling: bool = field(
         default=False,
@@ -351,6 +368,11 @@ class CESConfig(GRPOConfig):
             refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")
         if self.num_generations is None or self.num_generations < 2:
             refuse("num_generations", "a group needs at least 2 completions; the paper uses 4.")
+        if self.gfpo_metric not in GFPO_METRICS:
+            refuse("gfpo_metric", f"choose one of {', '.join(map(repr, GFPO_METRICS))}.")
+        kept, size = self.gfpo_keep, cast(int, self.num_generations)
+        if kept is not None and (isinstance(kept, bool) or not isinstance(kept, int) or not 1 < kept < size):
+            refuse("gfpo_keep", f"it counts completions of a group, above 1 and below `num_generations`, {size}.")
         rounds = self.dynamic_sampling_max_rounds
         if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
             refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")

@@ -32,7 +32,7 @@ from .methods.ces import swapped_signs
 from .methods.group_reward import is_group_reward
 from .methods.groups import odd_reward, rollout_verdicts
 from .methods.metrics import ces_metrics, ces_sums
-from .rollout import DynamicSampling, ExactResume, FiniteSteps, RealTokens, RewardCalls
+from .rollout import DynamicSampling, ExactResume, FiniteSteps, GroupFilter, RealTokens, RewardCalls
 from .rollout.layer import Layer, accuracy_column
 from .rollout.rows import NUM_ITEMS, rows_of_process
 from .support.reward_names import reward_name
@@ -192,9 +192,10 @@ class Shaping(Layer):
         self._ces_totals["train"] = [torch.tensor(row, device=device) for row in state.get("totals", [])]
 
 
-# Outermost first. RealTokens passes each piece of a micro-batch to Shaping. DynamicSampling is inside Shaping, which
-# thus sees the kept groups only, and outside RewardCalls, so that rewards are computed once.
-class CESTrainer(RealTokens, Shaping, DynamicSampling, ExactResume, FiniteSteps, RewardCalls):
+# Outermost first. RealTokens passes each piece of a micro-batch to Shaping. GroupFilter is outside Shaping, which thus
+# judges all completions. DynamicSampling is inside Shaping, which thus sees the kept groups only, and outside
+# RewardCalls, so that rewards are computed once.
+class CESTrainer(RealTokens, GroupFilter, Shaping, DynamicSampling, ExactResume, FiniteSteps, RewardCalls):
     """
     Trainer for Conditional Entropy Shaping inside DAPO (arXiv 2605.19358).
 

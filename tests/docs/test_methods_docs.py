@@ -7,6 +7,9 @@ import pytest
 import torch
 
 from trl_ces import rewards
+from trl_ces.methods import SHAPING_RULES
+from trl_ces.methods.covariance import token_covariances
+from trl_ces.methods.gfpo import gfpo_rejected
 from trl_ces.methods.groups import Groups
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +48,53 @@ def test_a_worked_row_is_what_the_function_gives(call):
     assert [round(value, places) for value, places in zip(expected, digits, strict=True)] == [
         float(cell) for cell in written
     ]
+
+
+def rows_of(heading):
+    """A worked table's rows by name, as numbers; yes is 1, no is 0."""
+    table = next(table for table in TABLES if table[0][0] == f"`{heading}`")
+    words = {"yes": "1", "no": "0"}
+    return {name: [float(words.get(cell, cell)) for cell in row] for name, *row in table[1:]}
+
+
+def in_places(values):
+    """The five tokens of the example's two completions, and a place of padding."""
+    return torch.tensor([values[:3], [*values[3:], 0.0]])
+
+
+@pytest.mark.parametrize("shaping", ["clip_cov", "kl_cov"])
+def test_the_worked_tokens_are_those_of_the_token_rules(shaping):
+    rows = rows_of(f"shaping: {shaping}")
+    logps, old = in_places(rows["logp"]), in_places(rows.get("old logp", rows["logp"]))
+    mask, advantages = in_places([1.0] * 5), in_places(rows["A"])[:, 0]
+    batch = {"advantages": advantages, "logps": logps, "old_logps": old}
+    settings = {
+        "clip_cov": {"ratio": 1.0, "low": 1.0, "high": 5.0, "epsilon_low": 0.2, "epsilon_high": 0.28},
+        "kl_cov": {"ratio": 0.4, "coef": 1.0},
+    }
+    shaped = SHAPING_RULES[shaping](batch, logps, mask, **settings[shaping]).advantages[mask == 1]
+    assert rows["A'"] == pytest.approx(shaped.tolist(), abs=5e-5)
+    assert rows["cov"] == token_covariances(advantages, logps, mask)[mask == 1].tolist()
+    if shaping == "clip_cov":
+        assert rows["between 1 and 5"] == [float(1 < value < 5) for value in rows["cov"]]
+    else:
+        assert rows["ratio"] == pytest.approx((logps - old).exp()[mask == 1].tolist(), abs=5e-5)
+
+
+def test_the_worked_group_of_gfpo_is_what_its_filter_keeps():
+    rows, groups = rows_of("gfpo_keep: 2"), example()
+
+    def advantages(kept):
+        rewards = torch.where(kept, groups.rewards, torch.nan)[0]
+        known = rewards[~rewards.isnan()]
+        return ((rewards - known.mean()) / (known.std() + 1e-4)).nan_to_num(0.0).tolist()
+
+    assert rows["A of all four"] == pytest.approx(advantages(groups.scorable), abs=5e-4)
+    assert rows["reward per token"] == pytest.approx((groups.rewards / groups.lengths)[0].tolist(), abs=5e-5)
+    for metric, words in (("length", "length"), ("reward_per_token", "reward per token")):
+        kept = ~gfpo_rejected(groups.lengths, groups.rewards, 2, metric)
+        assert rows[f"S, `gfpo_metric: {metric}`"] == kept[0].tolist()
+        assert rows[f"A by {words}"] == pytest.approx(advantages(kept), abs=5e-4)
 
 
 def test_every_length_reward_has_a_worked_row():

@@ -49,6 +49,12 @@ TESTS = {
         f"methods/{name}.py": ("methods/test_length_rewards.py",)
         for name in ("alp", "arora", "gr3", "kimi", "laser", "lengths", "linear", "shorter")
     },
+    **{
+        f"methods/{name}.py": ("methods/test_covariance.py", "test_trainer_reference.py")
+        for name in ("clip_cov", "covariance", "kl_cov")
+    },
+    "methods/gfpo.py": ("methods/test_gfpo.py",),
+    "rollout/group_filter.py": ("rollout/test_group_filter.py", "test_trainer_reference.py"),
     "methods/groups.py": ("methods/test_groups.py", "methods/test_ces.py", "methods/test_length_rewards.py"),
     "rollout/padding.py": ("rollout/test_padding.py", "rollout/test_packed_attention.py"),
     "rollout/sampler.py": ("rollout/test_sampler.py",),

@@ -47,8 +47,15 @@ ADDED_REWARDS = {
     "overlong": ("get_soft_overlong_punishment", {"soft_punish_cache": 13}, {"soft_punish_cache": 2400}, 1.0),
 }
 ADAPTIVE = {"use_adaptive_entropy": True, "entropy_coef": 0.005, "entropy_coef_delta": 0.005}
+CLIP_COV = {"shaping": "clip_cov", "clip_cov_ratio": 0.0002, "clip_cov_low": 1.0, "clip_cov_high": 5.0}
+NO_CLIP = {"epsilon": 1.0, "epsilon_high": 1000000.0}
+KL_COV = {"shaping": "kl_cov", "kl_cov_ratio": 0.002, "kl_cov_coef": 1.0, **NO_CLIP}
+GFPO = {"gfpo_keep": 4, "gfpo_metric": "length"}
 # What else differs from dapo.yaml, in the small world and for R1.
 CHANGED = {
+    "clip_cov": (CLIP_COV, CLIP_COV),
+    "kl_cov": (KL_COV, KL_COV),
+    "gfpo": (GFPO, {**GFPO, "num_generations": 8, "responses_per_step": 8, "responses_per_rollout": 96}),
     "top_entropy": ({"top_entropy_quantile": 0.2}, {"top_entropy_quantile": 0.2}),
     "entropy_bonus": ({"entropy_coef": 0.01}, {"entropy_coef": 0.001}),
     "adaptive_entropy": ({**ADAPTIVE, "entropy_target": 0.08}, {**ADAPTIVE, "entropy_target": 0.2}),
@@ -58,7 +65,7 @@ CHANGED = {
         {**DAPO_FULL, "scale_rewards": "batch", "max_completion_length": 4000},
     ),
 }
-OTHERS = [*ADDED_REWARDS, *CHANGED, "ces_alp"]
+OTHERS = [*ADDED_REWARDS, *CHANGED, "ces_alp", "ces_signs_swapped"]
 # TRL's cosine reward grades chat messages, which the small world has not.
 COSINE = {
     "reward_funcs": ["get_cosine_scaled_reward", "think_format_reward"],
@@ -157,6 +164,13 @@ def test_a_recipe_with_other_settings_is_dapo_with_those(folder, method):
 @pytest.mark.parametrize("folder", [*R1, SMALL])
 def test_ces_alp_is_ces_with_the_reward_of_alp(folder):
     assert changes(folder, "ces_alp", base="ces") == added_reward(folder, "alp")
+
+
+@pytest.mark.parametrize("folder", [*R1, SMALL])
+def test_signs_swapped_is_ces_with_negative_betas(folder):
+    swapped = {"ces_beta_correct": -0.4, "ces_beta_incorrect": -0.4}
+    assert changes(folder, "ces_signs_swapped", base="ces") == swapped
+    assert {name: content(folder, "ces")[name] for name in swapped} == dict.fromkeys(swapped, 0.4)
 
 
 @pytest.mark.parametrize("folder", R1)

@@ -5,6 +5,7 @@
 - `kimi.py`, `arora.py`, `alp.py`, `linear.py`, `shorter.py`, `laser.py`, `gr3.py`: length rewards of whole groups;
   `group_reward.py` makes reward functions of such rules, `lengths.py` is what two of them share.
 - `clip_cov.py`, `kl_cov.py`: Clip-Cov and KL-Cov, arXiv 2505.22617; `covariance.py`: what they share.
+- `gfpo.py`: GFPO, arXiv 2508.09726: which completions of a group get an advantage.
 - `groups.py`: correctness and group accuracy.
 - `metrics.py`: logged metrics.
 """

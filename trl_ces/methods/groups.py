@@ -81,17 +81,28 @@ def rollout_verdicts(
     scorable = ~accuracy.isnan()
     correct = accuracy >= threshold  # False where it is NaN
     group_correct, group_scorable = group_counts(correct, scorable, group_size)  # Eq. 2
-    rewards = (rewards_per_func * weights.to(accuracy.device)).nansum(dim=1).view(-1, group_size)
-    unscorable = rewards_per_func.isnan().all(dim=1).view(-1, group_size)  # TRL excludes these from the baseline
-    highest = rewards.masked_fill(unscorable, -torch.inf).amax(dim=1)
-    lowest = rewards.masked_fill(unscorable, torch.inf).amin(dim=1)
     return {
         "correct": correct,
         "scorable": scorable,
         "group_correct": group_correct,
         "group_scorable": group_scorable,
-        "equal_rewards": (highest <= lowest).repeat_interleave(group_size),
+        "equal_rewards": equal_rewards(rewards_per_func, weights, group_size),
     }
+
+
+def weighted_rewards(rewards_per_func: Tensor, weights: Tensor) -> Tensor:
+    """TRL's reward of a completion, the weighted sum over the functions. Shape (N,); NaN where none has a reward."""
+    total = (rewards_per_func * weights.to(rewards_per_func.device)).nansum(dim=1)
+    return total.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
+
+
+def equal_rewards(rewards_per_func: Tensor, weights: Tensor, group_size: int) -> Tensor:
+    """Whether all completions of a group that have a reward have the same, so that A = 0. Shape (N,), bool."""
+    rewards = weighted_rewards(rewards_per_func, weights).view(-1, group_size)
+    unscorable = rewards.isnan()  # TRL excludes these from the baseline
+    highest = rewards.masked_fill(unscorable, -torch.inf).amax(dim=1)
+    lowest = rewards.masked_fill(unscorable, torch.inf).amin(dim=1)
+    return (highest <= lowest).repeat_interleave(group_size)
 
 
 def odd_reward(accuracy: Tensor) -> float | None:

@@ -4,6 +4,7 @@
 - [`DynamicSampling`]: DAPO's; drops groups of equal accuracy and draws more prompts.
 - [`ExactResume`]: a stopped run resumes bit for bit.
 - [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
+- [`GroupFilter`]: GFPO's; only the best completions of a group get an advantage.
 - [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
 
 Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
@@ -14,7 +15,8 @@ Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
 from .dynamic_sampling import DynamicSampling
 from .exact_resume import ExactResume
 from .finite_steps import FiniteSteps
+from .group_filter import GroupFilter
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
 
-__all__ = ["DynamicSampling", "ExactResume", "FiniteSteps", "RealTokens", "RewardCalls"]
+__all__ = ["DynamicSampling", "ExactResume", "FiniteSteps", "GroupFilter", "RealTokens", "RewardCalls"]

@@ -12,7 +12,7 @@ from ..methods.group_reward import is_group_reward
 from ..methods.groups import Groups
 from .layer import Layer, accuracy_column
 from .reward_guard import call_group_reward, guarded_rewards, start_early
-from .turns import read_turns
+from .turns import policy_lengths, read_turns
 
 
 class RewardCalls(Layer):
@@ -46,9 +46,7 @@ class RewardCalls(Layer):
         outputs = super()._generate(prompts)
         prompt_ids, completion_ids, masks = outputs[:3]  # lists, but a user's rollout_func may return tensors
         self._turns = read_turns(prompt_ids, completion_ids, masks, self._tokenizer)
-        self._lengths = (
-            [int(sum(mask)) for mask in masks] if masks is not None else [len(ids) for ids in completion_ids]
-        )
+        self._lengths = policy_lengths(completion_ids, masks)
         start_early(self.reward_funcs, self._with_turns(self._examples))
         return outputs
 

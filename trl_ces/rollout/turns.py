@@ -9,6 +9,11 @@ from ..support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 PROMPT_TAIL = 32
 
 
+def policy_lengths(completion_ids: Sequence[Iterable], masks: Sequence[Iterable] | None) -> list[int]:
+    """Tokens of each completion that the policy wrote: all, or those where its mask is 1."""
+    return [len(list(ids)) for ids in completion_ids] if masks is None else [sum(_integers(row)) for row in masks]
+
+
 def read_turns(
     prompt_ids: Sequence[Iterable],
     completion_ids: Sequence[Iterable],
