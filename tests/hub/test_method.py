@@ -33,6 +33,16 @@ def opening(run, **settings):
         ({}, [CES, f"{TAKES} and gives it to wrong ones"], ["without"]),
         ({"shaping": "none"}, [DAPO], ["CES", "entropy"]),
         ({"shaping": "none", "dynamic_sampling": True}, ["DAPO with dynamic sampling, without shaping"], ["CES"]),
+        (
+            {
+                "shaping": "none",
+                "dynamic_sampling": True,
+                "reward_funcs": ["accuracy_reward", "get_alp_length_reward", "get_kimi_length_reward"],
+                "reward_kwargs": {"get_alp_length_reward": {"beta": 0.5}},
+            },
+            ["dynamic sampling, the reward `alp_length_reward` and the reward `kimi_length_reward`, without"],
+            ["accuracy_reward"],
+        ),
         ({"shaping": "none", "loss_type": "grpo"}, ["with GRPO (`loss_type` grpo), without shaping"], ["DAPO"]),
         (
             {"shaping": "entropy_advantage"},
@@ -82,10 +92,22 @@ def test_the_card_says_what_was_done_and_nothing_that_was_not(run, settings, sai
 SHIPPED = {
     "ces": CES,
     "dapo": DAPO,
-    "dapo_full": "with DAPO with dynamic sampling, without shaping, by [TRL]",
+    "dapo_full": "with DAPO with dynamic sampling and the reward `soft_overlong_punishment`, without shaping, by",
     "entropy_advantage": "with DAPO and the entropy advantage of Cheng et al.",
     "ces_without_dynamic_b": "with Conditional Entropy Shaping (CES), without the dynamic multiplier b, on DAPO, by",
     "ces_without_entropy_gradient": "without the gradient through the entropy, on DAPO, by",
+    **{
+        name: f"with DAPO with the reward `{name}_length_reward`, without shaping, by"
+        for name in ("kimi", "arora", "alp", "linear", "shorter", "laser", "gr3")
+    },
+    "ces_alp": "with Conditional Entropy Shaping (CES) on DAPO with the reward `alp_length_reward`, by",
+    "overlong": "with DAPO with the reward `soft_overlong_punishment`, without shaping, by",
+    "cosine": "with DAPO with the reward `cosine_scaled_reward`, without shaping, by",
+    "truncation": DAPO,
+    "dler": "with DAPO with dynamic sampling and rewards scaled by the batch, without shaping, by",
+    "top_entropy": "with DAPO with a loss on the 20 % of the tokens with the highest entropy, without shaping, by",
+    "entropy_bonus": "with DAPO with an entropy bonus, without shaping, by",
+    "adaptive_entropy": "with DAPO with an adaptive entropy bonus, without shaping, by",
 }
 
 

@@ -59,10 +59,10 @@ CHANGED = {
     "top_entropy": ({"top_entropy_quantile": 0.2}, {"top_entropy_quantile": 0.2}),
     "entropy_bonus": ({"entropy_coef": 0.01}, {"entropy_coef": 0.001}),
     "adaptive_entropy": ({**ADAPTIVE, "entropy_target": 0.08}, {**ADAPTIVE, "entropy_target": 0.2}),
-    "truncation": ({"max_completion_length": 32}, {"max_completion_length": 4000}),
+    "truncation": ({"max_completion_length": 32}, {"max_completion_length": 4000, "vllm_max_model_length": 6000}),
     "dler": (
         {**DAPO_FULL, "scale_rewards": "batch", "max_completion_length": 32},
-        {**DAPO_FULL, "scale_rewards": "batch", "max_completion_length": 4000},
+        {**DAPO_FULL, "scale_rewards": "batch", "max_completion_length": 4000, "vllm_max_model_length": 6000},
     ),
 }
 OTHERS = [*ADDED_REWARDS, *CHANGED, "ces_alp", "ces_signs_swapped"]

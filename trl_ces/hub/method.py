@@ -35,7 +35,8 @@ def method(shaping: str, settings: Mapping[str, Any], recipe: Mapping[str, Any])
         settings (`Mapping`): Of the run; a missing one has its default.
         recipe (`Mapping`): The content of its recipe.yaml.
     """
-    base = _objective(settings) + (" with dynamic sampling" if recipe.get("dynamic_sampling") else "")
+    beside = _beside(recipe)
+    base = _objective(settings) + (f" with {_listed(beside)}" if beside else "")
     if shaping == "none":
         return f"{base}, without shaping"
     if shaping in BESIDE_DAPO:
@@ -56,6 +57,28 @@ def effect(shaping: str, settings: Mapping[str, Any]) -> str:
     selects = settings.get("ces_tau", 0.01) > 0
     sides = tuple(selects * ((beta > 0) - (beta < 0)) for beta in betas)
     return f"CES shapes the advantage of {_objective(settings)}: {EFFECTS[sides]} {CES_PAPER}."
+
+
+def _beside(recipe: Mapping[str, Any]) -> list[str]:
+    """What a recipe adds to the objective beside the shaping: sampling, rewards, entropy."""
+    added = ["dynamic sampling"] if recipe.get("dynamic_sampling") else []
+    made = [name.removeprefix("get_") for name in recipe.get("reward_funcs") or [] if name.startswith("get_")]
+    added += [f"the reward `{name}`" for name in made]
+    if recipe.get("scale_rewards") == "batch":
+        added.append("rewards scaled by the batch")
+    share = recipe.get("top_entropy_quantile")
+    if share is not None and share < 1:
+        added.append(f"a loss on the {100 * share:g} % of the tokens with the highest entropy")
+    if recipe.get("use_adaptive_entropy"):
+        added.append("an adaptive entropy bonus")
+    elif recipe.get("entropy_coef"):
+        added.append("an entropy bonus")
+    return added
+
+
+def _listed(words: list[str]) -> str:
+    """["a", "b", "c"] -> "a, b and c"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _objective(settings: Mapping[str, Any]) -> str:
