@@ -101,6 +101,10 @@ SHIPPED = {
         for name in ("kimi", "arora", "alp", "linear", "shorter", "laser", "gr3")
     },
     "ces_alp": "with Conditional Entropy Shaping (CES) on DAPO with the reward `alp_length_reward`, by",
+    "ces_signs_swapped": CES,
+    "clip_cov": "with DAPO and Clip-Cov of Cui et al.",
+    "kl_cov": "with DAPO and KL-Cov of Cui et al.",
+    "gfpo": "with DAPO with GFPO (an advantage for ",
     "overlong": "with DAPO with the reward `soft_overlong_punishment`, without shaping, by",
     "cosine": "with DAPO with the reward `cosine_scaled_reward`, without shaping, by",
     "truncation": DAPO,

@@ -62,6 +62,8 @@ def effect(shaping: str, settings: Mapping[str, Any]) -> str:
 def _beside(recipe: Mapping[str, Any]) -> list[str]:
     """What a recipe adds to the objective beside the shaping: sampling, rewards, entropy."""
     added = ["dynamic sampling"] if recipe.get("dynamic_sampling") else []
+    if recipe.get("gfpo_keep") is not None:
+        added.append(f"GFPO (an advantage for {recipe['gfpo_keep']} of a group)")
     made = [name.removeprefix("get_") for name in recipe.get("reward_funcs") or [] if name.startswith("get_")]
     added += [f"the reward `{name}`" for name in made]
     if recipe.get("scale_rewards") == "batch":
