@@ -6,6 +6,7 @@ import pytest
 import yaml
 from hub.test_card import card
 from hub_runs import RECIPE, write_run
+from train.test_recipes import ADDED_REWARDS
 
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.shipped import shipped_files
@@ -97,15 +98,14 @@ SHIPPED = {
     "ces_without_dynamic_b": "with Conditional Entropy Shaping (CES), without the dynamic multiplier b, on DAPO, by",
     "ces_without_entropy_gradient": "without the gradient through the entropy, on DAPO, by",
     **{
-        name: f"with DAPO with the reward `{name}_length_reward`, without shaping, by"
-        for name in ("kimi", "arora", "alp", "linear", "shorter", "laser", "gr3")
+        name: f"with DAPO with the reward `{factory.removeprefix('get_')}`, without shaping, by"
+        for name, (factory, *_) in ADDED_REWARDS.items()
     },
     "ces_alp": "with Conditional Entropy Shaping (CES) on DAPO with the reward `alp_length_reward`, by",
     "ces_signs_swapped": CES,
     "clip_cov": "with DAPO and Clip-Cov of Cui et al.",
     "kl_cov": "with DAPO and KL-Cov of Cui et al.",
     "gfpo": "with DAPO with GFPO (an advantage for ",
-    "overlong": "with DAPO with the reward `soft_overlong_punishment`, without shaping, by",
     "cosine": "with DAPO with the reward `cosine_scaled_reward`, without shaping, by",
     "truncation": DAPO,
     "dler": "with DAPO with dynamic sampling and rewards scaled by the batch, without shaping, by",

@@ -46,7 +46,17 @@ ADDED_REWARDS = {
     "gr3": ("get_gr3_length_reward", {"alpha": 0.33}, {"alpha": 0.33}, 1.0),
     "overlong": ("get_soft_overlong_punishment", {"soft_punish_cache": 13}, {"soft_punish_cache": 2400}, 1.0),
 }
-ADAPTIVE = {"use_adaptive_entropy": True, "entropy_coef": 0.005, "entropy_coef_delta": 0.005}
+
+
+def adaptive(step, target):
+    return {
+        "use_adaptive_entropy": True,
+        "entropy_coef": step,
+        "entropy_coef_delta": step,
+        "entropy_target": target,
+    }
+
+
 CLIP_COV = {"shaping": "clip_cov", "clip_cov_ratio": 0.0002, "clip_cov_low": 1.0, "clip_cov_high": 5.0}
 NO_CLIP = {"epsilon": 1.0, "epsilon_high": 1000000.0}
 KL_COV = {"shaping": "kl_cov", "kl_cov_ratio": 0.002, "kl_cov_coef": 1.0, **NO_CLIP}
@@ -58,7 +68,7 @@ CHANGED = {
     "gfpo": (GFPO, {**GFPO, "num_generations": 8, "responses_per_step": 8, "responses_per_rollout": 96}),
     "top_entropy": ({"top_entropy_quantile": 0.2}, {"top_entropy_quantile": 0.2}),
     "entropy_bonus": ({"entropy_coef": 0.01}, {"entropy_coef": 0.001}),
-    "adaptive_entropy": ({**ADAPTIVE, "entropy_target": 0.08}, {**ADAPTIVE, "entropy_target": 0.2}),
+    "adaptive_entropy": (adaptive(0.001, 0.05), adaptive(0.005, 0.2)),
     "truncation": ({"max_completion_length": 32}, {"max_completion_length": 4000, "vllm_max_model_length": 6000}),
     "dler": (
         {**DAPO_FULL, "scale_rewards": "batch", "max_completion_length": 32},
