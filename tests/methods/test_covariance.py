@@ -53,6 +53,15 @@ def test_without_a_token_in_the_loss_nothing_is_chosen():
         shaped = rule(micro_batch(), NONE, nothing, ratio=0.5, **settings)
         assert not shaped.selected.any()
         assert torch.equal(shaped.advantages, ADVANTAGES.unsqueeze(1).expand(2, 3))
+    assert token_covariances(ADVANTAGES, LOGPS, nothing).isfinite().all()
+
+
+def test_a_single_token_has_no_covariance_and_is_chosen():
+    one = {"advantages": torch.tensor([2.0]), "logps": torch.tensor([[-1.0]]), "old_logps": torch.tensor([[-1.5]])}
+    mask = torch.ones(1, 1)
+    assert token_covariances(one["advantages"], one["logps"], mask).tolist() == [[0.0]]
+    assert places(kl_cov(one, mask, mask, ratio=0.1, coef=1.0).selected) == [(0, 0)]
+    assert places(clip_cov(one, mask, mask, ratio=0.1, low=-1.0, high=1.0, epsilon_low=0.2, epsilon_high=1.0).selected)
 
 
 @pytest.mark.parametrize(
@@ -79,18 +88,28 @@ def test_clip_cov_takes_the_gradient_from_the_tokens_between_the_bounds():
     assert shaped.advantages.tolist() == [[0.0, 2.0, 2.0], [0.0, -3.0, -3.0]]
 
 
-def test_clip_cov_leaves_to_the_clip_what_is_clipped():
-    # Ratios 1.3 and 0.7 of the two candidates: beyond 1 + 0.28 with A > 0, below 1 - 0.2 with A < 0.
-    old = LOGPS - torch.tensor([[math.log(1.3), 0.0, 0.0], [math.log(0.7), 0.0, 0.0]])
-    options = {"ratio": 1.0, "low": 2.0, "high": 6.0}
-    assert places(clip_cov(micro_batch(old_logps=old), NONE, MASK, **options, **RANGE).selected) == []
-    wide = {"epsilon_low": 0.2, "epsilon_high": 0.31}
-    assert places(clip_cov(micro_batch(old_logps=old), NONE, MASK, **options, **wide).selected) == [(0, 0)]
-    wide = {"epsilon_low": 0.31, "epsilon_high": 0.28}
-    assert places(clip_cov(micro_batch(old_logps=old), NONE, MASK, **options, **wide).selected) == [(1, 0)]
-    # On the other side of 1 the clip does not act: ratios 0.7 with A > 0 and 1.3 with A < 0.
-    old = LOGPS - torch.tensor([[math.log(0.7), 0.0, 0.0], [math.log(1.3), 0.0, 0.0]])
-    assert places(clip_cov(micro_batch(old_logps=old), NONE, MASK, **options, **RANGE).selected) == [(0, 0), (1, 0)]
+@pytest.mark.parametrize("scale", [1.0, 0.25])  # of the advantages, and thus of the covariances
+def test_clip_cov_leaves_to_the_clip_what_is_clipped(scale):
+    def drawn(first_ratio, fourth_ratio, **changes):
+        old = LOGPS - torch.tensor([[math.log(first_ratio), 0.0, 0.0], [math.log(fourth_ratio), 0.0, 0.0]])
+        batch = micro_batch(old_logps=old, advantages=scale * ADVANTAGES)
+        options = {"ratio": 1.0, "low": 2.0 * scale, "high": 6.0 * scale, **RANGE, **changes}
+        return places(clip_cov(batch, NONE, MASK, **options).selected)
+
+    # Both candidates are beyond the range: 1.3 > 1 + 0.28 with A > 0, 0.7 < 1 - 0.2 with A < 0.
+    assert drawn(1.3, 0.7) == []
+    assert drawn(1.3, 0.7, epsilon_high=0.31) == [(0, 0)]
+    assert drawn(1.3, 0.7, epsilon_low=0.31) == [(1, 0)]
+    assert drawn(0.7, 1.3) == [(0, 0), (1, 0)]  # on these sides of 1 the clip does not act
+    assert drawn(1.0, 1.0, epsilon_low=0.0, epsilon_high=0.0) == [(0, 0), (1, 0)]  # at its border neither
+
+
+@pytest.mark.parametrize("ratio", [1.3, 0.7])
+def test_where_the_advantage_is_zero_nothing_is_clipped(ratio):
+    # mean A = -3 * 2 / 5 = -1.2: cov (2, 1, 0) * 1.2 and (-1, -2) * -1.8, of which 2.4 is between 2 and 3.
+    old = LOGPS - torch.tensor([[math.log(ratio), 0.0, 0.0], [0.0, 0.0, 0.0]])
+    batch = micro_batch(advantages=torch.tensor([0.0, -3.0]), old_logps=old)
+    assert places(clip_cov(batch, NONE, MASK, ratio=1.0, low=2.0, high=3.0, **RANGE).selected) == [(0, 0)]
 
 
 def test_clip_cov_draws_each_candidate_equally_often_and_the_same_from_one_seed():

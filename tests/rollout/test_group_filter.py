@@ -71,30 +71,33 @@ def test_an_evaluation_keeps_all(tmp_path):
 
 
 def test_dynamic_sampling_judges_all_and_filters_what_it_kept(tmp_path):
-    # The third group has one accuracy and is drawn again until the rounds run out; then it fills the batch.
+    # The third group has one accuracy: it is drawn again until the rounds run out.
     changes = {"dynamic_sampling": True, "ces_allow_dynamic_sampling": True, "dynamic_sampling_max_rounds": 2}
-    trainer = make_trainer(tmp_path, **changes)
-    found, calculate = [], trainer._calculate_rewards
+    trainer, plain = (make_trainer(tmp_path, **changes, gfpo_keep=keep) for keep in (2, None))
+    calls, calculate = [], trainer._calculate_rewards
 
-    def record(*arguments):
-        found.append(calculate(*arguments))
-        return found[-1]
+    def record(inputs, prompts, *others):
+        calls.append((prompts[::4], calculate(inputs, prompts, *others)))
+        return calls[-1][1]
 
     trainer._calculate_rewards = record
-    trainer.train()
-    rewards, rows = found[-1], script_rows()
-    assert len(found) == 3  # two rounds, and the replay of what was kept
-    for group in rewards.view(3, 4, 2):
-        assert (~group.isnan().all(dim=1)).sum() == 2
-    # Every group of the script keeps its two shortest, whatever the order in which they were drawn.
-    kept = rewards_of_gfpo(rows, 4, 2, "length")
-    per_group = {tuple(reward is not None for reward in kept[start : start + 4]) for start in (0, 4, 8)}
-    assert {tuple((~row.isnan().all(dim=1)).tolist()) for row in rewards.view(3, 4, 2)} <= per_group
-    plain = make_trainer(tmp_path, **changes, gfpo_keep=None)
-    plain.train()
-    ours, theirs = (run.state.log_history[0] for run in (trainer, plain))
+    kept = rewards_of_gfpo(script_rows(), 4, 2, "length")
+    kept = {prompt: [value is not None for value in kept[4 * row : 4 * row + 4]] for row, prompt in enumerate(PROMPTS)}
+    for _ in range(2):
+        calls.clear()
+        found = scored(trainer)
+        scored(plain)
+        assert len(calls) == 3  # two rounds, and the replay of what was kept
+        for prompts, rewards in calls:
+            assert (~rewards.view(-1, 4, 2).isnan().all(dim=2)).tolist() == [kept[prompt] for prompt in prompts]
+        assert calls[2][0] != calls[0][0]
+        equal = (torch.tensor(found["advantages"]).view(3, 4) == 0).all(dim=1).repeat_interleave(4)
+        assert found["equal_rewards"] == equal.tolist()
+    ours, theirs = trainer._metrics["train"], plain._metrics["train"]
     logged = [*OF_ALL, *(name for name in theirs if name.startswith("dynamic_sampling/") and "time" not in name)]
     assert {name: ours[name] for name in logged} == {name: theirs[name] for name in logged}
+    assert len(ours["reward"]) == 4
+    assert not plain._every_reward  # nothing to filter, nothing to gather
 
 
 def test_a_trained_step_with_gfpo_differs_and_logs_ces(tmp_path):
