@@ -10,6 +10,7 @@ from trl_ces.methods.ces import (
     conditional_entropy_shaping,
     dynamic_multiplier,
     selection_size,
+    swapped_signs,
     top_entropy_tokens,
 )
 from trl_ces.methods.entropy_advantage import entropy_advantage
@@ -229,6 +230,25 @@ def test_entropy_advantage_is_detached():
     nats = torch.ones(1, 2, requires_grad=True)
     shaped = entropy_advantage({"advantages": torch.ones(1)}, nats, torch.ones(1, 2), alpha=0.4, kappa=2.0)
     assert not shaped.advantages.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("correct", "incorrect", "words"),
+    [
+        (-0.4, -0.4, ["signs swapped", "raised on correct completions and lowered on wrong ones", "2604.04894"]),
+        (-0.4, 0.0, ["`ces_beta_correct` is -0.4", "raised on correct"]),
+        (-0.4, 0.4, ["`ces_beta_correct` is -0.4", "raised on correct"]),
+        (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "lowered on wrong"]),
+        (0.4, -0.4, ["`ces_beta_incorrect` is -0.4", "lowered on wrong"]),
+    ],
+)
+def test_negative_betas_have_a_name(correct, incorrect, words):
+    assert [part for part in words if part not in swapped_signs(correct, incorrect)] == []
+
+
+@pytest.mark.parametrize(("correct", "incorrect"), [(0.0, 0.0), (0.4, 0.4), (0.0, 0.4), (0.4, 0.0)])
+def test_the_signs_of_the_paper_need_no_name(correct, incorrect):
+    assert swapped_signs(correct, incorrect) == ""
 
 
 def test_ties_at_the_threshold_go_to_the_earlier_tokens_in_every_row():
