@@ -41,8 +41,17 @@ FIELDS = {
 }
 
 
-def write_study(folder, study=STUDY, fields=FIELDS, sets=("easy", "hard"), curves=True, name="mine", base="bases/one"):
-    """A finished study of two seeds, on sets of any name."""
+def write_study(
+    folder,
+    study=STUDY,
+    fields=FIELDS,
+    sets=("easy", "hard"),
+    curves=True,
+    name="mine",
+    base="bases/one",
+    lines=None,
+):
+    """A finished study of two seeds, on sets of any name; `lines`: method -> line."""
     folder.mkdir(parents=True)
     rows = []
     for method, seeds in study.items():
@@ -56,6 +65,7 @@ def write_study(folder, study=STUDY, fields=FIELDS, sets=("easy", "hard"), curve
                 "run_name": f"{name}-{cell.replace('/', '-')}",
             }
             row = {"variant": "", "method": method, "seed": seed, "measured_on": " + ".join(sets)}
+            row |= {"line": lines.get(method, "")} if lines else {}
             row["accuracy"] = sum(value for value, _ in values) / len(values)
             row["length_tokens"] = sum(value for _, value in values) / len(values)
             for of, (accuracy, length) in zip(sets, values, strict=True):

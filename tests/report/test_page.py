@@ -127,6 +127,29 @@ def test_a_study_fills_tables_1_and_2_and_what_is_missing_names_its_command(tmp_
     assert "No study here has CES with two settings" in html
 
 
+def test_a_study_with_strengths_shows_its_front_and_the_middle_of_each_line_in_training(tmp_path):
+    places = {"DAPO": (0.8, 20.0), "ALP 1": (0.7, 16.0), "ALP 2": (0.6, 12.0), "CES": (0.5, 18.0)}
+    study = {name: [[(share, length)], [(share, length + 2)]] for name, (share, length) in places.items()}
+    lines = {"ALP 1": "ALP", "ALP 2": "ALP"}
+    page = page_of(write_study(tmp_path / "study", study, {name: {} for name in study}, ("easy",), lines=lines))
+    (group,) = page.planes
+    assert group.figures[0].name == "study_front"
+    assert group.figures[0].alt.endswith("CES: 50.0 % at 19.0 tokens. On the front: ALP 2, ALP 1, DAPO.")
+    gaps, dominance = group.tables
+    assert [row[3:] for row in gaps.rows] == [["on it", ""]] * 3 + [["25.0 ± 0.0", "ALP 2, ALP 1"]]
+    assert [row[1:] for row in dominance.rows] == [["", "", ""], ["", "", "2 of 2"], ["", "", ""]]
+    told = page.training[0].figures[0].alt
+    assert [name in told for name in ("DAPO from", "ALP from", "ALP 1", "ALP 2", "CES from")] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+    html = render(page)
+    assert html.index("gap to the front") < html.index("who dominates whom") < html.index('<h2 id="difficulty"')
+
+
 def test_a_study_of_several_kinds_of_benchmark_is_parted_by_kind(tmp_path):
     folder = write_study(tmp_path / "study", sets=("arc_challenge", "openbookqa"))
     tables = numbered(page_of(folder))

@@ -400,7 +400,7 @@ def test_means_over_variants_are_those_of_each_method_and_variant(tmp_path):
         for variant in "ab"
         for seed in ((1, 3) if method == "DAPO" else (5,))
     ]
-    means = tables.means_over_variants(study, rows)
+    means = tables.means_over_variants({name: name for name in study.methods}, study.variants, rows)
     assert means["DAPO"]["accuracy"][0] == pytest.approx((0.2, 12.706205 * 0.1), rel=1e-6)
     assert [mean for mean, _ in means["DAPO"]["entropy"]] == [1.0, 2.0]
     assert means["CES w/o b"]["length"][1][0] == 15.0

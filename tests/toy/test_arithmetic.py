@@ -1,5 +1,6 @@
 """The small world: its texts follow its own probabilities, its problems do not leak, its tokenizer survives a save."""
 
+import hashlib
 import itertools
 import json
 import math
@@ -103,6 +104,41 @@ def test_carries_are_forgotten_as_often_as_the_world_says_and_only_where_there_a
         right[carries(terms)].append(write_completion(terms, world, rng).endswith(f"#{sum(terms)}"))
     assert sum(right[True]) / len(right[True]) == pytest.approx(0.15, abs=0.02)
     assert all(right[False])
+
+
+def test_the_defaults_write_the_texts_that_they_always_wrote():
+    for world, digest in (
+        (World(), "ca0bf454f80242b9671ffa9ce255eefe63e1589b75b4c208e5d6dc3a7777a68d"),
+        (
+            World(digits=3, max_terms=4, forget_probability=0.5, check_probability=0.6),
+            "07210b373a93e66a44595a583fcdfac3e8dfa58ea19503463de9d589bffe6308",
+        ),
+    ):
+        rng, texts = random.Random(0), []
+        for _ in range(500):
+            terms = draw_terms(world, "train", rng)
+            texts.append(write_prompt(terms) + write_completion(terms, world, rng))
+        assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == digest
+
+
+def test_a_guess_is_the_answer_without_working_and_misses_every_carry():
+    world, rng = World(guess_first=True, forget_probability=1.0, slip_probability=0.0), random.Random(3)
+    wrong_checked, mended = 0, 0
+    for _ in range(4000):
+        terms = draw_terms(world, "train", rng)
+        right, forgetful = write_pass(terms), write_pass(terms, forget=True)
+        (guess, *checks), answer = passes_and_answer(write_completion(terms, world, rng))
+        assert guess == forgetful[1]
+        assert (guess == str(sum(terms))) == (not carries(terms))
+        assert set(checks) <= {right[0], forgetful[0]}
+        assert answer == (right[1] if right[0] in checks else guess)
+        if checks and carries(terms):
+            wrong_checked += 1
+            mended += checks[0] == right[0]
+    assert mended / wrong_checked == pytest.approx(world.mend_probability, abs=0.05)
+    assert write_completion([37, 48], World(guess_first=True, slip_probability=0.0, check_probability=0.0), rng) == (
+        "85#85"
+    )
 
 
 def test_train_and_held_out_problems_never_meet():
@@ -236,6 +272,9 @@ def test_the_builder_makes_what_is_asked_for_once_and_never_over_another(tmp_pat
     written = json.loads((folder / "arithmetic_world.json").read_text())
     assert (written["seed"], written["steps"], written["world"]["check_probability"]) == (3, 4, 0.1)
     made = (folder / "model.safetensors").stat().st_mtime_ns
+    make_base_model(str(folder), **settings)
+    del written["world"]["guess_first"]  # by a version without that field
+    (folder / "arithmetic_world.json").write_text(json.dumps(written))
     make_base_model(str(folder), **settings)
     make_base_model(str(folder))  # whatever is there will do
     assert (folder / "model.safetensors").stat().st_mtime_ns == made

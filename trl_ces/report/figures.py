@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..evaluation.statistics import Interval
+from ..study.front import Setting, find_front, front_of
+from ..study.front_picture import draw_front
 from ..train.curves import PANELS, mean_and_range, styles_of
 from .picture import Figure, Theme
 from .questions import Split
@@ -121,14 +123,8 @@ class Point:
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
-    """The points that no other beats: at least as accurate and as short, and better in one. Shortest first."""
-
-    def beats(other: Point, point: Point) -> bool:
-        ours, theirs = (_mean(point.length), -_mean(point.accuracy)), (_mean(other.length), -_mean(other.accuracy))
-        return theirs != ours and theirs[0] <= ours[0] and theirs[1] <= ours[1]
-
-    kept = [point for point in points if not any(beats(other, point) for other in points)]
-    return sorted(kept, key=lambda point: _mean(point.length))
+    """The points that no other beats, by their means; shortest first."""
+    return [points[place] for place in front_of([(_mean(point.length), _mean(point.accuracy)) for point in points])]
 
 
 def _mean(found: Interval) -> float:
@@ -178,6 +174,27 @@ def plane_figure(points: Sequence[Point], order: Sequence[str], name: str, inter
         caption += " Small marks are single runs."
     alt = f"Scatter chart of accuracy over answer length. {told}. On the frontier: {names}."
     return Figure(name, "Accuracy and length", alt, caption, draw, (5.8, 4.3))
+
+
+def front_figure(settings: Sequence[Setting], order: Sequence[str], name: str) -> Figure:
+    """Accuracy over length, a line a method over its strengths, with the front; `order` holds the lines."""
+    front = find_front(settings)
+
+    def draw(axis: Any, theme: Theme) -> None:
+        draw_front(axis, settings, _styles(order, theme), theme.ink, theme.grid)
+        axis.set(xlabel="answer length, tokens (shorter is to the left)", ylabel="right answers")
+        _in_percent(axis)
+        _legend(axis, 2)
+
+    told = "; ".join(f"{s.name}: {100 * s.point[1]:.1f} % at {s.point[0]:.1f} tokens" for s in settings)
+    names = ", ".join(setting.name for setting in front)
+    caption = (
+        "Accuracy over answer length; up and to the left is better. A line is a method, its marks the strengths; the "
+        "largest mark is the last strength. Bars: 95 % intervals over seeds (Student's t). The broad grey line is the "
+        f"front, the settings that no other beats in both: {names}."
+    )
+    alt = f"Line chart of accuracy over answer length. {told}. On the front: {names}."
+    return Figure(name, "Accuracy and length", alt, caption, draw, (5.8, 6.2))
 
 
 def _bars(found: Sequence[Interval]) -> list[list[float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +14,24 @@ from ..evaluation.statistics import Interval
 from ..evaluation.summary import KINDS
 from ..study.cells import slug
 from ..study.comparison import estimate
+from ..study.front import HOW_TO_READ, dominance_table, front_table, has_lines, middle_of_lines, read_settings
 from ..support.errors import UserError
 from ..support.files import write_text
 from .cards import Card, evaluation_cards, study_cards
 from .evaluations import compare_evaluations
-from .figures import Point, difficulty_figure, forks_figure, plane_figure, training_figures
+from .figures import Point, difficulty_figure, forks_figure, front_figure, plane_figure, training_figures
 from .picture import DARK, LIGHT, Figure, save_figures
 from .questions import UNTRAINED, splits_of_comparison, splits_of_runs
 from .runs import Found
 from .shaped_pairs import entropy_over_steps
 from .studies import StudyRuns, measured_on
-from .tables import Numbered, paper_tables
+from .tables import Numbered, Table, paper_tables
 from .tokens import TokenFile, read_tokens
 from .trainings import Training, is_whole_ces
 from .viewer import LEVELS, RunView, view_run
 
 if TYPE_CHECKING:
-    from pandas import Series
+    from pandas import DataFrame, Series
 
 Tokens = list[tuple[Training, list[TokenFile]]]
 
@@ -42,6 +43,7 @@ class FigureGroup:
     title: str
     command: str
     figures: list[Figure]
+    tables: list[Table] = field(default_factory=list)
 
 
 @dataclass
@@ -128,8 +130,10 @@ def _order(found: Found, tokens: Tokens) -> list[str]:
     """Every name that pictures distinguish, the trained methods first: its place decides its style."""
     trained = [training.method for training in found.all_trainings()]
     measured = [method for study in found.studies for method in study.runs["method"]]
+    lines = [line for study in found.studies for line in study.lines()]
     named = [name for training, _ in tokens for name in (training.name, f"{training.name}, seed {training.seed}")]
-    return list(dict.fromkeys([*trained, *(run.name for run in found.evaluations), *measured, UNTRAINED, *named]))
+    evaluated = [run.name for run in found.evaluations]
+    return list(dict.fromkeys([*lines, *trained, *evaluated, *measured, UNTRAINED, *named]))
 
 
 def _add_study(page: Page, study: StudyRuns, order: list[str], baseline: str) -> None:
@@ -138,14 +142,36 @@ def _add_study(page: Page, study: StudyRuns, order: list[str], baseline: str) ->
         name = f"{slug(title.replace('/', '_'))}_"
         page.cards += study_cards(runs, baseline, title)
         trainings = [training for training in study.trainings if training.variant == variant]
+        if has_lines(runs):
+            shown = middle_of_lines({setting.name: setting.line for setting in read_settings(runs)})
+            trainings = [
+                replace(training, method=shown[training.method]) for training in trainings if training.method in shown
+            ]
         if trainings:
             page.training.append(FigureGroup(title, study.command, training_figures(trainings, order, name)))
+        if has_lines(runs):
+            page.planes.append(_front(study, title, runs, order, name))
+            continue
         points = []
         for method, own in runs.groupby("method", sort=False):
             single = tuple(zip(own["length_tokens"], own["accuracy"], strict=True)) if len(own) > 1 else ()
             points.append(Point(method, _interval(own["length_tokens"]), _interval(own["accuracy"]), single))
         figure = plane_figure(points, order, f"{name}plane", "95 % intervals over seeds (Student's t)")
         page.planes.append(FigureGroup(f"{title}: {measured_on(runs)}", study.command, [figure]))
+
+
+def _front(study: StudyRuns, title: str, runs: DataFrame, order: list[str], name: str) -> FigureGroup:
+    """The front of a variant whose methods have several strengths: its picture and tables."""
+    settings = read_settings(runs)
+    tables = [
+        Table(f"{title}: {what}", header, lines, note)
+        for what, (header, *lines), note in (
+            ("gap to the front", front_table(settings), HOW_TO_READ),
+            ("who dominates whom", dominance_table(settings), ""),
+        )
+    ]
+    figure = front_figure(settings, order, f"{name}front")
+    return FigureGroup(f"{title}: {measured_on(runs)}", study.command, [figure], tables)
 
 
 def _interval(values: Series) -> Interval:

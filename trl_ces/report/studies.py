@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..study.folder import EVALUATION, TRAINING
+from ..study.front import has_lines, read_settings
 from ..study.results import CURVES, RESULTS, read_curve_table, read_results
 from ..support.errors import UserError
 from ..train.checkpoints import read_state
@@ -38,6 +39,12 @@ class StudyRuns:
         methods = self.runs["method"]
         trained = methods[trained_rows(self.runs)]
         return wanted if wanted in set(trained) else next(iter(trained), methods.iloc[0])
+
+    def lines(self) -> list[str]:
+        """The lines of methods that have several strengths, the trained ones first; none without strengths."""
+        trained = trained_rows(self.runs)
+        parts = (self.runs[trained], self.runs[~trained]) if has_lines(self.runs) else ()
+        return [setting.line for runs in parts for setting in read_settings(runs)]
 
     @property
     def recipes(self) -> dict[tuple[str, str, int], dict[str, Any]]:

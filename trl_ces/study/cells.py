@@ -31,6 +31,8 @@ KEYS = {
 OPTIONS = ("untrained", "evaluation", "accelerate_config", "num_processes", "keep_checkpoints")
 # Fields that a cell gets from its place in the study.
 PLACED = ("output_dir", "run_name", "seed", "resume_from_checkpoint")
+# Keys of a method that are no fields of its recipe: the recipe, and the line in which it is drawn.
+OF_METHOD = ("config", "line")
 # Fields that decide which model a run starts from.
 MODEL_FIELDS = ("model_name_or_path", "model_revision", "model_builder", "model_builder_kwargs")
 
@@ -46,6 +48,7 @@ class Cell:
     recipe: dict[str, Any]  # the content of recipe.yaml
     trained: bool = True  # False: the model before training, which is only measured
     source: str = "the study"  # its file, for messages
+    line: str = ""  # the method of which this is one strength, if the study says
 
     @property
     def name(self) -> str:
@@ -68,7 +71,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """A checked study; docs/study.md has its keys. `cells` are in the order in which they run."""
+    """A checked study; docs/study.md has its keys. `cells` are in the order of the tables."""
 
     source: str
     output_dir: Path
@@ -100,7 +103,8 @@ def load_study(path: Path, output_dir: Path | None = None) -> Study:
     cells: list[Cell] = []
     for variant, changes in variants.items():
         for method, settings in named.items():
-            own = {name: value for name, value in settings.items() if name != "config"}
+            own = {name: value for name, value in settings.items() if name not in OF_METHOD}
+            line = "" if method == untrained else settings.get("line", "")
             content = recipes[baseline if method == untrained else method]
             for seed in given["seeds"]:
                 place = folder.joinpath(*([slug(variant)] if variant else []), slug(method), f"seed-{seed}")
@@ -109,7 +113,7 @@ def load_study(path: Path, output_dir: Path | None = None) -> Study:
                     continue  # a model shared by all seeds is measured once
                 recipe |= {"output_dir": str(place), "run_name": f"{path.stem}-{'-'.join(place.parts[-2:])}"}
                 recipe["seed"] = seed
-                cells.append(Cell(variant, method, seed, place, recipe, method != untrained, source))
+                cells.append(Cell(variant, method, seed, place, recipe, method != untrained, source, line))
     options = {name: given[name] for name in OPTIONS if name in given}
     return Study(source, folder, [*named], baseline, cells, variants=[*variants], **options)
 
@@ -184,6 +188,8 @@ def _read_recipes(methods: dict[str, dict[str, Any]], source: str) -> dict[str, 
     for method, settings in methods.items():
         if not isinstance(settings.get("config"), str):
             raise UserError(f"{source}: the method {method!r} needs `config`, the recipe that it starts from.")
+        if not isinstance(settings.get("line", ""), str):
+            raise UserError(f"{source}: `methods.{method}`: `line` is {settings['line']!r}: expected a name.")
     read = cache(read_yaml)
     return {method: read(find_recipe(settings["config"])) for method, settings in methods.items()}
 

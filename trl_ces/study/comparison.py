@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..support.tables import markdown
@@ -55,8 +56,15 @@ def estimate(values: Sequence[float]) -> Estimate:
     from scipy import stats
 
     count = len(values)
-    half_width = stats.t.ppf(0.975, count - 1) * stats.sem(values) if count > 1 else math.nan
+    half_width = _t_quantile(count - 1) * stats.sem(values) if count > 1 else math.nan
     return Estimate(math.fsum(values) / count, float(half_width), count)
+
+
+@cache  # scipy takes longer for it than for all the rest
+def _t_quantile(degrees: int) -> float:
+    from scipy import stats
+
+    return float(stats.t.ppf(0.975, degrees))
 
 
 def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
@@ -88,9 +96,12 @@ def comparison(study: Study, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def means_over_variants(
-    study: Study, rows: Sequence[Mapping[str, Any]]
+    methods: Mapping[str, str], variants: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Method -> panel of a picture of curves -> for each variant the mean over seeds and half its interval's width."""
+    """Method -> panel of a picture of curves -> for each variant the mean over seeds and half its interval's width.
+
+    `methods` says which are drawn, and under which name.
+    """
     from pandas import DataFrame
 
     table = DataFrame(rows, columns=["method", "variant", *MEASURES])
@@ -101,11 +112,11 @@ def means_over_variants(
         return found.mean, found.half_width
 
     return {
-        method: {
-            panel: [mean(method, variant, measure) for variant in study.variants]
+        name: {
+            panel: [mean(method, variant, measure) for variant in variants]
             for panel, measure in zip(PANELS, MEASURES, strict=True)
         }
-        for method in study.methods
+        for method, name in methods.items()
     }
 
 
@@ -153,6 +164,8 @@ def sensitivity_table(runs: DataFrame, baseline: str) -> list[list[str]]:
         if settings.get("shaping", "ces") != "ces" or not all(settings.get(name, True) for name in ABLATIONS):
             continue
         tau, correct, incorrect = (settings.get(name, default) for name, default in TAU_AND_BETA.items())
+        if min(correct, incorrect) < 0 or any("length_reward" in name for name in settings.get("reward_funcs") or ()):
+            continue
         beta = f"{correct:g}" if correct == incorrect else f"{correct:g}, {incorrect:g}"
         lines.append([f"{tau:g}", beta, _mean(own, "accuracy"), _mean(own, "length_tokens")])
     if len({tuple(line[:2]) for line in lines[1:]}) < 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,16 @@ from ..train.lookup import find_reward_functions
 from .cells import slug
 from .comparison import MEASURES, comparison, means_over_variants
 from .folder import EVALUATION, TRAINING, read_json
+from .front import front_text, has_lines, middle_of_lines, read_settings
+from .front_picture import plot_front
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from .cells import Cell, Study
 
-RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
-TEXTS = ("variant", "method", "measured_on", "settings", "packages")
+RESULTS, CURVES, COMPARISON, FRONT = "results.csv", "curves.csv", "comparison.md", "front.md"
+TEXTS = ("variant", "method", "line", "measured_on", "settings", "packages")
 POINT = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))  # column of curves.csv -> key of a curve
 # Without `evaluation` a run is judged by the mean over this last part of its training log.
 LAST_PART = 0.1
@@ -59,7 +61,7 @@ class Results:
         write_text(self.study.output_dir / COMPARISON, comparison(self.study, self.rows()))
 
     def write(self) -> list[str]:
-        """Writes the tables, `curves.csv`, a picture per variant and, once all runs are there, one over variants.
+        """Writes all files: what [`write_tables`] does, curves, the front if methods have several strengths, pictures.
 
         Returns:
             `list[str]`: the files' names.
@@ -69,18 +71,34 @@ class Results:
         cells = [cell for cell in study.cells if cell.name in self._curves]
         curves = {(cell.variant, cell.method, cell.seed): self._curves[cell.name] for cell in cells}
         write_curves(study.output_dir / CURVES, curves)
+        files += self._write_front()
+        drawn = middle_of_lines({cell.method: cell.line or cell.method for cell in study.cells})
         if len(study.variants) > 1 and len(self) == len(study.cells):
-            means = means_over_variants(study, self.rows())
+            means = means_over_variants(drawn, study.variants, self.rows())
             files.append(plot_variants(study.variants, means, study.output_dir / "variants.png").name)
         for variant in study.variants:
             shown: dict[str, list[Curve]] = {}
             for (of, method, _), curve in curves.items():
-                if of == variant:
-                    shown.setdefault(method, []).append(curve)
+                if of == variant and method in drawn:
+                    shown.setdefault(drawn[method], []).append(curve)
             if shown:
                 name = f"curves{'_' if variant else ''}{slug(variant)}.png"
                 files.append(plot_curves(shown, study.output_dir / name).name)
         return files
+
+    def _write_front(self) -> Iterator[str]:
+        from pandas import DataFrame
+
+        table = DataFrame(self.rows())
+        if not has_lines(table):
+            return
+        write_text(self.study.output_dir / FRONT, front_text(table))
+        cells = sorted(self.study.cells, key=lambda cell: not cell.trained)  # styles as in a report
+        order = list(dict.fromkeys(cell.line or cell.method for cell in cells))
+        yield FRONT
+        for variant, runs in table.groupby("variant", sort=False):
+            name = f"front{'_' if variant else ''}{slug(variant)}.png"
+            yield plot_front(read_settings(runs), order, variant, self.study.output_dir / name).name
 
 
 def accuracy_reward_name(cell: Cell) -> str:
@@ -101,6 +119,7 @@ def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[st
     measured = read_json(cell.folder / EVALUATION) if evaluated else None
     logged = final_training(curve) if curve is not None else {}
     row: dict[str, Any] = {"variant": cell.variant, "method": cell.method, "seed": cell.seed}
+    row |= {"line": cell.line} if cell.line else {}
     if measured is not None:
         row |= {"measured_on": " + ".join(measured["benchmarks"]), **average(measured["benchmarks"])}
         for benchmark, values in measured["benchmarks"].items():

@@ -93,6 +93,9 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str,
                 pending.append(make_pending(study, cell, flags))
         except UserError as error:
             raise UserError(f"{cell.name}: {error}") from None
+    # Models before training first, so that no two runs wait for one `model_builder`.
+    # Then seed by seed: a study that is stopped early compares all methods.
+    pending.sort(key=lambda run: (run.cell.trained, run.cell.seed))
     return pending, slots
 
 

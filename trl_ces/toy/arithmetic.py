@@ -54,6 +54,8 @@ class World:
         forget_probability (`float`, *optional*, defaults to `0.0`):
             Probability that the first pass forgets a carry out of the units. Above a half it makes problems with a
             carry hard, and leaves those without easy.
+        guess_first (`bool`, *optional*, defaults to `False`):
+            Whether the first pass is a guess: its answer alone, without the working that would make it computable.
     """
 
     digits: int = 2
@@ -63,6 +65,7 @@ class World:
     check_probability: float = 0.3
     mend_probability: float = 0.7
     forget_probability: float = 0.0
+    guess_first: bool = False
 
     def __post_init__(self):
         for name in ("slip_probability", "check_probability", "mend_probability", "forget_probability"):
@@ -150,7 +153,7 @@ def write_completion(terms: list[int], world: World, rng: random.Random) -> str:
         current = write_pass(terms, forget=True)
     elif rng.random() < world.slip_probability:
         current = write_pass(terms, slip_column=rng.randrange(world.digits), slip=rng.choice((-1, 1)))
-    text = current[0]
+    text = current[1] if world.guess_first else current[0]  # a guess is wrong as the working would have been
     while rng.random() < world.check_probability:
         if rng.random() < world.mend_probability:
             current = right

@@ -105,9 +105,12 @@ def _settings(world: World, **training: Any) -> dict[str, Any]:
 
 
 def _made_with(folder: Path) -> Any:
-    """The settings of the model in `folder`, `None` if unknown."""
-    written = folder / SETTINGS_FILE
-    return json.loads(written.read_text(encoding="utf-8")) if written.is_file() else None
+    """The settings of the model in `folder`, `None` if unknown; a field that its world lacks is newer than it."""
+    file = folder / SETTINGS_FILE
+    if not file.is_file():
+        return None
+    written = json.loads(file.read_text(encoding="utf-8"))
+    return {**written, "world": {**asdict(World()), **written["world"]}}
 
 
 def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:

@@ -19,6 +19,10 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#007a7a", "linestyle": (0, (8, 2)), "marker": "<", "markerfacecolor": "white"},
     {"color": "#000000", "linestyle": (0, (5, 1, 1, 1, 1, 1)), "marker": "*"},
     {"color": "#7d7d00", "linestyle": (0, (2, 2)), "marker": ">"},
+    {"color": "#9e2a2b", "linestyle": (0, (6, 1, 1, 1)), "marker": "p", "markerfacecolor": "white"},
+    {"color": "#2f6f4f", "linestyle": (0, (4, 2, 1, 2)), "marker": "h"},
+    {"color": "#6b4c9a", "linestyle": (0, (3, 3)), "marker": "d"},
+    {"color": "#00507a", "linestyle": (0, (1, 3)), "marker": "8", "markerfacecolor": "white"},
 )
 PANELS = {
     "accuracy": ("Accuracy", "right answers"),
