@@ -87,7 +87,8 @@ def test_dominance_is_paired_by_seed():
     base = front.Setting("base", "", {0: (20.0, 0.5), 1: (30.0, 0.5), 2: (40.0, 0.5)})
     paired = front.Setting("paired", "", {2: (39.0, 0.5), 0: (19.0, 0.5), 1: (29.0, 0.5)})
     assert front.dominates(paired, base)
-    assert not front.dominates(front.Setting("one seed", "", {0: (1.0, 0.9)}), base)
+    assert not front.dominates(front.Setting("one shared seed", "", {0: (1.0, 0.9), 7: (1.0, 0.9)}), base)
+    assert not front.dominates(front.Setting("no shared seed", "", {7: (1.0, 0.9), 8: (1.0, 0.9)}), base)
 
 
 def rows(**lines):

@@ -140,13 +140,13 @@ def _add_study(page: Page, study: StudyRuns, order: list[str], baseline: str) ->
     """Cards, curves and the plane of a study, for each of its variants."""
     for variant, title, runs in study.parts():
         name = f"{slug(title.replace('/', '_'))}_"
-        page.cards += study_cards(runs, baseline, title)
-        trainings = [training for training in study.trainings if training.variant == variant]
-        if has_lines(runs):
-            shown = middle_of_lines({setting.name: setting.line for setting in read_settings(runs)})
-            trainings = [
-                replace(training, method=shown[training.method]) for training in trainings if training.method in shown
-            ]
+        middle = middle_of_lines({setting.name: setting.line for setting in read_settings(runs)})
+        page.cards += study_cards(runs[runs["method"].isin(middle)], baseline, title)
+        trainings = [
+            replace(training, method=middle[training.method])
+            for training in study.trainings
+            if training.variant == variant and training.method in middle
+        ]
         if trainings:
             page.training.append(FigureGroup(title, study.command, training_figures(trainings, order, name)))
         if has_lines(runs):
