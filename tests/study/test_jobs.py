@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from matplotlib import image
 
 from trl_ces.cli import study as command
 from trl_ces.study.cells import Cell, load_study
 from trl_ces.study.measuring import check_evaluation
 from trl_ces.study.processes import LOCK, Pending, Step, run_all
-from trl_ces.study.results import Results
+from trl_ces.study.results import Results, read_results
 from trl_ces.study.run import prepare
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import Busy, lock_file, sign, write_json
@@ -256,6 +257,59 @@ def test_a_run_that_no_row_can_be_made_of_spoils_neither_the_others_nor_the_tabl
     assert [(row["method"], row["seed"]) for row in results.rows()] == [("DAPO", 0), ("CES", 0)]
     assert results.write() == ["results.csv", "curves.csv", "comparison.md", "curves.png"]
     assert "| CES    |    1 |     25.0 | +0.0 |" in (study.output_dir / "comparison.md").read_text()
+
+
+def test_a_study_of_strengths_writes_its_front_and_draws_the_middle_of_each_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path)
+    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
+    content["methods"] |= {f"CES {beta}": {"config": "arithmetic/ces", "line": "CES"} for beta in (1, 2)}
+    content["methods"].pop("CES")
+    (tmp_path / "mini.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    study = load_study(tmp_path / "mini.yaml")
+    results = Results(study)
+    point = {
+        "step": 4,
+        "completions/mean_length": 20.0,
+        "entropy": 0.5,
+        "rewards/arithmetic_accuracy_reward/mean": 0.5,
+    }
+    for place, cell in enumerate(study.cells):
+        cell.folder.mkdir(parents=True)
+        write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
+        benchmarks = {"held out": {"accuracy": 0.25 + place / 100, "length_tokens": 12.0 + place}}
+        write_json(cell.folder / "evaluation.json", {"settings": study.evaluation, "benchmarks": benchmarks})
+        results.add(cell)
+    drawn = []
+    monkeypatch.setattr("trl_ces.study.results.plot_curves", lambda shown, file: drawn.append([*shown]) or file)
+    files = results.write()
+    assert files == ["results.csv", "curves.csv", "comparison.md", "front.md", "front.png", "curves.png"]
+    assert drawn == [["DAPO", "CES"]]
+    assert "| CES 2 " in (study.output_dir / "front.md").read_text()
+    assert image.imread(study.output_dir / "front.png").shape[:2] == (780, 1125)
+    rows = read_results(study.output_dir / "results.csv")
+    assert rows.groupby("method", sort=False)["line"].first().fillna("").to_dict() == {
+        "DAPO": "",
+        "CES 1": "CES",
+        "CES 2": "CES",
+    }
+
+
+def test_runs_start_with_the_models_before_training_and_go_seed_by_seed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path)
+    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
+    content["overrides"]["model_name_or_path"] = "base-{seed}"
+    (tmp_path / "mini.yaml").write_text(yaml.safe_dump(content | {"untrained": "Before training"}, sort_keys=False))
+    runs, _ = prepare(load_study(tmp_path / "mini.yaml"), 1)
+    assert [(run.cell.method, run.cell.seed) for run in runs] == [
+        ("Before training", 0),
+        ("Before training", 1),
+        ("DAPO", 0),
+        ("CES", 0),
+        ("DAPO", 1),
+        ("CES", 1),
+    ]
 
 
 def test_two_starts_of_a_study_do_not_meet(tmp_path, monkeypatch):

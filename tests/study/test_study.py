@@ -161,6 +161,37 @@ def test_the_sensitivity_study_is_the_papers_table_4():
     assert grid == [(0.005, 1.0, 1.0), (0.01, 1.0, 1.0), (0.05, 1.0, 1.0), (0.01, 0.4, 0.4), (0.01, 2.0, 2.0)]
 
 
+def test_the_pareto_study_holds_every_method_and_three_strengths_of_each_rule():
+    study = load_study(find_recipe("pareto", kind="study"))
+    strengths = {}
+    for cell in study.cells:
+        strengths.setdefault(cell.line, {})[cell.method] = cell.recipe
+    rules = ("Kimi", "Arora", "ALP", "linear", "ShorterBetter", "LASER")
+    assert {line: len(methods) for line, methods in strengths.items() if line} == dict.fromkeys(("CES", *rules), 3)
+    assert list(strengths[""]) == [
+        "Before training",
+        "DAPO",
+        "CES w/o Dynamic b",
+        "CES w/o Entropy Gradient",
+        "CES swapped",
+        "CES + ALP",
+    ]
+    for line in rules:  # they differ, and in the strength alone
+        weights = [(r.get("reward_kwargs"), r.get("reward_weights")) for r in strengths[line].values()]
+        assert all(weights.count(weight) == 1 for weight in weights)
+        assert len({tuple(recipe["reward_funcs"]) for recipe in strengths[line].values()}) == 1
+    assert [recipe["ces_beta_correct"] for recipe in strengths["CES"].values()] == [0.2, 0.4, 0.8]
+
+
+def test_a_line_is_a_name_and_no_field_of_the_recipe(tmp_path):
+    methods = {"A 1": {"config": "arithmetic/ces", "line": "A"}, "B": {"config": "arithmetic/dapo"}}
+    study = study_of(tmp_path, methods=methods, seeds=[0])
+    assert [cell.line for cell in study.cells] == ["A", ""]
+    assert "line" not in study.cells[0].recipe
+    with pytest.raises(UserError, match=r"`methods.A 1`: `line` is 3: expected a name"):
+        study_of(tmp_path, methods={"A 1": {"config": "arithmetic/ces", "line": 3}})
+
+
 # Cells and their files
 
 

@@ -71,9 +71,9 @@ def measure_cell(folder: Path, settings: dict[str, Any], trained: bool) -> None:
     Raises:
         UserError: if the model is refused, or the function returns something else.
     """
-    recipe = load_recipe(folder / RECIPE)
     measure = import_function(settings["function"], "evaluation")
-    model = str(folder) if trained else model_path(recipe)
+    # A recipe is read only if it is needed: it imports TRL, which takes as long as measuring a small model.
+    model = str(folder) if trained else model_path(load_recipe(folder / RECIPE))
     started = time.monotonic()
     benchmarks = measure(model, **_arguments(settings))
     check_measured(benchmarks, settings["function"])
