@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 
 import pandas as pd
 import pytest
@@ -96,6 +97,24 @@ def test_a_recipe_shows_the_fork_of_its_model_with_correct_answers_by_its_reward
     assert not (folder / "never").exists()
 
 
+def test_it_ends_in_a_forecast_with_its_reason(folder, capsys, monkeypatch):
+    """The longer answer is the right one: rewards lengthen, from 2 tokens at 3/4 and 4 at 1/4 to nearly 4."""
+    monkeypatch.chdir(folder)
+    printed = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "50", "--output_dir", folder / "ahead")
+    said = " ".join(printed[printed.index("Forecast") :].split())
+    assert re.search(r"DAPO: lengthens \(\+1\.\d ± 0\.\d tokens, to (3\.9|4\.0)\)", said)
+    assert re.search(
+        r"At 'y' or 'x', 'y' goes from 0\.25 to (0\.9\d|1\.00); 'y' has 4\.0 to go, 'x' has 2\.0 to go", said
+    )
+    assert "--num_samples 32" not in said
+    few = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "31")
+    assert "31 answers per prompt can give the wrong sign: --num_samples 32." in few
+    dapo, ces = json.loads((folder / "ahead" / "forks.json").read_text())["forecast"]
+    assert (dapo["method"], dapo["verdict"], ces["method"]) == ("DAPO", "lengthens", "CES")
+    assert (dapo["reason"]["gains_text"], dapo["reason"]["loses_left"]) == ("'y'", 2.0)
+    assert dapo["length"] + dapo["change"] == pytest.approx(2 + 2 * dapo["reason"]["after"], abs=0.01)
+
+
 def test_answers_whose_gold_cannot_be_used_count_in_no_share_of_correct_ones(folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     inspect(capsys, "--config", "recipe.yaml", "--num_samples", "40", "--output_dir", folder / "golds")
@@ -154,6 +173,7 @@ def test_a_file_alone_gives_prompts_and_no_verdicts(folder, capsys):
     assert "120 answers (4 prompts x 30)" in printed  # of 16 that would be taken
     assert len(rows_of(printed)[0]) == 11
     assert "Without the share" not in printed
+    assert "No forecast of the length: it needs to know which answers are correct" in printed
     assert "100.0 % of the answers are so short that floor(length x tau) is 0" in " ".join(printed.split())
     few = inspect(capsys, "--model", folder / "model", "--data", folder / "data.jsonl", "--num_prompts", "2")
     assert "16 answers (2 prompts x 8)" in few

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from ..train.recipe import Recipe
 
 EPILOG = """Samples answers and counts the tokens at which the model is least sure by the two tokens between which it
-hesitates. Give a model and prompts, or a recipe, which names both. Every field of a recipe can be given too and
-overrides it (--dtype bfloat16, --system_prompt null, --prompt_column text). docs/report.md explains the table.
+hesitates, then forecasts what DAPO and CES would do to the mean length. Give a model and prompts, or a recipe, which
+names both. Every field of a recipe can be given too and overrides it (--dtype bfloat16, --system_prompt null,
+--prompt_column text). docs/report.md explains the table and the forecast.
 
   trl-ces inspect --config arithmetic/ces
   trl-ces inspect --model runs/quickstart/base --prompt "37+48:" --tau 0.2
@@ -31,7 +32,7 @@ def _parser() -> Parser:
     parser = Parser(
         "inspect",
         usage="trl-ces inspect --model MODEL --prompt TEXT | --config RECIPE | --model MODEL --data FILE  [options]",
-        description="Show the entropies and branch probabilities of a model's forking tokens, before training it.",
+        description="Show a model's forking tokens and forecast its change of length, before training it.",
         epilog=EPILOG,
     )
     add = parser.add_argument
@@ -70,6 +71,8 @@ def run(argv: list[str]) -> int:
             ) from None
     progress = _show_progress if sys.stderr.isatty() else None
 
+    from ..forks.forecast import forecast
+    from ..forks.forecast_text import forecast_rows, forecast_text
     from ..forks.pairs import count_pairs, direction, sample_facts
     from ..forks.sampling import sample_recipe
     from ..forks.table import pairs_report, write_files
@@ -79,8 +82,13 @@ def run(argv: list[str]) -> int:
     facts = {"model": sample.name, "num_prompts": len(asked.prompts), **asdict(sampling)}
     facts |= sample_facts(sample.answers, sampling.tau, sample.correct)
     print(pairs_report(facts, pairs, direction(pairs), sample.tokenizer, options.top, sample.reason))
+    expected = None
+    if sample.correct is not None:
+        betas = (recipe.setting("ces_beta_correct"), recipe.setting("ces_beta_incorrect"))
+        expected = forecast(sample.answers, sample.correct, tau=sampling.tau, betas=betas)
+    print("\n" + forecast_text(expected, sample.tokenizer, sampling.num_samples))
     if folder is not None:
-        files = write_files(folder, facts, pairs, sample.tokenizer)
+        files = write_files(folder, facts, pairs, sample.tokenizer, forecast_rows(expected, sample.tokenizer))
         print("\n".join(["\nEvery number, of all forks:", *(f"  {file}" for file in files)]))
     return 0
 

@@ -127,8 +127,7 @@ def reading(facts: dict[str, Any], leads: Direction) -> str:
         )
     text += (
         f" In {percent(leads.close)} % of all, the branches are less than {CLOSE} apart at the place itself: "
-        "sharpening is weak there, and rewards can turn the fork either way. This describes the sample; it does not "
-        "predict the training."
+        "sharpening is weak there, and rewards can turn the fork either way."
     )
     paragraphs = [text]
     if facts["truncated"] > 0:
@@ -158,11 +157,18 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
-def write_files(folder: Path, facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any) -> list[Path]:
+def write_files(
+    folder: Path,
+    facts: dict[str, Any],
+    pairs: pd.DataFrame,
+    tokenizer: Any,
+    forecasts: Sequence[dict[str, Any]] = (),
+) -> list[Path]:
     """
-    Writes `forks.csv`, one row per pair, and `forks.json`, the same with the settings; of all pairs.
+    Writes `forks.csv`, one row per pair, and `forks.json`, the same with the settings and the forecasts; of all pairs.
 
-    Shares are in [0, 1], entropies in bits, lengths in tokens. What has no value is empty, or null.
+    `forecasts` are from [`forecast_rows`]. Shares are in [0, 1], entropies in bits, lengths in tokens. What has no
+    value is empty, or null.
     """
     pairs = pairs.copy()
     for side in SIDES:
@@ -170,11 +176,12 @@ def write_files(folder: Path, facts: dict[str, Any], pairs: pd.DataFrame, tokeni
         pairs.insert(pairs.columns.get_loc(f"{side}_token"), f"{side}_text", texts)
     table, whole = folder / "forks.csv", folder / "forks.json"
     pairs.to_csv(table, index=False, lineterminator="\r\n")
-    rows = [_without_nan(row) for row in pairs.to_dict("records")]
-    content = {**_without_nan(facts), "forks": rows}
+    rows = [without_nan(row) for row in pairs.to_dict("records")]
+    content = {**without_nan(facts), "forecast": list(forecasts), "forks": rows}
     whole.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return [table, whole]
 
 
-def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
+def without_nan(values: dict[str, Any]) -> dict[str, Any]:
+    """NaN as `None`, which JSON has."""
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}
