@@ -224,6 +224,14 @@ def test_evaluation_logs_its_own_metrics_and_leaves_training_alone(tmp_path):
     assert not any(trainer._ces_totals.values())
 
 
+def test_the_log_has_trls_entries_around_an_evaluation(tmp_path):
+    changes = {"max_steps": 6, "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8}
+    ours = trained(CESTrainer, CESConfig, tmp_path / "ours", shaping="none", **AS_TRL, **changes)
+    trls = trained(GRPOTrainer, GRPOConfig, tmp_path / "trl", **changes)
+    keys = [[set(entry) - {"step_time"} for entry in trainer.state.log_history] for trainer in (ours, trls)]
+    assert keys[0] == keys[1]
+
+
 def test_accumulation_over_micro_batches_gives_the_weights_of_one_batch(tmp_path):
     script = random_script(PROMPTS[:4], [[1, 0, 0, 1]] * 4, torch.Generator().manual_seed(4))
     results = []

@@ -30,7 +30,7 @@ from .config import CESConfig
 from .methods import SHAPING_RULES
 from .methods.ces import swapped_signs
 from .methods.group_reward import is_group_reward
-from .methods.groups import odd_reward, rollout_verdicts
+from .methods.groups import rollout_verdicts
 from .methods.metrics import ces_metrics, ces_sums
 from .rollout import DynamicSampling, ExactResume, FiniteSteps, GroupFilter, RealTokens, RewardCalls
 from .rollout.layer import Layer, accuracy_column
@@ -75,8 +75,6 @@ class Shaping(Layer):
         if self.args.needs_verdicts:
             self._accuracy_index = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
             logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
-            # An auto-detected accuracy reward must be binary; a named one, or one with a threshold, may be graded.
-            self._expects_binary = self.args.ces_accuracy_reward is None and self.args.ces_correct_threshold == 1.0
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
@@ -159,19 +157,6 @@ class Shaping(Layer):
         totals = self.accelerator.reduce(of_steps, reduction="sum") * len(of_steps)
         for number, batch in enumerate(buffer):
             batch[NUM_ITEMS] = totals[number // self.args.gradient_accumulation_steps]
-
-    def _warn_unless_binary(self, accuracy):
-        odd = odd_reward(accuracy) if self._expects_binary else None
-        if odd is not None:
-            self._expects_binary = False  # warn once
-            if self.accelerator.is_main_process:
-                logger.warning(
-                    "CES takes correctness from the reward function %s, which returned %g. A completion is correct "
-                    "at >= `ces_correct_threshold` (1.0): set that, or name the accuracy reward in "
-                    "`ces_accuracy_reward`.",
-                    self.reward_func_names[self._accuracy_index],
-                    odd,
-                )
 
     def log(self, logs, start_time=None):
         mode = "train" if self.model.training else "eval"

@@ -204,6 +204,43 @@ def test_a_broken_rule_is_named_or_skipped(tmp_path, case, caplog):
     assert found[0][:, 1].isnan().sum() == 16 - SCORABLE + lost
 
 
+def test_a_rule_may_work_in_place_and_return_verdicts(tmp_path):
+    def halved(groups):
+        groups.correct.zero_()
+        groups.scorable.zero_()
+        total = groups.rewards
+        total -= groups.lengths
+        return total.nan_to_num()
+
+    seen = []
+
+    def right(groups):
+        seen.append(groups)
+        return groups.correct
+
+    trainer = make_trainer(tmp_path, [scripted_accuracy_reward, group_reward(halved), group_reward(right)])
+    found = by_rewards(trainer)
+    trainer.train()
+    known = torch.tensor([math.nan if value is None else value for group in OUTCOMES for value in group])
+    torch.testing.assert_close(found[0][:, 0], known, equal_nan=True)
+    torch.testing.assert_close(found[0][:, 2], known, equal_nan=True)  # 1.0 where it is correct
+    assert seen[0].scorable.sum() == SCORABLE
+    assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx(known.nanmean().item())
+
+
+@pytest.mark.parametrize("shaping", ["none", "ces"])
+def test_graded_accuracies_are_warned_of_once(tmp_path, shaping, caplog):
+    script = script_of()
+    script["ab"][0]["accuracy"] = 0.9
+    reward, _ = watched(lambda groups: groups.lengths.float())
+    changes = {"shaping": shaping, "max_steps": 2, "num_train_epochs": 2}
+    make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script, **changes).train()
+    warnings = [record.getMessage() for record in caplog.records if "which returned 0.9" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "scripted_accuracy_reward, which returned 0.9" in warnings[0]
+    assert "`ces_correct_threshold`" in warnings[0]
+
+
 def test_it_needs_an_accuracy_reward(tmp_path):
     alp = get_alp_length_reward(0.5)
     for trainer_class in (CESTrainer, Alone):

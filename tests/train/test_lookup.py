@@ -71,6 +71,14 @@ def test_a_dotted_path_is_called_where_it_has_settings(tmp_path, monkeypatch):
         rewards_of({"reward_funcs": ["mine.plain_reward"], "reward_kwargs": {"mine.plain_reward": {"value": 1}}})
 
 
+def test_a_dotted_factory_is_called_like_a_short_one():
+    name = "trl_ces.rewards.get_kimi_length_reward"
+    (kimi,) = rewards_of({"reward_funcs": [name]})
+    assert kimi.__name__ == "kimi_length_reward"
+    with pytest.raises(UserError, match=r"trl_ces.rewards.get_alp_length_reward: missing .*'beta'"):
+        rewards_of({"reward_funcs": ["trl_ces.rewards.get_alp_length_reward"]})
+
+
 @pytest.mark.parametrize(
     ("names", "settings", "said"),
     [

@@ -49,14 +49,15 @@ class GroupFilter(Layer):
         return self._kept_rewards[-1]
 
     def _generate_and_score_completions(self, inputs):
+        if self.args.gfpo_keep is None or not self.model.training:
+            return super()._generate_and_score_completions(inputs)
         self._every_reward, self._kept_rewards = [], []
         before = len(self._metrics["train"]["reward"])
         batch = super()._generate_and_score_completions(inputs)
-        if self._kept_rewards:
-            self._log_every_reward(before)
-            if "equal_rewards" in batch:  # whether A is 0 over the whole group
-                equal = equal_rewards(self._kept_rewards[-1], self.reward_weights, self._group_size)
-                batch |= rows_of_process({"equal_rewards": equal}, self.accelerator)
+        self._log_every_reward(before)
+        if "equal_rewards" in batch:  # whether A is 0 over the whole group
+            equal = equal_rewards(self._kept_rewards[-1], self.reward_weights, self._group_size)
+            batch |= rows_of_process({"equal_rewards": equal}, self.accelerator)
         return batch
 
     def _log_every_reward(self, before: int):

@@ -1,5 +1,6 @@
 """Base class of the layers: supported TRL versions, and state that survives a restart."""
 
+import logging
 import warnings
 from typing import Any, cast
 
@@ -11,6 +12,9 @@ from trl import GRPOTrainer
 
 from ..config import CESConfig
 from ..methods.group_reward import is_group_reward
+from ..methods.groups import odd_reward
+
+logger = logging.getLogger(__name__)
 
 SUPPORTED_TRL = ">=1.16,<2"
 NEWEST_TESTED_TRL = "1.16"
@@ -30,6 +34,8 @@ class Layer(GRPOTrainer):
     model: torch.nn.Module
     num_generations: int
     num_generations_eval: int
+    _accuracy_index: int  # set by the layers that need it
+    _warned_of_graded = False
 
     def __init__(self, *args, **kwargs):
         check_trl_version(trl.__version__)
@@ -51,6 +57,25 @@ class Layer(GRPOTrainer):
         """Which completions do not end by themselves. Shape (len(completion_ids),), bool."""
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
         return torch.tensor([not ids or ids[-1] not in ends for ids in completion_ids], device=self.accelerator.device)
+
+    def _warn_unless_binary(self, accuracy: torch.Tensor) -> None:
+        """
+        Warns once of accuracy rewards, shape (N,), that are neither 0 nor 1.
+
+        Those of a reward that was named, or with a threshold, may be graded.
+        """
+        chosen = self.args.ces_accuracy_reward is not None or self.args.ces_correct_threshold != 1.0
+        odd = None if chosen or self._warned_of_graded else odd_reward(accuracy)
+        if odd is not None:
+            self._warned_of_graded = True
+            if self.accelerator.is_main_process:
+                logger.warning(
+                    "Correctness is taken from the reward function %s, which returned %g. A completion is correct at "
+                    ">= `ces_correct_threshold` (1.0): set that, or name the accuracy reward in "
+                    "`ces_accuracy_reward`.",
+                    self.reward_func_names[self._accuracy_index],
+                    odd,
+                )
 
     def _steps_of_a_rollout(self) -> int:
         """Micro-steps for which TRL uses one rollout."""

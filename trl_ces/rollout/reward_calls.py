@@ -54,6 +54,7 @@ class RewardCalls(Layer):
         with guarded_rewards(self, self.args.on_reward_error):
             rewards = super()._calculate_rewards(self._with_turns(inputs), prompts, completions, completion_ids_list)
         if self._group_columns:
+            self._warn_unless_binary(rewards[:, self._accuracy_index])
             groups = self._groups(rewards[:, self._accuracy_index], completion_ids_list)
             for column in self._group_columns:
                 rule, name = cast(Any, self.reward_funcs[column]).of_groups, self.reward_func_names[column]

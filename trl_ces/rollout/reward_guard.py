@@ -4,6 +4,7 @@ TRL alone trains on infinite rewards, reads NaN as "no verdict", and names no ro
 value. `trainer.reward_funcs` holds the user's own objects; guards replace them only while TRL calls them.
 """
 
+import copy
 import inspect
 import logging
 import math
@@ -109,15 +110,16 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
     shape = groups.correct.shape
     found, cause = torch.full(shape, math.nan, device=groups.correct.device), None
     try:
-        result = rule(groups)
+        result = rule(copy.deepcopy(groups))  # the rule may change them in place
         if not isinstance(result, Tensor) or result.shape != shape:
             returned = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
             problem = f"returned {returned}, not a tensor of shape {tuple(shape)}"
         else:
+            result = result.float()
             found = torch.where(groups.scorable & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
             bad = (groups.scorable & found.isnan()).nonzero().tolist()
             if not bad:
-                return found.float().flatten()
+                return found.flatten()
             group, member = bad[0]
             problem = f"returned {result[group, member].item()} for completion {member} of group {group}"
     except Exception as error:
@@ -129,7 +131,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
         ) from cause
     lost = (groups.scorable & found.isnan()).sum()
     logger.warning("%s; %d of %d completions get no reward from it.", message, lost, found.numel())
-    return found.float().flatten()
+    return found.flatten()
 
 
 def guarded(func: Any, name: str, on_error: str) -> Any:

@@ -20,7 +20,7 @@ def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | Non
     """The reward functions of a recipe, then its reward model's name.
 
     `reward_funcs` are names in `trl_ces.rewards` or `trl.rewards`, or dotted paths, for which the working directory
-    is searched too. A factory, `get_...`, is called with its `reward_kwargs`; so is a dotted path that has some.
+    is searched too. A factory, `get_...`, is called with its `reward_kwargs`; so is any dotted path that has some.
 
     Raises:
         UserError: if a name does not exist or is not a function, none is given, or a factory refuses its settings.
@@ -90,7 +90,8 @@ def _place(error: BaseException) -> str:
 def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
     if "." in name:
         function = import_function(name, "reward_funcs")
-        return function if settings is None else _made(name, function, settings)
+        is_factory = settings is not None or name.rpartition(".")[2].startswith("get_")
+        return _made(name, function, settings or {}) if is_factory else function
     from trl import rewards as trls
 
     from .. import rewards as ours
