@@ -18,6 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from trl_ces.support.errors import UserError
+
 # The protocol. Change nothing here once a world has been run.
 WORLDS, SEED = 30, 1605
 CHECK, SLIP, FORGET = (0.10, 0.65), (0.05, 0.40), (0.30, 0.90)  # uniform; every other world forgets no carry
@@ -65,7 +67,7 @@ def run_world(folder: Path, world: dict, options: argparse.Namespace) -> None:
     setup |= {"prompts": options.prompts, "samples": options.samples}
     keep(folder / "setup.json", lambda: setup)
     if json.loads((folder / "setup.json").read_text()) != setup:
-        sys.exit(f"{folder} was run with other settings: name another --output_dir.")
+        raise UserError(f"{folder} was run with other settings: name another --output_dir.")
     base = folder / "base"
     make_base_model(str(base), steps=options.base_steps, **world)
     keep(folder / "forecast.json", lambda: forecasts(base, world, options))
@@ -125,7 +127,7 @@ def train(recipe: str, base: Path, trained: Path, world: dict, seed: int, steps:
     with log.open("w") as output:
         code = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
     if code:
-        sys.exit(f"The training into {trained} failed with exit code {code}: read {log}.")
+        raise UserError(f"The training into {trained} failed with exit code {code}: read {log}.")
 
 
 def lengths(model: Path, world: dict) -> dict:

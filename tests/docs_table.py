@@ -125,6 +125,8 @@ RUN = {
     "trl-ces inspect --config arithmetic/ces --model MODEL": Here(
         {"MODEL": "runs/ces"}, "--num_samples 2", says=FORKS
     ),
+    "trl-ces inspect --config arithmetic/ces --model MODEL --num_prompts 128 --num_samples 32 --max_new_tokens 128 "
+    "--batch_size 256": Here({"MODEL": "runs/base30", "128 --num_samples 32 --max_new_tokens 128": "2"}, says=FORKS),
     "trl-ces inspect --model MODEL --prompt 37+48:": Here({"MODEL": "runs/base30"}, says=FORKS),
     "trl-ces inspect --model MODEL --data problems.jsonl --num_prompts 64": Here(
         {"MODEL": "tiny", "64": "4"}, "--max_new_tokens 8", says=FORKS
@@ -191,6 +193,9 @@ PUSHED = "tests/hub/test_push.py::test_the_lines_of_the_docs_push"
 EXAMPLE = "tests/docs/test_docs_examples.py::test_an_example_trains_and_saves_from_the_command_line"
 # Reasons. If another test runs the command, its name, which must exist.
 NOT_RUN = {
+    "trl-ces bench forecast --output_dir runs/forecast": (
+        "tests/cli/test_bench_forecast.py::test_a_world_runs_from_its_base_model_to_the_table_and_is_not_run_twice"
+    ),
     "make test": f"{MAKE}; runs this test",
     "make test-slow": f"{MAKE}; runs this test",
     "make test-mutations": f"{MAKE}; takes about 40 minutes",

@@ -80,6 +80,12 @@ def test_a_world_is_a_hit_if_its_sign_is_right_and_is_left_out_if_nothing_change
     assert table.count("**miss**") == table.count("no change") == 1
 
 
+def test_a_world_that_was_run_with_other_settings_is_refused(tmp_path, capsys):
+    write_world(tmp_path, 1, {}, dapo=15.0, ces=15.0)
+    assert main(["bench", "forecast", "--output_dir", str(tmp_path), "--last", "1"]) == 2
+    assert "world-01 was run with other settings: name another --output_dir." in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_world_runs_from_its_base_model_to_the_table_and_is_not_run_twice(tmp_path, capsys):
     small = ["--base_steps", "20", "--steps", "4", "--prompts", "4", "--samples", "4"]
@@ -93,4 +99,3 @@ def test_a_world_runs_from_its_base_model_to_the_table_and_is_not_run_twice(tmp_
     assert main(words) == 0
     assert capsys.readouterr().out == table
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.json")} == files
-    assert main([*words, "--seeds", "2"]) == 1
