@@ -41,6 +41,46 @@ def test_settings_with_equal_means_share_the_front_and_a_tie_in_one_measure_does
     assert [found.name for found in front.find_front([twin])] == ["twin"]
 
 
+def test_a_setting_below_a_mix_of_two_is_not_on_the_front():
+    below = [
+        setting("A", (10.0, 0.5)),
+        setting("B", (20.0, 0.55)),
+        setting("C", (30.0, 0.9)),
+        setting("D", (20.0, 0.5)),
+    ]
+    line = front.find_front(below)
+    assert [found.name for found in line] == ["A", "C"]
+    assert [front.gap(below[place], line).mean for place in (1, 3)] == pytest.approx([0.15, 0.2])  # halfway: 0.7
+    # three in a row below one line, the middle one above its neighbours' line
+    points = [setting("1", (0.0, 0.0)), setting("2", (1.0, 0.1)), setting("3", (2.0, 0.3)), setting("4", (3.0, 0.9))]
+    assert [found.name for found in front.find_front(points)] == ["1", "4"]
+
+
+def test_means_are_over_the_seeds_that_every_setting_has():
+    table = DataFrame(
+        [
+            {"variant": "", "method": "A", "seed": seed, "length_tokens": 20.0 + seed, "accuracy": 0.8 + seed / 50}
+            for seed in range(5)
+        ]
+        + [{"variant": "", "method": "C", "seed": 4, "length_tokens": 23.0, "accuracy": 0.85}]
+    )
+    found = front.read_settings(table)
+    assert [setting.point for setting in found] == [(24.0, pytest.approx(0.88)), (23.0, pytest.approx(0.85))]
+    none_shared = front.read_settings(table[(table["method"] == "C") | (table["seed"] < 4)])
+    assert [len(setting.runs) for setting in none_shared] == [4, 1]
+
+
+def test_a_method_named_as_a_line_belongs_to_it():
+    table = DataFrame(
+        [
+            {"variant": "", "method": "CES", "line": None, "seed": 0, "length_tokens": 20.0, "accuracy": 0.8},
+            {"variant": "", "method": "CES 1.0", "line": "CES", "seed": 0, "length_tokens": 18.0, "accuracy": 0.7},
+        ]
+    )
+    assert front.has_lines(table)
+    assert [setting.line for setting in front.read_settings(table)] == ["CES", "CES"]
+
+
 def test_gaps_are_vertical_distances_to_the_line_between_neighbours():
     line = front.find_front(FIVE)
     gaps = {found.name: front.gap(found, line).mean for found in FIVE}

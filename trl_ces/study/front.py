@@ -1,8 +1,8 @@
 """Accuracy against tokens: which settings are on the front, how far the others are from it, and who dominates whom.
 
 A setting is a method of the study. Settings with the same `line` are strengths of one method, in the study's order.
-The front connects, by straight lines, the settings that no other matches in both means and beats in one. A point on a
-line between two of them is what one gets by answering some questions with the one model and the rest with the other.
+The front connects, by straight lines, the settings that neither another setting nor a mix of two beats: to mix is to
+answer some questions with the one model and the rest with the other. It rises, ever more slowly, from left to right.
 The gap of a setting is how far it lies below the front at its own length: REG (arXiv 2506.07104) for a single point
 instead of a model's whole curve over token budgets.
 """
@@ -10,7 +10,7 @@ instead of a model's whole curve over token budgets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from ..support.tables import markdown
 from .comparison import Estimate, estimate
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 LENGTH, ACCURACY = "length_tokens", "accuracy"
 
@@ -46,18 +46,28 @@ class Setting:
 
 
 def read_settings(runs: DataFrame) -> list[Setting]:
-    """The settings among the runs of one variant, in their order; a method without a `line` is a line of its own."""
+    """The settings among the runs of one variant, in their order; a method without a `line` is a line of its own.
+
+    If some seeds have a run of every setting, only these count, so that means are comparable in an unfinished study.
+    """
     found = []
     for method, own in runs.groupby("method", sort=False):
-        line = own["line"].iloc[0] if "line" in own else None
         places = zip(own["seed"].astype(int), zip(own[LENGTH], own[ACCURACY], strict=True), strict=True)
-        found.append(Setting(method, line if isinstance(line, str) else method, dict(places)))
-    return found
+        found.append(Setting(method, _lines(own).iloc[0], dict(places)))
+    shared = set.intersection(*(set(setting.runs) for setting in found)) if found else set()
+    if not shared:
+        return found
+    return [replace(each, runs={seed: each.runs[seed] for seed in each.runs if seed in shared}) for each in found]
 
 
 def has_lines(runs: DataFrame) -> bool:
     """Whether some method was run at several strengths."""
-    return "line" in runs and any(count > 1 for count in runs.groupby("line")["method"].nunique())
+    return bool((runs.groupby(_lines(runs))["method"].nunique() > 1).any())
+
+
+def _lines(runs: DataFrame) -> Series:
+    """The line of each run."""
+    return runs["line"].fillna(runs["method"]) if "line" in runs else runs["method"]
 
 
 def middle_of_lines(lines: Mapping[str, str]) -> dict[str, str]:
@@ -88,8 +98,19 @@ def front_of(points: Sequence[tuple[float, float]]) -> list[int]:
 
 
 def find_front(settings: Sequence[Setting]) -> list[Setting]:
-    """The settings on the front of their means, shortest first."""
-    return [settings[place] for place in front_of([setting.point for setting in settings])]
+    """The settings on the front of their means, shortest first: [`front_of`], without those below a mix of two."""
+    front: list[Setting] = []
+    for place in front_of([setting.point for setting in settings]):
+        while len(front) > 1 and _is_below(front[-1].point, front[-2].point, settings[place].point):
+            front.pop()
+        front.append(settings[place])
+    return front
+
+
+def _is_below(point: tuple[float, float], left: tuple[float, float], right: tuple[float, float]) -> bool:
+    """Whether `point` lies below the line from `left` to `right`, and not just by rounding."""
+    (x, y), (x0, y0), (x1, y1) = point, left, right
+    return (y - y0) * (x1 - x0) < (y1 - y0) * (x - x0) - 1e-12
 
 
 def mix_of_length(front: Sequence[Setting], length: float) -> list[tuple[float, Setting]]:
@@ -164,8 +185,9 @@ def dominance_table(settings: Sequence[Setting]) -> list[list[str]]:
 
 
 HOW_TO_READ = (
-    "A setting is on the front if no other matches it in mean accuracy and mean length and beats it in one. Gap: how "
-    "far a setting lies below the front at its own length, ± half the 95 % interval of the differences by seed. A "
+    "Means are over the seeds that every setting has. A setting is on the front if neither another nor a mix of two "
+    "others is as short and more accurate, or as accurate and shorter. Gap: how far a setting lies below the front at "
+    "its own length, ± half the 95 % interval of the differences by seed. A "
     "setting dominates another if, by differences paired by seed, the 95 % interval of its gain in accuracy or in "
     "length excludes zero and its mean is no worse in the other."
 )
