@@ -14,6 +14,7 @@ from transformers import TrainerControl
 
 from trl_ces.support.files import is_disk_full
 from trl_ces.train.callbacks import SaveOnSigterm
+from trl_ces.train.launch import run_child
 
 
 def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weights(tmp_path):
@@ -70,6 +71,19 @@ def test_the_command_ends_with_0_where_the_training_saved(tmp_path, end, code):
         assert parent.poll() is None
     parent.send_signal(signal.SIGTERM)
     assert parent.wait(60) == code
+
+
+def test_a_signal_that_comes_while_the_training_is_started_is_passed_on(tmp_path, monkeypatch):
+    start = subprocess.Popen
+
+    def signalled(*args, **kwargs):
+        child = start(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return child
+
+    monkeypatch.setattr("trl_ces.train.launch.subprocess.Popen", signalled)
+    assert run_child([sys.executable, "-c", "import time; time.sleep(600)"], {}) == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_full_disk_is_known_by_its_number_or_by_trying(tmp_path):

@@ -153,21 +153,28 @@ def run_child(command: list[str], env: dict[str, str]) -> int:
     Returns:
         `int`: the exit code; 128 + n if signal n ended the command, or this process.
     """
-    child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
+    child: subprocess.Popen | None = None
     received: list[int] = []
+
+    def forward(number: int) -> None:
+        if child is None or child.poll() is not None:
+            return
+        if number == signal.SIGTERM and _ask_workers(child.pid):
+            return  # a launcher would give them seconds; they need the rest of a step
+        os.killpg(child.pid, number)
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         # A second Ctrl-C does not wait for the first.
         forwarded = signal.SIGKILL if received else number
         received.append(number)
-        if child.poll() is None:
-            if forwarded == signal.SIGTERM and _ask_workers(child.pid):
-                return  # a launcher would give them seconds; they need the rest of a step
-            os.killpg(child.pid, forwarded)
+        forward(forwarded)
 
     previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
     code = None
     try:
+        child = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
+        if received:  # while it was started
+            forward(received[-1])
         while code is None:  # a signal that comes just before a wait without end would be handled after it
             with suppress(subprocess.TimeoutExpired):
                 code = child.wait(1)
