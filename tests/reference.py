@@ -110,12 +110,13 @@ def tokens_in_loss(rows, advantages, distributions):
     ]
 
 
-def tokens_of_clip_cov(tokens, ratio, low, high, epsilon_low, epsilon_high, priorities):
+def tokens_of_clip_cov(tokens, ratio, low, high, epsilon_low, epsilon_high, delta, priorities):
     """Eq. 11, with verl's minimum of one: places drawn, those of highest priority first."""
     found = []
     for token in tokens:
         importance = math.exp(token["logp"] - token["old"])
         clipped = importance > 1 + epsilon_high if token["advantage"] > 0 else importance < 1 - epsilon_low
+        clipped = clipped or (token["advantage"] < 0 and importance > delta)  # delta > 1 + epsilon_high
         if low < covariance_of(token, tokens) < high and not (clipped and token["advantage"] != 0):
             found.append(token["place"])
     found.sort(key=lambda place: -priorities[place[0]][place[1]])
@@ -152,6 +153,7 @@ def shaped_loss(
     temperature=1.0,
     epsilon_low=0.2,
     epsilon_high=0.28,
+    delta=math.inf,
     loss_type="dapo",
     dr_grpo_length=None,
 ):
@@ -175,7 +177,7 @@ def shaped_loss(
     tokens = tokens_in_loss(rows, advantages, [(logps, old) for logps, _, old in outputs])
     without_gradient, penalized = [], []
     if rule == "clip_cov":
-        without_gradient = tokens_of_clip_cov(tokens, ratio, low, high, epsilon_low, epsilon_high, priorities)
+        without_gradient = tokens_of_clip_cov(tokens, ratio, low, high, epsilon_low, epsilon_high, delta, priorities)
     if rule == "kl_cov":
         penalized = tokens_of_kl_cov(tokens, ratio)
     row_losses = []
@@ -195,7 +197,7 @@ def shaped_loss(
                 shaped = shaped + min(alpha * nats, abs(advantage) / kappa)
             importance = torch.exp(logps[position] - old_logps[position])
             clipped = torch.clamp(importance, 1 - epsilon_low, 1 + epsilon_high)
-            loss = -torch.minimum(importance * shaped, clipped * shaped)
+            loss = -torch.minimum(torch.clamp(importance, max=delta) * shaped, clipped * shaped)
             if rule == "kl_cov":  # no clipping at all
                 loss = -importance * advantage
             if (number, position) in penalized:

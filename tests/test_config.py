@@ -54,6 +54,8 @@ REFUSED = [
     ({"entropy_advantage_alpha": -1.0}, "`entropy_advantage_alpha` is -1.0", ">= 0"),
     ({"entropy_advantage_kappa": 1.0}, "`entropy_advantage_kappa` is 1.0", "2.0"),
     ({"clip_cov_ratio": -0.1}, "`clip_cov_ratio` is -0.1", "0.0002"),
+    ({"clip_cov_ratio": 0.0}, "`clip_cov_ratio` is 0.0", '`shaping="none"`'),
+    ({"kl_cov_ratio": 0}, "`kl_cov_ratio` is 0", "at least one token"),
     ({"kl_cov_ratio": 1e-10}, "`kl_cov_ratio` is 1e-10", "round"),
     ({"clip_cov_low": 5.0}, "`clip_cov_low` is 5.0", "below `clip_cov_high`, 5.0"),
     ({"clip_cov_high": float("nan")}, "`clip_cov_low` is 1.0", "below `clip_cov_high`, nan"),
@@ -119,13 +121,14 @@ def test_allowed_with_dynamic_sampling(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[22:]], ids=str)
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[24:]], ids=str)
 def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
     config = CESConfig(**settings(tmp_path, shaping="none", **changes))
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-KL_COV = {"shaping": "kl_cov", "epsilon": 1.0, "epsilon_high": 1e6}
+KL_COV = {"shaping": "kl_cov", "epsilon": 1.0, "epsilon_high": 1e6, "num_iterations": 2}
+ONE_ROW = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "steps_per_generation": 8}
 REFUSED_WITH_COVARIANCE = [
     ({"shaping": "clip_cov", "loss_type": "cispo"}, "`loss_type` is 'cispo'", '`shaping="clip_cov"`'),
     ({"shaping": "clip_cov", "importance_sampling_level": "sequence"}, "`importance_sampling_level` is", '"token"'),
@@ -136,6 +139,15 @@ REFUSED_WITH_COVARIANCE = [
     ({**KL_COV, "epsilon_high": None}, "`epsilon_high` is None", "`epsilon_high=1000000.0`"),
     ({**KL_COV, "delta": 4.0}, "`delta` is 4.0", "`delta=None`"),
     ({"shaping": "clip_cov", "max_tokens_per_micro_batch": 99}, "`max_tokens_per_micro_batch` is 99", '"clip_cov"'),
+    ({"shaping": "clip_cov", **ONE_ROW}, "`per_device_train_batch_size` is 1", "2 or more"),
+    ({**KL_COV, **ONE_ROW}, "`per_device_train_batch_size` is 1", "a multiple of twice the processes"),
+    ({**KL_COV, "num_iterations": 1}, "one optimizer step", "`steps_per_generation` x `num_iterations`, 1, above"),
+    ({**KL_COV, "gradient_accumulation_steps": 4, "steps_per_generation": 1}, "one optimizer", "2, above `gr"),
+    (
+        {**KL_COV, "gradient_accumulation_steps": 4, "steps_per_generation": 2},
+        "one optimizer",
+        "steps`, 4 (in a recipe",
+    ),
     ({**KL_COV, "max_tokens_per_micro_batch": 99}, "`max_tokens_per_micro_batch` is 99", "remove the budget"),
 ]
 

@@ -5,6 +5,7 @@ all correct, or a completion without a verdict.
 """
 
 import copy
+import math
 
 import pytest
 import torch
@@ -223,6 +224,10 @@ COVARIANCE_CASES = {
         {"shaping": "clip_cov", "clip_cov_ratio": 0.9, "clip_cov_low": 0.1, "epsilon": 0.02, "epsilon_high": None},
         {"rule": "clip_cov", "ratio": "0.9", "low": 0.1, "epsilon_low": 0.02, "epsilon_high": 0.02},
     ),
+    "clip_cov, two-sided clip": (
+        {"shaping": "clip_cov", "clip_cov_ratio": 0.9, "clip_cov_low": 0.1, "delta": 1.3},
+        {"rule": "clip_cov", "ratio": "0.9", "low": 0.1, "delta": 1.3},
+    ),
     "clip_cov, none between the bounds": (
         {"shaping": "clip_cov", "clip_cov_low": 1e3, "clip_cov_high": 1e4},
         {"rule": "none"},
@@ -257,7 +262,10 @@ def test_covariance_rules_have_the_loss_and_gradient_of_their_paper_off_policy(t
         model, reference_rows(trainer, script), 4, old_model=old_model, priorities=priorities, **reference_changes
     )
     assert_loss_and_gradients_agree(trainer, loss, model, expected)
-    plain = 2 * shaped_loss(model, reference_rows(trainer, script), 4, old_model=old_model, rule="none")
+    plain = 2 * shaped_loss(
+        model, reference_rows(trainer, script), 4,
+        old_model=old_model, rule="none", delta=reference_changes.get("delta", math.inf),
+    )  # fmt: skip
     assert (abs(plain - expected) < 1e-6) == (reference_changes["rule"] == "none"), "the rule must change the loss"
 
 

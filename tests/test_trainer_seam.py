@@ -180,16 +180,6 @@ def test_negative_betas_are_named_once_as_the_ablation_they_are(tmp_path, caplog
     assert all(re.search(said, text) for text in messages)
 
 
-@pytest.mark.parametrize("changes", [{}, {"gradient_accumulation_steps": 4, "steps_per_generation": 2}])
-def test_kl_cov_is_refused_where_every_rollout_is_one_step(tmp_path, changes):
-    kl_cov = {"shaping": "kl_cov", "epsilon": 1.0, "epsilon_high": 1e6, **changes}
-    with pytest.raises(
-        ValueError, match=r"one optimizer step, .* `steps_per_generation`, \d, .* `num_iterations` above 1"
-    ):
-        make_trainer(tmp_path, **kl_cov)
-    make_trainer(tmp_path, **{**kl_cov, "num_iterations": 3})
-
-
 @pytest.mark.parametrize(
     ("value", "changes", "warned"),
     [
@@ -250,6 +240,20 @@ def test_the_metrics_cost_one_all_reduce_for_each_optimizer_step(tmp_path, monke
     trainer.train()
     assert reduced.count((len(SUMS),)) == 3
     assert trainer.state.log_history[0]["ces/group_accuracy"] == 0.75
+
+
+@pytest.mark.parametrize("shaping", ["clip_cov", "kl_cov"])
+def test_the_share_of_tokens_that_a_covariance_rule_takes_is_logged(tmp_path, shaping):
+    # One token of each micro-batch: at most 0.0002 of its tokens, and any covariance qualifies.
+    no_clip = {"epsilon": 1.0, "epsilon_high": 1e6} if shaping == "kl_cov" else {}
+    changes = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "num_iterations": 2, **no_clip}
+    bounds = {"clip_cov_low": -1e9, "clip_cov_high": 1e9, "learning_rate": 1e-9}
+    trainer = make_trainer(tmp_path, shaping=shaping, max_steps=2, logging_steps=2, **bounds, **changes)
+    trainer.train()
+    tokens = sum(len(row["completion_ids"]) for group in SCRIPT.values() for row in group)
+    # 2 steps x 2 micro-batches, over the tokens of 2 steps.
+    assert trainer.state.log_history[0][f"{shaping}/selected_share"] == pytest.approx(4 / (2 * tokens))
+    assert not any(name.startswith("ces/") for name in trainer.state.log_history[0])
 
 
 def test_an_evaluation_between_micro_batches_mixes_with_no_training_metric(tmp_path):

@@ -37,6 +37,16 @@ SHARES = ("ces_tau", "clip_cov_ratio", "kl_cov_ratio")
 NO_CLIP = 1e6
 
 
+def check_micro_batch(shaping: str, rows: int):
+    """Raises `ValueError` if `shaping` compares the completions of a process's micro-batch, and it has one row."""
+    if shaping in COUPLE_ROWS and rows < 2:
+        raise ValueError(
+            f'`per_device_train_batch_size` is {rows}: `shaping="{shaping}"` compares the completions of a '
+            "micro-batch, so set it to 2 or more, and `responses_per_step`, if given, to a multiple of twice the "
+            "processes."
+        )
+
+
 @dataclass
 class CESConfig(GRPOConfig):
     r"""
@@ -69,15 +79,16 @@ class CESConfig(GRPOConfig):
         entropy_advantage_kappa (`float`, *optional*, defaults to `2.0`):
             kappa of Cheng et al.: the bonus is at most |A| / kappa, > 1.
         clip_cov_ratio (`float`, *optional*, defaults to `0.0002`):
-            r of Clip-Cov, Eq. 11: share of a micro-batch's tokens that get no gradient, in [0, 1], at most nine
-            decimals; at least one token, if any qualifies.
+            r of Clip-Cov, Eq. 11: share of a micro-batch's tokens that get no gradient, above 0, at most 1, at most
+            nine decimals; at least one token, if any qualifies.
         clip_cov_low (`float`, *optional*, defaults to `1.0`):
             omega_low of Clip-Cov, Eq. 11: these tokens' covariance of log-prob and advantage is above this.
         clip_cov_high (`float`, *optional*, defaults to `5.0`):
             omega_high of Clip-Cov, Eq. 11: and below this.
         kl_cov_ratio (`float`, *optional*, defaults to `0.0002`):
             k of KL-Cov, Eq. 13: share of a micro-batch's tokens, those of highest covariance, that get a KL penalty,
-            in [0, 1], at most nine decimals; at least one token. The paper has 0.002 for 7B and 0.0002 for 32B.
+            above 0, at most 1, at most nine decimals; at least one token. The paper has 0.002 for 7B and 0.0002 for
+            32B.
         kl_cov_coef (`float`, *optional*, defaults to `1.0`):
             beta of KL-Cov, Eq. 14: loss per nat of |log-prob - old log-prob|, >= 0.
         gfpo_keep (`int`, *optional*):
@@ -120,8 +131,9 @@ class CESConfig(GRPOConfig):
         `ValueError`: A value is out of range, `shaping="ces"` is combined with a setting that would change what the
             paper defines (`loss_type`, `entropy_coef`, `use_adaptive_entropy`, `top_entropy_quantile`,
             `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`, `dynamic_sampling`),
-            `shaping="clip_cov"` or `"kl_cov"` with another objective than a clipped one with a ratio per token,
-            `shaping="kl_cov"` with a clip range, or two settings contradict each other.
+            `shaping="clip_cov"` or `"kl_cov"` with another objective than a clipped one with a ratio per token, or
+            with one completion in a micro-batch, `shaping="kl_cov"` with a clip range or one optimizer step per
+            rollout, or two settings contradict each other.
     """
 
     epsilon_high: float | None = field(
@@ -179,7 +191,7 @@ class CESConfig(GRPOConfig):
     )
     clip_cov_ratio: float = field(
         default=0.0002,
-        metadata={"help": "r of Clip-Cov: share of a micro-batch's tokens that get no gradient, in [0, 1]."},
+        metadata={"help": "r of Clip-Cov: share of a micro-batch's tokens that get no gradient, in (0, 1]."},
     )
     clip_cov_low: float = field(
         default=1.0,
@@ -191,7 +203,7 @@ class CESConfig(GRPOConfig):
     )
     kl_cov_ratio: float = field(
         default=0.0002,
-        metadata={"help": "k of KL-Cov: share of a micro-batch's tokens that get a KL penalty, in [0, 1]."},
+        metadata={"help": "k of KL-Cov: share of a micro-batch's tokens that get a KL penalty, in (0, 1]."},
     )
     kl_cov_coef: float = field(
         default=1.0,
@@ -267,6 +279,7 @@ class CESConfig(GRPOConfig):
     def __post_init__(self):
         self._check_shaping()  # before TRL looks at devices: a wrong value fails on any machine
         super().__post_init__()
+        self._check_steps_of_a_rollout()
 
     @classmethod
     def from_grpo(cls, args: GRPOConfig) -> "CESConfig":
@@ -281,6 +294,7 @@ class CESConfig(GRPOConfig):
         """
         if isinstance(args, cls):
             args._check_shaping()
+            args._check_steps_of_a_rollout()
             return args
         config = object.__new__(cls)  # not cls(**...): __post_init__ would derive the batch sizes a second time
         config.__dict__.update(args.__dict__)
@@ -288,6 +302,7 @@ class CESConfig(GRPOConfig):
             if own.name not in args.__dict__:
                 setattr(config, own.name, own.default)
         config._check_shaping()
+        config._check_steps_of_a_rollout()
         return config
 
     def accuracy_reward_index(self, names: list[str]) -> int:
@@ -329,6 +344,7 @@ class CESConfig(GRPOConfig):
                 "high": self.clip_cov_high,
                 "epsilon_low": self.epsilon,
                 "epsilon_high": self._epsilon_high(),
+                "delta": math.inf if self.delta is None else self.delta,
             }
         if self.shaping == "kl_cov":
             return {"ratio": self.kl_cov_ratio, "coef": self.kl_cov_coef}
@@ -353,6 +369,9 @@ class CESConfig(GRPOConfig):
                 refuse(name, f"it is a share of tokens, in [0, 1]; {getattr(type(self), name)} is the default.")
             if (Fraction(repr(float(value))) * 10**MAX_TAU_DECIMALS).denominator != 1:
                 refuse(name, f"k is computed exactly, with at most {MAX_TAU_DECIMALS} decimals; round it.")
+        for name in ("clip_cov_ratio", "kl_cov_ratio"):
+            if getattr(self, name) == 0:
+                refuse(name, 'at least one token is chosen, so 0 is not "off": for that set `shaping="none"`.')
         for name in ("ces_beta_correct", "ces_beta_incorrect"):
             if not math.isfinite(getattr(self, name)):
                 refuse(name, "it is advantage per bit of entropy, a finite number; the paper uses 0.4.")
@@ -394,6 +413,7 @@ class CESConfig(GRPOConfig):
         off = 'or set `shaping="none"` (a field of `CESConfig`)'
         if self.shaping in NEED_RATIOS:
             self._check_ratios(refuse, off)
+        check_micro_batch(self.shaping, self.per_device_train_batch_size)
         if self.shaping == "kl_cov":
             self._check_no_clip(refuse, off)
         if self.shaping == "ces":
@@ -471,6 +491,17 @@ class CESConfig(GRPOConfig):
             refuse("epsilon_high", wide)
         if self.delta is not None:
             refuse("delta", wide)
+
+    def _check_steps_of_a_rollout(self):
+        """For what TRL derives: after its own `__post_init__`."""
+        micro_steps = cast(int, self.steps_per_generation) * self.num_iterations
+        accumulated = self.gradient_accumulation_steps
+        if self.shaping == "kl_cov" and accumulated % micro_steps == 0:
+            raise ValueError(
+                "`shaping` is 'kl_cov', and each rollout is used in one optimizer step, where its KL is 0: set "
+                f"`steps_per_generation` x `num_iterations`, {micro_steps}, above `gradient_accumulation_steps`, "
+                f"{accumulated} (in a recipe, `responses_per_rollout` above `responses_per_step`)."
+            )
 
     def _check_ces_combinations(self, refuse, off):
         if self.entropy_coef != 0.0:

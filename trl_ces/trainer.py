@@ -31,7 +31,7 @@ from .methods import SHAPING_RULES
 from .methods.ces import swapped_signs
 from .methods.group_reward import is_group_reward
 from .methods.groups import rollout_verdicts
-from .methods.metrics import ces_metrics, ces_sums
+from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
 from .rollout import DynamicSampling, ExactResume, FiniteSteps, GroupFilter, RealTokens, RewardCalls
 from .rollout.layer import Layer, accuracy_column
 from .rollout.rows import NUM_ITEMS, rows_of_process
@@ -63,11 +63,6 @@ class Shaping(Layer):
                 f"`normalize_each_step` needs a whole number of optimizer steps per rollout: set "
                 f"`steps_per_generation`, {steps}, to a multiple of `gradient_accumulation_steps`, "
                 f"{self.args.gradient_accumulation_steps}."
-            )
-        if self.args.shaping == "kl_cov" and self.args.gradient_accumulation_steps % self._steps_of_a_rollout() == 0:
-            raise ValueError(
-                f"`shaping` is 'kl_cov', and each rollout is used in one optimizer step, where its KL is 0: set "
-                f"`steps_per_generation`, {steps}, above `gradient_accumulation_steps`, or `num_iterations` above 1."
             )
         swapped = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
         if self.args.shaping == "ces" and swapped and self.accelerator.is_main_process:
@@ -137,10 +132,10 @@ class Shaping(Layer):
         old_logps = inputs.get("old_per_token_logps", logps.detach())  # as TRL's _compute_loss
         batch = {**inputs, "logps": logps, "old_logps": old_logps}
         shaped = SHAPING_RULES[self.args.shaping](batch, entropies_nats, mask, **settings)
-        if self.args.needs_verdicts:
-            mode = "train" if self.model.training else "eval"
-            sums = ces_sums(inputs, entropies_nats, mask, shaped)
-            self._ces_sums[mode] = self._ces_sums[mode] + sums if mode in self._ces_sums else sums
+        mode = "train" if self.model.training else "eval"
+        judged = self.args.needs_verdicts
+        sums = ces_sums(inputs, entropies_nats, mask, shaped) if judged else selection_sums(mask, shaped)
+        self._ces_sums[mode] = self._ces_sums[mode] + sums if mode in self._ces_sums else sums
         return shaped.advantages
 
     def _prepare_inputs(self, generation_batch):
@@ -162,7 +157,9 @@ class Shaping(Layer):
         mode = "train" if self.model.training else "eval"
         if self._ces_totals[mode]:
             totals = torch.stack(self._ces_totals[mode]).cpu().double().sum(dim=0).tolist()
-            for name, value in ces_metrics(totals).items():
+            judged, shaping = self.args.needs_verdicts, self.args.shaping
+            metrics = ces_metrics(totals) if judged else selection_metrics(shaping, totals)
+            for name, value in metrics.items():
                 if not math.isnan(value):  # TRL would log None, and TensorBoard warn at each log step
                     self._metrics[mode][name].append(value)
             self._ces_totals[mode].clear()

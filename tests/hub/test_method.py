@@ -44,6 +44,11 @@ def opening(run, **settings):
             ["dynamic sampling, the reward `alp_length_reward` and the reward `kimi_length_reward`, without"],
             ["accuracy_reward"],
         ),
+        (
+            {"shaping": "none", "reward_funcs": ["my.accuracy_reward", "trl_ces.rewards.get_alp_length_reward"]},
+            ["with DAPO with the reward `alp_length_reward`, without shaping"],
+            ["my.accuracy", "trl_ces.rewards", "get_"],
+        ),
         ({"shaping": "none", "loss_type": "grpo"}, ["with GRPO (`loss_type` grpo), without shaping"], ["DAPO"]),
         (
             {"shaping": "entropy_advantage"},

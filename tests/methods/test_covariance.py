@@ -66,7 +66,7 @@ def test_a_single_token_has_no_covariance_and_is_chosen():
 
 @pytest.mark.parametrize(
     ("share", "count"),
-    [(0.0, 1), (0.2, 1), (0.399999999, 1), (0.4, 2), (0.6, 3), (0.8, 4), (1.0, 5)],  # floor(5 share), at least 1
+    [(0.1, 1), (0.2, 1), (0.399999999, 1), (0.4, 2), (0.6, 3), (0.8, 4), (1.0, 5)],  # floor(5 share), at least 1
 )
 def test_the_share_is_an_exact_floor_and_at_least_one(share, count):
     chosen = share_of_tokens(torch.arange(6.0).view(2, 3), MASK.bool(), MASK, share)
@@ -153,8 +153,49 @@ def test_kl_cov_of_the_policy_that_sampled_is_no_penalty_and_has_no_gradient():
     assert not logps.grad.any()
 
 
+def test_a_log_ratio_whose_inverse_overflows_has_no_penalty_and_the_last_before_it_the_whole():
+    # d/dx [coef |x|] = -2 for x < 0, and of -ratio A nearly nothing. e^89 is no float32, and 89 e^84 is none either.
+    logps = torch.tensor([[-63.0, -89.0, -84.0, -500.0]]).requires_grad_()
+    batch = {"advantages": torch.tensor([2.0]), "logps": logps, "old_logps": torch.zeros(1, 4)}
+    shaped = kl_cov(batch, NONE, torch.ones(1, 4), ratio=1.0, coef=2.0)
+    losses = -torch.exp(logps) * shaped.advantages
+    torch.testing.assert_close(losses, torch.tensor([[126.0, 0.0, 0.0, 0.0]]), rtol=1e-4, atol=1e-9)
+    losses.sum().backward()
+    torch.testing.assert_close(logps.grad, torch.tensor([[-2.0, 0.0, 0.0, 0.0]]), rtol=1e-4, atol=1e-9)
+    assert places(shaped.selected) == [(0, 0)]
+
+
 def test_one_advantage_in_a_micro_batch_has_no_covariance():
     assert token_covariances(torch.tensor([2.0, 2.0]), LOGPS, MASK)[MASK == 1].tolist() == [0.0] * 5
+
+
+def test_rounding_makes_no_covariance_of_one_advantage():
+    # The sum of 0.866 over the tokens, by their number, is rarely 0.866. A completion without a token has no say.
+    generator = torch.Generator().manual_seed(0)
+    for length in range(280, 320):
+        logps = -5 * torch.rand(3, length, generator=generator)
+        mask = torch.ones(3, length)
+        mask[2] = 0
+        advantages = torch.tensor([0.866, 0.866, -0.5])
+        assert not token_covariances(advantages, logps, mask)[:2].any()
+        batch = {"advantages": advantages, "logps": logps, "old_logps": logps - 0.1}
+        assert places(kl_cov(batch, NONE, mask, ratio=0.002, coef=1.0).selected) == [(0, 0)]
+
+
+@pytest.mark.parametrize("delta", [math.inf, 4.0, 1.1, 0.5])  # TRL recommends above 1 + epsilon; it takes any
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+def test_what_clip_cov_draws_is_where_trls_loss_has_a_gradient(delta, advantage):
+    ratios = [0.3, 0.6, 0.79, 0.81, 0.99, 1.05, 1.2, 1.27, 1.29, 3.9, 4.1, 50.0]
+    logps = torch.tensor([[math.log(ratio) for ratio in ratios], [0.0] * len(ratios)]).requires_grad_()
+    importance = torch.exp(logps)
+    clipped = torch.clamp(importance, 1 - 0.2, 1 + 0.28)
+    # From GRPOTrainer._compute_loss, with the two-sided clip.
+    loss = -torch.min(torch.clamp(importance, max=delta) * advantage, clipped * advantage)
+    loss[0].sum().backward()
+    batch = {"advantages": torch.tensor([advantage, 0.0]), "logps": logps, "old_logps": torch.zeros(2, len(ratios))}
+    mask = torch.ones(2, len(ratios))
+    shaped = clip_cov(batch, NONE, mask, ratio=1.0, low=-9.0, high=9.0, **RANGE, delta=delta)
+    assert shaped.selected[0].tolist() == (logps.grad[0] != 0).tolist()
 
 
 def test_neither_rule_reads_a_value_on_the_host():

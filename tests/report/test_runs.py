@@ -1,13 +1,15 @@
 """What the report reads from the folders of runs, and what it says of folders that lack something."""
 
 import json
+from pathlib import Path
 
 import pytest
 from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, write_training
 
 from trl_ces.report.runs import read_runs, short_names
-from trl_ces.report.trainings import is_whole_ces
+from trl_ces.study.comparison import is_whole_ces
 from trl_ces.support.errors import UserError
+from trl_ces.support.yaml import read_yaml
 
 
 def test_a_folder_of_none_of_the_commands_is_refused_with_what_each_of_them_writes(tmp_path):
@@ -130,6 +132,18 @@ def test_an_ablation_is_not_ces_itself():
     assert [is_whole_ces(fields) for fields in FIELDS.values()] == [False, False, True]
     assert not is_whole_ces({"shaping": "ces", "ces_beta_correct": -0.4})
     assert not is_whole_ces({"shaping": "ces", "ces_beta_incorrect": -0.4})
+
+
+@pytest.mark.parametrize("folder", ["arithmetic", "DeepSeek-R1-Distill-Qwen-1.5B"])
+def test_of_the_shipped_recipes_one_is_ces_itself(folder):
+    files = sorted((Path(__file__).parents[2] / "recipes" / folder).glob("*.yaml"))
+    assert [file.stem for file in files if is_whole_ces(read_yaml(file))] == ["ces"]
+
+
+def test_another_method_beside_ces_is_not_ces_itself():
+    assert is_whole_ces({"gfpo_keep": None, "reward_funcs": ["accuracy_reward", "think_format_reward"]})
+    assert not is_whole_ces({"gfpo_keep": 4})
+    assert not is_whole_ces({"reward_funcs": ["accuracy_reward", "trl_ces.rewards.get_alp_length_reward"]})
 
 
 def test_a_damaged_evaluation_is_refused_whatever_its_folder_is_called(tmp_path):

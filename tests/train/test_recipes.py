@@ -1,5 +1,6 @@
 """Every YAML under recipes/ is read as the command line reads it; siblings differ only in the lines that matter."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -289,6 +290,32 @@ def test_flash_attention_is_refused_on_a_cpu(monkeypatch):
     recipe = load_recipe(RECIPES / R1[0] / "ces.yaml", {"use_cpu": ["true"]})
     with pytest.raises(UserError, match=r"which needs a GPU, and `use_cpu` is true: give --attn_implementation sdpa"):
         checks._check_attention(recipe)
+
+
+@pytest.mark.parametrize("file", [file for file in TRAINING if file.parent.name in R1], ids=name_of)
+def test_an_r1_recipe_trains_on_the_numbers_of_gpus_that_its_header_invites(file):
+    (line,) = [line for line in file.read_text().splitlines() if "(--num_processes)" in line]
+    invited = [int(number) for number in re.match(r"# On (\d+)(?: or (\d+))? GPU", line).groups() if number]
+    assert invited[0] == 1
+    for processes in [*invited, 2]:
+        load_recipe(file).check_training(processes)
+
+
+@pytest.mark.parametrize("folder", R1)
+@pytest.mark.parametrize("method", ["clip_cov", "kl_cov"])
+def test_one_response_a_process_is_refused_where_responses_are_compared(folder, method):
+    file = RECIPES / folder / f"{method}.yaml"
+    said = rf"{method}.yaml: `per_device_train_batch_size` is 1: .*`responses_per_step`, .* a multiple of twice"
+    with pytest.raises(UserError, match=said):
+        load_recipe(file).check_training(4)
+    doubled = load_recipe(file, {"responses_per_step": ["8"], "responses_per_rollout": ["96"]})
+    doubled.check_training(4)
+
+
+def test_kl_cov_with_one_step_a_rollout_is_refused_before_a_model_is_loaded():
+    recipe = load_recipe(RECIPES / R1[0] / "kl_cov.yaml", {"responses_per_rollout": ["4"]})
+    with pytest.raises(UserError, match=r"one optimizer step.*`responses_per_rollout` above `responses_per_step`"):
+        recipe.check_training(2)
 
 
 @pytest.mark.parametrize("folder", R1)

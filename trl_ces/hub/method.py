@@ -64,8 +64,8 @@ def _beside(recipe: Mapping[str, Any]) -> list[str]:
     added = ["dynamic sampling"] if recipe.get("dynamic_sampling") else []
     if recipe.get("gfpo_keep") is not None:
         added.append(f"GFPO (an advantage for {recipe['gfpo_keep']} of a group)")
-    made = [name.removeprefix("get_") for name in recipe.get("reward_funcs") or [] if name.startswith("get_")]
-    added += [f"the reward `{name}`" for name in made]
+    names = [name.rpartition(".")[2] for name in recipe.get("reward_funcs") or []]
+    added += [f"the reward `{name.removeprefix('get_')}`" for name in names if name.startswith("get_")]
     if recipe.get("scale_rewards") == "batch":
         added.append("rewards scaled by the batch")
     share = recipe.get("top_entropy_quantile")

@@ -6,11 +6,14 @@ random share of them out of the update, Eqs. 10-12:
     A' = 0 at max(1, floor(r N)) tokens drawn at random from those with low < cov < high, A elsewhere
 
 N counts the micro-batch's tokens in the loss; the divisor of the loss stays. Bounds and minimum are those of verl's
-`clip_cov`: the paper's Eq. 11 has closed bounds and no minimum. Tokens that PPO's clip holds already are not drawn.
+`clip_cov`: the paper's Eq. 11 has closed bounds and no minimum. Tokens that the clip holds already, TRL's upper
+bound `delta` included, are not drawn.
 
 Assumes that a micro-batch holds completions of different advantage. With one completion, or one advantage, every
 covariance is 0 and this is DAPO; so it is if no covariance lies between the bounds.
 """
+
+import math
 
 import torch
 from torch import Tensor
@@ -29,6 +32,7 @@ def clip_cov(
     high: float,
     epsilon_low: float,
     epsilon_high: float,
+    delta: float = math.inf,
 ) -> ShapedAdvantages:
     """
     A' = 0 at the tokens that are drawn, which thus have loss 0 and no gradient. Draws from torch's global generator.
@@ -40,16 +44,19 @@ def clip_cov(
         ratio (`float`): r, share of the tokens.
         low, high (`float`): Bounds of the covariance, exclusive.
         epsilon_low, epsilon_high (`float`): Clip range of the importance ratio.
+        delta (`float`, *optional*): TRL's bound of the ratio where the clip range leaves it free.
 
     Returns:
         [`ShapedAdvantages`]
     """
     advantages, logps = batch["advantages"].unsqueeze(1), batch["logps"].detach()
     importance = torch.exp(logps - batch["old_logps"])
-    too_high = (importance > 1 + epsilon_high) & (advantages > 0)
-    too_low = (importance < 1 - epsilon_low) & (advantages < 0)
+    # TRL's loss is -min(min(ratio, delta) A, clip(ratio) A): constant in the ratio beyond these.
+    held_above = (importance > min(1 + epsilon_high, delta)) & (advantages > 0)
+    outside = (importance < 1 - epsilon_low) | (importance > max(1 + epsilon_high, delta))
+    held_below = outside & (advantages < 0)
     covariances = token_covariances(batch["advantages"], logps, mask)
     inside = (covariances > low) & (covariances < high)  # Eq. 11
-    candidates = mask.bool() & inside & ~too_high & ~too_low
+    candidates = mask.bool() & inside & ~held_above & ~held_below
     drawn = share_of_tokens(torch.rand_like(covariances), candidates, mask, ratio)
     return ShapedAdvantages(torch.where(drawn, 0.0, advantages), drawn)  # Eq. 12

@@ -16,7 +16,8 @@ def token_covariances(advantages: Tensor, logps: Tensor, mask: Tensor) -> Tensor
     """
     Eq. 10 of arXiv 2505.22617: (logp - mean logp) (A - mean A), with means over the micro-batch's tokens in the loss.
 
-    As in verl, the means are of one micro-batch. They couple its rows: with one row, or one advantage, all are 0.
+    As in verl, the means are of one micro-batch. They couple its rows: with one row, or one advantage, all are
+    exactly 0.
 
     Args:
         advantages (`Tensor`): Shape (B,), A of Eq. 3.
@@ -30,7 +31,11 @@ def token_covariances(advantages: Tensor, logps: Tensor, mask: Tensor) -> Tensor
     tokens = mask.sum().clamp(min=1)
     mean_logp = torch.where(mask.bool(), logps, 0.0).sum() / tokens
     mean_advantage = (advantages * mask).sum() / tokens
-    return (logps - mean_logp) * (advantages - mean_advantage)
+    # One advantage differs from its own rounded mean: the sign of that rounding would choose the tokens.
+    in_loss = mask.bool().any(dim=1, keepdim=True)
+    lowest = torch.where(in_loss, advantages, torch.inf).amin()
+    highest = torch.where(in_loss, advantages, -torch.inf).amax()
+    return torch.where(lowest == highest, 0.0, (logps - mean_logp) * (advantages - mean_advantage))
 
 
 def share_of_tokens(scores: Tensor, candidates: Tensor, mask: Tensor, share: float) -> Tensor:
@@ -41,7 +46,7 @@ def share_of_tokens(scores: Tensor, candidates: Tensor, mask: Tensor, share: flo
         scores (`Tensor`): Shape (B, T). Ties go to the earlier token, row by row.
         candidates (`Tensor`): Shape (B, T), bool, tokens to choose from.
         mask (`Tensor`): Shape (B, T), the loss mask; N is its sum.
-        share (`float`): In [0, 1], at most nine decimals.
+        share (`float`): Above 0, at most 1, at most nine decimals.
 
     Returns:
         `Tensor`: Shape (B, T), bool.

@@ -9,7 +9,8 @@ The rejected completions stay in the divisor of the loss. The deviation is TRL's
 
 Assumes G larger than k, as in the paper (k up to 8 of 8 to 24): the filter picks among what was sampled. Where all k
 have one reward, A = 0 and the group teaches nothing, though the whole group would: the shortest of a hard problem may
-all be wrong. A completion without any reward is kept last; ties go to the earlier completion.
+all be wrong. Reward per token puts the longest first among negative rewards, and ties where all are wrong, at 0. A
+completion without any reward is kept last; ties go to the earlier completion.
 """
 
 import torch

@@ -9,7 +9,9 @@ KL. TRL's loss multiplies A' by the ratio, so that with ratio and log-probs in t
 gives that loss and its gradient exactly, if TRL's clip never acts. [`CESConfig`] asks for a clip range wide enough.
 
 Assumes several optimizer steps per rollout: while the policy is the one that sampled, the penalty and its gradient are
-0. With one completion in a micro-batch, or one advantage, every covariance is 0 and the earliest tokens are chosen.
+0. With one advantage in a micro-batch every covariance is 0 and the earliest tokens are chosen.
+
+A token whose log ratio is below -64 nats gets no penalty: 1 / ratio would soon overflow float32.
 """
 
 import torch
@@ -17,6 +19,9 @@ from torch import Tensor
 
 from .covariance import share_of_tokens, token_covariances
 from .shaped import ShapedAdvantages
+
+# Nats. The penalty at this log ratio, coef * 64 * e^64, is about 4e29 * coef, far inside float32.
+LOWEST_LOG_RATIO = -64.0
 
 
 def kl_cov(
@@ -38,7 +43,9 @@ def kl_cov(
     """
     covariances = token_covariances(batch["advantages"], batch["logps"], mask)
     chosen = share_of_tokens(covariances, mask.bool(), mask, ratio)  # Eq. 13
-    # 0 elsewhere before the exponential: on padding it could overflow, and its gradient become NaN.
-    log_ratios = torch.where(chosen, batch["logps"] - batch["old_logps"], 0.0)
+    log_ratios = batch["logps"] - batch["old_logps"]
+    chosen = chosen & (log_ratios.detach() >= LOWEST_LOG_RATIO)
+    # 0 elsewhere before the exponential: there it could overflow, and its gradient become NaN.
+    log_ratios = torch.where(chosen, log_ratios, 0.0)
     penalties = coef * log_ratios.abs() * torch.exp(-log_ratios)
     return ShapedAdvantages(batch["advantages"].unsqueeze(1) - penalties, chosen)  # Eq. 14

@@ -1,4 +1,4 @@
-"""The `ces/*` metrics: summed on the device per micro-batch, divided once per log step.
+"""The shaping rules' metrics, `ces/*` above all: summed on the device per micro-batch, divided once per log step.
 
 Each metric is a ratio of two sums over the tokens or completions of all processes since the last log step, never an
 average of averages: a micro-batch with more tokens weighs more.
@@ -79,3 +79,24 @@ def ces_metrics(totals: list[float]) -> dict[str, float]:
         name: sums[above] / sums[below] if sums[below] else float("nan")
         for name, (above, below) in CES_METRICS.items()
     }
+
+
+@torch.no_grad()
+def selection_sums(mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
+    """
+    The sums behind [`selection_metrics`] for one micro-batch, without a device synchronization.
+
+    Args:
+        mask (`Tensor`): Shape (B, T), the loss mask.
+        shaped (`ShapedAdvantages`): From any rule.
+
+    Returns:
+        `Tensor`: Shape (2,), float32: tokens whose advantage changed, tokens in the loss.
+    """
+    return torch.stack([shaped.selected.sum().float(), mask.sum().float()])
+
+
+def selection_metrics(shaping: str, totals: list[float]) -> dict[str, float]:
+    """`<shaping>/selected_share`, from sums over processes and micro-batches; NaN without a token in the loss."""
+    selected, tokens = totals
+    return {f"{shaping}/selected_share": selected / tokens if tokens else float("nan")}

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..evaluation.summary import tokens
-from ..study.comparison import SHOWN, estimate, paired_difference
+from ..study.comparison import SHOWN, estimate, is_whole_ces, paired_difference
 from ..support.tables import percent
 from .studies import trained_rows
-from .trainings import is_whole_ces
 
 if TYPE_CHECKING:
     from pandas import DataFrame

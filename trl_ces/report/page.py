@@ -13,7 +13,7 @@ from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.statistics import Interval
 from ..evaluation.summary import KINDS
 from ..study.cells import slug
-from ..study.comparison import estimate
+from ..study.comparison import estimate, is_whole_ces
 from ..study.front import HOW_TO_READ, dominance_table, front_table, has_lines, middle_of_lines, read_settings
 from ..support.errors import UserError
 from ..support.files import write_text
@@ -27,7 +27,7 @@ from .shaped_pairs import entropy_over_steps
 from .studies import StudyRuns, measured_on
 from .tables import Numbered, Table, paper_tables
 from .tokens import TokenFile, read_tokens
-from .trainings import Training, is_whole_ces
+from .trainings import Training
 from .viewer import LEVELS, RunView, view_run
 
 if TYPE_CHECKING:

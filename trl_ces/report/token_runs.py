@@ -12,12 +12,13 @@ from ..config import CESConfig
 from ..evaluation.models import check_model
 from ..forks.draw import Sampling, read_prompts
 from ..forks.sampling import RecipeSample, sample_recipe
+from ..study.comparison import is_whole_ces
 from ..support.errors import UserError
 from ..support.yaml import read_yaml
 from ..train.recipe import RECIPE, Recipe, make_recipe
 from .runs import Found
 from .tokens import DIGITS, FollowedToken, TokenFile, digest, read_tokens, token_answers, write_tokens
-from .trainings import STATE, Training, is_whole_ces, logged_checkpoints
+from .trainings import STATE, Training, logged_checkpoints
 
 CES_FIELDS = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier")
 # Answers whose tokens' distributions are held together.

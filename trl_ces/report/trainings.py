@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..study.comparison import ABLATIONS
 from ..support.errors import UserError
 from ..support.reward_names import accuracy_reward_index
 from ..support.yaml import read_yaml
@@ -90,11 +89,3 @@ def pace(state: dict[str, Any], settings: dict[str, Any]) -> float | None:
     """Training problems per optimizer step: an epoch meets each once, and the recipe says how many there are."""
     rows, steps = settings.get("max_train_samples"), state["global_step"]
     return rows * state["epoch"] / steps if rows and steps and state.get("epoch") else None
-
-
-def is_whole_ces(settings: dict[str, Any]) -> bool:
-    """Whether a recipe trains CES itself, not an ablation or another method."""
-    swapped = any(settings.get(name, 0) < 0 for name in ("ces_beta_correct", "ces_beta_incorrect"))
-    return (
-        settings.get("shaping", "ces") == "ces" and all(settings.get(name, True) for name in ABLATIONS) and not swapped
-    )

@@ -160,12 +160,9 @@ def sensitivity_table(runs: DataFrame, baseline: str) -> list[list[str]]:
     lines = [["τ", "β1, β2", SHOWN["accuracy"][0], SHOWN["length_tokens"][0]]]
     for _, own in runs.groupby("method", sort=False):
         settings = json.loads(own["settings"].iloc[0])
-        # The method itself: ablations have tables of their own. A recipe may leave fields at CESConfig's defaults.
-        if settings.get("shaping", "ces") != "ces" or not all(settings.get(name, True) for name in ABLATIONS):
+        if not is_whole_ces(settings):  # ablations have tables of their own
             continue
         tau, correct, incorrect = (settings.get(name, default) for name, default in TAU_AND_BETA.items())
-        if min(correct, incorrect) < 0 or any("length_reward" in name for name in settings.get("reward_funcs") or ()):
-            continue
         beta = f"{correct:g}" if correct == incorrect else f"{correct:g}, {incorrect:g}"
         lines.append([f"{tau:g}", beta, _mean(own, "accuracy"), _mean(own, "length_tokens")])
     if len({tuple(line[:2]) for line in lines[1:]}) < 2:
@@ -174,6 +171,20 @@ def sensitivity_table(runs: DataFrame, baseline: str) -> list[list[str]]:
     if len(of_baseline):
         lines.append([baseline, "", _mean(of_baseline, "accuracy"), _mean(of_baseline, "length_tokens")])
     return lines
+
+
+def is_whole_ces(settings: Mapping[str, Any]) -> bool:
+    """Whether a recipe trains CES itself, not an ablation, nor another method with or without it.
+
+    A recipe may leave fields at CESConfig's defaults.
+    """
+    return (
+        settings.get("shaping", "ces") == "ces"
+        and all(settings.get(name, True) for name in ABLATIONS)
+        and all(settings.get(name, TAU_AND_BETA[name]) >= 0 for name in ("ces_beta_correct", "ces_beta_incorrect"))
+        and settings.get("gfpo_keep") is None
+        and not any("length_reward" in name for name in settings.get("reward_funcs") or ())
+    )
 
 
 def _mean(runs: DataFrame, measure: str, prefix: str = "") -> str:

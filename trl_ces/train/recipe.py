@@ -144,9 +144,10 @@ class Recipe:
         Raises:
             UserError: if `CESConfig` refuses a value.
         """
-        from ..config import CESConfig
+        from ..config import CESConfig, check_micro_batch
 
         fields = self.training_fields(num_processes)
+        of_one_process = fields.get("per_device_train_batch_size", self.setting("per_device_train_batch_size"))
         for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
             fields[name] = fields.get(name, recipe_fields()[name].default) * num_processes
         for name in ("deepspeed", "fsdp", "fsdp_config", "tf32", "ddp_backend"):
@@ -156,6 +157,7 @@ class Recipe:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the training processes show them
                 CESConfig(**fields)
+                check_micro_batch(self.setting("shaping"), of_one_process)
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.source}: {error}") from None
 
