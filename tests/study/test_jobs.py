@@ -353,10 +353,15 @@ def test_a_study_killed_in_the_middle_and_started_again_yields_the_same(tmp_path
     broken = tmp_path
     write_study(broken)
     study = run_study(broken)
-    # In the middle: some run is finished, and another has a checkpoint and is not.
-    while not (
-        list(broken.glob("out/dapo/*/evaluation.json")) and list(broken.glob("out/ces/*/checkpoint-*/*state.json"))
-    ):
+
+    def folders(pattern):
+        return {Path(*file.relative_to(broken).parts[:3]) for file in broken.glob(f"out/*/*/{pattern}")}
+
+    def half_trained():
+        return folders("checkpoint-*/trainer_state.json") - folders("training.json")
+
+    # In the middle: some run is finished, and another has a checkpoint and is not trained.
+    while not (folders("evaluation.json") and half_trained()):
         assert study.poll() is None, study.communicate()[0].decode()
         time.sleep(0.05)
     study.send_signal(number)
@@ -365,12 +370,12 @@ def test_a_study_killed_in_the_middle_and_started_again_yields_the_same(tmp_path
         subprocess.run(["pkill", "-KILL", "-f", str(broken / "out")], check=False)
         time.sleep(1)
     attempts = {file.parent: file.read_bytes() for file in broken.glob("out/*/*/training.json")}
-    half = [path.parent for path in broken.glob("out/*/*/checkpoint-*/trainer_state.json")]
-    assert half
+    finished = folders("evaluation.json")
+    assert half_trained()
     again = run_study(broken)
     printed = again.communicate()[0].decode()
     assert again.returncode == 0, printed
-    assert f"{len(attempts)} finished" in printed
+    assert f"{len(finished)} finished" in printed
     for folder, content in attempts.items():
         assert (folder / "training.json").read_bytes() == content  # never run again
     resumed = [json.loads(file.read_text())["attempts"] for file in broken.glob("out/*/*/training.json")]
