@@ -360,31 +360,7 @@ class CESConfig(GRPOConfig):
 
         if self.shaping not in SHAPINGS:
             refuse("shaping", f"choose one of {', '.join(map(repr, SHAPINGS))}.")
-        for name in NUMBERS:
-            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int | float):
-                refuse(name, "it must be a number.")
-        for name in SHARES:
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                refuse(name, f"it is a share of tokens, in [0, 1]; {getattr(type(self), name)} is the default.")
-            if (Fraction(repr(float(value))) * 10**MAX_TAU_DECIMALS).denominator != 1:
-                refuse(name, f"k is computed exactly, with at most {MAX_TAU_DECIMALS} decimals; round it.")
-        for name in ("clip_cov_ratio", "kl_cov_ratio"):
-            if getattr(self, name) == 0:
-                refuse(name, 'at least one token is chosen, so 0 is not "off": for that set `shaping="none"`.')
-        for name in ("ces_beta_correct", "ces_beta_incorrect"):
-            if not math.isfinite(getattr(self, name)):
-                refuse(name, "it is advantage per bit of entropy, a finite number; the paper uses 0.4.")
-        if not 0 <= self.entropy_advantage_alpha < math.inf:
-            refuse("entropy_advantage_alpha", "it is advantage per nat, a finite number >= 0; the paper uses 0.4.")
-        if not 0 <= self.kl_cov_coef < math.inf:
-            refuse("kl_cov_coef", "it is loss per nat, a finite number >= 0; the paper uses 1.0.")
-        if not self.clip_cov_low < self.clip_cov_high:
-            refuse("clip_cov_low", f"it must be below `clip_cov_high`, {self.clip_cov_high}; the paper: 1.0 and 5.0.")
-        if not 1 < self.entropy_advantage_kappa < math.inf:
-            refuse("entropy_advantage_kappa", "it must be above 1, so that no advantage changes sign; use 2.0.")
-        if not math.isfinite(self.ces_correct_threshold):
-            refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")
+        self._check_strengths(refuse)
         if self.num_generations is None or self.num_generations < 2:
             refuse("num_generations", "a group needs at least 2 completions; the paper uses 4.")
         if self.gfpo_metric not in GFPO_METRICS:
@@ -418,6 +394,34 @@ class CESConfig(GRPOConfig):
             self._check_no_clip(refuse, off)
         if self.shaping == "ces":
             self._check_ces_combinations(refuse, off)
+
+    def _check_strengths(self, refuse):
+        """The numbers of the shaping rules."""
+        for name in NUMBERS:
+            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int | float):
+                refuse(name, "it must be a number.")
+        for name in SHARES:
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                refuse(name, f"it is a share of tokens, in [0, 1]; {getattr(type(self), name)} is the default.")
+            if (Fraction(repr(float(value))) * 10**MAX_TAU_DECIMALS).denominator != 1:
+                refuse(name, f"k is computed exactly, with at most {MAX_TAU_DECIMALS} decimals; round it.")
+        for name in ("clip_cov_ratio", "kl_cov_ratio"):
+            if getattr(self, name) == 0:
+                refuse(name, 'at least one token is chosen, so 0 is not "off": for that set `shaping="none"`.')
+        for name in ("ces_beta_correct", "ces_beta_incorrect"):
+            if not math.isfinite(getattr(self, name)):
+                refuse(name, "it is advantage per bit of entropy, a finite number; the paper uses 0.4.")
+        if not 0 <= self.entropy_advantage_alpha < math.inf:
+            refuse("entropy_advantage_alpha", "it is advantage per nat, a finite number >= 0; the paper uses 0.4.")
+        if not 0 <= self.kl_cov_coef < math.inf:
+            refuse("kl_cov_coef", "it is loss per nat, a finite number >= 0; the paper uses 1.0.")
+        if not self.clip_cov_low < self.clip_cov_high:
+            refuse("clip_cov_low", f"it must be below `clip_cov_high`, {self.clip_cov_high}; the paper: 1.0 and 5.0.")
+        if not 1 < self.entropy_advantage_kappa < math.inf:
+            refuse("entropy_advantage_kappa", "it must be above 1, so that no advantage changes sign; use 2.0.")
+        if not math.isfinite(self.ces_correct_threshold):
+            refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")
 
     def _check_dynamic_sampling(self, refuse):
         if self.shaping == "ces" and not self.ces_allow_dynamic_sampling:

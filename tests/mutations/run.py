@@ -56,6 +56,13 @@ TESTS = {
         for name in ("clip_cov", "covariance", "kl_cov")
     },
     "methods/gfpo.py": ("methods/test_gfpo.py",),
+    "methods/group_reward.py": ("rollout/test_group_rewards.py",),
+    "rollout/reward_calls.py": ("rollout/test_group_rewards.py", "test_trainer_seam.py", "grading/test_early.py"),
+    "rollout/reward_guard.py": (
+        "rollout/test_reward_errors.py",
+        "rollout/test_group_rewards.py",
+        "grading/test_early.py",
+    ),
     "rollout/group_filter.py": ("rollout/test_group_filter.py", "test_trainer_reference.py"),
     "methods/groups.py": ("methods/test_groups.py", "methods/test_ces.py", "methods/test_length_rewards.py"),
     "rollout/padding.py": ("rollout/test_padding.py", "rollout/test_packed_attention.py"),

@@ -20,9 +20,10 @@ from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
 from trl_ces.methods.alp import alp_length_reward
+from trl_ces.methods.group_reward import reward_factory
 from trl_ces.rewards import get_alp_length_reward, group_reward
 from trl_ces.rollout import RewardCalls
-from trl_ces.rollout.reward_guard import RewardError
+from trl_ces.rollout.reward_guard import LARGEST, RewardError
 
 PROMPTS = ["ab", "cd", "ef", "gh"]
 OUTCOMES = [[1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, None, 0.0], [None, None, None, None]]
@@ -173,9 +174,9 @@ def test_zeros_train_as_if_the_reward_was_not_there(tmp_path):
     assert_same_bits(*trained)
 
 
-def nan_in_a_scorable_row(groups):
+def infinite_in_scorable_rows(groups):
     result = torch.ones(groups.rewards.shape)
-    result[1, 2] = math.inf
+    result[1, 2] = result[2, 0] = math.inf
     return result
 
 
@@ -184,7 +185,7 @@ def not_asked(groups):
 
 
 BROKEN = {
-    "infinite": (nan_in_a_scorable_row, "returned inf for completion 2 of group 1", 1),
+    "infinite": (infinite_in_scorable_rows, "returned inf for completion 2 of group 1", 2),
     "flat": (lambda groups: torch.zeros(16), r"returned \(16,\), not a tensor of shape \(4, 4\)", SCORABLE),
     "no tensor": (lambda groups: 0.5, "returned float, not a tensor", SCORABLE),
     "raises": (not_asked, "raised KeyError: 'answer'", SCORABLE),
@@ -241,6 +242,14 @@ def test_graded_accuracies_are_warned_of_once(tmp_path, shaping, caplog):
     assert "`ces_correct_threshold`" in warnings[0]
 
 
+def test_the_largest_float32_is_a_reward(tmp_path):
+    reward = group_reward(lambda groups: torch.full(groups.rewards.shape, LARGEST))
+    trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 0.0])
+    found = by_rewards(trainer)
+    trainer.train()
+    assert (found[0][:, 1] == LARGEST).sum() == SCORABLE
+
+
 def test_it_needs_an_accuracy_reward(tmp_path):
     alp = get_alp_length_reward(0.5)
     for trainer_class in (CESTrainer, Alone):
@@ -262,3 +271,11 @@ def test_a_factory_takes_its_settings_by_place_or_name_and_checks_them():
         get_alp_length_reward()
     with pytest.raises(TypeError, match="unexpected keyword argument 'betta'"):
         get_alp_length_reward(beta=1, betta=1)
+
+
+def test_a_setting_behind_one_at_its_default_is_checked_too():
+    def flat_reward(groups, *, first=1.0, second=2.0):
+        return groups.rewards * first * second
+
+    with pytest.raises(ValueError, match="`second` is -1"):
+        reward_factory(flat_reward, __name__)(first=1.0, second=-1)

@@ -11,7 +11,7 @@ from datasets import Dataset
 from tiny import settings, tiny_model, tiny_tokenizer
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.rollout.reward_guard import RewardError, accepted, guarded
+from trl_ces.rollout.reward_guard import LARGEST, RewardError, accepted, guarded
 
 ARGUMENTS = {
     "prompts": ["1+1=", "2+2=", "3+3="],
@@ -118,6 +118,7 @@ HONEST = {
     "list": (returning(1, 0.5, None), [1.0, 0.5, None]),
     "bools and numpy": (returning(True, False, numpy.float32(0.25)), [1.0, 0.0, 0.25]),
     "tuple": (lambda **_: (1, 2, 3), [1.0, 2.0, 3.0]),
+    "the largest float32": (returning(LARGEST, -LARGEST, 0), [LARGEST, -LARGEST, 0.0]),
     "tensor": (lambda **_: torch.tensor([1.0, -2.0, 3.0]), [1.0, -2.0, 3.0]),
     "array": (lambda **_: numpy.array([1, 2, 3]), [1.0, 2.0, 3.0]),
     "generator": (lambda completions, **_: (float(text) for text in completions), [2.0, 5.0, 6.0]),
@@ -133,6 +134,11 @@ def test_rewards_of_every_honest_kind_pass_in_silence(kind, on_error, caplog):
     func, rewards = HONEST[kind]
     assert called(func, on_error) == rewards
     assert caplog.records == []
+
+
+def test_a_reward_model_is_not_guarded():
+    model = torch.nn.Linear(1, 1)
+    assert guarded(model, "model", "stop") is model
 
 
 def test_only_functions_that_take_the_trainers_own_keywords_get_them():
