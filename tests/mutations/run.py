@@ -63,6 +63,7 @@ TESTS = {
         "rollout/test_group_rewards.py",
         "grading/test_early.py",
     ),
+    "rollout/finite_steps.py": ("rollout/test_nonfinite.py", "rollout/test_layers.py"),
     "rollout/group_filter.py": ("rollout/test_group_filter.py", "test_trainer_reference.py"),
     "methods/groups.py": ("methods/test_groups.py", "methods/test_ces.py", "methods/test_length_rewards.py"),
     "rollout/padding.py": ("rollout/test_padding.py", "rollout/test_packed_attention.py"),

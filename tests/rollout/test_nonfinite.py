@@ -5,8 +5,10 @@ import math
 
 import pytest
 import torch
+from accelerate.utils import DistributedType
 from rollout.test_resume import make_trainer
 from transformers import Trainer, TrainerCallback
+from trl import GRPOTrainer
 
 from trl_ces.rollout.files import load_micro_batches
 
@@ -107,3 +109,49 @@ def test_a_norm_that_is_not_computed_and_those_that_loss_scaling_skips_are_left_
     found = trainer._get_grad_norm(trainer.model)
     assert found is norm
     assert trainer._nonfinite_steps == 0
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_saved_rows_are_those_of_the_step_alone(tmp_path, steps):
+    changes = {"gradient_accumulation_steps": 2 * steps, "steps_per_generation": 4 // steps, "max_steps": 1}
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", **changes), {1})
+    trainer.train()
+    rows, _ = load_micro_batches(tmp_path / "_nonfinite" / "step-1-process-0.safetensors")
+    expected = trainer._buffered_inputs[:2]  # the first half of a rollout of 4, or the second rollout of 2, whole
+    assert len(rows) == 2
+    for batch, buffered in zip(rows, expected, strict=True):
+        assert torch.equal(batch["completion_ids"], buffered["completion_ids"])
+
+
+def test_a_norm_that_is_a_number_is_looked_at_too(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path, save_strategy="no")
+    trainer._buffered_inputs = []
+    monkeypatch.setattr(trainer, "_report_nonfinite", lambda *args, **kwargs: None)
+    for norm, counted in ((1.0, 0), (math.inf, 1), (2.0, 1), (math.nan, 2)):
+        monkeypatch.setattr(Trainer, "_get_grad_norm", lambda self, model, grad_norm=None, norm=norm: norm)
+        trainer._get_grad_norm(trainer.model)
+        assert trainer._nonfinite_steps == counted
+
+
+def test_counts_outlive_a_restart_and_are_logged_in_training_alone(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path, save_strategy="no")
+    state = trainer._remembered()
+    trainer._recall({name: value for name, value in state.items() if name != "nonfinite"})  # of an older version
+    assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (0, 0)
+    trainer._recall({**state, "nonfinite": [5, 2]})
+    assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (5, 2)
+    assert trainer._remembered()["nonfinite"] == [5, 2]
+    monkeypatch.setattr(GRPOTrainer, "log", lambda self, logs, start_time=None: None)  # averages and clears
+    trainer.model.eval()
+    trainer.log({})
+    assert trainer._metrics["train"]["nonfinite_steps"] == []
+    trainer.model.train()
+    trainer.log({})
+    assert trainer._metrics["train"]["nonfinite_steps"] == [5]
+
+
+def test_deepspeed_is_known_by_accelerates_name(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path, save_strategy="no")
+    assert not trainer._runs_deepspeed()
+    monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
+    assert trainer._runs_deepspeed()
