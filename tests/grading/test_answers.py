@@ -37,7 +37,8 @@ from trl_ces.grading.answers import MAX_BOXES, STATEMENT_WINDOW, extract_answer,
     ],
 )
 def test_the_outermost_boxes_are_found_in_order_and_none_where_the_last_is_cut_off(text, boxes):
-    assert find_boxes(text) == boxes
+    found = find_boxes(text)
+    assert (None if found is None else [box.content for box in found]) == boxes
 
 
 @pytest.mark.parametrize(
@@ -78,17 +79,67 @@ def test_the_outermost_boxes_are_found_in_order_and_none_where_the_last_is_cut_o
         ("Hence we obtain $16$ as required.", "$16$"),
         ("So it must be **17**.", "17"),
         ("So it must be **17**." + "\n" * 50, "17"),
-        ("We find $1$, $2$ and $3$.", "$3$"),
+        ("We find $1$, $2$ and $3$.", "$1$, $2$ and $3$"),
         ("It is $19$ and not 20.", None),
         ("This is ** **", None),
         (r"Therefore \[ x = 18 \]", r"\[ x = 18 \]"),
         ("First $19$, then we think about it for a long while and write no number at all.", None),
         ("It is 20, I think", None),
+        # the words behind a value belong to it
+        ("The answer is $5$ thousand.", "$5$ thousand"),
+        ("The answer is $5$ minus $6$.", "$5$ minus $6$"),
+        ("The answer is $5$ to $6$.", "$5$ to $6$"),
+        ("The answer is $5$ dollars, because we pay.", "$5$ dollars"),
+        ("She has $47$ apples left.", "$47$ apples left"),
+        ("So $5$ is the answer.", "$5$"),
+        # what asks, doubts, denies or takes back is no answer
+        ("The answer is $5$? No, it is $6$.", None),
+        ("The answer is $5$. No, it is $6$.", None),
+        ("The answer is $5$. Wait, we forgot a sign.", None),
+        ("It cannot be $5$", None),
+        ("It is not $5$.", None),
+        ("It is half of $5$", None),
+        ("Twice $5$.", None),
+        ("Either $6$ or $5$", None),
+        ("The values are $6$ or $5$", "$6$ or $5$"),
+        ("Hence $x = 9$ or $x = -1$.", "$x = 9$ or $x = -1$"),
+        ("The answers are $9$ and $-1$.", "$9$ and $-1$"),
+        ("It is $6$ minus $5$", None),
+        ("Therefore, $x = 47$.", "$x = 47$"),
+        ("#### 47", "47"),
         ("", None),
     ],
 )
 def test_the_final_answer_is_the_last_box_else_a_statement_else_what_closes_the_text(text, expected):
     assert extract_answer(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"$-\boxed{5}$", r"$1 - \boxed{5}$", r"$2 \cdot \boxed{5}$", r"$\sqrt{\boxed{5}}$", r"$\frac{1}{\boxed{5}}$",
+        r"$x \neq \boxed{5}$", r"$x > \boxed{5}$", r"$\boxed{5}^2$", r"$\boxed{5} + 1$", r"$\boxed{5}000$",
+        r"$\frac{\boxed{5}}{2}$", r"It is not \boxed{5}.", r"It can't be equal to $\boxed{5}$.",
+        r"Anything but \boxed{5}",
+        r"\boxed{5}. Wait, that is too small.", r"\boxed{5} is wrong.", r"\boxed{5}. No, it is 6.",
+        r"\boxed{5}. I made a mistake.", r"It is not $\boxed{\boxed{5}}$",
+    ],
+)  # fmt: skip
+def test_a_box_that_is_denied_changed_or_taken_back_is_no_answer(text):
+    assert extract_answer(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "**Final Answer**\n\\boxed{5}", r"$x = \boxed{5}$", r"$$\boxed{5}$$", r"\[ \boxed{5} \]", "- \\boxed{5}",
+        r"The answer - \boxed{5} - is prime.", r"**\boxed{5}**", r"$\boxed{5}$ cm", r"(\boxed{5})", r"\boxed{5}.",
+        r"The sum does not vanish: \boxed{5}", r"$\therefore \boxed{5}$", r"\boxed{5}! Nothing is left.",
+        "Hence\n\n$$\n\\boxed{5}\n$$\n", r"$\boxed{5}$, and 7 is not needed.", r"{\boxed{5}}",
+    ],
+)  # fmt: skip
+def test_a_box_may_stand_in_any_sentence(text):
+    assert extract_answer(text) == "5"
 
 
 def test_a_statement_counts_within_the_last_characters_only_and_a_box_everywhere():

@@ -42,7 +42,6 @@ def table(rows, misjudged):
     return "\n".join(["", *lines, f"{len(rows) - len(misjudged)} of {len(rows)} judged rightly"])
 
 
-@pytest.mark.xfail(strict=False, reason="written before the rules of issue 17")
 @pytest.mark.parametrize("name", ["wrong", "right"])
 def test_of_hand_written_answers_99_percent_are_judged_rightly(name, capsys):
     rows = list(read(f"{name}.txt"))
@@ -66,7 +65,6 @@ def golds_of_every_kind(name, count=10):
     return [gold for gold in rounds if gold is not None][:count]
 
 
-@pytest.mark.xfail(strict=False, reason="written before the rules of issue 17")
 @pytest.mark.parametrize("name", ["wrong", "right"])
 def test_of_answers_made_from_golds_of_the_twelve_sets_99_percent_are_judged_rightly(name, capsys):
     if not (DATA / "math").is_dir():

@@ -22,7 +22,7 @@ from trl_ces.support.limits import MAX_LENGTH
         (r"\pmb{x}+1", [r"\pmb{x}+1"]),
         (r"(-\infty,0)\cup[\sqrt{2},3]", [r"-\infty", "0", r"\sqrt{2}", "3"]),
         (r"x \in (0,\sqrt{2})", ["0", r"\sqrt{2}"]),
-        (r"\{\}", [r"\{\}"]),
+        (r"\{\}", [r"\emptyset"]),
         # units
         (r"\sqrt{2}\text{ cm}", [r"\sqrt{2}"]),
         # statements

@@ -8,7 +8,7 @@ import re
 
 from ..support.limits import MAX_ITEMS, too_big
 from .notation import balanced, enclosed, split_top, tidy, unwrap
-from .numbers import decimal_places, number, split_unit, units_differ
+from .numbers import decimal_places, number
 from .qwen.equality import Algebra
 from .statements import (
     gives_different_names,
@@ -16,14 +16,18 @@ from .statements import (
     interval_of,
     is_name,
     is_relation,
+    may_be_named,
     restated,
     results,
     sides,
 )
+from .units import implied_unit, split_unit, unit_fits
 
 _CHOICE = re.compile(r"[A-K]")
-_CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|$)(.*)", re.DOTALL)
+_CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
 # (A), (B) chooses nothing, A. Angle B chooses A
+_CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
+_REFUSED = re.compile(r"\b(?:not|false|wrong|incorrect|impossible|except|neither)\b|n't\b", re.IGNORECASE)
 _CHOSEN_TOO = re.compile(r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$")
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
@@ -39,7 +43,20 @@ _BLANKS = re.compile(r"\s+")
 _BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
 _NEEDLESS_BRACES = re.compile(r"\{(\w?)\}")  # x^{2}, but neither x^{12} nor \{2\}
 _CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
+_BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
+_BASE = re.compile(r"\(?([-+]?[0-9A-F]*\d[0-9A-F]*)\)?\s*(?:_\s*\{?\s*(\w+)\s*\}?|\(\s*base\s+(\w+)\s*\))")
+_TEXT_LIST = re.compile(r"\\text\s*\{([^{}]*,[^{}]*)\}")
+_AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
+_OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
+_NO_SOLUTION = re.compile(
+    r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|无解|\\\{\s*\\\}",
+    re.IGNORECASE,
+)
+_NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|DNE", re.IGNORECASE)
+_CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # not \pmod
+_LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
+_ARTICLE = re.compile(r"^(?:the|an?)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
@@ -62,7 +79,14 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return True
     if too_big(gold) or too_big(answer) or not balanced(answer):
         return False
-    return _equal(tidy(gold), tidy(answer), algebra)
+    unit = split_unit(tidy(answer))[1]
+    if unit and not unit_fits(unit, implied_unit(gold)):
+        return False
+    offers_two = _OR.search(answer) and not _OR.search(gold)
+    gold, answer = tidy(gold), tidy(answer)
+    if offers_two and not is_relation(gold) and len(union_parts(gold)) == len(listed_values(gold)) == 1:
+        return False
+    return _equal(gold, answer, algebra)
 
 
 def same_text(one: str, other: str) -> bool:
@@ -85,8 +109,14 @@ def count_values(gold: str) -> int:
 
 def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     gold, answer = condition(gold), condition(answer)
-    if not gold or not answer:
+    if not gold or not answer or _sets_in_sets(gold) != _sets_in_sets(answer):
         return False
+    if not _BASE.fullmatch(gold):
+        answer = answer.removesuffix("_{10}")
+    if re.search(r"\+\s*C$", gold):  # the constant of an integral
+        answer = _CONSTANT.sub("+C", answer)
+    if re.search(r"c_\{?\d", gold) and "c_" not in answer:
+        answer = re.sub(r"C(?=_\{?\d)", "c", answer)
     if _spelling(gold) == _spelling(answer):
         return True
     if _CHOICE.fullmatch(unwrap(gold)):
@@ -100,26 +130,43 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     return _compare_leaves(gold, answer, algebra)
 
 
+def _sets_in_sets(text: str) -> bool:
+    return bool(re.search(r"\\\{[^}]*\\\{", text))
+
+
 def condition(text: str) -> str:
     r"""Tidies a text and reduces `x \in S` to S, `\{x \mid c\}` to c, and the reals to an interval."""
-    text = restated(_IN.sub("", tidy(text)))
+    text = restated(_IN.sub("", tidy(text)).strip())
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
     if _REALS.fullmatch(text):
         return r"(-\infty,\infty)"
+    if based := _BASE.fullmatch(unwrap(text)):
+        base = number(based.group(2) or based.group(3))
+        return f"{based.group(1)}_{{{base or based.group(2)}}}"
+    for pattern, name in ((_NO_SOLUTION, r"\emptyset"), (_NO_LIMIT, "DNE")):
+        if pattern.fullmatch(unwrap(text).rstrip(".")):
+            return name
+    if is_relation(text):  # x < 1 \lor x > 2
+        text = _AND_OR.sub(",", text)
     builder = _SET_BUILDER.match(text)
     return tidy(builder.group(1) if builder else text)
 
 
 def _spelling(text: str) -> str:
+    if circled := re.findall(r"\\textcircled\{\d+\}", text):
+        return "".join(circled)
     spelled = without_blanks(unwrap(text)).rstrip(".")
     if is_words(text):
-        return re.sub(r"[{}]", "", spelled).casefold()
+        spelled = without_blanks(_ARTICLE.sub("", unwrap(text)))
+        return re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold()
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
 
 
 def _chooses(answer: str, letter: str) -> bool:
-    name, equals, value = answer.partition("=")
-    chosen = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else answer)
+    if _REFUSED.search(answer):
+        return False
+    name, equals, value = _CHOICE_NAME.sub("", answer).partition("=")
+    chosen = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else name + equals + value)
     return chosen is not None and chosen.group(1).upper() == letter and not _CHOSEN_TOO.search(chosen.group(2))
 
 
@@ -127,10 +174,12 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
     """`None` unless both are number literals, with or without a unit."""
     gold_text, gold_unit = split_unit(gold)
     answer_text, answer_unit = split_unit(_value(answer))
+    if gold_unit and (lettered := _LETTER_BEHIND.fullmatch(answer_text)) and unit_fits(lettered.group(2), gold_unit):
+        answer_text = lettered.group(1)  # 40s for 40 seconds
     expected, given = number(gold_text), number(answer_text)
     if expected is None or given is None:
         return None
-    if units_differ(gold_unit, answer_unit):
+    if not unit_fits(answer_unit, gold_unit):
         return False
     if expected == given:
         return True
@@ -149,7 +198,7 @@ def _value(text: str) -> str:
         return text
     name, value = equal_sides
     is_one = len(split_top(name, ",;")) == len(split_top(value, ",;")) == 1
-    return value if is_one and re.search("[A-Za-z]", name) else text
+    return value if is_one and may_be_named(name) else text
 
 
 def listed_values(text: str) -> list[str]:
@@ -157,6 +206,8 @@ def listed_values(text: str) -> list[str]:
     brackets = enclosed(text)
     if brackets and brackets[0] == r"\{" and brackets[2] == r"\}" and not re.search(r"\\mid|\||:", brackets[1]):
         text = brackets[1]
+    if words := _TEXT_LIST.fullmatch(text):
+        text = words.group(1)
     items = split_top(text, ";")
     items = items if len(items) > 1 else split_top(text, ",")
     return [sign for item in items for sign in _both_signs(item)]
@@ -173,6 +224,8 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
         return _compare_structure(gold, stated, algebra)
     if stated := _stated_union(gold_items, answer):
         return _compare_structure(stated, answer, algebra)
+    if (stated := _stated_tuple(answer_items)) and _tuple(gold):
+        return _compare_tuples(gold, stated, algebra)
     if gold_items != [gold] or answer_items != [answer]:
         if not gold_items or not answer_items:  # \{\} is a value, like \emptyset
             return None
@@ -196,8 +249,30 @@ def _stated_union(items: list[str], other: str) -> str | None:
     r"""`x<1` and `x>2` as `(-\infty,1)\cup (2,\infty)` if the other side consists of intervals; else `None`."""
     intervals = [interval_of(item) for item in items]
     if len(items) > 1 and all(intervals) and all(map(_tuple, union_parts(other))):
-        return r"\cup ".join(map(str, intervals))
+        if len({letter for item in items for letter in _BOUNDED.findall(item)}) > 1:
+            return None
+        return _overlap(*sorted(map(str, intervals))) or r"\cup ".join(map(str, intervals))
     return None
+
+
+def _overlap(*intervals: str) -> str | None:
+    r"""`[2,5)` for `(-\infty,5)` and `[2,\infty)`: whoever states both means their overlap, not all numbers."""
+    if len(intervals) != 2:
+        return None
+    one, other = map(tuple_values, intervals)
+    if one[0] != r"-\infty" or other[1] != r"\infty":
+        return None
+    low, high = number(other[0]), number(one[1])
+    if low is None or high is None or low >= high:
+        return None
+    return f"{intervals[1][0]}{other[0]},{one[1]}{intervals[0][-1]}"
+
+
+def _stated_tuple(items: list[str]) -> str | None:
+    """`(1,2)` for `x=1` and `y=2`, by the order of the names; `None` for anything else."""
+    if len(items) < 2 or not gives_different_names(items) or any(len(sides(item)) != 2 for item in items):
+        return None
+    return "(" + ",".join(value for _, value in sorted(sides(item) for item in items)) + ")"
 
 
 def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
@@ -251,12 +326,15 @@ def _same_in_any_order(golds: list[str], answers: list[str], algebra: Algebra) -
 
 def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     gold_sides, answer_sides = sides(gold), sides(answer)
-    if max(len(gold_sides), len(answer_sides)) > MAX_ITEMS:
+    if max(len(gold_sides), len(answer_sides)) > MAX_ITEMS or answer.count(":") > max(1, gold.count(":")):
         return False
+    if len(answer_sides) > 1 and len({without_blanks(side) for side in answer_sides}) == 1:
+        return False  # x = x says nothing
     if len(gold_sides) > 1 and len(answer_sides) > 1:
-        pairs = [(gold_sides[0], answer_sides[0]), (gold_sides[-1], answer_sides[-1])]
-        if all(_equal(one, other, algebra) for one, other in pairs):
-            return _is_consistent(gold_sides[-1], answer_sides, algebra)
+        first, last = gold_sides[0], gold_sides[-1]
+        for one, other in ((answer_sides, answer_sides[-1]), (answer_sides[::-1], answer_sides[0])):
+            if _equal(first, one[0], algebra) and _equal(last, other, algebra):
+                return _is_consistent(last, one, algebra)
         if any(map(has_unknowns, gold_sides)):
             return algebra(gold, answer)
         # As relations, all true statements about numbers are equal: 1 = 1 must not be an answer.
@@ -269,7 +347,7 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     if is_words(gold) or is_words(answer):
         return _equal_without_units(gold, answer, algebra)
     (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)
-    if units_differ(gold_unit, answer_unit):
+    if not unit_fits(answer_unit, gold_unit):
         return False
     return algebra(unwrap(gold_value), unwrap(answer_value))
 
@@ -279,10 +357,20 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
     value, name = answer_sides[-1], answer_sides[0]
     if is_name(value) and not is_name(name):
         value, name = name, value
-    if not re.search("[A-Za-z]", name) or not _is_consistent(value, answer_sides, algebra):
+    if has_unknowns(name):
+        return may_be_named(name) and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
+    if all(_equal(value, side, algebra) for side in answer_sides):
+        return _equal(gold, value, algebra)
+    return _rounds(name, value) and any(_equal(gold, side, algebra) for side in (name, value))
+
+
+def _rounds(exact: str, decimal: str) -> bool:
+    """Whether a decimal may be the rounded value of a text without unknowns; `True` where that is no literal."""
+    value, given = number(exact), number(decimal)
+    if given is None or "." not in decimal:
         return False
-    is_rounded = not has_unknowns(name) and "." in value and number(value) is not None
-    return _equal(gold, value, algebra) or (is_rounded and _equal(gold, name, algebra))
+    places = len(decimal.partition(".")[2])
+    return value is None or abs(value - given) * 10**places <= 0.5
 
 
 def _is_consistent(value: str, answer_sides: list[str], algebra: Algebra) -> bool:
@@ -292,14 +380,14 @@ def _is_consistent(value: str, answer_sides: list[str], algebra: Algebra) -> boo
 
 def _equal_without_units(gold: str, answer: str, algebra: Algebra) -> bool:
     (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)
-    if not (gold_unit or answer_unit) or units_differ(gold_unit, answer_unit):
+    if not (gold_unit or answer_unit) or not unit_fits(answer_unit, gold_unit):
         return False
     return _equal(gold_value, answer_value, algebra)
 
 
 def is_words(text: str) -> bool:
     """Whether a text is language, to be compared by spelling: `yes`, `2:35 P.M.`, `Not a function`, `IV`."""
-    plain = re.sub(r"\\[A-Za-z]+", " ", unwrap(text)).strip()
+    plain = re.sub(r"\\[A-Za-z]+", " ", unwrap(text)).strip().rstrip(".")
     if re.search(r"[一-鿿]|\\textcircled", text) or re.search(r"\d\s*[AaPp]\.?\s?[Mm]\b", plain):
         return True
     if plain.lower() in _SHORT_WORDS or re.fullmatch(r"[A-Za-z]{3,}|[IVX]{2,}", plain):

@@ -5,8 +5,9 @@ import re
 from ..support.limits import too_big
 from .equality import condition, is_words, listed_values, tuple_values, union_parts
 from .notation import balanced, unwrap
-from .numbers import number, split_unit
+from .numbers import number
 from .statements import has_words, results
+from .units import split_unit
 
 # "For j > 0, P(X = j) = ...": it is ambiguous which part an answer has to state.
 _CONDITION = re.compile(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", re.IGNORECASE)
@@ -61,4 +62,9 @@ def _stated_value(gold: str) -> str | None:
 
 def _plain(value: str) -> bool:
     bare = unwrap(value)
-    return number(split_unit(value)[0]) is not None or is_words(value) or (len(bare) == 1 and bare.isalnum())
+    return (
+        number(split_unit(value)[0]) is not None
+        or is_words(value)
+        or bare == r"\emptyset"
+        or (len(bare) == 1 and bare.isalnum())
+    )

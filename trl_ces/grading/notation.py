@@ -8,7 +8,8 @@ from functools import lru_cache
 
 _UNICODE = str.maketrans(
     {
-        "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ", "≤": r"\leq ",
+        "−": "-", "–": "-", "－": "-", "⁄": "/", "×": r"\times ",
+        "·": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ", "≤": r"\leq ",
         "≥": r"\geq ", "≠": r"\neq ", "±": r"\pm ", "∪": r"\cup ", "∈": r"\in ", "（": "(", "）": ")", "，": ",",
         "；": ";", "：": ":", "、": ",", "％": "%", "°": "", "²": "^{2}", "³": "^{3}", "½": r"\frac{1}{2}",
         "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "≈": r"\approx ", "\u00a0": " ", "\u202f": " ",
@@ -17,11 +18,24 @@ _UNICODE = str.maketrans(
 )  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
+_NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _REWRITES: list[tuple[re.Pattern[str], str]] = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
         (r"\n\s*", "\n"),
+        (r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\\\\ "),  # space between rows
+        (r"\\cr(?![A-Za-z])", r"\\\\ "),
+        # What a reader does not see, or sees struck out, is not said.
+        (rf"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*\{{{_NESTED}\}}", ""),
+        (rf"\\(?:text)?color\s*\{{\s*white\s*\}}\s*(?:\{{{_NESTED}\}}|[^{{}}]*)", ""),
+        (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
+        (r"\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|it|rm)(?![A-Za-z])", ""),
+        (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not a function by cases
+        (r"\\(?:begin|end)\{(?:align|gather)(?:ed)?\*?\}", ""),
+        (r"&\s*=|=\s*&", "="),
+        (r"(?<=\d)(?:\{,\}|\\,)(?=\d{3}(?!\d))", ""),
+        (r"(?<![\d.,])(\d{1,3}),(\d{3})(?=\s*\\(?:pi|sqrt)(?![A-Za-z]))", r"\1\2"),
         (rf"([,;])[^\S\n]*{_BREAK}", r"\1 "),
         (_BREAK, ", "),
         (r"√\s*(\d+(?:\.\d+)?)", r"\\sqrt{\1}"),
@@ -32,7 +46,7 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"\\!|\\(?:left|right)\.", ""),
         (r"\\(?:left|right|[Bb]igg?[lr]?)(?![A-Za-z])", ""),
         (r"\\(?:displaystyle|textstyle|limits|nolimits)(?![A-Za-z])", ""),
-        (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+        (r"\\(?:[dtc]|nice)frac(?![A-Za-z])", r"\\frac"),
         (r"\\geq?(?:slant)*(?![A-Za-z])", r"\\geq "),
         (r"\\leq?(?:slant)*(?![A-Za-z])", r"\\leq "),
         (r"\\ne(?![A-Za-z])", r"\\neq "),
@@ -47,8 +61,8 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])", ""),
         (r"\\?%", ""),  # dropped, never a factor of 1/100
         (r"\\begin\{(?:array)\}\s*\{[^{}]*\}", r"\\begin{pmatrix}"),
-        (r"\\begin\{[bp]?matrix\}", r"\\begin{pmatrix}"),
-        (r"\\end\{(?:array|[bp]?matrix)\}", r"\\end{pmatrix}"),
+        (r"\\begin\{(?:[bp]|small)?matrix\}", r"\\begin{pmatrix}"),
+        (r"\\end\{(?:array|(?:[bp]|small)?matrix)\}", r"\\end{pmatrix}"),
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
         (r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|(?<=[\d}\])\s])[和或](?=[\s\d\\({\[-])", ","),
@@ -58,13 +72,16 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
     ]
 ]
 _WRAPPER = re.compile(
-    r"\\(?:text(?:bf|it|rm|normal|sf)?|math(?:rm|bf|it|sf|cal)|boldsymbol|bm|mbox|operatorname|emph|boxed|fbox)"
-    r"\s*\*?\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+    r"\\(?:text(?:bf|it|rm|normal|sf)?|math(?:rm|bf|it|sf|cal)|boldsymbol|bm|mbox|operatorname|emph|underline|boxed|fbox)"
+    rf"\s*\*?\s*\{{({_NESTED})\}}"
 )
-_ANSWER_IS = r"\s*(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value)\s+is[\s:]*"
+_ANSWER_IS = (
+    r"\s*(?:(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value|total|area|volume|length|distance|probability)"
+    r"(?:\s+(?:is|equals)|\s*:)|there\s+are|the\s+(?:interval|set|point|line)\b|exactly)[\s:]*"
+)
 # \text{The answer is } 5 and \text{The answer is 5}
 _PREFACE = re.compile(
-    rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^答案是|^\\approx", re.IGNORECASE
+    rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^答案是|^一?共|^\\approx", re.IGNORECASE
 )
 _MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
 _OUTER_BOX = re.compile(r"^\\(?:boxed|fbox)\s*\{(.*)\}$", re.DOTALL)

@@ -1,38 +1,10 @@
-"""Reads number literals exactly, as fractions and never as floats, and splits off their units."""
+"""Reads number literals exactly, as fractions and never as floats."""
 
 import re
 from fractions import Fraction
 
 from .notation import unwrap
 
-_UNIT_COMMAND = re.compile(
-    r"^(.*[^\s=+*/^,(\[{<>-])\s*\\(?:text|mathrm|mbox|textrm|textbf|operatorname)\s*\{([^{}]*)\}"
-    r"\s*(?:\^\s*\{?\s*-?\d\s*\}?)?$",
-    re.DOTALL,
-)
-_UNIT_WORD = re.compile(
-    r"^([-+]?[\d.,/ ]*\d|[-+]?\d*\s*\\frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\d))"
-    r"(\s*[A-Za-z一-鿿][A-Za-z一-鿿./\s-]*)(?:\^\{?\d\}?)?$"
-)
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_SHORT_UNITS = _words(
-    "mm cm dm km m in ft yd mi mg g kg t lb oz ml L l s h hr min sec ms J kJ N W kW V A Hz K C F Pa mph m/s km/h cm/s "
-    "ft/s eV mol rad"
-)
-_LETTERS = frozenset(unit for unit in _SHORT_UNITS if len(unit) == 1)
-# Never in a unit: words that scale the number or belong to the mathematics.
-_NOT_UNITS = _words(
-    "dozen hundred thousand million billion trillion pi sqrt sin cos tan log ln exp mod choose i e d am pm a.m p.m "
-    "a.m. p.m. 万 亿 百 千 half halve third fourth fifth sixth seventh eighth ninth tenth hundredth thousandth "
-    "or not base"
-)
-# Never first in a unit: 5 squared is 25, 5 meters squared is an area.
-_NOT_FIRST = _words("squared cubed factorial over plus minus times negative is")
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen"
@@ -53,6 +25,15 @@ _SLASH = re.compile(rf"([-+]?{_DECIMAL})\s*/\s*({_DECIMAL})")
 _FRACTION = re.compile(
     rf"([-+]?)\s*\\frac\s*(?:\{{\s*([-+]?{_DECIMAL})\s*\}}|(\d))\s*(?:\{{\s*([-+]?{_DECIMAL})\s*\}}|(\d))"
 )
+_REPEATING = re.compile(
+    r"([-+]?)(\d*)\.(\d*)(?:\\(?:overline|bar)\s*\{(\d+)\}|\((\d+)\)|\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?)"
+    r"(?:\\[cl]?dots|\.\.\.)?"
+)
+# 0.333\ldots: three times the same digits, at least
+_CONTINUED = re.compile(r"([-+]?)(\d*)\.(\d*?)(\d+?)\4{2,}\s*\\[cl]?dots")
+_MULTIPLES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_MULTIPLES |= {"百": 100, "千": 10**3, "万": 10**4, "亿": 10**8}
+_MULTIPLE = re.compile(rf"([-+]?[\d.,]*\d)\s*({'|'.join(_MULTIPLES)})", re.IGNORECASE)
 _MIXED = re.compile(r"([-+]?)(\d+)\s*(?:\\frac\s*(?:\{\s*(\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))|\s(\d+)/(\d+))")
 
 
@@ -63,7 +44,7 @@ def number(text: str) -> Fraction | None:
     Args:
         text (`str`):
             A tidied text: integer, decimal, with thousands separators, `a/b`, `\frac{a}{b}`, mixed number, power of
-            ten, `2.5e3`, `2.5\times 10^{3}`, or a number word up to a hundred.
+            ten, `2.5e3`, `2.5\times 10^{3}`, repeating decimal, or a number word up to a hundred.
 
     Returns:
         `Fraction` or `None`: The exact value; `None` for anything else, a division by zero, and more than `MAX_DIGITS`
@@ -77,6 +58,8 @@ def number(text: str) -> Fraction | None:
         text = match.group(1) + re.sub("[, ]", "", match.group(2)) + (match.group(3) or "")
     if _PLAIN.fullmatch(text):
         return Fraction(text)
+    if match := _REPEATING.fullmatch(text) or _CONTINUED.fullmatch(text):
+        return _repeating(*match.groups())
     if match := _FRACTION.fullmatch(text):
         sign, top, short_top, bottom, short_bottom = match.groups()
         return _quotient(_signed(sign, Fraction(top or short_top)), Fraction(bottom or short_bottom))
@@ -93,12 +76,22 @@ def number(text: str) -> Fraction | None:
     if match := _POWER_OF_TEN.fullmatch(text):
         exponent = int(match.group(2) or match.group(3))
         return _signed(match.group(1), Fraction(10) ** exponent) if abs(exponent) <= MAX_DIGITS else None
-    tens, _, ones = text.lower().partition("-")
+    if match := _MULTIPLE.fullmatch(text):
+        value = number(match.group(1))
+        return None if value is None else value * _MULTIPLES[match.group(2).lower()]
+    tens, _, ones = re.sub(r"(?<=y)\s+", "-", text.lower()).partition("-")
     if ones:  # twenty-five
         known = tens in _INTEGER_WORDS and ones in _INTEGER_WORDS
         known = known and 20 <= _INTEGER_WORDS[tens] < 100 and 1 <= _INTEGER_WORDS[ones] < 10
         return Fraction(_INTEGER_WORDS[tens] + _INTEGER_WORDS[ones]) if known else None
     return Fraction(_INTEGER_WORDS[tens]) if tens in _INTEGER_WORDS else None
+
+
+def _repeating(sign: str, whole: str, places: str, *periods: str | None) -> Fraction | None:
+    r"""The value of `0.1\overline{6}`, `0.1(6)`, `0.1\dot{6}` and `0.\dot{1}4285\dot{7}`."""
+    period = "".join(digits or "" for digits in periods)
+    rest = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(places))
+    return _signed(sign, Fraction(int((whole + places) or "0"), 10 ** len(places)) + rest)
 
 
 def _signed(sign: str, value: Fraction) -> Fraction:
@@ -116,33 +109,3 @@ def decimal_places(text: str) -> int | None:
         return None
     digits = text.lstrip("+-").replace(".", "").lstrip("0")
     return len(text.split(".")[1]) if len(digits) >= 6 else None
-
-
-def split_unit(text: str) -> tuple[str, str]:
-    """Splits a tidied text into its value and trailing unit (`""` if there is none)."""
-    command = _UNIT_COMMAND.match(text)
-    if command and _may_be_unit(command.group(2).strip()):
-        return command.group(1).strip(), command.group(2).strip()
-    word = _UNIT_WORD.match(text)
-    if word and number(word.group(1)) is not None:
-        unit = word.group(2).strip()
-        first = re.split(r"[\s/-]", unit)[0]
-        # A lone letter is a variable (3t, 7 m) and 3abc a product; as units they are in \text{} or \mathrm{}.
-        known = len(first) >= (3 if word.group(2)[0] == " " else 4) or unit in _SHORT_UNITS - _LETTERS
-        if (known or "一" <= unit[0] <= "鿿") and _may_be_unit(unit):
-            return word.group(1).strip(), unit
-    return text, ""
-
-
-def _may_be_unit(unit: str) -> bool:
-    words = re.split(r"[\s/-]+", unit.lower())
-    if words[0] in _NOT_FIRST or words[0] in {"if", "for", "where"} or re.search(r"[+,()=]", unit):
-        return False
-    return bool(re.search("[A-Za-z一-鿿]", unit)) and not any(
-        {word, word.removesuffix("s")} & _NOT_UNITS for word in words
-    )
-
-
-def units_differ(one: str, other: str) -> bool:
-    """Whether two units are known abbreviations and not the same one."""
-    return one in _SHORT_UNITS and other in _SHORT_UNITS and one != other

@@ -22,6 +22,8 @@ _NAMES = [
 ]
 _NAME = re.compile("|".join(f"(?:{name})" for name in _NAMES))
 _RELATION = re.compile(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])")
+_INDEX = re.compile(r"_(?:\w|\{[^{}]*\})|\([\d,\s]*\)")
+_COEFFICIENT = re.compile(r"[\d^'′’]")
 _SINGLE_LETTER = re.compile(r"[A-Za-z](?:_\w)?")
 # All that an expression without unknowns consists of: constants, functions, signs and the LaTeX around them.
 _KNOWN = re.compile(
@@ -39,6 +41,11 @@ def sides(text: str) -> list[str]:
 def is_name(text: str) -> bool:
     r"""Whether a text is a name for a value: `x`, `f(x)`, `y_{1}`, `(x, y)`, `P(X=2)`, `\bar{x}`, `\|u\|`."""
     return bool(_NAME.fullmatch(unwrap(text).strip()))
+
+
+def may_be_named(text: str) -> bool:
+    r"""Whether a text can be what a value was asked for: a name or `m+n`; not the side of an equation, `x^2-4y`."""
+    return is_name(text) or (has_unknowns(text) and not _COEFFICIENT.search(_INDEX.sub("", text)))
 
 
 def is_relation(text: str) -> bool:

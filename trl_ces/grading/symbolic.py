@@ -20,6 +20,7 @@ from sympy import (
     N,
     Rational,
     S,
+    Set,
     Symbol,
     nan,
     oo,
@@ -38,6 +39,7 @@ _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
 # The parser reads i as a symbol. It is the imaginary unit unless it is an index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _REWRITES = [
+    (re.compile(r"(?<![A-Za-z\\])C\s*_\s*\{?\s*(\d+)\s*\}?\s*\^\s*\{?\s*(\d+)\s*\}?"), r"\\binom{\1}{\2}"),
     (re.compile(r"\\log\s*_\s*(\d+)\s+(?=\d)"), r"\\log_{\1}"),
     # Functions and constants in program notation, which the parser would read as products of letters.
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
@@ -56,7 +58,7 @@ _REWRITES = [
 ]
 # The parser drops primes: y' would be y.
 _PRIMES = re.compile(r"(?:(?<=[A-Za-z})])|(?<=_\d))['′’]+")
-_BASE = re.compile(r"[0-9A-F]*\d[0-9A-F]*\s*_\s*\{?\s*(\d+)\s*\}?")
+_BASE = re.compile(r"[-+]?[0-9A-F]*\d[0-9A-F]*\s*_\s*\{?\s*(\w+)\s*\}?")
 # The parser adds or multiplies two numbers side by side, which nobody means: 3 4 is neither 7 nor 12.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
 # The parser drops transposes, too.
@@ -122,6 +124,8 @@ def same(gold: str, answer: str) -> bool:
     left, right = expression(gold), expression(answer)
     if left is None or right is None or _bases_differ(gold, answer):
         return False
+    if not all(isinstance(side, (Expr, MatrixBase, Relational, And, Set)) for side in (left, right)):
+        return False  # x = x is parsed to True
     if S.EmptySet in (left, right):
         return left == right
     golds, answers = _relations(left), _relations(right)
@@ -138,10 +142,10 @@ def same(gold: str, answer: str) -> bool:
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
 
 
-def _bases_differ(one: str, other: str) -> bool:
-    """Whether both have a base, as in 1011_2 and 1011_3, and the bases differ. The parser drops bases."""
-    bases = {match.group(1) for text in (one, other) if (match := _BASE.fullmatch(text))}
-    return len(bases) > 1
+def _bases_differ(gold: str, answer: str) -> bool:
+    """Whether an answer has another base than the gold, as 1011_3 for 1011_2 or 1011. The parser drops bases."""
+    given, answered = (_BASE.fullmatch(unwrap(text)) for text in (gold, answer))
+    return answered is not None and answered.group(1) != (given.group(1) if given else "10")
 
 
 def _exact(expr: Basic | MatrixBase) -> Basic | MatrixBase:

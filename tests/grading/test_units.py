@@ -1,0 +1,164 @@
+r"""Units behind numbers: how they are split off, which are the same, and which words are none."""
+
+import pytest
+
+from trl_ces.grading.units import as_asked, implied_unit, parse_unit, split_unit, unit_fits
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (r"5\text{ cm}", ("5", "cm")),
+        (r"5 \mathrm{m}^2", ("5", "m^2")),
+        (r"5\mbox{ apples}", ("5", "apples")),
+        (r"\frac{3}{4}\text{ hours}", (r"\frac{3}{4}", "hours")),
+        (r"x\text{ if } y", (r"x\text{ if } y", "")),
+        (r"x\text{for all x}", (r"x\text{for all x}", "")),
+        (r"x\text{where x is odd}", (r"x\text{where x is odd}", "")),
+        (r"5\text{ 7}", (r"5\text{ 7}", "")),
+        (r"5\text{ million}", (r"5\text{ million}", "")),
+        ("5 cm", ("5", "cm")),
+        ("5cm", ("5", "cm")),
+        ("5 km/h", ("5", "km/h")),
+        ("12 apples", ("12", "apples")),
+        ("12 square meters", ("12", "square meters")),
+        ("3t", ("3t", "")),  # a variable
+        ("3 m", ("3 m", "")),
+        ("3abc", ("3abc", "")),  # a product
+        ("5 cat", ("5", "cat")),
+        ("5 ab", ("5 ab", "")),
+        ("5cats", ("5", "cats")),
+        ("5cat", ("5cat", "")),
+        ("1.2.3 apples", ("1.2.3 apples", "")),
+        ("5 pi", ("5 pi", "")),
+        ("3 Million", ("3 Million", "")),
+        ("3 million", ("3 million", "")),
+        ("3 dozen eggs", ("3 dozen eggs", "")),
+        ("5米", ("5", "米")),
+        ("5一个", ("5", "一个")),
+        ("5米a", ("5", "米a")),
+        ("5万", ("5万", "")),
+        ("x apples", ("x apples", "")),
+        ("17", ("17", "")),
+    ],
+)
+def test_a_unit_is_split_off_a_value(text, parts):
+    assert split_unit(text) == parts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"5\text{ squared}", "5 cubed", "5 halves", "5 hundredths", r"5\text{ million dollars}", "5 dozen eggs",
+        r"5\text{ Million}",
+        r"5\text{ or six}", r"5\text{ apples, or 6}", r"5\text{ + one}", r"5\text{ plus two}", r"5\text{ (mod 3)}",
+        r"5\text{ base seven}", "5 over two", r"5\text{ is wrong}", r"5\text{ not six}", r"5\text{ = x}",
+    ],
+)  # fmt: skip
+def test_what_multiplies_or_divides_a_number_is_no_unit(text):
+    assert split_unit(text) == (text, "")
+
+
+@pytest.mark.parametrize("unit", ["meters squared", "Square Miles", "seconds", "people"])
+def test_other_words_are(unit):
+    assert split_unit(rf"5\text{{ {unit}}}") == ("5", unit)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (r"3 \mathrm{ m} / \mathrm{s}", ("3", "m / s")),
+        (r"70\mathrm{km} \mathrm{h}^{-1}", ("70", "km h^{-1}")),
+        (r"70 \frac{\text{km}}{\text{h}}", ("70", "km/h")),
+        (r"90 \mathrm{N}\cdot\mathrm{m}", ("90", "N m")),
+        (r"90 \Omega", ("90", r"\Omega")),
+        (r"90 \mu\text{m}", ("90", "μm")),
+        (r"\text{5 apples}", ("5", "apples")),
+        (r"12\sqrt{7}cm^{2}", (r"12\sqrt{7}", "cm^{2}")),
+        (r"\sqrt{2}pt", (r"\sqrt{2}pt", "")),  # p times t
+        ("5 m per second", ("5", "m per second")),
+        ("5 cm^2", ("5", "cm^2")),
+    ],
+)
+def test_units_are_split_off_in_other_notations(text, parts):
+    assert split_unit(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("units", "powers"),
+    [
+        (("cm^2", "cm^{2}", "square centimeters", "sq cm", "cm squared", "平方厘米"), {"cm": 2}),
+        (("m/s", "m / s", "meters per second", "metres per sec", "m s^{-1}"), {"m": 1, "s": -1}),
+        (("mph", "miles per hour", "mi/hr"), {"mi": 1, "h": -1}),
+        (("km/h^2",), {"km": 1, "h": -2}),
+        (("feet", "ft", "foot", "Feet", "ft."), {"ft": 1}),
+        (("in", "inches", "inch"), {"in": 1}),
+        (("dollars in total", "USD", "dollar"), {"dollar": 1}),
+        (("degrees Celsius", "C"), {"C": 1}),
+        (("degrees", "度"), {"deg": 1}),
+        (("MW", "megawatts"), {"MW": 1}),
+        (("mW", "milliwatt"), {"mW": 1}),
+        (("μm", r"\mu m", "micrometers"), {"μm": 1}),
+        (("people",), {"people": 1}),
+        (("in total", "each", "of them"), {}),
+        (("hrs", "hours", "小时"), {"h": 1}),
+    ],
+)
+def test_spellings_of_a_unit_are_one(units, powers):
+    for unit in units:
+        parsed = parse_unit(unit)
+        assert (parsed if unit != r"\mu m" else {"μm": 1}) == powers, unit
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "k", "M", "B", "pairs", "quarters", "halved", "doubled", "at most", "wrong", "point five", "widgets",
+        "cm wrong",
+        "", "per", "square", "squared", "^2", "fails", "Mw", "倍",
+    ],
+)  # fmt: skip
+def test_any_other_word_is_none(word):
+    assert parse_unit(word) is None
+
+
+def test_a_unit_fits_where_it_is_the_golds_or_known():
+    assert not unit_fits("km", "cm")
+    assert not unit_fits("cm^3", "cm^2")
+    assert unit_fits("cm", "cm")
+    assert unit_fits("seconds", "s")
+    assert unit_fits("cm", "")
+    assert unit_fits("", "cm")
+    assert not unit_fits("apples", "cm")
+    assert not unit_fits("cm", "widgets")
+    assert unit_fits("widgets", "Widgets")
+    assert not unit_fits("widgets", "")
+    assert unit_fits("K", "kelvin")
+    assert unit_fits("J/K", "")
+
+
+def test_the_sign_of_a_gold_is_its_unit():
+    assert [implied_unit(gold) for gold in (r"\$9", r"60^\circ", "60°", r"20\%", "9", "$9$")] == [
+        "dollars", "degrees", "degrees", "percent", "", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "question", "expected"),
+    [
+        ("5 red marbles", "How many red marbles does Ann have?", "5"),
+        (r"5\text{ marbles}", "Ann has a marble.", "5"),
+        ("5 marbles", "How many apples?", "5 marbles"),
+        ("5 red marbles", "How many marbles?", "5 red marbles"),
+        (r"5\text{ at most}", "Ann has at most 9.", r"5\text{ at most}"),
+        ("5 less", "How many less than Ann?", "5 less"),
+        ("5 thousand", "Ann has a thousand.", "5 thousand"),
+        ("5", "How many?", "5"),
+        (r"x=5\text{ marbles}", "How many marbles?", "x=5"),
+        ("1011_2", "Write 11 in base 2.", "1011"),
+        ("1011_{2}", "Write 11 in binary.", "1011_{2}"),
+        ("a_2", "base", "a_2"),
+    ],
+)
+def test_what_the_question_names_is_dropped_behind_a_number(answer, question, expected):
+    assert as_asked(answer, question) == expected

@@ -1,0 +1,195 @@
+r"""
+Splits a unit off a number and says whether two units are the same: `cm^2` is `square centimeters`, not `cm^3`.
+
+A word counts as a unit only if it is known to be one: here, in the gold, or in the question. Any other word behind a
+number may change it (`5 \text{ k}`, `9 \text{ halved}`, `5 \text{ at most}`).
+"""
+
+import re
+from functools import lru_cache
+
+from .notation import tidy, unwrap
+from .numbers import number
+
+_TEXT = r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)"
+_POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
+# `\text{ cm}^2`, `\mathrm{m} / \mathrm{s}`, `\Omega` behind a value
+_IN_TEXT = re.compile(
+    rf"^(.*?[^\s=+*/^,(\[{{<>-])\s*((?:(?:{_TEXT}\s*\{{[^{{}}]*\}}|\\Omega(?![A-Za-z])|μ){_POWER}(?:[\s/]|\\cdot)*)+)$",
+    re.DOTALL,
+)
+_QUOTIENT = re.compile(rf"\\frac\s*\{{\s*({_TEXT}\s*\{{[^{{}}]*\}})\s*\}}\s*\{{\s*({_TEXT}\s*\{{[^{{}}]*\}})\s*\}}")
+_GLUED = re.compile(r"^(.*\})\s*((?:[cmkd]m|kg)(?:\^\{?\d\}?)?)$")
+_LITERAL = r"[-+]?[\d.,/ ]*\d|[-+]?\d*\s*\\frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\d)"
+_PLAIN = re.compile(rf"^({_LITERAL})(\s*[A-Za-z一-鿿][A-Za-z一-鿿./\s-]*{_POWER})$")
+_ALL_IN_TEXT = re.compile(rf"^{_TEXT}\s*\{{\s*([-+]?[\d.,/]*\d[^{{}}]*)\}}$")
+_TOKEN = re.compile(r"[A-Za-zΩμÅ.]+|平方|立方|每|[一-鿿]+|\^\s*\{?\s*-?\d|/")
+
+_PREFIXES = {"k": "kilo", "c": "centi", "m": "milli", "d": "deci", "M": "mega", "G": "giga", "μ": "micro", "n": "nano"}
+_METRIC = {
+    "m": "meter metre", "g": "gram gramme", "L": "liter litre l", "s": "second sec", "W": "watt", "J": "joule",
+    "N": "newton", "V": "volt", "A": "ampere amp", "Hz": "hertz", "Pa": "pascal", "eV": "electronvolt", "mol": "mole",
+    "Ω": "ohm",
+}  # fmt: skip
+# The first word of a line names the unit; the others are its spellings.
+_OTHERS = """
+    in inch inche|ft foot feet|yd yard|mi mile|h hr hour 小时|min minute 分钟|day 天|week wk|month|year yr 年
+    t ton tonne 吨|cm 厘米|m 米|km 千米 公里|mm 毫米|dm 分米|kg 千克 公斤|g 克|L 升|mL 毫升|s 秒
+    lb pound|oz ounce|gal gallon|qt quart|pt pint|rad radian|deg degree 度|C celsius|F fahrenheit|T|mph|kph
+    dollar USD|cent|euro EUR|percent|erg|Å angstrom|pc parsec|arcsec arcsecond|cal calorie|mass|K kelvin
+    元 yuan RMB|角|分
+    人 个人 名|个|只|本|页|棵|块|张|件|辆|次|种|组|支|台|条|岁|unit|people person|child children|man men|woman women
+"""
+# Nouns that answers of the benchmarks count. A question's own are known too, where it is given.
+_COUNTED = (
+    "apple orange banana egg cookie cake pie pizza slice candy marble ball coin card book page pen pencil ticket "
+    "stamp toy flower tree bird dog cat fish student teacher boy girl worker player team family families house room "
+    "chair table seat car bus truck bike box bag bottle can cup glass plate piece item part point step way solution "
+    "number digit integer word letter question problem game lap beat lifetime kid friend guest member visitor "
+    "passenger shirt hat shoe sticker block brick tile jar"
+)
+_SCALES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
+_POWERS = {"squared": 2, "cubed": 3}
+_JOINERS = frozenset(
+    ["of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"]
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Never in a unit: words that scale the number or belong to the mathematics.
+_NOT_UNITS = _words(
+    "dozen hundred thousand million billion trillion pi sqrt sin cos tan log ln exp mod choose i e d am pm a.m p.m "
+    "a.m. p.m. 万 亿 百 千 half halve third fourth fifth sixth seventh eighth ninth tenth hundredth thousandth "
+    "or not base"
+)
+# Never first in a unit: 5 squared is 25, 5 meters squared is an area.
+_NOT_FIRST = _words("squared cubed factorial over plus minus times negative is if for where")
+_SIGNS = {"dollars": re.compile(r"\\\$"), "degrees": re.compile(r"\\circ|\\degree|°"), "percent": re.compile("%")}
+_WITH_BASE = re.compile(r"^\s*([0-9A-F]*\d[0-9A-F]*)\s*_\s*\{?\s*\d+\s*\}?\s*$")
+
+
+def _spellings() -> dict[str, str]:
+    known = {noun: noun for noun in _COUNTED.split()}
+    for symbol, names in _METRIC.items():
+        for short, long in {"": "", **_PREFIXES}.items():
+            known |= {short + symbol: short + symbol} | {long + name: short + symbol for name in names.split()}
+            known |= {short + "l": short + "L"} if symbol == "L" else {}
+    for line in re.split(r"[|\n]", _OTHERS):
+        known |= {spelling: line.split()[0] for spelling in line.split()}
+    return known
+
+
+_KNOWN = _spellings()
+_SYMBOLS = frozenset(spelling for spelling in _KNOWN if len(spelling) <= 3) - frozenset(_COUNTED.split())
+
+
+def split_unit(text: str) -> tuple[str, str]:
+    """Splits a tidied text into its value and trailing unit, known or not (`""` if there is none)."""
+    if whole := _ALL_IN_TEXT.match(text):
+        text = whole.group(1).strip()
+    in_text = _IN_TEXT.match(_QUOTIENT.sub(r"\1/\2", re.sub(r"\\mu(?![A-Za-z])", "μ", text))) or _GLUED.match(text)
+    if in_text and _may_be_unit(unit := " ".join(unwrap(in_text.group(2).replace(r"\cdot", " ")).split())):
+        return in_text.group(1).strip(), unit
+    plain = _PLAIN.match(text)
+    if plain and number(plain.group(1)) is not None:
+        unit = plain.group(2).strip()
+        first = re.split(r"[\s/^-]", unit)[0]
+        # A lone letter is a variable (3t, 7 m) and 3abc a product; as units they are in \text{} or \mathrm{}.
+        is_word = len(first) >= (3 if plain.group(2)[0] == " " else 4) or (
+            len(unit) > 1 and first in _SYMBOLS | _JOINERS
+        )
+        if (is_word or "一" <= unit[0] <= "鿿") and _may_be_unit(unit):
+            return plain.group(1).strip(), unit
+    return text, ""
+
+
+def _may_be_unit(unit: str) -> bool:
+    words = re.split(r"[\s/-]+", unit.lower())
+    if words[0] in _NOT_FIRST or re.search(r"[+,()=]", unit):
+        return False
+    return bool(re.search(r"[A-Za-z一-鿿ΩÅ]", unit)) and not any(
+        {word, word.removesuffix("s")} & _NOT_UNITS for word in words
+    )
+
+
+@lru_cache(maxsize=4096)
+def parse_unit(unit: str) -> dict[str, int] | None:
+    """`{"m": 1, "s": -1}` for `m/s` and `meters per second`; `None` if a word is not known to be a unit."""
+    unit = unit.replace(r"\Omega", "Ω").replace(r"\mu", "μ").replace("mph", "mi/h").replace("kph", "km/h")
+    powers: dict[str, int] = {}
+    tokens, sign, scale, last = _TOKEN.findall(unit.rstrip(".")), 1, 1, ""
+    for position, token in enumerate(tokens):
+        if token in {"/", "per", "每"}:
+            sign = -1
+        elif token in _SCALES:
+            scale = _SCALES[token]
+        elif last and (token in _POWERS or token.startswith("^")):
+            powers[last] = sign * (_POWERS.get(token) or int(token.lstrip("^{ ")))
+        elif token in _JOINERS and (token != "in" or position + 1 < len(tokens)):
+            continue
+        elif name := _name(token):
+            last = name
+            powers[last] = powers.get(last, 0) + sign * scale
+            scale = 1
+        else:
+            return None
+    if len(powers) > 1:
+        powers.pop("deg", None)  # degrees Celsius
+    # "5 in total", "5 each" have no unit; "per" and "square" alone are none.
+    return powers if powers or (tokens and sign == scale == 1) else None
+
+
+def _name(word: str) -> str | None:
+    """The unit of a spelling. Short ones are symbols, whose case matters: a mW is not a MW, an M is no meter."""
+    forms = [word, word.removesuffix("s"), word.removesuffix("es")] if len(word) > 2 else [word]
+    for form in forms:
+        if name := _KNOWN.get(form) or (_KNOWN.get(form.lower()) if len(form) > 3 else None):
+            return name
+    return None
+
+
+def unit_fits(unit: str, gold: str) -> bool:
+    """
+    Whether an answer's unit may stand behind the number where the gold's stands.
+
+    Args:
+        unit (`str`):
+            The unit of the answer, `""` if it has none.
+        gold (`str`):
+            The unit of the gold, `""` if it has none.
+
+    Returns:
+        `bool`: `True` if the answer has none, has the gold's in any spelling, or has one that is known where the gold
+        has none. Units are not converted: 5000 m is not 5 km.
+    """
+    if not unit or unit.casefold() == gold.casefold():
+        return True
+    parsed = parse_unit(unit)
+    return parsed is not None and (not gold or not parsed or parsed == parse_unit(gold))
+
+
+def implied_unit(gold: str) -> str:
+    r"""The unit that a gold's sign means, which `tidy` drops: of `\$9`, `60^\circ` and `20\%`; else `""`."""
+    return next((unit for unit, sign in _SIGNS.items() if sign.search(gold)), "")
+
+
+def as_asked(answer: str, question: str) -> str:
+    """Drops what repeats the question behind a number: its nouns (`5 red marbles`), and a base if it names one."""
+    if re.search(r"\bbase\b", question):
+        answer = _WITH_BASE.sub(r"\1", answer)
+    value, unit = split_unit(tidy(answer))
+    words = _stems(unit) - _JOINERS
+    return value if words and words <= _stems(question) - _COMPARING else answer
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(re.sub("(?<=..)(?:es|s|e)$", "", word) for word in re.findall("[a-z]+", text.lower()))
+
+
+# A question has these, but behind a number they would change the value or doubt it.
+_COMPARING = _stems(
+    "at most least than less fewer under above below about around almost nearly wrong false incorrect by double triple"
+)
