@@ -5,25 +5,21 @@
 Answers are numbers, fractions, powers and short polynomials, half of them wrong, like those of a partly trained model.
 The two take turns and ratios are of wall time, so run nothing else on the machine.
 
-Then grading that overlaps with forwards, as in the trainer (`accuracy_reward.start_early`), against grading after
-them.
+Then answers that need the algebra, with and without distinct hostile ones among them: what bounds a step.
 """
 
 import argparse
 import os
 import random
 import statistics
-import sys
 import time
-from pathlib import Path
+from operator import ne
 
-import torch
+import psutil
 from trl.rewards import accuracy_reward as trls
 
+from trl_ces.grading.pool import shared_pool
 from trl_ces.rewards import accuracy_reward as ours
-
-sys.path.insert(0, str(Path(__file__).parent))
-from rollouts import make_model
 
 
 def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], list[str]]:
@@ -42,30 +38,81 @@ def easy_answers(count: int, seed: int) -> tuple[list[list[dict[str, str]]], lis
     return completions, golds
 
 
-def beside_forwards(options: argparse.Namespace) -> None:
-    """The forwards for the old log-probs and the grading of a rollout: overlapped, and one after the other."""
-    model = make_model("small", "sdpa", torch.float32, 1024)
-    rows = torch.randint(2, 2000, (4, 750))
-    seconds: dict[str, list[float]] = {"beside": [], "after": []}
-    for turn in range(options.repeats + 1):
-        for number, (name, spent) in enumerate(seconds.items()):
-            completions, golds = easy_answers(options.answers, options.seed + 1000 + 2 * turn + number)
-            asked = {"solution": golds, "thinking_prefilled": [False] * len(golds)}
-            asked["last_turns"] = [completion[-1]["content"] for completion in completions]
-            start = time.perf_counter()
-            if name == "beside":
-                ours.start_early(**asked)
-            with torch.no_grad():
-                for _ in range(options.forwards):
-                    model(rows)
-            ours(completions=completions, **asked)
-            if turn > 0:
-                spent.append(time.perf_counter() - start)
-    ratios = [one / other for one, other in zip(seconds["beside"], seconds["after"], strict=True)]
+def algebra_answers(count: int, seed: int) -> tuple[list[str], list[str], list[float]]:
+    """Completions that no rule but the algebra decides, golds and rewards."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        n = draw.randint(2, 10**6)
+        rows.append(
+            draw.choice(
+                [
+                    (rf"\sqrt{{{2 * n * n}}}", rf"{n}\sqrt{{2}}", 1.0),
+                    (rf"\frac{{x^2-{n * n}}}{{x-{n}}}", f"x+{n}", 1.0),
+                    (f"(x+{n})^2", f"x^2+{n * n}", 0.0),
+                ]
+            )
+        )
+    answers, golds, rewards = map(list, zip(*rows, strict=True))
+    return [rf"So it is \boxed{{{answer}}}." for answer in answers], golds, rewards
+
+
+def hostile_answers(count: int, seed: int) -> list[str]:
+    """Distinct completions that keep the algebra busy for longer than any limit."""
+    draw = random.Random(seed)
+    forms = [
+        lambda n: f"9^{{9^{{9^{{{n}}}}}}}",
+        lambda n: f"(x+y+z+1)^{{{n}}}",
+        lambda n: f"({n}!)!",
+        lambda n: "(" * 40 + f"{n}" + ")" * 40,
+        lambda n: "x_{" * 40 + f"{n}" + "}" * 40,
+        lambda n: rf"\int_0^\infty {n} e^{{-x^{{x}}}} dx",
+        lambda n: "+".join(f"x^{{{power}}}" for power in range(900)) + f"+{n}",
+    ]
+    numbers = draw.sample(range(10**6, 10**7), count)
+    return [rf"So it is \boxed{{{forms[index % len(forms)](n)}}}." for index, n in enumerate(numbers)]
+
+
+def processor_seconds() -> float:
+    """Of this process and its grading workers so far."""
+    processes = [psutil.Process(worker.process.pid) for worker in shared_pool().workers if worker.process]
+    processes += [child for supervisor in processes for child in supervisor.children()]
+    # A supervisor's children that were ended count in its own times.
+    return time.process_time() + sum(sum(process.cpu_times()[:4]) for process in processes)
+
+
+def among_hostile(options: argparse.Namespace) -> None:
+    """A reward's time for answers that need the algebra, with and without hostile ones spread among them."""
+    seconds: dict[str, list[float]] = {"without": [], "with": []}
+    processor: dict[str, float] = dict.fromkeys(seconds, 0.0)
+    hostile_rewards: list[float | None] = []
+    for turn in range(options.repeats):
+        for name, spent in seconds.items():
+            seed = options.seed + 2 * turn + (name == "with")
+            completions, golds, expected = algebra_answers(options.answers, seed)
+            places = []
+            if name == "with":
+                bad = hostile_answers(options.hostile, seed)
+                places = [number * (options.answers // len(bad) + 1) for number in range(len(bad))]
+                for place, text in zip(places, bad, strict=True):
+                    completions.insert(place, text)
+                    golds.insert(place, r"42\pi+x")
+            start, used = time.perf_counter(), processor_seconds()
+            found = ours(completions=completions, solution=golds)
+            spent.append(time.perf_counter() - start)
+            processor[name] += processor_seconds() - used
+            hostile_rewards += [found[place] for place in places]
+            honest = [reward for place, reward in enumerate(found) if place not in places]
+            if honest != expected:
+                raise SystemExit(f"{sum(map(ne, honest, expected))} of {len(honest)} answers lost their rewards.")
+    ratios = [one / other for one, other in zip(seconds["with"], seconds["without"], strict=True)]
     medians = ", ".join(f"{name} {statistics.median(spent):.2f} s" for name, spent in seconds.items())
     print(
-        f"\n{options.forwards} forwards of 3,000 tokens and {options.answers} verdicts, seconds: {medians}; "
-        f"beside / after: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]"
+        f"\n{options.answers} answers that need the algebra, {options.hostile} hostile ones among them: {medians}; "
+        f"with / without: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}], in processor time "
+        f"{processor['with'] / processor['without']:.2f}\n"
+        f"hostile: {hostile_rewards.count(0.0)} rewards of 0, {hostile_rewards.count(None)} without a verdict, "
+        f"{hostile_rewards.count(1.0)} of 1; all others as without them"
     )
 
 
@@ -74,7 +121,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--answers", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--forwards", type=int, default=10, help="forwards that grading overlaps with")
+    parser.add_argument("--hostile", type=int, default=20, help="hostile answers among the others")
     options = parser.parse_args(argv)
     verdicts: dict[str, list] = {}
     seconds: dict[str, list[float]] = {"ours": [], "TRL's": []}
@@ -93,7 +140,7 @@ def main(argv: list[str] | None = None) -> int:
     for name, spent in seconds.items():
         print(f"{name:>6}: {options.answers / statistics.median(spent):.0f} verdicts/s")
     print(f"ours / TRL's: {statistics.median(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}]")
-    beside_forwards(options)
+    among_hostile(options)
     return 0
 
 

@@ -2,7 +2,7 @@ r"""
 Completions that would hang, exhaust memory, break a parser or run as code. `run` passes them through the reward and
 the evaluation's verdict, each next to an answer that needs algebra.
 
-    python tests/hostile_answers.py 3 1   # limit of a comparison in seconds, and n to take every n-th completion
+    python tests/hostile_answers.py 3 1   # limit of the evaluation in seconds, and n to take every n-th completion
 
 prints wrong verdicts and the run's cost as JSON.
 """
@@ -11,11 +11,10 @@ import json
 import resource
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 from trl_ces import rewards
-from trl_ces.grading import WorkerPool, early, grade_many
+from trl_ces.grading import WorkerPool, grade_many
 from trl_ces.grading import pool as pool_module
 from trl_ces.grading.pool import WorkerLost
 
@@ -255,7 +254,6 @@ def run(corpus, limit_s):
     pool_module.GRACE_S = 60.0  # on a busy machine too, a worker is lost only if the kernel does not end the request
     pool = pool_module._shared = WatchedPool()
     pool.map([{"op": "equal", "gold": "x", "answer": "y"}] * 8)  # starts the workers
-    early.grade_many = partial(grade_many, limit_s=limit_s)
     responses, golds, expected, names = [], [], [], []
     for number, (name, text) in enumerate(corpus.items()):
         beside, its_gold, its_verdict = neighbour(number)
@@ -274,7 +272,12 @@ def run(corpus, limit_s):
     pool.end()
     return {
         "completions": len(corpus),
-        "wrong_rewards": [names[i] for i, (a, b) in enumerate(zip(found, expected, strict=True)) if a != float(b)],
+        "wrong_rewards": [
+            names[i]
+            for i, (a, b) in enumerate(zip(found, expected, strict=True))
+            if a != float(b) and not (a is None and names[i] in corpus)
+        ],
+        "no_reward": found.count(None),
         "wrong_verdicts": [
             names[i] for i, (a, b) in enumerate(zip(grades, expected, strict=True)) if a.correct is not b
         ],

@@ -4,6 +4,7 @@ from functools import partial
 import pytest
 
 from trl_ces import rewards
+from trl_ces.grading import grader
 from trl_ces.rewards import accuracy_reward, think_format_reward
 
 
@@ -65,6 +66,24 @@ def test_lengths_that_differ_are_refused():
         think_format_reward(["a", "b"], thinking_prefilled=[True])
 
 
+def test_a_reward_has_limits_of_its_own_and_asks_for_one_verdict(monkeypatch):
+    limits = []
+
+    class Pool:
+        def map(self, messages, limit_s):
+            assert {message["op"] for message in messages} == {"equal"}
+            limits.append(limit_s)
+            return [{"status": "timeout"} for _ in messages]
+
+    monkeypatch.setattr(grader, "_usable_golds", {"1+x": True})
+    monkeypatch.setattr(grader, "_exceeded", {})
+    monkeypatch.setattr(grader, "shared_pool", Pool)
+    monkeypatch.setattr(grader, "predict", lambda *_: pytest.fail("extracted for the script"))
+    rewards_of = accuracy_reward([rf"\boxed{{x-{n}}}" for n in range(6)] + [r"\boxed{1+x}"], ["1+x"] * 7)
+    assert limits == [0.2, 1.0]
+    assert (rewards_of.count(0.0), rewards_of.count(None), rewards_of[6]) == (4, 2, 1.0)
+
+
 @pytest.mark.parametrize(
     ("completion", "prefilled", "plain"),
     [
@@ -76,7 +95,16 @@ def test_lengths_that_differ_are_refused():
         ("2", 0.0, 0.0),
         ("a</think>b</think>c", 0.0, 0.0),
         ("<think>a</think><think>b</think>c", 0.0, 0.0),
+        ("<think><think>a</think>b", 0.0, 0.0),
         ("</think><think>", 0.0, 0.0),
+        ("a</think>b<think>", 0.0, 0.0),
+        (r"<think></think>\boxed{5}", 0.0, 0.0),
+        (r"</think>\boxed{5}", 0.0, 0.0),
+        ("<think> \n\u200b...</think>5", 0.0, 0.0),
+        (" \n\u200b...</think>5", 0.0, 0.0),
+        ("<think>so</think>", 0.0, 0.0),
+        ("so</think>\n $", 0.0, 0.0),
+        ("所以</think>五", 1.0, 0.0),
         ("", 0.0, 0.0),
     ],
 )

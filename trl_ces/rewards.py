@@ -12,8 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from .grading import usable_golds
-from .grading.early import EarlyGrading
+from .grading import grade_many, usable_golds
 from .methods.alp import alp_length_reward
 from .methods.arora import arora_length_reward
 from .methods.gr3 import gr3_length_reward
@@ -51,8 +50,12 @@ get_shorter_length_reward = reward_factory(shorter_length_reward, __name__)
 
 Completion = str | list[dict[str, Any]]
 
+# Seconds of processor time of one comparison (docs/evaluation.md, "Time of a reward"). Of the judged answers in
+# tests/grading/test_oracle.py, the slowest right one took 0.23 s, on a busy machine.
+_FIRST_LIMIT_S = 0.2
+_LIMIT_S = 1.0
+
 _reported_golds: set[str] = set()
-_early = EarlyGrading()
 
 
 def accuracy_reward(
@@ -81,7 +84,8 @@ def accuracy_reward(
 
     Returns:
         `list[float | None]`: 1.0 for the gold; 0.0 for anything else, including unclosed thinking; `None` for an
-        unusable gold, which is logged once.
+        unusable gold, which is logged once, and for an answer that the batch has no time to decide, which is logged
+        (`first_limit_s` of [`grade_many`]).
 
     Raises:
         `ValueError`: The arguments differ in length.
@@ -97,31 +101,20 @@ def accuracy_reward(
             f"solution has {len(solution)} entries for {len(completions)} completions: pass one for each."
         )
     prefilled = _prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
-    golds = _golds(solution)
+    golds = ["" if gold is None else gold for gold in solution]
     for index, (gold, usable) in enumerate(zip(golds, usable_golds(golds), strict=True)):
         if not usable and gold not in _reported_golds:
             _reported_golds.add(gold)
             logger.warning("solution %d of the batch cannot be graded against; its reward is None: %r", index, gold)
-    verdicts = _early.verdicts(_last_turns(completions, last_turns), golds, prefilled)
-    return [None if correct is None else float(correct) for correct in verdicts]
-
-
-def _start_grading(
-    solution: Sequence[str | None] | None = None,
-    thinking_prefilled: Sequence[bool] | None = None,
-    last_turns: Sequence[str] | None = None,
-    **kwargs: Any,
-) -> None:
-    """The hook `start_early`: begins grading before TRL calls [`accuracy_reward`] with the same columns."""
-    if solution is not None and last_turns is not None and thinking_prefilled is not None:
-        _early.start(last_turns, _golds(solution), thinking_prefilled)
-
-
-accuracy_reward.start_early = _start_grading  # type: ignore[attr-defined]
-
-
-def _golds(solution: Sequence[str | None]) -> list[str]:
-    return ["" if gold is None else gold for gold in solution]
+    grades = grade_many(
+        _last_turns(completions, last_turns),
+        golds,
+        thinking_prefilled=prefilled,
+        with_qwen=False,
+        limit_s=_LIMIT_S,
+        first_limit_s=_FIRST_LIMIT_S,
+    )
+    return [None if grade.correct is None else float(grade.correct) for grade in grades]
 
 
 def think_format_reward(
@@ -131,7 +124,7 @@ def think_format_reward(
     **kwargs: Any,
 ) -> list[float]:
     """
-    Rewards completions that think exactly once, first, and then answer.
+    Rewards completions that think exactly once, first, and then answer, both in words or numbers.
 
     Args:
         completions (`Sequence[str | list[dict]]`):
@@ -143,7 +136,8 @@ def think_format_reward(
 
     Returns:
         `list[float]`: 1.0 or 0.0. If the prompt opened `<think>`, 1.0 takes exactly one `</think>` and no `<think>`;
-        otherwise one `<think>`, preceded by nothing but white space, and one `</think>` after it.
+        otherwise one `<think>`, preceded by nothing but white space, and one `</think>` after it. The thinking and
+        what follows it each contain a letter or a digit.
     """
     prefilled = _prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
     return [
@@ -153,10 +147,12 @@ def think_format_reward(
 
 
 def _is_well_formed(text: str, prefilled: bool) -> bool:
-    opened, closed = text.count(THINK_OPEN), text.count(THINK_CLOSE)
-    if prefilled:
-        return (opened, closed) == (0, 1)
-    return (opened, closed) == (1, 1) and text.lstrip().startswith(THINK_OPEN)
+    if not prefilled:
+        before, _, text = text.partition(THINK_OPEN)
+        if before.strip():
+            return False
+    parts = text.split(THINK_CLOSE)
+    return len(parts) == 2 and THINK_OPEN not in text and all(any(map(str.isalnum, part)) for part in parts)
 
 
 def _last_turns(completions: Sequence[Completion], given: Sequence[str] | None) -> Sequence[str]:

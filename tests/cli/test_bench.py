@@ -26,12 +26,10 @@ def test_the_shaping_benchmark_runs(capsys):
 
 
 def test_the_grading_benchmark_agrees_with_trls_reward(capsys):
-    assert main(["bench", "grading", "--answers", "60", "--repeats", "1", "--forwards", "1"]) == 0
+    assert main(["bench", "grading", "--answers", "60", "--repeats", "1", "--hostile", "5"]) == 0
     printed = capsys.readouterr().out
     assert "both agree on 60" in printed
-    assert re.search(
-        r"^1 forwards of 3,000 tokens and 60 verdicts, .* beside / after: \d\.\d\d", printed, re.MULTILINE
-    )
+    assert "4 rewards of 0, 1 without a verdict, 0 of 1; all others as without them" in printed
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Requests to the workers and what becomes of their replies. No worker is started here."""
 
 import logging
+import random
 
 import pytest
 
@@ -23,9 +24,22 @@ class Pool:
         return [self.replies.pop(0) for _ in messages]
 
 
+class SlowPool:
+    """Calls every comparison right that takes no more than the limit; `costs` are seconds by answer, else 0.01."""
+
+    def __init__(self, costs):
+        self.costs, self.asked = costs, []
+
+    def map(self, messages, limit_s):
+        self.asked += [(message["answer"], limit_s) for message in messages if message["op"] == "equal"]
+        costs = [self.costs.get(message.get("answer"), 0.01) for message in messages]
+        return [OK if cost <= limit_s else {"status": "timeout"} for cost in costs]
+
+
 @pytest.fixture(autouse=True)
-def nothing_is_known_of_golds(monkeypatch):
+def nothing_is_known(monkeypatch):
     monkeypatch.setattr(grader, "_usable_golds", {})
+    monkeypatch.setattr(grader, "_exceeded", {})
 
 
 def boxed(answer):
@@ -172,6 +186,103 @@ def test_sequences_that_differ_in_length_are_refused(arguments, settings, match)
     with pytest.raises(ValueError, match=match):
         grade_many(*arguments, **settings, pool=Pool())
     assert grade_many([], [], pool=Pool()) == []
+
+
+# ---- hostile answers among others
+
+
+HOSTILE = {f"x^{{9^{{9^{n}}}}}": 99.0 for n in range(20)}
+
+
+def verdicts_of(answers, pool, **settings):
+    """Verdicts by answer, with the limits of a reward."""
+    settings = {"limit_s": 1.0, "first_limit_s": 0.2, "with_qwen": False, **settings}
+    grades = grade_many([boxed(answer) for answer in answers], ["1+x"] * len(answers), pool=pool, **settings)
+    return {grade.answer: grade.correct for grade in grades}
+
+
+def test_without_a_first_limit_every_comparison_gets_the_full_one():
+    pool = SlowPool({"x+2": 2.9, **HOSTILE})
+    verdicts = verdicts_of(["x+2", *HOSTILE], pool, first_limit_s=None, limit_s=3.0)
+    assert verdicts == {"x+2": True, **dict.fromkeys(HOSTILE, False)}
+    assert pool.asked == [(answer, 3.0) for answer in ("x+2", *HOSTILE)]
+
+
+def test_what_exceeds_the_first_limit_gets_the_full_one(caplog):
+    costs = {"x+2": 0.2, "x+3": 0.3, "x+4": 1.0, "x+5": 1.1}
+    pool = SlowPool(costs)
+    assert verdicts_of(["x+1", *costs], pool) == {"x+1": True, "x+2": True, "x+3": True, "x+4": True, "x+5": False}
+    assert pool.asked[:5] == [(answer, 0.2) for answer in ("x+1", *costs)]
+    assert sorted(pool.asked[5:]) == [(answer, 1.0) for answer in ("x+3", "x+4", "x+5")]
+    assert caplog.text == ""
+
+
+def test_four_hostile_answers_get_the_full_limit_and_the_others_no_verdict(caplog):
+    pool = SlowPool(HOSTILE)
+    verdicts = verdicts_of(["x+1", *HOSTILE, "x+2"], pool)
+    assert verdicts.pop("x+1") is True
+    assert verdicts.pop("x+2") is True
+    assert sorted(verdicts.values(), key=str) == [False] * 4 + [None] * 16
+    # The bound of the batch: 22 times the first limit and 4 times the full one.
+    assert [limit for _, limit in pool.asked] == [0.2] * 22 + [1.0] * 4
+    assert (
+        "20 comparisons exceeded 0.2 s of processor time. 4 of them got 1 s, the others stay ungraded" in caplog.text
+    )
+    ungraded = [answer for answer, verdict in verdicts.items() if verdict is None]
+    assert any(repr(answer) in caplog.text for answer in ungraded)
+
+
+@pytest.mark.parametrize(("responses", "full"), [(30, 4), (1249, 4), (1250, 5), (2000, 8)])
+def test_one_in_250_responses_may_get_the_full_limit(responses, full):
+    pool = SlowPool(HOSTILE)
+    verdicts = verdicts_of([*HOSTILE] + ["7"] * (responses - 20), pool)
+    assert [verdicts[answer] for answer in HOSTILE].count(False) == full
+    assert [limit for _, limit in pool.asked].count(1.0) == full
+
+
+def test_neighbours_never_change_a_verdict_and_cost_a_quick_answer_nothing(monkeypatch):
+    draw = random.Random(0)
+    quick = {f"x+{n}": draw.uniform(0.0, 0.2) for n in range(10)}
+    slow = {f"x-{n}": draw.uniform(0.2, 1.0) for n in range(1, 6)}
+    batch = [*quick, *slow, *HOSTILE]
+    found = []
+    for _ in range(5):
+        monkeypatch.setattr(grader, "_exceeded", {})
+        draw.shuffle(batch)
+        found.append(verdicts_of(batch, SlowPool({**quick, **slow, **HOSTILE})))
+    assert all(verdicts == found[0] for verdicts in found)  # whatever their places
+    for answer, verdict in found[0].items():
+        assert verdict is True if answer in quick else verdict in (answer in slow, None)
+    assert all(verdicts_of([answer], SlowPool(slow))[answer] is True for answer in slow)
+
+
+def test_a_pair_that_timed_out_is_not_computed_again_and_the_rewards_stay():
+    first = verdicts_of(["x+1", *HOSTILE], SlowPool(HOSTILE))
+    pool = SlowPool(HOSTILE)
+    assert verdicts_of(["x+1", *HOSTILE], pool) == first
+    assert pool.asked == [("x+1", 0.2)]
+    # In other company too, and without a first limit; but not for longer.
+    known = next(answer for answer, verdict in first.items() if verdict is False)
+    pool = SlowPool(HOSTILE)
+    assert verdicts_of([known], pool, first_limit_s=None)[known] is False
+    assert pool.asked == []
+    assert verdicts_of([known], pool, first_limit_s=None, limit_s=1.5)[known] is False
+    assert pool.asked == [(known, 1.5)]
+    # Another gold is another pair.
+    assert grade(boxed(known), "x+2", with_qwen=False, limit_s=1.0, pool=pool).correct is False
+    assert pool.asked[1:] == [(known, 1.0)]
+
+
+def test_only_time_is_remembered_and_only_of_so_many_pairs(monkeypatch):
+    for reply in (OK, WRONG, DIED, {"status": "error", "error": "MemoryError: "}):
+        grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(*[OK] * (not grader._usable_golds), reply))
+    assert grader._exceeded == {}
+    monkeypatch.setattr(grader, "_EXCEEDED_SIZE", 3)
+    sizes = []
+    for answer in [*HOSTILE][:7]:
+        verdicts_of([answer], SlowPool(HOSTILE))
+        sizes.append(len(grader._exceeded))
+    assert sizes == [1, 2, 3, 1, 2, 3, 1]
 
 
 # ---- the second verdict

@@ -11,7 +11,7 @@ from datasets import Dataset
 from tiny import settings, tiny_model, tiny_tokenizer
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.rollout.reward_guard import LARGEST, RewardError, accepted, guarded, start_early
+from trl_ces.rollout.reward_guard import LARGEST, RewardError, accepted, guarded
 
 ARGUMENTS = {
     "prompts": ["1+1=", "2+2=", "3+3="],
@@ -134,19 +134,6 @@ def test_rewards_of_every_honest_kind_pass_in_silence(kind, on_error, caplog):
     func, rewards = HONEST[kind]
     assert called(func, on_error) == rewards
     assert caplog.records == []
-
-
-def test_functions_are_started_with_the_columns_of_the_first_example():
-    started = []
-
-    def reward(completions, **kwargs): ...
-
-    reward.start_early = lambda **columns: started.append(columns)
-    start_early([returning(1.0), reward], [{"solution": "2", "level": 1}, {"solution": "4"}])
-    assert started == [{"solution": ["2", "4"], "level": [1, None]}]
-    start_early([reward], [])
-    start_early([returning(1.0)], [None])  # nothing to start: not looked at
-    assert len(started) == 1
 
 
 def test_a_reward_model_is_not_guarded():

@@ -12,9 +12,8 @@ How an answer travels, and the file to open for a bug on its way:
    `braces.py` completes the LaTeX for its parser.
 
 `golds.py` decides whether a gold can be graded against at all. `pool.py` is the trainer's side of the workers,
-`worker.py` their process, `verdicts.py` what they answer. `early.py` starts grading while the trainer is busy
-elsewhere. `qwen/` is the second verdict, that of the Qwen2.5-Math evaluation script. docs/evaluation.md states the
-rules of both.
+`worker.py` their process, `verdicts.py` what they answer. `qwen/` is the second verdict, that of the Qwen2.5-Math
+evaluation script. docs/evaluation.md states the rules of both.
 
 Only workers load the computer algebra. The other files run on text a policy wrote, inside the trainer: every search is
 linear in its length or bounded by `support/limits.py`.

@@ -1,5 +1,7 @@
 """Grades whole responses: cuts off the thinking, extracts the answer, compares it with the gold in bounded time."""
 
+import hashlib
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +22,12 @@ _QUICK_LENGTH = 300
 _usable_golds: dict[str | None, bool] = {}
 # ("equal" or "equal_as_script", gold, answer)
 Pair = tuple[str, str, str]
+# With `first_limit_s`, one comparison for so many responses gets the full limit, too, and at least _FULL_LIMITS.
+_RESPONSES_PER_FULL_LIMIT = 250
+_FULL_LIMITS = 4
+# Seconds of processor time that a pair exceeded, by its digest: it is not computed again to exceed them again.
+_exceeded: dict[bytes, float] = {}
+_EXCEEDED_SIZE = 50_000
 
 
 @dataclass(frozen=True)
@@ -29,8 +37,8 @@ class Grade:
 
     Attributes:
         correct (`bool` or `None`):
-            Whether the final answer is mathematically equal to the gold. `None` if the gold is unusable or the worker
-            died twice.
+            Whether the final answer is mathematically equal to the gold. `None` if the gold is unusable, the worker
+            died twice, or the batch has no time left for an answer that exceeded `first_limit_s`.
         answer (`str` or `None`):
             The final answer as written; `None` if there is none.
         correct_qwen (`bool` or `None`):
@@ -79,6 +87,7 @@ def grade_many(
     thinking_prefilled: bool | Sequence[bool] = False,
     with_qwen: bool = True,
     limit_s: float = DEFAULT_LIMIT_S,
+    first_limit_s: float | None = None,
     pool: WorkerPool | None = None,
 ) -> list[Grade]:
     r"""
@@ -97,7 +106,11 @@ def grade_many(
         with_qwen (`bool`, *optional*, defaults to `True`):
             Whether to compute `correct_qwen`. Rewards need only `correct`, at half the cost.
         limit_s (`float`, *optional*, defaults to 3 seconds):
-            Time limit of one comparison. An answer that exceeds it is wrong.
+            Processor time of one comparison. An answer that exceeds it is wrong.
+        first_limit_s (`float`, *optional*):
+            Bounds the batch, for rewards: every comparison first gets this much processor time, and of those that
+            exceed it, one in 250 responses, at least 4, gets `limit_s`. Which ones depends on their texts, not on
+            their places. The others have no verdict. So a hostile neighbour cannot make a right answer wrong.
         pool ([`WorkerPool`], *optional*):
             Workers to use. Defaults to the shared pool of this process.
 
@@ -130,7 +143,8 @@ def grade_many(
     if with_qwen:
         names = [None] * len(responses) if benchmarks is None else benchmarks
         scripts = [_script_pair(*row) for row in zip(responses, golds, names, strict=True)]
-    verdicts = _compare(judged + [pair for pair in scripts if pair], limit_s, pool)
+    pairs = judged + [pair for pair in scripts if pair]
+    verdicts = _compare(pairs, limit_s, pool, first_limit_s, len(responses))
     return [
         Grade(
             correct=(answer is not None and verdicts["equal", gold, answer]) if gold_is_usable else None,
@@ -193,7 +207,9 @@ def usable_golds(
     return [_usable_golds.get(gold, False) for gold in golds]
 
 
-def _compare(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict[Pair, bool | None]:
+def _compare(
+    pairs: list[Pair], limit_s: float, pool: WorkerPool | None, first_limit_s: float | None = None, responses: int = 0
+) -> dict[Pair, bool | None]:
     verdicts: dict[Pair, bool | None] = {}
     asked: list[Pair] = []
     for pair in dict.fromkeys(pairs):
@@ -201,11 +217,43 @@ def _compare(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict
             verdicts[pair] = _compare_quickly(pair)
         except _NeedsAlgebra:
             asked.append(pair)
-    if asked:
-        messages = [{"op": op, "gold": gold, "answer": answer} for op, gold, answer in asked]
-        for pair, reply in zip(asked, (pool or shared_pool()).map(messages, limit_s), strict=True):
-            verdicts[pair] = _verdict(pair, reply)
+    replies = _replies(asked, limit_s if first_limit_s is None else first_limit_s, pool)
+    verdicts |= {pair: _verdict(pair, reply) for pair, reply in replies.items()}
+    if first_limit_s is not None:
+        slow = sorted((pair for pair, reply in replies.items() if reply["status"] == "timeout"), key=_digest)
+        admitted = slow[: max(_FULL_LIMITS, responses // _RESPONSES_PER_FULL_LIMIT)]
+        verdicts |= {pair: _verdict(pair, reply) for pair, reply in _replies(admitted, limit_s, pool).items()}
+        if left := slow[len(admitted) :]:
+            verdicts |= dict.fromkeys(left)
+            logger.warning(
+                "%d comparisons exceeded %g s of processor time. %d of them got %g s, the others stay ungraded, for "
+                "example that of the answer %.200r.",
+                len(slow),
+                first_limit_s,
+                len(admitted),
+                limit_s,
+                left[0][2],
+            )
     return verdicts
+
+
+def _replies(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict[Pair, dict]:
+    """Replies of the workers. A pair that is known to exceed the limit is not sent."""
+    replies = {pair: {"status": "timeout"} for pair in pairs if _exceeded.get(_digest(pair), 0.0) >= limit_s}
+    sent = [pair for pair in pairs if pair not in replies]
+    messages = [{"op": op, "gold": gold, "answer": answer} for op, gold, answer in sent]
+    if messages:
+        replies |= zip(sent, (pool or shared_pool()).map(messages, limit_s), strict=True)
+    for pair in sent:
+        if replies[pair]["status"] == "timeout":
+            _exceeded[_digest(pair)] = limit_s
+            if len(_exceeded) > _EXCEEDED_SIZE:
+                _exceeded.clear()  # an order of eviction would need a lock
+    return replies
+
+
+def _digest(pair: Pair) -> bytes:
+    return hashlib.blake2b(json.dumps(pair).encode(), digest_size=16).digest()
 
 
 def _compare_quickly(pair: Pair) -> bool:

@@ -5,7 +5,7 @@ stops even a big-integer power inside C, and RLIMIT_AS bounds memory. The superv
 instead of importing everything again.
 
 The limit counts processor time, so that an answer scores the same on a busy machine. A second timer ends requests that
-wait instead of computing.
+wait instead of computing, and calls them "died": they are tried once more, and then stay ungraded.
 
 Protocol, one JSON object a line: `{"id", "op": "equal" or "equal_as_script", "gold", "answer", "limit"}` or
 `{"id", "op": "usable", "gold", "limit"}` on stdin, one at a time; `{"id", "status": "ok", "verdict"}` on stdout, or
@@ -64,8 +64,8 @@ def main() -> None:
         (request_id,) = struct.unpack("q", current[:])
         current[:] = struct.pack("q", 0)
         if request_id:
-            timed_out = os.WTERMSIG(status) in _TIMER_SIGNALS  # 0 if no signal ended it
-            _reply({"id": request_id, "status": "timeout" if timed_out else "died"})
+            # A request that waited instead of computing says nothing about the answer: "died", as if it were killed.
+            _reply({"id": request_id, "status": "timeout" if os.WTERMSIG(status) == signal.SIGPROF else "died"})
 
 
 def _limit_memory(memory_bytes: int) -> None:

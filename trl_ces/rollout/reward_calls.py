@@ -1,6 +1,6 @@
-"""Calls reward functions: with the model's own text, started early, on whole groups, and with their results checked.
+"""Calls reward functions: with the model's own text, on whole groups, and with their results checked.
 
-Overrides of TRL: `_generate`, `_calculate_rewards`, `_generate_and_score_completions`.
+Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
 
 from typing import Any, cast
@@ -11,16 +11,13 @@ from accelerate.utils import gather
 from ..methods.group_reward import is_group_reward
 from ..methods.groups import Groups
 from .layer import Layer, accuracy_column
-from .reward_guard import call_group_reward, guarded_rewards, start_early
+from .reward_guard import call_group_reward, guarded_rewards
 from .turns import policy_lengths, read_turns
 
 
 class RewardCalls(Layer):
     """
     Passes `REWARD_KEYWORDS` to reward functions that accept them, and checks what every function returns.
-
-    A function's `start_early`, if it has one, is called with its arguments once the completions exist, so that its
-    work overlaps with the old and reference log-probs.
 
     A reward of whole groups ([`group_reward`]) is computed after the others, from their gathered rewards.
 
@@ -30,7 +27,6 @@ class RewardCalls(Layer):
     """
 
     def __init__(self, *args, **kwargs):
-        self._examples: list[dict] = []  # dataset rows of the current rollout
         self._turns: dict[str, list] = {}  # of the latest completions, by the names of REWARD_KEYWORDS
         self._lengths: list[int] = []  # of the latest completions, in the policy's own tokens
         super().__init__(*args, **kwargs)
@@ -38,16 +34,11 @@ class RewardCalls(Layer):
         if self._group_columns:
             self._accuracy_index = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
 
-    def _generate_and_score_completions(self, inputs):
-        self._examples = inputs
-        return super()._generate_and_score_completions(inputs)
-
     def _generate(self, prompts):
         outputs = super()._generate(prompts)
         prompt_ids, completion_ids, masks = outputs[:3]  # lists, but a user's rollout_func may return tensors
         self._turns = read_turns(prompt_ids, completion_ids, masks, self._tokenizer)
         self._lengths = policy_lengths(completion_ids, masks)
-        start_early(self.reward_funcs, self._with_turns(self._examples))
         return outputs
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):

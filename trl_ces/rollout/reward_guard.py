@@ -43,23 +43,6 @@ def accepted(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name not in refused}
 
 
-def start_early(funcs: Sequence[Any], examples: Sequence[dict[str, Any]]) -> None:
-    """
-    Starts reward functions while the trainer computes the old and reference log-probs.
-
-    Args:
-        funcs (`Sequence[Callable]`): Reward functions. An attribute `start_early`, if there is one, is called with the
-            function's future arguments but for the completions; [`accuracy_reward`] has one.
-        examples (`Sequence[dict]`): One per completion: the dataset's columns and `REWARD_KEYWORDS`.
-    """
-    functions = [func for func in funcs if not isinstance(func, torch.nn.Module)]
-    starts = [func.start_early for func in functions if hasattr(func, "start_early")]
-    if starts and examples:
-        columns = {name: [example.get(name) for example in examples] for name in examples[0]}
-        for start in starts:
-            start(**columns)
-
-
 @contextmanager
 def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
     """
