@@ -22,9 +22,9 @@ _QUICK_LENGTH = 300
 _usable_golds: dict[str | None, bool] = {}
 # ("equal" or "equal_as_script", gold, answer)
 Pair = tuple[str, str, str]
-# With `first_limit_s`, one comparison for so many responses gets the full limit, too, and at least _FULL_LIMITS.
-_RESPONSES_PER_FULL_LIMIT = 250
-_FULL_LIMITS = 4
+# With `first_limit_s`, one comparison for so many answers gets the full limit, too, and at least _FULL_LIMITS.
+_ANSWERS_PER_FULL_LIMIT = 300
+_FULL_LIMITS = 3
 # Seconds of processor time that a pair exceeded, by its digest: it is not computed again to exceed them again.
 _exceeded: dict[bytes, float] = {}
 _EXCEEDED_SIZE = 50_000
@@ -109,8 +109,8 @@ def grade_many(
             Processor time of one comparison. An answer that exceeds it is wrong.
         first_limit_s (`float`, *optional*):
             Bounds the batch, for rewards: every comparison first gets this much processor time, and of those that
-            exceed it, one in 250 responses, at least 4, gets `limit_s`. Which ones depends on their texts, not on
-            their places. The others have no verdict. So a hostile neighbour cannot make a right answer wrong.
+            exceed it, one for every 300 answers, at least 3, gets `limit_s`. Which ones depends on their texts,
+            not on their places. The others have no verdict. So a hostile neighbour cannot make a right answer wrong.
         pool ([`WorkerPool`], *optional*):
             Workers to use. Defaults to the shared pool of this process.
 
@@ -143,8 +143,7 @@ def grade_many(
     if with_qwen:
         names = [None] * len(responses) if benchmarks is None else benchmarks
         scripts = [_script_pair(*row) for row in zip(responses, golds, names, strict=True)]
-    pairs = judged + [pair for pair in scripts if pair]
-    verdicts = _compare(pairs, limit_s, pool, first_limit_s, len(responses))
+    verdicts = _compare(judged + [pair for pair in scripts if pair], limit_s, pool, first_limit_s)
     return [
         Grade(
             correct=(answer is not None and verdicts["equal", gold, answer]) if gold_is_usable else None,
@@ -208,7 +207,7 @@ def usable_golds(
 
 
 def _compare(
-    pairs: list[Pair], limit_s: float, pool: WorkerPool | None, first_limit_s: float | None = None, responses: int = 0
+    pairs: list[Pair], limit_s: float, pool: WorkerPool | None, first_limit_s: float | None = None
 ) -> dict[Pair, bool | None]:
     verdicts: dict[Pair, bool | None] = {}
     asked: list[Pair] = []
@@ -221,7 +220,7 @@ def _compare(
     verdicts |= {pair: _verdict(pair, reply) for pair, reply in replies.items()}
     if first_limit_s is not None:
         slow = sorted((pair for pair, reply in replies.items() if reply["status"] == "timeout"), key=_digest)
-        admitted = slow[: max(_FULL_LIMITS, responses // _RESPONSES_PER_FULL_LIMIT)]
+        admitted = slow[: max(_FULL_LIMITS, len(pairs) // _ANSWERS_PER_FULL_LIMIT)]
         verdicts |= {pair: _verdict(pair, reply) for pair, reply in _replies(admitted, limit_s, pool).items()}
         if left := slow[len(admitted) :]:
             verdicts |= dict.fromkeys(left)
