@@ -27,7 +27,7 @@ CASES = {
         r1_tokenizer,
         {
             f"so\n</think>\n\n{RIGHT}{R1_END}": [1, 1],
-            f"\n</think>\n\n{RIGHT}{R1_END}": [1, 1],
+            f"\n</think>\n\n{RIGHT}{R1_END}": [1, 0],
             f"so {RIGHT}": [0, 0],
             f"{RIGHT}{R1_END}": [0, 0],
         },
@@ -36,7 +36,7 @@ CASES = {
         qwen_tokenizer,
         {
             f"<think>\nso\n</think>\n\n{RIGHT}{QWEN_END}": [1, 1],
-            f"<think>\n\n</think>\n\n{RIGHT}{QWEN_END}": [1, 1],
+            f"<think>\n\n</think>\n\n{RIGHT}{QWEN_END}": [1, 0],
             f"<think>\nso {RIGHT}": [0, 0],
             f"{RIGHT}{QWEN_END}": [1, 0],
         },
