@@ -6,7 +6,7 @@ import json
 import pytest
 from fixtures_evaluation import REAL_DATA, ROWS, TABLE, rows_of, write_data
 
-from trl_ces.evaluation.benchmarks import BENCHMARKS, GROUPS
+from trl_ces.evaluation.benchmarks import BENCHMARKS, GROUPS, is_prose
 from trl_ces.evaluation.code.tasks import INSTRUCTION
 from trl_ces.evaluation.problems import choose, data_digest, find_benchmarks, load_benchmark
 from trl_ces.evaluation.rows import CHOICE_INSTRUCTION, last_box
@@ -95,11 +95,36 @@ def test_the_sets_are_the_papers_twelve_and_three_with_their_counts():
     assert all(benchmark.licence and benchmark.origin and benchmark.languages for benchmark in BENCHMARKS.values())
 
 
-def test_three_gaokao_rows_are_left_out_and_the_others_keep_their_row_numbers(data):
+def test_two_gaokao_rows_have_no_gold_and_are_asked_as_the_script_asks_them(data):
     problems = load_benchmark("gaokao2023en", data)
-    assert len(problems) == 382
-    assert sorted(set(range(385)) - {problem.id for problem in problems}) == [83, 167, 192]
-    assert all(len(BENCHMARKS[name].excluded) == (3 if name == "gaokao2023en" else 0) for name in BENCHMARKS)
+    assert [problem.id for problem in problems] == list(range(385))
+    assert [problem.id for problem in problems if not problem.gold] == [167, 192]
+    assert all(len(BENCHMARKS[name].without_gold) == (2 if name == "gaokao2023en" else 0) for name in BENCHMARKS)
+
+
+@pytest.mark.parametrize(
+    ("gold", "prose"),
+    [
+        ("The rocket reaches its maximum height of 500 feet 10 seconds after lift-off.", True),
+        ("There is no solution.", True),
+        ("It is the plane 2 x+3 y-z=0.", True),
+        (r"\left[\begin{array}{rr}1 & 2\end{array}\right], which is invertible for all t", True),
+        ("No solution", False),
+        ("All real numbers", False),
+        ("70 miles per hour", False),
+        (r"\sin x+\cos y-\arcsin z \cdot \operatorname{arccot} w", False),
+        (
+            r"\left[\begin{array}{ccc}a & b & c\end{array}\right] \times \left(\begin{array}{r}a\end{array}\right)",
+            False,
+        ),
+        (r"80 \pi \mathrm{mi} / \mathrm{min}, 4 \mathrm{ft} \times 12 \mathrm{ft}", False),
+        ("def+de+df+ef", False),
+        ("42", False),
+        ("", False),
+    ],
+)
+def test_prose_is_four_words_of_english_and_no_latex(gold, prose):
+    assert is_prose(gold) is prose
 
 
 def test_names_and_groups_stand_for_each_set_once():
@@ -235,13 +260,16 @@ real = pytest.mark.skipif(
 @real
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_real_file_has_its_count_and_can_be_read_whole(name):
-    assert len(load_benchmark(name, REAL_DATA)) == COUNTS[name] - (3 if name == "gaokao2023en" else 0)
+    assert len(load_benchmark(name, REAL_DATA)) == COUNTS[name]
 
 
 @real
-def test_the_rows_left_out_are_those_without_a_gold():
-    lines = (REAL_DATA / BENCHMARKS["gaokao2023en"].file).read_text(encoding="utf-8").split("\n")
-    assert [json.loads(lines[row])["answer"] for row in (83, 167, 192)] == ["b > a > c", "", ""]
+def test_the_rows_without_a_gold_are_these_and_prose_is_in_college_math():
+    for name in GROUPS["math12"]:
+        problems = load_benchmark(name, REAL_DATA)
+        assert tuple(problem.id for problem in problems if not problem.gold) == BENCHMARKS[name].without_gold
+        if BENCHMARKS[name].prose:
+            assert (name, sum(is_prose(problem.gold) for problem in problems)) == ("college_math", 221)
 
 
 @real
@@ -252,8 +280,8 @@ def test_the_golds_are_those_that_the_script_was_given():
     with gzip.open(REAL_DATA / "oracle" / "qwen_math_verdicts.jsonl.gz", "rt", encoding="utf-8") as stream:
         judged = {(row["benchmark"], row["idx"]): row["gold_raw"] for row in map(json.loads, stream)}
     other = {key: gold for key, gold in judged.items() if golds.get(key) != gold}
-    # The oracle's file wrote this number with four digits, and asked about a row that is left out here.
-    assert other == {("svamp", 399): "1.055e+06", ("gaokao2023en", 83): "b > a > c"}
+    # The oracle's file wrote this number with four digits.
+    assert other == {("svamp", 399): "1.055e+06"}
     assert golds["svamp", 399] == "1054997"
     assert len(judged) == 1150
 

@@ -3,19 +3,14 @@
 import itertools
 import json
 import math
+import re
 
 import numpy as np
 import pytest
+from interval_oracle import accuracy, bootstrap_t, difference
 
 from trl_ces.evaluation.comparison import compare, comparison_text, load_run
-from trl_ces.evaluation.statistics import (
-    RESAMPLES,
-    interval,
-    interval_of_average,
-    majority_is_correct,
-    pass_at_k,
-    resampled_means,
-)
+from trl_ces.evaluation.statistics import interval, interval_of_average, majority_is_correct, pass_at_k
 from trl_ces.evaluation.summary import results_table, summarize
 from trl_ces.support.errors import UserError
 from trl_ces.support.tables import markdown
@@ -76,12 +71,15 @@ def test_the_numbers_of_a_run_are_these():
     aime, gsm = found["benchmarks"]["aime24"], found["benchmarks"]["gsm8k"]
     assert (aime["problems"], aime["samples"], aime["not_judged"], aime["truncated"]) == (2, 8, 0, 3 / 8)
     assert aime["correct"]["accuracy"] == 0.25  # 2 / 4 and 0 / 4
+    of_four = accuracy([[(0.5, 4), (0.0, 4)]])
+    assert (aime["correct"]["low"], aime["correct"]["high"]) == pytest.approx(of_four[1:])
     assert aime["correct_qwen"]["accuracy"] == 0.375  # 3 / 4 and 0 / 4
     assert aime["length_tokens"]["mean"] == 62.5  # 25 and 100
     assert aime["correct"]["pass_at"] == {"1": 0.25, "2": pytest.approx((1 - 1 / 6) / 2), "4": 0.5}
     assert aime["correct"]["majority"] == 0.0  # "3" has two votes and is wrong
     # the third problem of gsm8k has no verdict: it counts in the length alone
     assert gsm["not_judged"] == 4
+    assert (gsm["problems"], gsm["correct"]["problems"], gsm["correct_qwen"]["problems"]) == (3, 2, 3)
     assert gsm["correct"]["accuracy"] == (1 + 0.75) / 2
     assert gsm["correct"]["majority"] == 1.0
     assert gsm["correct_qwen"]["accuracy"] == pytest.approx((1 + 0.75 + 0) / 3)
@@ -101,32 +99,44 @@ def test_the_order_in_which_samples_were_finished_changes_nothing():
 def test_the_table_has_the_papers_columns_and_the_average():
     text = results_table(summarize(SETTINGS, FIRST))
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-    assert cells[0] == ["Dataset", "Acc ↑", "95 %", "Script Acc", "Len ↓", "95 %", "pass@4", "Majority", "Cut off"]
-    assert cells[2] == ["AIME24", "25.0", "[0.0, 50.0]", "37.5", "62.5", "[25.0, 100]", "50.0", "0.0", "37.5"]
+    assert cells[0] == [
+        "Dataset", "Acc ↑", "95 %", "n", "Script Acc", "n", "Len ↓", "95 %", "pass@4", "Majority", "Cut off",
+    ]  # fmt: skip
+    low, high = (f"{100 * bound:.1f}" for bound in accuracy([[(0.5, 4), (0.0, 4)]])[1:])
+    assert cells[2][:6] == ["AIME24", "25.0", f"[{low}, {high}]", "2", "37.5", "2"]
+    # of two values a resample has both or one of them twice: t = 0 or, with half the error, 2; 62.5 -+ 2 * 37.5
+    assert cells[2][6:] == ["62.5", "[0.0, 138]", "50.0", "0.0", "37.5"]
+    assert (cells[3][0], cells[3][3], cells[3][5]) == ("GSM8K", "2", "3")
     assert cells[4][:2] == ["Average", "56.2"]
-    assert "4 answers could not be judged" in text
+    assert cells[4][3:6] == ["", "47.9", ""]
+    assert "4 answers are to golds that `correct` cannot grade against: they count in Script Acc alone" in text
     assert "5 problems, 4 answers each, temperature 0.4" in text
 
 
-def test_a_bootstrap_interval_covers_what_resampling_by_loops_covers():
-    values = [0.0, 0.25, 1.0, 1.0, 0.5, 0.75]
-    random = np.random.default_rng(99)
-    by_loops = [float(np.mean([values[random.integers(6)] for _ in values])) for _ in range(RESAMPLES)]
-    found = interval(values)
-    assert found.mean == pytest.approx(3.5 / 6)
-    low, high = np.quantile(by_loops, [0.025, 0.975])
-    assert (found.low, found.high) == (pytest.approx(low, abs=0.043), pytest.approx(high, abs=0.043))
-    assert interval(values) == found
+def test_an_interval_is_the_bootstrap_t_of_plain_loops():
+    for values in ([0.0, 0.25, 1.0, 1.0, 0.5, 0.75], [100.0, 120.0, 130.0, 150.0, 170.0, 900.0, 90.0, 95.0]):
+        found, (mean, low, high) = interval(values), bootstrap_t([values])
+        assert found.mean == pytest.approx(mean)
+        width = high - low
+        assert (found.low, found.high) == (pytest.approx(low, abs=width / 20), pytest.approx(high, abs=width / 20))
+        assert interval(values) == found
+    assert found.high - found.mean > 1.5 * (found.mean - found.low)  # one long answer: the mean may be far above
     assert interval([0.5] * 7) == interval([0.5])
     assert (interval([0.5]).low, interval([0.5]).high) == (0.5, 0.5)
     assert interval([]).mean is None
+    assert interval([25.0, 100.0]).low < 0 == interval([25.0, 100.0], least=0).low
 
 
-def test_resampled_means_have_the_standard_error_of_the_mean():
+def test_the_interval_of_many_values_is_the_normal_one():
     values = list(np.random.default_rng(0).normal(size=4000))  # more than one block of draws
-    means = resampled_means(values)
-    assert means.shape == (RESAMPLES,)
-    assert means.std() == pytest.approx(np.std(values) / math.sqrt(4000), rel=0.05)
+    found = interval(values)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * np.std(values) / math.sqrt(4000), rel=0.05)
+
+
+def test_the_interval_of_skewed_lengths_holds_the_mean_more_often_than_the_percentile_bootstrap():
+    random, truth = np.random.default_rng(5), math.exp(0.8**2 / 2)
+    found = [interval(list(random.lognormal(0, 0.8, 20)), resamples=400) for _ in range(400)]
+    assert 0.89 < np.mean([each.low <= truth <= each.high for each in found]) < 0.97  # the other: 0.87
 
 
 def test_an_average_of_sets_varies_as_the_mean_of_independent_means():
@@ -135,11 +145,34 @@ def test_an_average_of_sets_varies_as_the_mean_of_independent_means():
     found = interval_of_average(sets)
     error = math.sqrt(np.var(sets[0]) / 200 + np.var(sets[1]) / 50) / 2
     assert found.mean == pytest.approx((np.mean(sets[0]) + np.mean(sets[1])) / 2)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.06)
+    assert found.high - found.low == pytest.approx(2 * 1.98 * error, rel=0.06)
     assert interval_of_average([[1.0], []]).mean is None
     # equal sets are drawn apart: their chances do not add up
     same = interval_of_average([sets[0], sets[0]])
     assert same.high - same.low == pytest.approx(2 * 1.96 * np.std(sets[0]) / math.sqrt(400), rel=0.06)
+
+
+def test_a_set_with_prose_golds_is_measured_with_and_without_them():
+    wordy = "The rocket reaches its maximum height of 500 feet"
+    answers = [
+        *samples("college_math", 0, [T, T, T, T], [10] * 4),
+        *({**sample, "gold": wordy} for sample in samples("college_math", 1, [F] * 4, [50] * 4)),
+        *samples("college_math", 2, [T, T, F, F], [20] * 4),
+        *samples("gsm8k", 0, [T] * 4, [8] * 4),
+    ]
+    found = summarize(SETTINGS | {"benchmarks": ["college_math", "gsm8k"]}, answers)
+    whole = found["benchmarks"]["college_math"]
+    plain = whole["without_prose"]
+    assert (whole["problems"], plain["problems"], plain["samples"]) == (3, 2, 8)
+    assert (whole["correct"]["accuracy"], plain["correct"]["accuracy"]) == (0.5, 0.75)
+    assert plain["length_tokens"]["mean"] == 15
+    assert found["averages"]["math"]["correct"]["mean"] == (0.5 + 1) / 2  # as in the paper
+    assert "without_prose" not in found["benchmarks"]["gsm8k"]
+    text = results_table(found)
+    assert "| College Math without prose | 75.0 |" in re.sub(" +", " ", text)
+    assert "1 golds of College Math are sentences" in text
+    only = summarize(SETTINGS | {"benchmarks": ["college_math"]}, answers[:4])
+    assert "without_prose" not in only["benchmarks"]["college_math"]
 
 
 @pytest.mark.parametrize(("count", "correct"), [(4, 0), (4, 1), (4, 3), (4, 4), (6, 2)])
@@ -181,8 +214,9 @@ def test_two_runs_are_compared_problem_by_problem(runs):
     assert [entry["mean"] for entry in aime["accuracy"]] == [0.25, 0.625]
     assert [entry["mean"] for entry in aime["length"]] == [62.5, 40]
     assert aime["accuracy_difference"][0] is None
-    # 1 - 0.5 and 0.25 - 0: of two problems the bootstrap draws one twice or both
-    assert aime["accuracy_difference"][1] == {"mean": 0.375, "low": 0.25, "high": 0.5}
+    apart = difference([[(1.0, 4), (0.25, 4)]], [[(0.5, 4), (0.0, 4)]])
+    assert tuple(aime["accuracy_difference"][1].values()) == pytest.approx(apart)
+    assert (gsm["judged"], gsm["problems"], aime["judged"]) == (2, 3, 2)
     assert aime["length_difference"][1]["mean"] == ((20 - 25) + (60 - 100)) / 2
     # the problem that the first run could not judge counts in neither accuracy
     assert [entry["mean"] for entry in gsm["accuracy"]] == [0.875, 0.625]
@@ -231,7 +265,13 @@ def test_the_comparison_reads_as_table_1_and_table_9(runs):
     assert first[2] == ["AIME24", "25.0", "62.5", "**62.5**", "**40.0**", "+37.5", "-22.5"]
     assert first[3] == ["GSM8K", "**87.5**", "**12.0**", "62.5", "16.7", "-25.0", "+4.7"]
     assert first[4][0] == "Average"
-    assert differences[2][:3] == ["AIME24", "+37.5", "[+25.0, +50.0]"]
+    apart = difference([[(1.0, 4), (0.25, 4)]], [[(0.5, 4), (0.0, 4)]])
+    assert differences[2][:3] == [
+        "AIME24",
+        "+37.5",
+        "[{:+.1f}, {:+.1f}]".format(*(100 * bound for bound in apart[1:])),
+    ]
+    assert "gold can be graded against: 2 of 3 problems of GSM8K; Len all." in text
     assert split[2] == ["AIME24", "simple", "0", "-", "-", "-", "-"]
     assert split[3] == ["AIME24", "hard", "2", "62.5", "25.0", "40.0", "62.5"]
     assert "Drawn with other settings than first: second (`seed` None and 3)" in text

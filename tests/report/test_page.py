@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from interval_oracle import difference
 from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, write_training
 
 from trl_ces.cli.main import main
@@ -19,6 +20,7 @@ from trl_ces.report.tokens import ShapedToken, TokenAnswer, TokenFile, write_tok
 EVIL = "<script>alert(1)</script>"
 T, F = True, False
 BASE = {"gsm8k": [[(T, 10), (T, 14)], [(T, 20), (F, 20)], [(F, 40), (F, 40)]], "svamp": [[(T, 8), (T, 8)]] * 2}
+SHARES = [[1, 0.5, 0], [1, 1]], [[1, 1, 0.5], [1, 1]]  # of right answers, in both
 OURS = {"gsm8k": [[(T, 8), (T, 8)], [(T, 30), (T, 30)], [(T, 50), (F, 50)]], "svamp": [[(T, 6), (T, 6)]] * 2}
 
 
@@ -62,7 +64,9 @@ def test_the_card_of_evaluations_is_the_difference_problem_by_problem(tmp_path):
     accuracy, length = card.gains
     # GSM8K: 0, +1/2, +1/2; SVAMP: none. The average weighs the two alike.
     assert (card.title, accuracy.value, accuracy.unit) == ("CES against DAPO", "+16.7", "points")
-    assert accuracy.levels == "75.0 → 91.7 %, 95 % interval +0.0 to +25.0"
+    base, ours = ([[(right, 2) for right in rights] for rights in sets] for sets in SHARES)
+    _, low, high = difference(ours, base)
+    assert accuracy.levels == f"75.0 → 91.7 %, 95 % interval −{-100 * low:.1f} to +{100 * high:.1f}"
     assert not accuracy.clear
     # GSM8K: -4, +10, +10; SVAMP: -2.
     assert (length.value, length.clear) == ("+1.7", False)

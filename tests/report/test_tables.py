@@ -1,16 +1,16 @@
 """Every cell of the report's Tables 1, 2, 4, 6, 7, 8 and 9, against means and intervals worked out here."""
 
+import math
 import random
 import re
-from itertools import pairwise
 from statistics import fmean, stdev
 
+import interval_oracle as oracle
 import pytest
 from report.test_page import numbered, page_of
 from report_runs import write_evaluation, write_study
 
 T_975 = 4.302652729749464  # Student's t with two degrees of freedom: three seeds
-RESAMPLES = 4000
 TITLES = {
     "gsm8k": "GSM8K", "svamp": "SVAMP", "aime24": "AIME24", "arc_challenge": "ARC", "openbookqa": "OpenBookQA",
     "humaneval": "HumanEval", "humaneval_plus": "HumanEval+", "mbpp": "MBPP", "mbpp_plus": "MBPP+",
@@ -142,22 +142,32 @@ def by_problem(run, name):
     ]
 
 
-def check_cell(cell, sets):
-    """Mean of the sets' means, and a bootstrap over problems of our own: another generator, other draws."""
-    draw, means = random.Random(0), []
-    for _ in range(RESAMPLES):
-        means.append(fmean(fmean(draw.choices(values, k=len(values))) for values in sets))
-    means.sort()
-    spread = means[-1] - means[0]
-    mean, *bounds = numbers(cell)
+def of_four(sets):
+    """Accuracies in % of four answers, as (share, answers)."""
+    return [[(percent / 100, 4) for percent in values] for values in sets]
+
+
+def check_accuracy(cell, sets, minus=None):
+    """The interval of an average, or of its difference to another run's."""
+    found = oracle.accuracy(of_four(sets)) if minus is None else oracle.difference(of_four(sets), of_four(minus))
+    assert numbers(cell) == pytest.approx([100 * value for value in found], abs=0.051)
+
+
+def check_length(cell, sets, minus=None):
+    """Mean of the sets' means, and a bootstrap-t over problems of our own: another generator, other draws."""
+    least = 0 if minus is None else -math.inf
+    if minus is not None:
+        sets = [[one - other for one, other in zip(*pair, strict=True)] for pair in zip(sets, minus, strict=True)]
     # Lengths of a hundred tokens or more have no decimals.
     rounded = 0.51 if max(map(abs, numbers(cell))) >= 100 else 0.051
-    assert mean == pytest.approx(fmean(fmean(values) for values in sets), abs=rounded)
-    if len(sets[0]) > 1:
-        # Means lie on a grid, and a draw more or less may move a bound to the next of them.
-        grid = max(min((y - x for x, y in pairwise(sorted({*each}))), default=0) / len(each) for each in sets)
-        low, high = means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]
-        assert bounds == pytest.approx([low, high], abs=0.06 * spread + grid / len(sets) + rounded)
+    mean, *bounds = numbers(cell)
+    expected, low, high = oracle.bootstrap_t(sets, 2000, least)
+    assert mean == pytest.approx(expected, abs=rounded)
+    assert len(bounds) == (0 if len(sets[0]) == 1 else 2)
+    if bounds:
+        # With few problems t has few values, and a draw more or less may move a bound to the next of them.
+        near = (0.1 if len(sets[0]) == 12 else 0.5) * (high - low) + rounded
+        assert bounds == pytest.approx([low, high], abs=near)
 
 
 @pytest.fixture(scope="module")
@@ -176,13 +186,11 @@ def test_evaluations_by_benchmark_are_means_over_problems_with_differences_probl
     for listed, title in [*(([name], TITLES[name]) for name in names), (names, average)]:
         cells = dict(zip(table.header[1:], rows[title], strict=True))
         found = {run: list(zip(*(by_problem(run, name) for name in listed), strict=True)) for run in ANSWERS}
-        for place, what in enumerate(("Acc", "Len")):
-            for run, arrow in [(run, "↑↓"[place]) for run in ANSWERS]:
-                check_cell(cells[f"{run} {what} {arrow}"], found[run][place])
+        for place, (what, arrow, check) in enumerate((("Acc", "↑", check_accuracy), ("Len", "↓", check_length))):
+            for run in ANSWERS:
+                check(cells[f"{run} {what} {arrow}"], found[run][place])
             for run in ("R1", "CES"):
-                pairs = zip(found[run][place], found["DAPO"][place], strict=True)
-                apart = [[one - other for one, other in zip(*pair, strict=True)] for pair in pairs]
-                check_cell(cells[f"{run} − DAPO {what}"], apart)
+                check(cells[f"{run} − DAPO {what}"], found[run][place], found["DAPO"][place])
 
 
 def test_questions_are_parted_by_the_reference_and_each_part_averaged_by_itself(evaluated):
@@ -198,8 +206,8 @@ def test_questions_are_parted_by_the_reference_and_each_part_averaged_by_itself(
             assert cells["Questions"] == str(len(chosen))
             for run in ANSWERS if chosen else ():
                 accuracy, length = by_problem(run, name)
-                check_cell(cells[f"{run} Acc ↑"], [[accuracy[place] for place in chosen]])
-                check_cell(cells[f"{run} Len ↓"], [[length[place] for place in chosen]])
+                check_accuracy(cells[f"{run} Acc ↑"], [[accuracy[place] for place in chosen]])
+                check_length(cells[f"{run} Len ↓"], [[length[place] for place in chosen]])
 
 
 def test_a_method_of_any_name_keeps_its_row(tmp_path):

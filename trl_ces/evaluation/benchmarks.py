@@ -4,7 +4,8 @@ Questions and golds follow the Qwen2.5-Math evaluation, as in the paper; rows.py
 EvalPlus'; code/ judges them.
 """
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from typing import Any
 
 from .code.tasks import read_code
@@ -51,7 +52,9 @@ class Benchmark:
         origin (`str`): Who made it.
         read (`Callable`): From a row of the local copy to question and gold.
         hub (`HubSource`, *optional*): The Hub's copy; `None`: a local copy is required.
-        excluded (`dict[int, str]`): Row number -> why no answer can be judged.
+        without_gold (`tuple[int, ...]`): Rows whose gold is empty: `correct` has no verdict on them, and the
+            Qwen2.5-Math script accepts an empty answer.
+        prose (`bool`): Some golds are sentences, see [`is_prose`].
         dataset (`str`): `"humaneval"` or `"mbpp"` for code, else empty.
         base (`str`, *optional*): The set with the same questions and fewer tests. If both are asked, one answer is
             drawn and judged for both.
@@ -67,7 +70,8 @@ class Benchmark:
     origin: str
     read: Reader
     hub: HubSource | None = None
-    excluded: dict[int, str] = field(default_factory=dict)
+    without_gold: tuple[int, ...] = ()
+    prose: bool = False
     dataset: str = ""
     base: str | None = None
 
@@ -92,8 +96,6 @@ def _code(name: str, title: str, dataset: str, base: str | None) -> Benchmark:
 
 NOT_STATED = "not stated"
 MAA = f"{NOT_STATED}; problems of the Mathematical Association of America"
-EMPTY_GOLD = "its gold is empty"
-VANISHING_GOLD = "its gold b > a > c vanishes in the script's normaliser, which then accepts an empty answer"
 _ROWS = [
     _math(
         "aime24",
@@ -130,6 +132,7 @@ _ROWS = [
         "by book: CC BY, CC BY-NC-SA, GFDL and others (field license)",
         "Tang et al. 2024, MathScale, arXiv 2403.02884",
         read_without_dollars,
+        prose=True,
     ),
     _math(
         "gaokao_math_cloze",
@@ -147,7 +150,7 @@ _ROWS = [
         "MIT",
         "Liao et al. 2024, MARIO, arXiv 2401.08190",
         read_without_dollars,
-        excluded={83: VANISHING_GOLD, 167: EMPTY_GOLD, 192: EMPTY_GOLD},
+        without_gold=(167, 192),
     ),
     _math(
         "gsm8k",
@@ -223,3 +226,15 @@ GROUPS = {
     "reasoning": [name for name, benchmark in BENCHMARKS.items() if benchmark.kind == "choice"],
     "code": [name for name, benchmark in BENCHMARKS.items() if benchmark.kind == "code"],
 }
+
+# What is no word of English: commands, environments with their columns, names of units and operators.
+_LATEX = re.compile(
+    r"\\(?:begin|end)\s*\{[^{}]*\}(?:\s*\{[^{}]*\})?|\\(?:mathrm|mathbf|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+"
+)
+_WORD = re.compile(r"(?<![^\s({'\"-])[A-Za-z][a-z]+(?![^\s.,;:!?)}'\"-])")
+PROSE_WORDS = 4
+
+
+def is_prose(gold: str) -> bool:
+    """Whether a gold is a sentence, with four English words or more; "All real numbers" is none."""
+    return len(_WORD.findall(_LATEX.sub(" ", gold))) >= PROSE_WORDS

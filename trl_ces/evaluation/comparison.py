@@ -11,6 +11,7 @@ from ..support.errors import UserError, nearest
 from ..support.files import write_json
 from ..support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
+from .proportions import Shares, accuracy_difference, accuracy_interval
 from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings_file
 from .statistics import interval, interval_of_average
 from .summary import KINDS, accuracies, by_benchmark, mean_lengths, span, tokens
@@ -125,20 +126,28 @@ class Measured:
 
     Args:
         accuracy (`pd.DataFrame`): Share of correct answers, in [0, 1]. Only problems that every run could judge.
+        answers (`pd.DataFrame`): How many answers each share is of.
         length (`pd.DataFrame`): Mean tokens.
     """
 
     accuracy: pd.DataFrame
+    answers: pd.DataFrame
     length: pd.DataFrame
+
+    def shares(self, run: int) -> Shares:
+        """What the interval of a run's accuracy rests on."""
+        return Shares(self.accuracy[run].to_numpy(), self.answers[run].to_numpy())
 
 
 def benchmark_tables(runs: Sequence[Run], name: str, verdict: str) -> Measured:
     """What the comparison of a benchmark rests on; see [`compare`] for the arguments."""
     numbers = range(len(runs))
-    shares = [accuracies(run.samples[name], verdict) for run in runs]
+    found = [accuracies(run.samples[name], verdict) for run in runs]
     lengths = [mean_lengths(run.samples[name]) for run in runs]
+    judged = pd.concat(found, axis="columns", keys=numbers, join="inner")
     return Measured(
-        pd.concat(shares, axis="columns", keys=numbers, join="inner"),
+        judged.xs("right", axis="columns", level=1),
+        judged.xs("answers", axis="columns", level=1),
         pd.concat(lengths, axis="columns", keys=numbers),
     )
 
@@ -186,36 +195,36 @@ def _differing(first: Run, other: Run) -> dict[str, list[Any]]:
 
 def _row(sets: Sequence[Measured], baseline: int) -> dict[str, Any]:
     """The numbers of one set, or the unweighted means over several."""
-    join = interval_of_average if len(sets) > 1 else lambda values: interval(values[0])
-    entry: dict[str, Any] = {}
-    for field in ("accuracy", "length"):
-        tables = [getattr(one, field) for one in sets]
-        entry[field] = [join([table[run] for table in tables]).as_dict() for run in tables[0]]
-        # Paired: the same questions, so their difficulty cancels.
-        entry[f"{field}_difference"] = [
-            None if run == baseline else join([table[run] - table[baseline] for table in tables]).as_dict()
-            for run in tables[0]
-        ]
-    return entry
+    runs = list(sets[0].accuracy)
+    shares = [[each.shares(run) for each in sets] for run in runs]
+    lengths = [[each.length[run] for each in sets] for run in runs]
+    # Paired: the same questions, so their difficulty cancels.
+    longer = [[one - other for one, other in zip(own, lengths[baseline], strict=True)] for own in lengths]
+    return {
+        "problems": sum(len(each.length) for each in sets),
+        "judged": sum(len(each.accuracy) for each in sets),
+        "accuracy": [accuracy_interval(own).as_dict() for own in shares],
+        "accuracy_difference": [
+            None if run == baseline else accuracy_difference(shares[run], shares[baseline]).as_dict() for run in runs
+        ],
+        "length": [interval_of_average(own, least=0).as_dict() for own in lengths],
+        "length_difference": [None if run == baseline else interval_of_average(longer[run]).as_dict() for run in runs],
+    }
 
 
 def _split(measured: Measured) -> dict[str, Any]:
     simple = measured.accuracy[0] > SIMPLE_ABOVE
     found = {}
     for part, chosen in (("simple", simple), ("hard", ~simple)):
-        accuracy = measured.accuracy[chosen]
-        length = measured.length.loc[accuracy.index]
+        own = Measured(measured.accuracy[chosen], measured.answers[chosen], measured.length.loc[chosen.index[chosen]])
+        longer = own.length.sub(own.length[0], axis="index")
         found[part] = {
-            "problems": len(accuracy),
-            "accuracy": _intervals(accuracy),
-            "length": _intervals(length),
-            "length_difference": _intervals(length.sub(length[0], axis="index")),
+            "problems": len(own.accuracy),
+            "accuracy": [accuracy_interval([own.shares(run)]).as_dict() for run in own.accuracy],
+            "length": [interval(own.length[run], least=0).as_dict() for run in own.length],
+            "length_difference": [interval(longer[run]).as_dict() for run in longer],
         }
     return found
-
-
-def _intervals(table: pd.DataFrame) -> list[dict[str, float | None]]:
-    return [interval(table[run]).as_dict() for run in table]
 
 
 def comparison_text(found: dict[str, Any]) -> str:
@@ -228,12 +237,19 @@ def comparison_text(found: dict[str, Any]) -> str:
     parts = [
         _main_table(names, others[-1], found["baseline"], titled),
         "**Bold**: best of the row.",
-        f"## Differences to {found['baseline']}, problem by problem, with 95 % bootstrap intervals",
+        f"## Differences to {found['baseline']}, problem by problem, with 95 % intervals",
         _difference_table(names, others, titled),
         f"## Simple and hard questions (simple: {names[0]} is right in more than half of its answers)",
         _split_table(names, found["split"]),
         f"Acc: answers right by {verdict}, %. Len: tokens, thinking included.",
     ]
+    partly = [
+        f"{row['judged']} of {row['problems']} problems of {BENCHMARKS[name].title}"
+        for name, row in found["benchmarks"].items()
+        if row["judged"] < row["problems"]
+    ]
+    if partly:
+        parts.append(f"Acc counts the problems whose gold can be graded against: {', '.join(partly)}; Len all.")
     for name, settings in found["differing"].items():
         changes = "; ".join(f"`{key}` {old!r} and {new!r}" for key, (old, new) in settings.items())
         parts.append(f"Drawn with other settings than {names[0]}: {name} ({changes}).")

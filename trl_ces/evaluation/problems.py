@@ -48,7 +48,7 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
 
 def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
     """
-    The problems of a benchmark, except those that cannot be judged (see `Benchmark.excluded`).
+    The problems of a benchmark.
 
     Args:
         name (`str`):
@@ -73,15 +73,13 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
         )
     problems = []
     for number, row in enumerate(rows):
-        if number in benchmark.excluded:
-            continue
         try:
             question, gold = read(row)
             task = _read_task(benchmark, row)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
             raise UserError(f"{name}: row {number} of {source} cannot be read ({what}).") from None
-        if not question.strip() or not gold.strip():
+        if not question.strip() or (not gold.strip() and number not in benchmark.without_gold):
             raise UserError(f"{name}: row {number} of {source} has an empty question or gold.")
         problems.append(Problem(name, number, question, gold, task))
     return problems

@@ -13,7 +13,6 @@ from tqdm import tqdm
 
 from ..grading import grade_many
 from ..support.errors import UserError
-from .benchmarks import BENCHMARKS
 from .code.judge import CodeJudge, check_code
 from .generate import Backend, TransformersBackend
 from .models import EncodedPrompts, ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
@@ -109,13 +108,6 @@ def run_evaluation(
     with SampleFile(output_dir, recorded, keys, wait) as file:
         done = {key_of(sample) for sample in file.samples}
         say(f"{len(problems)} problems x {settings.num_samples} answers in {output_dir}: {len(done)} are there.")
-        excluded = [
-            f"{name} row {row} ({why})"
-            for name in settings.benchmarks
-            for row, why in BENCHMARKS[name].excluded.items()
-        ]
-        if excluded:
-            say(f"Left out, {len(excluded)}: {'; '.join(excluded)}.")
         code_judge = CodeJudge(settings.code_time_limit)
         if settings.judge_again and done:
             file.replace(judge_again(units, file.samples, code_judge))

@@ -1,4 +1,4 @@
-"""Means with bootstrap intervals over problems, pass@k and the majority vote."""
+"""Means with bootstrap-t intervals over problems, pass@k and the majority vote."""
 
 import math
 from collections import Counter
@@ -27,49 +27,50 @@ class Interval:
         return asdict(self)
 
 
-def resampled_means(values: Sequence[float], seed: int = SEED) -> np.ndarray:
+def interval(values: Sequence[float], least: float = -math.inf, resamples: int = RESAMPLES) -> Interval:
+    """[`interval_of_average`] of one set."""
+    return interval_of_average([values], least, resamples)
+
+
+def interval_of_average(
+    sets: Sequence[Sequence[float]], least: float = -math.inf, resamples: int = RESAMPLES
+) -> Interval:
     """
-    Means of resamples: as many values, drawn with replacement.
+    The unweighted mean of several sets' means, as in the paper, with its bootstrap-t interval (Efron and
+    Tibshirani 1993, section 12.5): skewed values such as answer lengths need it. For accuracies see proportions.py.
+
+    Problems are resampled within each set, because the choice of sets is not random. t = (mean* - mean) / error*, with
+    the standard errors of the resamples; those below half the sample's count as that half, because a resample of few
+    distinct values would make t arbitrarily large.
 
     Args:
-        values (`Sequence[float]`): One per problem, at least one.
-        seed (`int`): Of the random draws.
-
-    Returns:
-        `np.ndarray`: Shape (`RESAMPLES`,), float64.
-    """
-    array, random = np.asarray(values, dtype=np.float64), np.random.default_rng(seed)
-    at_a_time = max(1, INDICES_AT_A_TIME // len(array))
-    means = [
-        array[random.integers(len(array), size=(min(at_a_time, RESAMPLES - start), len(array)))].mean(axis=1)
-        for start in range(0, RESAMPLES, at_a_time)
-    ]
-    return np.concatenate(means)
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """Mean of one value per problem, with its percentile bootstrap interval over problems."""
-    if len(values) == 0:
-        return Interval(None, None, None)
-    return _interval(math.fsum(values) / len(values), resampled_means(values))
-
-
-def interval_of_average(sets: Sequence[Sequence[float]]) -> Interval:
-    """
-    The unweighted mean of several sets' means, as in the paper, with its interval.
-
-    Problems are resampled within each set, because the choice of sets is not random.
+        sets (`Sequence[Sequence[float]]`): One value per problem.
+        least (`float`): What no mean can be below.
+        resamples (`int`): How many.
     """
     if not sets or not all(map(len, sets)):
         return Interval(None, None, None)
     mean = math.fsum(math.fsum(values) / len(values) for values in sets) / len(sets)
-    resampled = [resampled_means(values, SEED + place) for place, values in enumerate(sets)]
-    return _interval(mean, np.mean(resampled, axis=0))
+    centred = [np.asarray(values, dtype=np.float64) - math.fsum(values) / len(values) for values in sets]
+    error = math.sqrt(sum(values.var() / max(len(values) - 1, 1) for values in centred)) / len(sets)
+    if error == 0:
+        return Interval(mean, mean, mean)
+    resampled = [_resampled(values, SEED + place, resamples) for place, values in enumerate(centred)]
+    means = sum(means for means, _ in resampled) / len(sets)
+    errors = np.sqrt(sum(squares for _, squares in resampled)) / len(sets)
+    low, high = np.quantile(means / np.maximum(errors, error / 2), [0.025, 0.975])
+    return Interval(mean, max(least, float(mean - high * error)), max(least, float(mean - low * error)))
 
 
-def _interval(mean: float, resampled: np.ndarray) -> Interval:
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    return Interval(mean, float(low), float(high))
+def _resampled(values: np.ndarray, seed: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Means of resamples, which are as many values drawn with replacement, and their squared standard errors."""
+    random, at_a_time = np.random.default_rng(seed), max(1, INDICES_AT_A_TIME // len(values))
+    means, squares = [], []
+    for start in range(0, resamples, at_a_time):
+        drawn = values[random.integers(len(values), size=(min(at_a_time, resamples - start), len(values)))]
+        means.append(drawn.mean(axis=1))
+        squares.append(drawn.var(axis=1) / max(len(values) - 1, 1))
+    return np.concatenate(means), np.concatenate(squares)
 
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:

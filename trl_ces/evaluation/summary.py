@@ -8,7 +8,8 @@ import pandas as pd
 
 from ..support.files import write_json, write_text
 from ..support.tables import markdown, percent
-from .benchmarks import BENCHMARKS
+from .benchmarks import BENCHMARKS, is_prose
+from .proportions import Shares, accuracy_interval
 from .samples import FIELDS, Sample
 from .statistics import interval, interval_of_average, majority_is_correct, pass_at_k
 
@@ -24,9 +25,15 @@ def by_benchmark(samples: Sequence[Sample]) -> dict[str, pd.DataFrame]:
     return {str(name): own for name, own in table.sort_values(["problem", "sample"]).groupby("benchmark")}
 
 
-def accuracies(samples: pd.DataFrame, verdict: str) -> pd.Series:
-    """Problem -> share of correct answers, float64; problems without any verdict are left out."""
-    return samples.groupby("problem")[verdict].mean().dropna().astype(float)
+def accuracies(samples: pd.DataFrame, verdict: str) -> pd.DataFrame:
+    """Problem -> `right`, share of correct answers, and `answers`, those with a verdict; without any, no row."""
+    found = samples.dropna(subset=verdict).astype({verdict: float}).groupby("problem")[verdict]
+    return found.agg(right="mean", answers="count")
+
+
+def shares(found: pd.DataFrame) -> Shares:
+    """The columns of [`accuracies`]."""
+    return Shares(found["right"].to_numpy(), found["answers"].to_numpy())
 
 
 def mean_lengths(samples: pd.DataFrame) -> pd.Series:
@@ -35,12 +42,14 @@ def mean_lengths(samples: pd.DataFrame) -> pd.Series:
 
 
 def score(samples: pd.DataFrame, verdict: str) -> dict[str, Any]:
-    """One verdict on one benchmark: accuracy with interval, pass@k for powers of two, majority vote."""
-    found = interval(accuracies(samples, verdict))
+    """One verdict on one benchmark: how many problems have it, accuracy with interval, pass@k, majority vote."""
+    judged = accuracies(samples, verdict)
+    found = accuracy_interval([shares(judged)])
     count = samples.groupby("problem").size().min()
     ks = [2**power for power in range(int(count).bit_length())]
     answers = [own for _, own in samples.groupby("problem") if own[verdict].notna().all()]
     return {
+        "problems": len(judged),
         "accuracy": found.mean,
         "low": found.low,
         "high": found.high,
@@ -53,6 +62,22 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+def measured(samples: pd.DataFrame) -> dict[str, Any]:
+    """
+    One benchmark: `problems`, `samples`, `not_judged` (answers that `correct` has no verdict on), `truncated` (share
+    in [0, 1] that reached `max_new_tokens`), `length_tokens`; per verdict `problems` (that have it), `accuracy` with
+    interval, `pass_at` for powers of two, `majority`.
+    """
+    return {
+        "problems": samples["problem"].nunique(),
+        "samples": len(samples),
+        "not_judged": int(samples["correct"].isna().sum()),
+        "truncated": float((samples["finish_reason"] == "length").mean()),
+        "length_tokens": interval(mean_lengths(samples), least=0).as_dict(),
+        **{verdict: score(samples, verdict) for verdict in VERDICTS},
+    }
+
+
 def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
     """
     Results of a finished run.
@@ -62,9 +87,9 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
         samples (`Sequence[Sample]`): In any order.
 
     Returns:
-        `dict`: `settings`; `benchmarks`, name -> `problems`, `samples`, `not_judged` (answers without a verdict),
-        `truncated` (share in [0, 1] that reached `max_new_tokens`), `length_tokens` and, for each verdict, `accuracy`
-        with interval, `pass_at`, `majority`; `averages`, unweighted means over the sets of a kind; `packages`.
+        `dict`: `settings`; `benchmarks`, name -> what [`measured`] says and, for a set with prose golds,
+        `without_prose`, the same without these problems; `averages`, unweighted means over the sets of a kind;
+        `packages`.
     """
     from ..support.environment import environment
 
@@ -72,15 +97,11 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
     found: dict[str, Any] = {}
     for name in settings["benchmarks"]:
         own = tables[name]
-        found[name] = {
-            "problems": own["problem"].nunique(),
-            "excluded": {str(row): why for row, why in BENCHMARKS[name].excluded.items()},
-            "samples": len(own),
-            "not_judged": int(own["correct"].isna().sum()),
-            "truncated": float((own["finish_reason"] == "length").mean()),
-            "length_tokens": interval(mean_lengths(own)).as_dict(),
-            **{verdict: score(own, verdict) for verdict in VERDICTS},
-        }
+        found[name] = measured(own)
+        if BENCHMARKS[name].prose:
+            plain = own[~own["gold"].map(is_prose).astype(bool)]
+            if 0 < len(plain) < len(own):
+                found[name]["without_prose"] = measured(plain)
         if BENCHMARKS[name].kind == "code":
             # Two programs are hardly ever the same text: there is nothing to vote on.
             for verdict in VERDICTS:
@@ -90,9 +111,9 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
         sets = [tables[name] for name in settings["benchmarks"] if BENCHMARKS[name].kind == kind]
         if sets:
             averages[kind] = {
-                "length_tokens": interval_of_average([mean_lengths(own) for own in sets]).as_dict(),
+                "length_tokens": interval_of_average([mean_lengths(own) for own in sets], least=0).as_dict(),
                 **{
-                    verdict: interval_of_average([accuracies(own, verdict) for own in sets]).as_dict()
+                    verdict: accuracy_interval([shares(accuracies(own, verdict)) for own in sets]).as_dict()
                     for verdict in VERDICTS
                 },
             }
@@ -118,30 +139,35 @@ def result_rows(summary: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """
     found = summary["benchmarks"]
     most = str(max(int(k) for k in next(iter(found.values()))["correct"]["pass_at"]))
-    header = ["Dataset", "Acc ↑", "95 %", "Script Acc", "Len ↓", "95 %", f"pass@{most}", "Majority", "Cut off"]
+    header = ["Dataset", "Acc ↑", "95 %", "n", "Script Acc", "n", "Len ↓", "95 %"]
+    header += [f"pass@{most}", "Majority", "Cut off"]
     rows = []
     for kind, title in KINDS.items():
         names = [name for name in found if BENCHMARKS[name].kind == kind]
         for name in names:
-            entry, right = found[name], found[name]["correct"]
-            right = {"mean": right["accuracy"], **right}
-            rest = [right["pass_at"][most], right["majority"], entry["truncated"]]
-            cells = _cells(right, entry["correct_qwen"]["accuracy"], entry["length_tokens"])
-            rows.append([BENCHMARKS[name].title, *cells, *map(percent, rest)])
+            rows.append([BENCHMARKS[name].title, *_cells(found[name], most)])
+            if "without_prose" in found[name]:
+                rows.append([f"{BENCHMARKS[name].title} without prose", *_cells(found[name]["without_prose"], most)])
         if len(names) > 1:
             mean = summary["averages"][kind]
-            cells = _cells(mean["correct"], mean["correct_qwen"]["mean"], mean["length_tokens"])
-            rows.append([title, *cells, "", "", ""])
+            entry = {verdict: {"accuracy": mean[verdict]["mean"], **mean[verdict]} for verdict in VERDICTS}
+            rows.append([title, *_cells({**entry, "length_tokens": mean["length_tokens"]}, most)])
     return header, rows
 
 
-def _cells(right: dict[str, Any], script: float | None, length: dict[str, Any]) -> list[str]:
+def _cells(entry: dict[str, Any], most: str) -> list[str]:
+    """A row but for its name; an average has no counts, pass@k, majority and share of cut-off answers."""
+    right, script, length = entry["correct"], entry["correct_qwen"], entry["length_tokens"]
+    rest = [right["pass_at"][most], right["majority"], entry["truncated"]] if "problems" in entry else []
     return [
-        percent(right["mean"]),
+        percent(right["accuracy"]),
         span(right["low"], right["high"], percent),
-        percent(script),
+        str(right.get("problems", "")),
+        percent(script["accuracy"]),
+        str(script.get("problems", "")),
         tokens(length["mean"]),
         span(length["low"], length["high"], tokens),
+        *(list(map(percent, rest)) or [""] * 3),
     ]
 
 
@@ -151,16 +177,22 @@ def results_table(summary: dict[str, Any]) -> str:
     problems = sum(entry["problems"] for entry in found.values())
     not_judged = sum(entry["not_judged"] for entry in found.values())
     notes = [
-        "Acc: correct answers, %. Script Acc: by the rules of the Qwen2.5-Math script, as in the paper. Len: tokens, "
-        "thinking included. 95 %: bootstrap over problems. Cut off: answers that reached the token limit, %.",
+        "Acc: correct answers, %. Script Acc: by the rules of the Qwen2.5-Math script, as in the paper. n: problems "
+        "that count in the column to its left. Len: tokens, thinking included. 95 %: over problems; Acc by Wilson's "
+        "interval at the effective number of answers, Len by bootstrap-t. Cut off: answers that reached the token "
+        "limit, %.",
     ]
-    left_out = [
-        f"{BENCHMARKS[name].title} rows {', '.join(e['excluded'])}" for name, e in found.items() if e["excluded"]
-    ]
-    if left_out:
-        notes.append(f"Left out because no answer can be judged: {'; '.join(left_out)}.")
     if not_judged:
-        notes.append(f"{not_judged} answers could not be judged and count in no accuracy.")
+        notes.append(
+            f"{not_judged} answers are to golds that `correct` cannot grade against: they count in Script Acc alone."
+        )
+    for name, entry in found.items():
+        if "without_prose" in entry:
+            prose = entry["problems"] - entry["without_prose"]["problems"]
+            notes.append(
+                f"{prose} golds of {BENCHMARKS[name].title} are sentences, which hardly any answer matches: the row "
+                "without prose leaves them out, the average does not."
+            )
     title = (
         f"{settings['model']}: {problems} problems, {settings['num_samples']} answers each, temperature "
         f"{settings['temperature']:g}, top-p {settings['top_p']:g}, repetition penalty "

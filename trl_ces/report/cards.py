@@ -100,7 +100,7 @@ def evaluation_cards(compared: dict[str, Any], title: str, row: dict[str, Any]) 
             clear = difference["low"] > 0 or difference["high"] < 0
             gains.append(Gain(name, mean, unit_of_difference, levels, clear))
         if gains:
-            where = f"{title}: differences problem by problem, one run each, bootstrap interval over problems"
+            where = f"{title}: differences problem by problem, one run each, interval over problems"
             cards.append(Card(f"{run} against {baseline}", where, gains))
     return cards[-2:]
 

@@ -193,7 +193,7 @@ def _add_evaluations(page: Page, compared: dict[str, Any], order: list[str], num
     if points:
         title = KINDS[title] if title in KINDS else BENCHMARKS[title].title
         page.cards += evaluation_cards(compared, title, row)
-        bars = "95 % bootstrap intervals over problems"
+        bars = "95 % intervals over problems"
         figure = plane_figure(points, order, f"evaluation_{number + 1}_plane", bars)
         page.planes.append(
             FigureGroup(f"{', '.join(compared['runs'])}: {title}", "trl-ces eval, one run each", [figure])

@@ -10,6 +10,7 @@ from pandas import DataFrame, Index
 
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.comparison import SIMPLE_ABOVE
+from ..evaluation.proportions import Shares, accuracy_interval
 from ..evaluation.statistics import Interval, interval
 from .tokens import TokenFile
 from .trainings import Training
@@ -44,13 +45,13 @@ def splits_of_comparison(compared: Mapping[str, Any]) -> list[Split]:
     """
 
     def part(entry: dict[str, Any]) -> Part:
-        def of(measure: str) -> dict[str, Interval]:
-            return {
-                run: Interval(**values) if entry["problems"] > 1 else Interval(values["mean"], None, None)
-                for run, values in zip(compared["runs"], entry[measure], strict=True)
-            }
-
-        return Part(entry["problems"], of("length"), of("accuracy"))
+        found = {
+            measure: {run: Interval(**values) for run, values in zip(compared["runs"], entry[measure], strict=True)}
+            for measure in ("length", "accuracy")
+        }
+        if entry["problems"] == 1:
+            found["length"] = {run: _without_bounds(length) for run, length in found["length"].items()}
+        return Part(entry["problems"], **found)
 
     return [
         Split(BENCHMARKS[name].title, compared["runs"][0], part(parts["simple"]), part(parts["hard"]))
@@ -87,6 +88,7 @@ def split_of_tokens(title: str, reference: str, files: Mapping[str, TokenFile]) 
     """
     same = {run: _by_prompt(file) for run, file in files.items() if file.questions == files[reference].questions}
     accuracy = DataFrame({run: table["correct"] for run, table in same.items()}).dropna()
+    answers = DataFrame({run: table["judged"] for run, table in same.items()})
     length = DataFrame({run: table["tokens"] for run, table in same.items()})
     if accuracy.empty:
         return None
@@ -96,20 +98,30 @@ def split_of_tokens(title: str, reference: str, files: Mapping[str, TokenFile]) 
         return Part(
             len(prompts),
             length={run: _interval(length.loc[prompts, run]) for run in same},
-            accuracy={run: _interval(accuracy.loc[prompts, run]) for run in same},
+            accuracy={
+                run: accuracy_interval(
+                    [Shares(accuracy.loc[prompts, run].to_numpy(), answers.loc[prompts, run].to_numpy())]
+                )
+                for run in same
+            },
         )
 
     return Split(title, reference, part(accuracy.index[simple]), part(accuracy.index[~simple]))
 
 
 def _interval(values: Sequence[float]) -> Interval:
-    """Without bounds for a single question: resampling it gives itself."""
-    found = interval(values)
-    return Interval(found.mean, None, None) if len(values) == 1 else found
+    found = interval(values, least=0)
+    return _without_bounds(found) if len(values) == 1 else found
+
+
+def _without_bounds(found: Interval) -> Interval:
+    """For a single question: resampling it gives itself."""
+    return Interval(found.mean, None, None)
 
 
 def _by_prompt(content: TokenFile) -> DataFrame:
-    """Per prompt the share of correct answers, of those with a verdict, and the mean tokens, end token included."""
+    """Per prompt the share of correct answers, of those `judged`, and the mean tokens, end token included."""
     rows = [(a.prompt, None if a.correct is None else float(a.correct), len(a.tokens)) for a in content.answers]
     table = DataFrame(rows, columns=["prompt", "correct", "tokens"]).astype({"correct": float})
-    return table.groupby("prompt").mean()
+    found = table.groupby("prompt")
+    return found.mean().assign(judged=found["correct"].count())

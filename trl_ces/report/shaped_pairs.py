@@ -91,7 +91,7 @@ def entropy_over_steps(files: Sequence[TokenFile], correct: bool) -> list[tuple[
         for (number, _), token in _tokens(content, files[0]).items():
             if files[0].answers[number].correct is correct:
                 by_answer.setdefault(number, []).append(token.entropy)
-        points.append((content.step, interval([fmean(bits) for bits in by_answer.values()])))
+        points.append((content.step, interval([fmean(bits) for bits in by_answer.values()], least=0)))
     return points
 
 

@@ -71,7 +71,7 @@ WHY = {
 OF_KIND = {"math": 1, "choice": 7, "code": 8}
 STUDY_NOTE = "Means over seeds, ± half the 95 % interval (Student's t). Δ: paired by seed, against {}."
 RUN_NOTE = (
-    "In brackets: 95 % bootstrap intervals over problems. Differences are taken problem by problem. Acc: right "
+    "In brackets: 95 % intervals over problems. Differences are taken problem by problem. Acc: right "
     "answers, %. Len: tokens, thinking included."
 )
 
@@ -192,5 +192,5 @@ def split_table(splits: Sequence[Split]) -> Table:
         total = split.simple.questions + split.hard.questions
         rows.append([split.title, "total", str(total), *[""] * 2 * len(runs)])
     references = ", ".join(dict.fromkeys(split.reference for split in splits))
-    note = f"Simple: {references} is right in more than half of its answers. In brackets: 95 % bootstrap intervals."
+    note = f"Simple: {references} is right in more than half of its answers. In brackets: 95 % intervals."
     return Table("Questions by difficulty", header, rows, note)

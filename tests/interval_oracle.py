@@ -1,0 +1,85 @@
+"""Intervals of the evaluation in plain loops, from their definitions. Imports nothing of trl_ces."""
+
+import math
+import random
+from statistics import fmean, variance
+
+Z = 1.959963984540054
+
+
+def bisect(inside, outside, holds):
+    """The edge of what holds, between a point where it does and one where it does not; that one if it holds there."""
+    if holds(outside):
+        return outside
+    for _ in range(100):
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if holds(middle) else (inside, middle)
+    return inside
+
+
+def wilson(share, size):
+    """All p that a score test at 5 % does not reject: |share - p| <= z sqrt(p (1 - p) / size)."""
+
+    def holds(p):
+        return abs(share - p) <= Z * math.sqrt(p * (1 - p) / size) + 1e-15
+
+    return bisect(share, 0.0, holds), bisect(share, 1.0, holds)
+
+
+def worth(problems):
+    """How many independent answers a set is worth; `problems`: (share right, number of answers) each."""
+    n = len(problems)
+    shares = [share for share, _ in problems]
+    mean = fmean(shares)
+    if all(count == 1 for _, count in problems):
+        return n
+    total = n * mean * (1 - mean) + (variance(shares) if n > 1 else 0)
+    within = n * fmean(share * (1 - share) * count / (count - 1) for share, count in problems if count > 1)
+    rho = min(1, max(0, 1 - within / (total + 0.125)))
+    return n / (rho + (1 - rho) * fmean(1 / count for _, count in problems))
+
+
+def accuracy(sets):
+    """(mean, low, high) of the unweighted mean over sets of problems."""
+    means = [fmean(share for share, _ in problems) for problems in sets]
+    sizes = [worth(problems) for problems in sets]
+    smooth = [(mean * size + 0.5) / (size + 1) for mean, size in zip(means, sizes, strict=True)]
+    middle, count = fmean(smooth), len(sets)
+    spread = sum(p * (1 - p) / size for p, size in zip(smooth, sizes, strict=True)) / count**2
+    return fmean(means), *wilson(fmean(means), middle * (1 - middle) / spread)
+
+
+def difference(first, second):
+    """(mean, low, high) of the first run minus the second, by Newcombe's method 10."""
+    (one, l1, u1), (two, l2, u2) = accuracy(first), accuracy(second)
+    together = squares1 = squares2 = 0
+    for a, b in zip(first, second, strict=True):
+        x, y, n = [share for share, _ in a], [share for share, _ in b], len(a)
+        for p, q in zip(x, y, strict=True):
+            together += (p - fmean(x)) * (q - fmean(y)) / n**2
+        squares1 += (sum((p - fmean(x)) ** 2 for p in x) + 0.125) / n**2
+        squares2 += (sum((q - fmean(y)) ** 2 for q in y) + 0.125) / n**2
+    phi = together / math.sqrt(squares1 * squares2)
+    low = math.sqrt(max(0, (one - l1) ** 2 - 2 * phi * (one - l1) * (u2 - two) + (u2 - two) ** 2))
+    high = math.sqrt(max(0, (u1 - one) ** 2 - 2 * phi * (u1 - one) * (two - l2) + (two - l2) ** 2))
+    return one - two, one - two - low, one - two + high
+
+
+def bootstrap_t(sets, resamples=4000, least=-math.inf):
+    """(mean, low, high) of the unweighted mean over sets of values."""
+
+    def statistics(drawn):
+        errors = [variance(values) / len(values) if len(values) > 1 else 0 for values in drawn]
+        return fmean(map(fmean, drawn)), math.sqrt(sum(errors)) / len(drawn)
+
+    draw = random.Random(0)
+    mean, error = statistics(sets)
+    if not error:
+        return mean, mean, mean
+    ts = []
+    for _ in range(resamples):
+        other, own = statistics([draw.choices(values, k=len(values)) for values in sets])
+        ts.append((other - mean) / max(own, error / 2))
+    ts.sort()
+    low, high = mean - ts[int(0.975 * resamples)] * error, mean - ts[int(0.025 * resamples)] * error
+    return mean, max(least, low), max(least, high)
