@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from interval_oracle import difference
 
 from trl_ces.cli.main import main
 
@@ -64,7 +65,8 @@ def test_three_runs_are_laid_out_as_the_papers_table_1(folders, capsys, tmp_path
     ]
     assert table(printed, 0)[2] == ["AIME24", "50.0", "155", "25.0", "106", "**75.0**", "**80.5**", "+50.0", "-25.5"]
     assert table(printed, 1)[0] == ["Dataset", "base Acc", "95 %", "Len", "95 %", "ces Acc", "95 %", "Len", "95 %"]
-    assert table(printed, 1)[2][1:4] == ["+25.0", "[+0.0, +50.0]", "+49.0"]
+    _, low, high = difference([[(1.0, 2), (0.0, 2)]], [[(0.5, 2), (0.0, 2)]])
+    assert table(printed, 1)[2][1:4] == ["+25.0", f"[{100 * low:+.1f}, {100 * high:+.1f}]", "+49.0"]
     assert [row[:4] for row in table(printed, 2)[2:]] == [
         ["AIME24", "simple", "1", "10.0"],
         ["AIME24", "hard", "1", "300"],
