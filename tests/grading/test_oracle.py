@@ -13,6 +13,7 @@ from trl_ces.evaluation.benchmarks import GROUPS
 from trl_ces.evaluation.problems import load_benchmark
 from trl_ces.grading import WorkerPool, grade_many, usable_golds
 from trl_ces.grading.qwen.extract import predict, prepare_gold
+from trl_ces.rewards import accuracy_reward
 
 DATA = Path(os.environ.get("TRL_CES_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
@@ -28,6 +29,20 @@ def oracle():
     return rows, realistic
 
 
+@pytest.fixture(scope="module")
+def graded(oracle):
+    """Grades of the rows, and the seconds they took two workers."""
+    rows, _ = oracle
+    columns = [[row[name] for row in rows] for name in ("response_text", "gold_raw", "benchmark")]
+    two = WorkerPool(2)
+    grade_many(["", r"\boxed{\sqrt{8}}"] * 2, [r"2\sqrt{2}", r"2\sqrt{2}+1"] * 2, pool=two)
+    start = time.monotonic()
+    grades = grade_many(*columns, pool=two)
+    seconds = time.monotonic() - start
+    two.close()
+    return grades, seconds
+
+
 def test_extraction_and_gold_preparation_are_the_scripts(oracle, capsys):
     rows, _ = oracle
     golds = {(row["benchmark"], row["gold_raw"]): row["gold"] for row in rows}
@@ -39,15 +54,8 @@ def test_extraction_and_gold_preparation_are_the_scripts(oracle, capsys):
     assert right_golds >= 0.998 * len(golds)
 
 
-def test_both_verdicts_agree_with_the_judged_answers(oracle, capsys):
-    rows, realistic = oracle
-    columns = [[row[name] for row in rows] for name in ("response_text", "gold_raw", "benchmark")]
-    two = WorkerPool(2)
-    grade_many(["", r"\boxed{\sqrt{8}}"] * 2, [r"2\sqrt{2}", r"2\sqrt{2}+1"] * 2, pool=two)
-    start = time.monotonic()
-    grades = grade_many(*columns, pool=two)
-    seconds = time.monotonic() - start
-    two.close()
+def test_both_verdicts_agree_with_the_judged_answers(oracle, graded, capsys):
+    (rows, realistic), (grades, seconds) = oracle, graded
     agreed = [g.correct_qwen is row["expected_correct"] for g, row in zip(grades, rows, strict=True)]
     usual = [agrees for agrees, row in zip(agreed, rows, strict=True) if row["kind"] in realistic]
     judged = [(g.correct, row["truth"]) for g, row in zip(grades, rows, strict=True) if row["truth"] is not None]
@@ -65,6 +73,12 @@ def test_both_verdicts_agree_with_the_judged_answers(oracle, capsys):
     assert sum(usual) >= 0.995 * len(usual)
     assert right >= 0.990
     assert sum(map(bool, false)) <= 0.003 * len(false)
+
+
+def test_the_limits_of_a_reward_cost_no_right_answer_its_verdict(oracle, graded):
+    right = [(row, grade.correct) for row, grade in zip(oracle[0], graded[0], strict=True) if row["truth"]]
+    columns = [[row[name] for row, _ in right] for name in ("response_text", "gold_raw")]
+    assert accuracy_reward(*columns) == [None if correct is None else float(correct) for _, correct in right]
 
 
 @pytest.mark.slow
