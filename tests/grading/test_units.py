@@ -10,12 +10,12 @@ from trl_ces.grading.units import as_asked, implied_unit, parse_unit, split_unit
     [
         (r"5\text{ cm}", ("5", "cm")),
         (r"5 \mathrm{m}^2", ("5", "m^2")),
+        (r"5\text{ 7}", (r"5\text{ 7}", "")),
         (r"5\mbox{ apples}", ("5", "apples")),
         (r"\frac{3}{4}\text{ hours}", (r"\frac{3}{4}", "hours")),
         (r"x\text{ if } y", (r"x\text{ if } y", "")),
         (r"x\text{for all x}", (r"x\text{for all x}", "")),
         (r"x\text{where x is odd}", (r"x\text{where x is odd}", "")),
-        (r"5\text{ 7}", (r"5\text{ 7}", "")),
         (r"5\text{ million}", (r"5\text{ million}", "")),
         ("5 cm", ("5", "cm")),
         ("5cm", ("5", "cm")),
@@ -28,15 +28,14 @@ from trl_ces.grading.units import as_asked, implied_unit, parse_unit, split_unit
         ("5 cat", ("5", "cat")),
         ("5 ab", ("5 ab", "")),
         ("5cats", ("5", "cats")),
-        ("5cat", ("5cat", "")),
         ("1.2.3 apples", ("1.2.3 apples", "")),
         ("5 pi", ("5 pi", "")),
         ("3 Million", ("3 Million", "")),
         ("3 million", ("3 million", "")),
         ("3 dozen eggs", ("3 dozen eggs", "")),
         ("5米", ("5", "米")),
-        ("5一个", ("5", "一个")),
-        ("5米a", ("5", "米a")),
+        ("5 widgets", ("5 widgets", "")),
+        (r"5\text{ halved}", (r"5\text{ halved}", "")),
         ("5万", ("5万", "")),
         ("x apples", ("x apples", "")),
         ("17", ("17", "")),
@@ -130,9 +129,6 @@ def test_a_unit_fits_where_it_is_the_golds_or_known():
     assert unit_fits("cm", "")
     assert unit_fits("", "cm")
     assert not unit_fits("apples", "cm")
-    assert not unit_fits("cm", "widgets")
-    assert unit_fits("widgets", "Widgets")
-    assert not unit_fits("widgets", "")
     assert unit_fits("K", "kelvin")
     assert unit_fits("J/K", "")
 
@@ -146,15 +142,16 @@ def test_the_sign_of_a_gold_is_its_unit():
 @pytest.mark.parametrize(
     ("answer", "question", "expected"),
     [
-        ("5 red marbles", "How many red marbles does Ann have?", "5"),
-        (r"5\text{ marbles}", "Ann has a marble.", "5"),
-        ("5 marbles", "How many apples?", "5 marbles"),
-        ("5 red marbles", "How many marbles?", "5 red marbles"),
+        ("5 red gizmos", "How many red gizmos does Ann have?", "5"),
+        (r"5\text{ gizmos}", "Ann has a gizmo.", "5"),
+        ("5 gizmos", "How many apples?", "5 gizmos"),
+        ("5 red gizmos", "How many gizmos?", "5 red gizmos"),
+        ("5 apples", "How many apples?", "5 apples"),  # known anyway
         (r"5\text{ at most}", "Ann has at most 9.", r"5\text{ at most}"),
         ("5 less", "How many less than Ann?", "5 less"),
         ("5 thousand", "Ann has a thousand.", "5 thousand"),
         ("5", "How many?", "5"),
-        (r"x=5\text{ marbles}", "How many marbles?", "x=5"),
+        (r"x=5\text{ gizmos}", "How many gizmos?", "x=5"),
         ("1011_2", "Write 11 in base 2.", "1011"),
         ("1011_{2}", "Write 11 in binary.", "1011_{2}"),
         ("a_2", "base", "a_2"),

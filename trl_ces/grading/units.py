@@ -1,8 +1,8 @@
 r"""
 Splits a unit off a number and says whether two units are the same: `cm^2` is `square centimeters`, not `cm^3`.
 
-A word counts as a unit only if it is known to be one: here, in the gold, or in the question. Any other word behind a
-number may change it (`5 \text{ k}`, `9 \text{ halved}`, `5 \text{ at most}`).
+A word counts as a unit only if it is known to be one, or stands in the question. Any other word behind a number may
+change it (`5 \text{ k}`, `9 \text{ halved}`, `5 \text{ at most}`).
 """
 
 import re
@@ -53,20 +53,6 @@ _POWERS = {"squared": 2, "cubed": 3}
 _JOINERS = frozenset(
     ["of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"]
 )
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Never in a unit: words that scale the number or belong to the mathematics.
-_NOT_UNITS = _words(
-    "dozen hundred thousand million billion trillion pi sqrt sin cos tan log ln exp mod choose i e d am pm a.m p.m "
-    "a.m. p.m. 万 亿 百 千 half halve third fourth fifth sixth seventh eighth ninth tenth hundredth thousandth "
-    "or not base"
-)
-# Never first in a unit: 5 squared is 25, 5 meters squared is an area.
-_NOT_FIRST = _words("squared cubed factorial over plus minus times negative is if for where")
 _SIGNS = {"dollars": re.compile(r"\\\$"), "degrees": re.compile(r"\\circ|\\degree|°"), "percent": re.compile("%")}
 _WITH_BASE = re.compile(r"^\s*([0-9A-F]*\d[0-9A-F]*)\s*_\s*\{?\s*\d+\s*\}?\s*$")
 
@@ -86,42 +72,44 @@ _KNOWN = _spellings()
 _SYMBOLS = frozenset(spelling for spelling in _KNOWN if len(spelling) <= 3) - frozenset(_COUNTED.split())
 
 
-def split_unit(text: str) -> tuple[str, str]:
-    """Splits a tidied text into its value and trailing unit, known or not (`""` if there is none)."""
+def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str]:
+    """Splits a tidied text into its value and trailing unit (`""` if there is none). `nouns`: see [`parse_unit`]."""
     if whole := _ALL_IN_TEXT.match(text):
         text = whole.group(1).strip()
     in_text = _IN_TEXT.match(_QUOTIENT.sub(r"\1/\2", re.sub(r"\\mu(?![A-Za-z])", "μ", text))) or _GLUED.match(text)
-    if in_text and _may_be_unit(unit := " ".join(unwrap(in_text.group(2).replace(r"\cdot", " ")).split())):
-        return in_text.group(1).strip(), unit
+    if in_text:
+        unit = " ".join(unwrap(in_text.group(2).replace(r"\cdot", " ")).split())
+        if parse_unit(unit, nouns) is not None:
+            return in_text.group(1).strip(), unit
     plain = _PLAIN.match(text)
-    if plain and number(plain.group(1)) is not None:
+    # A lone letter is a variable (3t, 7 m); as a unit it is in \text{} or \mathrm{}.
+    if plain and number(plain.group(1)) is not None and not re.fullmatch(r"\s*[A-Za-z]", plain.group(2)):
         unit = plain.group(2).strip()
-        first = re.split(r"[\s/^-]", unit)[0]
-        # A lone letter is a variable (3t, 7 m) and 3abc a product; as units they are in \text{} or \mathrm{}.
-        is_word = len(first) >= (3 if plain.group(2)[0] == " " else 4) or (
-            len(unit) > 1 and first in _SYMBOLS | _JOINERS
-        )
-        if (is_word or "一" <= unit[0] <= "鿿") and _may_be_unit(unit):
+        if parse_unit(unit, nouns) is not None:
             return plain.group(1).strip(), unit
     return text, ""
 
 
-def _may_be_unit(unit: str) -> bool:
-    words = re.split(r"[\s/-]+", unit.lower())
-    if words[0] in _NOT_FIRST or re.search(r"[+,()=]", unit):
-        return False
-    return bool(re.search(r"[A-Za-z一-鿿ΩÅ]", unit)) and not any(
-        {word, word.removesuffix("s")} & _NOT_UNITS for word in words
-    )
-
-
 @lru_cache(maxsize=4096)
-def parse_unit(unit: str) -> dict[str, int] | None:
-    """`{"m": 1, "s": -1}` for `m/s` and `meters per second`; `None` if a word is not known to be a unit."""
+def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int] | None:
+    """
+    Reads a unit.
+
+    Args:
+        unit (`str`):
+            What stands behind a number.
+        nouns (`frozenset[str]`, *optional*):
+            Stems of other words that count as units, for example those of the question.
+
+    Returns:
+        `dict[str, int]` or `None`: The power of each unit, `{"m": 1, "s": -1}` for `m/s` and `meters per second`;
+        empty for `in total`; `None` if a word is not known to be a unit.
+    """
     unit = unit.replace(r"\Omega", "Ω").replace(r"\mu", "μ").replace("mph", "mi/h").replace("kph", "km/h")
     powers: dict[str, int] = {}
     tokens, sign, scale, last = _TOKEN.findall(unit.rstrip(".")), 1, 1, ""
-    for position, token in enumerate(tokens):
+    for position, written in enumerate(tokens):
+        token = written.lower()
         if token in {"/", "per", "每"}:
             sign = -1
         elif token in _SCALES:
@@ -130,7 +118,7 @@ def parse_unit(unit: str) -> dict[str, int] | None:
             powers[last] = sign * (_POWERS.get(token) or int(token.lstrip("^{ ")))
         elif token in _JOINERS and (token != "in" or position + 1 < len(tokens)):
             continue
-        elif name := _name(token):
+        elif name := _name(written) or next(iter(_stems(token) & nouns), None):
             last = name
             powers[last] = powers.get(last, 0) + sign * scale
             scale = 1
@@ -162,13 +150,11 @@ def unit_fits(unit: str, gold: str) -> bool:
             The unit of the gold, `""` if it has none.
 
     Returns:
-        `bool`: `True` if the answer has none, has the gold's in any spelling, or has one that is known where the gold
-        has none. Units are not converted: 5000 m is not 5 km.
+        `bool`: `True` if one of them has none, or if they are the same in any spelling. Units are not converted:
+        5000 m is not 5 km.
     """
-    if not unit or unit.casefold() == gold.casefold():
-        return True
-    parsed = parse_unit(unit)
-    return parsed is not None and (not gold or not parsed or parsed == parse_unit(gold))
+    given = parse_unit(unit)
+    return not gold or not given or given == parse_unit(gold)
 
 
 def implied_unit(gold: str) -> str:
@@ -180,16 +166,18 @@ def as_asked(answer: str, question: str) -> str:
     """Drops what repeats the question behind a number: its nouns (`5 red marbles`), and a base if it names one."""
     if re.search(r"\bbase\b", question):
         answer = _WITH_BASE.sub(r"\1", answer)
-    value, unit = split_unit(tidy(answer))
-    words = _stems(unit) - _JOINERS
-    return value if words and words <= _stems(question) - _COMPARING else answer
+    value, unit = split_unit(tidy(answer), _stems(question) - _NO_NOUNS)
+    return value if unit and parse_unit(unit) is None else answer
 
 
 def _stems(text: str) -> frozenset[str]:
     return frozenset(re.sub("(?<=..)(?:es|s|e)$", "", word) for word in re.findall("[a-z]+", text.lower()))
 
 
-# A question has these, but behind a number they would change the value or doubt it.
-_COMPARING = _stems(
-    "at most least than less fewer under above below about around almost nearly wrong false incorrect by double triple"
+# Words of a question that behind a number would change the value or doubt it.
+_NO_NOUNS = _stems(
+    "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect is "
+    "by if for where minus plus times over point half third quarter pair dozen double triple square cube percent base "
+    "mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i x y z "
+    "n k m b"
 )
