@@ -135,6 +135,8 @@ def test_a_box_that_is_denied_changed_or_taken_back_is_no_answer(text):
         "**Final Answer**\n\\boxed{5}", r"$x = \boxed{5}$", r"$$\boxed{5}$$", r"\[ \boxed{5} \]", "- \\boxed{5}",
         r"The answer - \boxed{5} - is prime.", r"**\boxed{5}**", r"$\boxed{5}$ cm", r"(\boxed{5})", r"\boxed{5}.",
         r"The sum does not vanish: \boxed{5}", r"$\therefore \boxed{5}$", r"\boxed{5}! Nothing is left.",
+        r"\boxed{5}. No other value works.", r"\boxed{5}. A common mistake is to add 1.", r"\text{\boxed{5}}",
+        r"\boxed{5}. Option (B) is wrong because it is even.", r"I made a mistake, so it is \boxed{5}",
         "Hence\n\n$$\n\\boxed{5}\n$$\n", r"$\boxed{5}$, and 7 is not needed.", r"{\boxed{5}}",
     ],
 )  # fmt: skip

@@ -58,12 +58,13 @@ _DENIED = re.compile(
 _CHANGED_BEFORE = re.compile(
     r"(?:[+/^_<>±×÷|]|(?<!\*)\*|(?<![A-Za-z] )(?<!^)(?<!\n)-|-(?=\\)|"
     r"\\(?:neq?|not|[lg]eq?|[lg]t|cdot|times|div|pm|mp)(?![A-Za-z])|"
-    r"\\(?:sqrt|[dt]?frac|[a-z]+)\s*(?:\[[^\]]*\])?\{|\\[dt]?frac\s*\{[^{}]*\}\s*\{)[ ({]*\Z"
+    r"\\(?!text|math|bold|bm|mbox|underline|emph|color)[a-z]+\s*(?:\[[^\]]*\])?\{|\\[dt]?frac\s*\{[^{}]*\}\s*\{)[ ({]*\Z"
 )
 _CHANGED_BEHIND = re.compile(r"[\^_\d]|\s*(?:[+*/-]\s*[\d\\(]|\\(?:cdot|times|div|pm)(?![A-Za-z]))")
 _TAKEN_BACK = re.compile(
-    r"(?:^|[.!?,;。\n])\s*(?:no\b[,.!]?|wait|actually|hmm|sorry|correction|oops|scratch that|but really|or rather)\b|"
-    r"\b(?:is|was) (?:wrong|incorrect|false|not (?:right|correct))\b|\bmistake\b",
+    r"(?:^|[.!?,;。\n])\s*(?:no(?=\s*[,.!]| wait)|wait|actually|hmm|sorry|correction|oops|scratch that|but really|"
+    r"or rather)\b|(?:^[\s$.)*]*|\b(?:that|this|it|which|above)\s+)(?:is|was) (?:wrong|incorrect|false|not)\b|"
+    r"\bmade an? (?:mistake|error)\b",
     re.IGNORECASE,
 )
 _SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
