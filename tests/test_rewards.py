@@ -112,3 +112,10 @@ def test_format_reward_wants_thinking_exactly_once_and_first(completion, prefill
     assert think_format_reward([completion], thinking_prefilled=True) == [prefilled]
     assert think_format_reward([chat(completion)], thinking_prefilled=[False]) == [plain]
     assert think_format_reward([completion]) == [plain]
+
+
+def test_the_nouns_of_the_question_are_units():
+    chat = [{"role": "user", "content": "How many gizmos?"}, {"role": "assistant", "content": "Gadgets"}]
+    answers = [r"\boxed{5\text{ gizmos}}", r"\boxed{5\text{ gadgets}}"]
+    assert accuracy_reward(answers * 2, ["5"] * 4, prompts=["How many gizmos?"] * 2 + [chat] * 2) == [1, 0, 1, 0]
+    assert accuracy_reward(answers, ["5"] * 2) == [0, 0]

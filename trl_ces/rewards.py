@@ -80,7 +80,8 @@ def accuracy_reward(
             The model's last turns as generated, thinking included. [`CESTrainer`] passes them, because TRL may have
             parsed the thinking out of a completion's `content`. `None`: the `content` is graded.
         **kwargs:
-            The other columns that TRL passes; `prompts` is used if `thinking_prefilled` is `None`.
+            The other columns that TRL passes. The nouns of `prompts` count as units (`5 red marbles`); the prompts are
+            also used if `thinking_prefilled` is `None`.
 
     Returns:
         `list[float | None]`: 1.0 for the gold; 0.0 for anything else, including unclosed thinking; `None` for an
@@ -109,12 +110,20 @@ def accuracy_reward(
     grades = grade_many(
         _last_turns(completions, last_turns),
         golds,
+        questions=[_question(prompt) for prompt in kwargs.get("prompts") or [""] * len(golds)],
         thinking_prefilled=prefilled,
         with_qwen=False,
         limit_s=_LIMIT_S,
         first_limit_s=_FIRST_LIMIT_S,
     )
     return [None if grade.correct is None else float(grade.correct) for grade in grades]
+
+
+def _question(prompt: Completion) -> str:
+    """What a prompt asks: its text, of a conversation the last user message."""
+    if isinstance(prompt, str):
+        return prompt
+    return _last_text(prompt, "user")
 
 
 def think_format_reward(
@@ -160,10 +169,12 @@ def _last_turns(completions: Sequence[Completion], given: Sequence[str] | None) 
 
 
 def _last_assistant_text(completion: Completion) -> str:
-    if isinstance(completion, str):
-        return completion
-    for message in reversed(completion):
-        if message["role"] == "assistant":
+    return completion if isinstance(completion, str) else _last_text(completion, "assistant")
+
+
+def _last_text(messages: list[dict[str, Any]], role: str) -> str:
+    for message in reversed(messages):
+        if message["role"] == role:
             content = message.get("content") or ""  # `None` in a message that only calls a tool
             if isinstance(content, str):
                 return content

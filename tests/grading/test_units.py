@@ -3,6 +3,7 @@ r"""Units behind numbers: how they are split off, which are the same, and which 
 import pytest
 
 from trl_ces.grading.units import as_asked, implied_unit, parse_unit, split_unit, unit_fits
+from trl_ces.support.limits import MAX_LENGTH
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,7 @@ def test_the_sign_of_a_gold_is_its_unit():
 @pytest.mark.parametrize(
     ("answer", "question", "expected"),
     [
+        ("5 gizmos", "", "5 gizmos"),
         ("5 red gizmos", "How many red gizmos does Ann have?", "5"),
         (r"5\text{ gizmos}", "Ann has a gizmo.", "5"),
         ("5 gizmos", "How many apples?", "5 gizmos"),
@@ -158,4 +160,13 @@ def test_the_sign_of_a_gold_is_its_unit():
     ],
 )
 def test_what_the_question_names_is_dropped_behind_a_number(answer, question, expected):
-    assert as_asked(answer, question) == expected
+    assert as_asked(answer, "5", question) == expected
+
+
+def test_a_base_stays_where_the_gold_has_one():
+    assert as_asked("1011_3", "1011_2", "Write 11 in base 2.") == "1011_3"
+
+
+def test_a_very_long_answer_or_question_is_left_alone():
+    assert as_asked("5 gizmos" + " " * MAX_LENGTH, "5", "How many gizmos?").startswith("5 gizmos")
+    assert as_asked("5 gizmos", "5", "How many gizmos?" * MAX_LENGTH) == "5 gizmos"

@@ -108,6 +108,7 @@ def judge_answers(answers: Sequence[DrawnAnswer], code_judge: CodeJudge) -> list
         [answer.text for answer in plain],
         [answer.unit.problem.gold for answer in plain],
         [answer.unit.problem.benchmark for answer in plain],
+        questions=[answer.unit.problem.question for answer in plain],
         thinking_prefilled=[answer.unit.thinking_prefilled for answer in plain],
     )
     samples = [

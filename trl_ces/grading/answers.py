@@ -58,7 +58,8 @@ _DENIED = re.compile(
 _CHANGED_BEFORE = re.compile(
     r"(?:[+/^_<>±×÷|]|(?<!\*)\*|(?<![A-Za-z] )(?<!^)(?<!\n)-|-(?=\\)|"
     r"\\(?:neq?|not|[lg]eq?|[lg]t|cdot|times|div|pm|mp)(?![A-Za-z])|"
-    r"\\(?!text|math|bold|bm|mbox|underline|emph|color)[a-z]+\s*(?:\[[^\]]*\])?\{|\\[dt]?frac\s*\{[^{}]*\}\s*\{)[ ({]*\Z"
+    r"\\(?!text|math|bold|bm|mbox|underline|emph|color)[a-z]+\s*(?:\[[^\]]*\])?\{|"
+    r"\\[dt]?frac\s*\{[^{}]*\}\s*\{)[ ({]*\Z"
 )
 _CHANGED_BEHIND = re.compile(r"[\^_\d]|\s*(?:[+*/-]\s*[\d\\(]|\\(?:cdot|times|div|pm)(?![A-Za-z]))")
 _TAKEN_BACK = re.compile(

@@ -52,7 +52,7 @@ _NO_SOLUTION = re.compile(
     r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|无解|\\\{\s*\\\}",
     re.IGNORECASE,
 )
-_NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|DNE", re.IGNORECASE)
+_NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?", re.IGNORECASE)
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # not \pmod
 _LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
@@ -143,7 +143,7 @@ def condition(text: str) -> str:
     if based := _BASE.fullmatch(unwrap(text)):
         base = number(based.group(2) or based.group(3))
         return f"{based.group(1)}_{{{base or based.group(2)}}}"
-    for pattern, name in ((_NO_SOLUTION, r"\emptyset"), (_NO_LIMIT, "DNE")):
+    for pattern, name in ((_NO_SOLUTION, r"\emptyset"), (_NO_LIMIT, "does not exist")):
         if pattern.fullmatch(unwrap(text).rstrip(".")):
             return name
     if is_relation(text):  # x < 1 \lor x > 2

@@ -14,6 +14,7 @@ from .golds import usable_without_algebra
 from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 from .qwen.equality import equal_as_script, parser_problem
 from .qwen.extract import predict, prepare_gold
+from .units import as_asked
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ def grade(
     gold: str,
     benchmark: str | None = None,
     *,
+    question: str | None = None,
     thinking_prefilled: bool = False,
     with_qwen: bool = True,
     limit_s: float = DEFAULT_LIMIT_S,
@@ -71,6 +73,7 @@ def grade(
         [response],
         [gold],
         benchmarks,
+        questions=None if question is None else [question],
         thinking_prefilled=thinking_prefilled,
         with_qwen=with_qwen,
         limit_s=limit_s,
@@ -84,6 +87,7 @@ def grade_many(
     golds: Sequence[str],
     benchmarks: Sequence[str] | None = None,
     *,
+    questions: Sequence[str] | None = None,
     thinking_prefilled: bool | Sequence[bool] = False,
     with_qwen: bool = True,
     limit_s: float = DEFAULT_LIMIT_S,
@@ -101,6 +105,8 @@ def grade_many(
         benchmarks (`Sequence[str]`, *optional*):
             Benchmark names, one per response, for the rules of `correct_qwen` that depend on the benchmark. Unknown
             names get the default rules. `correct` does not depend on them.
+        questions (`Sequence[str]`, *optional*):
+            The questions, one per response: their nouns count as units in `correct`.
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*, defaults to `False`):
             Whether the prompt already opened `<think>`, for all responses or one value per response.
         with_qwen (`bool`, *optional*, defaults to `True`):
@@ -126,7 +132,8 @@ def grade_many(
     if with_qwen and (problem := parser_problem()):
         raise RuntimeError(problem)
     prefilled = [thinking_prefilled] * len(responses) if isinstance(thinking_prefilled, bool) else thinking_prefilled
-    for name, values in (("golds", golds), ("benchmarks", benchmarks), ("thinking_prefilled", prefilled)):
+    columns = {"golds": golds, "benchmarks": benchmarks, "questions": questions, "thinking_prefilled": prefilled}
+    for name, values in columns.items():
         if values is not None and len(values) != len(responses):
             raise ValueError(f"{name} has {len(values)} entries for {len(responses)} responses: pass one for each.")
     usable = usable_golds(golds, limit_s=limit_s, pool=pool)
@@ -134,23 +141,23 @@ def grade_many(
     for response, gold, is_prefilled in zip(responses, golds, prefilled, strict=True):
         text = after_thinking(response, is_prefilled)
         answers.append(None if text is None else extract_answer(text, count_values(gold or "")))
-    judged: list[Pair] = [
-        ("equal", gold, answer)
-        for gold, answer, gold_is_usable in zip(golds, answers, usable, strict=True)
-        if gold_is_usable and answer is not None
+    asked = questions or [""] * len(responses)
+    judged: list[Pair | None] = [
+        ("equal", gold, as_asked(answer, gold, question)) if gold_is_usable and answer is not None else None
+        for gold, answer, gold_is_usable, question in zip(golds, answers, usable, asked, strict=True)
     ]
     scripts: list[Pair | None] = [None] * len(responses)
     if with_qwen:
         names = [None] * len(responses) if benchmarks is None else benchmarks
         scripts = [_script_pair(*row) for row in zip(responses, golds, names, strict=True)]
-    verdicts = _compare(judged + [pair for pair in scripts if pair], limit_s, pool, first_limit_s)
+    verdicts = _compare([pair for pair in judged + scripts if pair], limit_s, pool, first_limit_s)
     return [
         Grade(
-            correct=(answer is not None and verdicts["equal", gold, answer]) if gold_is_usable else None,
+            correct=(pair is not None and verdicts[pair]) if gold_is_usable else None,
             answer=answer,
             correct_qwen=(script is not None and bool(verdicts[script])) if with_qwen else None,
         )
-        for gold, answer, gold_is_usable, script in zip(golds, answers, usable, scripts, strict=True)
+        for pair, answer, gold_is_usable, script in zip(judged, answers, usable, scripts, strict=True)
     ]
 
 

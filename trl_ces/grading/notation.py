@@ -32,7 +32,7 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
         (r"\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|it|rm)(?![A-Za-z])", ""),
         (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not a function by cases
-        (r"\\(?:begin|end)\{(?:align|gather)(?:ed)?\*?\}", ""),
+        (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # of one line
         (r"&\s*=|=\s*&", "="),
         (r"(?<=\d)(?:\{,\}|\\,)(?=\d{3}(?!\d))", ""),
         (r"(?<![\d.,])(\d{1,3}),(\d{3})(?=\s*\\(?:pi|sqrt)(?![A-Za-z]))", r"\1\2"),

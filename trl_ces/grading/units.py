@@ -8,6 +8,7 @@ change it (`5 \text{ k}`, `9 \text{ halved}`, `5 \text{ at most}`).
 import re
 from functools import lru_cache
 
+from ..support.limits import too_big
 from .notation import tidy, unwrap
 from .numbers import number
 
@@ -162,22 +163,25 @@ def implied_unit(gold: str) -> str:
     return next((unit for unit, sign in _SIGNS.items() if sign.search(gold)), "")
 
 
-def as_asked(answer: str, question: str) -> str:
-    """Drops what repeats the question behind a number: its nouns (`5 red marbles`), and a base if it names one."""
-    if re.search(r"\bbase\b", question):
+def as_asked(answer: str, gold: str, question: str) -> str:
+    """Drops what repeats the question behind a number: its nouns (`5 red marbles`), its base if the gold has none."""
+    if not question or too_big(answer) or too_big(question):
+        return answer
+    if "_" not in gold and re.search(r"\bbase\b", question):
         answer = _WITH_BASE.sub(r"\1", answer)
     value, unit = split_unit(tidy(answer), _stems(question) - _NO_NOUNS)
     return value if unit and parse_unit(unit) is None else answer
 
 
+@lru_cache(maxsize=256)
 def _stems(text: str) -> frozenset[str]:
     return frozenset(re.sub("(?<=..)(?:es|s|e)$", "", word) for word in re.findall("[a-z]+", text.lower()))
 
 
 # Words of a question that behind a number would change the value or doubt it.
 _NO_NOUNS = _stems(
-    "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect is "
-    "by if for where minus plus times over point half third quarter pair dozen double triple square cube percent base "
-    "mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i x y z "
-    "n k m b"
+    "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect "
+    "is by if for where minus plus times over point half third quarter pair dozen double triple square cube percent "
+    "base mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i "
+    "x y z n k m b"
 )
