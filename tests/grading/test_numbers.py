@@ -74,6 +74,8 @@ from trl_ces.grading.numbers import MAX_DIGITS, decimal_places, number
         ("3.6 million", 3_600_000),
         (r"2 \text{ thousand}", 2000),
         ("5万", 50_000),
+        ("two hundred", 200),
+        ("7 (seven)", 7),
         ("1" * MAX_DIGITS, int("1" * MAX_DIGITS)),
     ],
 )
@@ -110,6 +112,8 @@ def test_a_literal_has_its_exact_value(text, value):
         r"0.1234\ldots",
         r"\overline{3}",
         "million",
+        "7 (eight)",
+        "x (y)",
         "x million",
         "2^5",
         "3+4",

@@ -5,6 +5,7 @@ order; unions; statements (`x = 2`, `\log_2 32 = 5`); words by spelling; the res
 """
 
 import re
+from itertools import combinations
 
 from ..support.limits import MAX_ITEMS, too_big
 from .notation import balanced, enclosed, split_top, tidy, unwrap
@@ -27,8 +28,13 @@ _CHOICE = re.compile(r"[A-K]")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
 # (A), (B) chooses nothing, A. Angle B chooses A
 _CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
-_REFUSED = re.compile(r"\b(?:not|false|wrong|incorrect|impossible|except|neither)\b|n't\b", re.IGNORECASE)
-_CHOSEN_TOO = re.compile(r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$")
+_REFUSED = re.compile(
+    r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
+    re.IGNORECASE,
+)
+_CHOSEN_TOO = re.compile(
+    r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
+)
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
@@ -41,12 +47,14 @@ _FUNCTIONS = re.compile(
 )
 _BLANKS = re.compile(r"\s+")
 _BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
-_NEEDLESS_BRACES = re.compile(r"\{(\w?)\}")  # x^{2}, but neither x^{12} nor \{2\}
+_NEEDLESS_BRACES = re.compile(r"\{(\w?)\}(?!\w)")  # x^{2}, but neither x^{12} nor \{2\}
 _CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
 _BASE = re.compile(r"\(?([-+]?[0-9A-F]*\d[0-9A-F]*)\)?\s*(?:_\s*\{?\s*(\w+)\s*\}?|\(\s*base\s+(\w+)\s*\))")
 _TEXT_LIST = re.compile(r"\\text\s*\{([^{}]*,[^{}]*)\}")
 _AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
+_AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
+_GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
 _NO_SOLUTION = re.compile(
     r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|无解|\\\{\s*\\\}",
@@ -79,10 +87,14 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return True
     if too_big(gold) or too_big(answer) or not balanced(answer):
         return False
-    unit = split_unit(tidy(answer))[1]
-    if unit and not unit_fits(unit, implied_unit(gold)):
+    units = [unit for unit in (implied_unit(gold), implied_unit(answer), split_unit(tidy(answer))[1]) if unit]
+    if any(not unit_fits(one, other) for one, other in combinations(units, 2)):
+        return False
+    if _GOES_ON.search(answer) and not _GOES_ON.search(gold) and number(tidy(answer)) is None:
         return False
     offers_two = _OR.search(answer) and not _OR.search(gold)
+    if _AND.search(answer) and len(union_parts(gold)) > 1:
+        return False
     gold, answer = tidy(gold), tidy(answer)
     if offers_two and not is_relation(gold) and len(union_parts(gold)) == len(listed_values(gold)) == 1:
         return False
@@ -214,7 +226,7 @@ def listed_values(text: str) -> list[str]:
 
 
 def _both_signs(item: str) -> list[str]:
-    return [_PLUS_MINUS.sub(sign, item) for sign in ("+", "-")] if _PLUS_MINUS.search(item) else [item]
+    return [_PLUS_MINUS.sub(sign, item) for sign in ("+", "-")] if len(_PLUS_MINUS.findall(item)) == 1 else [item]
 
 
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
@@ -272,7 +284,8 @@ def _stated_tuple(items: list[str]) -> str | None:
     """`(1,2)` for `x=1` and `y=2`, by the order of the names; `None` for anything else."""
     if len(items) < 2 or not gives_different_names(items) or any(len(sides(item)) != 2 for item in items):
         return None
-    return "(" + ",".join(value for _, value in sorted(sides(item) for item in items)) + ")"
+    named = sorted((name.lstrip("\\"), value) for name, value in map(sides, items))
+    return "(" + ",".join(value for _, value in named) + ")"
 
 
 def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
@@ -359,23 +372,30 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
         value, name = name, value
     if has_unknowns(name):
         return may_be_named(name) and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
-    if all(_equal(value, side, algebra) for side in answer_sides):
-        return _equal(gold, value, algebra)
-    return _rounds(name, value) and any(_equal(gold, side, algebra) for side in (name, value))
+    if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides[1:]):
+        return False
+    return _equal(gold, name, algebra) or any("." in gold and _equal(gold, side, algebra) for side in answer_sides)
 
 
-def _rounds(exact: str, decimal: str) -> bool:
-    """Whether a decimal may be the rounded value of a text without unknowns; `True` where that is no literal."""
-    value, given = number(exact), number(decimal)
+def _rounds(exact: str, decimal: str, algebra: Algebra) -> bool:
+    """Whether a decimal is the rounded value of a text without unknowns."""
+    given = number(decimal)
     if given is None or "." not in decimal:
         return False
-    places = len(decimal.partition(".")[2])
-    return value is None or abs(value - given) * 10**places <= 0.5
+    scale = 10 ** len(decimal.partition(".")[2])
+    value = number(exact)
+    if value is not None:
+        return abs(value - given) * scale <= 0.5
+    return algebra(str(int(given * scale)), rf"\lfloor {scale} \cdot ({exact}) + \frac{{1}}{{2}} \rfloor")
 
 
 def _is_consistent(value: str, answer_sides: list[str], algebra: Algebra) -> bool:
     """Whether all sides after the first equal the value, where that is decidable: not in `x = 6 = 5`."""
-    return all(has_unknowns(side) or _equal(value, side, algebra) for side in answer_sides[1:])
+    known = set(re.findall("[A-Za-z]", value))
+    return all(
+        (has_unknowns(side) and not set(re.findall("[A-Za-z]", side)) <= known) or _equal(value, side, algebra)
+        for side in answer_sides[1:]
+    )
 
 
 def _equal_without_units(gold: str, answer: str, algebra: Algebra) -> bool:

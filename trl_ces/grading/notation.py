@@ -11,13 +11,14 @@ _UNICODE = str.maketrans(
         "−": "-", "–": "-", "－": "-", "⁄": "/", "×": r"\times ",
         "·": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ", "≤": r"\leq ",
         "≥": r"\geq ", "≠": r"\neq ", "±": r"\pm ", "∪": r"\cup ", "∈": r"\in ", "（": "(", "）": ")", "，": ",",
-        "；": ";", "：": ":", "、": ",", "％": "%", "°": "", "²": "^{2}", "³": "^{3}", "½": r"\frac{1}{2}",
+        "；": ";", "：": ":", "、": ",", "％": "%", "°": r"\degree ", "²": "^{2}", "³": "^{3}", "½": r"\frac{1}{2}",
         "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "≈": r"\approx ", "\u00a0": " ", "\u202f": " ",
         **{chr(0x2460 + n): rf"\textcircled{{{n + 1}}}" for n in range(20)},  # circled 1 to 20
     }
 )  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
+_SIGN = r"(?:\\\$|[£€¥￥]|\\?%|\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _REWRITES: list[tuple[re.Pattern[str], str]] = [
@@ -28,7 +29,10 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"\\cr(?![A-Za-z])", r"\\\\ "),
         # What a reader does not see, or sees struck out, is not said.
         (rf"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*\{{{_NESTED}\}}", ""),
-        (rf"\\(?:text)?color\s*\{{\s*white\s*\}}\s*(?:\{{{_NESTED}\}}|[^{{}}]*)", ""),
+        (
+            rf"\\(?:text)?color\s*\{{\s*(?i:white|transparent|#?f{{3}}|#?f{{6}})[^{{}}]*\}}\s*(?:\{{{_NESTED}\}}|[^{{}}]*)",
+            "",
+        ),
         (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
         (r"\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|it|rm)(?![A-Za-z])", ""),
         (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not a function by cases
@@ -41,7 +45,9 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"√\s*(\d+(?:\.\d+)?)", r"\\sqrt{\1}"),
         (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
         (r"√", r"\\sqrt "),
-        (r"\\\$|[£€¥￥]", ""),  # currency
+        # Percent signs, degrees and currencies are dropped, and never join digits. % is no factor of 1/100.
+        (rf"(?<=\d)\s*{_SIGN}\s*(?=\d)", " "),
+        (_SIGN, ""),
         (r"\$|(?<!\\)\\[()\[\]]", ""),  # math mode
         (r"\\!|\\(?:left|right)\.", ""),
         (r"\\(?:left|right|[Bb]igg?[lr]?)(?![A-Za-z])", ""),
@@ -58,8 +64,6 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"!=", r"\\neq "),
         (r":=|==", "="),
         (r"\{,\}", ","),
-        (r"\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])", ""),
-        (r"\\?%", ""),  # dropped, never a factor of 1/100
         (r"\\begin\{(?:array)\}\s*\{[^{}]*\}", r"\\begin{pmatrix}"),
         (r"\\begin\{(?:[bp]|small)?matrix\}", r"\\begin{pmatrix}"),
         (r"\\end\{(?:array|(?:[bp]|small)?matrix)\}", r"\\end{pmatrix}"),

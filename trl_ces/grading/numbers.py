@@ -33,7 +33,8 @@ _REPEATING = re.compile(
 _CONTINUED = re.compile(r"([-+]?)(\d*)\.(\d*?)(\d+?)\4{2,}\s*\\[cl]?dots")
 _MULTIPLES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _MULTIPLES |= {"百": 100, "千": 10**3, "万": 10**4, "亿": 10**8}
-_MULTIPLE = re.compile(rf"([-+]?[\d.,]*\d)\s*({'|'.join(_MULTIPLES)})", re.IGNORECASE)
+_RESTATED = re.compile(r"([^()]+?)\s+\(([^()]+)\)")
+_MULTIPLE = re.compile(rf"([-+]?[\d.,]*\d|[A-Za-z]+)\s*({'|'.join(_MULTIPLES)})", re.IGNORECASE)
 _MIXED = re.compile(r"([-+]?)(\d+)\s*(?:\\frac\s*(?:\{\s*(\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))|\s(\d+)/(\d+))")
 
 
@@ -76,6 +77,9 @@ def number(text: str) -> Fraction | None:
     if match := _POWER_OF_TEN.fullmatch(text):
         exponent = int(match.group(2) or match.group(3))
         return _signed(match.group(1), Fraction(10) ** exponent) if abs(exponent) <= MAX_DIGITS else None
+    if match := _RESTATED.fullmatch(text):  # 7 (seven)
+        value = number(match.group(1))
+        return value if value == number(match.group(2)) else None
     if match := _MULTIPLE.fullmatch(text):
         value = number(match.group(1))
         return None if value is None else value * _MULTIPLES[match.group(2).lower()]

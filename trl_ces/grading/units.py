@@ -37,7 +37,7 @@ _OTHERS = """
     in inch inche|ft foot feet|yd yard|mi mile|h hr hour 小时|min minute 分钟|day 天|week wk|month|year yr 年
     t ton tonne 吨|cm 厘米|m 米|km 千米 公里|mm 毫米|dm 分米|kg 千克 公斤|g 克|L 升|mL 毫升|s 秒
     lb pound|oz ounce|gal gallon|qt quart|pt pint|rad radian|deg degree 度|C celsius|F fahrenheit|T|mph|kph
-    dollar USD|cent|euro EUR|percent|erg|Å angstrom|pc parsec|arcsec arcsecond|cal calorie|mass|K kelvin
+    dollar USD|cent|euro EUR|GBP|percent|erg|Å angstrom|pc parsec|arcsec arcsecond|cal calorie|mass|K kelvin
     元 yuan RMB|角|分
     人 个人 名|个|只|本|页|棵|块|张|件|辆|次|种|组|支|台|条|岁|unit|people person|child children|man men|woman women
 """
@@ -54,7 +54,14 @@ _POWERS = {"squared": 2, "cubed": 3}
 _JOINERS = frozenset(
     ["of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"]
 )
-_SIGNS = {"dollars": re.compile(r"\\\$"), "degrees": re.compile(r"\\circ|\\degree|°"), "percent": re.compile("%")}
+_SIGNS = {
+    "dollars": re.compile(r"\\\$|^\s*\$[\d.,]+\s*$"),
+    "euros": re.compile("€"),
+    "GBP": re.compile("£"),
+    "yuan": re.compile("[¥￥]"),
+    "degrees": re.compile(r"\\circ|\\degree|°"),
+    "percent": re.compile("%"),
+}
 _WITH_BASE = re.compile(r"^\s*([0-9A-F]*\d[0-9A-F]*)\s*_\s*\{?\s*\d+\s*\}?\s*$")
 
 
@@ -108,6 +115,8 @@ def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int]
     """
     unit = unit.replace(r"\Omega", "Ω").replace(r"\mu", "μ").replace("mph", "mi/h").replace("kph", "km/h")
     powers: dict[str, int] = {}
+    if re.sub(r"[\s.·}]", "", _TOKEN.sub("", unit)):
+        return None
     tokens, sign, scale, last = _TOKEN.findall(unit.rstrip(".")), 1, 1, ""
     for position, written in enumerate(tokens):
         token = written.lower()
@@ -117,7 +126,7 @@ def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int]
             scale = _SCALES[token]
         elif last and (token in _POWERS or token.startswith("^")):
             powers[last] = sign * (_POWERS.get(token) or int(token.lstrip("^{ ")))
-        elif token in _JOINERS and (token != "in" or position + 1 < len(tokens)):
+        elif written in _JOINERS and (token != "in" or position + 1 < len(tokens)):
             continue
         elif name := _name(written) or next(iter(_stems(token) & nouns), None):
             last = name
@@ -154,8 +163,10 @@ def unit_fits(unit: str, gold: str) -> bool:
         `bool`: `True` if one of them has none, or if they are the same in any spelling. Units are not converted:
         5000 m is not 5 km.
     """
-    given = parse_unit(unit)
-    return not gold or not given or given == parse_unit(gold)
+    given, expected = parse_unit(unit), parse_unit(gold)
+    if not given or not expected or given == expected:
+        return True
+    return {"deg": 1} in (given, expected) and any(one in ({"C": 1}, {"F": 1}) for one in (given, expected))
 
 
 def implied_unit(gold: str) -> str:
