@@ -2,15 +2,8 @@
 
 import pytest
 
-from trl_ces.grading.equality import (
-    condition,
-    count_values,
-    equal,
-    is_words,
-    listed_values,
-    tuple_values,
-    union_parts,
-)
+from trl_ces.grading.equality import count_values, equal, listed_values, tuple_values, union_parts
+from trl_ces.grading.forms import condition, is_words
 from trl_ces.support.limits import MAX_ITEMS, MAX_LENGTH, MAX_NESTING
 
 REALS_BUT_ONE_TO_TWO = r"(-\infty,1)\cup(2,\infty)"
@@ -125,6 +118,19 @@ def test_braces_that_hold_a_sign_or_nothing_are_not(gold, answer):
         (r"2\pi", r"2\pi\text{ meters}", True),
         (r"\text{about }2\text{ km}", r"\text{about }2", True),
         (r"\text{about }2\text{ km}", r"\text{about }2\text{ m}", False),
+        # bases
+        ("1011_2", "1011_{2}", True),
+        ("1011_2", r"(1011)_{\text{two}}", True),
+        ("1011_2", r"1011 \text{ (base 2)}", True),
+        ("1011_2", "1011", True),
+        ("1011_2", "1011_3", False),
+        ("1011_2", "1011_{10}", False),
+        ("1011_2", "1010_2", False),
+        ("36", "36_{10}", True),
+        ("36", "-36_{10}", False),
+        ("36", "36_{16}", False),
+        ("36", "36_8", False),
+        ("-36", "-36_{16}", False),
         # lists and sets
         ("5;10", "5, 10", True),
         ("5;10", "10;5", False),

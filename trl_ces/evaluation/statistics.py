@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from ..grading.equality import without_blanks
+from ..grading.forms import without_blanks
 
 RESAMPLES, SEED = 10_000, 0
 # Indices drawn at a time; for 2,818 problems all of them would take 225 MB.

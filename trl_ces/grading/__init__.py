@@ -4,10 +4,12 @@ Is this answer right? [`grade_many`] compares final answers with golds, in bound
 How an answer travels, and the file to open for a bug on its way:
 
 1. `grader.py` cuts off the thinking, decides what it can in this process and sends the rest to a worker.
-2. `answers.py` extracts the final answer: a box, an explicit statement, a closing expression.
-3. `notation.py` tidies it, which means one spelling for all synonyms: `\dfrac12`, `½`.
-4. `equality.py` applies the rules in order: choices, lists, intervals, words. `numbers.py` reads literals and units,
-   `statements.py` what `x = 2` and inequalities say.
+2. `answers.py` extracts the final answer: a box, an explicit statement, a closing expression. `context.py` decides
+   whether the text around it lets it stand.
+3. `notation.py` tidies it, which means one spelling for all synonyms: `\dfrac12`, `½`. `forms.py` does the same for
+   what means the same by convention: the reals, "no solution", bases, words, choices.
+4. `equality.py` applies the rules in order: choices, lists, intervals, words. `numbers.py` reads literals, `units.py`
+   what stands behind them, `statements.py` what `x = 2` and inequalities say.
 5. `symbolic.py` decides the remaining pairs by computer algebra, in a worker: expressions, equations, sets, matrices.
    `braces.py` completes the LaTeX for its parser.
 

@@ -8,6 +8,7 @@ import re
 from itertools import combinations
 
 from ..support.limits import MAX_ITEMS, too_big
+from .forms import chooses, condition, is_words, same_text, spelling, split_base, with_constants_of, without_blanks
 from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number
 from .qwen.equality import Algebra
@@ -18,54 +19,20 @@ from .statements import (
     is_name,
     is_relation,
     may_be_named,
-    restated,
     results,
     sides,
 )
 from .units import implied_unit, split_unit, unit_fits
 
 _CHOICE = re.compile(r"[A-K]")
-_CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
-# (A), (B) chooses nothing, A. Angle B chooses A
-_CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
-_REFUSED = re.compile(
-    r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
-    re.IGNORECASE,
-)
-_CHOSEN_TOO = re.compile(
-    r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
-)
-# x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
-_IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
-_GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
-_REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|(?:\\text\s*\{\s*)?all real numbers\s*\}?", re.IGNORECASE)
-_SET_BUILDER = re.compile(
-    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
-)
-_FUNCTIONS = re.compile(
-    r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
-)
-_BLANKS = re.compile(r"\s+")
-_BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
-_NEEDLESS_BRACES = re.compile(r"\{(\w?)\}(?!\w)")  # x^{2}, but neither x^{12} nor \{2\}
 _CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
-_BASE = re.compile(r"\(?([-+]?[0-9A-F]*\d[0-9A-F]*)\)?\s*(?:_\s*\{?\s*(\w+)\s*\}?|\(\s*base\s+(\w+)\s*\))")
 _TEXT_LIST = re.compile(r"\\text\s*\{([^{}]*,[^{}]*)\}")
-_AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
 _AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
-_NO_SOLUTION = re.compile(
-    r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|无解|\\\{\s*\\\}",
-    re.IGNORECASE,
-)
-_NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?", re.IGNORECASE)
-_CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # not \pmod
 _LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
-_ARTICLE = re.compile(r"^(?:the|an?)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
-_SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
 def equal(gold: str, answer: str, algebra: Algebra) -> bool:
@@ -101,16 +68,6 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     return _equal(gold, answer, algebra)
 
 
-def same_text(one: str, other: str) -> bool:
-    """Whether two texts are identical up to white space."""
-    return without_blanks(one) == without_blanks(other)
-
-
-def without_blanks(text: str) -> str:
-    """Removes white space. Between digits it becomes `~`, because 3 4 is not 34."""
-    return _BLANKS.sub("", _BLANKS_BETWEEN_DIGITS.sub("~", text))
-
-
 def count_values(gold: str) -> int:
     """Number of values that a gold lists: 2 for `5;10` and `1, -1`; 1 for `(0,1)` and `1,234`."""
     if too_big(gold):
@@ -119,20 +76,22 @@ def count_values(gold: str) -> int:
     return 1 if number(gold) is not None else max(1, len(listed_values(gold)))
 
 
+def _sets_in_sets(text: str) -> bool:
+    return bool(re.search(r"\\\{[^}]*\\\{", text))
+
+
 def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     gold, answer = condition(gold), condition(answer)
     if not gold or not answer or _sets_in_sets(gold) != _sets_in_sets(answer):
         return False
-    if not _BASE.fullmatch(gold):
-        answer = answer.removesuffix("_{10}")
-    if re.search(r"\+\s*C$", gold):  # the constant of an integral
-        answer = _CONSTANT.sub("+C", answer)
-    if re.search(r"c_\{?\d", gold) and "c_" not in answer:
-        answer = re.sub(r"C(?=_\{?\d)", "c", answer)
-    if _spelling(gold) == _spelling(answer):
+    (gold, base), (answer, given) = split_base(gold), split_base(answer)
+    if given and given != (base or "10"):
+        return False
+    answer = with_constants_of(gold, answer)
+    if spelling(gold) == spelling(answer):
         return True
     if _CHOICE.fullmatch(unwrap(gold)):
-        return _chooses(unwrap(answer), unwrap(gold))
+        return chooses(unwrap(answer), unwrap(gold))
     verdict = _compare_numbers(gold, answer)
     if verdict is not None and (verdict or "," not in gold):
         return verdict
@@ -140,46 +99,6 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if verdict is not None:
         return verdict
     return _compare_leaves(gold, answer, algebra)
-
-
-def _sets_in_sets(text: str) -> bool:
-    return bool(re.search(r"\\\{[^}]*\\\{", text))
-
-
-def condition(text: str) -> str:
-    r"""Tidies a text and reduces `x \in S` to S, `\{x \mid c\}` to c, and the reals to an interval."""
-    text = restated(_IN.sub("", tidy(text)).strip())
-    text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
-    if _REALS.fullmatch(text):
-        return r"(-\infty,\infty)"
-    if based := _BASE.fullmatch(unwrap(text)):
-        base = number(based.group(2) or based.group(3))
-        return f"{based.group(1)}_{{{base or based.group(2)}}}"
-    for pattern, name in ((_NO_SOLUTION, r"\emptyset"), (_NO_LIMIT, "does not exist")):
-        if pattern.fullmatch(unwrap(text).rstrip(".")):
-            return name
-    if is_relation(text):  # x < 1 \lor x > 2
-        text = _AND_OR.sub(",", text)
-    builder = _SET_BUILDER.match(text)
-    return tidy(builder.group(1) if builder else text)
-
-
-def _spelling(text: str) -> str:
-    if circled := re.findall(r"\\textcircled\{\d+\}", text):
-        return "".join(circled)
-    spelled = without_blanks(unwrap(text)).rstrip(".")
-    if is_words(text):
-        spelled = without_blanks(_ARTICLE.sub("", unwrap(text)))
-        return re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold()
-    return _NEEDLESS_BRACES.sub(r"\1", spelled)
-
-
-def _chooses(answer: str, letter: str) -> bool:
-    if _REFUSED.search(answer):
-        return False
-    name, equals, value = _CHOICE_NAME.sub("", answer).partition("=")
-    chosen = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else name + equals + value)
-    return chosen is not None and chosen.group(1).upper() == letter and not _CHOSEN_TOO.search(chosen.group(2))
 
 
 def _compare_numbers(gold: str, answer: str) -> bool | None:
@@ -403,14 +322,3 @@ def _equal_without_units(gold: str, answer: str, algebra: Algebra) -> bool:
     if not (gold_unit or answer_unit) or not unit_fits(answer_unit, gold_unit):
         return False
     return _equal(gold_value, answer_value, algebra)
-
-
-def is_words(text: str) -> bool:
-    """Whether a text is language, to be compared by spelling: `yes`, `2:35 P.M.`, `Not a function`, `IV`."""
-    plain = re.sub(r"\\[A-Za-z]+", " ", unwrap(text)).strip().rstrip(".")
-    if re.search(r"[一-鿿]|\\textcircled", text) or re.search(r"\d\s*[AaPp]\.?\s?[Mm]\b", plain):
-        return True
-    if plain.lower() in _SHORT_WORDS or re.fullmatch(r"[A-Za-z]{3,}|[IVX]{2,}", plain):
-        return not _FUNCTIONS.fullmatch(plain)
-    runs = [run for run in re.findall(r"[A-Za-z]{4,}", plain) if not _FUNCTIONS.fullmatch(run)]
-    return bool(runs)

@@ -3,7 +3,8 @@
 import re
 
 from ..support.limits import too_big
-from .equality import condition, is_words, listed_values, tuple_values, union_parts
+from .equality import listed_values, tuple_values, union_parts
+from .forms import condition, is_words
 from .notation import balanced, unwrap
 from .numbers import number
 from .statements import has_words, results

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from ..support.limits import too_big
 from ..support.prompts import after_thinking
 from .answers import extract_answer
-from .equality import count_values, equal, same_text
+from .equality import count_values, equal
+from .forms import same_text
 from .golds import usable_without_algebra
 from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 from .qwen.equality import equal_as_script, parser_problem

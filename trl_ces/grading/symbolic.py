@@ -58,7 +58,6 @@ _REWRITES = [
 ]
 # The parser drops primes: y' would be y.
 _PRIMES = re.compile(r"(?:(?<=[A-Za-z})])|(?<=_\d))['′’]+")
-_BASE = re.compile(r"[-+]?[0-9A-F]*\d[0-9A-F]*\s*_\s*\{?\s*(\w+)\s*\}?")
 # The parser adds or multiplies two numbers side by side, which nobody means: 3 4 is neither 7 nor 12.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
 # The parser drops transposes, too.
@@ -122,7 +121,7 @@ def expression(text: str) -> Basic | MatrixBase | None:
 def same(gold: str, answer: str) -> bool:
     """Whether two tidied texts are equal as expressions, equations, inequalities, sets or matrices."""
     left, right = expression(gold), expression(answer)
-    if left is None or right is None or _bases_differ(gold, answer):
+    if left is None or right is None:
         return False
     if not all(isinstance(side, (Expr, MatrixBase, Relational, And, Set)) for side in (left, right)):
         return False  # x = x is parsed to True
@@ -140,12 +139,6 @@ def same(gold: str, answer: str) -> bool:
     if isinstance(left, Expr) and isinstance(right, Expr) and (left.is_Symbol or right.is_Symbol):
         return simplify(_exact(left - right)) == 0  # math-verify would compare the letters
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
-
-
-def _bases_differ(gold: str, answer: str) -> bool:
-    """Whether an answer has another base than the gold, as 1011_3 for 1011_2 or 1011. The parser drops bases."""
-    given, answered = (_BASE.fullmatch(unwrap(text)) for text in (gold, answer))
-    return answered is not None and answered.group(1) != (given.group(1) if given else "10")
 
 
 def _exact(expr: Basic | MatrixBase) -> Basic | MatrixBase:

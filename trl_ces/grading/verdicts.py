@@ -1,6 +1,7 @@
 """Answers the requests of a grading worker. Imported only there: it loads the computer algebra."""
 
-from .equality import equal, is_words
+from .equality import equal
+from .forms import is_words
 from .golds import leaves, usable_without_algebra
 from .numbers import number
 from .qwen.equality import equal_as_script, parser_problem

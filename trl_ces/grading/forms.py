@@ -1,0 +1,122 @@
+r"""
+One form for answers that mean the same by convention: the reals, "no solution", integration constants, numbers with a
+base, words by spelling, a choice by its letter. Nothing here compares values.
+"""
+
+import re
+
+from .notation import tidy, unwrap
+from .numbers import number
+from .statements import is_name, is_relation, restated
+
+_CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
+# (A), (B) chooses nothing, A. Angle B chooses A
+_CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
+_REFUSED = re.compile(
+    r"\b(?:not|false|wrong|incorrect|impossible|except|neither|ruled out|eliminated|trap|as well as|choose)\b|n't\b",
+    re.IGNORECASE,
+)
+_CHOSEN_TOO = re.compile(
+    r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
+)
+# x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
+_IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
+_GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
+_REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|(?:\\text\s*\{\s*)?all real numbers\s*\}?", re.IGNORECASE)
+_SET_BUILDER = re.compile(
+    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
+)
+_FUNCTIONS = re.compile(
+    r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
+)
+_BLANKS = re.compile(r"\s+")
+_BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
+_NEEDLESS_BRACES = re.compile(r"\{(\w?)\}(?!\w)")  # x^{2}, but neither x^{12} nor \{2\}
+_BASE = re.compile(r"\(?([-+]?[0-9A-F]*\d[0-9A-F]*)\)?\s*(?:_\s*\{?\s*(\w+)\s*\}?|\(\s*base\s+(\w+)\s*\))")
+_AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
+_NO_SOLUTION = re.compile(
+    r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|无解|\\\{\s*\\\}",
+    re.IGNORECASE,
+)
+_NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?", re.IGNORECASE)
+_CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
+_ARTICLE = re.compile(r"^(?:the|an?)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
+_SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
+
+
+def same_text(one: str, other: str) -> bool:
+    """Whether two texts are identical up to white space."""
+    return without_blanks(one) == without_blanks(other)
+
+
+def without_blanks(text: str) -> str:
+    """Removes white space. Between digits it becomes `~`, because 3 4 is not 34."""
+    return _BLANKS.sub("", _BLANKS_BETWEEN_DIGITS.sub("~", text))
+
+
+def condition(text: str) -> str:
+    r"""
+    Tidies a text and reduces `x \in S` to S, `\{x \mid c\}` to c, the reals to an interval, and what has no solution
+    or limit to one spelling.
+    """
+    text = restated(_IN.sub("", tidy(text)).strip())
+    text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
+    if _REALS.fullmatch(text):
+        return r"(-\infty,\infty)"
+    for pattern, name in ((_NO_SOLUTION, r"\emptyset"), (_NO_LIMIT, "does not exist")):
+        if pattern.fullmatch(unwrap(text).rstrip(".")):
+            return name
+    if is_relation(text):  # x < 1 \lor x > 2
+        text = _AND_OR.sub(",", text)
+    builder = _SET_BUILDER.match(text)
+    return tidy(builder.group(1) if builder else text)
+
+
+def with_constants_of(gold: str, answer: str) -> str:
+    """The answer with the gold's names for constants of integration, `+C` or `c_1`."""
+    if re.search(r"\+\s*C$", gold):
+        answer = _CONSTANT.sub("+C", answer)
+    if re.search(r"c_\{?\d", gold) and "c_" not in answer:
+        answer = re.sub(r"C(?=_\{?\d)", "c", answer)
+    return answer
+
+
+def split_base(text: str) -> tuple[str, str | None]:
+    """The digits and the base of `1011_2`, `(1011)_{two}` and `1011 (base 2)`; other texts have no base."""
+    based = _BASE.fullmatch(unwrap(text))
+    if based is None:
+        return text, None
+    base = based.group(2) or based.group(3)
+    value = number(base)
+    return based.group(1), base if value is None else str(value)
+
+
+def spelling(text: str) -> str:
+    """What two texts that are written alike have in common: case, blanks and articles of words do not count."""
+    if circled := re.findall(r"\\textcircled\{\d+\}", text):
+        return "".join(circled)
+    spelled = without_blanks(unwrap(text)).rstrip(".")
+    if is_words(text):
+        spelled = without_blanks(_ARTICLE.sub("", unwrap(text)))
+        return re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold()
+    return _NEEDLESS_BRACES.sub(r"\1", spelled)
+
+
+def chooses(answer: str, letter: str) -> bool:
+    """Whether an answer chooses this letter and no other: `(B)`, `B. 12`, `\\text{Option B}` after `unwrap`."""
+    if _REFUSED.search(answer):
+        return False
+    name, equals, value = _CHOICE_NAME.sub("", answer).partition("=")
+    chosen = _CHOSEN.fullmatch(value.strip() if equals and is_name(name) else name + equals + value)
+    return chosen is not None and chosen.group(1).upper() == letter and not _CHOSEN_TOO.search(chosen.group(2))
+
+
+def is_words(text: str) -> bool:
+    """Whether a text is language, to be compared by spelling: `yes`, `2:35 P.M.`, `Not a function`, `IV`."""
+    plain = re.sub(r"\\[A-Za-z]+", " ", unwrap(text)).strip().rstrip(".")
+    if re.search(r"[一-鿿]|\\textcircled", text) or re.search(r"\d\s*[AaPp]\.?\s?[Mm]\b", plain):
+        return True
+    if plain.lower() in _SHORT_WORDS or re.fullmatch(r"[A-Za-z]{3,}|[IVX]{2,}", plain):
+        return not _FUNCTIONS.fullmatch(plain)
+    runs = [run for run in re.findall(r"[A-Za-z]{4,}", plain) if not _FUNCTIONS.fullmatch(run)]
+    return bool(runs)
