@@ -68,7 +68,7 @@ def test_an_answer_does_not_stand_where_the_text_denies_changes_or_hides_it(text
         "@. However, note that 4 is close.", "@. A common mistake is to add 1.", "@ dollars", "@ = 5.0", "@, or 5.0",
         "@. Wait times are not included.", "@. Sorry for the length!", "@. Option A is incorrect.",
         "@. So the answer is 5.",
-        "Earlier I made a mistake. @", "50% of them: @",
+        "$@$ and a remainder", "Earlier I made a mistake. @", "50% of them: @",
     ],
 )  # fmt: skip
 def test_it_stands_in_any_other_text(text):

@@ -32,8 +32,10 @@ _BEFORE_IN_TEXT = re.compile(
 _DASH = re.compile(r"(?:^|\n|[A-Za-z:.)*—]\s|-)[-−–]\s\s*[$*\\(\[]*\Z|->[\s$*]*\Z")
 _CHANGING = re.compile(
     r"\b(?:minus|negative|plus|times|twice|thrice|double|triple|than|from|below|above|under|over|beyond|outside|"
-    r"exceeds|at (?:least|most)|but|"
-    r"(?:half|third|quarter|multiple|square|cube|root|reciprocal|inverse|opposite|complement|negation) of)\s*\Z",
+    r"exceeds|at (?:least|most)|but|divisible by|just (?:after|before)|"
+    r"(?:half|third|quarter|multiple|factor|divisor|square|cube|root|reciprocal|inverse|opposite|complement|negation|"
+    r"negative|conjugate|modulus|magnitude|absolute value|derivative|integral|reflection|image|factorial|logarithm|"
+    r"sine|cosine|tangent) of)\s*\Z",
     re.IGNORECASE,
 )
 _CONTRAST = re.compile(r"\bnot\b.*\bbut\Z|\bnothing but\Z", re.IGNORECASE)
@@ -44,7 +46,9 @@ _NOT = re.compile(
 )
 _DOUBTS = re.compile(
     r"\b(?:suppose|assume|assuming|if|were|maybe|perhaps|possibly|might|could be|either(?! way)|wrong|incorrect|false|"
-    r"(?:do not|don't|cannot|can't) (?:think|believe|say)|guess)\b|不认为|如果|假设|错误?答案|大?约\Z",
+    r"(?:do not|don't|cannot|can't) (?:think|believe|say)|guess)\b|不认为|如果|假设|错误?答案|大?约\Z|比\Z|"
+    r"\bmistake to\b|"
+    r"\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[.!?](?=\s|\Z)|[;,，。；！？\n]")
@@ -64,7 +68,13 @@ _RAISED = re.compile(r"[\s)}$]*\^(?!\s*\{?\s*\\circ)|[)}$]+_[\d{]")
 _CLOSERS = re.compile(rf"(?:[\s)}}]|{_SPACE}|\\right(?![A-Za-z]))*")
 _WORDS_BEHIND = re.compile(
     r"(?:thousand|million|billion|hundred|dozen|squared|cubed|factorial|halved|doubled|times|plus|minus|"
-    r"(?:percent|\\?%\$?)\s+of|(?:more|less|fewer|greater) than|to \$?\d|or (?:possibly|maybe|perhaps)|and maybe)\b|"
+    r"(?:percent|\\?%\$?)\s+of|(?:more|less|fewer|greater) than|to \$?\d|"
+    r"or (?:possibly|maybe|perhaps)|and maybe|modulo|mod|"
+    r"with the opposite sign|only if)\b|,\s*(?:doubled|halved|squared)\b|"
+    # "for even n and 72 for odd n", "when n is even; otherwise 72", "and $(4,3)$", "and D"
+    r"(?:for|when|if|in)\b[^.\n]*(?:\botherwise\b|\bin general\b|"
+    r"\b(?:and|but|while)\s+\$?[-\d(][^.\n]*\b(?:for|if|when|in)\b)|"
+    r"(?:and|or)\s+(?:\$?[-+]?[\d(][^=$\n]*\$?|\(?(?-i:[A-K])\)?)(?:[.,;\s]|\Z)|"
     r"万|亿|千|百|倍|的一半|的两倍|或",
     re.IGNORECASE,
 )
@@ -73,7 +83,7 @@ _LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac\s*\{[^{}]*\}\s*\{[^{}]*\}
 _CLAIM = re.compile(
     rf"(?:\banswers?\s*(?:is|are|was|would be|[:：=])|\bshould\s+(?:be|have been)|"
     rf"正确答案(?:为|是)|应该?是|可能是|"
-    rf"\bno,? wait,?|"
+    rf"\bno,? wait,?|\bedit\s*:|"
     rf"\bor(?:\s+(?:possibly|maybe|perhaps))?(?:\s+it\s+is)?|"
     rf"(?:\b(?:no|wait|actually|hmm+|sorry|correction|oops|edit|on second thought)\b|不对)[^\n]{{0,99}}?"
     rf"\b(?:it|this|that|value|result)(?:'s|\s+(?:is|must be|equals)))\s*{_LITERAL}",
@@ -89,7 +99,8 @@ _TAKEN_BACK = re.compile(
     r"(?:wrong|incorrect|false|not (?:right|correct))|"
     r",\s*but (?:that|this|it)(?:'s| is) (?:wrong|incorrect|false)|"
     r"\A[\s$.,)*}]*which is (?:wrong|incorrect|false)|"
-    r"\A[\s$)*}]*(?:is|was) (?:not|wrong|incorrect|false)\b|是错误?的|。不对",
+    r"\A[\s$)*}]*(?:is|was|are|would be) (?:not|wrong|incorrect|false|extraneous|"
+    r"an? (?:upper|lower) bound)\b|是错误?的|。不对",
     re.IGNORECASE,
 )
 

@@ -63,7 +63,9 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if _AND.search(answer) and len(union_parts(gold)) > 1:
         return False
     gold, answer = tidy(gold), tidy(answer)
-    if offers_two and not is_relation(gold) and len(union_parts(gold)) == len(listed_values(gold)) == 1:
+    values = listed_values(gold)
+    is_one = len(union_parts(gold)) == len(values) == 1 and not is_relation(gold)
+    if offers_two and (is_one or (len(values) > 1 and gives_different_names(values))):
         return False
     return _equal(gold, answer, algebra)
 
@@ -77,7 +79,7 @@ def count_values(gold: str) -> int:
 
 
 def _sets_in_sets(text: str) -> bool:
-    return bool(re.search(r"\\\{[^}]*\\\{", text))
+    return bool(re.search(r"\\\{[^}]*\\(?:\{|emptyset)", text))
 
 
 def _equal(gold: str, answer: str, algebra: Algebra) -> bool:

@@ -40,6 +40,7 @@ _NO_SOLUTION = re.compile(
 )
 _NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?", re.IGNORECASE)
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
+_INTEGER = re.compile(r"(?<![A-Za-z\\])([a-z])\s*\\in\s*\\mathbb\s*\{?\s*Z")
 _ARTICLE = re.compile(r"^(?:the|an?)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
@@ -73,12 +74,19 @@ def condition(text: str) -> str:
 
 
 def with_constants_of(gold: str, answer: str) -> str:
-    """The answer with the gold's names for constants of integration, `+C` or `c_1`."""
+    r"""The answer with the gold's names for constants, `+C` or `c_1`, and for a free integer, `k\in\mathbb{Z}`."""
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
     if re.search(r"c_\{?\d", gold) and "c_" not in answer:
         answer = re.sub(r"C(?=_\{?\d)", "c", answer)
+    theirs, ours = _INTEGER.search(gold), _INTEGER.search(answer)
+    if theirs and ours and not re.search(_letter(theirs.group(1)), answer):
+        answer = re.sub(_letter(ours.group(1)), theirs.group(1), answer)
     return answer
+
+
+def _letter(letter: str) -> str:
+    return rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])"
 
 
 def split_base(text: str) -> tuple[str, str | None]:
