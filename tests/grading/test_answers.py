@@ -41,6 +41,11 @@ def test_the_outermost_boxes_are_found_in_order_and_none_where_the_last_is_cut_o
     assert (None if found is None else [box.content for box in found]) == boxes
 
 
+def test_a_box_ends_with_its_value():
+    text = r"So \boxed{12}, $\boxed 345$ or \fbox6."
+    assert [text[box.start : box.end] for box in find_boxes(text)] == [r"\boxed{12}", r"\boxed 345", r"\fbox6."]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -68,6 +73,11 @@ def test_the_outermost_boxes_are_found_in_order_and_none_where_the_last_is_cut_o
         ("The answer is 1. The answer is 2. The answer is 3.", "3"),
         ("Answer: yes", "yes"),
         ("The correct option is B.", "B"),
+        ("The answer is five Because we count them", "five"),
+        ("The answer is $5$\nWe are done", "$5$"),
+        ("The answer is 5?", None),
+        ("The sum of the answers is 5.", None),
+        ("Twice the answer is $10$.", None),
         ("The answer is", None),
         ("The answer is: **", None),
         ("The final answer is $11$. I hope it is correct.", "$11$"),
@@ -98,6 +108,11 @@ def test_the_outermost_boxes_are_found_in_order_and_none_where_the_last_is_cut_o
         ("The answer is $5$. Wait, we forgot a sign.", None),
         ("It cannot be $5$", None),
         ("It is not $5$.", None),
+        ("It is not easy. Hence $5$.", "$5$"),
+        ("One of the values is $5$.", None),
+        ("We try $5$.", None),
+        ("Suppose that it is $5$.", None),
+        ("6 = $5$ then", None),
         ("It is half of $5$", None),
         ("Twice $5$.", None),
         ("Either $6$ or $5$", None),
@@ -159,6 +174,7 @@ def test_a_statement_counts_within_the_last_characters_only_and_a_box_everywhere
         (r"\boxed{3} and \boxed{4}", 1, "4"),
         (r"\boxed{3} and \boxed{4}", 3, "4"),
         (r"\boxed{2}, \boxed{3} and \boxed{4}", 2, "4"),
+        (r"It is not \boxed{3} and it is \boxed{4}", 2, None),
         (r"\boxed{3; 4}", 2, "3; 4"),
         (r"\boxed{} and \boxed{4}", 2, "4"),
         (r"\boxed{3} and \boxed{}", 2, None),

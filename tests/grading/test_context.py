@@ -36,6 +36,7 @@ def stands_in(text, value="5"):
         "@ to 6", "@, or possibly 6", "@ or 6",
         # another answer, or none
         "@. Wait, it is 6.", "@. No, it is 6.", "@. But wait, I dropped a sign. It is 6.", "@. Final answer: 6",
+        "@. The answer is 6, as 2+4 shows.",
         "@. Edit: should be 6.", "@. The correct answer is $6$.", "@. Hmm, on second thought, it must be 6.",
         "@ (this fails and 6 is right)", "@. I made a mistake.", "@. That is wrong.", "@ is wrong.",
         "@, which is wrong.",
@@ -68,6 +69,7 @@ def test_an_answer_does_not_stand_where_the_text_denies_changes_or_hides_it(text
         "@. However, note that 4 is close.", "@. A common mistake is to add 1.", "@ dollars", "@ = 5.0", "@, or 5.0",
         "@. Wait times are not included.", "@. Sorry for the length!", "@. Option A is incorrect.",
         "@. So the answer is 5.",
+        "So $x =$@!", "@. The answers are 1,23.", "if" + 100 * " word" + " @",
         "$@$ and a remainder", "Earlier I made a mistake. @", "50% of them: @",
     ],
 )  # fmt: skip
@@ -80,3 +82,8 @@ def test_another_number_takes_back_a_number_only():
     assert stands_in("@. The answer is 0.33.", r"\frac{1}{3}")  # rounded
     assert not stands_in("@. The answer is 0.25.", r"\frac{1}{3}")
     assert not stands_in("@. The answer is $0.5$.", "0")
+    assert not stands_in("@. The answer is 9999.5.", "9900")  # by more than one in a hundred
+
+
+def test_a_formula_that_is_the_answer_is_not_inside_one():
+    assert stands("Hence $5$!", 6, 9, "$5$")

@@ -88,12 +88,15 @@ def test_units_are_split_off_in_other_notations(text, parts):
     ("units", "powers"),
     [
         (("cm^2", "cm^{2}", "square centimeters", "sq cm", "cm squared", "平方厘米"), {"cm": 2}),
+        (("cm^3", "cubic centimeters", "cu cm", "cm cubed", "立方厘米"), {"cm": 3}),
+        (("mL", "ml", "milliliters"), {"mL": 1}),
+        (("day", "days", "Days"), {"day": 1}),
         (("m/s", "m / s", "meters per second", "metres per sec", "m s^{-1}"), {"m": 1, "s": -1}),
         (("mph", "miles per hour", "mi/hr"), {"mi": 1, "h": -1}),
         (("km/h^2",), {"km": 1, "h": -2}),
         (("feet", "ft", "foot", "Feet", "ft."), {"ft": 1}),
         (("in", "inches", "inch"), {"in": 1}),
-        (("dollars in total", "USD", "dollar"), {"dollar": 1}),
+        (("dollars in total", "total dollars", "USD", "dollar"), {"dollar": 1}),
         (("degrees Celsius", "C"), {"C": 1}),
         (("degrees", "度"), {"deg": 1}),
         (("MW", "megawatts"), {"MW": 1}),
@@ -115,7 +118,7 @@ def test_spellings_of_a_unit_are_one(units, powers):
     [
         "k", "M", "B", "pairs", "quarters", "halved", "doubled", "at most", "wrong", "point five", "widgets",
         "cm wrong",
-        "", "per", "square", "squared", "^2", "fails", "Mw", "倍",
+        "", "per", "square", "squared", "^2", "fails", "Mw", "MM", "gs", "倍",
     ],
 )  # fmt: skip
 def test_any_other_word_is_none(word):
@@ -132,6 +135,18 @@ def test_a_unit_fits_where_it_is_the_golds_or_known():
     assert not unit_fits("apples", "cm")
     assert unit_fits("K", "kelvin")
     assert unit_fits("J/K", "")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "fits"),
+    [
+        ("degrees", "C", True), ("degrees", "Fahrenheit", True), ("degrees", "degrees Celsius", True),
+        ("C", "F", False), ("degrees", "cm", False), ("degrees", "radians", False), ("C", "cm", False),
+    ],
+)  # fmt: skip
+def test_degrees_may_be_of_any_scale(one, other, fits):
+    assert unit_fits(one, other) is fits
+    assert unit_fits(other, one) is fits
 
 
 def test_the_sign_of_a_gold_is_its_unit():
@@ -153,6 +168,7 @@ def test_the_sign_of_a_gold_is_its_unit():
         ("5 less", "How many less than Ann?", "5 less"),
         ("5 thousand", "Ann has a thousand.", "5 thousand"),
         ("5", "How many?", "5"),
+        (r"\$5", "How many?", r"\$5"),
         (r"x=5\text{ gizmos}", "How many gizmos?", "x=5"),
         ("1011_2", "Write 11 in base 2.", "1011"),
         ("1011_{2}", "Write 11 in binary.", "1011_{2}"),

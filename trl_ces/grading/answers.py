@@ -40,7 +40,7 @@ _INTRODUCED = re.compile(
     r"therefore|thus|hence|so|then|finally|answer|value|result|total)|是|为|得|得到|等于|所以|因此|于是|有)[,，]?[\s*]*$",
     re.IGNORECASE,
 )
-_REASON = re.compile(r",?\s+(?:because|since|as (?:we|shown|required|desired)|\(see)\b.*", re.IGNORECASE | re.DOTALL)
+_REASON = re.compile(r",?\s+(?:because|since|as (?:we|shown|required|desired)|\(see)\b.*", re.IGNORECASE)
 _OFFERS_MORE = re.compile(r"\s*[,(]?\s*(?:or|and|to|plus|minus|if)\b", re.IGNORECASE)
 # "the digits of the answer are", "twice the answer is", "a common wrong answer is"
 _OF_THE_ANSWER = re.compile(
@@ -119,11 +119,7 @@ def find_statement(text: str) -> str | None:
         return None
     start, end = closings[-1].span()
     before = _BEFORE_CLOSING.split(text[:start])[-1]
-    if (
-        _OTHERS.search(before)
-        or not _INTRODUCED.search(before.rstrip())
-        or not stands(text, start, end, text[start:end])
-    ):
+    if _OTHERS.search(before) or not _INTRODUCED.search(before) or not stands(text, start, end, text[start:end]):
         return None
     return _with_tail(text[start:end], text[end:]) or None
 

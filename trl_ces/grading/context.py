@@ -29,7 +29,6 @@ _BEFORE_IN_TEXT = re.compile(
     r"(?:\d|\d\.|[+/^×÷±≠≤≥]|(?<![A-Za-z])\\(?!implies|[lL]?o?n?g?[rR]ightarrow|to\b|therefore|text|begin|item)[A-Za-z]+|"
     r"\\[dt]?frac\s*\{[^{}]*\}\s*\{[^{}]*\}|[-−])\Z"
 )
-_DASH = re.compile(r"(?:^|\n|[A-Za-z:.)*—]\s|-)[-−–]\s\s*[$*\\(\[]*\Z|->[\s$*]*\Z")
 _CHANGING = re.compile(
     r"\b(?:minus|negative|plus|times|twice|thrice|double|triple|than|from|below|above|under|over|beyond|outside|"
     r"exceeds|at (?:least|most)|but|divisible by|just (?:after|before)|"
@@ -126,7 +125,7 @@ def stands(text: str, start: int, end: int, value: str) -> bool:
     if _HIDDEN.search(before) or _denied(before):
         return False
     if opened is None:
-        changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before))) and not _DASH.search(before)
+        changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)))
         changed |= bool(_BEHIND_IN_TEXT.match(behind))
     else:
         changed = not _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:]))

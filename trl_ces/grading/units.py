@@ -70,14 +70,13 @@ def _spellings() -> dict[str, str]:
     for symbol, names in _METRIC.items():
         for short, long in {"": "", **_PREFIXES}.items():
             known |= {short + symbol: short + symbol} | {long + name: short + symbol for name in names.split()}
-            known |= {short + "l": short + "L"} if symbol == "L" else {}
+    known |= {short + "l": short + "L" for short in _PREFIXES}
     for line in re.split(r"[|\n]", _OTHERS):
         known |= {spelling: line.split()[0] for spelling in line.split()}
     return known
 
 
 _KNOWN = _spellings()
-_SYMBOLS = frozenset(spelling for spelling in _KNOWN if len(spelling) <= 3) - frozenset(_COUNTED.split())
 
 
 def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str]:
@@ -144,7 +143,7 @@ def _name(word: str) -> str | None:
     """The unit of a spelling. Short ones are symbols, whose case matters: a mW is not a MW, an M is no meter."""
     forms = [word, word.removesuffix("s"), word.removesuffix("es")] if len(word) > 2 else [word]
     for form in forms:
-        if name := _KNOWN.get(form) or (_KNOWN.get(form.lower()) if len(form) > 3 else None):
+        if name := _KNOWN.get(form) or (_KNOWN.get(form.lower()) if len(form) > 2 else None):
             return name
     return None
 
