@@ -45,8 +45,8 @@ _NOT = re.compile(
 )
 _DOUBTS = re.compile(
     r"\b(?:suppose|assume|assuming|if|were|maybe|perhaps|possibly|might|could be|either(?! way)|wrong|incorrect|false|"
-    r"(?:do not|don't|cannot|can't) (?:think|believe|say)|guess)\b|不认为|如果|假设|错误?答案|大?约\Z|比\Z|"
-    r"\bmistake to\b|"
+    r"(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case)\b|不认为|如果|假设|错误?答案|大?约\Z|"
+    r"比\Z|\bmistake to\b|"
     r"\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))",
     re.IGNORECASE,
 )
@@ -72,7 +72,7 @@ _WORDS_BEHIND = re.compile(
     r"with the opposite sign|only if)\b|,\s*(?:doubled|halved|squared)\b|"
     # "for even n and 72 for odd n", "when n is even; otherwise 72", "and $(4,3)$", "and D"
     r"(?:for|when|if|in)\b[^.\n]*(?:\botherwise\b|\bin general\b|"
-    r"\b(?:and|but|while)\s+\$?[-\d(][^.\n]*\b(?:for|if|when|in)\b)|"
+    r"\b(?:and|but|while)\s+\$?[-\d(\\][^.\n]*\b(?:for|if|when|in)\b)|"
     r"(?:and|or)\s+(?:\$?[-+]?[\d(][^=$\n]*\$?|\(?(?-i:[A-K])\)?)(?:[.,;\s]|\Z)|"
     r"万|亿|千|百|倍|的一半|的两倍|或",
     re.IGNORECASE,
@@ -81,7 +81,7 @@ _LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac\s*\{[^{}]*\}\s*\{[^{}]*\}
 # Another value in a place where only the answer can stand.
 _CLAIM = re.compile(
     rf"(?:\banswers?\s*(?:is|are|was|would be|[:：=])|\bshould\s+(?:be|have been)|"
-    rf"正确答案(?:为|是)|应该?是|可能是|"
+    rf"\b(?:true|correct|right|actual|real) (?:one|value|result) (?:is|was)|正确答案(?:为|是)|应该?是|可能是|"
     rf"\bno,? wait,?|\bedit\s*:|"
     rf"\bor(?:\s+(?:possibly|maybe|perhaps))?(?:\s+it\s+is)?|"
     rf"(?:\b(?:no|wait|actually|hmm+|sorry|correction|oops|edit|on second thought)\b|不对)[^\n]{{0,99}}?"
@@ -93,7 +93,8 @@ _EQUALS_BEFORE = re.compile(r"(?:^|\$|\\\(|\\\[)\s*([-+]?\d[\d,.]*)\s*=[\s$]*\Z"
 _RIGHT = re.compile(r"([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b", re.IGNORECASE)
 _TAKEN_BACK = re.compile(
     r"\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|"
-    r"misread|miscalculated|miscounted)\b|scratch that|"
+    r"misread|miscalculated|miscounted)\b|scratch that|\bone of (?:these|them) is (?:right|correct)|"
+    r"\A[\s$)*}]*(?:can|must|should) be (?:eliminated|ruled out|excluded|rejected|discarded)|"
     r"(?:^|[.!;(]\s*)(?:(?:but|no|wait|actually)[,\s]+)*(?:that|this|it)(?:'s| is| was) "
     r"(?:wrong|incorrect|false|not (?:right|correct))|"
     r",\s*but (?:that|this|it)(?:'s| is) (?:wrong|incorrect|false)|"

@@ -25,6 +25,7 @@ from .statements import (
 from .units import implied_unit, split_unit, unit_fits
 
 _CHOICE = re.compile(r"[A-K]")
+_CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
 _CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
 _TEXT_LIST = re.compile(r"\\text\s*\{([^{}]*,[^{}]*)\}")
@@ -91,6 +92,8 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return False
     answer = with_constants_of(gold, answer)
     if spelling(gold) == spelling(answer):
+        return True
+    if _CHOICES.fullmatch(unwrap(gold)) and sorted(unwrap(gold)) == sorted(_BETWEEN_CHOICES.sub("", unwrap(answer))):
         return True
     if _CHOICE.fullmatch(unwrap(gold)):
         return chooses(unwrap(answer), unwrap(gold))

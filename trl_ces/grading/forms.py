@@ -32,7 +32,7 @@ _FUNCTIONS = re.compile(
 _BLANKS = re.compile(r"\s+")
 _BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
 _NEEDLESS_BRACES = re.compile(r"\{(\w?)\}(?!\w)")  # x^{2}, but neither x^{12} nor \{2\}
-_BASE = re.compile(r"\(?([-+]?[0-9A-F]*\d[0-9A-F]*)\)?\s*(?:_\s*\{?\s*(\w+)\s*\}?|\(\s*base\s+(\w+)\s*\))")
+_BASE = re.compile(r"\(?([-+]?[0-9A-F]*\d[0-9A-F]*)\)?\s*(?:_\s*(?:\{\s*([^{}]+?)\s*\}|(\w+))|\(\s*base\s+(\w+)\s*\))")
 _AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
 _NO_SOLUTION = re.compile(
     r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|无解|\\\{\s*\\\}",
@@ -94,7 +94,7 @@ def split_base(text: str) -> tuple[str, str | None]:
     based = _BASE.fullmatch(unwrap(text))
     if based is None:
         return text, None
-    base = based.group(2) or based.group(3)
+    base = next(filter(None, based.groups()[1:]))
     value = number(base)
     return based.group(1), base if value is None else str(value)
 

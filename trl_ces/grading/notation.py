@@ -56,6 +56,7 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"\\geq?(?:slant)*(?![A-Za-z])", r"\\geq "),
         (r"\\leq?(?:slant)*(?![A-Za-z])", r"\\leq "),
         (r"\\ne(?![A-Za-z])", r"\\neq "),
+        (r"\\pmod\s*(\d+)|\(\s*(?:\\bmod|\\?mod|\\text\s*\{\s*mod\s*\})\s*(\d+)\s*\)", r"\\pmod{\1\2}"),
         (r"\\varnothing(?![A-Za-z])", r"\\emptyset "),
         (r"\\lbrace(?![A-Za-z])", r"\\{"),
         (r"\\rbrace(?![A-Za-z])", r"\\}"),

@@ -16,7 +16,7 @@ _TEXT = r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)"
 _POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
 # `\text{ cm}^2`, `\mathrm{m} / \mathrm{s}`, `\Omega` behind a value
 _IN_TEXT = re.compile(
-    rf"^(.*?[^\s=+*/^,(\[{{<>-])\s*((?:(?:{_TEXT}\s*\{{[^{{}}]*\}}|\\Omega(?![A-Za-z])|μ){_POWER}(?:[\s/]|\\cdot)*)+)$",
+    rf"^(.*?[^\s=+*/^,(\[{{<>-])\s*((?:(?:{_TEXT}\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}|\\Omega(?![A-Za-z])|μ){_POWER}(?:[\s/]|\\cdot)*)+)$",
     re.DOTALL,
 )
 _QUOTIENT = re.compile(rf"\\frac\s*\{{\s*({_TEXT}\s*\{{[^{{}}]*\}})\s*\}}\s*\{{\s*({_TEXT}\s*\{{[^{{}}]*\}})\s*\}}")
