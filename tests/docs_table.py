@@ -184,6 +184,7 @@ RUN = {
     "OMP_NUM_THREADS=1 trl-ces bench first_ratio": Here(
         added="--shape tiny --rows 4 --longest 60", says=r"as the update sees them \| \d+ \| 0\.0e\+00"
     ),
+    "trl-ces bench intervals": Here(added="--repeats 20", says=r"^\| 500 \| 8 \|"),
     "trl-ces bench step_model": Here(says="generation is|is generation"),
 }
 
