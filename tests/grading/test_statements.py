@@ -9,6 +9,7 @@ from trl_ces.grading.statements import (
     interval_of,
     is_name,
     is_relation,
+    may_be_named,
     restated,
     results,
     sides,
@@ -75,6 +76,20 @@ def test_a_value_is_given_to_a_name(text):
 )
 def test_numbers_and_expressions_are_no_names(text):
     assert not is_name(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "f'(x)", r"\theta", "m+n", "x_1+x_2", "(x, y)", "(x_1, x_2, x_3)", r"(a, \beta)"]
+)
+def test_a_value_may_be_asked_for_under_this_name(text):
+    assert may_be_named(text) is True
+
+
+@pytest.mark.parametrize(
+    "text", ["5", r"\pi", "half", "not m+n", "2x", "x^2-4y", "2+3", r"\pi+e", r"\ln x+y", "-x", "(y, x)"]
+)
+def test_it_is_not_asked_for_as(text):
+    assert may_be_named(text) is False
 
 
 @pytest.mark.parametrize("text", ["x<1", "x>1", r"x\leq 1", r"1\geq x", r"x \neq 1", r"x \lt 1", r"x\gt1"])

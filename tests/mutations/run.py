@@ -69,7 +69,7 @@ TESTS = {
     "grading/braces.py": ("grading/test_braces.py",),
     "grading/context.py": ("grading/test_context.py", "grading/test_answers.py"),
     "grading/equality.py": ("grading/test_equality.py",),
-    "grading/forms.py": ("grading/test_equality.py",),
+    "grading/forms.py": ("grading/test_forms.py", "grading/test_equality.py"),
     "grading/golds.py": ("grading/test_golds.py",),
     "grading/grader.py": ("grading/test_grader.py",),
     "grading/notation.py": ("grading/test_notation.py",),
