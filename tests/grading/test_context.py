@@ -3,6 +3,7 @@ r"""What the text around an answer does to it: it stands in `TEXT` exactly if no
 import pytest
 
 from trl_ces.grading.context import stands
+from trl_ces.support.limits import MAX_LENGTH
 
 
 def stands_in(text, value="5"):
@@ -83,6 +84,11 @@ def test_another_number_takes_back_a_number_only():
     assert not stands_in("@. The answer is 0.25.", r"\frac{1}{3}")
     assert not stands_in("@. The answer is $0.5$.", "0")
     assert not stands_in("@. The answer is 9999.5.", "9900")  # by more than one in a hundred
+
+
+def test_a_very_long_answer_is_not_read():
+    assert not stands_in("@. The answer is 6.", "5" + " " * (MAX_LENGTH - 1))
+    assert stands_in("@. The answer is 6.", "5" + " " * MAX_LENGTH)
 
 
 def test_a_formula_that_is_the_answer_is_not_inside_one():

@@ -4,7 +4,9 @@ thousand`), hides it, or takes it back ("Wait, it is 6").
 """
 
 import re
+from fractions import Fraction
 
+from ..support.limits import too_big
 from .notation import tidy
 from .numbers import number
 
@@ -149,11 +151,15 @@ def _after_closers(behind: str) -> str:
 def _taken_back(value: str, before: str, behind: str) -> bool:
     if _TAKEN_BACK.search(behind):
         return True
-    given = number(tidy(value))
+    given = _number(value)
     if given is None:
         return False
     claims = [match.group(1) for pattern in (_CLAIM, _RIGHT) for match in pattern.finditer(behind)]
     claims += [match.group(1) for match in (_EQUALS_BEHIND.match(behind), _EQUALS_BEFORE.search(before)) if match]
-    others = [number(tidy(claim.rstrip(".,/"))) for claim in claims]
+    others = [_number(claim.rstrip(".,/")) for claim in claims]
     # 0.33 behind a third takes nothing back.
     return any(other is not None and abs(other - given) > abs(given) / 100 for other in others)
+
+
+def _number(text: str) -> Fraction | None:
+    return None if too_big(text) else number(tidy(text))

@@ -65,8 +65,8 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return False
     gold, answer = tidy(gold), tidy(answer)
     values = listed_values(gold)
-    is_one = len(union_parts(gold)) == len(values) == 1 and not is_relation(gold)
-    if offers_two and (is_one or (len(values) > 1 and gives_different_names(values))):
+    is_one = len(union_parts(gold)) == len(values) == 1
+    if offers_two and (is_one or gives_different_names(values)):
         return False
     return _equal(gold, answer, algebra)
 
@@ -163,8 +163,6 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     if (stated := _stated_tuple(answer_items)) and _tuple(gold):
         return _compare_tuples(gold, stated, algebra)
     if gold_items != [gold] or answer_items != [answer]:
-        if not gold_items or not answer_items:  # \{\} is a value, like \emptyset
-            return None
         if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
             return False
         # For x = 1, y = 2: y = 2, x = 1 is right and 2, 1 is wrong.
@@ -187,7 +185,8 @@ def _stated_union(items: list[str], other: str) -> str | None:
     if len(items) > 1 and all(intervals) and all(map(_tuple, union_parts(other))):
         if len({letter for item in items for letter in _BOUNDED.findall(item)}) > 1:
             return None
-        return _overlap(*sorted(map(str, intervals))) or r"\cup ".join(map(str, intervals))
+        from_below = sorted(map(str, intervals), key=lambda interval: not interval.startswith(r"(-\infty"))
+        return _overlap(*from_below) or r"\cup ".join(map(str, intervals))
     return None
 
 
@@ -296,7 +295,7 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
         value, name = name, value
     if has_unknowns(name):
         return may_be_named(name) and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
-    if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides[1:]):
+    if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides):
         return False
     return _equal(gold, name, algebra) or any("." in gold and _equal(gold, side, algebra) for side in answer_sides)
 
