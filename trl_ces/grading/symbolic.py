@@ -118,13 +118,14 @@ def expression(text: str) -> Basic | MatrixBase | None:
         return None
 
 
+_COMPARED = (Expr, MatrixBase, Relational, And, Set)
+
+
 def same(gold: str, answer: str) -> bool:
     """Whether two tidied texts are equal as expressions, equations, inequalities, sets or matrices."""
     left, right = expression(gold), expression(answer)
-    if left is None or right is None:
-        return False
-    if not all(isinstance(side, (Expr, MatrixBase, Relational, And, Set)) for side in (left, right)):
-        return False  # x = x is parsed to True
+    if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
+        return False  # one is unreadable, or says nothing: x = x is parsed to True
     if S.EmptySet in (left, right):
         return left == right
     golds, answers = _relations(left), _relations(right)
