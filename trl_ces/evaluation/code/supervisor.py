@@ -112,9 +112,9 @@ def _enter_namespaces(privileged: bool) -> None:
     helper = os.fork()
     if helper == 0:
         os.close(go)
-        os.read(ready, 1)
         try:
-            _map_users(os.getppid(), privileged)
+            if os.read(ready, 1):  # else there was no namespace to enter, which is said below
+                _map_users(os.getppid(), privileged)
         except OSError as error:
             _refuse(error)
         os._exit(0)
@@ -123,7 +123,6 @@ def _enter_namespaces(privileged: bool) -> None:
         _call("unshare", _NEW_NAMESPACES)
     except OSError:
         os.close(go)
-        os.kill(helper, signal.SIGKILL)
         os.waitpid(helper, 0)
         raise
     os.write(go, b".")
