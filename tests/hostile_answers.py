@@ -183,6 +183,12 @@ def whole_responses():
         r"\boxed{7\}", r"\boxed{\{7}", r"\boxed{\\}7}", "{" * MEGABYTE + r"\boxed{7}", "}" * MEGABYTE + r"\boxed{7}",
         "{" * 300_000 + r"\boxed{7}" + "}" * 300_000, "</think>" * 100_000, "<think>" * 100_000,
         "<think></think>" * 50_000 + r"\boxed{7}", r"<think>\boxed{7}", "<think" * 100_000, "</think" * 100_000,
+        # what context.py reads around a box
+        r"\text  " * 40 + r"x\boxed{7}", r"\boxed{7} the answer is" + " " * MEGABYTE + "x",
+        r"\boxed{7} " + "1" * MEGABYTE, r"\boxed{7} for " + "and 1 " * 170_000, r"\boxed{" + r"\[" * 100_000 + "}",
+        r"\boxed{7} " + "no wait " * 125_000, r"\boxed{7}" + ", " * 500_000, r"\boxed{7} " + "or " * 330_000,
+        r"\boxed{7}" + ". no" * 250_000, r"\boxed{7}" + ")" * MEGABYTE + "^2",
+        r"\boxed{7}" + r"\right" * 160_000, r"\boxed{7} " + "1 is " * 200_000,
         "the answer is " * 70_000, "the answer is", "answer: " * 100_000, "答案是" * 100_000, "故选" * 100_000,
         "final answer is $" * 50_000 + "$. I hope", "**" * 500_000, "**7" * 300_000, "$7" * 500_001, "$$" * 500_000,
         r"\(" * 500_000, r"\[" * 500_000, r"\(7" * 300_000 + r"\)", "$7$ and " * 100_000, "$7$," * 200_000 + "?",

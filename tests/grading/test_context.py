@@ -86,6 +86,29 @@ def test_another_number_takes_back_a_number_only():
     assert not stands_in("@. The answer is 9999.5.", "9900")  # by more than one in a hundred
 
 
+@pytest.mark.timeout(60)  # a search that is not linear takes hours
+@pytest.mark.parametrize(
+    ("before", "behind", "expected"),
+    [
+        (r"\text  " * 40 + "x", "", True),
+        ("", " the answer is" + " " * 200_000 + "x", True),
+        ("", " " + "1" * 200_000, True),
+        ("", " for " + "and 1 " * 30_000, True),
+        ("", " no wait" * 25_000, True),
+        ("", ". no" * 50_000, True),
+        ("", ")" * 200_000 + "^2", False),
+    ],
+    ids=range(7),
+)
+def test_what_a_policy_writes_around_an_answer_cannot_hang_the_trainer(before, behind, expected):
+    assert stands_in(f"{before}@{behind}") is expected
+
+
+@pytest.mark.timeout(60)
+def test_mathematics_within_an_answer_cannot_hang_the_trainer():
+    assert stands_in("@", r"\[" * 100_000)
+
+
 def test_a_very_long_answer_is_not_read():
     assert not stands_in("@. The answer is 6.", "5" + " " * (MAX_LENGTH - 1))
     assert stands_in("@. The answer is 6.", "5" + " " * MAX_LENGTH)

@@ -2,6 +2,7 @@ r"""Units behind numbers: how they are split off, which are the same, and which 
 
 import pytest
 
+from trl_ces.grading.numbers import MAX_DIGITS
 from trl_ces.grading.units import as_asked, implied_unit, parse_unit, split_unit, unit_fits
 from trl_ces.support.limits import MAX_LENGTH
 
@@ -184,5 +185,9 @@ def test_a_base_stays_where_the_gold_has_one():
 
 
 def test_a_very_long_answer_or_question_is_left_alone():
+    longest = "5" + " " * (MAX_DIGITS - 8) + "gizmos"
+    assert as_asked(longest + " ", "5", "How many gizmos?") == "5"
+    assert as_asked(longest + "  ", "5", "How many gizmos?") == longest + "  "
+    assert as_asked("μ" * 9_900 + "x", "5", "How many gizmos?") == "μ" * 9_900 + "x"
     assert as_asked("5 gizmos" + " " * MAX_LENGTH, "5", "How many gizmos?").startswith("5 gizmos")
     assert as_asked("5 gizmos", "5", "How many gizmos?" * MAX_LENGTH) == "5 gizmos"

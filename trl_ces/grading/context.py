@@ -13,7 +13,7 @@ from .numbers import number
 # Characters of the text before an answer that are looked at.
 _BEFORE = 300
 _MATH = re.compile(r"\$\$.+?\$\$|\$[^$\n]+\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL)
-_FONT = r"\\(?:text|math|boldsymbol|bm|mbox|underline|emph|displaystyle|[lL]arge|LARGE|[hH]uge)[a-z]*\s*\{?"
+_FONT = r"\\(?:text|math|boldsymbol|bm|mbox|underline|emph|displaystyle|[lL]arge|LARGE|[hH]uge)[a-z]*"
 _SPACE = r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~"
 # What may stand between an answer and the text before it.
 _OPENERS = re.compile(rf"(?:[\s({{$*&_|]|\\\(|\\\[|{_SPACE}|\\left(?![A-Za-z])|{_FONT})*\Z")
@@ -73,8 +73,8 @@ _WORDS_BEHIND = re.compile(
     r"or (?:possibly|maybe|perhaps)|and maybe|modulo|mod|"
     r"with the opposite sign|only if)\b|,\s*(?:doubled|halved|squared)\b|"
     # "for even n and 72 for odd n", "when n is even; otherwise 72", "and $(4,3)$", "and D"
-    r"(?:for|when|if|in)\b[^.\n]*(?:\botherwise\b|\bin general\b|"
-    r"\b(?:and|but|while)\s+\$?[-\d(\\][^.\n]*\b(?:for|if|when|in)\b)|"
+    r"(?:for|when|if|in)\b[^.\n]{0,200}(?:\botherwise\b|\bin general\b|"
+    r"\b(?:and|but|while)\s+\$?[-\d(\\][^.\n]{0,99}\b(?:for|if|when|in)\b)|"
     r"(?:and|or)\s+(?:\$?[-+]?[\d(][^=$\n]*\$?|\(?(?-i:[A-K])\)?)(?:[.,;\s]|\Z)|"
     r"万|亿|千|百|倍|的一半|的两倍|或",
     re.IGNORECASE,
@@ -87,12 +87,12 @@ _CLAIM = re.compile(
     rf"\bno,? wait,?|\bedit\s*:|"
     rf"\bor(?:\s+(?:possibly|maybe|perhaps))?(?:\s+it\s+is)?|"
     rf"(?:\b(?:no|wait|actually|hmm+|sorry|correction|oops|edit|on second thought)\b|不对)[^\n]{{0,99}}?"
-    rf"\b(?:it|this|that|value|result)(?:'s|\s+(?:is|must be|equals)))\s*{_LITERAL}",
+    rf"\b(?:it|this|that|value|result)(?:'s|\s+(?:is|must be|equals))){_LITERAL}",
     re.IGNORECASE,
 )
 _EQUALS_BEHIND = re.compile(rf"[\s$)]*(?:=|\\approx|≈){_LITERAL}")
 _EQUALS_BEFORE = re.compile(r"(?:^|\$|\\\(|\\\[)\s*([-+]?\d[\d,.]*)\s*=[\s$]*\Z", re.MULTILINE)
-_RIGHT = re.compile(r"([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b", re.IGNORECASE)
+_RIGHT = re.compile(r"(?<![\d,./])([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b", re.IGNORECASE)
 _TAKEN_BACK = re.compile(
     r"\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|"
     r"misread|miscalculated|miscounted)\b|scratch that|\bone of (?:these|them) is (?:right|correct)|"
@@ -123,7 +123,8 @@ def stands(text: str, start: int, end: int, value: str) -> bool:
         `bool`: `False` if the text denies, changes, hides or takes back the answer.
     """
     before, behind = text[max(0, start - _BEFORE) : start], text[end:]
-    spans = _MATH.finditer(before + text[start : end + _BEFORE])
+    # What is in the answer opens and closes no mathematics around it.
+    spans = _MATH.finditer(before + "5" + text[end : end + _BEFORE])
     opened = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
     if _HIDDEN.search(before) or _denied(before):
         return False

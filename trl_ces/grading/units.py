@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from ..support.limits import too_big
 from .notation import tidy, unwrap
-from .numbers import number
+from .numbers import MAX_DIGITS, number
 
 _TEXT = r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)"
 _POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
@@ -168,14 +168,14 @@ def unit_fits(unit: str, gold: str) -> bool:
     return {"deg": 1} in (given, expected) and any(one in ({"C": 1}, {"F": 1}) for one in (given, expected))
 
 
-def implied_unit(gold: str) -> str:
-    r"""The unit that a gold's sign means, which `tidy` drops: of `\$9`, `60^\circ` and `20\%`; else `""`."""
-    return next((unit for unit, sign in _SIGNS.items() if sign.search(gold)), "")
+def implied_unit(text: str) -> str:
+    r"""The unit that the sign of a text means, which `tidy` drops: of `\$9`, `60^\circ` and `20\%`; else `""`."""
+    return next((unit for unit, sign in _SIGNS.items() if sign.search(text)), "")
 
 
 def as_asked(answer: str, gold: str, question: str) -> str:
     """Drops what repeats the question behind a number: its nouns (`5 red marbles`), its base if the gold has none."""
-    if not question or too_big(answer) or too_big(question):
+    if not question or len(answer) > MAX_DIGITS or too_big(question):
         return answer
     if "_" not in gold and re.search(r"\bbase\b", question):
         answer = _WITH_BASE.sub(r"\1", answer)
