@@ -116,7 +116,8 @@ def trl_ces(folder, words, limit=None):
     return done.returncode, done.stderr, cpu_seconds() - before
 
 
-@pytest.mark.parametrize("name", RUNS)
+# The first is found while the recipe is read, the last by the last of the checks; a process takes seconds.
+@pytest.mark.parametrize("name", ["typo", "unknown accelerate file", "missing data"])
 def test_a_real_run_is_refused_in_a_sentence_within_seconds(job, cpu_of_trl, name):
     changes, rest, words, parts = RUNS[name]
     write(job, changes, rest)
@@ -153,6 +154,16 @@ def refused(capsys, monkeypatch, *words):
     assert said.err.count("\n") == 1
     assert len(said.err) < 1000
     return said.err
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_refused_in_a_sentence(job, capsys, monkeypatch, name):
+    changes, rest, words, parts = RUNS[name]
+    write(job, changes, rest)
+    before = content(job)
+    said = refused(capsys, monkeypatch, *words)
+    assert all(part in said for part in parts), said
+    assert content(job) == before
 
 
 @pytest.mark.parametrize(
