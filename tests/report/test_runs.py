@@ -132,6 +132,14 @@ def test_an_ablation_is_not_ces_itself():
     assert [is_whole_ces(fields) for fields in FIELDS.values()] == [False, False, True]
     assert not is_whole_ces({"shaping": "ces", "ces_beta_correct": -0.4})
     assert not is_whole_ces({"shaping": "ces", "ces_beta_incorrect": -0.4})
+    assert is_whole_ces({"reward_funcs": ["accuracy_reward", "think_format_reward"]})
+
+
+@pytest.mark.parametrize(
+    "reward", ["get_alp_length_reward", "get_cosine_scaled_reward", "get_soft_overlong_punishment"]
+)
+def test_ces_with_a_reward_for_length_is_another_method(reward):
+    assert not is_whole_ces({"shaping": "ces", "reward_funcs": ["accuracy_reward", reward]})
 
 
 @pytest.mark.parametrize("folder", ["arithmetic", "DeepSeek-R1-Distill-Qwen-1.5B"])

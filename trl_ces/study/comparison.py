@@ -30,6 +30,8 @@ MEASURES = tuple(SHOWN)
 # Field -> CESConfig's default.
 TAU_AND_BETA = {"ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
 ABLATIONS = ("ces_dynamic_multiplier", "ces_entropy_gradient")
+# In the names of rewards that judge an answer's length: with one of them a run is another method.
+LENGTH_REWARDS = ("length_reward", "cosine_scaled_reward", "soft_overlong_punishment")
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ def is_whole_ces(settings: Mapping[str, Any]) -> bool:
         and all(settings.get(name, True) for name in ABLATIONS)
         and all(settings.get(name, TAU_AND_BETA[name]) >= 0 for name in ("ces_beta_correct", "ces_beta_incorrect"))
         and settings.get("gfpo_keep") is None
-        and not any("length_reward" in name for name in settings.get("reward_funcs") or ())
+        and not any(part in name for name in settings.get("reward_funcs") or () for part in LENGTH_REWARDS)
     )
 
 
