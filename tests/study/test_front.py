@@ -4,10 +4,11 @@ import math
 
 import pytest
 from matplotlib import image
+from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from trl_ces.study import front
-from trl_ces.study.front_picture import plot_front
+from trl_ces.study.front_picture import draw_front, plot_front
 
 # t(0.975) with 1 and 2 degrees of freedom, from any table
 T1, T2 = 12.706205, 4.302653
@@ -192,3 +193,12 @@ def test_the_picture_is_drawn_with_and_without_intervals(tmp_path):
         lines = [found.line for found in settings]
         picture = image.imread(plot_front(settings, lines, "title", tmp_path / f"{name}.png"))
         assert picture.shape[:2] == (780, 1125)
+
+
+def test_an_interval_wider_than_all_there_is_to_see_does_not_push_the_marks_together():
+    axis = Figure().subplots()
+    narrow = front.Setting("narrow", "narrow", {0: (10.0, 0.5), 1: (12.0, 0.5)})
+    wide = front.Setting("wide", "wide", {0: (10.0, 0.2), 1: (20.0, 1.0)})  # 15 ± 64 tokens
+    draw_front(axis, [narrow, wide], {"narrow": {}, "wide": {}}, "black", "grey")
+    assert axis.get_xlim() == pytest.approx((11 - 0.24, 15 + 0.24))
+    assert axis.get_ylim() == pytest.approx((0.5 - 0.006, 0.6 + 0.006))

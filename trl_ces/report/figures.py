@@ -190,8 +190,9 @@ def front_figure(settings: Sequence[Setting], order: Sequence[str], name: str) -
     names = ", ".join(setting.name for setting in front)
     caption = (
         "Accuracy over answer length; up and to the left is better. A line is a method, its marks the strengths; the "
-        "largest mark is the last strength. Bars: 95 % intervals over seeds (Student's t). The broad grey line is the "
-        f"front, the settings that neither another nor a mix of two beats: {names}."
+        "largest mark is the last strength. Bars: 95 % intervals over seeds (Student's t), which may reach beyond the "
+        "picture. The broad grey line is the front, the settings that neither another nor a mix of two beats: "
+        f"{names}."
     )
     alt = f"Line chart of accuracy over answer length. {told}. On the front: {names}."
     return Figure(name, "Accuracy and length", alt, caption, draw, (5.8, 6.2))

@@ -16,7 +16,8 @@ def draw_front(
 ) -> None:
     """Draws on a matplotlib axis; `styles` are by line.
 
-    A line goes from setting to setting in the study's order, and its marks grow: the largest is the last.
+    A line goes from setting to setting in the study's order, and its marks grow: the largest is the last. The axes
+    hold every mark; a bar may go beyond, as an interval over few seeds can be wider than all there is to see.
     """
     axis.grid(axis="x", color=grid, linewidth=0.8)
     front = find_front(settings)
@@ -31,7 +32,15 @@ def draw_front(
             bars = {side: arm for side, arm in arms.items() if not math.isnan(arm)}
             mark = {key: value for key, value in style.items() if key != "linestyle"}
             size = 5 + 4 * place / max(1, len(own) - 1) if len(own) > 1 else 8
-            axis.errorbar(*setting.point, **bars, linestyle="none", capsize=0, elinewidth=0.9, markersize=size, **mark)
+            _, _, lines = axis.errorbar(
+                *setting.point, **bars, linestyle="none", capsize=0, elinewidth=0.9, markersize=size, **mark
+            )
+            for line in lines:
+                line.set_alpha(0.35)
+    for number, set_limits in enumerate((axis.set_xlim, axis.set_ylim)):
+        places = [setting.point[number] for setting in settings]
+        margin = 0.06 * (max(places) - min(places)) or 0.05
+        set_limits(min(places) - margin, max(places) + margin)
 
 
 def plot_front(settings: Sequence[Setting], order: Sequence[str], title: str, file: Path) -> Path:
