@@ -1,0 +1,91 @@
+"""Starts the stand-in for `vllm serve`, as a process or in a thread, and trainers that find the stub of vLLM."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from urllib.request import Request, urlopen
+
+from processes import HERE, environment
+
+STUB = HERE / "vllm_stub"
+# As `trl_ces.train.server.server_command` gives them.
+FLAGS = (
+    "--weight-transfer-config",
+    '{"backend": "nccl"}',
+    "--logprobs-mode",
+    "processed_logprobs",
+    "--max-logprobs",
+    "-1",
+)
+
+
+def with_stub(**changes):
+    """The environment of a trainer: tests/vllm_stub is its `vllm`."""
+    found = environment(**changes)
+    return {**found, "PYTHONPATH": os.pathsep.join([str(STUB), found["PYTHONPATH"]])}
+
+
+def install(folder):
+    """Writes an executable named `vllm` into `folder`, which goes in front of PATH; returns its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / "vllm"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "vllm_server.py"}" "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+class StandIn:
+    """A running stand-in by its address."""
+
+    def __init__(self, url, process=None):
+        self.url, self.process = url, process
+
+    def ask(self, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        with urlopen(Request(self.url + path, data), timeout=60) as answer:
+            return json.load(answer)
+
+    def fail(self, path, what, skip=0, times=1):
+        """The requests of `path` after the next `skip` fail, `times` times; see tests/vllm_server.py."""
+        self.ask("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
+
+    def log(self, path=""):
+        return [entry for entry in self.ask("/stand_in/log") if path in entry["path"]]
+
+
+@contextmanager
+def served(model, *flags, port=0, development=True, folder=None):
+    """A stand-in as a process of its own; `flags` instead of `FLAGS` if there are any."""
+    variables = environment(VLLM_SERVER_DEV_MODE="1" if development else "0")
+    command = [sys.executable, str(HERE / "vllm_server.py"), "serve", str(model), "--host", "127.0.0.1"]
+    process = subprocess.Popen(
+        [*command, "--port", str(port), *(flags or FLAGS)], env=variables, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        started = process.stdout.readline()
+        found = re.search(r"http://\S+", started)
+        assert found, f"the stand-in said {started!r}"
+        yield StandIn(found[0], process)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def served_here(model, *flags, development=True):
+    """A stand-in in a thread of this process, for the default suite: (its address, the server)."""
+    import vllm_server
+
+    options = vllm_server.arguments(["serve", str(model), "--host", "127.0.0.1", "--port", "0", *(flags or FLAGS)])
+    server = vllm_server.Server(options, development)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield StandIn(f"http://127.0.0.1:{server.server_port}"), server
+    finally:
+        server.shutdown()
+        server.server_close()

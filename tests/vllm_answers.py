@@ -1,0 +1,79 @@
+"""How the stand-in for `vllm serve` answers: sampling in torch, and the shape of vLLM's choices."""
+
+import hashlib
+
+import torch
+
+
+def digest(model):
+    """A name of the model's weights."""
+    sums = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        sums.update(name.encode() + value.detach().contiguous().view(torch.uint8).numpy().tobytes())
+    return sums.hexdigest()
+
+
+def log_probs(logits, request, mode):
+    """Log-probs to sample from and to report, (n, V) each, of logits; processed: with temperature and filters."""
+    raw = logits.log_softmax(dim=-1)
+    scores = (logits / request.get("temperature", 1.0)).log_softmax(dim=-1)
+    if request.get("top_k", 0) > 0:
+        scores = scores.masked_fill(scores < scores.topk(request["top_k"]).values[:, -1:], -torch.inf)
+    if request.get("min_p", 0) > 0:
+        scores = scores.masked_fill(
+            scores.exp() < request["min_p"] * scores.exp().amax(dim=-1, keepdim=True), -torch.inf
+        )
+    if request.get("top_p", 1) < 1:
+        ordered, places = scores.softmax(dim=-1).sort(descending=True)
+        beyond = ordered.cumsum(dim=-1) - ordered >= request["top_p"]
+        scores = scores.masked_fill(torch.zeros_like(beyond).scatter(1, places, beyond), -torch.inf)
+    processed = scores.log_softmax(dim=-1)
+    return processed, processed if mode == "processed_logprobs" else raw
+
+
+def end_ids(model):
+    ends = model.generation_config.eos_token_id
+    return set(ends) if isinstance(ends, list) else {ends}
+
+
+@torch.no_grad()
+def sample(model, prompt, request, generator, mode):
+    """`n` completions of `prompt`: for each its token ids, and for each token the reported log-probs, (V,)."""
+    ends, count = end_ids(model), request.get("n", 1)
+    ids, cache = torch.tensor([prompt] * count), None
+    completions = [([], []) for _ in range(count)]
+    running = set(range(count))
+    for _ in range(request["max_tokens"]):
+        output = model(ids, past_key_values=cache, use_cache=True)
+        cache = output.past_key_values
+        drawn_from, reported = log_probs(output.logits[:, -1].float(), request, mode)
+        ids = torch.multinomial(drawn_from.exp(), 1, generator=generator)
+        for row in sorted(running):
+            completions[row][0].append(ids[row].item())
+            completions[row][1].append(reported[row])
+            if ids[row].item() in ends:
+                running.discard(row)
+        if not running:
+            break
+    return completions
+
+
+def choice(index, prompt, tokens, reported, wanted):
+    """A completion as vLLM answers with `return_token_ids` and `return_tokens_as_token_ids`."""
+    names = [f"token_id:{token}" for token in tokens]
+    own = [max(values[token].item(), -9999.0) for token, values in zip(tokens, reported, strict=True)]
+    top = []
+    for name, logprob, values in zip(names, own, reported, strict=True):
+        best = values.topk(wanted or 0)
+        top.append({name: logprob, **{f"token_id:{i}": v for v, i in zip(*(x.tolist() for x in best), strict=True)}})
+    return {
+        "index": index,
+        "text": "",
+        "logprobs": None
+        if wanted is None
+        else {"text_offset": [0] * len(tokens), "tokens": names, "token_logprobs": own, "top_logprobs": top},
+        "stop_reason": None,
+        "prompt_logprobs": None,
+        "prompt_token_ids": prompt,
+        "token_ids": tokens,
+    }

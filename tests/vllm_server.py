@@ -1,0 +1,303 @@
+"""A stand-in for `vllm serve`: the endpoints that TRL's client uses, with a small model on the CPU.
+
+    python tests/vllm_server.py serve MODEL --port 8000 --weight-transfer-config '{"backend": "nccl"}' ...
+
+`tests/server_runs.py` starts it, also as an executable named `vllm`. Real: the command line, the endpoints, the shape
+of their answers, token ids and log-probs of the model's own sampling, weights that replace the model's. Not real: the
+engine, its speed, its kernels' rounding, and NCCL; see tests/vllm_stub for how the weights come. Sampling is seeded by
+the weights and the request, so that a repeated run repeats.
+
+Stricter than vLLM, with status 400: an update must bring every parameter once, with the name, dtype and shape that
+were announced; completions may not be asked for inside an update, nor before the prefix cache was reset after it.
+
+For tests: `POST /stand_in/faults` takes {"path", "what", "skip", "times"} with `what` a status, "die", "drop", "hang"
+or seconds to wait; `GET /stand_in/log` lists the requests, with the digest of the weights that answered.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM
+from vllm_answers import choice, digest, end_ids, sample
+
+WORKER_TIMEOUT = 60
+# Paths of the development mode -> method.
+DEVELOPMENT = {
+    "/server_info": "GET",
+    "/get_world_size": "GET",
+    "/init_weight_transfer_engine": "POST",
+    "/start_weight_update": "POST",
+    "/update_weights": "POST",
+    "/finish_weight_update": "POST",
+    "/reset_prefix_cache": "POST",
+}
+OPEN = {
+    "/health": "GET",
+    "/v1/models": "GET",
+    "/v1/completions": "POST",
+    "/stand_in/faults": "POST",
+    "/stand_in/log": "GET",
+}
+
+
+class Refused(Exception):
+    """A request that the server does not take, with its status."""
+
+    def __init__(self, message, status=400):
+        super().__init__(message)
+        self.status = status
+
+
+def arguments(words):
+    """The options of `vllm serve` that a trainer's server may be started with."""
+    parser = argparse.ArgumentParser(prog="vllm", allow_abbrev=False)
+    serve = parser.add_subparsers(required=True).add_parser("serve", allow_abbrev=False)
+    serve.add_argument("model")
+    serve.add_argument("--host", default="0.0.0.0")
+    serve.add_argument("--port", type=int, default=8000)
+    serve.add_argument("--served-model-name")
+    serve.add_argument("--weight-transfer-config", type=json.loads)
+    serve.add_argument("--logprobs-mode", default="raw_logprobs", choices=["raw_logprobs", "processed_logprobs"])
+    serve.add_argument("--max-logprobs", type=int, default=20)
+    serve.add_argument("--max-model-len", type=int)
+    serve.add_argument("--tensor-parallel-size", type=int, default=1)
+    serve.add_argument("--data-parallel-size", type=int, default=1)
+    serve.add_argument("--gpu-memory-utilization", type=float, default=0.9)
+    serve.add_argument("--revision", default="main")
+    serve.add_argument("--api-key")
+    for name in ("--dtype", "--model-impl"):
+        serve.add_argument(name, default="auto")
+    serve.add_argument("--trust-remote-code", action="store_true")
+    return parser.parse_args(words)
+
+
+class Server(ThreadingHTTPServer):
+    """The server of `options`; its model, and what it was asked so far."""
+
+    daemon_threads = True
+
+    def __init__(self, options, development):
+        super().__init__((options.host, options.port), Handler)
+        self.options, self.development = options, development
+        self.model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32).eval()
+        self.name = options.served_model_name or options.model
+        self.max_model_len = options.max_model_len or self.model.config.max_position_embeddings
+        self.world_size = options.tensor_parallel_size * options.data_parallel_size
+        self.weights = digest(self.model)
+        self.lock, self.log, self.faults = threading.Lock(), [], []
+        self.workers, self.received, self.cache_is_stale = [], None, False
+
+    def fault_for(self, path):
+        for fault in self.faults:
+            if re.search(fault["path"], path):
+                if fault.get("skip", 0) > 0:
+                    fault["skip"] -= 1
+                elif fault.get("times", 1) > 0:
+                    fault["times"] = fault.get("times", 1) - 1
+                    return fault["what"]
+        return None
+
+    # GET
+
+    def health(self, _):
+        return ""
+
+    def v1_models(self, _):
+        card = {"id": self.name, "object": "model", "created": 0, "owned_by": "vllm", "root": self.options.model}
+        return {"object": "list", "data": [{**card, "parent": None, "max_model_len": self.max_model_len}]}
+
+    def server_info(self, query):
+        config = {
+            "model_config": {
+                "model": self.options.model,
+                "max_model_len": self.max_model_len,
+                "logprobs_mode": self.options.logprobs_mode,
+            },
+            "weight_transfer_config": self.options.weight_transfer_config,
+        }
+        as_json = query.get("config_format") == ["json"]
+        return {"vllm_config": config if as_json else str(config), "vllm_env": {}, "system_env": {}}
+
+    def get_world_size(self, _):
+        return {"world_size": self.world_size}
+
+    def stand_in_log(self, _):
+        return self.log
+
+    # POST
+
+    def stand_in_faults(self, fault):
+        self.faults.append(fault)
+        return {}
+
+    def init_weight_transfer_engine(self, body):
+        info = body["init_info"]
+        if self.options.weight_transfer_config is None:
+            raise Refused("there is no weight transfer engine", 500)
+        if (info["rank_offset"], info["world_size"], info["packed"]) != (1, self.world_size + 1, True):
+            raise Refused(f"{info} is not the group of {self.world_size} workers and a trainer")
+        for worker in self.workers:
+            worker.close()
+        self.workers = [self.connect(info["master_address"], info["master_port"]) for _ in range(self.world_size)]
+        return {"message": "Weight transfer initialized"}
+
+    def connect(self, address, port):
+        end = time.monotonic() + WORKER_TIMEOUT
+        while True:  # the trainer may listen later than it asks
+            try:
+                return socket.create_connection((address, port), timeout=WORKER_TIMEOUT).makefile()
+            except ConnectionRefusedError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    def start_weight_update(self, _):
+        if not self.workers or self.received is not None:
+            raise Refused("an update needs a group, and the end of the one before")
+        self.received = []
+        return {"message": "Weight update started"}
+
+    def update_weights(self, body):
+        info = body["update_info"]
+        if self.received is None:
+            raise Refused("/start_weight_update must come first")
+        (file,) = {worker.readline().strip() for worker in self.workers}  # waits for the trainer
+        if not file:
+            raise Refused("the trainer has left the group", 500)
+        announced = list(zip(info["names"], info["dtype_names"], info["shapes"], strict=True))
+        with safe_open(file, "pt") as sent:
+            tensors = {name: sent.get_tensor(name) for name in sent.keys()}  # noqa: SIM118
+        found = [(name, str(t.dtype).removeprefix("torch."), list(t.shape)) for name, t in tensors.items()]
+        if sorted(found) != sorted(announced):
+            raise Refused("the tensors are not those that were announced")
+        parameters = dict(self.model.named_parameters())
+        for name, tensor in tensors.items():
+            if name not in parameters or parameters[name].shape != tensor.shape:
+                raise Refused(f"there is no {name} of shape {tuple(tensor.shape)}")
+            parameters[name].data.copy_(tensor)
+        self.received += tensors
+        return {"message": "Weights updated"}
+
+    def finish_weight_update(self, _):
+        received, self.received = self.received, None
+        if received is None or sorted(received) != sorted(name for name, _ in self.model.named_parameters()):
+            raise Refused("an update must bring each parameter once")
+        self.weights, self.cache_is_stale = digest(self.model), True
+        return {"message": "Weight update finished"}
+
+    def reset_prefix_cache(self, _):
+        self.cache_is_stale = False
+        return {"success": True}
+
+    def v1_completions(self, body):
+        prompts, count = body["prompt"], body.get("n", 1)
+        if body["model"] != self.name:
+            raise Refused(f"The model `{body['model']}` does not exist.", 404)
+        if self.received is not None or self.cache_is_stale:
+            raise Refused("inside an update, or the prefix cache is of the weights before it")
+        if body.get("repetition_penalty", 1) != 1 or body.get("structured_outputs") or body.get("temperature", 1) == 0:
+            raise Refused("the stand-in has no repetition penalty, structured outputs or greedy sampling")
+        if not (body["return_token_ids"] and body["return_tokens_as_token_ids"]):
+            raise Refused("the stand-in answers in token ids")
+        if self.options.max_logprobs != -1 and (body.get("logprobs") or 0) > self.options.max_logprobs:
+            raise Refused(f"Requested sample logprobs of {body['logprobs']}, which is over the maximum")
+        for prompt in prompts:
+            if len(prompt) + body["max_tokens"] > self.max_model_len:
+                raise Refused(
+                    f"This model's maximum context length is {self.max_model_len} tokens. However, you requested "
+                    f"{body['max_tokens']} output tokens and your prompt contains {len(prompt)} input tokens."
+                )
+        seed = hashlib.sha256(self.weights.encode() + json.dumps(body, sort_keys=True).encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(seed[:7]))
+        choices = []
+        for prompt in prompts:
+            for tokens, reported in sample(self.model, prompt, body, generator, self.options.logprobs_mode):
+                one = choice(len(choices), prompt, tokens, reported, body.get("logprobs"))
+                choices.append({**one, "finish_reason": "stop" if tokens[-1] in end_ids(self.model) else "length"})
+        assert len(choices) == count * len(prompts)
+        return {"id": "cmpl-0", "object": "text_completion", "model": self.name, "choices": choices}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.handle_one("GET")
+
+    def do_POST(self):
+        self.handle_one("POST")
+
+    def handle_one(self, method):
+        url = urlsplit(self.path)
+        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        with self.server.lock:
+            what = self.server.fault_for(url.path)
+        if what == "die":
+            os._exit(1)
+        if what == "drop":
+            self.close_connection = True
+            return
+        if what == "hang":
+            threading.Event().wait()
+        if isinstance(what, float):
+            time.sleep(what)
+        if isinstance(what, int):
+            self.answer(what, {"error": {"message": "the test wants it", "code": what}})
+            return
+        served = OPEN | (DEVELOPMENT if self.server.development else {})
+        if served.get(url.path) != method:
+            self.answer(404, {"detail": "Not Found"})
+            return
+        key = self.server.options.api_key
+        if key and url.path.startswith("/v1") and self.headers.get("Authorization") != f"Bearer {key}":
+            self.answer(401, {"error": "Unauthorized"})
+            return
+        body = parse_qs(url.query) if method == "GET" else json.loads(text or "{}")
+        with self.server.lock:
+            try:
+                answer = getattr(self.server, url.path[1:].replace("/", "_"))(body)
+            except Refused as error:
+                self.answer(error.status, {"error": {"message": str(error), "code": error.status}})
+                return
+            if not url.path.startswith("/stand_in"):
+                entry = {"path": url.path, "weights": self.server.weights}
+                self.server.log.append(
+                    {**entry, "body": body, "answer": answer} if "completions" in url.path else entry
+                )
+        self.answer(200, answer)
+
+    def answer(self, status, content):
+        body = json.dumps(content).encode() if content != "" else b""
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main(words):
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    server = Server(arguments(words), os.environ.get("VLLM_SERVER_DEV_MODE") == "1")
+    print(f"Uvicorn running on http://{server.server_address[0]}:{server.server_port}", flush=True)
+    server.serve_forever(poll_interval=0.05)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
