@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -56,6 +57,41 @@ class StandIn:
 
     def log(self, path=""):
         return [entry for entry in self.ask("/stand_in/log") if path in entry["path"]]
+
+
+def stub_here(monkeypatch, any_device=True):
+    """
+    TRL's client in this process finds tests/vllm_stub, although TRL was imported without a vLLM.
+
+    `any_device=False` leaves TRL its refusal of a device that is not CUDA.
+    """
+    import trl.generation.vllm_client as client
+    import trl.generation.vllm_generation as generation
+
+    monkeypatch.syspath_prepend(STUB)
+    refusing = client.VLLMClient.init_communicator
+    monkeypatch.setattr(client.VLLMClient, "init_communicator", refusing)
+    from vllm import sampling_params  # noqa: F401  it lifts TRL's refusal
+    from vllm.distributed.weight_transfer.nccl_common import trainer_init
+    from vllm.distributed.weight_transfer.packed_tensor import packed_nccl_broadcast_producer
+    from vllm.utils.network_utils import get_ip
+
+    if not any_device:
+        client.VLLMClient.init_communicator = refusing
+    names = {"get_ip": get_ip, "open_trainer_endpoint": trainer_init}
+    names |= {"packed_nccl_broadcast_producer": packed_nccl_broadcast_producer}
+    names |= {"_HAS_STATEFUL_TRAINER_ENGINE": True, "_HAS_RESET_PREFIX_CACHE_SUCCESS": True}
+    for name, value in names.items():
+        monkeypatch.setattr(client, name, value, raising=False)
+    for module in (client, generation):
+        monkeypatch.setattr(module, "is_vllm_available", lambda *_, **__: True)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
+        monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))  # gone after the test
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
 
 
 @contextmanager

@@ -13,6 +13,9 @@ import pytest
 import torch
 from datasets import Dataset
 from reference import float64_copy, logps_and_bits
+from requests import Session
+from requests.adapters import HTTPAdapter
+from server_runs import FLAGS, free_port, served_here, stub_here
 from tiny import (
     random_script,
     scripted_accuracy_reward,
@@ -23,6 +26,7 @@ from tiny import (
     tiny_tokenizer,
 )
 from trl import GRPOConfig, GRPOTrainer
+from trl.generation.vllm_client import VLLMClient
 from trl.trainer.utils import RepeatSampler, get_callable_name, shuffle_sequence_dict, split_tensor_dict
 
 PROMPTS = ["1+2=", "3+4="]
@@ -69,7 +73,7 @@ def test_trls_trainer_has_the_methods_that_ours_calls():
     package = Path(__file__).parents[1] / "trl_ces"
     layers = [package / "trainer.py", *(package / "rollout").glob("*.py")]
     called = set().union(*(re.findall(r"super\(\)\.(\w+)", file.read_text()) for file in layers))
-    called -= {"_remembered", "_recall"}  # of our own Layer
+    called -= {"_remembered", "_recall", "increment"}  # of our own Layer, and of urllib3's Retry
     missing = sorted(name for name in called if not hasattr(GRPOTrainer, name))
     assert len(called) > 10
     assert not missing, f"TRL's GRPOTrainer has no {', '.join(missing)} any more"
@@ -432,3 +436,82 @@ def test_dapo_divides_by_the_rollouts_tokens_over_its_optimizer_steps(trainer, e
     loss = trainer._compute_loss(trainer.model, batch)
     batch["num_items_in_batch"] = batch["num_items_in_batch"] * 3
     assert trainer._compute_loss(trainer.model, batch).item() == pytest.approx(loss.item() / 3, rel=1e-5)
+
+
+# What `vllm_mode: server` assumes, of TRL's client against the stand-in of tests/vllm_server.py.
+
+
+@pytest.fixture
+def model(tmp_path):
+    tiny_model().save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_all_requests_of_the_client_go_through_its_session_whose_adapters_retry(model, monkeypatch):
+    """rollout/server_timeout.py bounds them there."""
+    stub_here(monkeypatch)
+    with served_here(model) as (stand_in, _):
+        client, seen = VLLMClient(base_url=stand_in.url, group_port=free_port()), []
+        assert isinstance(client.session, Session)
+        for adapter in client.session.adapters.values():
+            assert isinstance(adapter, HTTPAdapter)
+            assert adapter.max_retries.total == 5
+            assert adapter.max_retries.read == 5
+        send, before = client.session.request, len(stand_in.log())
+        monkeypatch.setattr(client.session, "request", lambda *a, **k: [seen.append(a), send(*a, **k)][1])
+        client.init_communicator(device="cpu")
+        client.update_model_params(tiny_model(seed=3))
+        client.reset_prefix_cache()
+        client.generate([[2, 3]], max_tokens=2)
+        assert [url.removeprefix(stand_in.url) for _, url in seen] == [e["path"] for e in stand_in.log()[before:]]
+
+
+def test_a_refused_request_is_a_bare_exception_that_begins_like_this(model, monkeypatch):
+    """train/server.py knows it by that."""
+    stub_here(monkeypatch)
+    with served_here(model) as (stand_in, _):
+        client = VLLMClient(base_url=stand_in.url)
+        with pytest.raises(Exception, match=r"^Request failed: 400, .*maximum context length") as caught:
+            client.generate([[2, 3]], max_tokens=1000)
+        assert type(caught.value) is Exception
+
+
+def test_the_client_reads_these_facts_of_a_server(model, monkeypatch):
+    """train/server.py reads the same before a run, and TRL itself only warns of the log-probs."""
+    stub_here(monkeypatch)
+    with served_here(model, *FLAGS[2:]) as (stand_in, _):
+        client = VLLMClient(base_url=stand_in.url)
+        assert client.model == str(model)
+        assert client.get_server_info()["model_config"]["logprobs_mode"] == "processed_logprobs"
+        with pytest.raises(RuntimeError, match="has no weight-transfer engine"):
+            client.init_communicator(device="cpu")
+    with served_here(model, development=False) as (stand_in, _):
+        client = VLLMClient(base_url=stand_in.url)
+        with pytest.raises(RuntimeError, match="does not expose its development endpoints"):
+            client.init_communicator(device="cpu")
+
+
+def test_weights_are_sent_to_a_server_from_cuda_devices_only(model, monkeypatch):
+    """The stub of tests/vllm_stub lifts this refusal."""
+    stub_here(monkeypatch, any_device=False)
+    with served_here(model) as (stand_in, _):
+        client = VLLMClient(base_url=stand_in.url)
+        with pytest.raises(NotImplementedError, match=r"needs a CUDA device, got 'cpu'\. Generation .* is unaffected"):
+            client.init_communicator(device="cpu")
+
+
+def test_each_rollout_comes_after_the_weights_and_the_reset_of_the_prefix_cache(model, tmp_path, monkeypatch):
+    stub_here(monkeypatch)
+    with served_here(model) as (stand_in, _):
+        server = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": stand_in.url}
+        trainer = GRPOTrainer(
+            model=tiny_model(),
+            reward_funcs=lambda completions, **_: [float(len(text)) for text in completions],
+            args=GRPOConfig(**settings(tmp_path, max_steps=2, vllm_group_port=free_port(), **server)),
+            train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+            processing_class=tiny_tokenizer(),
+        )
+        before = len(stand_in.log())
+        trainer.train()
+        update = ["/start_weight_update", "/update_weights", "/finish_weight_update", "/reset_prefix_cache"]
+        assert [entry["path"] for entry in stand_in.log()[before:]] == 2 * [*update, "/v1/completions"]

@@ -1,6 +1,7 @@
 """How the stand-in for `vllm serve` answers: sampling in torch, and the shape of vLLM's choices."""
 
 import hashlib
+import json
 
 import torch
 
@@ -29,6 +30,12 @@ def log_probs(logits, request, mode):
         scores = scores.masked_fill(torch.zeros_like(beyond).scatter(1, places, beyond), -torch.inf)
     processed = scores.log_softmax(dim=-1)
     return processed, processed if mode == "processed_logprobs" else raw
+
+
+def seeded(weights, request):
+    """The generator for a request to a model of this [`digest`]."""
+    sums = hashlib.sha256(weights.encode() + json.dumps(request, sort_keys=True).encode())
+    return torch.Generator().manual_seed(int.from_bytes(sums.digest()[:7]))
 
 
 def end_ids(model):

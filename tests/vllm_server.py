@@ -15,7 +15,6 @@ or seconds to wait; `GET /stand_in/log` lists the requests, with the digest of t
 """
 
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -30,7 +29,7 @@ from urllib.parse import parse_qs, urlsplit
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
-from vllm_answers import choice, digest, end_ids, sample
+from vllm_answers import choice, digest, end_ids, sample, seeded
 
 WORKER_TIMEOUT = 60
 # Paths of the development mode -> method.
@@ -219,8 +218,7 @@ class Server(ThreadingHTTPServer):
                     f"This model's maximum context length is {self.max_model_len} tokens. However, you requested "
                     f"{body['max_tokens']} output tokens and your prompt contains {len(prompt)} input tokens."
                 )
-        seed = hashlib.sha256(self.weights.encode() + json.dumps(body, sort_keys=True).encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(seed[:7]))
+        generator = seeded(self.weights, body)
         choices = []
         for prompt in prompts:
             for tokens, reported in sample(self.model, prompt, body, generator, self.options.logprobs_mode):

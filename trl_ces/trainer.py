@@ -32,7 +32,15 @@ from .methods.ces import swapped_signs
 from .methods.group_reward import is_group_reward
 from .methods.groups import rollout_verdicts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
-from .rollout import DynamicSampling, ExactResume, FiniteSteps, GroupFilter, RealTokens, RewardCalls
+from .rollout import (
+    DynamicSampling,
+    ExactResume,
+    FiniteSteps,
+    GroupFilter,
+    RealTokens,
+    RewardCalls,
+    ServerTimeout,
+)
 from .rollout.layer import Layer, accuracy_column
 from .rollout.rows import NUM_ITEMS, rows_of_process
 from .support.reward_names import reward_name
@@ -177,7 +185,9 @@ class Shaping(Layer):
 # Outermost first. RealTokens passes each piece of a micro-batch to Shaping. GroupFilter is outside Shaping, which thus
 # judges all completions. DynamicSampling is inside Shaping, which thus sees the kept groups only, and outside
 # RewardCalls, so that rewards are computed once.
-class CESTrainer(RealTokens, GroupFilter, Shaping, DynamicSampling, ExactResume, FiniteSteps, RewardCalls):
+class CESTrainer(
+    RealTokens, GroupFilter, Shaping, DynamicSampling, ExactResume, FiniteSteps, RewardCalls, ServerTimeout
+):
     """
     Trainer for Conditional Entropy Shaping inside DAPO (arXiv 2605.19358).
 

@@ -6,6 +6,7 @@
 - [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
 - [`GroupFilter`]: GFPO's; only the best completions of a group get an advantage.
 - [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
+- [`ServerTimeout`]: a vLLM server that stays silent stops the run.
 
 Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
 
@@ -18,5 +19,14 @@ from .finite_steps import FiniteSteps
 from .group_filter import GroupFilter
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
+from .server_timeout import ServerTimeout
 
-__all__ = ["DynamicSampling", "ExactResume", "FiniteSteps", "GroupFilter", "RealTokens", "RewardCalls"]
+__all__ = [
+    "DynamicSampling",
+    "ExactResume",
+    "FiniteSteps",
+    "GroupFilter",
+    "RealTokens",
+    "RewardCalls",
+    "ServerTimeout",
+]

@@ -1,4 +1,4 @@
-"""Every check of a training run that needs neither a model nor the network."""
+"""Every check of a training run that needs no model, and no network but the way to its vLLM server."""
 
 import shutil
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from .data import check_source
 from .launch import Launch, make_launch
 from .lookup import find_reward_functions, import_function
 from .recipe import Recipe
+from .server import check_server
 
 
 def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
@@ -45,7 +46,7 @@ def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch
         _check_model_path(model)
     _check_deepspeed(recipe.setting("deepspeed"))
     _check_loggers(recipe.setting("report_to"))
-    if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "colocate" and find_spec("vllm") is None:
+    if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's client of a server imports it, too
         raise UserError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
     _check_attention(recipe)
     _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
@@ -55,6 +56,8 @@ def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch
     check_source(recipe.script)
     if recipe.setting("push_to_hub"):
         check_repo(recipe.setting("hub_model_id") or output_dir.resolve().name)
+    if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "server" and launch.machine_rank == 0:
+        check_server(recipe)  # last: it may wait
     return launch
 
 

@@ -32,12 +32,13 @@ CHECKED_TYPES = ("DEEPSPEED", "FSDP")
 
 @dataclass(frozen=True)
 class Launch:
-    """The processes over all machines, and the command that starts this machine's."""
+    """The processes over all machines, and the command that starts this machine's (0: the one with rank 0)."""
 
     num_processes: int
     distributed_type: str | None
     command: list[str]
     env: dict[str, str] = field(default_factory=dict)
+    machine_rank: int = 0
 
 
 def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
@@ -62,6 +63,9 @@ def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
         raise UserError("This machine has no accelerator: train on its CPU with `--use_cpu true`, or start elsewhere.")
     machines = _whole_number(
         line.accelerate_flags.get("num_machines", [settings.get("num_machines", 1)])[0], "num_machines"
+    )
+    rank = _whole_number(
+        line.accelerate_flags.get("machine_rank", [settings.get("machine_rank", 0)])[0], "machine_rank", least=0
     )
     default = settings.get("num_processes", max(devices, 1))
     processes = _whole_number(line.accelerate_flags.get("num_processes", [default])[0], "num_processes")
@@ -88,7 +92,7 @@ def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     launched = flags | {"quiet": []} | ({"cpu": []} if "cpu" in line.accelerate_flags else {})
     for name, values in launched.items():
         launch += [f"--{name}", *values]
-    return Launch(processes, checked, [sys.executable, *launch, *worker])
+    return Launch(processes, checked, [sys.executable, *launch, *worker], machine_rank=rank)
 
 
 def read_accelerate_config(file: Path) -> dict[str, Any]:
@@ -100,12 +104,12 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
     return settings
 
 
-def _whole_number(value: Any, name: str) -> int:
+def _whole_number(value: Any, name: str, least: int = 1) -> int:
     if (isinstance(value, str) and value.isdigit()) or (isinstance(value, int) and not isinstance(value, bool)):
         number = int(value)
-        if number >= 1:
+        if number >= least:
             return number
-    raise UserError(f"`{name}` is {value!r} ({kind(value)}): expected a whole number of at least 1.")
+    raise UserError(f"`{name}` is {value!r} ({kind(value)}): expected a whole number of at least {least}.")
 
 
 def _device_count() -> int:

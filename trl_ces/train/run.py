@@ -19,6 +19,7 @@ from .checkpoints import Length, newest_checkpoint
 from .data import load_datasets
 from .lookup import find_reward_functions, model_path
 from .recipe import RECIPE, Recipe
+from .server import server_failure
 
 
 class StoppedTraining(UserError):
@@ -50,7 +51,7 @@ def train(
 
     Raises:
         UserError: if processes, data or model are not what the recipe says.
-        StoppedTraining: if a reward function failed or the disk is full.
+        StoppedTraining: if a reward function or the vLLM server failed, or the disk is full.
     """
     config = recipe.training_config(num_processes)
     if config.world_size != num_processes:
@@ -96,11 +97,12 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
             peft_config=get_peft_config(recipe.model),
             quantization_config=get_quantization_config(recipe.model),
         )
-    except refusals as error:
+    except Exception as error:
         # A missing model or package, an ambiguous accuracy reward, a Hub without an answer: the sentence is enough.
-        if os.environ.get("TRL_CES_DEBUG"):
+        lost_server = server_failure(error, recipe)
+        if os.environ.get("TRL_CES_DEBUG") or not (lost_server or isinstance(error, refusals)):
             raise
-        raise UserError(f"{error} (TRL_CES_DEBUG=1 shows where)") from error
+        raise UserError(lost_server or f"{error} (TRL_CES_DEBUG=1 shows where)") from error
 
 
 def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
@@ -108,7 +110,7 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     Trains, from a checkpoint if the recipe says so; `False` if SIGTERM ended it early.
 
     Raises:
-        StoppedTraining: if a reward function failed or the disk is full, with how to go on.
+        StoppedTraining: if a reward function or the vLLM server failed, or the disk is full, with how to go on.
     """
     output_dir, speaks = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
@@ -123,17 +125,28 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     trainer.add_callback(stop)
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
-    except RewardError as error:
-        raise StoppedTraining(f"{error} {_way_on(output_dir, length)}") from error
-    except (OSError, RuntimeError, SafetensorError) as error:
-        if not is_disk_full(error, output_dir):
+    except Exception as error:
+        problem = _known_problem(error, recipe, output_dir)
+        if problem is None:
             raise
-        raise StoppedTraining(f"The disk of {output_dir} is full ({error}). {_way_on(output_dir, length)}") from error
+        raise StoppedTraining(f"{problem} {_way_on(output_dir, length)}") from error
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
         return True
     if speaks:
         print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {_way_on(output_dir, length)}", flush=True)
     return False
+
+
+def _known_problem(error: Exception, recipe: Recipe, output_dir: Path) -> str | None:
+    """A sentence for a failure of the run's surroundings; `None` for one that needs its traceback."""
+    if isinstance(error, RewardError):
+        return str(error)
+    lost_server = server_failure(error, recipe)
+    if lost_server is not None:
+        return lost_server
+    if isinstance(error, (OSError, RuntimeError, SafetensorError)) and is_disk_full(error, output_dir):
+        return f"The disk of {output_dir} is full ({error})."
+    return None
 
 
 def _way_on(output_dir: Path, length: Length) -> str:

@@ -1,0 +1,107 @@
+"""Training with vLLM's server, in this process, against the stand-in of tests/vllm_server.py."""
+
+import pytest
+import requests
+import torch
+from datasets import Dataset
+from rollout.test_resume import vowel_accuracy_reward
+from server_runs import free_port, served_here, stub_here
+from tiny import settings, tiny_model, tiny_tokenizer
+from vllm_answers import digest, sample, seeded
+
+from trl_ces import CESConfig, CESTrainer
+
+PROMPTS = ["1+2=", "3+4=", "5+6=", "7+8="]
+STEPS = 2
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def stand_in(model, monkeypatch):
+    stub_here(monkeypatch)
+    with served_here(model) as (running, _):
+        yield running
+
+
+@pytest.fixture(scope="module")
+def undisturbed(model, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as monkeypatch, served_here(model) as (running, _):
+        stub_here(monkeypatch)
+        trainer = make_trainer(tmp_path_factory.mktemp("undisturbed"), running)
+        trainer.train()
+    return list(trainer.model.parameters())
+
+
+def make_trainer(folder, stand_in=None, rollout_func=None, **changes):
+    arguments = settings(folder, max_steps=STEPS, ces_tau=0.3, temperature=0.7, learning_rate=1e-2, **changes)
+    if stand_in is not None:
+        arguments |= {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": stand_in.url}
+        arguments |= {"vllm_group_port": free_port()}
+    return CESTrainer(
+        model=tiny_model(),
+        reward_funcs=vowel_accuracy_reward,
+        args=CESConfig(**arguments),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=rollout_func,
+    )
+
+
+def test_a_run_through_the_server_ends_with_the_weights_of_one_that_samples_from_its_own_model(tmp_path, stand_in):
+    """Each rollout is of the weights that the steps before it made, to the last bit."""
+    through = make_trainer(tmp_path / "through", stand_in, vllm_importance_sampling_correction=False)
+    through.train()
+    asked = stand_in.log("completions")
+    assert len(asked) == len({entry["weights"] for entry in asked}) == STEPS
+    assert asked[0]["weights"] == digest(tiny_model())
+    rollouts = iter(asked)
+
+    def own(prompts, trainer):
+        body = next(rollouts)["body"]
+        encoded = [tiny_tokenizer().encode(prompt) for prompt in prompts]
+        assert body["prompt"] == encoded[::4]
+        generator = seeded(digest(trainer.model), body)
+        drawn = [one for ids in body["prompt"] for one in sample(trainer.model, ids, body, generator, "")]
+        return {"prompt_ids": encoded, "completion_ids": [ids for ids, _ in drawn], "logprobs": None}
+
+    alone = make_trainer(tmp_path / "alone", rollout_func=own)
+    alone.train()
+    for value, expected in zip(through.model.parameters(), alone.model.parameters(), strict=True):
+        assert torch.equal(value, expected)
+    texts = [[choice["token_ids"] for choice in entry["answer"]["choices"]] for entry in asked]
+    assert texts[0] != texts[1]
+
+
+def test_the_servers_log_probs_are_those_of_the_trainer(tmp_path, stand_in):
+    trainer = make_trainer(tmp_path, stand_in)  # with TRL's correction, on by default
+    trainer.train()
+    off = [entry["sampling/sampling_logp_difference/max"] for entry in trainer.state.log_history[:STEPS]]
+    assert len(off) == STEPS
+    assert 0 < max(off) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [("/v1/completions", 503), ("/v1/completions", "drop"), ("/update_weights", 503), ("/v1/completions", 0.3)],
+    ids=["busy", "lost connection", "busy in an update", "slow"],
+)
+def test_what_passes_changes_nothing(tmp_path, stand_in, undisturbed, path, what):
+    stand_in.fail(path, what, skip=1)
+    disturbed = make_trainer(tmp_path, stand_in, ddp_timeout=60)
+    disturbed.train()
+    for value, expected in zip(disturbed.model.parameters(), undisturbed, strict=True):
+        assert torch.equal(value, expected)
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/update_weights", "/reset_prefix_cache"])
+def test_a_silent_server_is_given_up_after_ddp_timeout_and_not_asked_again(tmp_path, stand_in, path):
+    trainer = make_trainer(tmp_path, stand_in, ddp_timeout=1)
+    stand_in.fail(path, "hang")  # a second request would be answered
+    with pytest.raises(requests.exceptions.ReadTimeout):
+        trainer.train()
