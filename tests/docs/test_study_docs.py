@@ -15,7 +15,7 @@ from trl_ces.train.shipped import find_recipe
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = sorted((DOCS / "study").glob("*.csv"))
-NOT_NUMBERS = {"variant", "method", "measured_on", "settings", "packages"}
+NOT_NUMBERS = {"variant", "method", "line", "measured_on", "settings", "packages"}
 
 
 def read_rows(file):
