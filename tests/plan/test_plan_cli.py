@@ -85,6 +85,56 @@ def test_a_budget_of_tokens_cuts_the_micro_batch(recipe, capsys):
     assert activations("--max_tokens_per_micro_batch", 100) == activations("--per_device_train_batch_size", 1)
 
 
+SERVED = ("--use_vllm", "true", "--vllm_mode", "server")
+
+
+def test_in_server_mode_the_plan_says_what_the_server_holds_and_what_it_is_sent(recipe, capsys):
+    words = (*SERVED, "--gpus", 4, "--nodes", 2, "--gpu_memory", 24, "--prompt_length", 28)
+    said = planned(capsys, recipe, *words, "--accelerate_config", "zero3", "--server_gpus", 2, "--bandwidth", 0.001)
+    assert "ZeRO-3 on 4 processes, 2 nodes" in said
+    assert "vLLM's server: 2 copies of the model on 2 devices. `--data-parallel-size 2" in said
+    assert "The first node's own memory while the model loads: 0.00 GiB." in said
+    assert "TRL asks for 16 at a time" in said
+    # 16 answers of 100 tokens, 100 bytes each, over 0.001 Gbit/s
+    assert f"{16 * 100 * 100 * 8 / 1e6:.1f} |" in said
+    assert "| weights to vLLM (bfloat16) " in said
+    assert "| weights and gradients between nodes, in the steps | " in said
+    assert "Fits: " in said
+    assert "docs/plan.md says how far it is off" in said
+
+
+def test_a_server_too_small_for_one_answer_does_not_fit(recipe, capsys):
+    words = (*SERVED, "--server_gpus", 1, "--gpu_memory")
+    assert "Fits: " in planned(capsys, recipe, *words, 6)
+    said = planned(capsys, recipe, *words, 4.5)
+    assert "Does not fit: a copy of the model leaves the server no room" in said
+    assert "--server_gpus" in said
+
+
+def test_a_server_that_is_not_given_is_not_counted(recipe, capsys):
+    said = planned(capsys, recipe, *SERVED)
+    assert "vLLM's server is not counted: give the number of its devices with --server_gpus." in said
+    assert "weights to vLLM (float32)" in said
+
+
+CROWDED = ("--gpu_memory", 3.02, "--prompt_length", 4000, "--activation_checkpointing", "true")
+CROWDED += ("--attn_implementation", "flash_attention_2", "--per_device_train_batch_size", 8)
+
+
+@pytest.mark.parametrize("shaping", ["ces", "clip_cov"])
+def test_one_row_is_not_advised_where_the_rows_of_a_micro_batch_belong_together(recipe, capsys, shaping):
+    said = planned(capsys, recipe, *CROWDED, "--shaping", shaping)
+    assert "Does not fit" in said
+    assert ("`per_device_train_batch_size: 1`" in said) is (shaping == "ces")
+
+
+def test_advice_for_trls_own_fields_keeps_the_step(recipe, capsys):
+    words = ("--responses_per_step", "null", "--responses_per_rollout", "null", "--gradient_accumulation_steps", 2)
+    said = planned(capsys, recipe, *CROWDED, *words, "--steps_per_generation", 4)
+    fields = "`per_device_train_batch_size: 1`, `gradient_accumulation_steps: 16`, `steps_per_generation: 32`"
+    assert fields in said
+
+
 def test_a_folder_gives_a_line_for_each_recipe(recipe, tmp_path, capsys):
     folder = tmp_path / "several"
     folder.mkdir()
@@ -114,6 +164,12 @@ def test_a_folder_gives_a_line_for_each_recipe(recipe, tmp_path, capsys):
         (("--config", "RECIPE", "--responses_per_rollout", "12"), ["1.5 steps", "multiple of `responses_per_step`"]),
         (("--config", "RECIPE", "--max_completion_lenght", "9"), ["not known", "max_completion_length"]),
         (("--config", "RECIPE", "--num_processes", "2"), ["--num_processes", "--gpus"]),
+        (("--config", "RECIPE", "--num_machines", "2"), ["--num_machines", "--nodes"]),
+        (("--config", "RECIPE", "--gpus", "4", "--nodes", "3"), ["4 processes", "3 nodes", "--gpus", "--nodes"]),
+        (("--config", "RECIPE", "--server_gpus", "2"), ["`--server_gpus`", "--vllm_mode server"]),
+        (("--config", "RECIPE", "--bandwidth", "100"), ["`--bandwidth` changes nothing", "--nodes"]),
+        (("--config", "RECIPE", "--bandwidth", "fast"), ["'fast' is no number of Gbit/s above 0"]),
+        (("--config", "RECIPE", "--accelerate_config", "FSDP", "--use_cpu", "true"), ["FSDP2 on a CPU"]),
         (("--config", "RECIPE", "--load_in_4bit", "true"), ["no plan for quantized weights"]),
         (("--config", "RECIPE", "--attn_implementation", "eager"), ["eager", "sdpa"]),
         (("--config", "RECIPE", "--max_completion_length", "null"), ["`max_completion_length` is null"]),
@@ -126,8 +182,11 @@ def test_a_folder_gives_a_line_for_each_recipe(recipe, tmp_path, capsys):
         (("--config", "nowhere"), ["nowhere does not exist"]),
     ],
 )
-def test_what_has_no_plan_is_refused_in_a_sentence(recipe, capsys, words, parts):
-    message = refused(capsys, *(recipe if word == "RECIPE" else word for word in words))
+def test_what_has_no_plan_is_refused_in_a_sentence(recipe, tmp_path, capsys, words, parts):
+    fsdp = tmp_path / "fsdp2.yaml"
+    fsdp.write_text("{distributed_type: FSDP, fsdp_config: {fsdp_version: 2}}")
+    files = {"RECIPE": recipe, "FSDP": fsdp}
+    message = refused(capsys, *(files.get(word, word) for word in words))
     for part in parts:
         assert part in message
 

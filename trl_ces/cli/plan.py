@@ -9,8 +9,9 @@ from .parser import Parser, count
 
 EPILOG = """\
 Prints responses, prompts and steps of a rollout, steps in all, and how far off-policy they are; memory of each device
-by part at the longest answers; whether it fits, and what to change if not. Nothing is loaded or downloaded except,
-for a model that is not known here, its config.json.
+by part at the longest answers; whether it fits, and what to change if not. With a vLLM server or several nodes also
+what the server holds, and what goes over the network. Nothing is loaded or downloaded except, for a model that is not
+known here, its config.json.
 
   trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B/ces --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
 """
@@ -26,7 +27,9 @@ def run(argv: list[str]) -> int:
     line = read_words(rest)
     if line.accelerate_flags:
         flags = ", ".join(f"--{name}" for name in line.accelerate_flags)
-        raise UserError(f"command line: {flags} changes no plan: give the number of processes with `--gpus`.")
+        raise UserError(
+            f"command line: {flags} changes no plan: give the processes with `--gpus`, the machines with `--nodes`."
+        )
     from ..plan.plan import find_folder, plan_recipe
     from ..plan.text import folder_text, text
 
@@ -52,7 +55,10 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("--config", required=True, metavar="NAME", help="a recipe as for `trl-ces train`, or a folder of recipes/")
-    add("--gpus", type=count, default=1, metavar="N", help="processes, one per device (default: 1)")
+    add("--gpus", type=count, default=1, metavar="N", help="processes on all nodes, one per device (default: 1)")
+    add("--nodes", type=count, metavar="N", help="machines that train (default: the accelerate file's, or 1)")
+    add("--server_gpus", type=count, metavar="N", help="devices of the vLLM server, for a recipe in server mode")
+    add("--bandwidth", type=_gbit, metavar="GBIT", help="of a node's network, in Gbit/s: times what goes over it")
     add("--gpu_memory", type=_gib, metavar="GIB", help="memory of each device, to see whether the recipe fits")
     add("--accelerate_config", metavar="NAME", help="as for `trl-ces train` (default: ddp)")
     add("--model_config", metavar="FILE", help="config.json of a model that is neither known here nor on the Hub")
@@ -64,10 +70,18 @@ def _parser() -> Parser:
 
 
 def _gib(word: str) -> float:
+    return _above_zero(word, "GiB")
+
+
+def _gbit(word: str) -> float:
+    return _above_zero(word, "Gbit/s")
+
+
+def _above_zero(word: str, unit: str) -> float:
     try:
         number = float(word)
     except ValueError:
         number = 0.0
     if 0 < number < float("inf"):
         return number
-    raise ArgumentTypeError(f"{word!r} is no number of GiB above 0")
+    raise ArgumentTypeError(f"{word!r} is no number of {unit} above 0")

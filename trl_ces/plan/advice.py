@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from .memory import Memory, Setup, plan_memory
 
-# Field or flag, its value, and the setup with it.
-Change = tuple[str, str, Setup]
+# Fields or flags with their values, and the setup with them.
+Change = tuple[dict[str, str], Setup]
 # (accelerate file, ZeRO stage, optimizer offloaded), from the one that shards least.
 ENGINES = (("zero2", 2, False), ("zero3", 3, False), ("zero3_offload", 3, True))
 
@@ -28,11 +28,11 @@ def advise(setup: Setup) -> tuple[dict[str, str], Memory]:
     memory = plan_memory(setup)
     # Utilization twice: sharding the optimizer makes room for vLLM's cache.
     for kind in (_checkpointing, _sleep, _utilization, _micro_batch, _engine, _utilization, _attention):
-        for name, value, changed in kind(setup):
+        for fields, changed in kind(setup):
             tried = plan_memory(changed)
             if tried.excess < memory.excess:
                 setup, memory = changed, tried
-                taken[name] = value
+                taken |= fields
             if memory.fits:
                 return taken, memory
     return taken, memory
@@ -44,13 +44,13 @@ def _with_step(setup: Setup, **changes) -> Setup:
 
 def _checkpointing(setup: Setup) -> Iterator[Change]:
     if not setup.step.checkpointing:
-        yield "activation_checkpointing", "true", _with_step(setup, checkpointing=True)
+        yield {"activation_checkpointing": "true"}, _with_step(setup, checkpointing=True)
 
 
 def _sleep(setup: Setup) -> Iterator[Change]:
     if setup.generation.vllm and not setup.generation.sleeps:
         changed = replace(setup, generation=replace(setup.generation, sleeps=True))
-        yield "vllm_enable_sleep_mode", "true", changed
+        yield {"vllm_enable_sleep_mode": "true"}, changed
 
 
 def _utilization(setup: Setup) -> Iterator[Change]:
@@ -58,18 +58,14 @@ def _utilization(setup: Setup) -> Iterator[Change]:
     for twentieths in range(19, 0, -1) if setup.generation.vllm else ():
         changed = replace(setup, generation=replace(setup.generation, utilization=twentieths / 20))
         if plan_memory(changed).fits:
-            yield "vllm_gpu_memory_utilization", f"{twentieths / 20:g}", changed
+            yield {"vllm_gpu_memory_utilization": f"{twentieths / 20:g}"}, changed
             return
 
 
 def _micro_batch(setup: Setup) -> Iterator[Change]:
     rows = setup.step.rows
-    if rows > 1:
-        yield (
-            "per_device_train_batch_size",
-            "1",
-            replace(_with_step(setup, rows=1), accumulation=setup.accumulation * rows),
-        )
+    if rows > 1 and setup.one_row:
+        yield dict(setup.one_row), replace(_with_step(setup, rows=1), accumulation=setup.accumulation * rows)
 
 
 def _engine(setup: Setup) -> Iterator[Change]:
@@ -77,13 +73,15 @@ def _engine(setup: Setup) -> Iterator[Change]:
     if not setup.step.gpu or engine.processes == 1:
         return
     for name, stage, offload in ENGINES:
-        if (stage, offload) > (engine.zero_stage, engine.offload_optimizer):
-            changed = replace(setup, engine=replace(engine, zero_stage=stage, offload_optimizer=offload))
+        sharded = 3 if engine.fsdp else engine.zero_stage
+        if (stage, offload) > (sharded, engine.offload_optimizer):
+            deepspeed = replace(engine, zero_stage=stage, offload_optimizer=offload, fsdp=False, loads_once=False)
+            changed = replace(setup, engine=deepspeed, trained=None)  # its masters are the optimizer's
             if setup.step.autocast:  # DeepSpeed computes from bfloat16 weights
                 changed = _with_step(changed, dtype="bfloat16", autocast=False)
-            yield "--accelerate_config", name, changed
+            yield {"--accelerate_config": name}, changed
 
 
 def _attention(setup: Setup) -> Iterator[Change]:
     if not setup.step.flash_attention and setup.step.gpu:
-        yield "attn_implementation", "flash_attention_2", _with_step(setup, flash_attention=True)
+        yield {"attn_implementation": "flash_attention_2"}, _with_step(setup, flash_attention=True)

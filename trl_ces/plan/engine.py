@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,48 +13,89 @@ from ..support.errors import UserError
 @dataclass(frozen=True)
 class Engine:
     """
-    One process, DDP or DeepSpeed.
+    One process, DDP, DeepSpeed or FSDP2.
 
     Args:
-        processes (`int`): Number of processes, one per device.
+        processes (`int`): Number of processes over all nodes, one per device.
         zero_stage (`int`): 0 without DeepSpeed; 1 shards the optimizer, 2 also the gradients, 3 also the weights.
         offload_optimizer (`bool`): Whether the optimizer is in host memory.
         offload_weights (`bool`): Whether ZeRO-3's shards of the weights are, too.
+        fsdp (`bool`): FSDP2, which shards weights, gradients and optimizer.
+        loads_once (`bool`): Whether one process per node reads the weights, FSDP's `cpu_ram_efficient_loading`.
+        nodes (`int`): Machines that train, with equally many processes each.
     """
 
     processes: int
     zero_stage: int = 0
     offload_optimizer: bool = False
     offload_weights: bool = False
+    fsdp: bool = False
+    loads_once: bool = False
+    nodes: int = 1
+
+    @property
+    def shards_weights(self) -> bool:
+        """Whether a device holds only its share of the weights: ZeRO-3 and FSDP2."""
+        return self.fsdp or self.zero_stage == 3
 
     @property
     def name(self) -> str:
-        """The engine in a table: `ZeRO-3, optimizer offloaded on 2 processes`."""
-        if not self.zero_stage:
-            return "one process" if self.processes == 1 else f"DDP on {self.processes} processes"
-        offloaded = [
-            word for word, on in (("optimizer", self.offload_optimizer), ("weights", self.offload_weights)) if on
-        ]
-        stage = f"ZeRO-{self.zero_stage}" + "".join(f", {word} offloaded" for word in offloaded)
-        return f"{stage} on {self.processes} process{'' if self.processes == 1 else 'es'}"
+        """The engine in a table: `ZeRO-3, optimizer offloaded on 16 processes, 2 nodes`."""
+        if self.fsdp:
+            kind = "FSDP2"
+        elif self.zero_stage:
+            offloaded = (("optimizer", self.offload_optimizer), ("weights", self.offload_weights))
+            kind = f"ZeRO-{self.zero_stage}" + "".join(f", {word} offloaded" for word, on in offloaded if on)
+        elif self.processes == 1:
+            return "one process"
+        else:
+            kind = "DDP"
+        nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""
+        return f"{kind} on {self.processes} process{'' if self.processes == 1 else 'es'}{nodes}"
 
 
-def read_engine(settings: dict[str, Any], processes: int) -> Engine:
+def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = None) -> Engine:
     """
     The engine that an accelerate configuration starts.
 
     Args:
         settings (`dict`): The configuration; empty for none.
         processes (`int`): Number of processes.
+        nodes (`int`, *optional*): Machines that train. Default: the configuration's `num_machines`.
 
     Raises:
         UserError: if no plan covers the configuration, or a file that it names cannot be read.
     """
+    machines = nodes if nodes is not None else int(settings.get("num_machines") or 1)
+    if processes % machines:
+        raise UserError(
+            f"{processes} processes cannot be spread evenly over {machines} nodes: give all of them with `--gpus`, a "
+            f"multiple of {machines}, or other `--nodes`."
+        )
     kind = settings.get("distributed_type", "NO")
     if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):
-        return Engine(processes)
+        return Engine(processes, nodes=machines)
+    if kind == "FSDP":
+        return replace(_read_fsdp(settings.get("fsdp_config") or {}, processes), nodes=machines)
     if kind != "DEEPSPEED":
-        raise UserError(f"There is no plan for `distributed_type: {kind}`: one process, DDP and DeepSpeed have one.")
+        raise UserError(
+            f"There is no plan for `distributed_type: {kind}`: one process, DDP, DeepSpeed and FSDP2 have one."
+        )
+    return replace(_read_deepspeed(settings, processes), nodes=machines)
+
+
+def _read_fsdp(given: dict[str, Any], processes: int) -> Engine:
+    # accelerate's defaults
+    if given.get("fsdp_version", 1) != 2:
+        raise UserError("There is no plan for FSDP1: set `fsdp_version: 2`.")
+    if given.get("fsdp_offload_params", False):
+        raise UserError("There is no plan for `fsdp_offload_params: true`: remove it, or take zero3_offload.")
+    if given.get("fsdp_reshard_after_forward", True) is not True:
+        raise UserError("There is no plan for FSDP2 without `fsdp_reshard_after_forward: true`.")
+    return Engine(processes, fsdp=True, loads_once=bool(given.get("fsdp_cpu_ram_efficient_loading", True)))
+
+
+def _read_deepspeed(settings: dict[str, Any], processes: int) -> Engine:
     given = settings.get("deepspeed_config") or {}
     file = given.get("deepspeed_config_file")
     if file is not None:

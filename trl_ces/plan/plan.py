@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..support.errors import UserError
 from ..train.launch import read_accelerate_config
 from ..train.recipe import load_recipe
 from ..train.shipped import find_accelerate_config, recipe_folders
 from .engine import read_engine
 from .memory import GIB, Memory, Setup, plan_memory
+from .network import Transfer, transfers
 from .schedule import Schedule, make_schedule, whole_run
+from .server import Server, plan_server
 from .setup import make_setup, prompt_tokens
 from .shapes import find_shape
 
@@ -26,6 +29,9 @@ class Plan:
         schedule ([`Schedule`]): Its rollouts and steps.
         setup ([`Setup`]): What decides its memory.
         prompt (`str`): Where the prompt's length comes from.
+        completion (`int`): Tokens of the longest answer.
+        server_gpus (`int`, *optional*): Devices of the vLLM server; `None`: unknown, or vLLM is colocated.
+        bandwidth (`float`, *optional*): Of a node's network, in Gbit/s.
     """
 
     name: str
@@ -33,10 +39,26 @@ class Plan:
     schedule: Schedule
     setup: Setup
     prompt: str
+    completion: int
+    server_gpus: int | None = None
+    bandwidth: float | None = None
 
     @property
     def memory(self) -> Memory:
         return plan_memory(self.setup)
+
+    @property
+    def server(self) -> Server | None:
+        return None if self.server_gpus is None else plan_server(self.setup, self.server_gpus)
+
+    @property
+    def transfers(self) -> list[Transfer]:
+        return transfers(self.setup, self.schedule.updates, self.schedule.responses, self.completion)
+
+    @property
+    def fits(self) -> bool:
+        """Whether training devices and server have the memory, as far as it is known."""
+        return self.memory.fits and (self.server is None or self.server.fits)
 
 
 def plan_recipe(
@@ -50,6 +72,9 @@ def plan_recipe(
     model_config: str | None = None,
     prompt_length: int | None = None,
     rows: int | None = None,
+    nodes: int | None = None,
+    server_gpus: int | None = None,
+    bandwidth: float | None = None,
 ) -> Plan:
     """
     Work out a recipe's schedule and what decides its memory.
@@ -64,6 +89,9 @@ def plan_recipe(
         model_config (`str`, *optional*): A config.json that describes the model.
         prompt_length (`int`, *optional*): Tokens of the longest prompt.
         rows (`int`, *optional*): Training prompts. Default: the recipe's `max_train_samples`, if any.
+        nodes (`int`, *optional*): Machines that train. Default: the accelerate configuration's, or 1.
+        server_gpus (`int`, *optional*): Devices of the vLLM server, for a recipe in server mode.
+        bandwidth (`float`, *optional*): Of a node's network, in Gbit/s.
 
     Raises:
         UserError: as `trl-ces train` would for the recipe; or if the model's shape cannot be found, or a setting has
@@ -73,14 +101,25 @@ def plan_recipe(
     accelerate = {}
     if accelerate_config is not None:
         accelerate = read_accelerate_config(find_accelerate_config(accelerate_config))
-    engine = read_engine(accelerate, gpus)
+    engine = read_engine(accelerate, gpus, nodes)
     config = whole_run(recipe, gpus)
     model = str(recipe.model.model_name_or_path)
     schedule = make_schedule(config, gpus, rows or recipe.script.max_train_samples)
     shape = find_shape(model, recipe.script.model_builder, model_config)
     prompt, source = prompt_tokens(config, prompt_length)
     device = None if gpu_memory is None else int(gpu_memory * GIB)
-    return Plan(name, model, schedule, make_setup(recipe, config, schedule, shape, engine, device, prompt), source)
+    setup = make_setup(recipe, config, schedule, shape, engine, device, prompt)
+    if server_gpus is not None and not setup.generation.server:
+        raise UserError(
+            "`--server_gpus` is for a recipe in server mode: add `--use_vllm true --vllm_mode server`, or remove it."
+        )
+    if bandwidth is not None and not setup.generation.server and engine.nodes == 1:
+        raise UserError(
+            "`--bandwidth` changes nothing here: without a vLLM server and on one node nothing goes over the network. "
+            "Give `--nodes`, or remove it."
+        )
+    completion = setup.step.tokens - prompt
+    return Plan(name, model, schedule, setup, source, completion, server_gpus, bandwidth)
 
 
 def find_folder(name: str) -> Path | None:

@@ -19,6 +19,8 @@ from .step import StepSettings
 
 # Tokens, where nothing in the recipe bounds prompt and answer.
 ASSUMED_PROMPT = 512
+# Prompts whose answers TRL's client asks a server for at a time; tests/test_trl_contract.py holds it.
+REQUESTS = 64
 
 
 def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
@@ -70,6 +72,8 @@ def make_setup(
         raise UserError(
             "There is no plan for `attn_implementation: eager`, which keeps every attention score: use sdpa."
         )
+    if engine.fsdp and recipe.training.get("use_cpu"):
+        raise UserError("There is no plan for FSDP2 on a CPU: accelerate starts it on GPUs only.")
     half = bool(config.bf16 or config.fp16)
     loaded = "float32" if recipe.model.dtype in (None, "float32") else "bfloat16"
     tokens = prompt + cast(int, config.max_completion_length)
@@ -82,16 +86,20 @@ def make_setup(
         rows=rows,
         tokens=tokens,
         checkpointing=bool(config.activation_checkpointing),
-        dtype="bfloat16" if engine.zero_stage and half else loaded,
-        autocast=half and not engine.zero_stage,
+        dtype="bfloat16" if half and (engine.zero_stage or engine.fsdp) else loaded,
+        autocast=half and not (engine.zero_stage or engine.fsdp),
         flash_attention="flash" in attention,
         gpu=not recipe.training.get("use_cpu"),
         lora=None if lora is None else json.dumps(lora.to_dict(), default=sorted),  # peft keeps some lists as sets
     )
     colocated = bool(config.use_vllm) and config.vllm_mode == "colocate"
+    server = bool(config.use_vllm) and not colocated
     parallel = config.vllm_tensor_parallel_size if colocated else 1
-    answers = schedule.responses // engine.processes * parallel
-    kv_width = 2 if colocated or step.dtype == "bfloat16" else 4
+    if server:  # TRL asks for so many prompts at a time
+        answers = min(schedule.prompts, REQUESTS) * cast(int, config.num_generations)
+    else:
+        answers = schedule.responses // engine.processes * parallel
+    kv_width = 2 if config.use_vllm or step.dtype == "bfloat16" else 4
     generation = Generation(
         vllm=colocated,
         utilization=config.vllm_gpu_memory_utilization,
@@ -99,11 +107,32 @@ def make_setup(
         tensor_parallel=parallel,
         sequences=answers,
         kv_bytes=kv_width * _kv_numbers(shape.config()) // parallel,
-        server=bool(config.use_vllm) and not colocated,
+        server=server,
     )
-    reference = config.beta != 0.0 and step.lora is None
-    passes = schedule.accumulation * math.ceil(schedule.micro_batch / rows)
-    return Setup(step, engine, passes, generation, device, reference)
+    upcast = not engine.zero_stage and (lora is not None or (engine.fsdp and half))  # by peft, or by accelerate
+    return Setup(
+        step=step,
+        engine=engine,
+        accumulation=schedule.accumulation * math.ceil(schedule.micro_batch / rows),
+        generation=generation,
+        device=device,
+        reference_model=config.beta != 0.0 and step.lora is None,
+        loaded=loaded,
+        trained="float32" if upcast else None,
+        one_row=_one_row(recipe, config, schedule),
+    )
+
+
+def _one_row(recipe: Recipe, config: CESConfig, schedule: Schedule) -> tuple[tuple[str, str], ...]:
+    """See [`Setup`]."""
+    if not config.rows_are_independent():
+        return ()
+    fields = {"per_device_train_batch_size": 1}
+    if recipe.script.responses_per_step is None:  # else the other two follow
+        fields["gradient_accumulation_steps"] = schedule.accumulation * schedule.micro_batch
+        if recipe.training.get("steps_per_generation") is not None:
+            fields["steps_per_generation"] = recipe.training["steps_per_generation"] * schedule.micro_batch
+    return tuple((name, str(value)) for name, value in fields.items())
 
 
 def _kv_numbers(config: Any) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import weakref
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -61,6 +61,8 @@ class StepCount:
         weights (`int`): Parameters.
         trained (`int`): Trained parameters.
         largest (`int`): Parameters of the largest tensor, which ZeRO-3 gathers whole.
+        layer (`int`): Parameters of the largest decoder layer, which FSDP2 gathers whole.
+        head (`int`): Parameters of the LM head, which FSDP2 keeps gathered from the forward to its backward.
         saved (`int`): Bytes that the forward saves for the backward, casts of weights included.
         peak (`int`): Peak bytes beyond weights and gradients.
         peak_with_gradients (`int`): Peak bytes beyond weights, where the backward allocates the gradients.
@@ -69,6 +71,8 @@ class StepCount:
     weights: int
     trained: int
     largest: int
+    layer: int
+    head: int
     saved: int
     peak: int
     peak_with_gradients: int
@@ -78,10 +82,11 @@ class StepCount:
 def count_step(settings: StepSettings) -> StepCount:
     """Run one step on fake tensors and count its storages."""
     released, kept = _run(settings, keep_gradients=False), _run(settings, keep_gradients=True)
-    return StepCount(*released[:4], peak=released[4], peak_with_gradients=kept[4])
+    return replace(released, peak_with_gradients=kept.peak)
 
 
-def _run(settings: StepSettings, keep_gradients: bool) -> tuple[int, int, int, int, int]:
+def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
+    """One step; `peak_with_gradients` is left at 0."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -107,7 +112,27 @@ def _run(settings: StepSettings, keep_gradients: bool) -> tuple[int, int, int, i
         (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
     numbers = [parameter.numel() for parameter in parameters]
     trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-    return sum(numbers), trained, max(numbers), saved, counter.peak
+    base = model.get_base_model() if settings.lora is not None else model
+    return StepCount(
+        weights=sum(numbers),
+        trained=trained,
+        largest=max(numbers),
+        layer=max(_numbers(module) for module in _layers(base)),
+        head=base.get_output_embeddings().weight.numel(),
+        saved=saved,
+        peak=counter.peak,
+        peak_with_gradients=0,
+    )
+
+
+def _layers(model: Any) -> list[Any]:
+    """The modules that accelerate has FSDP2 gather one at a time."""
+    names = set(getattr(model, "_no_split_modules", None) or ())
+    return [module for module in model.modules() if type(module).__name__ in names] or [model]
+
+
+def _numbers(module: Any) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _forget_gradient(parameter: torch.Tensor) -> None:

@@ -9,12 +9,19 @@ from ..support.tables import markdown
 from .advice import advise
 from .memory import GIB, Memory, Setup, plan_memory
 from .plan import Plan
+from .server import WORKSPACE, Server
 
 HEADER = ("recipe", "responses", "steps a rollout", "steps", "training", "generating", "answers in the cache", "fits")
 
 
+SERVER_TOO_SMALL = (
+    "Does not fit: a copy of the model leaves the server no room for an answer of full length: give it more devices "
+    "with --server_gpus, or take a shorter `max_completion_length`."
+)
+
+
 def text(plan: Plan) -> str:
-    """One plan: schedule, memory by part, and what to change if it does not fit."""
+    """One plan: schedule, memory by part, server and network, and what to change if it does not fit."""
     memory, setup = plan.memory, plan.setup
     lines = [
         f"{plan.name}: {plan.model}, {setup.engine.name}",
@@ -23,24 +30,30 @@ def text(plan: Plan) -> str:
         "",
         *_memory_lines(plan, memory),
     ]
-    if memory.host:
-        lines += ["", f"The machine's own memory: {_gib(memory.host)} GiB for what is offloaded."]
+    lines += _host_lines(setup, memory)
+    if setup.generation.server:
+        lines += ["", *_server_lines(plan.server)]
+    if plan.transfers:
+        lines += ["", *_network_lines(plan)]
     if memory.device is None:
         lines += ["", "Give the memory of a device with --gpu_memory to see whether this fits."]
+    elif memory.fits and not plan.fits:
+        lines += ["", SERVER_TOO_SMALL]
     elif memory.fits:
         share = max(memory.training, memory.generating) / memory.device
-        lines += ["", f"Fits: {100 * share:.0f} % of {_gib(memory.device)} GiB at the most." + _tight(share)]
+        lines += ["", f"Fits: {100 * share:.0f} % of {_gib(memory.device)} GiB at the most." + _tight(share, setup)]
     else:
         lines += ["", *_change_lines(setup, memory)]
     return "\n".join(
-        [*lines, "", "Memory is worked out, not measured on such devices; docs/recipes.md says how far it is off."]
+        [*lines, "", "Memory is worked out, not measured on such devices; docs/plan.md says how far it is off."]
     )
 
 
 def folder_text(name: str, plans: Sequence[Plan]) -> str:
-    """A table with a line per plan, under a line that names the folder and the first plan's model and engine."""
+    """A table with a line per plan, under a line that names the folder, its models and the engine."""
     table = markdown(HEADER, [_row(plan) for plan in plans])
-    return f"{name}: {plans[0].model}, {plans[0].setup.engine.name}; GiB a device\n\n{table}"
+    models = " and ".join(dict.fromkeys(plan.model for plan in plans))
+    return f"{name}: {models}, {plans[0].setup.engine.name}; GiB a device\n\n{table}"
 
 
 def _gib(size: float) -> str:
@@ -54,12 +67,10 @@ def _number(value: int | None) -> str:
 
 def _row(plan: Plan) -> tuple[str, ...]:
     memory = plan.memory
-    answers = (
-        ""
-        if memory.full_answers == float("inf")
-        else f"{memory.full_answers:.0f} of {plan.setup.generation.sequences}"
-    )
-    verdict = "" if memory.device is None else "yes" if memory.fits else "no"
+    full_answers = memory.full_answers if plan.server is None else plan.server.full_answers
+    known = full_answers != float("inf")
+    answers = f"{full_answers:.0f} of {plan.setup.generation.sequences}" if known else ""
+    verdict = "" if memory.device is None else "yes" if plan.fits else "no"
     schedule = plan.schedule
     rounds = f" (to {schedule.responses * schedule.rounds})" if schedule.rounds > 1 else ""
     return (
@@ -107,8 +118,55 @@ def _memory_lines(plan: Plan, memory: Memory) -> list[str]:
     return lines
 
 
-def _tight(share: float) -> str:
-    return " That is tight: shorter answers or a smaller micro-batch would give room." if share > 0.95 else ""
+def _host_lines(setup: Setup, memory: Memory) -> list[str]:
+    whose = "The machine's" if setup.engine.nodes == 1 else "Each node's"
+    lines = []
+    if memory.host:
+        lines += ["", f"{whose} own memory: {_gib(memory.host)} GiB for what is offloaded."]
+    if memory.loading:
+        if setup.engine.zero_stage == 3 and setup.engine.nodes > 1:  # its first process reads for all
+            whose = "The first node's"
+        lines += ["", f"{whose} own memory while the model loads: {_gib(memory.loading)} GiB."]
+    return lines
+
+
+def _server_lines(server: Server | None) -> list[str]:
+    if server is None:
+        return ["vLLM's server is not counted: give the number of its devices with --server_gpus."]
+    copies = "a copy" if server.copies == 1 else f"{server.copies} copies"
+    devices = "one device" if server.gpus == 1 else f"{server.gpus} devices"
+    flags = f" `{server.flags}`" if server.flags else ""
+    lines = [f"vLLM's server: {copies} of the model on {devices}.{flags}", ""]
+    rows = [("weights", _gib(server.weights))]
+    if server.cache is not None:
+        rows.append(("key-value cache", _gib(server.cache)))
+    rows += [("vLLM's own work (estimate)", _gib(WORKSPACE)), ("weights that arrive, at most", _gib(server.arriving))]
+    lines += markdown(("GiB a device of the server", ""), rows).splitlines()
+    holds = "" if server.cache is None else f"Its caches hold {server.full_answers:.1f} answers of full length. "
+    return [
+        *lines,
+        f"{holds}An answer of full length takes {_gib(server.answer)} GiB; TRL asks for {server.sequences} at a time.",
+    ]
+
+
+def _network_lines(plan: Plan) -> list[str]:
+    header = ["over the network, each rollout", "GB"]
+    rows = [[transfer.what, f"{transfer.size / 1e9:.1f}"] for transfer in plan.transfers]
+    if plan.bandwidth is not None:
+        header.append(f"seconds at {plan.bandwidth:g} Gbit/s")
+        for row, transfer in zip(rows, plan.transfers, strict=True):
+            row.append(f"{8 * transfer.size / (1e9 * plan.bandwidth):.1f}")
+    return [
+        *markdown(header, rows).splitlines(),
+        "Predicted from sizes, at the full bandwidth and without what overlaps with computing.",
+    ]
+
+
+def _tight(share: float, setup: Setup) -> str:
+    if share <= 0.95:
+        return ""
+    smaller = " or a smaller micro-batch" if setup.one_row and setup.step.rows > 1 else ""
+    return f" That is tight: shorter answers{smaller} would give room."
 
 
 def _change_lines(setup: Setup, memory: Memory) -> list[str]:
