@@ -1,4 +1,4 @@
-"""docs/recipes.md shows what `trl-ces plan` prints for every shipped recipe, and how far it is off."""
+"""docs/plan.md shows what `trl-ces plan` prints for every shipped recipe, and how far it is off."""
 
 import re
 import shlex
@@ -12,7 +12,7 @@ from trl_ces.cli.main import main
 from trl_ces.train.shipped import shipped_files
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs" / "recipes.md"
+DOCS = ROOT / "docs" / "plan.md"
 SHOWN = re.findall(r"```bash\n(trl-ces plan [^\n]*)\n```\n\n```text\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
 
 

@@ -41,7 +41,9 @@ def text(plan: Plan) -> str:
         lines += ["", SERVER_TOO_SMALL]
     elif memory.fits:
         share = max(memory.training, memory.generating) / memory.device
-        lines += ["", f"Fits: {100 * share:.0f} % of {_gib(memory.device)} GiB at the most." + _tight(share, setup)]
+        server = "" if plan.server is None else " So does the server."
+        percent = f"{100 * share:.0f} % of {_gib(memory.device)} GiB at the most"
+        lines += ["", f"Fits: {percent}.{server}{_tight(share, setup)}"]
     else:
         lines += ["", *_change_lines(setup, memory)]
     return "\n".join(
