@@ -17,7 +17,6 @@ from trl_ces.plan.engine import Engine
 from trl_ces.plan.memory import Generation, Setup, in_flight, plan_memory
 from trl_ces.plan.network import BYTES_PER_TOKEN, transfers
 from trl_ces.plan.server import WORKSPACE, plan_server
-from trl_ces.plan.setup import REQUESTS
 from trl_ces.plan.step import count_step
 
 GIB = 2**30
@@ -145,5 +144,15 @@ def test_trl_sends_weights_as_they_are_kept_and_no_adapters():
     assert sent(adapted) == ({torch.bfloat16}, numbers)
 
 
-def test_trl_asks_a_server_for_so_many_prompts_at_a_time():
-    assert vllm_client._DEFAULT_GENERATION_CONCURRENCY == REQUESTS
+def test_trl_asks_a_server_for_a_whole_rollout_in_one_request(monkeypatch):
+    client, requests = object.__new__(vllm_client.VLLMClient), []
+    client.base_url, client.model = "http://server", "model"
+    choice = {"prompt_token_ids": [1], "token_ids": [2], "logprobs": None}
+
+    def post(url, json):
+        requests.append((url, len(json["prompt"])))
+        return {"choices": [choice] * len(json["prompt"]) * json["n"]}
+
+    monkeypatch.setattr(client, "_post", post)
+    client.generate([[1]] * 200, n=4, logprobs=None)
+    assert requests == [("http://server/v1/completions", 200)]

@@ -31,7 +31,7 @@ class Server:
         arriving (`int`): The buffers of weights that arrive, outside vLLM's share.
         cache (`int`, *optional*): Key-value cache; `None` likewise.
         answer (`int`): What an answer of full length takes of it.
-        sequences (`int`): Answers generated at a time, on all devices.
+        sequences (`int`): Answers that a rollout asks for.
     """
 
     gpus: int

@@ -19,8 +19,6 @@ from .step import StepSettings
 
 # Tokens, where nothing in the recipe bounds prompt and answer.
 ASSUMED_PROMPT = 512
-# Prompts whose answers TRL's client asks a server for at a time; tests/test_trl_contract.py holds it.
-REQUESTS = 64
 
 
 def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
@@ -95,10 +93,8 @@ def make_setup(
     colocated = bool(config.use_vllm) and config.vllm_mode == "colocate"
     server = bool(config.use_vllm) and not colocated
     parallel = config.vllm_tensor_parallel_size if colocated else 1
-    if server:  # TRL asks for so many prompts at a time
-        answers = min(schedule.prompts, REQUESTS) * cast(int, config.num_generations)
-    else:
-        answers = schedule.responses // engine.processes * parallel
+    # TRL asks a server for the whole rollout in one request.
+    answers = schedule.responses if server else schedule.responses // engine.processes * parallel
     kv_width = 2 if config.use_vllm or step.dtype == "bfloat16" else 4
     generation = Generation(
         vllm=colocated,

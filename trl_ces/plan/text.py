@@ -147,7 +147,7 @@ def _server_lines(server: Server | None) -> list[str]:
     holds = "" if server.cache is None else f"Its caches hold {server.full_answers:.1f} answers of full length. "
     return [
         *lines,
-        f"{holds}An answer of full length takes {_gib(server.answer)} GiB; TRL asks for {server.sequences} at a time.",
+        f"{holds}An answer of full length takes {_gib(server.answer)} GiB; a rollout asks for {server.sequences}.",
     ]
 
 
