@@ -95,7 +95,7 @@ def test_in_server_mode_the_plan_says_what_the_server_holds_and_what_it_is_sent(
     assert "ZeRO-3 on 4 processes, 2 nodes" in said
     assert "vLLM's server: 2 copies of the model on 2 devices. `--data-parallel-size 2" in said
     assert "The first node's own memory while the model loads: 0.00 GiB." in said
-    assert "TRL asks for 16 at a time" in said
+    assert "a rollout asks for 16." in said
     # 16 answers of 100 tokens, 100 bytes each, over 0.001 Gbit/s
     assert f"{16 * 100 * 100 * 8 / 1e6:.1f} |" in said
     assert "| weights to vLLM (bfloat16) " in said
