@@ -55,6 +55,10 @@ class StandIn:
         """The requests of `path` after the next `skip` fail, `times` times; see tests/vllm_server.py."""
         self.ask("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
 
+    def mend(self):
+        """No request fails any more."""
+        self.ask("/stand_in/faults", {})
+
     def log(self, path=""):
         return [entry for entry in self.ask("/stand_in/log") if path in entry["path"]]
 

@@ -1,7 +1,4 @@
 """A stand-in for `vllm serve`: the endpoints that TRL's client uses, with a small model on the CPU.
-
-    python tests/vllm_server.py serve MODEL --port 8000 --weight-transfer-config '{"backend": "nccl"}' ...
-
 `tests/server_runs.py` starts it, also as an executable named `vllm`. Real: the command line, the endpoints, the shape
 of their answers, token ids and log-probs of the model's own sampling, weights that replace the model's. Not real: the
 engine, its speed, its kernels' rounding, and NCCL; see tests/vllm_stub for how the weights come. Sampling is seeded by
@@ -11,7 +8,8 @@ Stricter than vLLM, with status 400: an update must bring every parameter once, 
 were announced; completions may not be asked for inside an update, nor before the prefix cache was reset after it.
 
 For tests: `POST /stand_in/faults` takes {"path", "what", "skip", "times"} with `what` a status, "die", "drop", "hang"
-or seconds to wait; `GET /stand_in/log` lists the requests, with the digest of the weights that answered.
+or seconds to wait, and an empty one ends them all; `GET /stand_in/log` lists the requests, with the digest of the
+weights that answered.
 """
 
 import argparse
@@ -138,7 +136,7 @@ class Server(ThreadingHTTPServer):
     # POST
 
     def stand_in_faults(self, fault):
-        self.faults.append(fault)
+        self.faults = [*self.faults, fault] if fault else []
         return {}
 
     def init_weight_transfer_engine(self, body):

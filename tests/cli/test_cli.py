@@ -153,7 +153,7 @@ def refused(capsys, *words):
 )
 def test_what_cannot_work_is_refused_before_the_start(job, capsys, monkeypatch, words, parts):
     recipe, output = job
-    monkeypatch.setattr("trl_ces.cli.train.run_child", lambda *_: pytest.fail("something was started"))
+    monkeypatch.setattr("trl_ces.train.launch.run_child", lambda *_: pytest.fail("something was started"))
     monkeypatch.setattr("trl_ces.train.checks.find_spec", lambda name: None)  # as where vLLM is not installed
     said = refused(capsys, "train", "--config", recipe, *words)
     assert all(part in said for part in parts), said

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from cpu_time import cpu_seconds
 
-from trl_ces.cli import train
 from trl_ces.cli.main import main
 from trl_ces.support.errors import UserError, shown
 from trl_ces.support.yaml import MAX_VALUES, parse_yaml
+from trl_ces.train import launch
 
 RECIPE = {
     "model_name_or_path": "model",
@@ -146,7 +146,7 @@ def test_a_disk_without_room_is_found_out_before_the_start(job, cpu_of_trl):
 
 
 def refused(capsys, monkeypatch, *words):
-    monkeypatch.setattr(train, "run_child", lambda *_: pytest.fail("something was started"))
+    monkeypatch.setattr(launch, "run_child", lambda *_: pytest.fail("something was started"))
     assert main(["train", "--config", "recipe.yaml", *words]) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -253,7 +253,7 @@ def test_messages_show_no_more_than_a_line_of_a_value():
 def test_a_recipe_that_names_an_existing_model_and_data_starts(job, monkeypatch):
     """The checks above must not refuse what is right."""
     started = []
-    monkeypatch.setattr(train, "run_child", lambda command, env: started.append(command) or 0)
+    monkeypatch.setattr(launch, "run_child", lambda command, env: started.append(command) or 0)
     write(job, {"report_to": "none", "max_grad_norm": ".inf"})
     assert main(["train", "--config", "recipe.yaml"]) == 0
     assert len(started) == 1
@@ -261,7 +261,7 @@ def test_a_recipe_that_names_an_existing_model_and_data_starts(job, monkeypatch)
 
 def test_a_recipe_is_read_once(job, monkeypatch):
     read = []
-    monkeypatch.setattr(train, "run_child", lambda command, env: 0)
+    monkeypatch.setattr(launch, "run_child", lambda command, env: 0)
     read_text = Path.read_text
     monkeypatch.setattr(
         Path, "read_text", lambda file, *args, **kw: read.append(file.name) or read_text(file, *args, **kw)

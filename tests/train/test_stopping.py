@@ -14,7 +14,8 @@ from transformers import TrainerControl
 
 from trl_ces.support.files import is_disk_full
 from trl_ces.train.callbacks import SaveOnSigterm
-from trl_ces.train.launch import run_child
+from trl_ces.train.launch import Launch, run_child, run_training
+from trl_ces.train.recipe import make_recipe
 
 
 def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weights(tmp_path):
@@ -154,3 +155,30 @@ def test_a_signal_that_comes_while_they_agree_counts_after_the_next_step():
     accelerator.meanwhile = None
     stop.on_step_end(None, None, TrainerControl())
     assert stop.stopped
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [
+        ("raise SystemExit(0)", 0, ""),
+        (
+            "raise SystemExit(1)",
+            1,
+            "the training ended with code 1; what failed first stands above, if it could say so.",
+        ),
+        ("import os; os.kill(os.getpid(), 9)", 137, "the training was killed; what failed first stands above"),
+        # a launcher, whose worker has said why
+        ("import os; open(os.environ['TRL_CES_SAID'], 'w'); raise SystemExit(1)", 2, ""),
+    ],
+    ids=["well", "bug", "killed", "said"],
+)
+def test_a_training_that_ends_without_a_word_gets_a_sentence_that_says_how_to_go_on(
+    tmp_path, capfd, script, code, said
+):
+    fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
+    recipe = make_recipe(fields, "recipe.yaml")
+    assert run_training(Launch(1, None, [sys.executable, "-c", script]), recipe) == code
+    errors = capfd.readouterr().err
+    assert said in errors
+    assert errors.count("There is no checkpoint yet: start again.\n") == bool(said)
+    assert errors.count("\n") == bool(said)

@@ -6,7 +6,7 @@ from ..support.yaml import describe_type
 from ..train.arguments import ScriptArguments
 from ..train.checks import check
 from ..train.command_line import read_words
-from ..train.launch import run_child
+from ..train.launch import run_training
 from ..train.recipe import load_recipe, recipe_fields
 from ..train.shipped import find_recipe, shipped_files
 
@@ -63,4 +63,4 @@ def run(argv: list[str]) -> int:
     recipe = load_recipe(recipe_file, line.overrides)
     launch = check(line, recipe, recipe_file)
     sys.stdout.flush()
-    return run_child(launch.command, {**recipe.env, **launch.env})
+    return run_training(launch, recipe)

@@ -3,10 +3,12 @@
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from ..hub import Publisher, save_and_publish
 from ..support.errors import UserError
 from ..train.command_line import read_words
+from ..train.launch import SAID
 from ..train.recipe import load_recipe
 from ..train.run import StoppedTraining, train
 
@@ -32,7 +34,9 @@ def main(words: list[str]) -> int:
         train(recipe, expected.expect_processes, expected.expect_distributed_type, Publisher, save_and_publish)
     except UserError as error:
         if os.environ.get("RANK", "0") == "0" or isinstance(error, StoppedTraining):
-            print(f"trl-ces train: error: {error}", file=sys.stderr)
+            print(f"trl-ces train: error: {error}", file=sys.stderr, flush=True)
+            if SAID in os.environ:
+                Path(os.environ[SAID]).touch()
         return 2
     return 0
 

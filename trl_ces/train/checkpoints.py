@@ -86,3 +86,11 @@ def newest_checkpoint(output_dir: Path, length: Length | None = None) -> Path | 
                 return folder
             logger.warning("%s is damaged (%s): trying the one before it.", folder, wrong)
     return None
+
+
+def way_on(output_dir: Path, length: Length) -> str:
+    """The sentence that says how a stopped run goes on."""
+    checkpoint = newest_checkpoint(output_dir, length)
+    if checkpoint is None:
+        return "There is no checkpoint yet: start again."
+    return f"Resume from {checkpoint} with the same command and `--resume_from_checkpoint true`."

@@ -6,8 +6,10 @@ others by `accelerate launch` with an explicit file.
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -19,6 +21,7 @@ import psutil
 
 from ..support.errors import UserError, kind
 from ..support.yaml import read_yaml
+from .checkpoints import Length, way_on
 from .command_line import CommandLine
 from .recipe import Recipe
 from .shipped import find_accelerate_config
@@ -28,6 +31,9 @@ WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
 # The worker checks that these are in use: some set-ups silently fall back to one process or to DDP.
 CHECKED_TYPES = ("DEEPSPEED", "FSDP")
+# Names the file that a worker writes once it has said why it ends: launchers hide its exit code.
+SAID = "TRL_CES_SAID"
+DEFAULT_PORT = 29500  # of accelerate, for several machines
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,9 @@ def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
             f"{processes} processes are asked for and this machine has {devices} accelerators: use "
             f"`--num_processes {devices}`."
         )
+    if machines > 1 and rank == 0:
+        port = line.accelerate_flags.get("main_process_port", [settings.get("main_process_port") or DEFAULT_PORT])[0]
+        check_port_free("main_process_port", _whole_number(port, "main_process_port", least=0))
     distributed_type = settings.get("distributed_type")
     if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
         raise UserError(f'{config_file} needs DeepSpeed: pip install "trl_ces[deepspeed]".')
@@ -110,6 +119,15 @@ def _whole_number(value: Any, name: str, least: int = 1) -> int:
         if number >= least:
             return number
     raise UserError(f"`{name}` is {value!r} ({kind(value)}): expected a whole number of at least {least}.")
+
+
+def check_port_free(name: str, port: int) -> None:
+    """Refuses the port that the setting `name` gives if it cannot be opened on this machine."""
+    try:
+        socket.create_server(("", port)).close()
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)  # without the address
+        raise UserError(f"`{name}` {port} cannot be opened here ({reason}): set it to a free port.") from None
 
 
 def _device_count() -> int:
@@ -149,6 +167,32 @@ def _ask_workers(launcher: int) -> bool:
                 process.send_signal(signal.SIGTERM)
                 asked = True
     return asked
+
+
+def run_training(launch: Launch, recipe: Recipe) -> int:
+    """
+    Runs the training processes of this machine to their end.
+
+    Says how to go on where a process ended without a sentence of its own: killed, or by a bug.
+
+    Returns:
+        `int`: as [`run_child`]; 2 if a process has said why it ended.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        said = Path(folder) / "said"
+        code = run_child(launch.command, {**recipe.env, **launch.env, SAID: str(said)})
+        if code in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM):
+            return code
+        if said.exists():
+            return 2
+    length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
+    how = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
+    print(
+        f"trl-ces train: error: the training {how}; what failed first stands above, if it could say so. "
+        f"{way_on(Path(recipe.setting('output_dir')), length)}",
+        file=sys.stderr,
+    )
+    return code
 
 
 def run_child(command: list[str], env: dict[str, str]) -> int:

@@ -15,7 +15,7 @@ from ..support.errors import UserError, hub_errors
 from ..support.files import is_disk_full, write_text
 from ..trainer import CESTrainer
 from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
-from .checkpoints import Length, newest_checkpoint
+from .checkpoints import Length, newest_checkpoint, way_on
 from .data import load_datasets
 from .lookup import find_reward_functions, model_path
 from .recipe import RECIPE, Recipe
@@ -129,11 +129,11 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
         problem = _known_problem(error, recipe, output_dir)
         if problem is None:
             raise
-        raise StoppedTraining(f"{problem} {_way_on(output_dir, length)}") from error
+        raise StoppedTraining(f"{problem} {way_on(output_dir, length)}") from error
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
         return True
     if speaks:
-        print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {_way_on(output_dir, length)}", flush=True)
+        print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {way_on(output_dir, length)}", flush=True)
     return False
 
 
@@ -147,10 +147,3 @@ def _known_problem(error: Exception, recipe: Recipe, output_dir: Path) -> str | 
     if isinstance(error, (OSError, RuntimeError, SafetensorError)) and is_disk_full(error, output_dir):
         return f"The disk of {output_dir} is full ({error})."
     return None
-
-
-def _way_on(output_dir: Path, length: Length) -> str:
-    checkpoint = newest_checkpoint(output_dir, length)
-    if checkpoint is None:
-        return "There is no checkpoint yet: start again."
-    return f"Resume from {checkpoint} with the same command and `--resume_from_checkpoint true`."

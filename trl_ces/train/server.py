@@ -4,12 +4,12 @@ TRL's client talks to `vllm serve` and sends the weights through vLLM's weight-t
 """
 
 import shlex
-import socket
 import time
 from typing import Any
 from urllib.parse import urlsplit
 
 from ..support.errors import UserError, first_line
+from .launch import check_port_free
 from .recipe import Recipe
 
 DEFAULT_PORT = 8000  # of `vllm serve`
@@ -65,7 +65,7 @@ def check_server(recipe: Recipe) -> None:
             another model; or if the port at which the trainer hands out weights is taken.
     """
     url = server_url(recipe)
-    _check_group_port(recipe.setting("vllm_group_port"))
+    check_port_free("vllm_group_port", recipe.setting("vllm_group_port"))
     _wait_for_health(url, recipe)
     models = _get(f"{url}/v1/models", recipe)
     if models.status_code == 401:
@@ -158,13 +158,3 @@ def _get(address: str, recipe: Recipe) -> Any:
         return requests.get(address, timeout=ANSWER_SECONDS)
     except requests.exceptions.RequestException:
         raise _refusal(server_url(recipe), "was healthy and does not answer now", recipe) from None
-
-
-def _check_group_port(port: int) -> None:
-    try:
-        socket.create_server(("", port)).close()
-    except OSError as error:
-        raise UserError(
-            f"`vllm_group_port` {port}, at which the server fetches the weights, cannot be opened here "
-            f"({error.strerror}): set it to a free port."
-        ) from None

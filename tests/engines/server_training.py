@@ -1,0 +1,109 @@
+"""`trl-ces train` against the stand-in for vLLM's server, with faults; used by test_server.py and test_faults.py."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from processes import environment
+from safetensors.torch import load_file
+from server_runs import free_port, with_stub
+from tiny import tiny_model, tiny_tokenizer
+
+TIMEOUT = 400
+RECIPE = {
+    "dataset_name": "rows.jsonl",
+    "system_prompt": None,
+    "reward_funcs": ["engines.faults.vowel_accuracy_reward"],
+    "use_cpu": True,
+    "bf16": False,
+    "activation_checkpointing": False,
+    "use_vllm": True,
+    "vllm_mode": "server",
+    "vllm_server_timeout": 5.0,
+    "max_completion_length": 12,
+    "num_generations": 4,
+    "responses_per_step": 8,
+    "responses_per_rollout": 16,  # two steps a rollout: checkpoints lie inside one, too
+    "per_device_train_batch_size": 4,
+    "ces_tau": 0.3,
+    "max_steps": 6,
+    "learning_rate": 1e-2,
+    "lr_scheduler_type": "constant",
+    "save_steps": 1,
+    "logging_steps": 1,
+    "report_to": "none",
+    "disable_tqdm": True,
+}
+
+
+def make_job(folder):
+    """A model and rows in `folder`."""
+    tiny_model().save_pretrained(folder / "model")
+    tiny_tokenizer().save_pretrained(folder / "model")
+    rows = [{"question": f"{n}+{n}=", "answer": str(2 * n)} for n in range(16)]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+@dataclass
+class Ended:
+    """A command that has ended, and what it said."""
+
+    code: int
+    said: str
+    errors: str
+
+    def sentences(self):
+        """What the command itself printed as errors."""
+        return [line for line in self.errors.splitlines() if line.startswith("trl-ces train: error: ")]
+
+
+class Training:
+    """A running `trl-ces train` of `folder`'s job."""
+
+    def __init__(self, folder, output, url, flags=(), fault=None, variables=(), stub=True, **changes):
+        fields = {**RECIPE, "model_name_or_path": str(folder / "model"), "output_dir": str(output)}
+        fields |= {"dataset_name": str(folder / "rows.jsonl"), "vllm_server_base_url": url}
+        fields |= {"vllm_group_port": free_port(), **changes}
+        recipe = output.with_suffix(".yaml")
+        recipe.write_text(json.dumps(fields))  # JSON is YAML
+        given = {"TRL_CES_TEST_FAULT": json.dumps(fault), "HF_HUB_OFFLINE": "1", **dict(variables)}
+        self.output = output
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", str(recipe), *flags],
+            env=with_stub(**given) if stub else environment(**given),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def end(self, timeout=TIMEOUT):
+        """Waits; a command that outlives `timeout` fails the test with `subprocess.TimeoutExpired`."""
+        try:
+            said, errors = self.process.communicate(timeout=timeout)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        return Ended(self.process.returncode, said, errors)
+
+
+def train(folder, output, url, flags=(), **changes):
+    return Training(Path(folder), Path(output), url, flags, **changes).end()
+
+
+def weights(output):
+    return load_file(output / "model.safetensors")
+
+
+def assert_same_weights(output, expected):
+    found, wanted = weights(output), weights(expected)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert torch.equal(found[name], value), name

@@ -1,0 +1,224 @@
+"""Injected faults of server, machines and disks: each ends in one sentence or in an exact resume, within its limit.
+
+The table of docs/cluster.md, "When something fails". The server is the stand-in of tests/vllm_server.py; machines are
+launches on this one.
+"""
+
+import json
+import os
+import shutil
+import socket
+
+import pytest
+from engines.server_training import RECIPE, Training, assert_same_weights, make_job, train
+from hub_server import Hub
+from server_runs import FLAGS, free_port, served, served_here, stub_here
+
+from trl_ces.cli.main import main
+from trl_ces.train import launch
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+TWO = ("--num_processes", "2")
+RESUME = ("--resume_from_checkpoint", "true")
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    return make_job(tmp_path_factory.mktemp("job"))
+
+
+@pytest.fixture(scope="module")
+def stand_in(job):
+    with served_here(job / "model") as (running, _):
+        yield running
+
+
+@pytest.fixture(scope="module")
+def whole(job, stand_in, tmp_path_factory):
+    """Number of processes -> the output of a run without a fault."""
+    folder = tmp_path_factory.mktemp("whole")
+    runs = {1: train(job, folder / "1", stand_in.url), 2: train(job, folder / "2", stand_in.url, TWO)}
+    assert [run.code for run in runs.values()] == [0, 0]
+    return {number: folder / str(number) for number in runs}
+
+
+# Before the start: exit code 2 and nothing written. (flags of the server, `None` for no server; changes; words; said)
+REFUSED = {
+    "server not started": (None, {}, (), "cannot be reached after 0 s (`vllm_server_timeout`): start it with `VLLM_"),
+    "another model": (FLAGS, {"model_name_or_path": "me/other"}, (), "and `model_name_or_path` is 'me/other': start"),
+    "no development mode": (FLAGS, {}, (), "does not expose its development endpoints"),
+    "no weight transfer": (FLAGS[2:], {}, (), "has no weight-transfer engine: start it with"),
+    "server too short": ((*FLAGS, "--max-model-len", "12"), {}, (), "takes 12 tokens of prompt and answer"),
+    "raw log-probs": (FLAGS[:2], {}, (), "runs with `--logprobs-mode raw_logprobs`"),
+    "wrong token of the server": ((*FLAGS, "--api-key", "x"), {}, (), "asks for an API key, which TRL's client does"),
+    "weights' port taken": (FLAGS, {"vllm_group_port": "taken"}, (), "cannot be opened here (Address already in use)"),
+    "machines' port taken": (FLAGS, {}, ("--main_process_port", "taken"), "`main_process_port` "),
+    "vLLM missing": (FLAGS, {}, (), '`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]"'),
+    "DeepSpeed missing": (FLAGS, {}, ("--accelerate_config", "zero3"), 'pip install "trl_ces[deepspeed]"'),
+    "reward's module missing": (FLAGS, {"reward_funcs": ["not_here.accuracy_reward"]}, (), "not_here"),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_what_cannot_work_is_refused_in_one_sentence_before_it_starts(job, tmp_path, monkeypatch, capsys, fault):
+    flags, changes, words, sentence = REFUSED[fault]
+    if fault != "vLLM missing":
+        stub_here(monkeypatch)
+    if fault == "DeepSpeed missing":
+        monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    monkeypatch.setattr(launch, "run_child", lambda *_: pytest.fail("something was started"))
+    with socket.create_server(("", 0)) as other, served_here(job / "model", *(flags or FLAGS)) as (running, server):
+        server.development = fault != "no development mode"
+        taken = other.getsockname()[1]
+        url = f"http://127.0.0.1:{free_port()}" if flags is None else running.url
+        fields = {**RECIPE, "model_name_or_path": str(job / "model"), "dataset_name": str(job / "rows.jsonl")}
+        fields |= {"output_dir": str(tmp_path / "out"), "vllm_server_base_url": url, "vllm_group_port": free_port()}
+        fields |= {"vllm_server_timeout": 0.0, **changes}
+        fields = {name: taken if value == "taken" else value for name, value in fields.items()}
+        if "taken" in words:
+            words = ("--accelerate_config", "ddp", "--num_machines", "2", *words[:-1], str(taken))
+        (tmp_path / "recipe.yaml").write_text(json.dumps(fields))
+        capsys.readouterr()
+        assert main(["train", "--config", str(tmp_path / "recipe.yaml"), *words]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.startswith("trl-ces train: error: ")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+# In a run: (the server's fault, changes, what the command says). The run then resumes to the same weights.
+SERVER_FAULTS = {
+    "a request refused": (("/v1/completions", 400), {}, "refused a request (400, "),
+    "engine dead": (("/v1/completions", 500, 9), {}, "is gone (RetryError): look at its log, and start it again with"),
+    "server silent": (("/v1/completions", "hang"), {"ddp_timeout": 20}, "gave no answer for 20 s (`ddp_timeout`)"),
+}
+
+
+@pytest.mark.parametrize("fault", SERVER_FAULTS)
+def test_a_fault_of_the_server_ends_the_run_in_one_sentence_and_it_resumes_exactly(
+    job, tmp_path, stand_in, whole, fault
+):
+    (path, what, *times), changes, sentence = SERVER_FAULTS[fault]
+    stand_in.fail(path, what, skip=1, times=times[0] if times else 1)
+    ended = train(job, tmp_path / "out", stand_in.url, **changes)
+    stand_in.mend()
+    assert ended.code == 2
+    (said,) = ended.sentences()
+    assert sentence in said
+    assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in said
+    assert train(job, tmp_path / "out", stand_in.url, RESUME).code == 0
+    assert_same_weights(tmp_path / "out", whole[1])
+
+
+def test_a_server_that_dies_while_it_takes_weights_ends_the_run_which_resumes_exactly(job, tmp_path, whole):
+    with served(job / "model") as dying:
+        dying.fail("/update_weights", "die", skip=1)
+        ended = train(job, tmp_path / "out", dying.url)
+    assert ended.code in (1, 2)
+    assert len(ended.sentences()) == 1
+    assert "Resume from" in ended.sentences()[0]
+    with served(job / "model") as again:
+        assert train(job, tmp_path / "out", again.url, RESUME).code == 0
+    assert_same_weights(tmp_path / "out", whole[1])
+
+
+# Of the process of rank 1, in the second rollout: (changes, exit code, what the command says)
+PROCESS_FAULTS = {
+    "killed": ({}, 1, "the training ended with code 1; what failed first stands above"),
+    "reward hangs": ({"ddp_timeout": 30}, 1, "the training ended with code 1; what failed first stands above"),
+    "reward raises": ({}, 2, "The reward function 'vowel_accuracy_reward' raised ValueError: no verdict today"),
+    "time limit": ({}, 0, None),
+    "machine lost": ({}, -9, None),
+}
+
+
+@pytest.mark.parametrize("fault", PROCESS_FAULTS)
+def test_a_fault_of_one_process_ends_the_run_which_resumes_exactly(job, tmp_path, stand_in, whole, fault):
+    changes, code, sentence = PROCESS_FAULTS[fault]
+    what = {"rank": 1, "call": 2, "what": fault}
+    ended = train(job, tmp_path / "out", stand_in.url, TWO, fault=what, **changes)
+    assert ended.code == code, ended.errors[-3000:]
+    if sentence is None:
+        assert not ended.sentences()
+        assert fault != "time limit" or "Stopped by SIGTERM after step 3. Resume from " in ended.said
+    else:
+        assert len(ended.sentences()) == 1
+        assert sentence in ended.sentences()[0]
+        assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in ended.sentences()[0]
+    assert train(job, tmp_path / "out", stand_in.url, [*TWO, *RESUME]).code == 0
+    assert_same_weights(tmp_path / "out", whole[2])
+
+
+def machines(*more):
+    """The flags of two machines with a process each."""
+    shared = ["--accelerate_config", "ddp", "--num_processes", "2", "--num_machines", "2", *more]
+    shared += ["--main_process_ip", "127.0.0.1", "--main_process_port", str(free_port())]
+    return [[*shared, "--machine_rank", str(rank)] for rank in range(2)]
+
+
+def test_a_full_disk_on_one_of_two_machines_is_said_there_and_both_resume_exactly(job, tmp_path, stand_in, whole):
+    outputs = [tmp_path / "node0", tmp_path / "node1"]  # no shared disk
+    what = {"rank": 1, "call": 2, "what": "full disk"}
+    nodes = [
+        Training(job, output, stand_in.url, flags, fault=what)
+        for output, flags in zip(outputs, machines(), strict=True)
+    ]
+    first, second = [node.end() for node in nodes]
+    assert second.code == 2
+    (sentence,) = second.sentences()
+    assert f"The disk of {outputs[1]} is full" in sentence
+    assert first.code == 1
+    assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.sentences()[0]
+    # The first machine's disk holds the state; the second's holds its own rows of the rollout.
+    checkpoint = str(outputs[0] / "checkpoint-2")
+    shutil.copy(outputs[1] / "checkpoint-2" / "rollout-1.safetensors", checkpoint)
+    nodes = [
+        Training(job, output, stand_in.url, [*flags, "--resume_from_checkpoint", checkpoint])
+        for output, flags in zip(outputs, machines(), strict=True)
+    ]
+    assert [node.end().code for node in nodes] == [0, 0]
+    assert_same_weights(outputs[0], whole[2])
+
+
+def test_a_machine_without_vllm_refuses_and_the_other_waits_no_longer_than_the_rendezvous(
+    job, tmp_path, stand_in, whole
+):
+    flags = machines("--rdzv_conf", "timeout=30")
+    first = Training(job, tmp_path / "node0", stand_in.url, flags[0])
+    second = Training(job, tmp_path / "node1", stand_in.url, flags[1], stub=False)
+    refused, waited = second.end(), first.end()
+    assert refused.code == 2
+    assert "vLLM is missing: pip install" in refused.sentences()[0]
+    assert waited.code == 1
+    assert "There is no checkpoint yet: start again." in waited.sentences()[0]
+
+
+@pytest.mark.parametrize("fault", ["cut off", "clock set back"])
+def test_the_newest_whole_checkpoint_is_resumed_from_exactly(job, tmp_path, stand_in, whole, fault):
+    output = tmp_path / "out"
+    shutil.copytree(whole[1], output)
+    shutil.rmtree(output / "checkpoint-6")
+    (output / "model.safetensors").unlink()
+    if fault == "cut off":
+        file = output / "checkpoint-5" / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:-8])
+    else:  # the machine's clock went back by a day after step 3
+        for step in (4, 5):
+            os.utime(output / f"checkpoint-{step}", (1e9, 1e9))
+    ended = train(job, output, stand_in.url, RESUME, save_total_limit=2)
+    assert ended.code == 0
+    assert f"checkpoint-{4 if fault == 'cut off' else 5}." in ended.said
+    assert_same_weights(output, whole[1])
+
+
+def test_a_wrong_token_of_the_hub_is_said_before_the_training(job, tmp_path, stand_in):
+    with Hub() as hub:
+        variables = {"HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_wrong", "HF_HUB_OFFLINE": "0"}
+        pushed = {"push_to_hub": True, "hub_model_id": "me/live", "variables": variables}
+        ended = train(job, tmp_path / "out", stand_in.url, **pushed)
+    assert ended.code == 2
+    (sentence,) = ended.sentences()
+    assert "the Hub does not know who you are (401)" in sentence
+    assert not list((tmp_path / "out").glob("checkpoint-*"))

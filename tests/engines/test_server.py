@@ -1,0 +1,78 @@
+"""`trl-ces train` with vLLM's server for real but for the server: the stand-in of tests/vllm_server.py.
+
+One and two processes, two machines (two launches on this one), and a server that is started again.
+"""
+
+import pytest
+import torch
+from engines.server_training import Training, assert_same_weights, make_job, train, weights
+from server_runs import free_port, served
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+TWO = ("--num_processes", "2")
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    return make_job(tmp_path_factory.mktemp("job"))
+
+
+def machines(count):
+    """The flags of each machine; `ddp` with `use_cpu` in the recipe is gloo."""
+    shared = ["--accelerate_config", "ddp", "--num_processes", str(count), "--num_machines", str(count)]
+    shared += ["--main_process_ip", "127.0.0.1", "--main_process_port", str(free_port())]
+    return [[*shared, "--machine_rank", str(rank)] for rank in range(count)]
+
+
+def test_two_processes_and_two_machines_make_of_a_rollout_what_one_process_makes(job, tmp_path):
+    """One rollout of one step: TRL shuffles a rollout's steps by process, and the next is of weights that differ."""
+    changes = {"max_steps": 1, "responses_per_rollout": 8, "adam_epsilon": 1e-4}
+    with served(job / "model") as stand_in:
+        assert train(job, tmp_path / "one", stand_in.url, **changes).code == 0
+        assert train(job, tmp_path / "two", stand_in.url, TWO, **changes).code == 0
+        nodes = [
+            Training(job, tmp_path / f"node{rank}", stand_in.url, flags, **changes)
+            for rank, flags in enumerate(machines(2))
+        ]
+        assert [node.end().code for node in nodes] == [0, 0]
+        asked = stand_in.log("completions")
+    assert len(asked) == 3, "only the process of rank 0 asks, once a rollout"
+    assert asked[0] == asked[1] == asked[2]
+    expected = weights(tmp_path / "one")
+    for name, value in weights(tmp_path / "two").items():
+        assert (value - expected[name]).norm() <= 1e-4 * expected[name].norm(), name
+    assert any(not torch.equal(value, weights(job / "model")[name]) for name, value in expected.items())
+    assert_same_weights(tmp_path / "node0", tmp_path / "two")
+    assert not (tmp_path / "node1" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("flags", [(), TWO], ids=["one process", "two"])
+def test_a_run_whose_server_dies_in_a_rollout_resumes_with_a_new_server_to_the_same_weights(job, tmp_path, flags):
+    with served(job / "model") as stand_in:
+        assert train(job, tmp_path / "whole", stand_in.url, flags).code == 0
+        rollouts = stand_in.log("completions")
+    with served(job / "model") as stand_in:
+        stand_in.fail("/v1/completions", "die", skip=1)
+        ended = train(job, tmp_path / "stopped", stand_in.url, flags)
+        assert stand_in.process.wait(60) == 1
+    assert ended.code == 2
+    (sentence,) = ended.sentences()
+    assert f"The vLLM server at {stand_in.url} is gone (ConnectionError)" in sentence
+    assert "start it again with `VLLM_SERVER_DEV_MODE=1 vllm serve" in sentence
+    assert "Resume from" in sentence
+    assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in sentence
+    with served(job / "model") as stand_in:  # which has the model's first weights again
+        ended = train(job, tmp_path / "stopped", stand_in.url, [*flags, "--resume_from_checkpoint", "true"])
+        assert ended.code == 0, ended.errors[-3000:]
+        assert stand_in.log("completions") == rollouts[1:]
+    assert_same_weights(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_a_server_that_is_started_after_the_training_is_waited_for(job, tmp_path):
+    port = free_port()
+    training = Training(job, tmp_path / "out", f"http://127.0.0.1:{port}", max_steps=2, vllm_server_timeout=300)
+    said = training.process.stdout.readline()
+    assert said == f"Waiting up to 300 s for the vLLM server at http://127.0.0.1:{port}.\n"
+    with served(job / "model", port=port):
+        assert training.end().code == 0
