@@ -119,9 +119,8 @@ RUN = {
     "trl-ces plan --config DeepSeek-R1-Distill-Qwen-1.5B --gpus 2 --gpu_memory 80 --accelerate_config zero3": Here(
         says=r"dapo_full"
     ),
-    "trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B/ces --responses_per_step 48 --responses_per_rollout 576 "
-    "--vllm_mode server --gpus 16 --nodes 2 --server_gpus 8 --gpu_memory 80 --accelerate_config zero3 "
-    "--bandwidth 100": Here(says=r"seconds at 100 Gbit/s"),
+    "trl-ces plan --config cluster/7B_server --gpus 16 --nodes 2 --server_gpus 8 --gpu_memory 80 "
+    "--accelerate_config zero3_multinode --bandwidth 100": Here(says=r"seconds at 100 Gbit/s"),
     "trl-ces plan --config smollm2_135m --gpu_memory 8 --prompt_length 128": Here(says=r"\d"),
     "trl-ces plan --config arithmetic --gpu_memory 8 --prompt_length 32": Here(says=r"dapo_full"),
     "trl-ces inspect --config arithmetic/ces": Here(added="--num_samples 2", says=FORKS),

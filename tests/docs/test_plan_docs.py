@@ -15,6 +15,27 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "plan.md"
 SHOWN = re.findall(r"```bash\n(trl-ces plan [^\n]*)\n```\n\n```text\n(.*?)```", DOCS.read_text(), flags=re.DOTALL)
 
+# A column's heading -> what the command prints for it.
+PRINTED = {
+    "steps a rollout": r"a rollout +([\d,]+) steps",
+    "training": r"most while training +\| +([\d.]+) \|",
+    "generating": r"most while generating +\| +([\d.]+) \|",
+    "host memory": r"own memory: ([\d.]+) GiB for what is offloaded",
+}
+
+
+def rows():
+    """(command, the words behind it, headings, figures) of the tables with a command in their first heading."""
+    for table in re.findall(r"(?:^\|.*\n)+", DOCS.read_text(), flags=re.MULTILINE):
+        heading, _, *body = (
+            [cell.strip(" `") for cell in line.strip("|\n").split("|")] for line in table.splitlines()
+        )
+        if heading[0].startswith("trl-ces plan "):
+            yield from ((heading[0], line[0], heading[1:], line[1:]) for line in body)
+
+
+ROWS = list(rows())
+
 
 @pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[command for command, _ in SHOWN])
 def test_the_document_shows_what_the_command_prints(command, shown, capsys):
@@ -29,7 +50,19 @@ def test_every_shipped_recipe_has_its_line():
         for line in shown.splitlines()
         if line.startswith("| ") and not line.startswith(("| recipe", "| GiB"))
     ]
+    lines += [words.split()[0] for _, words, _, _ in ROWS]
     assert set(shipped_files()) <= set(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "words", "names", "figures"), ROWS, ids=[words for _, words, _, _ in ROWS])
+def test_a_row_of_figures_is_what_the_command_prints(command, words, names, figures, capsys):
+    assert main(shlex.split(f"{command} {words}")[1:]) == 0
+    said = capsys.readouterr().out
+    found = {name: re.search(pattern, said) for name, pattern in PRINTED.items()}
+    assert figures == [found[name][1] if found[name] else "-" for name in names]
+    assert re.search(r"^Fits: \d+ %", said, flags=re.MULTILINE)
+    assert "server" not in words or said.count("So does the server.") == 1
 
 
 def off_by(table):

@@ -96,7 +96,7 @@ def test_the_card_says_what_was_done_and_nothing_that_was_not(run, settings, sai
 
 
 SHIPPED = {
-    "ces": CES,
+    **dict.fromkeys(("ces", "ces_lora", "colocate", "server", "paper"), CES),
     "dapo": DAPO,
     "dapo_full": "with DAPO with dynamic sampling and the reward `soft_overlong_punishment`, without shaping, by",
     "entropy_advantage": "with DAPO and the entropy advantage of Cheng et al.",
@@ -124,4 +124,5 @@ SHIPPED = {
 def test_the_card_of_a_shipped_recipe_says_its_method(run, name):
     (run / "recipe.yaml").write_text(load_recipe(shipped_files()[name]).to_yaml())
     text = card(run, recipe=(run / "recipe.yaml").read_text(), recorded=None).text
-    assert SHIPPED[name.split("/")[-1]] in text
+    method = name.split("_")[-1] if name.startswith("cluster/") else name.split("/")[-1]
+    assert SHIPPED[method] in text

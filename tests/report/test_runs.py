@@ -142,10 +142,12 @@ def test_ces_with_a_reward_for_length_is_another_method(reward):
     assert not is_whole_ces({"shaping": "ces", "reward_funcs": ["accuracy_reward", reward]})
 
 
-@pytest.mark.parametrize("folder", ["arithmetic", "DeepSeek-R1-Distill-Qwen-1.5B"])
-def test_of_the_shipped_recipes_one_is_ces_itself(folder):
+@pytest.mark.parametrize(
+    ("folder", "whole"), [("arithmetic", ["ces"]), ("DeepSeek-R1-Distill-Qwen-1.5B", ["ces", "ces_lora"])]
+)
+def test_of_the_shipped_recipes_one_is_ces_itself(folder, whole):
     files = sorted((Path(__file__).parents[2] / "recipes" / folder).glob("*.yaml"))
-    assert [file.stem for file in files if is_whole_ces(read_yaml(file))] == ["ces"]
+    assert [file.stem for file in files if is_whole_ces(read_yaml(file))] == whole
 
 
 def test_another_method_beside_ces_is_not_ces_itself():

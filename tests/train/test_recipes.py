@@ -1,10 +1,12 @@
 """Every YAML under recipes/ is read as the command line reads it; siblings differ only in the lines that matter."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import yaml
+from trl import get_peft_config
 
 from trl_ces.methods.group_reward import is_group_reward
 from trl_ces.support.errors import UserError
@@ -14,6 +16,7 @@ from trl_ces.train import checks
 from trl_ces.train.launch import read_accelerate_config
 from trl_ces.train.lookup import find_reward_functions, import_function
 from trl_ces.train.recipe import load_recipe
+from trl_ces.train.server import server_command
 from trl_ces.train.shipped import OTHER_KINDS
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -76,6 +79,23 @@ CHANGED = {
         {**DAPO_FULL, "scale_rewards": "batch", "max_completion_length": 4000, "vllm_max_model_length": 6000},
     ),
 }
+LORA = {
+    "dtype": "bfloat16",
+    "use_peft": True,
+    "lora_target_modules": ["all-linear"],
+    "lora_r": 16,
+    "lora_alpha": 32,
+    "lora_dropout": 0.0,
+    "per_device_train_batch_size": 1,
+}
+# Instead of a vLLM in the training processes.
+SERVER = {
+    "vllm_mode": "server",
+    "vllm_server_port": 8000,
+    "vllm_server_timeout": 900,
+    "vllm_enable_sleep_mode": None,
+    "vllm_gpu_memory_utilization": None,
+}
 OTHERS = [*ADDED_REWARDS, *CHANGED, "ces_alp", "ces_signs_swapped"]
 # TRL's cosine reward grades chat messages, which the small world has not.
 COSINE = {
@@ -125,8 +145,39 @@ def test_an_accelerate_file_is_one_that_accelerate_reads(file):
 
 
 def test_zero3_gathers_the_weights_it_saves():
-    for name in ("zero3", "zero3_offload"):
+    for name in ("zero3", "zero3_offload", "zero3_multinode"):
         assert read_yaml(RECIPES / "accelerate" / f"{name}.yaml")["deepspeed_config"]["zero3_save_16bit_model"] is True
+
+
+@pytest.mark.parametrize("engine", ["zero3", "fsdp2"])
+def test_a_file_for_several_nodes_differs_in_nodes_processes_and_port(engine):
+    one, several = (read_yaml(RECIPES / "accelerate" / f"{engine}{end}.yaml") for end in ("", "_multinode"))
+    assert several == {**one, "num_machines": 2, "num_processes": 16, "main_process_port": 29500}
+
+
+def test_fsdp2_is_read_as_meant_by_accelerate(monkeypatch):
+    """Through accelerate's launcher, its variables and its plugin: an unknown key would be dropped without a word."""
+    from accelerate import FullyShardedDataParallelPlugin
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+    from accelerate.utils.launch import prepare_multi_gpu_env
+    from torch.distributed.fsdp import StateDictType
+
+    file = RECIPES / "accelerate" / "fsdp2.yaml"
+    words = ["--config_file", str(file), "--num_processes", "4", "--main_process_port", "0", "script.py"]
+    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
+    for name, value in prepare_multi_gpu_env(arguments).items():
+        if name.startswith("FSDP_"):
+            monkeypatch.setenv(name, value)
+    plugin = FullyShardedDataParallelPlugin()
+    found = {name: getattr(plugin, name) for name in ("fsdp_version", "reshard_after_forward")}
+    assert found == {"fsdp_version": 2, "reshard_after_forward": True}
+    assert plugin.auto_wrap_policy.__name__ == "transformer_auto_wrap_policy"
+    assert plugin.transformer_cls_names_to_wrap is None  # then the model's own layers
+    assert plugin.state_dict_type is StateDictType.FULL_STATE_DICT
+    assert plugin.cpu_ram_efficient_loading is True
+    assert plugin.activation_checkpointing is False  # with the recipes' own the Trainer would refuse it
+    keys = {f"--{name}" for name in read_yaml(file)["fsdp_config"]}
+    assert keys <= {option for action in launch_command_parser()._actions for option in action.option_strings}
 
 
 def changes(folder, method, base="dapo"):
@@ -152,7 +203,8 @@ def added_reward(folder, method):
 @pytest.mark.parametrize("folder", [*R1, SMALL])
 def test_each_model_has_every_method(folder):
     cosine = [] if folder == SMALL else ["cosine"]
-    expected = sorted([*METHODS, "dapo_full", *OTHERS, *cosine])
+    lora = [] if folder == SMALL else ["ces_lora"]
+    expected = sorted([*METHODS, "dapo_full", *OTHERS, *cosine, *lora])
     assert sorted(file.stem for file in (RECIPES / folder).glob("*.yaml")) == expected
 
 
@@ -185,6 +237,68 @@ def test_signs_swapped_is_ces_with_negative_betas(folder):
 
 
 @pytest.mark.parametrize("folder", R1)
+def test_lora_is_ces_with_adapters_ten_times_the_learning_rate_and_less_memory(folder):
+    found = changes(folder, "ces_lora", base="ces")
+    assert found.pop("learning_rate") == pytest.approx(10 * content(folder, "ces")["learning_rate"])
+    del found["vllm_gpu_memory_utilization"]
+    assert found == LORA
+    peft = get_peft_config(load_recipe(RECIPES / folder / "ces_lora.yaml").model)
+    assert (peft.target_modules, peft.r, peft.lora_alpha) == ("all-linear", 16, 32)
+
+
+def cluster_changes(size, kind, base, folder="cluster"):
+    """The keys of a cluster recipe that differ from those of another file, `None` where it has none."""
+    before, after = content(folder, base), content("cluster", f"{size}_{kind}")
+    assert after["output_dir"] == f"outputs/DeepSeek-R1-Distill-Qwen-{size}-ces-{kind.replace('_', '-')}"
+    keys = {key for key in before | after if before.get(key) != after.get(key)} - {"output_dir"}
+    return {key: after.get(key) for key in keys}
+
+
+@pytest.mark.parametrize("size", ["7B", "1.5B"])
+def test_the_cluster_recipes_are_the_papers_but_for_batches_and_vllm(size):
+    paper = f"DeepSeek-R1-Distill-Qwen-{size}"
+    assert cluster_changes(size, "server_paper", "ces", paper) == SERVER
+    assert cluster_changes(size, "server", f"{size}_colocate") == SERVER
+    found = cluster_changes(size, "colocate", "ces", paper)
+    before, after = found["learning_rate"] / content(paper, "ces")["learning_rate"], found["responses_per_step"] / 4
+    assert before == pytest.approx(after**0.5, rel=0.005)  # arXiv 2205.10287
+    names = {"responses_per_step", "responses_per_rollout", "per_device_train_batch_size", "learning_rate"}
+    assert found.keys() == names | {"save_steps", "vllm_gpu_memory_utilization"}
+
+
+def test_the_two_cluster_sizes_differ_only_in_model_output_and_memory():
+    for kind in ("colocate", "server", "server_paper"):
+        small, large = (content("cluster", f"{size}_{kind}") for size in ("1.5B", "7B"))
+        differing = {key for key in small | large if small.get(key) != large.get(key)}
+        memory = {"vllm_gpu_memory_utilization", "per_device_train_batch_size"}
+        assert differing - memory == {"model_name_or_path", "output_dir"}
+
+
+@pytest.mark.parametrize("size", ["7B", "1.5B"])
+def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(size):
+    names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
+    for kind, processes, step in [("colocate", (8,), 48), ("server", (8, 16, 24), 48), ("server_paper", (1, 2, 4), 4)]:
+        recipe = load_recipe(RECIPES / "cluster" / f"{size}_{kind}.yaml")
+        for number in processes:
+            recipe.check_training(number)
+            rows, passes, pieces = (recipe.training_fields(number)[name] for name in names)
+            assert rows * passes * number == step
+            assert rows * pieces * number == 12 * step
+        assert recipe.training["save_steps"] % 12 == 0
+    with pytest.raises(UserError, match="8 processes cannot share it evenly"):
+        recipe.check_training(8)
+
+
+@pytest.mark.parametrize("file", sorted(RECIPES.glob("cluster/*_server*.yaml")), ids=name_of)
+def test_the_server_in_a_header_is_the_one_that_the_recipe_asks_for(file):
+    header = re.sub(r"\\\n# +", "", file.read_text().partition("\n\n")[0])
+    (given,) = re.findall(r"VLLM_SERVER_DEV_MODE=1 vllm serve .*", header)
+    words, expected = shlex.split(given), shlex.split(server_command(load_recipe(file)))
+    more = words.index("--data-parallel-size")
+    assert sorted(words[:more] + words[more + 2 :]) == sorted(expected)
+
+
+@pytest.mark.parametrize("folder", R1)
 def test_cosine_grades_in_the_place_of_the_accuracy_reward(folder):
     assert changes(folder, "cosine") == COSINE
 
@@ -213,7 +327,7 @@ def test_dapo_full_is_dapo_with_dynamic_sampling_and_the_overlong_punishment(fol
     assert punishment(prompts=None, completions=None, completion_ids=lengths) == [0.0, -1.0, -1.0]
 
 
-@pytest.mark.parametrize("method", [*METHODS, "dapo_full", *OTHERS, "cosine"])
+@pytest.mark.parametrize("method", [*METHODS, "dapo_full", *OTHERS, "cosine", "ces_lora"])
 def test_the_two_r1_sizes_differ_only_in_model_output_and_memory(method):
     small, large = (content(folder, method) for folder in R1)
     differing = {key for key in small | large if small.get(key) != large.get(key)}
