@@ -218,34 +218,3 @@ def test_a_command_in_the_text_has_its_name_and_its_flags(page):
         flags = set(re.findall(r"--(\w+)", rest)) - INVENTED
         benchmark = [word for word in rest.split()[:1] if command == "bench" and word in bench.benchmarks()]
         assert not flags or flags <= flags_of(command, *benchmark), f"{command} {rest}"
-
-
-# Memory by number of GPUs
-
-GPU_PAGE = (DOCS / "recipes.md").read_text(encoding="utf-8")
-GPU_ROW = re.compile(r"^\| `(--gpus [^`]*)` \| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+|-) \|$", flags=re.MULTILINE)
-GPU_ROWS = [
-    (recipe, *row)
-    for recipe, table in re.findall(
-        r"`trl-ces plan --config (\S+)` with the flags(.*?)\n###? ", GPU_PAGE, flags=re.DOTALL
-    )
-    for row in GPU_ROW.findall(table)
-]
-
-
-def test_the_tables_of_gpus_are_read_whole():
-    assert len(GPU_ROWS) == len(re.findall(r"^\| `--gpus ", GPU_PAGE, flags=re.MULTILINE)) >= 12
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("row", GPU_ROWS, ids=[" ".join(row[:2]) for row in GPU_ROWS])
-def test_the_tables_of_gpus_are_what_the_plan_says(row, capsys):
-    recipe, words, steps, training, generating, beside = row
-    assert main(["plan", "--config", recipe, *shlex.split(words)]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"a rollout +(\d+) steps", said)[1] == steps
-    assert re.search(r"most while training +\| +([\d.]+)", said)[1] == training
-    assert re.search(r"most while generating +\| +([\d.]+)", said)[1] == generating
-    offloaded = re.search(r"own memory: ([\d.]+) GiB", said)
-    assert (offloaded[1] if offloaded else "-") == beside
-    assert re.search(r"^Fits: ", said, flags=re.MULTILINE)
