@@ -56,6 +56,9 @@ def test_devices_share_a_copy_whose_answer_is_too_long_for_one():
     assert pair.flags == "--tensor-parallel-size 2 --data-parallel-size 2 --gpu-memory-utilization 0.85"
     four = plan_server(setup(**{**long, "kv_bytes": 13 * 2**20}, tokens=512), 4)
     assert (four.tensor_parallel, four.answer) == (4, 13 * GIB // 4)  # its two heads are on two devices each
+    # Eight devices cannot share four attention heads.
+    none = plan_server(setup(**{**long, "kv_bytes": 100 * 2**20}, tokens=512), 8)
+    assert (none.tensor_parallel, none.fits) == (4, False)
 
 
 def test_vllm_leaves_room_for_the_weights_that_arrive():
