@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from plan_steps import step
 
-from trl_ces.plan.advice import ENGINES, advise
+from trl_ces.plan.advice import ENGINES, OVER_NODES, _engine, advise
 from trl_ces.plan.engine import Engine, read_engine
 from trl_ces.plan.memory import Generation, Setup, plan_memory
 from trl_ces.plan.step import count_step
@@ -191,6 +191,19 @@ def test_every_advised_engine_is_shipped_and_is_what_it_is_called():
     for name, stage, offload in ENGINES:
         settings = read_accelerate_config(find_accelerate_config(name))
         assert read_engine(settings, 2) == Engine(2, stage, offload)
+    for name, other in OVER_NODES.items():
+        settings = read_accelerate_config(find_accelerate_config(other))
+        (stage,) = (stage for known, stage, _ in ENGINES if known == name)
+        assert read_engine(settings, 4) == Engine(4, stage, nodes=2)
+
+
+def test_over_several_nodes_their_own_file_is_advised():
+    def offered(**where):
+        given = setup(Engine(4, 2, **where), gpu=True, dtype="bfloat16")
+        return [fields["--accelerate_config"] for fields, _ in _engine(given)]
+
+    assert offered() == ["zero3", "zero3_offload"]
+    assert offered(nodes=2) == ["zero3_multinode", "zero3_offload"]
 
 
 def test_fsdp2_too_large_may_offload_but_gains_nothing_from_other_sharding():
@@ -229,6 +242,9 @@ def test_reading_fsdp():
         return read_engine({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2, **fields}}, 2)
 
     assert fsdp() == Engine(2, fsdp=True, loads_once=True)
+    for name, nodes in (("fsdp2", 1), ("fsdp2_multinode", 2)):
+        shipped = read_engine(read_accelerate_config(find_accelerate_config(name)), 2)
+        assert shipped == Engine(2, fsdp=True, loads_once=True, nodes=nodes)
     assert fsdp(fsdp_cpu_ram_efficient_loading=False) == Engine(2, fsdp=True)
     for field, value, problem in (
         ("fsdp_version", 1, "FSDP1"),

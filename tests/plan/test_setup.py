@@ -5,7 +5,6 @@ import yaml
 from tiny import tiny_model
 
 from trl_ces.plan.plan import plan_recipe
-from trl_ces.plan.setup import REQUESTS
 
 LORA = {"use_peft": True, "dtype": "bfloat16", "lora_target_modules": ["all-linear"]}
 
@@ -48,12 +47,11 @@ def test_bytes_of_frozen_trained_and_sent_weights(setup_of, engine, fields, kept
     assert setup.step.dtype == computed
 
 
-@pytest.mark.parametrize(("prompts", "at_a_time"), [(8, 8), (144, REQUESTS)])
-def test_a_server_is_asked_for_so_many_answers_at_a_time(setup_of, prompts, at_a_time):
-    served = {"use_vllm": True, "vllm_mode": "server"}
-    setup = setup_of(responses_per_step=8, responses_per_rollout=4 * prompts, **served)
-    assert setup.generation.server
-    assert setup.generation.sequences == 4 * at_a_time
+@pytest.mark.parametrize(("fields", "answers"), [({}, 576 // 2), ({"use_vllm": True, "vllm_mode": "server"}, 576)])
+def test_a_server_is_asked_for_the_whole_rollout_and_a_process_for_its_share(setup_of, fields, answers):
+    setup = setup_of(responses_per_step=48, responses_per_rollout=576, **fields)
+    assert setup.generation.server is bool(fields)
+    assert setup.generation.sequences == answers
 
 
 ONE = ("per_device_train_batch_size", "1")

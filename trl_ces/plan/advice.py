@@ -11,6 +11,8 @@ from .memory import Memory, Setup, plan_memory
 Change = tuple[dict[str, str], Setup]
 # (accelerate file, ZeRO stage, optimizer offloaded), from the one that shards least.
 ENGINES = (("zero2", 2, False), ("zero3", 3, False), ("zero3_offload", 3, True))
+# The same over several nodes, where a file is shipped for them; the others take accelerate's flags.
+OVER_NODES = {"zero3": "zero3_multinode"}
 
 
 def advise(setup: Setup) -> tuple[dict[str, str], Memory]:
@@ -79,7 +81,7 @@ def _engine(setup: Setup) -> Iterator[Change]:
             changed = replace(setup, engine=deepspeed, trained=None)  # its masters are the optimizer's
             if setup.step.autocast:  # DeepSpeed computes from bfloat16 weights
                 changed = _with_step(changed, dtype="bfloat16", autocast=False)
-            yield {"--accelerate_config": name}, changed
+            yield {"--accelerate_config": OVER_NODES.get(name, name) if engine.nodes > 1 else name}, changed
 
 
 def _attention(setup: Setup) -> Iterator[Change]:
