@@ -36,6 +36,7 @@ from .rollout import (
     DynamicSampling,
     ExactResume,
     FiniteSteps,
+    Float32Outputs,
     GroupFilter,
     RealTokens,
     RewardCalls,
@@ -186,7 +187,15 @@ class Shaping(Layer):
 # judges all completions. DynamicSampling is inside Shaping, which thus sees the kept groups only, and outside
 # RewardCalls, so that rewards are computed once.
 class CESTrainer(
-    RealTokens, GroupFilter, Shaping, DynamicSampling, ExactResume, FiniteSteps, RewardCalls, ServerTimeout
+    RealTokens,
+    GroupFilter,
+    Shaping,
+    DynamicSampling,
+    ExactResume,
+    FiniteSteps,
+    RewardCalls,
+    ServerTimeout,
+    Float32Outputs,
 ):
     """
     Trainer for Conditional Entropy Shaping inside DAPO (arXiv 2605.19358).

@@ -18,6 +18,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer.utils import add_fused_lm_head
 
+from trl_ces.rollout.float32_outputs import keep_outputs
+
 
 def sharded(shape, lora, dtype):
     """The model that `trl-ces train` would hand to accelerate, and what accelerate makes of it with `bf16`."""
@@ -32,6 +34,7 @@ def sharded(shape, lora, dtype):
         cpu_ram_efficient_loading=False,
     )
     plugin.set_mixed_precision("bf16")
+    keep_outputs(plugin)
     accelerator = SimpleNamespace(
         state=SimpleNamespace(fsdp_plugin=plugin),
         mixed_precision="bf16",
@@ -44,7 +47,8 @@ def sharded(shape, lora, dtype):
 
 def step(model, ids):
     outputs = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids, fused_lm_head=True)
-    (outputs.log_probs.float().sum() + outputs.entropy.float().sum()).backward()
+    (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
+    return sorted({str(outputs.log_probs.dtype), str(outputs.entropy.dtype)})
 
 
 def peak_of(model, ids):
@@ -89,8 +93,7 @@ def main(output, processes, shape, lora, dtype, rows, tokens):
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):
             module.register_forward_pre_hook(lambda module, _: gathered.add(str(module.weight.dtype)))
-    step(model, ids)
-    facts = {"processes": dist.get_world_size(), "gathered": sorted(gathered)}
+    facts = {"outputs": step(model, ids), "processes": dist.get_world_size(), "gathered": sorted(gathered)}
     facts["gradients"] = kept(p.grad for p in model.parameters() if p.grad is not None)
     optimizer.step()
     optimizer.zero_grad()

@@ -4,6 +4,7 @@
 - [`DynamicSampling`]: DAPO's; drops groups of equal accuracy and draws more prompts.
 - [`ExactResume`]: a stopped run resumes bit for bit.
 - [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
+- [`Float32Outputs`]: FSDP2 returns log-probs and entropies in float32.
 - [`GroupFilter`]: GFPO's; only the best completions of a group get an advantage.
 - [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
 - [`ServerTimeout`]: a vLLM server that stays silent stops the run.
@@ -16,6 +17,7 @@ Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
 from .dynamic_sampling import DynamicSampling
 from .exact_resume import ExactResume
 from .finite_steps import FiniteSteps
+from .float32_outputs import Float32Outputs
 from .group_filter import GroupFilter
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
@@ -25,6 +27,7 @@ __all__ = [
     "DynamicSampling",
     "ExactResume",
     "FiniteSteps",
+    "Float32Outputs",
     "GroupFilter",
     "RealTokens",
     "RewardCalls",
