@@ -260,8 +260,10 @@ def test_nodes_are_the_users_or_the_files():
     assert read_engine({"num_machines": 2}, 4, 4).nodes == 4
     assert Engine(16, 3, nodes=2).name == "ZeRO-3 on 16 processes, 2 nodes"
     assert Engine(8, fsdp=True).name == "FSDP2 on 8 processes"
-    with pytest.raises(UserError, match=r"3 processes cannot be spread evenly over 2 nodes: .*--gpus"):
+    with pytest.raises(UserError, match=r"`--gpus` is 3, which cannot be spread evenly over 2 nodes: .*`--nodes`"):
         read_engine({}, 3, 2)
+    with pytest.raises(UserError, match="`num_machines` is 'two'"):
+        read_engine({"num_machines": "two"}, 2)
 
 
 def test_a_deepspeed_file_is_read(tmp_path):

@@ -63,7 +63,7 @@ def test_devices_share_a_copy_whose_answer_is_too_long_for_one():
 
 def test_vllm_leaves_room_for_the_weights_that_arrive():
     # Largest tensor: 1 GiB as float32. Two buffers of up to 2 GiB, but no more than all weights.
-    wide = {**SMALL, "vocab_size": 2**21, "num_hidden_layers": 1}
+    wide = {**SMALL, "hidden_size": 2**11, "vocab_size": 2**17, "num_hidden_layers": 1}
     given = setup(shape=wide, device=40)
     count = count_step(given.step)
     assert in_flight(given, count) == min(4 * GIB, 4 * count.weights) == 4 * count.weights

@@ -66,11 +66,13 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     Raises:
         UserError: if no plan covers the configuration, or a file that it names cannot be read.
     """
-    machines = nodes if nodes is not None else int(settings.get("num_machines") or 1)
+    machines = settings.get("num_machines", 1) if nodes is None else nodes
+    if not isinstance(machines, int) or machines < 1:
+        raise UserError(f"`num_machines` is {machines!r}: expected a whole number of at least 1, or give `--nodes`.")
     if processes % machines:
         raise UserError(
-            f"{processes} processes cannot be spread evenly over {machines} nodes: give all of them with `--gpus`, a "
-            f"multiple of {machines}, or other `--nodes`."
+            f"`--gpus` is {processes}, which cannot be spread evenly over {machines} nodes: give the processes of all "
+            f"nodes together, a multiple of {machines}, or other `--nodes`."
         )
     kind = settings.get("distributed_type", "NO")
     if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):
