@@ -14,7 +14,8 @@ from tiny import settings
 from trl.chat_template_utils import qwen3_chat_template
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+# A job's script is for the Hub's machines: test_shipped_scripts.py
+SCRIPTS = [file for file in sorted(EXAMPLES.glob("*.py")) if file.stem != "ces_jobs"]
 
 
 def load(name):
