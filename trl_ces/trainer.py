@@ -37,6 +37,7 @@ from .rollout import (
     ExactResume,
     FiniteSteps,
     Float32Outputs,
+    FrozenBase,
     GroupFilter,
     RealTokens,
     RewardCalls,
@@ -196,6 +197,7 @@ class CESTrainer(
     RewardCalls,
     ServerTimeout,
     Float32Outputs,
+    FrozenBase,
 ):
     """
     Trainer for Conditional Entropy Shaping inside DAPO (arXiv 2605.19358).

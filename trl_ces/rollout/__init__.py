@@ -5,6 +5,7 @@
 - [`ExactResume`]: a stopped run resumes bit for bit.
 - [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
 - [`Float32Outputs`]: FSDP2 returns log-probs and entropies in float32.
+- [`FrozenBase`]: syncs to vLLM leave a LoRA run's 16-bit base as it was.
 - [`GroupFilter`]: GFPO's; only the best completions of a group get an advantage.
 - [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
 - [`ServerTimeout`]: a vLLM server that stays silent stops the run.
@@ -18,6 +19,7 @@ from .dynamic_sampling import DynamicSampling
 from .exact_resume import ExactResume
 from .finite_steps import FiniteSteps
 from .float32_outputs import Float32Outputs
+from .frozen_base import FrozenBase
 from .group_filter import GroupFilter
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
@@ -28,6 +30,7 @@ __all__ = [
     "ExactResume",
     "FiniteSteps",
     "Float32Outputs",
+    "FrozenBase",
     "GroupFilter",
     "RealTokens",
     "RewardCalls",
