@@ -7,7 +7,6 @@ import json
 import os
 import resource
 import signal
-import threading
 
 import psutil
 
@@ -31,12 +30,11 @@ def fail(what):
     elif what == "time limit":  # as a cluster does before it
         command.send_signal(signal.SIGTERM)
     elif what == "machine lost":
-        for process in [*command.children(recursive=True), command]:
+        others = [process for process in command.children(recursive=True) if process.pid != os.getpid()]
+        for process in [command, *others, psutil.Process()]:
             process.kill()
     elif what == "reward raises":
         raise ValueError("no verdict today")
-    elif what == "reward hangs":
-        threading.Event().wait()
     elif what == "full disk":  # a file of this process ends at 4 kB, as at a disk's end
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -1,14 +1,12 @@
 """`trl-ces train` against the stand-in for vLLM's server, with faults; used by test_server.py and test_faults.py."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import torch
 from processes import environment
 from safetensors.torch import load_file
@@ -88,9 +86,10 @@ class Training:
         """Waits; a command that outlives `timeout` fails the test with `subprocess.TimeoutExpired`."""
         try:
             said, errors = self.process.communicate(timeout=timeout)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+        except subprocess.TimeoutExpired:
+            for process in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
+                process.kill()
+            raise
         return Ended(self.process.returncode, said, errors)
 
 

@@ -1,4 +1,4 @@
-"""Bounds the wait for a vLLM server that has accepted a request.
+"""Bounds the wait for a vLLM server, and stops the run if it is gone.
 
 Reads `vllm_generation.vllm_client.session`.
 """
@@ -18,10 +18,11 @@ class ServerTimeout(Layer):
     """
     Stops a run whose vLLM server stays silent for `ddp_timeout` seconds: as long as the other processes wait for it.
 
-    TRL's client waits forever. It repeats failed requests, but a silent server is not asked again.
+    TRL's client waits forever. It repeats failed requests; here, neither a silent server nor one that refuses the
+    connection is asked again. One that was started anew in the meantime would answer with the weights it has loaded.
 
     Raises:
-        `requests.exceptions.ReadTimeout`: When training stops.
+        `requests.exceptions.ReadTimeout`, `ConnectionError`: When training stops.
     """
 
     def __init__(self, *args, **kwargs):
@@ -32,16 +33,17 @@ class ServerTimeout(Layer):
 
 def limit_waiting(session: Any, seconds: float) -> None:
     """
-    Gives all requests of a session a timeout.
+    Gives all requests of a session a timeout, and ends them at a refused connection.
 
     Args:
-        session (`requests.Session`): Changed in place. Its retries stay, but for answers that did not come in time.
+        session (`requests.Session`): Changed in place. Its other retries stay.
         seconds (`float`): Longest silence of the server.
     """
     session.request = partial(session.request, timeout=(CONNECT_SECONDS, seconds))
     for adapter in session.adapters.values():
         retries = _NoSecondWait()
         retries.__dict__.update(adapter.max_retries.__dict__)
+        retries.connect = 0
         adapter.max_retries = retries
 
 

@@ -144,11 +144,18 @@ def _wait_for_health(url: str, recipe: Recipe) -> None:
             raise _refusal(url, f"is not vLLM's (/health answers {status})", recipe)
         left = end - time.monotonic()
         if left <= 0:
-            raise _refusal(url, f"cannot be reached after {seconds:g} s (`vllm_server_timeout`)", recipe)
+            way = " through the proxy that http_proxy names (NO_PROXY makes exceptions)" if _proxies(url) else ""
+            raise _refusal(url, f"cannot be reached{way} after {seconds:g} s (`vllm_server_timeout`)", recipe)
         if not waits:
             print(f"Waiting up to {seconds:g} s for the vLLM server at {url}.", flush=True)
             waits = True
         time.sleep(min(RETRY_SECONDS, left))
+
+
+def _proxies(url: str) -> dict[str, str]:
+    import requests
+
+    return requests.utils.get_environ_proxies(url, no_proxy=None)
 
 
 def _get(address: str, recipe: Recipe) -> Any:
