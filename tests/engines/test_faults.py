@@ -171,9 +171,9 @@ def test_a_full_disk_on_one_of_two_machines_is_said_there_and_both_resume_exactl
     assert f"The disk of {outputs[1]} is full" in sentence
     assert first.code == 1
     assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in first.sentences()[0]
-    # The first machine's disk holds the state; the second's holds its own rows of the rollout.
+    # The first machine's disk holds the state; the second's its own rows of the rollout, and its random numbers.
     checkpoint = str(outputs[0] / "checkpoint-2")
-    shutil.copy(outputs[1] / "checkpoint-2" / "rollout-1.safetensors", checkpoint)
+    shutil.copytree(outputs[1] / "checkpoint-2", checkpoint, dirs_exist_ok=True)
     nodes = [
         Training(job, output, stand_in.url, [*flags, "--resume_from_checkpoint", checkpoint])
         for output, flags in zip(outputs, machines(), strict=True)
