@@ -21,6 +21,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -83,7 +84,7 @@ def arguments(words):
 class Server(ThreadingHTTPServer):
     """The server of `options`; its model, and what it was asked so far."""
 
-    daemon_threads = True
+    daemon_threads = False  # torch aborts a process whose threads still live at its end: closing joins them
 
     def __init__(self, options, development):
         super().__init__((options.host, options.port), Handler)
@@ -95,6 +96,18 @@ class Server(ThreadingHTTPServer):
         self.weights = digest(self.model)
         self.lock, self.log, self.faults = threading.Lock(), [], []
         self.workers, self.received, self.cache_is_stale = [], None, False
+        self.connections, self.closing = [], threading.Event()
+
+    def process_request(self, request, client_address):
+        self.connections.append(request)
+        super().process_request(request, client_address)
+
+    def server_close(self):
+        self.closing.set()
+        for connection in self.connections:
+            with suppress(OSError):  # closed already
+                connection.shutdown(socket.SHUT_RDWR)
+        super().server_close()
 
     def fault_for(self, path):
         for fault in self.faults:
@@ -250,7 +263,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if what == "hang":
-            threading.Event().wait()
+            self.server.closing.wait()
+            return
         if isinstance(what, float):
             time.sleep(what)
         if isinstance(what, int):
@@ -289,7 +303,7 @@ class Handler(BaseHTTPRequestHandler):
 
 def main(words):
     torch.set_num_threads(1)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     server = Server(arguments(words), os.environ.get("VLLM_SERVER_DEV_MODE") == "1")
     print(f"Uvicorn running on http://{server.server_address[0]}:{server.server_port}", flush=True)
     server.serve_forever(poll_interval=0.05)
