@@ -69,17 +69,6 @@ RUN = {
     "--responses_per_step 8": trained(
         R1_7B, {"--accelerate_config zero3": "", "--num_processes 8": "--num_processes 1"}, ON_THIS_CPU
     ),
-    "trl-ces train --config DeepSeek-R1-Distill-Qwen-7B/ces --accelerate_config zero3 --responses_per_step 16 "
-    "--num_machines 2 --num_processes 16 --main_process_ip 10.0.0.1 --main_process_port 29500 "
-    "--machine_rank 0": trained(
-        R1_7B,
-        {
-            "--accelerate_config zero3": "",
-            "--num_machines 2 --num_processes 16 --main_process_ip 10.0.0.1 --main_process_port 29500 "
-            "--machine_rank 0": "--num_processes 1",
-        },
-        ON_THIS_CPU,
-    ),
     "trl-ces train --config my.yaml --shaping none --max_steps 100": trained(R1, {"--max_steps 100": ""}, ON_THIS_CPU),
     r"trl-ces train --config my.yaml --dataset_name gsm8k/train.jsonl --solution_pattern '####\s*(.+)'": trained(
         R1,
@@ -213,6 +202,26 @@ NOT_RUN = {
     "python docs/examples/custom_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/estimates "
     "--use_cpu": EXAMPLE,
     "python docs/examples/tools.py --model Qwen/Qwen3-0.6B --output_dir runs/calculator": EXAMPLE,
+    "trl-ces train --config recipes/cluster/7B_colocate.yaml --accelerate_config zero3 --num_processes 8": (
+        "tests/train/test_recipes.py::test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for"
+    ),
+    "trl-ces train --config DeepSeek-R1-Distill-Qwen-7B/ces --accelerate_config zero3 --num_processes 4": (
+        "tests/engines/test_recipes_launched.py"
+        "::test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_answers"
+    ),
+    "trl-ces train --config recipes/cluster/7B_server.yaml --accelerate_config zero3 --num_processes 8 "
+    "--vllm_server_host NODE": (
+        "tests/engines/test_server.py::test_two_processes_and_two_machines_make_of_a_rollout_what_one_process_makes"
+    ),
+    "trl-ces train --config cluster/7B_server --accelerate_config zero3_multinode --main_process_ip 10.0.0.1 "
+    "--machine_rank 0 --vllm_server_host 10.0.0.3": (
+        "tests/engines/test_slurm_training.py"
+        "::test_a_job_that_is_killed_and_requeued_ends_with_the_weights_of_one_that_is_not"
+    ),
+    **dict.fromkeys(
+        (f"trl-ces train --config DeepSeek-R1-Distill-Qwen-{size}/ces_lora" for size in ("1.5B", "7B")),
+        "tests/train/test_recipes.py::test_lora_is_ces_with_adapters_ten_times_the_learning_rate_and_less_memory",
+    ),
     "trl-ces push runs/ces": PUSHED,
     "trl-ces push runs/ces --repo_id me/r1-ces --public": PUSHED,
     "trl-ces push runs/lora --merge --evaluation runs/evaluation/runs_lora": PUSHED,

@@ -1,30 +1,21 @@
-"""FSDP2, which accelerate starts on GPUs only: on a CPU the same file runs DDP, and `trl-ces train` refuses that."""
+"""FSDP2 as the shipped file has it, against one process.
+
+accelerate starts it on GPUs only: on a CPU the same file runs DDP, and `trl-ces train` refuses that. With that gate
+lifted (engines/train.py), accelerate and torch shard over gloo.
+"""
 
 import json
 import shutil
 import subprocess
 
 import pytest
-import yaml
-from processes import run_processes
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils.launch import prepare_multi_gpu_env
+from processes import HERE, run_processes
 from safetensors.torch import load_file
 from tiny import tiny_model, tiny_tokenizer
 
-FSDP2 = {
-    "compute_environment": "LOCAL_MACHINE",
-    "distributed_type": "FSDP",
-    "fsdp_config": {
-        "fsdp_version": 2,
-        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        "fsdp_reshard_after_forward": True,
-        "fsdp_state_dict_type": "FULL_STATE_DICT",
-    },
-    "num_machines": 1,
-    "machine_rank": 0,
-    "main_training_function": "main",
-    "mixed_precision": "no",
-    "use_cpu": False,
-}
+FSDP2 = HERE.parent / "recipes" / "accelerate" / "fsdp2.yaml"
 TIMEOUT = 600
 
 
@@ -43,15 +34,48 @@ def test_fsdp2_ends_with_the_weights_of_one_process(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     tiny_model().save_pretrained(tmp_path / "start")
     tiny_tokenizer().save_pretrained(tmp_path / "start")
-    (tmp_path / "fsdp2.yaml").write_text(yaml.safe_dump(FSDP2))
     arguments = (str(tmp_path / "start"), json.dumps({"settings": {"use_cpu": False}}))
-    run_processes("engines/train.py", tmp_path / "two", 2, TIMEOUT, arguments, tmp_path / "fsdp2.yaml")
+    run_processes("engines/train.py", tmp_path / "two", 2, TIMEOUT, arguments, FSDP2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     run_processes("engines/train.py", tmp_path / "one", 1, TIMEOUT, arguments)
 
     facts = json.loads((tmp_path / "two" / "facts.json").read_text())
     assert (facts["distributed_type"], facts["processes"]) == ("FSDP", 2)
-    expected, found = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
+    assert_same(tmp_path / "two" / "model", tmp_path / "one" / "model")
+
+
+def launched_environment():
+    """The variables that accelerate's launcher makes of the file."""
+    words = ["--config_file", str(FSDP2), "--num_processes", "2", "--main_process_port", "0", "script.py"]
+    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
+    found = prepare_multi_gpu_env(arguments)
+    return {name: value for name, value in found.items() if name.startswith("FSDP_") or name == "ACCELERATE_USE_FSDP"}
+
+
+def assert_same(found, expected):
+    (file,) = [file.name for file in expected.glob("*.safetensors")]
+    expected, found = (load_file(folder / file) for folder in (expected, found))
     assert set(found) == set(expected)
     for name, value in expected.items():
         assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * TIMEOUT)
+@pytest.mark.parametrize("lora", [False, True], ids=["whole", "LoRA"])
+def test_sharded_over_two_cpu_processes_the_weights_end_as_those_of_one(tmp_path, lora):
+    tiny_model().save_pretrained(tmp_path / "start")
+    tiny_tokenizer().save_pretrained(tmp_path / "start")
+    sharded = {"lora": lora, "fsdp_on_a_cpu": True, "environment": launched_environment()}
+    assert sharded["environment"]["ACCELERATE_USE_FSDP"] == "true"
+    for name, processes, options in (("one", 1, {"lora": lora}), ("two", 2, sharded)):
+        arguments = (str(tmp_path / "start"), json.dumps(options))
+        run_processes("engines/train.py", tmp_path / name, processes, TIMEOUT, arguments)
+
+    one, two = (json.loads((tmp_path / name / "facts.json").read_text()) for name in ("one", "two"))
+    assert (two["distributed_type"], two["processes"], two["sharded"]) == ("FSDP", 2, True)
+    assert (one["distributed_type"], one["sharded"]) == ("NO", False)
+    assert_same(tmp_path / "two" / "model", tmp_path / "one" / "model")
+    for entry, expected in zip(two["log"], one["log"], strict=True):
+        for name in ("ces/selected_tokens", "ces/group_accuracy", "entropy", "grad_norm"):
+            assert entry[name] == pytest.approx(expected[name], rel=1e-4), name

@@ -1,10 +1,13 @@
 """Started by test_engines.py: trains on fixed rollouts under whatever engine started it. Not a test file."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import torch
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import DistributedType
 from datasets import Dataset
 from peft import LoraConfig
 from tiny import (
@@ -15,6 +18,7 @@ from tiny import (
     settings,
     tiny_tokenizer,
 )
+from torch.distributed.tensor import DTensor
 from transformers import Qwen2Model
 
 from trl_ces import CESConfig, CESTrainer
@@ -23,7 +27,25 @@ PROMPTS = ["1+2=", "3+4=", "5+6="]
 ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
 
 
+def allow_fsdp_on_a_cpu():
+    """Lifts accelerate's gate, which starts FSDP on other devices only; all that follows is theirs and torch's."""
+    init = AcceleratorState.__init__
+
+    def with_fsdp(self, *args, fsdp_plugin=None, **kwargs):
+        init(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
+        if fsdp_plugin is not None and self.distributed_type == DistributedType.MULTI_CPU:
+            self.distributed_type, self.fsdp_plugin = DistributedType.FSDP, fsdp_plugin
+            PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+            if self._mixed_precision != "no":
+                fsdp_plugin.set_mixed_precision(self._mixed_precision)
+
+    AcceleratorState.__init__ = with_fsdp
+
+
 def main(output, processes, model, options):
+    os.environ.update(options.get("environment", {}))
+    if options.get("fsdp_on_a_cpu"):
+        allow_fsdp_on_a_cpu()
     # Three groups of four completions: of two processes with six each, both hold half of the middle group.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(1), truncated=(1, 6, 9))
     changes = {
@@ -59,7 +81,9 @@ def main(output, processes, model, options):
         "zero_stage": None if plugin is None else plugin.zero_stage,
         "optimizer": type(getattr(trainer.optimizer, "optimizer", trainer.optimizer)).__name__,
         "inner_optimizer": type(innermost(trainer.optimizer)).__name__,
-        "sharded": any(hasattr(parameter, "ds_id") for parameter in trainer.model.parameters()),
+        "sharded": any(
+            hasattr(parameter, "ds_id") or isinstance(parameter, DTensor) for parameter in trainer.model.parameters()
+        ),
         "forwards": sum(forwards),
         "log": [entry for entry in trainer.state.log_history if "ces/selected_tokens" in entry],
     }
