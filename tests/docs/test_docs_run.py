@@ -21,11 +21,11 @@ from evaluation.code.test_code_benchmarks import CANNOT
 from fixtures_evaluation import write_data, write_model
 from report_runs import POINTS, write_evaluation, write_study, write_training
 
-from trl_ces.cli import train as train_command
 from trl_ces.cli import train_worker
 from trl_ces.cli.main import main
 from trl_ces.study import quickstart
 from trl_ces.toy.arithmetic_model import build_base_model
+from trl_ces.train import launch
 from trl_ces.train.launch import WORKER
 
 ROOT = Path(__file__).parents[2]
@@ -136,7 +136,7 @@ def one_process(monkeypatch):
             monkeypatch.setenv(name, str(value))
         return train_worker.main(command[3:])
 
-    monkeypatch.setattr(train_command, "run_child", train_here)
+    monkeypatch.setattr(launch, "run_child", train_here)
     small = partial(quickstart.quickstart, base_steps=20, rl_steps=4, num_problems=4)
     monkeypatch.setattr(quickstart, "quickstart", small)
 
