@@ -1,4 +1,4 @@
-"""Started by test_unpadded_training.py: trains on rows that processes exchange. Not a test file."""
+"""Started by test_unpadded_training.py: trains on rows that processes exchange, twice. Not a test file."""
 
 import sys
 
@@ -69,8 +69,9 @@ def main(output, processes, kind):
             "tokens": [entry["tokens"] for entry in everywhere],
             "forwards": [positions for entry in everywhere for positions in entry["forwards"]],
         }
-        torch.save(result, f"{output}/result.pt")
+        torch.save(result, f"{output}/{kind}.pt")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    for kind in ("rows", "pieces"):
+        main(sys.argv[1], int(sys.argv[2]), kind)

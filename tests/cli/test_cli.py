@@ -132,7 +132,7 @@ def refused(capsys, *words):
         (["--soft_overlong_cache", "9"], ["`soft_overlong_cache` is 9", "between 1 and 8"]),
         (["--output_dir", __file__], ["`output_dir`", "test_cli.py", "name another"]),
         (["--output_dir", f"{__file__}/below"], ["`output_dir`", "cannot be written", "name another"]),
-        (["--accelerate_config", "zero33"], ["'zero33'", "ddp, single, zero2, zero3, zero3_offload", "`zero3`"]),
+        (["--accelerate_config", "zero33"], ["'zero33'", "ddp, fsdp2, fsdp2_multinode, single, zero2,", "`zero3`"]),
         (["--accelerate_config"], ["`--accelerate_config` takes one name or file, got 0"]),
         (["--num_proceses", "2"], ["`num_proceses`", "`num_processes`"]),
         (["--num_processes", "two"], ["`num_processes` is 'two'", "whole number"]),

@@ -174,7 +174,7 @@ def test_a_verdict_does_not_depend_on_what_was_asked_before():
 @needs_proc
 def test_a_child_that_has_taken_half_of_its_memory_makes_room_for_the_next():
     pids = serve("os.getpid()", "kept.append(bytearray(10 << 20)) or os.getpid()", "os.getpid()",
-                 "kept.append(bytearray(600 << 20)) or os.getpid()", "[len(kept), os.getpid()]")  # fmt: skip
+                 "kept.append(bytearray(600 << 20)) or os.getpid()", "[len(kept), os.getpid()]", limit=60)  # fmt: skip
     *same, (kept, other) = pids
     assert len({*same}) == 1
     assert kept == 0

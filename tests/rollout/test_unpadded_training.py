@@ -238,13 +238,18 @@ def test_pictures_keep_their_padding(tmp_path):
     assert [positions for _, positions in record.forwards] == [2 * 5, 2 * 9]
 
 
-@pytest.mark.parametrize("kind", ["rows", "pieces"])
-def test_two_processes_exchange_rows_and_give_the_weights_of_one(tmp_path, kind):
-    results = []
+@pytest.fixture(scope="module")
+def exchanged(tmp_path_factory):
+    """The folders of one process and of two, each with a result of both kinds."""
+    folder = tmp_path_factory.mktemp("exchanged")
     for processes in (1, 2):
-        run_processes("unpadded_processes.py", tmp_path / str(processes), processes, 280, arguments=(kind,))
-        results.append(torch.load(tmp_path / str(processes) / "result.pt", weights_only=True))
-    one, two = results
+        run_processes("unpadded_processes.py", folder / str(processes), processes, 280)
+    return folder / "1", folder / "2"
+
+
+@pytest.mark.parametrize("kind", ["rows", "pieces"])
+def test_two_processes_exchange_rows_and_give_the_weights_of_one(exchanged, kind):
+    one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in exchanged)
     start = tiny_model(spread=0.1).state_dict()
     for name, value in one["weights"].items():
         torch.testing.assert_close(two["weights"][name], value, rtol=1e-5, atol=1e-6)

