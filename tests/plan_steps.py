@@ -2,6 +2,8 @@
 
 import json
 
+import torch
+
 from trl_ces.plan.shapes import ModelShape
 from trl_ces.plan.step import StepSettings
 
@@ -29,3 +31,15 @@ def step(shape=SMALL, **changes):
         "gpu": False,
     }
     return StepSettings(**{**usual, **changes})
+
+
+def allocator_peak(act):
+    """Most bytes that PyTorch's CPU allocator held at a time while `act` ran, beyond those before it."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        act()
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    live = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        live += event.nbytes()
+        peak = max(peak, live)
+    return peak

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from peft import LoraConfig, get_peft_model
+from plan_steps import allocator_peak
 from transformers import AutoConfig, AutoModelForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer.utils import add_fused_lm_head
@@ -49,18 +50,6 @@ def step(model, ids):
     outputs = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids, fused_lm_head=True)
     (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
     return sorted({str(outputs.log_probs.dtype), str(outputs.entropy.dtype)})
-
-
-def peak_of(model, ids):
-    """Most bytes that the allocator held in a step, beyond those before it."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        step(model, ids)
-    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-    live = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        live += event.nbytes()
-        peak = max(peak, live)
-    return peak
 
 
 def sent(model, lora):
@@ -100,7 +89,7 @@ def main(output, processes, shape, lora, dtype, rows, tokens):
     facts["weights"] = kept(model.parameters())
     moments = [value for state in optimizer.state.values() for value in state.values() if value.dim() > 0]
     facts["optimizer"] = kept(moments)
-    facts["peak"] = peak_of(model, ids)
+    facts["peak"] = allocator_peak(lambda: step(model, ids))
     facts["sent"] = sent(model, json.loads(lora))
     if dist.get_rank() == 0:
         Path(output, "facts.json").write_text(json.dumps(facts))

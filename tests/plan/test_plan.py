@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 from datasets import Dataset
-from plan_steps import SMALL, step
+from plan_steps import SMALL, allocator_peak, step
 from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
@@ -154,16 +154,13 @@ def allocated(settings):
     ids = torch.zeros(settings.rows, settings.tokens, dtype=torch.long)
     mask = torch.ones_like(ids)
     mask[0, :9] = 0  # a padded row, as in a rollout
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+
+    def act():
         with torch.autocast("cpu", torch.bfloat16) if settings.autocast else nullcontext():
             outputs = model(input_ids=ids, attention_mask=mask, labels=ids, fused_lm_head=True)
         (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
-    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-    live = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        live += event.nbytes()
-        peak = max(peak, live)
-    return peak
+
+    return allocator_peak(act)
 
 
 STEPS = {

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 import requests
+import torch
 from processes import environment
 from server_runs import free_port
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.generation.vllm_client import VLLMClient
 
 from trl_ces.support.errors import UserError
@@ -59,6 +60,13 @@ def named_vllm(folder):
     return str(folder)
 
 
+def log_probs(model, prompt, ids):
+    """What transformers gives to each of `ids` after `prompt`, at temperature 1."""
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1]
+    return logits.log_softmax(-1)[range(len(ids)), ids].tolist()
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """The server as the refusal's command starts it, on a free port; its recipe."""
@@ -94,12 +102,15 @@ def test_the_check_reads_what_the_real_server_says(served):
 def test_trls_client_generates_and_refuses_to_sync_off_cuda(served):
     client = VLLMClient(base_url=f"http://127.0.0.1:{served.setting('vllm_server_port')}")
     tokenizer = AutoTokenizer.from_pretrained(served.model.model_name_or_path)
+    model = AutoModelForCausalLM.from_pretrained(served.model.model_name_or_path, dtype=torch.float32)
     prompts = [tokenizer.encode(text) for text in ("Tom had 9 nuts and ate 2.", "7 + 5 =")]
     found = client.generate(prompts, n=2, max_tokens=12, temperature=1.0)
     assert found["prompt_ids"] == prompts
-    assert [len(ids) <= 12 for ids in found["completion_ids"]] == [True] * 4
-    for ids, tops, chosen in zip(found["completion_ids"], found["logprobs"], found["logprob_token_ids"], strict=True):
+    asked = [prompt for prompt in prompts for _ in range(2)]
+    answers = (found["completion_ids"], found["logprobs"], found["logprob_token_ids"])
+    for prompt, ids, tops, chosen in zip(asked, *answers, strict=True):
         assert [token for (token, *_) in chosen] == ids
-        assert all(value <= 0 for (value, *_) in tops)
+        expected = log_probs(model, prompt, ids)
+        assert [value for (value, *_) in tops] == pytest.approx(expected, abs=0.01)
     with pytest.raises(NotImplementedError, match="needs a CUDA device, got 'cpu'"):
         client.init_communicator(device="cpu")

@@ -90,13 +90,29 @@ def make_setup(
         gpu=not recipe.training.get("use_cpu"),
         lora=None if lora is None else json.dumps(lora.to_dict(), default=sorted),  # peft keeps some lists as sets
     )
+    upcast = not engine.zero_stage and (lora is not None or (engine.fsdp and half))  # by peft, or by accelerate
+    return Setup(
+        step=step,
+        engine=engine,
+        accumulation=schedule.accumulation * math.ceil(schedule.micro_batch / rows),
+        generation=_generation(config, schedule, shape, engine, step.dtype),
+        device=device,
+        reference_model=config.beta != 0.0 and step.lora is None,
+        loaded=loaded,
+        trained="float32" if upcast else None,
+        one_row=_one_row(recipe, config, schedule),
+    )
+
+
+def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine: Engine, dtype: str) -> Generation:
+    """How the rollout is generated; `dtype` is that of the weights in a step."""
     colocated = bool(config.use_vllm) and config.vllm_mode == "colocate"
     server = bool(config.use_vllm) and not colocated
     parallel = config.vllm_tensor_parallel_size if colocated else 1
     # TRL asks a server for the whole rollout in one request.
     answers = schedule.responses if server else schedule.responses // engine.processes * parallel
-    kv_width = 2 if config.use_vllm or step.dtype == "bfloat16" else 4
-    generation = Generation(
+    kv_width = 2 if config.use_vllm or dtype == "bfloat16" else 4
+    return Generation(
         vllm=colocated,
         utilization=config.vllm_gpu_memory_utilization,
         sleeps=config.vllm_enable_sleep_mode,
@@ -104,18 +120,6 @@ def make_setup(
         sequences=answers,
         kv_bytes=kv_width * _kv_numbers(shape.config()) // parallel,
         server=server,
-    )
-    upcast = not engine.zero_stage and (lora is not None or (engine.fsdp and half))  # by peft, or by accelerate
-    return Setup(
-        step=step,
-        engine=engine,
-        accumulation=schedule.accumulation * math.ceil(schedule.micro_batch / rows),
-        generation=generation,
-        device=device,
-        reference_model=config.beta != 0.0 and step.lora is None,
-        loaded=loaded,
-        trained="float32" if upcast else None,
-        one_row=_one_row(recipe, config, schedule),
     )
 
 
