@@ -1,0 +1,108 @@
+"""The wheel: what PyPI would show, and every command from a folder that is no checkout."""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PYTHON = [sys.executable, "-m"]
+LINK = re.compile(r"\]\(([^)\s]+)")
+
+
+def run(command, cwd, timeout=280, **variables):
+    """Its output; the checkout is not on the path."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "", "COLUMNS": "120", **variables}
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Wheel and sdist; the sdist is unpacked and the wheel is made from it, as `python -m build` does."""
+    folder = tmp_path_factory.mktemp("dist")
+    run([*PYTHON, "build", "--no-isolation", "--outdir", str(folder), str(ROOT)], folder)
+    [wheel], [sdist] = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, sdist
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """A folder with the wheel in it and nothing else; the packages that it needs are this environment's."""
+    folder = tmp_path_factory.mktemp("installed")
+    run([*PYTHON, "pip", "install", "--quiet", "--no-deps", "--target", str(folder), str(built[0])], folder)
+    return folder
+
+
+def test_twine_takes_both(built):
+    said = run([*PYTHON, "twine", "check", "--strict", *map(str, built)], ROOT)
+    assert said.count("PASSED") == 2
+
+
+def test_the_page_on_pypi_names_where_it_links_to(built):
+    with zipfile.ZipFile(built[0]) as wheel:
+        [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = Parser().parsestr(wheel.read(name).decode())
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert "Typing :: Typed" in metadata.get_all("Classifier")
+    urls = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
+    pages, pictures = f"{urls['Repository']}/blob/v0.1.0/", "https://raw.githubusercontent.com/"
+    asked, shown = LINK.findall((ROOT / "README.md").read_text()), LINK.findall(metadata.get_payload())
+    own = [(link, target) for link, target in zip(asked, shown, strict=True) if link != target]
+    assert [link for link in asked if not link.startswith(("https://", "#"))] == [link for link, _ in own]
+    for link, target in own:
+        start = pictures if link.endswith(".png") else pages
+        assert target.startswith(start), target
+        assert target.endswith(f"/v0.1.0/{link}")
+        assert (ROOT / link.split("#")[0]).is_file()
+
+
+def test_it_holds_the_package_its_recipes_and_its_benchmarks_and_no_more(built):
+    with zipfile.ZipFile(built[0]) as wheel:
+        files = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    tracked = run(["git", "ls-files", "trl_ces", "recipes", "benchmarks"], ROOT).split()
+    assert files == {name if name.startswith("trl_ces/") else f"trl_ces/{name}" for name in tracked}
+    assert "trl_ces/py.typed" in files
+    with tarfile.open(built[1]) as sdist:
+        assert not [name for name in sdist.getnames() if "/runs/" in name or "/.venv" in name]
+
+
+def test_commands_find_recipes_and_benchmarks_without_a_checkout(installed, tmp_path):
+    def trl_ces(*words):
+        return run([*PYTHON, "trl_ces.cli.main", *words], tmp_path, PYTHONPATH=str(installed))
+
+    where = run([sys.executable, "-c", "import trl_ces; print(trl_ces.__file__)"], tmp_path, PYTHONPATH=str(installed))
+    assert Path(where.strip()).parent == installed / "trl_ces"
+    assert "--data_dir" in trl_ces("eval", "--help")
+    assert "update_step" in trl_ces("bench", "--help")
+    words = ["--config", "DeepSeek-R1-Distill-Qwen-1.5B/ces", "--accelerate_config", "zero3", "--gpus", "2"]
+    assert "ZeRO-3 on 2 processes" in trl_ces("plan", *words)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_a_new_user_trains_from_the_wheel_in_an_empty_environment(built, tmp_path):
+    """torch, then the wheel, as README says; then its commands. Downloads packages: minutes."""
+    run([*PYTHON, "venv", "new"], tmp_path)
+    python, trl_ces = str(tmp_path / "new/bin/python"), str(tmp_path / "new/bin/trl-ces")
+    pip = [python, "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt")]
+    [torch] = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")]
+    run([*pip, torch], tmp_path, timeout=1500)
+    run([*pip, f"{built[0]}[quickstart]"], tmp_path, timeout=1500)
+    assert "CES against DAPO: accuracy" in run([trl_ces, "quickstart"], tmp_path, timeout=1500)
+    assert (tmp_path / "runs/quickstart/quickstart.png").is_file()
+    trained = run([trl_ces, "train", "--config", "smollm2_135m/ces", "--max_steps", "1"], tmp_path, timeout=900)
+    assert "Load it:" in trained
+    assert "--data_dir" in run([trl_ces, "eval", "--help"], tmp_path)
+
+
+def test_a_release_builds_with_the_version_of_the_package(built):
+    version = re.search(r'__version__ = "(.*)"', (ROOT / "trl_ces/__init__.py").read_text()).group(1)
+    assert [file.name for file in built] == [f"trl_ces-{version}-py3-none-any.whl", f"trl_ces-{version}.tar.gz"]
