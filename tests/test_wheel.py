@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from trl_ces import __version__
+
 ROOT = Path(__file__).parents[1]
 PYTHON = [sys.executable, "-m"]
 LINK = re.compile(r"\]\(([^)\s]+)")
@@ -44,6 +46,10 @@ def installed(built, tmp_path_factory):
 def test_twine_takes_both(built):
     said = run([*PYTHON, "twine", "check", "--strict", *map(str, built)], ROOT)
     assert said.count("PASSED") == 2
+    assert [file.name for file in built] == [
+        f"trl_ces-{__version__}-py3-none-any.whl",
+        f"trl_ces-{__version__}.tar.gz",
+    ]
 
 
 def test_the_page_on_pypi_names_where_it_links_to(built):
@@ -53,14 +59,14 @@ def test_the_page_on_pypi_names_where_it_links_to(built):
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "Typing :: Typed" in metadata.get_all("Classifier")
     urls = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
-    pages, pictures = f"{urls['Repository']}/blob/v0.1.0/", "https://raw.githubusercontent.com/"
+    pages, pictures = f"{urls['Repository']}/blob/v{__version__}/", "https://raw.githubusercontent.com/"
     asked, shown = LINK.findall((ROOT / "README.md").read_text()), LINK.findall(metadata.get_payload())
     own = [(link, target) for link, target in zip(asked, shown, strict=True) if link != target]
     assert [link for link in asked if not link.startswith(("https://", "#"))] == [link for link, _ in own]
     for link, target in own:
         start = pictures if link.endswith(".png") else pages
         assert target.startswith(start), target
-        assert target.endswith(f"/v0.1.0/{link}")
+        assert target.endswith(f"/v{__version__}/{link}")
         assert (ROOT / link.split("#")[0]).is_file()
 
 
@@ -101,8 +107,3 @@ def test_a_new_user_trains_from_the_wheel_in_an_empty_environment(built, tmp_pat
     trained = run([trl_ces, "train", "--config", "smollm2_135m/ces", "--max_steps", "1"], tmp_path, timeout=900)
     assert "Load it:" in trained
     assert "--data_dir" in run([trl_ces, "eval", "--help"], tmp_path)
-
-
-def test_a_release_builds_with_the_version_of_the_package(built):
-    version = re.search(r'__version__ = "(.*)"', (ROOT / "trl_ces/__init__.py").read_text()).group(1)
-    assert [file.name for file in built] == [f"trl_ces-{version}-py3-none-any.whl", f"trl_ces-{version}.tar.gz"]

@@ -1,0 +1,54 @@
+"""The workflows of .github/workflows start what is there, and a release that would say something false stops."""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from trl_ces import __version__
+from trl_ces.support.yaml import read_yaml
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = {file.stem: read_yaml(file) for file in sorted((ROOT / ".github/workflows").glob("*.yml"))}
+
+
+def steps(workflow):
+    return [step for job in WORKFLOWS[workflow]["jobs"].values() for step in job["steps"]]
+
+
+def test_they_start_what_make_and_ci_have():
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    started = {step["run"] for name in ("tests", "weekly") for step in steps(name) if "run" in step}
+    assert started == {".ci/run", "make test-upgrades UPGRADES=newest"}
+    assert "test-upgrades" in targets
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+def test_changes_are_tested_with_each_python_that_the_package_names():
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    named = [one.rpartition(" ")[2] for one in classifiers if re.search(r":: Python :: \d\.\d+$", one)]
+    assert WORKFLOWS["tests"]["jobs"]["tests"]["strategy"]["matrix"]["python"] == named
+
+
+@pytest.mark.parametrize(
+    ("tag", "repository", "code"),
+    [
+        (f"v{__version__}", "OWNER/trl_ces", 0),
+        ("v99.0", "OWNER/trl_ces", 1),
+        (f"v{__version__}", "somebody/trl_ces", 1),
+    ],
+)
+def test_a_release_must_name_its_version_and_where_it_lives(tag, repository, code):
+    [check] = [step["run"] for step in steps("release") if "GITHUB_REF_NAME" in step.get("run", "")]
+    given = {"GITHUB_REF_NAME": tag, "GITHUB_SERVER_URL": "https://github.com", "GITHUB_REPOSITORY": repository}
+    done = subprocess.run(["bash", "-e", "-c", check], cwd=ROOT, env={**os.environ, **given}, check=False)
+    assert done.returncode == code
+
+
+def test_only_the_job_that_publishes_may_ask_for_an_identity():
+    jobs = WORKFLOWS["release"]["jobs"]
+    assert {name for name, job in jobs.items() if "id-token" in job.get("permissions", {})} == {"publish"}
+    assert jobs["publish"]["needs"] == "build"
