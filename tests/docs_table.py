@@ -199,6 +199,10 @@ NOT_RUN = {
     "pip install -e .": NETWORK,
     "python docs/examples/custom_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/estimates "
     "--use_cpu": EXAMPLE,
+    "python docs/examples/drop_in.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/drop_in "
+    "--use_cpu": EXAMPLE,
+    "python docs/examples/group_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/brief "
+    "--use_cpu": EXAMPLE,
     "python docs/examples/tools.py --model Qwen/Qwen3-0.6B --output_dir runs/calculator": EXAMPLE,
     "trl-ces train --config recipes/cluster/7B_colocate.yaml --accelerate_config zero3 --num_processes 8": (
         "tests/train/test_recipes.py::test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for"

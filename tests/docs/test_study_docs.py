@@ -50,6 +50,27 @@ def test_the_page_shows_what_the_results_give(file):
     assert f"trl-ces study --config {file.stem}" in page
 
 
+def cells_of(table):
+    """First cell of a row -> the others."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "±" in line]
+    return {first: rest for first, *rest in rows}
+
+
+def test_readme_shows_means_of_the_study_with_their_intervals():
+    study = load_study(find_recipe("arithmetic", kind="study"))
+    parts = comparison(study, list(read_rows(DOCS / "study" / "arithmetic.csv"))).split("\n\n")
+    table = next(part for part in parts if part.startswith("| Method"))
+    found = cells_of(table)
+    means = {name: cells[1::2] for name, cells in found.items()}  # after the number of runs, means and differences
+    shown = cells_of((DOCS.parent / "README.md").read_text(encoding="utf-8"))
+    assert shown == {
+        "before": means["Before training"],
+        "DAPO": means["DAPO"],
+        "CES": means["CES"],
+        "CES - DAPO, by seed": found["CES"][2::2],
+    }
+
+
 def test_the_pages_own_study_is_one(tmp_path):
     block = re.search(r"```yaml\n(.*?)```", (DOCS / "study.md").read_text(encoding="utf-8"), re.DOTALL)[1]
     (tmp_path / "mine.yaml").write_text(block, encoding="utf-8")

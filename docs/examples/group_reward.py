@@ -1,0 +1,71 @@
+"""
+CES with a reward that sees its whole group: a bonus for right completions no longer than the group's mean.
+
+    python docs/examples/group_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/brief
+
+A rule gets the verdicts of the accuracy reward and the lengths of the whole rollout, gathered over processes, as
+tensors of shape (prompts, completions per prompt). It stands beside the accuracy reward like any other.
+"""
+
+import argparse
+
+from datasets import Dataset
+
+from trl_ces import CESConfig, CESTrainer
+from trl_ces.rewards import accuracy_reward, group_reward
+
+
+@group_reward
+def brief_reward(groups):
+    """1 for a right completion that is no longer than the mean of its group's right ones, else 0."""
+    right = groups.correct & groups.scorable
+    mean = (groups.lengths * right).sum(dim=1, keepdim=True) / right.sum(dim=1, keepdim=True).clamp(min=1)
+    return (right & (groups.lengths <= mean)).float()
+
+
+def problems():
+    """Questions with their solutions, which `accuracy_reward` compares by value."""
+    question = "What is {} + {}? Think step by step, then give the answer as \\boxed{{}}."
+    rows = [
+        {"prompt": [{"role": "user", "content": question.format(a, b)}], "solution": str(a + b)}
+        for a in range(2, 10)
+        for b in range(2, 10)
+    ]
+    return Dataset.from_list(rows)
+
+
+def make_trainer(model, output_dir, **changes):
+    """The trainer; `changes` are settings of `CESConfig`."""
+    settings = {
+        "output_dir": output_dir,
+        "num_generations": 4,
+        "max_completion_length": 128,
+        "ces_tau": 0.05,
+        "reward_weights": [1.0, 0.2],
+        "logging_steps": 1,
+        **changes,
+    }
+    return CESTrainer(
+        model=model,
+        reward_funcs=[accuracy_reward, brief_reward],
+        args=CESConfig(**settings),
+        train_dataset=problems(),
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="CES with a reward of whole groups")
+    parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="a Hub id or a folder")
+    parser.add_argument("--output_dir", default="runs/brief")
+    parser.add_argument("--max_steps", type=int, default=20)
+    parser.add_argument("--use_cpu", action="store_true")
+    options = parser.parse_args()
+    trainer = make_trainer(
+        options.model,
+        options.output_dir,
+        max_steps=options.max_steps,
+        use_cpu=options.use_cpu,
+        bf16=not options.use_cpu,
+    )
+    trainer.train()
+    trainer.save_model()
