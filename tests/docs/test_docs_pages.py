@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import importlib.util
 import re
+import tomllib
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -11,12 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 from test_architecture import ROOMS
 from trl import GRPOConfig, GRPOTrainer, ModelConfig
 
 from trl_ces.cli.main import COMMANDS
 from trl_ces.methods import ces
 from trl_ces.methods.groups import group_counts
+from trl_ces.rollout.layer import NEWEST_TESTED_TRL
 from trl_ces.train.recipe import recipe_fields
 
 ROOT = Path(__file__).parents[2]
@@ -228,3 +232,17 @@ def test_every_table_begins_with_its_header(page):
     for above, line, below in zip(lines, lines[1:], lines[2:], strict=False):
         if line.startswith("|") and not above.startswith("|"):
             assert re.fullmatch(r"\|(?: ?:?-+:? ?\|)+", below), line
+
+
+def test_the_table_of_versions_is_what_is_required_and_what_the_tests_ran_with():
+    page = (DOCS / "architecture.md").read_text()
+    shown = re.findall(r"^\| (\w+) \| ([\d.]+)(?: \(not run\))? \| ([\d.]+) \|", page, re.M)
+    assert [name for name, _, _ in shown] == ["trl", "transformers", "datasets", "accelerate", "peft", "torch"]
+    lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    required = {
+        one.name: {bound.operator: bound.version for bound in one.specifier} for one in map(Requirement, lines)
+    }
+    assert [Version(oldest) for _, oldest, _ in shown] == [Version(required[name][">="]) for name, _, _ in shown]
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M))
+    assert [newest for _, _, newest in shown] == [pins[name] for name, _, _ in shown]
+    assert Version(shown[0][2]).release[:2] == Version(NEWEST_TESTED_TRL).release

@@ -2,18 +2,24 @@
 
 import importlib.util
 import json
+import math
 import os
 import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
+import pandas
 import pytest
+from scipy import stats
 
 from trl_ces.cli import quickstart as command
 from trl_ces.study import quickstart
 from trl_ces.support.errors import UserError
 from trl_ces.toy.arithmetic_evaluation import Measurement
+
+ROOT = Path(__file__).parents[2]
 
 
 def found(accuracy, length, entropy_bits, text="7+8=15,3+4+1=8#85"):
@@ -27,15 +33,45 @@ MEASURED = {
 }
 
 
-def test_the_table_has_a_row_for_each_model_with_its_units():
-    rows = [line.split() for line in quickstart.table(MEASURED).splitlines()]
-    assert rows == [
-        ["accuracy", "answer", "length", "entropy"],
-        ["%", "tokens", "bits", "per", "token"],
-        ["before", "81.0", "23.5", "0.127"],
-        ["DAPO", "90.0", "20.0", "0.080"],
-        ["CES", "95.0", "18.0", "0.020"],
+def test_the_table_has_a_column_for_each_model_with_units_and_bands(monkeypatch):
+    bands = {"DAPO": ((83, 100), (17.14, 21), (0.03, 0.1)), "CES": ((84.4, 99), (17, 18), (0.01, 0.06))}
+    monkeypatch.setattr(quickstart, "BANDS", {"before": ((73, 87), (22, 24), (0.1, 0.2)), **bands})
+    assert quickstart.table(MEASURED).splitlines() == [
+        "                                 before           DAPO            CES",
+        "accuracy, %                        81.0           90.0           95.0",
+        "  95 % of runs             73.0 to 87.0  83.0 to 100.0   84.4 to 99.0",
+        "answer length, tokens              23.5           20.0           18.0",
+        "  95 % of runs             22.0 to 24.0   17.1 to 21.0   17.0 to 18.0",
+        "entropy, bits per token           0.127          0.080          0.020",
+        "  95 % of runs           0.100 to 0.200 0.030 to 0.100 0.010 to 0.060",
     ]
+
+
+def test_a_figure_outside_its_band_is_named_and_a_shown_end_is_inside(monkeypatch):
+    wide = ((0.0, 100.0), (0.0, 99.0), (0.0, 1.0))
+    monkeypatch.setattr(quickstart, "BANDS", {"before": wide, "DAPO": wide, "CES": ((95.1, 96.0), *wide[1:])})
+    inside = MEASURED | {"CES": found(0.95051, 18.0, 0.02)}
+    assert quickstart.judge(inside) == (
+        "Every figure lies where 95 % of runs do, with other seeds or on other machines."
+    )
+    assert "on other machines: accuracy of CES.\n" in quickstart.judge(MEASURED)
+    low = MEASURED | {"CES": found(0.96, 18.0, 1.1), "DAPO": found(0.9, 99.2, 0.1)}
+    assert "on other machines: answer length of DAPO, entropy of CES.\n" in quickstart.judge(low)
+
+
+def test_the_bands_are_those_of_one_more_run_beside_the_studys_seeds():
+    rows = pandas.read_csv(ROOT / "docs/study/arithmetic.csv")
+    for name, method in (("before", "Before training"), ("DAPO", "DAPO"), ("CES", "CES")):
+        runs = rows[rows["method"] == method]
+        expected = []
+        for column, scale, digits in (("accuracy", 100, 1), ("length_tokens", 1, 1), ("entropy_bits", 1, 3)):
+            values = scale * runs[column].to_numpy()
+            mean, spread = values.mean(), values.std(ddof=1) * (1 + 1 / len(values)) ** 0.5
+            half = stats.t.ppf(0.975, len(values) - 1) * spread
+            unit = 10**digits  # rounded outwards
+            ends = math.floor((mean - half) * unit) / unit, math.ceil((mean + half) * unit) / unit
+            expected.append((max(ends[0], 0.0), min(ends[1], 100.0)))
+        assert quickstart.BANDS[name] == tuple(expected)
 
 
 def test_the_gain_says_it_whichever_way_it_is():

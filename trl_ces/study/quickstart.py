@@ -32,6 +32,14 @@ HELD_OUT_PROBLEMS, SAMPLES, SAMPLING_SEED = 200, 8, 0
 # A model this small gains little from a second thread, and on a busy machine two threads wait for each other.
 THREADS = 1
 PICTURE, NUMBERS = "quickstart.png", "quickstart.json"
+MEASURES = {"accuracy, %": 1, "answer length, tokens": 1, "entropy, bits per token": 3}  # digits shown
+# Where 95 % of runs with other seeds or on other machines fall, in the order of `MEASURES`: from the seeds of
+# `trl-ces study --config arithmetic`, by Student's t for one more run. A test works them out again.
+BANDS = {
+    "before": ((73.1, 86.6), (22.4, 24.2), (0.115, 0.149)),
+    "DAPO": ((83.0, 100.0), (17.1, 21.0), (0.035, 0.105)),
+    "CES": ((84.4, 100.0), (17.4, 17.7), (0.010, 0.061)),
+}
 
 
 class Stage(Protocol):
@@ -75,9 +83,12 @@ def quickstart(
             code = run_training(recipe, list(map(str, words)), log, rl_steps, line)
         if code:
             raise RunFailed(method, code, log)
-    with stage("4/4", f"All three answer {num_problems} problems that no training saw"):
+    with stage("4/4", f"All three answer {num_problems} problems that no training saw") as line:
         problems = load_problems("held_out", num_problems, SAMPLING_SEED)
-        measured = {name: measure(folder, problems, SAMPLES, SAMPLING_SEED) for name, folder in folders.items()}
+        measured = {}
+        for number, (name, folder) in enumerate(folders.items(), start=1):
+            line.show(f"model {number} of {len(folders)}")
+            measured[name] = measure(folder, problems, SAMPLES, SAMPLING_SEED)
         accuracy = arithmetic_accuracy_reward.__name__
         plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
         rows = {
@@ -134,19 +145,40 @@ def summary(measured: dict[str, Measurement]) -> str:
         f"{table(measured)}\n\n"
         f"Measured on {count} held-out problems x {SAMPLES} answers at temperature 1, sampling seed {SAMPLING_SEED}.\n"
         "Length counts the end token; entropy is the sampling distribution's, mean over the answers' tokens.\n"
-        f"{gain(measured)}\n\n{examples(measured)}"
+        f"{judge(measured)}\n{gain(measured)}\n\n{examples(measured)}"
     )
 
 
+def figures(found: Measurement) -> tuple[float, float, float]:
+    """Of one model, in the order and the units of `MEASURES`."""
+    return 100 * found.accuracy, found.length, found.entropy_bits
+
+
 def table(measured: dict[str, Measurement]) -> str:
-    """The comparison, a row for each model."""
-    lines = [
-        f"{'':<8}{'accuracy':>10}{'answer length':>16}{'entropy':>18}",
-        f"{'':<8}{'%':>10}{'tokens':>16}{'bits per token':>18}",
-    ]
-    for name, found in measured.items():
-        lines.append(f"{name:<8}{100 * found.accuracy:>10.1f}{found.length:>16.1f}{found.entropy_bits:>18.3f}")
+    """The comparison, a column for each model, with the band of each figure below it."""
+    lines = [f"{'':<24}" + "".join(f"{name:>15}" for name in measured)]
+    for index, (title, digits) in enumerate(MEASURES.items()):
+        values = [f"{figures(found)[index]:.{digits}f}" for found in measured.values()]
+        bands = [" to ".join(f"{end:.{digits}f}" for end in BANDS[name][index]) for name in measured]
+        lines += [f"{title:<24}" + "".join(f"{value:>15}" for value in values)]
+        lines += [f"{'  95 % of runs':<24}" + "".join(f"{band:>15}" for band in bands)]
     return "\n".join(lines)
+
+
+def judge(measured: dict[str, Measurement]) -> str:
+    """Whether every figure, as it is shown, lies in its band."""
+    outside = [
+        f"{title.partition(',')[0]} of {name}"
+        for name, found in measured.items()
+        for value, (low, high), (title, digits) in zip(figures(found), BANDS[name], MEASURES.items(), strict=True)
+        if not low <= round(value, digits) <= high
+    ]
+    if not outside:
+        return "Every figure lies where 95 % of runs do, with other seeds or on other machines."
+    return (
+        f"Outside of where 95 % of runs lie, with other seeds or on other machines: {', '.join(outside)}.\n"
+        "One figure in twenty lies outside by chance; if several do, docs/quickstart.md says what to look at."
+    )
 
 
 def gain(measured: dict[str, Measurement]) -> str:
@@ -156,7 +188,7 @@ def gain(measured: dict[str, Measurement]) -> str:
     length, entropy = 100 * (ces.length / dapo.length - 1), 100 * (ces.entropy_bits / dapo.entropy_bits - 1)
     return (
         f"CES against DAPO: accuracy {points:+.1f} points, answer length {length:+.0f} %, entropy {entropy:+.0f} %. "
-        "(One seed; docs/quickstart.md has three.)"
+        "(One seed; docs/study.md has the mean of several.)"
     )
 
 
