@@ -34,6 +34,7 @@ from .methods.groups import rollout_verdicts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
 from .rollout import (
     DynamicSampling,
+    EndedRows,
     ExactResume,
     FiniteSteps,
     Float32Outputs,
@@ -189,6 +190,7 @@ class Shaping(Layer):
 # RewardCalls, so that rewards are computed once.
 class CESTrainer(
     RealTokens,
+    EndedRows,
     GroupFilter,
     Shaping,
     DynamicSampling,

@@ -2,6 +2,7 @@
 
 - [`RealTokens`]: forwards without padding, rows arranged by length, old log-probs at the update's shapes.
 - [`DynamicSampling`]: DAPO's; drops groups of equal accuracy and draws more prompts.
+- [`EndedRows`]: completions that have ended leave the batch while transformers generates.
 - [`ExactResume`]: a stopped run resumes bit for bit.
 - [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
 - [`Float32Outputs`]: FSDP2 returns log-probs and entropies in float32.
@@ -16,6 +17,7 @@ Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
 """
 
 from .dynamic_sampling import DynamicSampling
+from .ended_rows import EndedRows
 from .exact_resume import ExactResume
 from .finite_steps import FiniteSteps
 from .float32_outputs import Float32Outputs
@@ -27,6 +29,7 @@ from .server_timeout import ServerTimeout
 
 __all__ = [
     "DynamicSampling",
+    "EndedRows",
     "ExactResume",
     "FiniteSteps",
     "Float32Outputs",

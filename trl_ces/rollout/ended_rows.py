@@ -1,0 +1,113 @@
+"""Completions that have ended leave the batch, where transformers generates.
+
+`generate` runs all rows until the last one has ended, and most completions are far shorter than the longest. Here it
+is called for a few tokens at a time, with the cache of the rows that go on. Tokens are drawn from the same
+distributions in another order, so the same seed gives other completions than TRL's.
+
+Overrides of TRL: `_generate_single_turn`. Reads `_dist` and `_is_vlm`.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, GenerationConfig
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+from .layer import Layer
+from .padding import padding_support
+
+PIECE = 16  # tokens between two looks at who has ended
+ONLY_TEXT = {"input_ids", "attention_mask", "generation_config"}
+
+
+class EndedRows(Layer):
+    """
+    Ends the computation of a completion with the completion; `trim_padding` of [`CESConfig`].
+
+    Does nothing where vLLM or continuous batching generates, where weights are sharded (all processes must run the
+    same forwards), with images, `generation_kwargs` or `cache_implementation`, or a model that cannot lose rows.
+    """
+
+    def _generate_single_turn(self, *args, **kwargs):
+        policy = self.accelerator.unwrap_model(self.model)
+        with ended_rows_leave(policy) if self._may_drop_rows() and can_drop_rows(policy) else nullcontext():
+            return super()._generate_single_turn(*args, **kwargs)
+
+    def _may_drop_rows(self) -> bool:
+        args = self.args
+        elsewhere = self.use_vllm or args.use_transformers_continuous_batching or self._is_vlm
+        sharded = self._dist.is_zero3 or self._dist.is_fsdp
+        return args.trim_padding and not (elsewhere or sharded or args.generation_kwargs or args.cache_implementation)
+
+
+def can_drop_rows(model: Any) -> bool:
+    """Whether rows of a batch can leave: keys and values are the whole cache, and nothing in it follows the width."""
+    if model.config.is_encoder_decoder or not padding_support(model).right:
+        return False
+    layers = DynamicCache(config=model.config.get_text_config(decoder=True)).layers
+    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
+
+
+@contextmanager
+def ended_rows_leave(model: Any) -> Iterator[None]:
+    """Within it, `model.generate` is [`generate_in_pieces`]."""
+    whole = model.generate
+
+    def generate(**inputs: Any) -> Any:
+        if inputs.keys() != ONLY_TEXT:
+            return whole(**inputs)
+        return generate_in_pieces(whole, model.config, **inputs)
+
+    model.generate = generate
+    try:
+        yield
+    finally:
+        del model.generate
+
+
+@torch.no_grad()
+def generate_in_pieces(
+    generate: Callable[..., Tensor],
+    config: Any,
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    generation_config: GenerationConfig,
+    piece: int = PIECE,
+) -> Tensor:
+    """
+    What `generate` returns, computed without the rows that have ended.
+
+    Args:
+        generate (`Callable`): Of a model that [`can_drop_rows`].
+        config (`PreTrainedConfig`): The model's.
+        input_ids (`Tensor`): Shape (B, P), int64, prompts padded on the left.
+        attention_mask (`Tensor`): Shape (B, P), 1 at real tokens.
+        generation_config (`GenerationConfig`): With `max_new_tokens`, `pad_token_id` and `eos_token_id`.
+        piece (`int`): Tokens between two looks at who has ended.
+
+    Returns:
+        `Tensor`: Shape (B, P + T), int64: prompts and completions, padded on the right after the end token.
+    """
+    cache = DynamicCache(config=config.get_text_config(decoder=True))
+    ends = torch.as_tensor(generation_config.eos_token_id, device=input_ids.device)
+    longest = generation_config.max_new_tokens
+    completions = input_ids.new_full((len(input_ids), longest), generation_config.pad_token_id)
+    rows, ids, mask, done = torch.arange(len(input_ids), device=input_ids.device), input_ids, attention_mask, 0
+    while done < longest and len(rows) > 0:
+        settings = copy.copy(generation_config)
+        settings.max_new_tokens = min(piece, longest - done)
+        width = ids.size(1)
+        ids = generate(input_ids=ids, attention_mask=mask, past_key_values=cache, generation_config=settings)
+        written = ids[:, width:]
+        completions[rows, done : done + written.size(1)] = written
+        done += written.size(1)
+        left = (~torch.isin(written, ends).any(dim=1)).nonzero().squeeze(1)
+        mask = torch.cat([mask, torch.ones_like(written)], dim=1)
+        if len(left) < len(rows):
+            rows, ids, mask = rows[left], ids[left], mask[left]
+            cache.batch_select_indices(left)
+    return torch.cat([input_ids, completions[:, :done]], dim=1)
