@@ -55,9 +55,6 @@ RUN = {
     "trl-ces train --config recipes/smollm2_135m/ces.yaml": trained(
         "outputs/smollm2_135m-ces", added="--model_builder null --model_name_or_path tiny --max_completion_length 8"
     ),
-    "trl-ces train --config recipes/DeepSeek-R1-Distill-Qwen-1.5B/ces.yaml --accelerate_config zero3": trained(
-        R1, {"--accelerate_config zero3": ""}, ON_THIS_CPU
-    ),
     "trl-ces train --config recipes/DeepSeek-R1-Distill-Qwen-7B/ces.yaml --accelerate_config zero3_offload": trained(
         R1_7B, {"--accelerate_config zero3_offload": ""}, ON_THIS_CPU
     ),
@@ -148,7 +145,6 @@ RUN = {
     "trl-ces eval --config code --model MODEL --data_dir data --allow_code_execution": evaluated(
         "runs/evaluation/*", {"MODEL": "tiny"}, says="MBPP"
     ),
-    "trl-ces compare runs/base_eval runs/ces_eval --names before CES": Here(says=r"before"),
     "trl-ces compare runs/r1 runs/ces_eval --names R1-1.5B CES": Here({"runs/r1": "runs/base_eval"}, says=r"R1-1\.5B"),
     # Measurements, small
     "OMP_NUM_THREADS=1 trl-ces bench update_step --parts unequal --repeats 3": Here(

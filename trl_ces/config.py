@@ -105,6 +105,7 @@ class CESConfig(GRPOConfig):
             Allow `dynamic_sampling` with `shaping="ces"`, although CES learns from the groups that it drops.
         trim_padding (`bool`, *optional*, defaults to `True`):
             Drop the columns of a forward that are padding in all of its rows. Gradients equal TRL's up to rounding.
+            Where transformers generates, completions that have ended leave the batch.
         arrange_by_length (`bool`, *optional*, defaults to `True`):
             Arrange the rows of an optimizer step so that rows of similar length share a micro-batch and processes get
             similar token counts. Gradients equal TRL's up to rounding. Ignored where the loss depends on which rows
@@ -239,7 +240,10 @@ class CESConfig(GRPOConfig):
     )
     trim_padding: bool = field(
         default=True,
-        metadata={"help": "Drop the columns of a forward that are padding in all of its rows."},
+        metadata={
+            "help": "Drop the columns of a forward that are padding in all of its rows, and rows that have ended "
+            "from transformers' generation."
+        },
     )
     arrange_by_length: bool = field(
         default=True,

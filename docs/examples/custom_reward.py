@@ -3,6 +3,8 @@ CES with your own rewards: estimates within 1 %, and a small reward for naming t
 
     python docs/examples/custom_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/estimates
 
+with `--use_cpu` where there is no GPU.
+
 CES asks one reward whether a completion is correct. Here it is found by its name, which contains "accuracy"; with
 other names, set `ces_accuracy_reward="..."`. The other reward only moves the advantage.
 """

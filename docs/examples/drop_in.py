@@ -2,6 +2,8 @@
 From GRPO to CES: two names change. Everything else is a script of TRL.
 
     python docs/examples/drop_in.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/drop_in
+
+with `--use_cpu` where there is no GPU.
 """
 
 import argparse

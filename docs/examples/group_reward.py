@@ -3,6 +3,8 @@ CES with a reward that sees its whole group: a bonus for right completions no lo
 
     python docs/examples/group_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/brief
 
+with `--use_cpu` where there is no GPU.
+
 A rule gets the verdicts of the accuracy reward and the lengths of the whole rollout, gathered over processes, as
 tensors of shape (prompts, completions per prompt). It stands beside the accuracy reward like any other.
 """
