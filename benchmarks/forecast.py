@@ -1,6 +1,6 @@
 """The forecast of `trl-ces inspect` on worlds that it never saw: does the sign of the length's change come true?
 
-    trl-ces bench forecast --output_dir runs/forecast                       # 30 worlds, about 2.5 core hours
+    trl-ces bench forecast --output_dir runs/forecast                       # 30 worlds, about 4 core hours
     trl-ces bench forecast --output_dir runs/forecast --first 1 --last 15   # a part: run the other one beside it
 
 Draws worlds from the ranges below, makes each its base model, forecasts, trains it by DAPO and by CES with the recipes

@@ -6,6 +6,7 @@ import math
 import runpy
 from pathlib import Path
 
+import pandas
 import pytest
 
 from trl_ces.cli.main import main
@@ -99,3 +100,16 @@ def test_a_world_runs_from_its_base_model_to_the_table_and_is_not_run_twice(tmp_
     assert main(words) == 0
     assert capsys.readouterr().out == table
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.json")} == files
+
+
+def test_the_documentation_shows_the_table_of_the_thirty_worlds_as_they_were_measured():
+    docs = Path(__file__).parents[2] / "docs"
+    rows = pandas.read_csv(docs / "study" / "forecast" / "worlds.csv").to_dict("records")
+    for row in rows:
+        row["hit"] = None if pandas.isna(row["hit"]) else bool(row["hit"])
+    worlds = BENCH["draw_worlds"]()
+    for method in BENCH["METHODS"]:
+        assert [{name: row[name] for name in worlds[0]} for row in rows if row["method"] == method] == worlds
+    page = (docs / "study.md").read_text(encoding="utf-8")
+    for part in BENCH["report"](rows).split("\n\n"):
+        assert part in page
