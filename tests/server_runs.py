@@ -13,6 +13,8 @@ from urllib.request import Request, urlopen
 
 from processes import HERE, environment
 
+from trl_ces.train.recipe import make_recipe
+
 STUB = HERE / "vllm_stub"
 # As `trl_ces.train.server.server_command` gives them.
 FLAGS = (
@@ -23,6 +25,21 @@ FLAGS = (
     "--max-logprobs",
     "-1",
 )
+
+
+def server_recipe(model, **changes):
+    """The checked recipe of a small run through a server."""
+    fields = {
+        "model_name_or_path": str(model),
+        "output_dir": "out",
+        "dataset_name": "arithmetic",
+        "use_vllm": True,
+        "vllm_mode": "server",
+        "vllm_group_port": free_port(),
+        "max_completion_length": 200,
+        **changes,
+    }
+    return make_recipe(fields, "recipe.yaml")
 
 
 def with_stub(**changes):

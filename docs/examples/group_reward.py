@@ -25,49 +25,34 @@ def brief_reward(groups):
     return (right & (groups.lengths <= mean)).float()
 
 
-def problems():
-    """Questions with their solutions, which `accuracy_reward` compares by value."""
-    question = "What is {} + {}? Think step by step, then give the answer as \\boxed{{}}."
-    rows = [
-        {"prompt": [{"role": "user", "content": question.format(a, b)}], "solution": str(a + b)}
-        for a in range(2, 10)
-        for b in range(2, 10)
-    ]
-    return Dataset.from_list(rows)
+parser = argparse.ArgumentParser(description="CES with a reward of whole groups")
+parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="a Hub id or a folder")
+parser.add_argument("--output_dir", default="runs/brief")
+parser.add_argument("--max_steps", type=int, default=20)
+parser.add_argument("--use_cpu", action="store_true")
+options = parser.parse_args()
 
-
-def make_trainer(model, output_dir, **changes):
-    """The trainer; `changes` are settings of `CESConfig`."""
-    settings = {
-        "output_dir": output_dir,
-        "num_generations": 4,
-        "max_completion_length": 128,
-        "ces_tau": 0.05,
-        "reward_weights": [1.0, 0.2],
-        "logging_steps": 1,
-        **changes,
-    }
-    return CESTrainer(
-        model=model,
-        reward_funcs=[accuracy_reward, brief_reward],
-        args=CESConfig(**settings),
-        train_dataset=problems(),
-    )
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="CES with a reward of whole groups")
-    parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct", help="a Hub id or a folder")
-    parser.add_argument("--output_dir", default="runs/brief")
-    parser.add_argument("--max_steps", type=int, default=20)
-    parser.add_argument("--use_cpu", action="store_true")
-    options = parser.parse_args()
-    trainer = make_trainer(
-        options.model,
-        options.output_dir,
+question = "What is {} + {}? Think step by step, then give the answer as \\boxed{{}}."
+problems = [
+    {"prompt": [{"role": "user", "content": question.format(a, b)}], "solution": str(a + b)}
+    for a in range(2, 10)
+    for b in range(2, 10)
+]
+trainer = CESTrainer(
+    model=options.model,
+    reward_funcs=[accuracy_reward, brief_reward],
+    args=CESConfig(
+        output_dir=options.output_dir,
         max_steps=options.max_steps,
         use_cpu=options.use_cpu,
         bf16=not options.use_cpu,
-    )
-    trainer.train()
-    trainer.save_model()
+        num_generations=4,
+        max_completion_length=128,
+        reward_weights=[1.0, 0.2],
+        ces_tau=0.05,
+        logging_steps=1,
+    ),
+    train_dataset=Dataset.from_list(problems),
+)
+trainer.train()
+trainer.save_model()

@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from fixtures_evaluation import write_model
 from test_compatibility import watch_shaping
 from test_compatibility_tools import QWEN_END as END
 from test_compatibility_tools import QWEN_MARKERS, call, script_turns
 from tiny import settings
 from trl.chat_template_utils import qwen3_chat_template
+
+from trl_ces.methods.groups import Groups
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 # A job's script is for the Hub's machines: test_shipped_scripts.py
@@ -31,15 +34,29 @@ def save_tiny(folder, name):
     return str(write_model(folder, context=4096, **(knows_tools if name == "tools" else {})))
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)
-def test_an_example_trains_and_saves_from_the_command_line(script, tmp_path, monkeypatch):
+def run_script(script, tmp_path, monkeypatch):
+    """What the script has defined at its end, started as its docstring says, for two steps."""
     model = save_tiny(tmp_path / "tiny", script.stem)
     words = ["--model", model, "--output_dir", str(tmp_path / "out"), "--max_steps", "2", "--use_cpu"]
     monkeypatch.setattr(sys, "argv", [str(script), *words])
-    trained = runpy.run_path(str(script), run_name="__main__")["trainer"]
+    return runpy.run_path(str(script), run_name="__main__")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)
+def test_an_example_trains_and_saves_from_the_command_line(script, tmp_path, monkeypatch):
+    trained = run_script(script, tmp_path, monkeypatch)["trainer"]
     assert trained.state.global_step == 2
     assert (tmp_path / "out" / "model.safetensors").is_file()
     assert all("ces/group_accuracy" in entry for entry in trained.state.log_history if "loss" in entry)
+
+
+def test_the_group_reward_goes_to_right_completions_up_to_the_mean_of_the_right_ones(tmp_path, monkeypatch):
+    brief = run_script(EXAMPLES / "group_reward.py", tmp_path, monkeypatch)["brief_reward"]
+    correct = torch.tensor([[True, True, False, True], [False] * 4])
+    scorable = torch.tensor([[True, True, True, False], [True] * 4])
+    lengths = torch.tensor([[10, 20, 3, 12], [5, 6, 7, 8]])
+    groups = Groups(correct, scorable, torch.zeros(2, 4, dtype=torch.bool), lengths, correct.float(), 64)
+    assert brief.of_groups(groups).tolist() == [[1, 0, 0, 0], [0] * 4]  # the mean is 15
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.stem)

@@ -10,13 +10,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 import requests
 import vllm_server
-from server_runs import FLAGS, free_port, served_here
+from server_runs import FLAGS, free_port, served_here, server_recipe
 from tiny import tiny_model, tiny_tokenizer
 
 from trl_ces.support.errors import UserError
 from trl_ces.train import checks, server
 from trl_ces.train.command_line import read_words
-from trl_ces.train.recipe import make_recipe
 from trl_ces.train.server import check_server, server_command, server_failure
 
 
@@ -29,19 +28,8 @@ def model(tmp_path_factory):
 
 
 def recipe_of(model, url=None, **changes):
-    fields = {
-        "model_name_or_path": str(model),
-        "output_dir": "out",
-        "dataset_name": "arithmetic",
-        "use_vllm": True,
-        "vllm_mode": "server",
-        "vllm_server_timeout": 0.0,
-        "vllm_group_port": free_port(),
-        "max_completion_length": 200,
-        **({} if url is None else {"vllm_server_base_url": url}),
-        **changes,
-    }
-    return make_recipe(fields, "recipe.yaml")
+    given = {} if url is None else {"vllm_server_base_url": url}
+    return server_recipe(model, **{"vllm_server_timeout": 0.0, **given, **changes})
 
 
 def refusal(recipe):

@@ -15,13 +15,12 @@ import pytest
 import requests
 import torch
 from processes import environment
-from server_runs import free_port
+from server_runs import free_port, server_recipe
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.generation.vllm_client import VLLMClient
 
 from trl_ces.support.errors import UserError
 from trl_ces.toy import smollm2
-from trl_ces.train.recipe import make_recipe
 from trl_ces.train.server import check_server, server_command
 
 # The server compiles the model: minutes on two cores.
@@ -34,21 +33,8 @@ SETTINGS = {
 
 
 def recipe_of(model, port, **changes):
-    fields = {
-        "model_name_or_path": str(model),
-        "output_dir": "out",
-        "dataset_name": "arithmetic",
-        "use_vllm": True,
-        "vllm_mode": "server",
-        "vllm_server_host": "127.0.0.1",
-        "vllm_server_port": port,
-        "vllm_server_timeout": 900.0,
-        "vllm_group_port": free_port(),
-        "vllm_max_model_length": 256,
-        "max_completion_length": 200,
-        **changes,
-    }
-    return make_recipe(fields, "recipe.yaml")
+    address = {"vllm_server_host": "127.0.0.1", "vllm_server_port": port, "vllm_server_timeout": 900.0}
+    return server_recipe(model, **{**address, "vllm_max_model_length": 256, **changes})
 
 
 def named_vllm(folder):

@@ -63,15 +63,7 @@ def make_setup(
     Raises:
         UserError: if the recipe has a setting that no plan covers.
     """
-    if recipe.model.load_in_4bit or recipe.model.load_in_8bit:
-        raise UserError("There is no plan for quantized weights: remove `load_in_4bit` and `load_in_8bit`.")
-    attention = recipe.attention or "sdpa"
-    if attention == "eager":
-        raise UserError(
-            "There is no plan for `attn_implementation: eager`, which keeps every attention score: use sdpa."
-        )
-    if engine.fsdp and recipe.training.get("use_cpu"):
-        raise UserError("There is no plan for FSDP2 on a CPU: accelerate starts it on GPUs only.")
+    _refuse_what_no_plan_covers(recipe, engine)
     half = bool(config.bf16 or config.fp16)
     loaded = "float32" if recipe.model.dtype in (None, "float32") else "bfloat16"
     tokens = prompt + cast(int, config.max_completion_length)
@@ -86,7 +78,7 @@ def make_setup(
         checkpointing=bool(config.activation_checkpointing),
         dtype="bfloat16" if half and (engine.zero_stage or engine.fsdp) else loaded,
         autocast=half and not (engine.zero_stage or engine.fsdp),
-        flash_attention="flash" in attention,
+        flash_attention="flash" in (recipe.attention or ""),
         gpu=not recipe.training.get("use_cpu"),
         lora=None if lora is None else json.dumps(lora.to_dict(), default=sorted),  # peft keeps some lists as sets
     )
@@ -102,6 +94,17 @@ def make_setup(
         trained="float32" if upcast else None,
         one_row=_one_row(recipe, config, schedule),
     )
+
+
+def _refuse_what_no_plan_covers(recipe: Recipe, engine: Engine) -> None:
+    if recipe.model.load_in_4bit or recipe.model.load_in_8bit:
+        raise UserError("There is no plan for quantized weights: remove `load_in_4bit` and `load_in_8bit`.")
+    if recipe.attention == "eager":
+        raise UserError(
+            "There is no plan for `attn_implementation: eager`, which keeps every attention score: use sdpa."
+        )
+    if engine.fsdp and recipe.training.get("use_cpu"):
+        raise UserError("There is no plan for FSDP2 on a CPU: accelerate starts it on GPUs only.")
 
 
 def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine: Engine, dtype: str) -> Generation:
