@@ -1,10 +1,11 @@
-"""Planned memory against measured, on this machine's CPU: small models, whole training steps.
+"""Planned memory against measured: whole training steps of small models on a CPU, of larger ones on a GPU.
 
-    python benchmarks/memory.py
+    trl-ces bench memory
+    trl-ces bench memory --device cuda
 
-Each case runs in its own process: CESTrainer trains a random model for two steps on answers of full length. The peak
-of resident memory, less what the process held before the model, is compared with the estimate of `trl_ces/plan`.
-Linux only (/proc); a few minutes on one core.
+Each case runs in its own process: CESTrainer trains a random model for two steps on answers of full length. On a CPU
+the peak of resident memory, less what the process held before the model, is compared with the estimate of
+`trl_ces/plan` (Linux only: /proc; a few minutes on one core); on a GPU the peak of PyTorch's allocator is.
 """
 
 import argparse
@@ -54,6 +55,33 @@ CASES = [
     ),
     ("Qwen2, 57 M, long", QWEN, {"max_completion_length": 1504, "activation_checkpointing": True}),
 ]
+# Qwen2.5-0.5B and Qwen2.5-Math-1.5B (their config.json), for a GPU of 80 GB.
+HALF_BILLION = {
+    **QWEN,
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}
+R1_1_5B = {
+    **QWEN,
+    "hidden_size": 1536,
+    "intermediate_size": 8960,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 12,
+    "vocab_size": 151936,
+}
+LONG = {"bf16": True, "activation_checkpointing": True, "max_completion_length": 12_000}
+CUDA_CASES = [
+    ("Qwen2, 57 M", QWEN, {"bf16": True}),
+    ("Llama, 21 M, tied", LLAMA, {"max_completion_length": 736, "per_device_train_batch_size": 4}),
+    ("Qwen2, 0.5 B, tied", HALF_BILLION, {"bf16": True, "max_completion_length": 2016}),
+    ("Qwen2, 0.5 B, tied", HALF_BILLION, LONG),
+    ("Qwen2, 1.5 B", R1_1_5B, LONG),
+    ("Qwen2, 1.5 B, LoRA", R1_1_5B, {**LONG, "use_peft": True, "lora_r": 16}),
+]
 PROMPT = 32
 BASE = {
     "model_name_or_path": "unused",
@@ -75,15 +103,15 @@ BASE = {
 }
 
 
-def recipe_of(fields, output):
+def recipe_of(fields, output, device):
     from trl_ces.train.recipe import make_recipe
 
-    given = {**BASE, **fields, "output_dir": output}
+    given = {**BASE, **fields, "use_cpu": device == "cpu", "output_dir": output}
     given["steps_per_generation"] = 2 * given["gradient_accumulation_steps"]
     return make_recipe(given, "benchmarks/memory.py")
 
 
-def predicted(shape, fields):
+def predicted(shape, fields, device):
     """Planned bytes, without the reserve for the process itself."""
     from trl_ces.plan.engine import Engine
     from trl_ces.plan.memory import plan_memory
@@ -91,7 +119,7 @@ def predicted(shape, fields):
     from trl_ces.plan.setup import make_setup
     from trl_ces.plan.shapes import ModelShape
 
-    recipe = recipe_of(fields, "unused")
+    recipe = recipe_of(fields, "unused", device)
     config = whole_run(recipe, 1)
     shape = ModelShape(json.dumps(shape), "this file")
     setup = make_setup(recipe, config, make_schedule(config, 1, None), shape, Engine(1), None, PROMPT)
@@ -107,8 +135,8 @@ def resident(name):
     raise OSError(f"/proc/self/status has no {name}.")
 
 
-def train(shape, fields, output):
-    """Train and return the peak of resident bytes beyond those before the model."""
+def train(shape, fields, output, device):
+    """Train and return the peak of bytes: PyTorch's allocator's, or on a CPU resident ones beyond those before."""
     import torch
     from datasets import Dataset
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -117,7 +145,7 @@ def train(shape, fields, output):
     from trl_ces import CESTrainer
     from trl_ces.toy.arithmetic_model import build_tokenizer
 
-    recipe = recipe_of(fields, output)
+    recipe = recipe_of(fields, output, device)
     config, tokenizer = recipe.training_config(1), build_tokenizer()
     length = config.max_completion_length
 
@@ -145,10 +173,10 @@ def train(shape, fields, output):
     )
     trainer.train()
     assert trainer.state.global_step == config.max_steps
-    return resident("VmHWM") - before
+    return torch.cuda.max_memory_allocated() if device == "cuda" else resident("VmHWM") - before
 
 
-def measured(number):
+def measured(number, device):
     # Makes glibc return large blocks at once, so that freed memory is not counted.
     environment = {
         **os.environ,
@@ -156,7 +184,7 @@ def measured(number):
         "MALLOC_MMAP_THRESHOLD_": "65536",
         "TRL_EXPERIMENTAL_SILENCE": "1",
     }
-    command = [sys.executable, __file__, "--measure", str(number)]
+    command = [sys.executable, __file__, "--measure", str(number), "--device", device]
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if finished.returncode:
         raise SystemExit(finished.stderr[-3000:])
@@ -165,20 +193,22 @@ def measured(number):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--measure", type=int, help="measure one case and print its bytes")
     parser.add_argument("--cases", type=int, nargs="*", help="only these cases")
     asked = parser.parse_args()
+    cases = CASES if asked.device == "cpu" else CUDA_CASES
     if asked.measure is not None:
-        _, shape, fields = CASES[asked.measure]
+        _, shape, fields = cases[asked.measure]
         with tempfile.TemporaryDirectory() as output:
-            print(train(shape, fields, output))
+            print(train(shape, fields, output, asked.device))
         return
     from trl_ces.support.tables import markdown
 
     rows = []
-    for number in asked.cases if asked.cases is not None else range(len(CASES)):
-        name, shape, fields = CASES[number]
-        plan, fact = predicted(shape, fields), measured(number)
+    for number in asked.cases if asked.cases is not None else range(len(cases)):
+        name, shape, fields = cases[number]
+        plan, fact = predicted(shape, fields, asked.device), measured(number, asked.device)
         settings = {**BASE, **fields}
         rows.append(
             (

@@ -32,6 +32,8 @@ TRAINERS = {
     "trl": (GRPOTrainer, GRPOConfig, {}),
     "none": (CESTrainer, CESConfig, {"shaping": "none"}),
     "ces": (CESTrainer, CESConfig, {"shaping": "ces"}),
+    "packed": (CESTrainer, CESConfig, {"shaping": "none", "padding_free": True}),
+    "trimmed": (CESTrainer, CESConfig, {"shaping": "none", "padding_free": False}),
 }
 
 
@@ -66,11 +68,13 @@ def matrix_rate(device: str, dtype: torch.dtype) -> float:
     return 2 * size**3 / min(seconds)
 
 
-def make_model(shape: str, attention: str, dtype: torch.dtype, positions: int) -> Qwen2ForCausalLM:
-    """A Qwen2 of that shape with random weights."""
-    hidden, intermediate, layers, heads, key_value_heads, vocabulary = SHAPES[shape]
+def make_model(
+    shape: str, attention: str, dtype: torch.dtype, positions: int, vocabulary: int | None = None
+) -> Qwen2ForCausalLM:
+    """A Qwen2 of that shape with random weights, and another vocabulary if one is given."""
+    hidden, intermediate, layers, heads, key_value_heads, own_vocabulary = SHAPES[shape]
     config = Qwen2Config(
-        vocab_size=vocabulary,
+        vocab_size=vocabulary or own_vocabulary,
         hidden_size=hidden,
         intermediate_size=intermediate,
         num_hidden_layers=layers,

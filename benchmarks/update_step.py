@@ -19,11 +19,12 @@ import warnings
 from pathlib import Path
 
 import torch
+from trl.kernels import ChunkedLogProbFunction
 
 sys.path.insert(0, str(Path(__file__).parent))
 from rollouts import (
     SHAPES,
-    TRAINERS,
+    Phase,
     Workload,
     forward_flops,
     make_model,
@@ -33,6 +34,8 @@ from rollouts import (
 )
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+TILE = 32_768  # logits of a token that TRL computes at a time (trl/trainer/utils.py, _CHUNKED_LOGPROB_CHUNK_SIZE)
+COMPARED = ("trl", "none", "ces")
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -44,6 +47,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=48, help="completions of the optimizer step")
     parser.add_argument("--longest", type=int, default=750, help="the longest completion: 12,000 / 16 by default")
     parser.add_argument("--micro_batches", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument(
+        "--vocabularies", type=int, nargs="+", default=[1024, 8192, 32768], help="sizes for the part `vocabulary`"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0, help="of the lengths")
     parser.add_argument("--parts", nargs="+", choices=sorted(PARTS), default=sorted(PARTS))
@@ -56,9 +62,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 class Bench:
     """Makes the workloads of one run; all trainers share one model."""
 
-    def __init__(self, options: argparse.Namespace):
+    def __init__(self, options: argparse.Namespace, vocabulary: int | None = None):
         self.options = options
-        self.model = make_model(options.shape, options.attention, options.dtype, options.longest + 512)
+        self.model = make_model(options.shape, options.attention, options.dtype, options.longest + 512, vocabulary)
         self.model.to(options.device)
 
     @functools.cached_property
@@ -124,7 +130,7 @@ def unequal(bench: Bench) -> None:
     line(*columns)
     line(*["---:"] * len(columns))
     for rows in options.micro_batches:
-        workloads = {who: bench.workload(who, lengths, rows) for who in TRAINERS}
+        workloads = {who: bench.workload(who, lengths, rows) for who in COMPARED}
         tokens = sum(lengths) + sum(prompt_lengths(len(lengths), options.longest, options.seed))
         gradients = []
         for who in ("trl", "none"):
@@ -150,7 +156,7 @@ def memory(bench: Bench) -> None:
     line("rows of a micro-batch", "TRL", "none / TRL", "ces / none")
     line(*["---:"] * 4)
     for rows in bench.options.micro_batches:
-        peaks = {who: peak(bench.options, who, rows) for who in TRAINERS}
+        peaks = {who: peak(bench.options, who, rows) for who in COMPARED}
         none = peaks["none"]
         line(rows, f"{peaks['trl'] / 2**20:.0f} MiB", f"{none / peaks['trl']:.3f}", f"{peaks['ces'] / none:.3f}")
 
@@ -204,7 +210,55 @@ def whole(bench: Bench) -> None:
     print(f"\nA whole step, answers of up to {length} tokens by the model itself: ces / none, time {ratios}")
 
 
-PARTS = {"unequal": unequal, "memory": memory, "equal": equal, "linear": linear, "whole": whole}
+def packed(bench: Bench) -> None:
+    """R1-like lengths, packed into one sequence against padded to the longest of a micro-batch."""
+    workloads = {who: bench.workload(who, bench.lengths(), 2) for who in ("packed", "trimmed")}
+    seconds = bench.in_turn(workloads)
+    print(f"\nR1-like lengths, 2 rows a micro-batch: packed / trimmed, time {ratio(seconds, 'packed', 'trimmed')}")
+
+
+def vocabulary(bench: Bench) -> None:
+    """What the gradient of the entropy costs, by the size of the vocabulary: in a step, and in TRL's kernel alone."""
+    options = bench.options
+    print(f"\nThe entropy's gradient by vocabulary, {bench.model.config.hidden_size} hidden\n")
+    line("vocabulary", "ces / none, time", "the kernel with / without", "the kernel's share of none")
+    line(*["---:"] * 4)
+    for size in options.vocabularies:
+        one = Bench(options, size)
+        workloads = {who: one.workload(who, one.lengths(), 2) for who in ("none", "ces")}
+        seconds = one.in_turn(workloads)
+        tokens = sum(one.lengths())
+        alone = kernel_seconds(one.model.lm_head.weight, tokens, options)
+        share = statistics.median(alone["without"]) / statistics.median(seconds["none"])
+        line(size, ratio(seconds, "ces", "none"), ratio(alone, "with", "without"), f"{100 * share:.0f} %")
+
+
+def kernel_seconds(weight: torch.Tensor, tokens: int, options: argparse.Namespace) -> dict[str, list[float]]:
+    """Seconds of TRL's log-probs and entropies of `tokens` tokens, forward and backward, in turns."""
+    phase, seconds = Phase(options.device == "cuda"), {"without": [], "with": []}
+    hidden = torch.randn(tokens, weight.shape[1], device=weight.device, dtype=weight.dtype, requires_grad=True)
+    targets = torch.randint(weight.shape[0], (tokens,), device=weight.device)
+    for turn in range(options.repeats + 1):
+        for who, spent in seconds.items():
+            start = phase.now()
+            logps, entropies, *_ = ChunkedLogProbFunction.apply(
+                hidden, weight, None, targets, 1.0, TILE, None, 1.0, ("entropy",)
+            )
+            torch.autograd.grad(logps.sum() + (entropies.sum() if who == "with" else 0), [hidden, weight])
+            if turn > 0:
+                spent.append(phase.now() - start)
+    return seconds
+
+
+PARTS = {
+    "unequal": unequal,
+    "memory": memory,
+    "equal": equal,
+    "linear": linear,
+    "whole": whole,
+    "packed": packed,
+    "vocabulary": vocabulary,
+}
 
 
 def main(argv: list[str] | None = None) -> int:

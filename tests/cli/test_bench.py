@@ -32,6 +32,49 @@ def test_the_grading_benchmark_agrees_with_trls_reward(capsys):
     assert "3 rewards of 0, 2 without a verdict, 0 of 1; all others as without them" in printed
 
 
+def test_the_gpu_benchmark_wants_a_gpu_and_says_what_runs_without(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "gpu"]) == 2
+    assert "`--shape tiny` runs every part, small, on the CPU" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_part_of_the_gpu_benchmark_that_has_no_time_costs_the_others_nothing(capsys, tmp_path):
+    options = ["--shape", "tiny", "--output_dir", str(tmp_path), "--parts", "shaping", "world"]
+    assert main(["bench", "gpu", *options, "--minutes", "0.0001"]) == 0
+    cut, left_out = capsys.readouterr().out.splitlines()
+    assert re.match(r"shaping: cut off after .* minutes; ", cut)
+    assert left_out == "world: no time left (--minutes 0.0001); run it with --parts world."
+    assert [file.name for file in tmp_path.iterdir()] == ["shaping.md"]
+    assert "trl-ces bench shaping --device cpu" in (tmp_path / "shaping.md").read_text()
+
+
+@pytest.mark.slow
+def test_every_part_of_the_gpu_benchmark_runs_on_a_cpu(capsys, tmp_path):
+    assert main(["bench", "gpu", "--shape", "tiny", "--output_dir", str(tmp_path)]) == 0
+    assert re.findall(r"^(\w+): \d+ s; ", capsys.readouterr().out, re.MULTILINE) == [
+        "update",
+        "kernel",
+        "packed",
+        "first_ratio",
+        "plan",
+        "shaping",
+        "world",
+    ]
+    written = {file.stem: file.read_text() for file in tmp_path.glob("*.md")}
+    vocabularies = [line.split("|")[1].strip() for line in written["kernel"].splitlines() if line.startswith("| ")]
+    assert vocabularies[-2:] == ["512", "2048"]
+    for part, expected in {
+        "update": "rows of a micro-batch | none / TRL, time",
+        "packed": "packed / trimmed, time",
+        "first_ratio": "real tokens, old log-probs as the update sees them",
+        "plan": "plan (MiB) | measured (MiB)",
+        "shaping": "| 2 x 300 |",
+        "world": "| CES ",
+    }.items():
+        assert expected in written[part], written[part]
+
+
 @pytest.mark.slow
 def test_the_update_benchmark_finds_less_time_memory_and_padding_and_the_same_gradient(capsys):
     options = ["--rows", "16", "--longest", "300", "--micro_batches", "2", "--repeats", "1"]

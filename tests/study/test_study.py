@@ -417,6 +417,29 @@ def test_the_tables_have_the_papers_layout():
     assert tables.sensitivity_table(found[found["method"] != "strong"], "DAPO") == []
 
 
+def test_over_all_variants_each_counts_once():
+    rows = [
+        # In world "a" CES is 0.1 and 0.3 better over two seeds, in "b" 0.1 worse; shorter by 2 and 4, longer by 1.
+        run_of("DAPO", 0, 0.5, 20.0, "a"),
+        run_of("DAPO", 1, 0.5, 20.0, "a"),
+        run_of("CES", 0, 0.6, 18.0, "a"),
+        run_of("CES", 1, 0.8, 16.0, "a"),
+        run_of("DAPO", 0, 0.5, 20.0, "b"),
+        run_of("CES", 0, 0.4, 21.0, "b"),
+        run_of("unpaired", 7, 0.4, 21.0, "b"),
+    ]
+    rows[3]["hard/accuracy"] = 0.6  # there 0.1 and 0.2 better
+    header, *lines = tables.variants_table(DataFrame(rows), "DAPO")
+    assert header == ["Method", "Dataset", "Δ Acc", "Acc higher in", "Δ Len", "Len lower in"]
+    # Means of the variants 0.2 and -0.1: t(0.975, 1) = 12.706 times 0.3 / 2; of -3 and 1: times 4 / 2.
+    assert lines[0] == ["CES", "easy", "+5.0 ± 190.6", "1 of 2", "-1.0 ± 25.4", "1 of 2"]
+    assert lines[1][1:4] == ["hard", "+2.5 ± 158.8", "1 of 2"]
+    assert lines[2][1:] == ["Average", *lines[0][2:]]
+    assert lines[5] == ["unpaired", "Average", "", "0 of 0", "", "0 of 0"]
+    assert len(lines) == 6
+    assert tables.variants_table(DataFrame(rows[:4]), "DAPO") == []
+
+
 def test_a_folder_name_is_plain():
     assert slug("CES w/o Dynamic b") == "ces_w_o_dynamic_b"
     assert slug("check 0.30") == "check_0.30"

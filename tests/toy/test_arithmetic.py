@@ -16,6 +16,7 @@ from trl_ces.toy.arithmetic import (
     World,
     arithmetic_accuracy_reward,
     carries,
+    draw_problem,
     draw_terms,
     load_problems,
     read_prompt,
@@ -23,6 +24,8 @@ from trl_ces.toy.arithmetic import (
     write_completion,
     write_pass,
     write_prompt,
+    write_solution,
+    write_text,
 )
 from trl_ces.toy.arithmetic_evaluation import evaluate, measure
 from trl_ces.toy.arithmetic_model import build_base_model, build_tokenizer, make_base_model
@@ -34,7 +37,7 @@ def passes_and_answer(text):
 
 
 def test_working_goes_column_by_column_with_the_carry():
-    assert write_prompt([37, 48]) == "37+48:"
+    assert write_prompt([[37, 48]]) == "37+48:"
     assert write_pass([37, 48]) == ("7+8=15,3+4+1=8", "85")
     assert write_pass([20, 31]) == ("0+1=1,2+3=5", "51")
     assert write_pass([99, 99]) == ("9+9=18,9+9+1=19", "198")
@@ -92,8 +95,8 @@ def test_every_column_is_right_but_at_most_one_that_is_off_by_one():
 def test_a_forgotten_carry_leaves_the_next_column_without_it():
     assert write_pass([37, 48], forget=True) == ("7+8=15,3+4=7", "75")
     assert write_pass([31, 48], forget=True) == write_pass([31, 48])  # there is none to forget
-    assert carries(read_prompt("37+48:"))
-    assert not carries(read_prompt("31+48:"))
+    assert carries(*read_prompt("37+48:"))
+    assert not carries(*read_prompt("31+48:"))
 
 
 def test_carries_are_forgotten_as_often_as_the_world_says_and_only_where_there_are_any():
@@ -117,7 +120,7 @@ def test_the_defaults_write_the_texts_that_they_always_wrote():
         rng, texts = random.Random(0), []
         for _ in range(500):
             terms = draw_terms(world, "train", rng)
-            texts.append(write_prompt(terms) + write_completion(terms, world, rng))
+            texts.append(write_prompt([terms]) + write_completion(terms, world, rng))
         assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == digest
 
 
@@ -139,6 +142,36 @@ def test_a_guess_is_the_answer_without_working_and_misses_every_carry():
     assert write_completion([37, 48], World(guess_first=True, slip_probability=0.0, check_probability=0.0), rng) == (
         "85#85"
     )
+
+
+def test_several_sums_are_named_worked_and_answered_in_turn():
+    problem = [[37, 48], [21, 30]]
+    world = World(sums=2, slip_probability=0.0, check_probability=0.0)
+    assert write_prompt(problem) == "a37+48b21+30:"
+    assert read_prompt("a37+48b21+30:") == problem
+    assert write_solution(problem) == "85,51"
+    assert write_text(problem, world, random.Random(0)) == "a7+8=15,3+4+1=8#85b1+0=1,2+3=5#51"
+    for row in load_problems("train", 20, seed=3, sums=12):
+        problem = read_prompt(row["prompt"])
+        assert len(problem) == 12
+        assert row["solution"] == ",".join(str(sum(terms)) for terms in problem)
+        assert all(split_of(terms) == "train" for terms in problem)
+
+
+def test_each_sum_of_a_problem_slips_and_checks_by_itself():
+    world, rng = World(sums=4), random.Random(5)
+    right, checked = [[], [], [], []], [[], [], [], []]
+    for _ in range(2000):
+        problem = draw_problem(world, "train", rng)
+        texts = re.split(r"[abcd]", write_text(problem, world, rng))[1:]
+        for place, (terms, text) in enumerate(zip(problem, texts, strict=True)):
+            right[place].append(text.endswith(f"#{sum(terms)}"))
+            checked[place].append("?" in text)
+    # A slip (0.2) stays unless a check mends it: 1 - 0.2 * 0.7 / (1 - 0.3 * 0.3), summed over the number of checks.
+    assert [sum(one) / 2000 for one in right] == pytest.approx([1 - 0.2 * 0.7 / 0.91] * 4, abs=0.03)
+    assert [sum(one) / 2000 for one in checked] == pytest.approx([0.3] * 4, abs=0.03)
+    together = sum(all(one) for one in zip(*right, strict=True)) / 2000
+    assert together == pytest.approx((1 - 0.2 * 0.7 / 0.91) ** 4, abs=0.035)
 
 
 def test_train_and_held_out_problems_never_meet():
@@ -181,6 +214,8 @@ def test_asking_for_more_problems_than_there_are_says_how_many_there_are():
         ({"check_probability": 1}, "check_probability must be below 1"),
         ({"digits": 0}, "digits must be at least 1"),
         ({"min_terms": 3}, "got 3 and 2"),
+        ({"sums": 0}, "from 1 to 26, got 0"),
+        ({"sums": 27}, "from 1 to 26, got 27"),
     ],
 )
 def test_impossible_worlds_are_refused(fields, message):
@@ -194,6 +229,22 @@ def test_only_one_final_right_number_earns_the_reward():
     assert rewards == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
 
+def test_of_several_sums_every_number_must_be_right_and_in_its_place():
+    completions = [
+        "a7+8=15#85b3+4=7#51",
+        "a#85b#52",
+        "a#86b#51",
+        "#51#85",
+        "#85",
+        "#85#51#7",
+        "#85#51?",
+        "#85#",
+        "85#51",
+    ]
+    rewards = arithmetic_accuracy_reward(completions, ["85,51"] * len(completions))
+    assert rewards == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+
 def test_the_tokenizer_has_a_token_for_each_character_and_refuses_others():
     tokenizer = build_tokenizer()
     text = "37+48:7+8=15,3+4+1=8?7+8=15,3+4+1=8#85"
@@ -204,6 +255,7 @@ def test_the_tokenizer_has_a_token_for_each_character_and_refuses_others():
     assert tokenizer.decode(tokenizer("1#2<eos>")["input_ids"], skip_special_tokens=True) == "1#2"
     with pytest.raises(Exception, match="UNK"):
         tokenizer("37 48")
+    assert build_tokenizer(sums=2).get_vocab() == {**tokenizer.get_vocab(), "a": 18, "b": 19}
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +325,7 @@ def test_the_builder_makes_what_is_asked_for_once_and_never_over_another(tmp_pat
     assert (written["seed"], written["steps"], written["world"]["check_probability"]) == (3, 4, 0.1)
     made = (folder / "model.safetensors").stat().st_mtime_ns
     make_base_model(str(folder), **settings)
-    del written["world"]["guess_first"]  # by a version without that field
+    del written["world"]["guess_first"], written["width"]  # by a version without these fields
     (folder / "arithmetic_world.json").write_text(json.dumps(written))
     make_base_model(str(folder), **settings)
     make_base_model(str(folder))  # whatever is there will do

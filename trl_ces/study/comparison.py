@@ -94,6 +94,9 @@ def comparison(study: Study, rows: Sequence[Mapping[str, Any]]) -> str:
         tables = (method_table(runs, study.baseline), benchmark_table(runs), sensitivity_table(runs, study.baseline))
         for header, *lines in filter(None, tables):
             parts.append(markdown(header, [["**Average**" if c == "Average" else c for c in line] for line in lines]))
+    if pooled := variants_table(table, study.baseline):
+        parts += ["## All variants", "± half the 95 % interval over variants, of the mean over seeds in each."]
+        parts.append(markdown(pooled[0], pooled[1:]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -133,7 +136,7 @@ def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
     """
     measures = [name for name in MEASURES if name in runs and runs[name].notna().all()]
     lines = [["Method", "Runs", *(cell for name in measures for cell in (SHOWN[name][0], "Δ"))]]
-    of_baseline = runs[runs["method"] == baseline]
+    of_baseline = _of(runs, baseline)
     for method, own in runs.groupby("method", sort=False):
         line = [method, str(len(own))]
         for name in measures:
@@ -143,11 +146,17 @@ def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
     return lines
 
 
-def benchmark_table(runs: DataFrame) -> list[list[str]]:
-    """The layout of Table 1: a benchmark a line, each method's accuracy and length; empty for a single benchmark."""
+def _benchmarks(runs: DataFrame) -> list[str]:
+    """The names of the benchmarks; none for a single one."""
     columns = [name for name in runs if name.endswith("/accuracy") and name != "train/accuracy"]
     names = [name.removesuffix("/accuracy") for name in columns if runs[name].notna().any()]
-    if len(names) < 2:
+    return names if len(names) > 1 else []
+
+
+def benchmark_table(runs: DataFrame) -> list[list[str]]:
+    """The layout of Table 1: a benchmark a line, each method's accuracy and length; empty for a single benchmark."""
+    names = _benchmarks(runs)
+    if not names:
         return []
     methods = list(runs.groupby("method", sort=False))
     lines = [["Dataset", *(f"{method} {measure}" for method, _ in methods for measure in ("Acc", "Len"))]]
@@ -169,10 +178,38 @@ def sensitivity_table(runs: DataFrame, baseline: str) -> list[list[str]]:
         lines.append([f"{tau:g}", beta, _mean(own, "accuracy"), _mean(own, "length_tokens")])
     if len({tuple(line[:2]) for line in lines[1:]}) < 2:
         return []
-    of_baseline = runs[runs["method"] == baseline]
+    of_baseline = _of(runs, baseline)
     if len(of_baseline):
         lines.append([baseline, "", _mean(of_baseline, "accuracy"), _mean(of_baseline, "length_tokens")])
     return lines
+
+
+def variants_table(table: DataFrame, baseline: str) -> list[list[str]]:
+    """Differences to the baseline over all variants, a method and a benchmark a line; empty for fewer than two.
+
+    A variant counts once, by the mean over its seeds, so the interval says what to expect of another such variant.
+    """
+    variants = [runs for _, runs in table.groupby("variant", sort=False)]
+    if len(variants) < 2:
+        return []
+    places = [*((name, f"{name}/") for name in _benchmarks(table)), ("Average", "")]
+    lines = [["Method", "Dataset", "Δ Acc", "Acc higher in", "Δ Len", "Len lower in"]]
+    for method in table["method"].unique():
+        for title, prefix in places if method != baseline else ():
+            line = [method, title]
+            for measure, wanted in (("accuracy", 1), ("length_tokens", -1)):
+                pairs = [(_of(runs, method), _of(runs, baseline)) for runs in variants]
+                found = [paired_difference(*pair, prefix + measure) for pair in pairs]
+                means = [difference.mean for difference in found if difference]
+                better = sum(mean * wanted > 0 for mean in means)
+                pooled = estimate(means).text(*SHOWN[measure][1:], signed=True) if means else ""
+                line += [pooled, f"{better} of {len(means)}"]
+            lines.append(line)
+    return lines
+
+
+def _of(runs: DataFrame, method: str) -> DataFrame:
+    return runs[runs["method"] == method]
 
 
 def is_whole_ces(settings: Mapping[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from ..support.errors import UserError
 from ..support.files import write_json
-from ..toy.arithmetic import arithmetic_accuracy_reward, load_problems, read_prompt
+from ..toy.arithmetic import arithmetic_accuracy_reward, load_problems, read_prompt, write_solution
 from ..toy.arithmetic_evaluation import Measurement, measure
 from ..train.curves import plot_curves, read_curves
 from .processes import RunFailed
@@ -196,7 +196,7 @@ def examples(measured: dict[str, Measurement], count: int = 3) -> str:
     """Each model's first answer to the first problems: not selected, so some may be wrong."""
     lines = ['First answers to the first problems ("?" checks the working, "#" gives the answer):']
     for index, prompt in enumerate(measured["before"].problems[:count]):
-        answer = str(sum(read_prompt(prompt)))
+        answer = write_solution(read_prompt(prompt))
         lines.append(f"  {prompt}")
         for name, found in measured.items():
             texts = found.completions[index]

@@ -15,6 +15,11 @@ makes them the forking tokens on which a policy can improve:
 - **checks.** After every pass the text goes on with `?` with probability `check_probability`, else with `#`. A check
   repeats a correct pass and mends a wrong one with probability `mend_probability`.
 
+With `sums` above 1 a problem has several additions, named by letters, and the text works and answers them in turn:
+
+    a37+48b21+30:               the prompt
+    a7+8=15,3+4+1=8#85b0+1=1,2+3=5#51
+
 A model trained on such texts (arithmetic_model.py) answers about four problems in five, and hesitates where the texts
 do. `trl-ces quickstart` compares what training methods make of its hesitation.
 """
@@ -23,7 +28,9 @@ from __future__ import annotations
 
 import random
 import re
+import string
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 CHARACTERS = "0123456789+=,?#:"
+LETTERS = string.ascii_lowercase  # where a problem has several sums, they name them
 SPLITS = ("train", "held_out")
 
 
@@ -56,6 +64,8 @@ class World:
             carry hard, and leaves those without easy.
         guess_first (`bool`, *optional*, defaults to `False`):
             Whether the first pass is a guess: its answer alone, without the working that would make it computable.
+        sums (`int`, *optional*, defaults to `1`):
+            Additions in one problem, at most 26. An answer is right if all of them are.
     """
 
     digits: int = 2
@@ -66,6 +76,7 @@ class World:
     mend_probability: float = 0.7
     forget_probability: float = 0.0
     guess_first: bool = False
+    sums: int = 1
 
     def __post_init__(self):
         for name in ("slip_probability", "check_probability", "mend_probability", "forget_probability"):
@@ -80,6 +91,8 @@ class World:
                 f"World.min_terms and max_terms must satisfy 2 <= min_terms <= max_terms, got {self.min_terms} and "
                 f"{self.max_terms}."
             )
+        if not 1 <= self.sums <= len(LETTERS):
+            raise ValueError(f"World.sums must be from 1 to {len(LETTERS)}, got {self.sums}.")
 
 
 def split_of(terms: list[int]) -> str:
@@ -88,7 +101,7 @@ def split_of(terms: list[int]) -> str:
 
 
 def draw_terms(world: World, split: str, rng: random.Random) -> list[int]:
-    """The numbers of one problem of `split`, drawn uniformly."""
+    """The numbers of one sum of `split`, drawn uniformly."""
     if split not in SPLITS:
         raise ValueError(f"split is one of {', '.join(SPLITS)}, got {split!r}.")
     smallest = 0 if world.digits == 1 else 10 ** (world.digits - 1)
@@ -99,14 +112,30 @@ def draw_terms(world: World, split: str, rng: random.Random) -> list[int]:
             return terms
 
 
-def write_prompt(terms: list[int]) -> str:
-    """`37+48:` for `[37, 48]`."""
-    return "+".join(map(str, terms)) + ":"
+def draw_problem(world: World, split: str, rng: random.Random) -> list[list[int]]:
+    """The numbers of each sum of one problem."""
+    return [draw_terms(world, split, rng) for _ in range(world.sums)]
 
 
-def read_prompt(prompt: str) -> list[int]:
-    """`[37, 48]` for `37+48:`."""
-    return [int(term) for term in prompt.removesuffix(":").split("+")]
+def write_prompt(problem: list[list[int]]) -> str:
+    """`37+48:` for `[[37, 48]]`, `a37+48b21+30:` for `[[37, 48], [21, 30]]`."""
+    return "".join(_named("+".join(map(str, terms)) for terms in problem)) + ":"
+
+
+def read_prompt(prompt: str) -> list[list[int]]:
+    """`[[37, 48]]` for `37+48:`."""
+    return [[int(term) for term in terms.split("+")] for terms in re.findall(r"[\d+]+", prompt)]
+
+
+def write_solution(problem: list[list[int]]) -> str:
+    """`85` for `[[37, 48]]`, `85,51` for `[[37, 48], [21, 30]]`."""
+    return ",".join(str(sum(terms)) for terms in problem)
+
+
+def _named(texts: Iterable[str]) -> list[str]:
+    """The texts, each behind its letter if there are several."""
+    texts = list(texts)
+    return texts if len(texts) == 1 else [letter + text for letter, text in zip(LETTERS, texts, strict=False)]
 
 
 def carries(terms: list[int]) -> bool:
@@ -147,7 +176,7 @@ def write_pass(
 
 
 def write_completion(terms: list[int], world: World, rng: random.Random) -> str:
-    """A text that the base model learns to write after the prompt of `terms`: passes, checks and an answer."""
+    """What the base model learns to write for one sum: passes, checks and an answer."""
     current = right = write_pass(terms)
     if world.forget_probability and carries(terms) and rng.random() < world.forget_probability:
         current = write_pass(terms, forget=True)
@@ -159,6 +188,11 @@ def write_completion(terms: list[int], world: World, rng: random.Random) -> str:
             current = right
         text += "?" + current[0]
     return f"{text}#{current[1]}"
+
+
+def write_text(problem: list[list[int]], world: World, rng: random.Random) -> str:
+    """What the base model learns to write after the prompt of `problem`."""
+    return "".join(_named(write_completion(terms, world, rng) for terms in problem))
 
 
 def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0, **world_fields: Any) -> Dataset:
@@ -187,8 +221,8 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
     for _ in range(100 * num_problems):
         if len(solutions) == num_problems:
             break
-        terms = draw_terms(world, split, rng)
-        solutions[write_prompt(terms)] = str(sum(terms))
+        problem = draw_problem(world, split, rng)
+        solutions[write_prompt(problem)] = write_solution(problem)
     if len(solutions) < num_problems:
         raise ValueError(
             f"num_problems {num_problems} is more than this world's split {split!r} has (about {len(solutions)}): "
@@ -198,9 +232,10 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
 
 
 def arithmetic_accuracy_reward(completions: list[str], solution: list[str], **kwargs: Any) -> list[float]:
-    """1.0 if the completion has one `#`, followed by the right number and nothing else. The working is not graded."""
+    """1.0 if the numbers behind `#` are right, in order, and the last ends the text. The working is not graded."""
     rewards = []
     for completion, answer in zip(completions, solution, strict=True):
-        given = re.fullmatch(r"[^#]*#(\d+)", completion)
-        rewards.append(1.0 if given and given[1] == answer else 0.0)
+        pieces = completion.split("#")[1:]
+        given = [re.match(r"\d*", piece)[0] for piece in pieces]  # type: ignore[index]  # matches every text
+        rewards.append(1.0 if pieces[-1:] == given[-1:] and ",".join(given) == answer else 0.0)
     return rewards

@@ -43,7 +43,7 @@ class Measurement:
 def measure(
     model_dir: str | Path, problems: Dataset, num_samples: int = 8, seed: int = 0, max_new_tokens: int = 96
 ) -> Measurement:
-    """Samples `num_samples` completions per problem at temperature 1 and measures them.
+    """Samples `num_samples` completions per problem at temperature 1, on a GPU if there is one, and measures them.
 
     Args:
         model_dir (`str` or `Path`):
@@ -62,8 +62,9 @@ def measure(
 
     tokenizer = AutoTokenizer.from_pretrained(model_dir, padding_side="left")
     model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
-    prompts = tokenizer(list(problems["prompt"]), return_tensors="pt", padding=True)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    prompts = tokenizer(list(problems["prompt"]), return_tensors="pt", padding=True).to(model.device)
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), torch.no_grad():
         torch.manual_seed(seed)
         output = model.generate(
             input_ids=prompts["input_ids"],
@@ -118,7 +119,7 @@ def evaluate(
             Tokens of the longest completion.
         group_by (`str`, *optional*):
             One benchmark per number of terms (`"terms"`), or for problems with and without a carry out of the units
-            (`"carry"`). By default a single one.
+            (`"carry"`), of any of their sums. By default a single one.
         world_fields:
             Fields of [`World`].
 
@@ -164,8 +165,8 @@ def _problems_and_kinds(
     return problems, [GROUPINGS[group_by](read_prompt(prompt)) for prompt in problems["prompt"]]
 
 
-GROUPINGS: dict[str | None, Callable[[list[int]], str]] = {
-    None: lambda terms: "held out",
-    "terms": lambda terms: f"{len(terms)} terms",
-    "carry": lambda terms: "with a carry" if carries(terms) else "without a carry",
+GROUPINGS: dict[str | None, Callable[[list[list[int]]], str]] = {
+    None: lambda problem: "held out",
+    "terms": lambda problem: f"{max(map(len, problem))} terms",
+    "carry": lambda problem: "with a carry" if any(map(carries, problem)) else "without a carry",
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.files import lock_file, write_json
-from .arithmetic import CHARACTERS, World, draw_terms, write_completion, write_prompt
+from .arithmetic import CHARACTERS, LETTERS, World, draw_problem, write_prompt, write_text
 
 if TYPE_CHECKING:
     import torch
@@ -20,15 +20,23 @@ if TYPE_CHECKING:
 
 PAD, EOS = "<pad>", "<eos>"
 SETTINGS_FILE = "arithmetic_world.json"
-BASE_TRAINING: dict[str, Any] = {"seed": 0, "steps": 450, "batch_size": 64, "learning_rate": 3e-3}
+BASE_TRAINING: dict[str, Any] = {
+    "seed": 0,
+    "steps": 450,
+    "batch_size": 64,
+    "learning_rate": 3e-3,
+    "layers": 3,
+    "width": 96,
+}
 
 
-def build_tokenizer() -> PreTrainedTokenizerFast:
-    """One token for each of `CHARACTERS`, one for padding, one for the end of the text."""
+def build_tokenizer(sums: int = 1) -> PreTrainedTokenizerFast:
+    """One token for each character of a world with so many sums, one for padding, one for the end of the text."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {token: index for index, token in enumerate([PAD, EOS, *CHARACTERS])}
+    characters = CHARACTERS + (LETTERS[:sums] if sums > 1 else "")
+    vocabulary = {token: index for index, token in enumerate([PAD, EOS, *characters])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
@@ -44,9 +52,11 @@ def build_base_model(
     steps: int = BASE_TRAINING["steps"],
     batch_size: int = BASE_TRAINING["batch_size"],
     learning_rate: float = BASE_TRAINING["learning_rate"],
+    layers: int = BASE_TRAINING["layers"],
+    width: int = BASE_TRAINING["width"],
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> bool:
-    """Trains a small Llama (3 layers, width 96) on texts of the train problems and saves it.
+    """Trains a small Llama on texts of the train problems, on a GPU if there is one, and saves it.
 
     A model that was made with the same settings is kept. The same settings give the same weights on one machine.
 
@@ -63,6 +73,10 @@ def build_base_model(
             Texts per step; every text is new.
         learning_rate (`float`, *optional*, defaults to `3e-3`):
             Peak: the first tenth of the steps warms up, the rest decays linearly to 0.
+        layers (`int`, *optional*, defaults to `3`):
+            Decoder layers of the model, four heads each.
+        width (`int`, *optional*, defaults to `96`):
+            Hidden size, a multiple of 8; the MLP is 8/3 times as wide.
         on_step (`Callable`, *optional*):
             Called after each step with (steps done, steps in all, loss in nats per token).
 
@@ -72,20 +86,21 @@ def build_base_model(
     import torch
 
     world, output_dir = world or World(), Path(output_dir)
-    settings = _settings(world, seed=seed, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
+    size = {"layers": layers, "width": width}
+    settings = _settings(world, seed=seed, steps=steps, batch_size=batch_size, learning_rate=learning_rate, **size)
     if _made_with(output_dir) == settings:
         return False
     (output_dir / SETTINGS_FILE).unlink(missing_ok=True)  # from here on the folder holds no finished model
 
-    tokenizer, rng = build_tokenizer(), random.Random(seed)
-    model = _new_model(tokenizer, seed)
+    tokenizer, rng = build_tokenizer(world.sums), random.Random(seed)
+    model = _new_model(tokenizer, seed, **size).to("cuda" if torch.cuda.is_available() else "cpu")
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / (0.1 * steps), (steps - step) / (0.9 * steps), 1.0)
     )
     for step in range(steps):
         batch = _supervised_batch(tokenizer, world, batch_size, rng)
-        loss = model(**batch).loss
+        loss = model(**{name: values.to(model.device) for name, values in batch.items()}).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -105,24 +120,29 @@ def _settings(world: World, **training: Any) -> dict[str, Any]:
 
 
 def _made_with(folder: Path) -> Any:
-    """The settings of the model in `folder`, `None` if unknown; a field that its world lacks is newer than it."""
+    """The settings of the model in `folder`, `None` if unknown; a field that they lack is newer than it."""
     file = folder / SETTINGS_FILE
     if not file.is_file():
         return None
     written = json.loads(file.read_text(encoding="utf-8"))
-    return {**written, "world": {**asdict(World()), **written["world"]}}
+    return {**BASE_TRAINING, **written, "world": {**asdict(World()), **written["world"]}}
 
 
-def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
+def _new_model(
+    tokenizer: PreTrainedTokenizerFast,
+    seed: int,
+    layers: int = BASE_TRAINING["layers"],
+    width: int = BASE_TRAINING["width"],
+) -> LlamaForCausalLM:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     # Llama: AutoTokenizer loads its tokenizer as it was saved, and replaces a Qwen2's by another class.
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=96,
-        intermediate_size=256,
-        num_hidden_layers=3,
+        hidden_size=width,
+        intermediate_size=8 * width // 3,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=4,
         max_position_embeddings=512,
@@ -140,9 +160,9 @@ def _supervised_batch(
     tokenizer: PreTrainedTokenizerFast, world: World, size: int, rng: random.Random
 ) -> dict[str, torch.Tensor]:
     """New train problems with their texts, (size, T) each; prompt and padding carry no label."""
-    problems = [draw_terms(world, "train", rng) for _ in range(size)]
-    prompts = [write_prompt(terms) for terms in problems]
-    texts = [p + write_completion(t, world, rng) + EOS for p, t in zip(prompts, problems, strict=True)]
+    problems = [draw_problem(world, "train", rng) for _ in range(size)]
+    prompts = list(map(write_prompt, problems))
+    texts = [start + write_text(one, world, rng) + EOS for start, one in zip(prompts, problems, strict=True)]
     batch = tokenizer(texts, return_tensors="pt", padding=True, padding_side="right")
     labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
     for row, prompt in enumerate(prompts):
@@ -159,7 +179,7 @@ def make_base_model(model_name_or_path: str, **settings: Any) -> str:
         model_name_or_path (`str`):
             The directory. Without `settings` any model found there is used.
         settings:
-            `seed`, `steps`, `batch_size` and `learning_rate` of [`build_base_model`], and fields of [`World`].
+            Those of [`build_base_model`]'s training and size, and fields of [`World`].
 
     Raises:
         ValueError: if the directory holds a model made with other settings.
