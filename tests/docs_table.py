@@ -182,6 +182,7 @@ NOT_RUN = {
     "trl-ces bench forecast --output_dir runs/forecast": (
         "tests/cli/test_bench_forecast.py::test_a_world_runs_from_its_base_model_to_the_table_and_is_not_run_twice"
     ),
+    "trl-ces bench gpu": "tests/cli/test_bench.py::test_every_part_of_the_gpu_benchmark_runs_on_a_cpu",
     "make test": f"{MAKE}; runs this test",
     "make test-slow": f"{MAKE}; runs this test",
     "make test-mutations": f"{MAKE}; takes about 40 minutes",
