@@ -14,6 +14,8 @@ from .tokens import token_text
 
 # With fewer answers per prompt, a rare right branch goes unseen at many prompts, which the error does not show.
 ENOUGH = 32
+# Verdict -> how often it came true, and was told, on the 30 worlds of its test (docs/study/forecast/worlds.csv).
+CAME_TRUE = {"shortens": (37, 38), "lengthens": (4, 8)}
 
 
 def forecast_text(forecasts: Sequence[Forecast] | None, tokenizer: Any, num_samples: int) -> str:
@@ -41,6 +43,10 @@ def forecast_text(forecasts: Sequence[Forecast] | None, tokenizer: Any, num_samp
             f"--num_samples {ENOUGH}."
         )
         lines.append(f"  {hint}")
+    told = [verdict for verdict in CAME_TRUE if verdict in {one.verdict for one in forecasts}]
+    if told:
+        record = " and ".join('"{}" in {} of {}'.format(verdict, *CAME_TRUE[verdict]) for verdict in told)
+        lines.append(f"  On 30 small worlds that it had not seen, its sign came true for {record}.")
     return "\n".join(lines)
 
 
