@@ -1,11 +1,11 @@
-"""Everything about GPUs that no machine here could measure: one command, at most 25 minutes.
+"""What only a GPU can tell: one command, at most 25 minutes.
 
     trl-ces bench gpu
-    trl-ces bench gpu --parts update memory
+    trl-ces bench gpu --parts update plan
     trl-ces bench gpu --shape tiny          # the whole of it, small, on a CPU
 
-Each part runs in its own process. Its tables go to OUTPUT_DIR/PART.md as they are printed, below the device and the
-command, so that a part that fails or runs out of time costs the others nothing.
+Each part runs in its own process, within its own share of the time. What it prints goes to OUTPUT_DIR/PART.md at once,
+below the device and the command, so a part that fails or takes too long leaves the others, and its own first rows.
 """
 
 import argparse
@@ -17,38 +17,62 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import torch
 from transformers.utils import is_flash_attn_2_available
 
 from trl_ces.support.errors import UserError
 
 HERE = Path(__file__).parent
-# Part -> script, its options at the 1.5B shape, and its options where it only has to run. Most wanted first.
-PARTS: dict[str, tuple[str, str, str]] = {
-    "update": (
+SECONDS_TO_END = 60.0  # for a part that is asked to: a study ends its runs
+
+
+@dataclass(frozen=True)
+class Part:
+    """A script of this folder, its options at the 1.5B shape, and those with which it only has to run."""
+
+    script: str
+    large: str
+    tiny: str
+    minutes: float
+    shaped: bool = True  # takes --shape
+    attends: bool = True  # takes --attention, and at the 1.5B shape --checkpointing
+
+
+# Most wanted first; the minutes sum to 25.
+PARTS = {
+    "update": Part(
         "update_step",
-        "--rows 16 --longest 12000 --micro_batches 1 2 --repeats 3 --parts unequal memory",
-        "--rows 8 --longest 100 --micro_batches 2 --repeats 1 --parts unequal memory",
+        "--parts unequal --rows 16 --longest 12000 --micro_batches 1 2 --repeats 3",
+        "--parts unequal --rows 8 --longest 100 --micro_batches 2 --repeats 1",
+        8,
     ),
-    "kernel": (
+    "memory": Part(
         "update_step",
-        "--rows 8 --longest 4000 --vocabularies 8192 32768 151936 --repeats 5 --parts vocabulary",
-        "--rows 8 --longest 100 --vocabularies 512 2048 --repeats 1 --parts vocabulary",
+        "--parts memory --rows 16 --longest 12000 --micro_batches 1 2",
+        "--parts memory --rows 8 --longest 100 --micro_batches 2",
+        4,
     ),
-    "packed": (
+    "plan": Part("memory", "", "--cases 0", 3, shaped=False, attends=False),
+    "vocabulary": Part(
         "update_step",
-        "--rows 16 --longest 12000 --repeats 3 --parts packed",
-        "--rows 8 --longest 100 --repeats 1 --parts packed",
+        "--parts vocabulary --rows 8 --longest 4000 --vocabularies 8192 32768 151936",
+        "--parts vocabulary --rows 8 --longest 100 --vocabularies 512 2048 --repeats 1",
+        2,
     ),
-    "first_ratio": ("first_ratio", "--rows 16 --longest 4000", "--rows 8 --longest 100"),
-    "plan": ("memory", "", "--cases 0"),
-    "shaping": ("shaping", "--tokens 12000", "--tokens 300 --rows 2 --repeats 3"),
-    "world": ("gpu_world", "", "--tiny"),
+    "packed": Part(
+        "update_step",
+        "--parts packed --rows 16 --longest 12000 --repeats 3",
+        "--parts packed --rows 8 --longest 100 --repeats 1",
+        2,
+    ),
+    "first_ratio": Part("first_ratio", "--rows 16 --longest 4000", "--rows 8 --longest 100", 2, attends=False),
+    "shaping": Part("shaping", "--tokens 12000", "--tokens 300 --rows 2 --repeats 3", 1, shaped=False, attends=False),
+    "world": Part("gpu_world", "", "--tiny", 3, shaped=False, attends=False),
 }
-SHAPED = ("update", "kernel", "packed", "first_ratio")  # parts that take a shape
-ATTENDING = ("update", "kernel", "packed")  # parts that take an attention
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -56,45 +80,55 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--shape", choices=["1.5b", "tiny"], default="1.5b", help="tiny: on a CPU if there is no GPU")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--attention", help="attn_implementation; default: flash_attention_2 if installed, else sdpa")
-    parser.add_argument("--minutes", type=float, default=25.0, help="parts that would start or end later are cut off")
+    parser.add_argument("--minutes", type=float, default=25.0, help="in all; the last part takes what is left")
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)
 
 
-def command_of(part: str, options: argparse.Namespace, device: str) -> list[str]:
+def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]:
     """The words after `trl-ces bench`."""
-    script, large, small = PARTS[part]
-    words = [script, "--device", device, *shlex.split(small if options.shape == "tiny" else large)]
-    if part in SHAPED:
+    part, tiny = PARTS[name], options.shape == "tiny"
+    words = [part.script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
+    if part.shaped:
         words += ["--shape", options.shape]
-    if part in ATTENDING:
+    if part.attends:
         flash = device == "cuda" and is_flash_attn_2_available()
         words += ["--attention", options.attention or ("flash_attention_2" if flash else "sdpa")]
+        words += [] if tiny else ["--checkpointing"]
+    if name == "world":
+        words += ["--output_dir", str(options.output_dir / f"world-{options.shape}")]
     return words
 
 
-def run_part(words: list[str], file: Path, name: str, seconds: float) -> str:
-    """Runs a part for at most `seconds` and says how it ended; what it prints is in `file` at once."""
-    script = HERE / f"{words[0]}.py"
+def run_part(words: list[str], file: Path, device: str, seconds: float) -> str:
+    """Runs a part for at most `seconds` and says how it ended; all that it prints is in `file` at once."""
     start = time.monotonic()
     with file.open("w", encoding="utf-8") as output:
-        output.write(f"{name}, torch {torch.__version__}\n\n    trl-ces bench {shlex.join(words)}\n\n")
+        output.write(f"{device}, torch {torch.__version__}\n\n    trl-ces bench {shlex.join(words)}\n\n")
         output.flush()
-        command = [sys.executable, "-u", str(script), *words[1:]]
-        child = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        command = [sys.executable, "-u", str(HERE / f"{words[0]}.py"), *words[1:]]
+        child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
-            _, errors = child.communicate(timeout=seconds)
+            code = child.wait(seconds)
         except subprocess.TimeoutExpired:
+            end(child)
             said = f"cut off after {seconds / 60:.1f} minutes"
         else:
-            last = (errors.strip().splitlines() or ["no message"])[-1]
-            said = f"failed: {last}" if child.returncode else f"{time.monotonic() - start:.0f} s"
-        finally:  # whatever it started has the GPU's memory
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            said = f"failed ({code})" if code else f"{time.monotonic() - start:.0f} s"
         output.write(f"\n{said}\n")
     return said
+
+
+def end(child: subprocess.Popen) -> None:
+    """Asks the part to end, then kills it with all that it started: they would keep the GPU's memory."""
+    family = psutil.Process(child.pid).children(recursive=True)
+    child.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(SECONDS_TO_END)
+    for pid in (child.pid, *(one.pid for one in family if one.is_running())):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    child.wait()
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -102,18 +136,23 @@ def main(argv: list[str] | None = None) -> int:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and options.shape != "tiny":
         raise UserError("There is no CUDA device here. `--shape tiny` runs every part, small, on the CPU.")
-    name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
+    named = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    end, failed = time.monotonic() + 60 * options.minutes, 0
-    for part in options.parts:
-        left = end - time.monotonic()
+    latest, failed = time.monotonic() + 60 * options.minutes, 0
+    for name in options.parts:
+        left = latest - time.monotonic()
         if left <= 0:
-            print(f"{part}: no time left (--minutes {options.minutes:g}); run it with --parts {part}.")
+            print(f"{name}: no time left (--minutes {options.minutes:g}); run it with --parts {name}.")
             continue
-        file = options.output_dir / f"{part}.md"
-        said = run_part(command_of(part, options, device), file, name, left)
+        words = command_of(name, options, device)
+        if name == "packed" and device == "cuda" and "flash" not in words[words.index("--attention") + 1]:
+            print(f"{name}: needs flash attention, which is not installed.")
+            continue
+        own = left if name == options.parts[-1] else min(left, 60 * PARTS[name].minutes)
+        file = options.output_dir / f"{name}.md"
+        said = run_part(words, file, named, own)
         failed += said.startswith("failed")
-        print(f"{part}: {said}; {file}", flush=True)
+        print(f"{name}: {said}; {file}", flush=True)
     return int(failed > 0)
 
 

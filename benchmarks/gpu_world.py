@@ -13,7 +13,7 @@ from trl_ces.support.yaml import read_yaml
 from trl_ces.train.shipped import find_recipe
 
 # The base model: 8 layers of 512 instead of 3 of 96.
-LARGE = {"sums": 10, "slip_probability": 0.08, "layers": 8, "width": 512, "batch_size": 64, "learning_rate": 1e-3}
+LARGE = {"sums": 12, "slip_probability": 0.06, "layers": 8, "width": 512, "batch_size": 64, "learning_rate": 1e-3}
 TINY = {"sums": 2, "layers": 1, "width": 32, "batch_size": 4, "steps": 3}
 
 
@@ -30,15 +30,17 @@ def main(argv: list[str] | None = None) -> int:
     study["seeds"] = list(range(options.seeds))
     study["methods"] = {name: study["methods"][name] for name in ("DAPO", "CES")}
     overrides["model_name_or_path"] = f"{options.output_dir}/base/seed-{{seed}}"
-    overrides["model_builder_kwargs"] = {"seed": "{seed}", **(TINY if options.tiny else LARGE)}
+    base = TINY if options.tiny else LARGE
+    overrides["model_builder_kwargs"] = {"seed": "{seed}", "device": options.device, **base}
+    overrides["dataset_kwargs"] = {"sums": base["sums"]}
+    evaluation |= {"device": options.device, "sums": base["sums"]}
     overrides["learning_rate"] = 1.0e-4
     if options.device == "cuda":
         overrides |= {"use_cpu": False, "bf16": True, "per_device_train_batch_size": 64}
         overrides |= {"gradient_accumulation_steps": 1, "steps_per_generation": 4}
     if options.tiny:
-        overrides["dataset_kwargs"] = {"sums": TINY["sums"]}
         overrides |= {"max_steps": 2, "warmup_steps": 0, "max_completion_length": 40}
-        evaluation |= {"num_problems": 4, "num_samples": 2, "max_new_tokens": 40, "sums": TINY["sums"]}
+        evaluation |= {"num_problems": 4, "num_samples": 2, "max_new_tokens": 40}
     options.output_dir.mkdir(parents=True, exist_ok=True)
     file = options.output_dir / "study.yaml"
     file.write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")

@@ -120,7 +120,9 @@ class Phase(TrainerCallback):
 
     def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
         if self.keep:
-            self.gradients = {name: value.grad.float().clone() for name, value in model.named_parameters()}
+            self.gradients = {
+                name: value.grad.to("cpu", torch.float32, copy=True) for name, value in model.named_parameters()
+            }
 
     def on_optimizer_step(self, args, state, control, **kwargs):
         self.seconds = self.now() - self.started

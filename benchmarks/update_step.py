@@ -34,7 +34,7 @@ from rollouts import (
 )
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-TILE = 32_768  # logits of a token that TRL computes at a time (trl/trainer/utils.py, _CHUNKED_LOGPROB_CHUNK_SIZE)
+TILE = 32_768  # vocabulary entries of a tile, as TRL calls it (trl/trainer/utils.py, _CHUNKED_LOGPROB_CHUNK_SIZE)
 COMPARED = ("trl", "none", "ces")
 
 
@@ -44,6 +44,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--shape", choices=sorted(SHAPES), default="tiny")
     parser.add_argument("--dtype", choices=sorted(DTYPES), help="float32 on a CPU, bfloat16 on CUDA by default")
     parser.add_argument("--attention", default="sdpa", help="attn_implementation")
+    parser.add_argument("--checkpointing", action="store_true", help="recompute activations in the backward")
     parser.add_argument("--rows", type=int, default=48, help="completions of the optimizer step")
     parser.add_argument("--longest", type=int, default=750, help="the longest completion: 12,000 / 16 by default")
     parser.add_argument("--micro_batches", type=int, nargs="+", default=[1, 2, 4])
@@ -84,8 +85,8 @@ class Bench:
 
     def workload(self, who: str, completions: list[int], micro_batch: int, **settings) -> Workload:
         prompts = prompt_lengths(len(completions), self.options.longest, self.options.seed)
-        options = self.options
-        return Workload(who, completions, prompts, micro_batch, self.model, options.device, **settings)
+        settings["gradient_checkpointing"] = self.options.checkpointing
+        return Workload(who, completions, prompts, micro_batch, self.model, self.options.device, **settings)
 
     def in_turn(self, workloads: dict[str, Workload], whole: bool = False) -> dict[str, list[float]]:
         """Seconds of each workload, taking turns; the first turn warms up."""
@@ -113,10 +114,10 @@ def peak(options: argparse.Namespace, who: str, rows: int) -> int:
     words = [sys.executable, __file__, "--peak_of", who, str(rows)]
     for name in ("device", "shape", "attention", "rows", "longest", "seed"):
         words += [f"--{name}", str(getattr(options, name))]
-    words += ["--dtype", str(options.dtype).removeprefix("torch.")]
+    words += ["--dtype", str(options.dtype).removeprefix("torch."), *["--checkpointing"] * options.checkpointing]
     # Makes glibc return freed tensors at once, so that the peak does not depend on the layout of the heap.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-    finished = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
+    finished = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=environment, check=True)
     return json.loads(finished.stdout.splitlines()[-1])
 
 

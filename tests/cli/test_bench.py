@@ -1,7 +1,13 @@
 """`trl-ces bench` finds the scripts of benchmarks/ and hands them their options; each runs, small, to its end."""
 
 import re
+import runpy
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
+import psutil
 import pytest
 
 from trl_ces.cli.main import main
@@ -39,40 +45,56 @@ def test_the_gpu_benchmark_wants_a_gpu_and_says_what_runs_without(capsys, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_part_of_the_gpu_benchmark_that_has_no_time_costs_the_others_nothing(capsys, tmp_path):
+def test_the_gpu_benchmark_ends_a_part_with_its_time_and_says_what_it_left_out(capsys, tmp_path):
     options = ["--shape", "tiny", "--output_dir", str(tmp_path), "--parts", "shaping", "world"]
     assert main(["bench", "gpu", *options, "--minutes", "0.0001"]) == 0
     cut, left_out = capsys.readouterr().out.splitlines()
     assert re.match(r"shaping: cut off after .* minutes; ", cut)
     assert left_out == "world: no time left (--minutes 0.0001); run it with --parts world."
     assert [file.name for file in tmp_path.iterdir()] == ["shaping.md"]
-    assert "trl-ces bench shaping --device cpu" in (tmp_path / "shaping.md").read_text()
+    written = (tmp_path / "shaping.md").read_text()
+    assert "trl-ces bench shaping --device cpu" in written
+    assert "cut off after" in written
+
+
+def test_a_part_of_the_gpu_benchmark_that_is_cut_off_leaves_no_process_behind(tmp_path):
+    bench = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "gpu.py"))
+    # It starts a process in a session of its own, as a study does, says which, and ignores SIGTERM.
+    script = tmp_path / "stubborn.py"
+    script.write_text(
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    part = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    started = int(part.stdout.readline())
+    bench["end"].__globals__["SECONDS_TO_END"] = 0.1
+    bench["end"](part)
+    assert part.returncode == -signal.SIGKILL
+    psutil.wait_procs([psutil.Process(started)] if psutil.pid_exists(started) else [], timeout=30)
+    assert not psutil.pid_exists(started) or psutil.Process(started).status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.slow
 def test_every_part_of_the_gpu_benchmark_runs_on_a_cpu(capsys, tmp_path):
     assert main(["bench", "gpu", "--shape", "tiny", "--output_dir", str(tmp_path)]) == 0
-    assert re.findall(r"^(\w+): \d+ s; ", capsys.readouterr().out, re.MULTILINE) == [
-        "update",
-        "kernel",
-        "packed",
-        "first_ratio",
-        "plan",
-        "shaping",
-        "world",
-    ]
-    written = {file.stem: file.read_text() for file in tmp_path.glob("*.md")}
-    vocabularies = [line.split("|")[1].strip() for line in written["kernel"].splitlines() if line.startswith("| ")]
-    assert vocabularies[-2:] == ["512", "2048"]
-    for part, expected in {
-        "update": "rows of a micro-batch | none / TRL, time",
-        "packed": "packed / trimmed, time",
-        "first_ratio": "real tokens, old log-probs as the update sees them",
-        "plan": "plan (MiB) | measured (MiB)",
-        "shaping": "| 2 x 300 |",
-        "world": "| CES ",
-    }.items():
-        assert expected in written[part], written[part]
+    ended = re.findall(r"^(\w+): \d+ s; ", capsys.readouterr().out, re.MULTILINE)
+    rows = {
+        "update": r"^\| 2 \| \d\.\d+ \[.* \| \d+ \| \d+ % \|$",
+        "memory": r"^\| 2 \| \d+ MiB \| \d\.\d+ \| \d\.\d+ \|$",
+        "plan": r"^\| Qwen2, 57 M \| 2 x 512 \| no \| [\d,]+ \| [\d,]+ \| [+-][\d.]+ % \|$",
+        "vocabulary": r"^\| 2048 \| \d\.\d+ \[.*\| \d\.\d+ \[.*\| \d+ % \|$",
+        "packed": r"packed / trimmed, time \d\.\d+ \[",
+        "first_ratio": r"^\| real tokens, old log-probs as the update sees them \| \d+ \| 0\.0e\+00",
+        "shaping": r"^\| 2 x 300 \|",
+        "world": r"^\| CES +\| +2 \|",
+    }
+    assert ended == list(rows)
+    for part, row in rows.items():
+        written = (tmp_path / f"{part}.md").read_text()
+        assert re.search(row, written, re.MULTILINE), written
 
 
 @pytest.mark.slow

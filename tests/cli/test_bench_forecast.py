@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 from trl_ces.cli.main import main
-from trl_ces.forks.forecast_text import CAME_TRUE
+from trl_ces.forks.forecast_text import CAME_TRUE, FELL
 from trl_ces.toy.arithmetic import World, load_problems
 
 BENCH = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "forecast.py"))
@@ -22,6 +22,7 @@ def test_inspect_says_how_often_each_verdict_came_true_in_the_published_test():
     for verdict, (true, told) in CAME_TRUE.items():
         signs = [float(row["change"]) < 0 for row in rows if row["verdict"] == verdict]
         assert (signs.count(verdict == "shortens"), len(signs)) == (true, told)
+    assert (sum(float(row["change"]) < 0 for row in rows), len(rows)) == FELL
 
 
 def test_the_worlds_are_the_same_thirty_within_the_ranges_and_have_problems_enough():

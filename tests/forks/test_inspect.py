@@ -107,7 +107,7 @@ def test_it_ends_in_a_forecast_with_its_reason(folder, capsys, monkeypatch):
         r"At 'y' or 'x', 'y' goes from 0\.25 to (0\.9\d|1\.00); 'y' has 4\.0 to go, 'x' has 2\.0 to go", said
     )
     assert "--num_samples 32" not in said
-    assert '"lengthens" in 4 of 8.' in said
+    assert '"lengthens" was right in 4 of 8; lengths fell in 51 of 59.' in said
     few = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "31")
     assert "31 answers per prompt can give the wrong sign: --num_samples 32." in few
     dapo, ces = json.loads((folder / "ahead" / "forks.json").read_text())["forecast"]

@@ -1,5 +1,6 @@
 """The evaluation by a recipe asks its held-out problems and counts what its accuracy reward says."""
 
+import json
 import statistics
 
 import pytest
@@ -98,3 +99,20 @@ def test_a_recipe_without_verdicts_is_named(base, recipe_file, monkeypatch):
     monkeypatch.setattr("odd_reward.accuracy_reward", lambda completions, **kwargs: 1 / 0, raising=False)
     with pytest.raises(UserError, match=r"gives no verdicts: the reward .* failed here \(ZeroDivisionError"):
         evaluate(base, str(recipe_file), num_problems=2, num_samples=1)
+
+
+def test_data_of_ones_own_are_measured_on_what_the_recipe_itself_holds_out(recipe_file, tmp_path):
+    lines = [json.dumps({"problem": f"1+{number}=", "answer": str(number + 1)}) for number in range(30)]
+    (tmp_path / "data.jsonl").write_text("\n".join(lines))
+    fields = yaml.safe_load(recipe_file.read_text()) | {"dataset_name": str(tmp_path / "data.jsonl")}
+    del fields["max_train_samples"]
+
+    def refused(num_problems, **changes):
+        recipe_file.write_text(yaml.safe_dump(fields | changes))
+        with pytest.raises(UserError) as error:
+            check_evaluate(str(recipe_file), num_problems)
+        return str(error.value)
+
+    assert "the recipe trains on all of" in refused(4)
+    assert "holds 5 problems out, and 6 are asked for" in refused(6, num_eval_samples=5)
+    check_evaluate(str(recipe_file), num_problems=4)  # of the five

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import random
 from importlib.metadata import version
 from pathlib import Path
 
@@ -438,6 +439,15 @@ def test_over_all_variants_each_counts_once():
     assert lines[5] == ["unpaired", "Average", "", "0 of 0", "", "0 of 0"]
     assert len(lines) == 6
     assert tables.variants_table(DataFrame(rows[:4]), "DAPO") == []
+
+
+def test_the_ten_worlds_of_dynamic_b_are_those_that_its_generator_draws():
+    rng = random.Random(20261122)
+    ranges = {"forget": (0.60, 0.95), "slip": (0.02, 0.20), "check": (0.10, 0.45), "mend": (0.40, 0.90)}
+    drawn = [{f"{name}_probability": round(rng.uniform(*ends), 2) for name, ends in ranges.items()} for _ in range(10)]
+    study = load_study(find_recipe("dynamic_b", kind="study"))
+    found = {cell.variant: cell.recipe["model_builder_kwargs"] for cell in study.cells if cell.seed == 0}
+    assert list(found.values()) == [{"seed": 0, **world} for world in drawn]
 
 
 def test_a_folder_name_is_plain():

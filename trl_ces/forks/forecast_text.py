@@ -14,8 +14,10 @@ from .tokens import token_text
 
 # With fewer answers per prompt, a rare right branch goes unseen at many prompts, which the error does not show.
 ENOUGH = 32
-# Verdict -> how often it came true, and was told, on the 30 worlds of its test (docs/study/forecast/worlds.csv).
+# Verdict -> how often it was right, and was told, in the test on 30 worlds (docs/study/forecast/worlds.csv), and how
+# often lengths fell, of those that changed.
 CAME_TRUE = {"shortens": (37, 38), "lengthens": (4, 8)}
+FELL = (51, 59)
 
 
 def forecast_text(forecasts: Sequence[Forecast] | None, tokenizer: Any, num_samples: int) -> str:
@@ -45,8 +47,9 @@ def forecast_text(forecasts: Sequence[Forecast] | None, tokenizer: Any, num_samp
         lines.append(f"  {hint}")
     told = [verdict for verdict in CAME_TRUE if verdict in {one.verdict for one in forecasts}]
     if told:
-        record = " and ".join('"{}" in {} of {}'.format(verdict, *CAME_TRUE[verdict]) for verdict in told)
-        lines.append(f"  On 30 small worlds that it had not seen, its sign came true for {record}.")
+        record = " and ".join('"{}" was right in {} of {}'.format(verdict, *CAME_TRUE[verdict]) for verdict in told)
+        fell = "lengths fell in {} of {}".format(*FELL)
+        lines.append(f"  In its test on 30 small worlds {record}; {fell}.")
     return "\n".join(lines)
 
 

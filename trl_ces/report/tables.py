@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.statistics import Interval
 from ..evaluation.summary import KINDS, span, tokens
-from ..study.comparison import benchmark_table, method_table, sensitivity_table
+from ..study.comparison import VARIANTS_NOTE, benchmark_table, method_table, sensitivity_table, variants_table
 from ..support.tables import percent
 from .questions import Split
 from .studies import StudyRuns, measured_on
@@ -126,6 +126,8 @@ def study_tables(study: StudyRuns, baseline: str) -> list[tuple[int, Table]]:
             filled.append((number, where, [header, *titled]))
         filled.append((4, where, sensitivity_table(runs, baseline)))
         found += [(number, Table(caption, rows[0], rows[1:], note)) for number, caption, rows in filled if any(rows)]
+    if pooled := variants_table(study.runs, baseline):
+        found.append((2, Table(f"{study.name}: over all variants", pooled[0], pooled[1:], VARIANTS_NOTE)))
     return found
 
 

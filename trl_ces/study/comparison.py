@@ -29,6 +29,10 @@ SHOWN = {
 MEASURES = tuple(SHOWN)
 # Field -> CESConfig's default.
 TAU_AND_BETA = {"ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
+VARIANTS_NOTE = (
+    "A variant counts once, by the mean over its seeds. The interval is over variants: it says what to expect of "
+    "another only where they were drawn at random."
+)
 ABLATIONS = ("ces_dynamic_multiplier", "ces_entropy_gradient")
 # In the names of rewards that judge an answer's length: with one of them a run is another method.
 LENGTH_REWARDS = ("length_reward", "cosine_scaled_reward", "soft_overlong_punishment")
@@ -95,7 +99,7 @@ def comparison(study: Study, rows: Sequence[Mapping[str, Any]]) -> str:
         for header, *lines in filter(None, tables):
             parts.append(markdown(header, [["**Average**" if c == "Average" else c for c in line] for line in lines]))
     if pooled := variants_table(table, study.baseline):
-        parts += ["## All variants", "± half the 95 % interval over variants, of the mean over seeds in each."]
+        parts += ["## All variants", VARIANTS_NOTE]
         parts.append(markdown(pooled[0], pooled[1:]))
     return "\n\n".join(parts) + "\n"
 
@@ -187,7 +191,7 @@ def sensitivity_table(runs: DataFrame, baseline: str) -> list[list[str]]:
 def variants_table(table: DataFrame, baseline: str) -> list[list[str]]:
     """Differences to the baseline over all variants, a method and a benchmark a line; empty for fewer than two.
 
-    A variant counts once, by the mean over its seeds, so the interval says what to expect of another such variant.
+    `VARIANTS_NOTE` says what its intervals mean.
     """
     variants = [runs for _, runs in table.groupby("variant", sort=False)]
     if len(variants) < 2:

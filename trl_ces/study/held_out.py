@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..forks.draw import Prompts, Sampling, recipe_to_sample
 from ..support.errors import UserError
-from ..train.data import load_datasets
+from ..train.data import GENERATED, load_datasets
 from ..train.recipe import Recipe
 from ..train.shipped import find_recipe
 
@@ -28,10 +28,9 @@ def evaluate(
     batch_size: int = 32,
     group_by: str | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Samples answers to problems that the recipe would hold out, at its temperature, and grades them.
+    """Samples answers to problems that the recipe holds out, at its temperature, and grades them.
 
-    They are disjoint from the recipe's own training problems, so runs of the study must keep its data and
-    `dataset_seed`.
+    No training of that recipe sees them; runs of a study must keep its data and `dataset_seed`.
 
     Args:
         model_dir (`str` or `Path`):
@@ -39,7 +38,7 @@ def evaluate(
         config (`str`):
             A recipe's file or name, such as `"smollm2_135m/ces"`. Its accuracy reward grades.
         num_problems (`int`, *optional*, defaults to `100`):
-            Held-out problems, the same ones for every model.
+            Held-out problems, the same ones for every model. Generated data have as many as are asked for.
         num_samples (`int`, *optional*, defaults to `4`):
             Answers per problem.
         seed (`int`, *optional*, defaults to `0`):
@@ -93,9 +92,20 @@ def check_evaluate(config: str, num_problems: int = 100, group_by: str | None = 
 
 def _problems_and_kinds(recipe: Recipe, num_problems: int, group_by: str | None) -> tuple[Dataset, Sequence[str]]:
     """Held-out problems, and the benchmark that each belongs to."""
-    script = replace(recipe.script, num_eval_samples=num_problems, eval_dataset_name=None)
+    script = recipe.script
+    if script.dataset_name in GENERATED:
+        script = replace(script, num_eval_samples=num_problems)
     _, problems = load_datasets(script, say=lambda text: None)
-    assert problems is not None  # num_eval_samples is set
+    if problems is None:
+        raise UserError(
+            f"`evaluation`: the recipe trains on all of {script.dataset_name}: hold problems out with "
+            "`num_eval_samples`, or name an `eval_dataset_name`."
+        )
+    if len(problems) < num_problems:
+        raise UserError(
+            f"`evaluation`: the recipe holds {len(problems)} problems out, and {num_problems} are asked for."
+        )
+    problems = problems.select(range(num_problems))
     if group_by is None:
         return problems, ["held out"] * len(problems)
     if group_by not in problems.column_names:

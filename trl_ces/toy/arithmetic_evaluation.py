@@ -41,9 +41,14 @@ class Measurement:
 
 
 def measure(
-    model_dir: str | Path, problems: Dataset, num_samples: int = 8, seed: int = 0, max_new_tokens: int = 96
+    model_dir: str | Path,
+    problems: Dataset,
+    num_samples: int = 8,
+    seed: int = 0,
+    max_new_tokens: int = 96,
+    device: str = "cpu",
 ) -> Measurement:
-    """Samples `num_samples` completions per problem at temperature 1, on a GPU if there is one, and measures them.
+    """Samples `num_samples` completions per problem at temperature 1 and measures them.
 
     Args:
         model_dir (`str` or `Path`):
@@ -56,14 +61,15 @@ def measure(
             Sampling seed.
         max_new_tokens (`int`, *optional*, defaults to `96`):
             Tokens of the longest completion.
+        device (`str`, *optional*, defaults to `"cpu"`):
+            Where to sample.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model_dir, padding_side="left")
-    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
-    prompts = tokenizer(list(problems["prompt"]), return_tensors="pt", padding=True).to(model.device)
+    model = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval().to(device)
+    prompts = tokenizer(list(problems["prompt"]), return_tensors="pt", padding=True).to(device)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), torch.no_grad():
         torch.manual_seed(seed)
         output = model.generate(
@@ -102,6 +108,7 @@ def evaluate(
     seed: int = 0,
     max_new_tokens: int = 96,
     group_by: str | None = None,
+    device: str = "cpu",
     **world_fields: Any,
 ) -> dict[str, dict[str, float]]:
     """The `evaluation` of recipes/study: a model on held-out problems.
@@ -120,6 +127,8 @@ def evaluate(
         group_by (`str`, *optional*):
             One benchmark per number of terms (`"terms"`), or for problems with and without a carry out of the units
             (`"carry"`), of any of their sums. By default a single one.
+        device (`str`, *optional*, defaults to `"cpu"`):
+            Where to sample.
         world_fields:
             Fields of [`World`].
 
@@ -131,7 +140,7 @@ def evaluate(
     found = {}
     for kind in sorted(set(kinds)):
         rows = [row for row, other in enumerate(kinds) if other == kind]
-        measured = measure(model_dir, problems.select(rows), num_samples, seed, max_new_tokens)
+        measured = measure(model_dir, problems.select(rows), num_samples, seed, max_new_tokens, device)
         texts = [text for group in measured.completions for text in group]
         found[kind] = {
             "accuracy": measured.accuracy,
@@ -148,7 +157,8 @@ def check_evaluate(num_problems: int = 200, seed: int = 0, group_by: str | None 
     Raises:
         UserError: if a setting is unknown or out of range.
     """
-    world = {name: value for name, value in settings.items() if name not in ("num_samples", "max_new_tokens")}
+    of_sampling = ("num_samples", "max_new_tokens", "device")
+    world = {name: value for name, value in settings.items() if name not in of_sampling}
     try:
         _problems_and_kinds(num_problems, seed, group_by, world)
     except (TypeError, ValueError) as error:

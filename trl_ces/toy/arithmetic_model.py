@@ -27,6 +27,7 @@ BASE_TRAINING: dict[str, Any] = {
     "learning_rate": 3e-3,
     "layers": 3,
     "width": 96,
+    "device": "cpu",
 }
 
 
@@ -54,9 +55,10 @@ def build_base_model(
     learning_rate: float = BASE_TRAINING["learning_rate"],
     layers: int = BASE_TRAINING["layers"],
     width: int = BASE_TRAINING["width"],
+    device: str = BASE_TRAINING["device"],
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> bool:
-    """Trains a small Llama on texts of the train problems, on a GPU if there is one, and saves it.
+    """Trains a small Llama on texts of the train problems and saves it.
 
     A model that was made with the same settings is kept. The same settings give the same weights on one machine.
 
@@ -77,6 +79,8 @@ def build_base_model(
             Decoder layers of the model, four heads each.
         width (`int`, *optional*, defaults to `96`):
             Hidden size, a multiple of 8; the MLP is 8/3 times as wide.
+        device (`str`, *optional*, defaults to `"cpu"`):
+            Where to train.
         on_step (`Callable`, *optional*):
             Called after each step with (steps done, steps in all, loss in nats per token).
 
@@ -86,21 +90,21 @@ def build_base_model(
     import torch
 
     world, output_dir = world or World(), Path(output_dir)
-    size = {"layers": layers, "width": width}
-    settings = _settings(world, seed=seed, steps=steps, batch_size=batch_size, learning_rate=learning_rate, **size)
+    training = {"seed": seed, "steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
+    settings = _settings(world, **training, layers=layers, width=width, device=device)
     if _made_with(output_dir) == settings:
         return False
     (output_dir / SETTINGS_FILE).unlink(missing_ok=True)  # from here on the folder holds no finished model
 
     tokenizer, rng = build_tokenizer(world.sums), random.Random(seed)
-    model = _new_model(tokenizer, seed, **size).to("cuda" if torch.cuda.is_available() else "cpu")
+    model = _new_model(tokenizer, seed, layers, width).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / (0.1 * steps), (steps - step) / (0.9 * steps), 1.0)
     )
     for step in range(steps):
         batch = _supervised_batch(tokenizer, world, batch_size, rng)
-        loss = model(**{name: values.to(model.device) for name, values in batch.items()}).loss
+        loss = model(**{name: values.to(device) for name, values in batch.items()}).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
