@@ -61,15 +61,15 @@ def test_it_measures_answers_to_the_held_out_problems(base, recipe_file):
 def test_a_column_of_the_data_groups_the_problems(base, recipe_file, monkeypatch):
     data = load_problems("held_out", 4, 0).add_column("task", ["sum", "product", "sum", "sum"])
     monkeypatch.setattr("trl_ces.study.held_out.load_datasets", lambda script, say: (None, data))
-    found = evaluate(base, str(recipe_file), num_samples=2, group_by="task")
+    found = evaluate(base, str(recipe_file), num_problems=4, num_samples=2, group_by="task")
     assert list(found) == ["product", "sum"]
-    whole = evaluate(base, str(recipe_file), num_samples=2)["held out"]
+    whole = evaluate(base, str(recipe_file), num_problems=4, num_samples=2)["held out"]
     # The mean over answers, of which three quarters are of sums.
     for measure in ("accuracy", "length_tokens"):
         assert whole[measure] == pytest.approx(0.25 * found["product"][measure] + 0.75 * found["sum"][measure])
 
 
-def test_its_problems_are_in_no_training_of_the_recipe():
+def test_its_problems_are_in_no_training_of_the_recipe(base):
     script = load_recipe(find_recipe("smollm2_135m/ces")).script
     train, _ = load_datasets(script, say=lambda text: None)
     questions = {prompt[-1]["content"] for prompt in train["prompt"]}
@@ -82,7 +82,7 @@ def test_its_problems_are_in_no_training_of_the_recipe():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trl_ces.forks.sampling.sample_recipe", keep)
         with pytest.raises(UserError, match="enough"):
-            evaluate(".", "smollm2_135m/ces", num_problems=30)
+            evaluate(base, "smollm2_135m/ces", num_problems=30)
     assert len(seen) == 30
     assert not questions & set(seen)
 
