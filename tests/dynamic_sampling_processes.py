@@ -3,6 +3,7 @@
 import sys
 
 import torch
+from processes import end_processes
 from rollout.test_dynamic_sampling import PROMPTS, make_trainer, record_batches
 from tiny import random_script
 
@@ -64,3 +65,4 @@ def main(output, processes):
 
 if __name__ == "__main__":
     main(sys.argv[1], int(sys.argv[2]))
+    end_processes()

@@ -7,6 +7,7 @@ from pathlib import Path
 from accelerate.utils import gather
 from datasets import Dataset
 from length_reward_processes import PROMPTS, make_script
+from processes import end_processes
 from tiny import (
     scripted_accuracy_reward,
     scripted_bonus_reward,
@@ -57,3 +58,4 @@ if __name__ == "__main__":
     trainer = make_trainer(sys.argv[1], int(sys.argv[2]))
     found = scored(trainer) | {"metrics": trainer._metrics["train"]}
     Path(sys.argv[1], f"rank{trainer.accelerator.process_index}.json").write_text(json.dumps(found))
+    end_processes()

@@ -5,6 +5,7 @@ import sys
 import torch
 from datasets import Dataset
 from methods.test_length_rewards import RULES
+from processes import end_processes
 from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
 
 from trl_ces import CESConfig, CESTrainer, rewards
@@ -52,3 +53,4 @@ def gathered_rewards(output, processes):
 if __name__ == "__main__":
     gathered, rank = gathered_rewards(sys.argv[1], int(sys.argv[2]))
     torch.save(gathered, f"{sys.argv[1]}/rewards{rank}.pt")
+    end_processes()

@@ -3,6 +3,7 @@
 import sys
 
 import torch
+from processes import end_processes
 from rollout.test_resume import make_trainer
 
 
@@ -15,3 +16,4 @@ def main(output, checkpoint):
 
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[3])
+    end_processes()

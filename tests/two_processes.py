@@ -4,6 +4,8 @@ import sys
 
 import torch
 from datasets import Dataset
+from margins import selection_margins
+from processes import end_processes
 from tiny import (
     random_script,
     scripted_accuracy_reward,
@@ -22,7 +24,7 @@ ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
 
 def main(output, processes):
     # Three groups of four completions: of two processes with six each, both hold half of the middle group.
-    script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(1), truncated=(1, 6, 9))
+    script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), truncated=(1, 6, 9))
     arguments = settings(
         output,
         per_device_train_batch_size=12 // processes // 2,
@@ -43,15 +45,15 @@ def main(output, processes):
         rollout_func=scripted_rollout(script, 4),
     )
     assert trainer.accelerator.num_processes == processes
-    trainer.train()
+    with selection_margins() as margins:
+        trainer.train()
     model = trainer.accelerator.unwrap_model(trainer.model)
     if trainer.accelerator.is_main_process:
         distributed_type = str(trainer.accelerator.distributed_type)
-        torch.save(
-            {"weights": model.state_dict(), "log": trainer.state.log_history, "distributed_type": distributed_type},
-            f"{output}/result.pt",
-        )
+        result = {"weights": model.state_dict(), "log": trainer.state.log_history, "margin": min(margins)}
+        torch.save(result | {"distributed_type": distributed_type}, f"{output}/result.pt")
 
 
 if __name__ == "__main__":
     main(sys.argv[1], int(sys.argv[2]))
+    end_processes()

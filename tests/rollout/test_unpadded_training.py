@@ -250,6 +250,7 @@ def exchanged(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["rows", "pieces"])
 def test_two_processes_exchange_rows_and_give_the_weights_of_one(exchanged, kind):
     one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in exchanged)
+    assert one["margin"] > 1e-4, "the script needs another seed: the processes' rounding could select other tokens"
     start = tiny_model(spread=0.1).state_dict()
     for name, value in one["weights"].items():
         torch.testing.assert_close(two["weights"][name], value, rtol=1e-5, atol=1e-6)
