@@ -155,13 +155,13 @@ def test_kl_cov_of_the_policy_that_sampled_is_no_penalty_and_has_no_gradient():
 
 def test_a_log_ratio_whose_inverse_overflows_has_no_penalty_and_the_last_before_it_the_whole():
     # d/dx [coef |x|] = -2 for x < 0, and of -ratio A nearly nothing. e^89 is no float32, and 89 e^84 is none either.
-    logps = torch.tensor([[-63.0, -89.0, -84.0, -500.0]]).requires_grad_()
-    batch = {"advantages": torch.tensor([2.0]), "logps": logps, "old_logps": torch.zeros(1, 4)}
-    shaped = kl_cov(batch, NONE, torch.ones(1, 4), ratio=1.0, coef=2.0)
+    logps = torch.tensor([[-64.0, -64.1, -89.0, -84.0, -500.0]]).requires_grad_()
+    batch = {"advantages": torch.tensor([2.0]), "logps": logps, "old_logps": torch.zeros(1, 5)}
+    shaped = kl_cov(batch, NONE, torch.ones(1, 5), ratio=1.0, coef=2.0)
     losses = -torch.exp(logps) * shaped.advantages
-    torch.testing.assert_close(losses, torch.tensor([[126.0, 0.0, 0.0, 0.0]]), rtol=1e-4, atol=1e-9)
+    torch.testing.assert_close(losses, torch.tensor([[128.0, 0.0, 0.0, 0.0, 0.0]]), rtol=1e-4, atol=1e-9)
     losses.sum().backward()
-    torch.testing.assert_close(logps.grad, torch.tensor([[-2.0, 0.0, 0.0, 0.0]]), rtol=1e-4, atol=1e-9)
+    torch.testing.assert_close(logps.grad, torch.tensor([[-2.0, 0.0, 0.0, 0.0, 0.0]]), rtol=1e-4, atol=1e-9)
     assert places(shaped.selected) == [(0, 0)]
 
 
