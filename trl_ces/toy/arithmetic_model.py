@@ -97,7 +97,8 @@ def build_base_model(
     (output_dir / SETTINGS_FILE).unlink(missing_ok=True)  # from here on the folder holds no finished model
 
     tokenizer, rng = build_tokenizer(world.sums), random.Random(seed)
-    model = _new_model(tokenizer, seed, layers, width).to(device)
+    model = _new_model(tokenizer, seed, layers, width)
+    model.to(device)  # type: ignore[arg-type]  # transformers' wrapper hides the signature
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / (0.1 * steps), (steps - step) / (0.9 * steps), 1.0)
