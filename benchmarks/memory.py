@@ -109,10 +109,9 @@ def recipe_of(fields, output, device):
     from trl_ces.train.recipe import make_recipe
 
     given = {**BASE, **fields, "use_cpu": device == "cpu", "output_dir": output}
+    # With sdpa the plan counts a mask, which trimmed rows do without.
     if device == "cuda" and fields.get("bf16") and is_flash_attn_2_available():
-        given["attn_implementation"] = (
-            "flash_attention_2"  # else the plan counts a mask, which trimmed rows do without
-        )
+        given["attn_implementation"] = "flash_attention_2"
     given["steps_per_generation"] = 2 * given["gradient_accumulation_steps"]
     return make_recipe(given, "benchmarks/memory.py")
 

@@ -428,13 +428,16 @@ def test_over_all_variants_each_counts_once():
         run_of("DAPO", 0, 0.5, 20.0, "b"),
         run_of("CES", 0, 0.4, 21.0, "b"),
         run_of("unpaired", 7, 0.4, 21.0, "b"),
+        # In "c" it is 0.2 better and shorter by 1.
+        run_of("DAPO", 0, 0.5, 20.0, "c"),
+        run_of("CES", 0, 0.7, 19.0, "c"),
     ]
     rows[3]["hard/accuracy"] = 0.6  # there 0.1 and 0.2 better
     header, *lines = tables.variants_table(DataFrame(rows), "DAPO")
     assert header == ["Method", "Dataset", "Δ Acc", "Acc higher in", "Δ Len", "Len lower in"]
-    # Means of the variants 0.2 and -0.1: t(0.975, 1) = 12.706 times 0.3 / 2; of -3 and 1: times 4 / 2.
-    assert lines[0] == ["CES", "easy", "+5.0 ± 190.6", "1 of 2", "-1.0 ± 25.4", "1 of 2"]
-    assert lines[1][1:4] == ["hard", "+2.5 ± 158.8", "1 of 2"]
+    # Means of the variants 0.2, -0.1 and 0.2: t(0.975, 2) = 4.303 times 0.1; of -3, 1 and -1: times 2 / sqrt(3).
+    assert lines[0] == ["CES", "easy", "+10.0 ± 43.0", "2 of 3", "-1.0 ± 5.0", "2 of 3"]
+    assert lines[1][1:4] == ["hard", "+8.3 ± 39.9", "2 of 3"]
     assert lines[2][1:] == ["Average", *lines[0][2:]]
     assert lines[5] == ["unpaired", "Average", "", "0 of 0", "", "0 of 0"]
     assert len(lines) == 6

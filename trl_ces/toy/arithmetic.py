@@ -18,7 +18,7 @@ makes them the forking tokens on which a policy can improve:
 With `sums` above 1 a problem has several additions, named by letters, and the text works and answers them in turn:
 
     a37+48b21+30:               the prompt
-    a7+8=15,3+4+1=8#85b0+1=1,2+3=5#51
+    a7+8=15,3+4+1=8#85b1+0=1,2+3=5#51
 
 A model trained on such texts (arithmetic_model.py) answers about four problems in five, and hesitates where the texts
 do. `trl-ces quickstart` compares what training methods make of its hesitation.
