@@ -1,13 +1,22 @@
-"""Runs a test's script in one process, in several under torchrun, or by an accelerate configuration."""
+"""Runs a test's script in one process, in several, or by an accelerate configuration."""
 
+import multiprocessing
 import os
+import runpy
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 
 HERE = Path(__file__).parent
+# Ten seconds of imports, once for all tests of a worker.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["trl_ces.trainer"])
 
 
 def environment(**changes):
@@ -20,6 +29,11 @@ def environment(**changes):
     }
 
 
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
+
+
 def end_processes():
     """The last line of a script: no process leaves while another still talks to it."""
     import torch.distributed
@@ -30,19 +44,20 @@ def end_processes():
 
 
 def run_processes(script, output, processes, timeout, arguments=(), accelerate_config=None):
-    """Runs tests/`script` with a new folder `output`, the number of processes, and `arguments`."""
+    """Runs tests/`script` with a new folder `output`, the number of processes, and `arguments`.
+
+    An accelerate configuration starts them with its launcher. Otherwise they are forked with the packages loaded.
+    """
     output.mkdir()
-    if accelerate_config is not None:
-        # One port per run: concurrent runs must not share it.
-        launcher = ["-m", "accelerate.commands.launch", "--config_file", str(accelerate_config)]
-        launcher += ["--num_processes", str(processes), "--main_process_port", "0"]
-    elif processes > 1:
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
-    else:
-        launcher = []
-    command = [sys.executable, *launcher, str(HERE / script), str(output), str(processes), *arguments]
+    words = [str(output), str(processes), *arguments]
+    if accelerate_config is None:
+        _run_forked(HERE / script, words, processes, output, timeout)
+        return
+    # One port per run: concurrent runs must not share it.
+    launcher = ["-m", "accelerate.commands.launch", "--config_file", str(accelerate_config)]
+    launcher += ["--num_processes", str(processes), "--main_process_port", "0"]
     child = subprocess.Popen(
-        command,
+        [sys.executable, *launcher, str(HERE / script), *words],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -52,6 +67,71 @@ def run_processes(script, output, processes, timeout, arguments=(), accelerate_c
     try:
         said, errors = child.communicate(timeout=timeout)
     finally:
-        with suppress(ProcessLookupError):  # no child outlives the test
-            os.killpg(child.pid, signal.SIGKILL)
+        _kill(child.pid)
     assert child.returncode == 0, f"{said[-2000:]}\n{errors[-6000:]}"
+
+
+def _run_forked(file, words, processes, output, timeout):
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(processes)}
+    children, logs = [], [output / f"process{rank}.log" for rank in range(processes)]
+    for rank, log in enumerate(logs):
+        # As torchrun places its processes.
+        place = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(processes)}
+        children.append(_fork(str(file), words, environment(**place if processes > 1 else {}), None, log, log))
+    deadline = time.monotonic() + timeout
+    try:
+        # Where one fails, the others would wait for it.
+        while not any(child.exitcode for child in children):
+            running = [child.sentinel for child in children if child.exitcode is None]
+            if not running:
+                return
+            assert wait(running, max(0, deadline - time.monotonic())), f"{file.name}: {timeout} s are over"
+    finally:
+        for child in children:
+            _kill(child.pid)
+    raise AssertionError("\n".join(f"{log.name}: {log.read_text()[-6000:]}" for log in logs))
+
+
+def run_command(words, folder=None, timeout=280):
+    """What `trl-ces WORDS` in `folder` does, as a `CompletedProcess`; without the seconds of its imports."""
+    with tempfile.TemporaryDirectory() as logs:
+        output, errors = Path(logs) / "stdout", Path(logs) / "stderr"
+        child = _fork("trl_ces.cli.main", words, environment(), folder, output, errors)
+        try:
+            child.join(timeout)
+            assert child.exitcode is not None, f"trl-ces {words[0]}: {timeout} s are over"
+        finally:
+            _kill(child.pid)
+        return subprocess.CompletedProcess(words, child.exitcode, output.read_text(), errors.read_text())
+
+
+def _fork(target, words, environ, folder, output, errors):
+    child = FORKS.Process(target=_be, args=(target, list(map(str, words)), environ, folder, output, errors))
+    child.start()
+    return child
+
+
+def _be(target, words, environ, folder, output, errors):
+    """In a forked process: what `python target words` does, or `python -m target words` for a module."""
+    import torch
+
+    os.setsid()  # what it starts can be killed with it
+    for number, log in ((1, output), (2, errors)):
+        with open(log, "a") as said:
+            os.dup2(said.fileno(), number)
+    os.environ.clear()
+    os.environ.update(environ)
+    torch.set_num_threads(1)
+    if folder is not None:
+        os.chdir(folder)
+    sys.argv[1:] = words
+    if target.endswith(".py"):
+        sys.argv[0] = target
+        runpy.run_path(target, run_name="__main__")
+    else:
+        runpy.run_module(target, run_name="__main__", alter_sys=True)
+
+
+def _kill(session):
+    with suppress(ProcessLookupError):  # no child outlives the test
+        os.killpg(session, signal.SIGKILL)

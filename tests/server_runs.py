@@ -4,14 +4,13 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from contextlib import contextmanager
 from urllib.request import Request, urlopen
 
-from processes import HERE, environment
+from processes import HERE, environment, free_port
 
 from trl_ces.train.recipe import make_recipe
 
@@ -108,11 +107,6 @@ def stub_here(monkeypatch, any_device=True):
         monkeypatch.setattr(module, "is_vllm_available", lambda *_, **__: True)
     for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
         monkeypatch.setitem(sys.modules, name, sys.modules.pop(name))  # gone after the test
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
 
 
 @contextmanager

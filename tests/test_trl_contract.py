@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
+from processes import free_port
 from reference import float64_copy, logps_and_bits
 from requests import Session
 from requests.adapters import HTTPAdapter
-from server_runs import FLAGS, free_port, served_here, stub_here
+from server_runs import FLAGS, served_here, stub_here
 from tiny import (
     random_script,
     scripted_accuracy_reward,

@@ -8,9 +8,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cpu_time import cpu_seconds
+from processes import run_command
 from tiny import tiny_model, tiny_tokenizer
 
 from trl_ces.cli.main import COMMANDS, main
@@ -42,6 +44,13 @@ disable_tqdm: true
 env: {{TRL_CES_TEST_VARIABLE: seen}}
 """
 
+TOKENS = {
+    "HF_TOKEN": "hf_SECRETsecretSECRET1",
+    "HUGGING_FACE_HUB_TOKEN": "hf_SECRETsecretSECRET2",
+    "WANDB_API_KEY": "SECRETsecretSECRET3",
+    "OPENAI_API_KEY": "sk-SECRETsecretSECRET4",
+}
+
 
 def make_job(folder):
     """A model, data and a recipe on disk; returns the recipe's file and the output directory."""
@@ -61,14 +70,22 @@ def job(tmp_path_factory):
 
 
 def trl_ces(*words, cwd=None):
-    command = [sys.executable, "-m", "trl_ces.cli.main", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=cwd, check=False)
+    return run_command(words, cwd)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     recipe, output = make_job(tmp_path_factory.mktemp("trained"))
-    return trl_ces("train", "--config", recipe, "--ces_beta_correct", "0.3"), output
+    with mock.patch.dict(os.environ, TOKENS):
+        return trl_ces("train", "--config", recipe, "--ces_beta_correct", "0.3"), output
+
+
+def test_no_token_is_printed_or_written_by_a_training(trained):
+    result, output = trained
+    written = [file for file in output.parent.rglob("*") if file.is_file()]
+    assert {"README.md", "trainer_state.json"} <= {file.name for file in written if file.parent == output}
+    assert [str(file) for file in written if b"SECRETsecretSECRET" in file.read_bytes()] == []
+    assert "SECRETsecretSECRET" not in result.stdout + result.stderr
 
 
 def test_a_recipe_trains_to_a_saved_model(trained):

@@ -38,7 +38,11 @@ def rows():
 ROWS = list(rows())
 
 
-@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[command for command, _ in SHOWN])
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    # A folder of recipes takes 20 seconds.
+    [pytest.param(*pair, id=pair[0], marks=pytest.mark.slow if "\n| recipe" in pair[1] else ()) for pair in SHOWN],
+)
 def test_the_document_shows_what_the_command_prints(command, shown, capsys):
     assert main(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out.splitlines() == shown.splitlines()

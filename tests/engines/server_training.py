@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psutil
 import torch
-from processes import environment
+from processes import environment, free_port
 from safetensors.torch import load_file
-from server_runs import free_port, with_stub
+from server_runs import with_stub
 from tiny import tiny_model, tiny_tokenizer
 
 TIMEOUT = 400

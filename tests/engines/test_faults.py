@@ -12,7 +12,8 @@ import socket
 import pytest
 from engines.server_training import RECIPE, Training, assert_same_weights, make_job, train
 from hub_server import Hub
-from server_runs import FLAGS, free_port, served, served_here, stub_here
+from processes import free_port
+from server_runs import FLAGS, served, served_here, stub_here
 
 from trl_ces.cli.main import main
 from trl_ces.train import launch

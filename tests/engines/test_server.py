@@ -6,7 +6,8 @@ One and two processes, two machines (two launches on this one), and a server tha
 import pytest
 import torch
 from engines.server_training import Training, assert_same_weights, make_job, train, weights
-from server_runs import free_port, served
+from processes import free_port
+from server_runs import served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

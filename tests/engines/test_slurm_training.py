@@ -10,8 +10,9 @@ import sys
 import pytest
 import torch
 from engines.server_training import RECIPE, assert_same_weights, make_job, weights
-from server_runs import free_port, with_stub
+from processes import free_port
 from server_runs import install as install_vllm
+from server_runs import with_stub
 from slurm_stand_in import install, log
 from train.test_slurm import changed, submit
 

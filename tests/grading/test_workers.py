@@ -258,9 +258,8 @@ def test_rewards_work_in_forked_loader_workers_while_a_thread_of_the_trainer_gra
     assert accuracy_reward(*([part] for part in RIGHT)) == [1.0]
 
 
-@pytest.mark.parametrize("context", ["spawn", "forkserver"])
-def test_rewards_work_in_loader_workers_that_are_started_anew(context):
-    check_rows(graded_rows(context, workers_count=1))
+def test_rewards_work_in_loader_workers_that_are_started_anew():
+    check_rows(graded_rows("spawn", workers_count=1))
 
 
 def test_rewards_work_in_a_thread_that_is_not_the_main_one_and_leave_the_signal_handlers_alone():

@@ -2,8 +2,8 @@
 
 import pytest
 import requests
+from processes import free_port
 from requests.adapters import HTTPAdapter
-from server_runs import free_port
 from urllib3.util.retry import Retry
 
 from trl_ces.rollout.server_timeout import limit_waiting

@@ -10,7 +10,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 import requests
 import vllm_server
-from server_runs import FLAGS, free_port, served_here, server_recipe
+from processes import free_port
+from server_runs import FLAGS, served_here, server_recipe
 from tiny import tiny_model, tiny_tokenizer
 
 from trl_ces.support.errors import UserError

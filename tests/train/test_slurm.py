@@ -6,8 +6,7 @@ import shlex
 import subprocess
 import sys
 
-from processes import HERE, environment
-from server_runs import free_port
+from processes import HERE, environment, free_port
 from slurm_stand_in import directives, install, log
 
 from trl_ces.support.yaml import read_yaml

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import requests
 import torch
-from processes import environment
-from server_runs import free_port, server_recipe
+from processes import environment, free_port
+from server_runs import server_recipe
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.generation.vllm_client import VLLMClient
 
