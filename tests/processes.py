@@ -75,19 +75,21 @@ def _run_forked(file, words, processes, output, timeout):
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(processes)}
     children, logs = [], [output / f"process{rank}.log" for rank in range(processes)]
     for rank, log in enumerate(logs):
+        log.touch()
         # As torchrun places its processes.
         place = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(processes)}
         children.append(_fork(str(file), words, environment(**place if processes > 1 else {}), None, log, log))
     deadline = time.monotonic() + timeout
     try:
         # Where one fails, the others would wait for it.
-        while not any(child.exitcode for child in children):
-            running = [child.sentinel for child in children if child.exitcode is None]
-            if not running:
+        while not any(codes := [child.exitcode for child in children]):
+            if None not in codes:
                 return
+            running = [child.sentinel for child, code in zip(children, codes, strict=True) if code is None]
             assert wait(running, max(0, deadline - time.monotonic())), f"{file.name}: {timeout} s are over"
     finally:
         for child in children:
+            child.kill()  # before it had a session, too
             _kill(child.pid)
     raise AssertionError("\n".join(f"{log.name}: {log.read_text()[-6000:]}" for log in logs))
 
@@ -101,6 +103,7 @@ def run_command(words, folder=None, timeout=280):
             child.join(timeout)
             assert child.exitcode is not None, f"trl-ces {words[0]}: {timeout} s are over"
         finally:
+            child.kill()  # before it had a session, too
             _kill(child.pid)
         return subprocess.CompletedProcess(words, child.exitcode, output.read_text(), errors.read_text())
 
