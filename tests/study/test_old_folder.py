@@ -24,6 +24,8 @@ methods:
 overrides:
   model_name_or_path: base
   max_steps: 12
+  trim_padding: false  # the recipes of that time had the two
+  arrange_by_length: false
   env: {OMP_NUM_THREADS: 1}
 evaluation:
   function: trl_ces.arithmetic_evaluation.evaluate
