@@ -1,5 +1,6 @@
 """Runs a test's script in one process, in several, or by an accelerate configuration."""
 
+import gc
 import multiprocessing
 import os
 import runpy
@@ -94,11 +95,11 @@ def _run_forked(file, words, processes, output, timeout):
     raise AssertionError("\n".join(f"{log.name}: {log.read_text()[-6000:]}" for log in logs))
 
 
-def run_command(words, folder=None, timeout=280):
+def run_command(words, folder=None, timeout=280, module="trl_ces.cli.main"):
     """What `trl-ces WORDS` in `folder` does, as a `CompletedProcess`; without the seconds of its imports."""
     with tempfile.TemporaryDirectory() as logs:
         output, errors = Path(logs) / "stdout", Path(logs) / "stderr"
-        child = _fork("trl_ces.cli.main", words, environment(), folder, output, errors)
+        child = _fork(module, words, environment(), folder, output, errors)
         try:
             child.join(timeout)
             assert child.exitcode is not None, f"trl-ces {words[0]}: {timeout} s are over"
@@ -125,6 +126,7 @@ def _be(target, words, environ, folder, output, errors):
     os.environ.clear()
     os.environ.update(environ)
     torch.set_num_threads(1)
+    gc.freeze()  # as in conftest.py
     if folder is not None:
         os.chdir(folder)
     sys.argv[1:] = words

@@ -11,7 +11,6 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from cpu_time import cpu_seconds
 from processes import run_command
 from tiny import tiny_model, tiny_tokenizer
 
@@ -71,6 +70,11 @@ def job(tmp_path_factory):
 
 def trl_ces(*words, cwd=None):
     return run_command(words, cwd)
+
+
+def worker(*words):
+    """The training process alone, which `trl-ces train` starts."""
+    return run_command(words, module="trl_ces.cli.train_worker")
 
 
 @pytest.fixture(scope="module")
@@ -204,19 +208,17 @@ def test_an_unknown_command_names_the_nearest(capsys):
 
 
 def test_a_refusal_leaves_no_traceback_in_the_shell(job):
-    before = cpu_seconds()
     result = trl_ces("train", "--config", job[0], "--learning_rat", "1")
     assert result.returncode == 2
     assert result.stderr == (
         "trl-ces train: error: command line: the key `learning_rat` is not known. Did you mean `learning_rate`?\n"
     )
     assert result.stdout == ""
-    assert cpu_seconds() - before < 20  # importing TRL takes about 5
     assert not job[1].exists()
 
 
 def test_data_of_the_hub_that_do_not_come_are_refused_before_the_model_is_loaded(job):
-    result = trl_ces("train", "--config", job[0], "--dataset_name", "some/data", "--model_name_or_path", "not/loaded")
+    result = worker("--config", job[0], "--dataset_name", "some/data", "--model_name_or_path", "not/loaded")
     assert result.returncode == 2
     assert "The data set 'some/data' (split 'train') could not be loaded from the Hub" in result.stderr
     assert "Traceback" not in result.stderr
