@@ -4,6 +4,7 @@ Run by test_triton.py with TRITON_INTERPRET=1, which Triton reads when it is imp
 Writes JSON into the file that it is given: per case and type, per optimizer step, how far the two paths are apart.
 """
 
+import gc
 import json
 import sys
 import tempfile
@@ -122,6 +123,7 @@ def compare(bf16, changes):
 
 
 if __name__ == "__main__":
+    gc.freeze()  # as in conftest.py
     types = {"float32": False, "bfloat16": True}
     found = {f"{case}, {name}": compare(on, CASES[case]) for case in CASES for name, on in types.items()}
     Path(sys.argv[1]).write_text(json.dumps(found))
