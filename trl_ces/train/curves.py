@@ -128,7 +128,7 @@ def _panels(methods: int) -> tuple[Any, Any, Any]:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.6 if methods < 4 else 4.2))
     figure.set_layout_engine("constrained", wspace=0.06)
@@ -136,6 +136,7 @@ def _panels(methods: int) -> tuple[Any, Any, Any]:
         axis.set(title=title, xlabel="optimizer step", ylabel=unit)
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", alpha=0.3)
+    axes[0].yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # not every 2.5 %, rounded
     axes[0].yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     return pyplot, figure, axes
 
