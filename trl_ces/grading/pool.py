@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_LIMIT_S = 3.0
 DEFAULT_MEMORY_BYTES = 1 << 30
 # The kernel ends a comparison at its limit; this much later the worker itself is lost and gets replaced.
-GRACE_S = 5.0
+GRACE_S = 30.0
 START_LIMIT_S = 120.0
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
 
