@@ -87,7 +87,8 @@ def _run_forked(file, words, processes, output, timeout):
             if None not in codes:
                 return
             running = [child.sentinel for child, code in zip(children, codes, strict=True) if code is None]
-            assert wait(running, max(0, deadline - time.monotonic())), f"{file.name}: {timeout} s are over"
+            if not wait(running, max(0, deadline - time.monotonic())):
+                raise TimeoutError(f"{file.name} hangs: {timeout} s are over")
     finally:
         for child in children:
             child.kill()  # before it had a session, too
@@ -102,7 +103,8 @@ def run_command(words, folder=None, timeout=280, module="trl_ces.cli.main"):
         child = _fork(module, words, environment(), folder, output, errors)
         try:
             child.join(timeout)
-            assert child.exitcode is not None, f"trl-ces {words[0]}: {timeout} s are over"
+            if child.exitcode is None:
+                raise TimeoutError(f"trl-ces {words[0]} hangs: {timeout} s are over")
         finally:
             child.kill()  # before it had a session, too
             _kill(child.pid)

@@ -77,11 +77,12 @@ def test_both_verdicts_agree_with_the_judged_answers(oracle, graded, capsys):
 
 def test_the_limits_of_a_reward_cost_no_right_answer_its_verdict(oracle, graded):
     right = [(row, grade.correct) for row, grade in zip(oracle[0], graded[0], strict=True) if row["truth"]]
-    columns = [[row[name] for row, _ in right] for name in ("response_text", "gold_raw")]
-    pairs = list(zip(accuracy_reward(*columns), (correct for _, correct in right), strict=True))
-    assert [pair for pair in pairs if pair[0] is not None and pair[0] != pair[1]] == []
-    # The limits are of processor time: a slow machine leaves a comparison or two ungraded that a fast one ends.
-    assert sum(reward is None for reward, _ in pairs) <= sum(correct is None for _, correct in pairs) + 3
+    found = []
+    # In batches as a process grades them while it trains: each may give three comparisons the full limit.
+    for start in range(0, len(right), 256):
+        batch = right[start : start + 256]
+        found += accuracy_reward(*([row[name] for row, _ in batch] for name in ("response_text", "gold_raw")))
+    assert found == [None if correct is None else float(correct) for _, correct in right]
 
 
 @pytest.mark.slow
