@@ -4,8 +4,8 @@
     trl-ces bench forecast --output_dir runs/forecast --first 1 --last 15   # a part: run the other one beside it
 
 Draws worlds from the ranges below, makes each its base model, forecasts, trains it by DAPO and by CES with the recipes
-of recipes/arithmetic, and measures held-out problems before and after. docs/study.md has the protocol. What is done is
-kept: the same command continues. Writes `worlds.csv` and `worlds.md` of the worlds that are finished.
+of recipes/arithmetic, and measures held-out problems before and after. docs/study/forecast.md has the protocol. What
+is done is kept: the same command continues. Writes `worlds.csv` and `worlds.md` of the worlds that are finished.
 """
 
 import argparse

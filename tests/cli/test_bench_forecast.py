@@ -120,6 +120,6 @@ def test_the_documentation_shows_the_table_of_the_thirty_worlds_as_they_were_mea
     worlds = BENCH["draw_worlds"]()
     for method in BENCH["METHODS"]:
         assert [{name: row[name] for name in worlds[0]} for row in rows if row["method"] == method] == worlds
-    page = (docs / "study.md").read_text(encoding="utf-8")
+    page = (docs / "study" / "forecast.md").read_text(encoding="utf-8")
     for part in BENCH["report"](rows).split("\n\n"):
         assert part in page

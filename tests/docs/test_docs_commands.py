@@ -27,7 +27,7 @@ from trl_ces.train.shipped import find_accelerate_config, find_recipe
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL)
 # The example rule of CONTRIBUTING.md, and the setting it would add.
 INVENTED = {"correct_entropy", "correct_entropy_gamma"}

@@ -25,7 +25,7 @@ from trl_ces.train.recipe import recipe_fields
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
 OURS = [page for page in PAGES if page.name != "config.md"]
 
 
@@ -83,10 +83,11 @@ def test_every_setting_of_ours_has_its_place_and_its_words():
 
 # `ces_tau: 0.05`, `ces_tau=0.05`, `--ces_tau 0.05`
 SETTING = re.compile(r"`(?:--)?([a-z]+_\w+)(?:: |=| )[^`]+`")
-# Of accelerate and launch files, of TRL's and torch's functions, and of the example rule in CONTRIBUTING.md.
+# Of accelerate and launch files, of TRL's and torch's functions, of the small world, and of the example rule in
+# CONTRIBUTING.md.
 OTHERS = {
     "accelerate_config", "machine_rank", "num_processes", "zero3_save_16bit_model", "distributed_type",
-    "environment_factory", "weights_only", "correct_entropy_gamma",
+    "environment_factory", "weights_only", "guess_first", "forget_probability", "correct_entropy_gamma",
 }  # fmt: skip
 # Pages about commands with their own options, which test_docs_commands.py checks.
 WITH_OPTIONS = {"evaluation.md", "report.md", "study.md", "hub.md", "performance.md"}
@@ -181,7 +182,7 @@ def test_every_page_is_in_the_navigation_once():
         return [file for value in (entry.values() if isinstance(entry, dict) else entry) for file in files(value)]
 
     navigation = files(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
-    assert sorted(navigation) == sorted(file.name for file in DOCS.glob("*.md"))
+    assert sorted(navigation) == sorted(file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md"))
 
 
 def test_the_first_page_names_every_command_and_leads_to_every_page():
@@ -189,6 +190,11 @@ def test_the_first_page_names_every_command_and_leads_to_every_page():
     assert set(re.findall(r"^\| `trl-ces (\w+)`", text, flags=re.MULTILINE)) == set(COMMANDS)
     linked = set(re.findall(r"\]\((\w+\.md)", text))
     assert {file.name for file in DOCS.glob("*.md")} - linked == {"index.md"}
+
+
+def test_the_page_of_studies_leads_to_the_page_of_each():
+    linked = set(re.findall(r"\]\(study/(\w+\.md)", (DOCS / "study.md").read_text()))
+    assert linked == {file.name for file in (DOCS / "study").glob("*.md")}
 
 
 def anchors(page):

@@ -36,15 +36,16 @@ def site(tmp_path_factory):
 
 @needs_mkdocs
 def test_the_site_is_built_with_every_link_checked(site):
-    pages = {file.stem for file in site.glob("*.html")}
-    assert {file.stem for file in (ROOT / "docs").glob("*.md")} <= pages
+    pages = {file.relative_to(site).with_suffix("") for file in site.rglob("*.html")}
+    docs = ROOT / "docs"
+    assert {file.relative_to(docs).with_suffix("") for file in docs.rglob("*.md")} <= pages
     assert not (site / "build_config_reference.py").exists()
     assert (site / "examples" / "tools.py").is_file()
 
 
 @needs_mkdocs
 def test_the_site_fetches_nothing_from_elsewhere(site):
-    for file in site.glob("*.html"):
+    for file in site.rglob("*.html"):
         sources = re.findall(r"<(?:script|img|link)\b[^>]*?(?:src|href)=\"?([^\s\">]+)", file.read_text("utf-8"))
         assert not [source for source in sources if source.startswith(("http", "//"))], file.name
 
@@ -90,8 +91,8 @@ def test_no_page_is_wider_than_the_screen(address, site, size):
         width, height = size
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        for file in sorted(site.glob("*.html")):
-            browser.get(f"{address}/{file.name}")
+        for file in sorted(site.rglob("*.html")):
+            browser.get(f"{address}/{file.relative_to(site)}")
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width, file.name
             broken = "return [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
             assert browser.execute_script(broken) == [], file.name

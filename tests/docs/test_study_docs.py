@@ -1,4 +1,4 @@
-"""The tables of docs/study.md follow from the committed results."""
+"""The tables of docs/study/*.md follow from the committed results beside them."""
 
 import csv
 import re
@@ -39,7 +39,7 @@ def test_the_page_shows_what_the_results_give(file):
     assert sorted((row["variant"], row["method"], row["seed"]) for row in rows) == sorted(
         (cell.variant, cell.method, cell.seed) for cell in study.cells
     )
-    page = (DOCS / "study.md").read_text(encoding="utf-8")
+    page = file.with_suffix(".md").read_text(encoding="utf-8")
     frame = read_results(file)
     # Strengths of a method are points of a front, which says more than dozens of lines and columns.
     text = front_text(frame) if has_lines(frame) else comparison(study, rows)

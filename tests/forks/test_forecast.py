@@ -261,7 +261,7 @@ def test_one_prompt_has_no_error_and_no_verdict():
 
 
 def recorded(world):
-    """16 prompts x 32 answers of a base model of docs/study.md, its forks above 0.02 bits, rounded to 3 decimals."""
+    """16 prompts x 32 answers of a base model of a study, its forks above 0.02 bits, rounded to 3 decimals."""
     one = json.loads(gzip.decompress((Path(__file__).parent / "worlds.json.gz").read_bytes()))[world]
     forks = [[] for _ in one["lengths"]]
     for number, place, low, high, p, q, entropy, sampled in zip(*one["forks"], strict=True):
@@ -271,7 +271,8 @@ def recorded(world):
     return answers, list(map(bool, one["correct"]))
 
 
-# What trainings did to the length: docs/study.md, three to five seeds each. The sizes are those of CES below the turn.
+# What trainings did to the length: docs/study/forecast.md, three to five seeds each. The sizes are those of CES below the
+# turn.
 @pytest.mark.parametrize(
     ("world", "ces", "stop"),
     [

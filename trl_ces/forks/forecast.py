@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 METHODS = ("DAPO", "CES")
 # How far a training goes: steps of the replay, and the logits that a step moves. Calibrated on recipes/arithmetic
-# (docs/study.md). A longer training goes further on the same way, which can also turn.
+# (docs/study/forecast.md). A longer training goes further on the same way, which can also turn.
 STEPS, PACE = 60, 2.0
 # Kinds with a lean of their own, by count x entropy; the rest share one sharpness.
 KINDS = 20

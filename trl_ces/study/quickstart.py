@@ -188,7 +188,7 @@ def gain(measured: dict[str, Measurement]) -> str:
     length, entropy = 100 * (ces.length / dapo.length - 1), 100 * (ces.entropy_bits / dapo.entropy_bits - 1)
     return (
         f"CES against DAPO: accuracy {points:+.1f} points, answer length {length:+.0f} %, entropy {entropy:+.0f} %. "
-        "(One seed; docs/study.md has the mean of several.)"
+        "(One seed; docs/study/arithmetic.md has the mean of several.)"
     )
 
 
