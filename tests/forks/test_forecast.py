@@ -271,8 +271,8 @@ def recorded(world):
     return answers, list(map(bool, one["correct"]))
 
 
-# What trainings did to the length: docs/study/forecast.md, three to five seeds each. The sizes are those of CES below the
-# turn.
+# What trainings did to the length: docs/study/forecast.md, three to five seeds each. The sizes are those of CES below
+# the turn.
 @pytest.mark.parametrize(
     ("world", "ces", "stop"),
     [
