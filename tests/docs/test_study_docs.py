@@ -4,10 +4,12 @@ import csv
 import re
 from pathlib import Path
 
+import pandas
 import pytest
 
+from trl_ces.forks.table import MOSTLY_WRONG
 from trl_ces.study.cells import load_study
-from trl_ces.study.comparison import comparison
+from trl_ces.study.comparison import comparison, estimate
 from trl_ces.study.front import front_text, has_lines
 from trl_ces.study.results import read_results
 from trl_ces.train.recipe import make_recipe
@@ -69,6 +71,22 @@ def test_readme_shows_means_of_the_study_with_their_intervals():
         "CES": means["CES"],
         "CES - DAPO, by seed": found["CES"][2::2],
     }
+
+
+def test_what_is_said_of_accuracy_on_the_thirty_worlds_is_so():
+    worlds = pandas.read_csv(DOCS / "study" / "forecast" / "worlds.csv").pivot(index="number", columns="method")
+    before, after, verdict = worlds["accuracy_before"]["CES"], worlds["accuracy_after"], worlds["verdict"]["CES"]
+    wrong = before < MOSTLY_WRONG
+    assert (wrong.sum(), (after["CES"][wrong] < 0.01).sum(), (verdict[wrong] == "shortens").sum()) == (14, 13, 9)
+    assert round(after["CES"][wrong].max(), 2) == 0.06
+    assert [round(value, 2) for value in (after["DAPO"][wrong].min(), after["DAPO"][wrong].max())] == [0.01, 0.51]
+    assert (after["CES"] > after["DAPO"])[~wrong].sum() == 6
+    assert [round(value, 2) for value in (before[~wrong].min(), before.max())] == [0.46, 0.72]
+    assert after["CES"][~wrong].min() > 0.35
+    page = (DOCS / "study" / "forecast.md").read_text(encoding="utf-8")
+    for chosen in (wrong, ~wrong):
+        difference = list((after["CES"] - after["DAPO"])[chosen])
+        assert f"{estimate(difference).text(100, 1, signed=True)} points" in page
 
 
 def test_the_pages_own_study_is_one(tmp_path):

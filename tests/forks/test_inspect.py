@@ -158,6 +158,19 @@ def test_an_asynchronous_reward_and_a_threshold_serve_too(folder, capsys, monkey
     assert [rows_of(below)[0][place] for place in (7, 12)] == ["100.0", "100.0"]
 
 
+def test_a_model_that_is_mostly_wrong_is_warned_of(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    words = ["--config", "recipe.yaml", "--num_samples", "40"]
+    wrong = " ".join(inspect(capsys, *words).split())
+    share = re.search(r"correct (\d+\.\d) %", wrong)[1]
+    assert float(share) < 40
+    assert f"Only {share} % of the answers are correct. In 13 of 14 small worlds below 40.0 % CES lost" in wrong
+    right = inspect(
+        capsys, *words, "--reward_funcs", "inspect_test_rewards.y_is_right_later", "--ces_correct_threshold", "0"
+    )
+    assert "small worlds below" not in right
+
+
 def test_prompts_of_the_command_line_need_no_data(folder, capsys):
     words = ["--model", folder / "model", "--num_samples", "50", "--max_new_tokens", "3", "--tau", "0.5"]
     printed = inspect(capsys, *words, "--prompt", "1+1=", "--prompt", "2+2=")
@@ -167,6 +180,7 @@ def test_prompts_of_the_command_line_need_no_data(folder, capsys):
     assert "so branches that go on look shorter than they are" in " ".join(printed.split())
     assert "Where it leads cannot be said" in " ".join(printed.split())
     assert "so short that" not in printed
+    assert "small worlds below" not in printed
 
 
 def test_a_file_alone_gives_prompts_and_no_verdicts(folder, capsys):
