@@ -46,16 +46,19 @@ def test_jobs_run_side_by_side_up_to_the_slots_and_each_slot_has_its_devices(tmp
 
 
 def test_one_failure_stops_neither_the_others_nor_is_it_taken_for_done(tmp_path):
-    done = []
+    done, told = [], []
     jobs = [
         shell(tmp_path, "bad", "echo the reason; exit 3", f"touch {tmp_path}/never"),
         shell(tmp_path, "killed", "kill -9 $$"),
         shell(tmp_path, "good", "true"),
     ]
-    failed = run_all(jobs, [{}], lambda cell: done.append(cell.method))
+    failed = run_all(
+        jobs, [{}], lambda cell: done.append(cell.method), lambda failure: told.append((failure.name, list(done)))
+    )
     assert [(failure.name, failure.code) for failure in failed] == [("bad, seed 0", 3), ("killed, seed 0", 137)]
     assert failed[0].log.read_text() == "the reason\n"
     assert done == ["good"]
+    assert told == [("bad, seed 0", []), ("killed, seed 0", [])]  # at once, not at the end
     assert not (tmp_path / "never").exists()
 
 

