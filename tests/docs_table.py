@@ -96,9 +96,6 @@ RUN = {
     ),
     # Before a training
     "trl-ces inspect --config arithmetic/ces": Here(added="--num_samples 2", says=FORKS),
-    "trl-ces inspect --config arithmetic/ces --model MODEL": Here(
-        {"MODEL": "runs/ces"}, "--num_samples 2", says=FORKS
-    ),
     "trl-ces inspect --config arithmetic/ces --model MODEL --num_prompts 128 --num_samples 32 --max_new_tokens 128 "
     "--batch_size 256": Here({"MODEL": "runs/base30", "128 --num_samples 32 --max_new_tokens 128": "2"}, says=FORKS),
     "trl-ces inspect --model MODEL --prompt 37+48:": Here({"MODEL": "runs/base30"}, says=FORKS),
