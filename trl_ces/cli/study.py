@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from ..train.shipped import find_recipe
+from ..train.shipped import find_recipe, shipped_files
 from .parser import Parser, count
 
 
@@ -19,7 +19,8 @@ def run(argv: list[str]) -> int:
         description="Train several methods over several seeds and compare them. Run the same command again to\n"
         "continue: finished runs are kept, half-finished ones resume from their last checkpoint.",
     )
-    parser.add_argument("--config", required=True, help="a study's YAML file, or a shipped study's name: arithmetic")
+    names = ", ".join(shipped_files("study"))
+    parser.add_argument("--config", required=True, help=f"a study's YAML file, or a shipped study's name: {names}")
     parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default 1)")
     parser.add_argument("--output_dir", type=Path, help="overrides the study's own")
     options = parser.parse_args(argv)
