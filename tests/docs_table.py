@@ -147,6 +147,9 @@ RUN = {
     "OMP_NUM_THREADS=1 trl-ces bench update_step --parts unequal --repeats 3": Here(
         {"--repeats 3": "--repeats 1"}, "--shape tiny --rows 4 --longest 60 --micro_batches 2", says=r"^\| 2 \|"
     ),
+    "OMP_NUM_THREADS=1 trl-ces bench update_step --shape small --parts vocabulary": Here(
+        {"--shape small": "--shape tiny"}, "--rows 4 --longest 60 --repeats 1 --vocabularies 512", says=r"^\| 512 \|"
+    ),
     "OMP_NUM_THREADS=1 trl-ces bench shaping": Here(added="--rows 2 --tokens 300 --repeats 1", says=r"\| 2 x 300 \|"),
     "OMP_NUM_THREADS=1 trl-ces bench grading --repeats 3": Here(
         {"--repeats 3": "--repeats 1"}, "--answers 30 --hostile 5", says="3 rewards of 0, 2 without a verdict, 0 of 1"
