@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -344,6 +345,17 @@ def test_help_and_versions_are_printed(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines[:4]] == ["- trl_ces", "- trl", "- transformers", "- torch"]
     assert "- devices: CPU only" in lines
+
+
+@pytest.mark.parametrize(("verb", "folder"), [("study", "study"), ("eval", "evaluation")])
+def test_help_names_every_shipped_file(verb, folder, capsys):
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main([verb, "--help"])
+    said = re.sub(r"-\s+", "-", capsys.readouterr().out)  # argparse breaks lines at hyphens
+    files = list((Path(__file__).parents[2] / "recipes" / folder).glob("*.yaml"))
+    assert len(files) > 3
+    for file in files:
+        assert re.search(rf"[ ,]{re.escape(file.stem)}[,\n]", said), file.stem
 
 
 def test_asking_for_help_imports_no_torch():

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from ..evaluation.settings import EvaluationSettings, default_folder, read_settings
-from ..train.shipped import find_recipe
+from ..train.shipped import find_recipe, shipped_files
 from .parser import Parser
 
 EPILOG = """The defaults are the paper's. To resume a stopped run, give the same line again.
@@ -25,7 +25,8 @@ def _parser() -> Parser:
         description="Sample a model's answers to benchmarks; report accuracy and mean length as the paper does.",
         epilog=EPILOG,
     )
-    parser.add_argument("--config", metavar="FILE", help="a YAML with these options, or a shipped one's name: paper")
+    names = ", ".join(shipped_files("evaluation"))
+    parser.add_argument("--config", metavar="FILE", help=f"a YAML of these options, or a shipped one's name: {names}")
     for knob in dataclasses.fields(EvaluationSettings):
         default = knob.default
         words: dict = {}
