@@ -94,9 +94,9 @@ def keep(file: Path, make) -> None:
 
 def forecasts(base: Path, world: dict, options: argparse.Namespace) -> dict:
     """What `trl-ces inspect` would say of the base model, by method."""
-    from trl_ces.forks.draw import Sampling, read_prompts, recipe_to_sample
     from trl_ces.forks.forecast import forecast
     from trl_ces.forks.sampling import sample_recipe
+    from trl_ces.forks.settings import Sampling, read_prompts, recipe_to_sample
     from trl_ces.train.shipped import find_recipe
 
     overrides = {"dataset_kwargs": [json.dumps(problems_of(world))], "max_completion_length": [str(LONGEST)]}

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from trl_ces.cli import bench
 from trl_ces.cli.main import main
 
 
@@ -24,6 +25,13 @@ def test_the_benchmarks_are_listed_with_what_they_measure(capsys):
 def test_an_unknown_benchmark_is_refused_with_the_names(capsys):
     assert main(["bench", "updatestep"]) == 2
     assert "update_step" in capsys.readouterr().err
+
+
+def test_a_benchmark_that_ends_with_a_sentence_prints_it_and_ends_with_1(capsys, tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text('def main():\n    raise SystemExit("3 of 7 are lost")\n\n\nmain()\n')
+    monkeypatch.setattr(bench, "benchmarks", lambda: {"broken": tmp_path / "broken.py"})
+    assert main(["bench", "broken"]) == 1
+    assert capsys.readouterr().err == "3 of 7 are lost\n"
 
 
 def test_the_shaping_benchmark_runs(capsys):

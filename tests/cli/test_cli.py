@@ -161,6 +161,7 @@ def refused(capsys, *words):
         (["--num_processes", "8"], ["`responses_per_step` is 4 and 8 processes", "4 / 8 = 0.5", "1, 2, 4 processes"]),
         (["--main_process_port"], ["`--main_process_port` (accelerate's) takes 1 value, got 0"]),
         (["--config_file", "x"], ["`--config_file` cannot be given", "`--accelerate_config`"]),
+        (["--cpu"], ["`--cpu` cannot be given", "`--use_cpu true`"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
         (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", 'pip install "trl_ces[vllm]"']),
         (
@@ -294,12 +295,15 @@ def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeyp
     assert planned.command[planned.command.index("--main_process_port") + 1] == "29501"
     assert "--quiet" in planned.command
     assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
-    with pytest.raises(UserError, match="4 processes are asked for and this machine has 2"):
+    with pytest.raises(UserError, match=r"4 processes are asked for and this machine has 2 acc.*`--num_processes 2`"):
         plan(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
+    several = [*words, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
+    with pytest.raises(UserError, match="2 machines like this one have 4 accelerators: use `--num_processes 4`"):
+        plan(job, *several, devices=2, monkeypatch=monkeypatch)
 
 
 def test_a_file_that_is_no_accelerate_configuration_is_refused(job):
-    with pytest.raises(UserError, match="no accelerate configuration"):
+    with pytest.raises(UserError, match="not an accelerate configuration"):
         plan(job, "--accelerate_config", job[0])
 
 

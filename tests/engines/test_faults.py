@@ -128,7 +128,7 @@ def test_a_server_that_dies_while_it_takes_weights_ends_the_run_which_resumes_ex
 # Of the process of rank 1, in the second rollout: (exit code, what the command says). One that hangs is not among
 # them: with `use_cpu`, transformers leaves torch's 30 minutes in the place of `ddp_timeout`.
 PROCESS_FAULTS = {
-    "killed": (1, "the training ended with code 1; what failed first stands above"),
+    "killed": (1, "the training ended with code 1; the first error, if one was reported, is above"),
     "reward raises": (2, "The reward function 'vowel_accuracy_reward' raised ValueError: no verdict today"),
     "time limit": (0, None),
     "machine lost": (-9, None),

@@ -306,8 +306,8 @@ def test_a_file_that_is_not_its_own_is_refused(place, whole, tmp_path):
         run(place, tmp_path)
     (tmp_path / "settings.json").write_bytes((whole / "settings.json").read_bytes())
     for broken, words in [
-        ([content[0], b'{"benchmark": "aime24"}\n'], "line 2 is no sample of this version"),
-        ([content[0], b"nonsense\n", content[1]], "line 2 is no sample of this version"),
+        ([content[0], b'{"benchmark": "aime24"}\n'], "line 2 was not written by this version"),
+        ([content[0], b"nonsense\n", content[1]], "line 2 was not written by this version"),
         ([content[0], content[1], content[0]], "line 3 repeats line 1"),
         ([content[0].replace(b'"sample": ', b'"sample": 9')], "that this run does not have"),
     ]:

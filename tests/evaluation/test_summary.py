@@ -109,7 +109,9 @@ def test_the_table_has_the_papers_columns_and_the_average():
     assert (cells[3][0], cells[3][3], cells[3][5]) == ("GSM8K", "2", "3")
     assert cells[4][:2] == ["Average", "56.2"]
     assert cells[4][3:6] == ["", "47.9", ""]
-    assert "4 answers are to golds that `correct` cannot grade against: they count in Script Acc alone" in text
+    assert (
+        "4 answers are not judged: `correct` cannot grade against their golds, which count in Script Acc alone" in text
+    )
     assert "5 problems, 4 answers each, temperature 0.4" in text
 
 

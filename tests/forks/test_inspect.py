@@ -178,7 +178,7 @@ def test_prompts_of_the_command_line_need_no_data(folder, capsys):
     (cells,) = rows_of(printed)
     assert (cells[3], cells[6], cells[7], cells[10]) == ("'x'", "2.0", "'y'", "-")  # y's answers were cut off
     assert "so branches that go on look shorter than they are" in " ".join(printed.split())
-    assert "Where it leads cannot be said" in " ".join(printed.split())
+    assert "Which way it leads is unknown" in " ".join(printed.split())
     assert "so short that" not in printed
     assert "small worlds below" not in printed
 

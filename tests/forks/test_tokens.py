@@ -12,8 +12,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from trl_ces.forks import tokens as inspection
 from trl_ces.forks.answers import SampledAnswer, encode_prompt, sample_answers
-from trl_ces.forks.draw import Sampling
 from trl_ces.forks.pairs import count_pairs, direction, sample_facts
+from trl_ces.forks.settings import Sampling
 from trl_ces.forks.tokens import ForkingToken, distribution_facts, forking_tokens, token_text
 from trl_ces.support.errors import UserError
 

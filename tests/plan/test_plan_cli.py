@@ -154,11 +154,11 @@ def test_a_folder_gives_a_line_for_each_recipe(recipe, tmp_path, capsys):
     ("words", "parts"),
     [
         (("--gpus", "2"), ["required: --config", "trl-ces plan --help"]),
-        (("--config", "RECIPE", "--gpus", "0"), ["Argument --gpus: '0' is no whole number of at least 1"]),
+        (("--config", "RECIPE", "--gpus", "0"), ["Argument --gpus: '0' is not a whole number of at least 1"]),
         (("--config", "RECIPE", "--gpus"), ["Argument --gpus: expected one argument"]),
         (
             ("--config", "RECIPE", "--gpu_memory", "much"),
-            ["Argument --gpu_memory: 'much' is no number of GiB above 0"],
+            ["Argument --gpu_memory: 'much' is not a number of GiB above 0"],
         ),
         (("--config", "RECIPE", "--gpus", "3"), ["`responses_per_step` is 8", "cannot share it evenly", "1, 2, 4, 8"]),
         (("--config", "RECIPE", "--responses_per_rollout", "12"), ["1.5 steps", "multiple of `responses_per_step`"]),
@@ -168,7 +168,7 @@ def test_a_folder_gives_a_line_for_each_recipe(recipe, tmp_path, capsys):
         (("--config", "RECIPE", "--gpus", "4", "--nodes", "3"), ["`--gpus` is 4", "3 nodes", "--nodes"]),
         (("--config", "RECIPE", "--server_gpus", "2"), ["`--server_gpus`", "--vllm_mode server"]),
         (("--config", "RECIPE", "--bandwidth", "100"), ["`--bandwidth` changes nothing", "--nodes"]),
-        (("--config", "RECIPE", "--bandwidth", "fast"), ["'fast' is no number of Gbit/s above 0"]),
+        (("--config", "RECIPE", "--bandwidth", "fast"), ["'fast' is not a number of Gbit/s above 0"]),
         (("--config", "RECIPE", "--accelerate_config", "FSDP", "--use_cpu", "true"), ["FSDP2 on a CPU"]),
         (("--config", "RECIPE", "--load_in_4bit", "true"), ["no plan for quantized weights"]),
         (("--config", "RECIPE", "--attn_implementation", "eager"), ["eager", "sdpa"]),

@@ -363,7 +363,7 @@ def test_the_command_writes_the_page_and_the_pictures_and_says_what_is_missing(t
     [
         (["study"], "The following arguments are required: --out"),
         (["study", "--out", "r.html", "--names", "a", "b"], "`--names` has 2 names for 1 runs"),
-        (["study", "--out", "r.html", "--tokens", "0"], "--tokens: '0' is no whole number of at least 1"),
+        (["study", "--out", "r.html", "--tokens", "0"], "--tokens: '0' is not a whole number of at least 1"),
         (["study", "--out", "r.html", "--tokens", "2"], "--tokens` needs the recipe of"),
         (["evaluation", "--out", "r.html", "--tokens", "2"], "evaluations hold no models"),
         (["nothing", "--out", "r.html"], "nothing does not exist"),

@@ -37,7 +37,7 @@ def test_an_unfinished_training_is_shown_up_to_its_newest_checkpoint_and_named(t
     found = read_runs([folder])
     assert found.trainings[0].curve["step"] == [2, 4, 6, 8]
     (note,) = found.notes
-    assert "has not ended: shown up to its checkpoint at step 12 of 20" in note
+    assert "is unfinished: shown up to its checkpoint at step 12 of 20" in note
     assert "--resume_from_checkpoint true" in note
 
 
@@ -107,7 +107,7 @@ def test_what_a_study_has_begun_and_not_finished_is_named(tmp_path):
     assert "not finished, and left out: dapo/seed-1. `trl-ces study --config mine` goes on" in notes
     assert "DAPO has no finished run of seed 1" in notes
     (folder / "results.csv").unlink()
-    with pytest.raises(UserError, match="none of whose runs has finished"):
+    with pytest.raises(UserError, match="a study with no finished run"):
         read_runs([folder])
 
 
@@ -160,5 +160,5 @@ def test_a_damaged_evaluation_is_refused_whatever_its_folder_is_called(tmp_path)
     answers = {"aime24": [[(True, 10)]]}
     whole, damaged = write_evaluation(tmp_path / "whole", answers), write_evaluation(tmp_path / "go on", answers)
     (damaged / "samples.jsonl").write_text("{}\n")
-    with pytest.raises(UserError, match="line 1 is no sample"):
+    with pytest.raises(UserError, match="line 1 was not written by this version"):
         read_runs([whole, damaged])

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from bigram import ENTROPY_OF_A, STORY, bigram_model
@@ -126,6 +127,9 @@ def test_a_file_comes_back_as_it_was_and_a_damaged_one_is_named(tmp_path):
     for content in (LATER, REFERENCE):
         write_tokens(tmp_path, content)
     assert read_tokens(tmp_path) == [REFERENCE, LATER]
+    (tmp_path / "other").mkdir()
+    write_tokens(tmp_path / "other", replace(LATER, questions=["line\u2028separator\x85"]))
+    assert read_tokens(tmp_path / "other")[0].questions == ["line\u2028separator\x85"]
     (tmp_path / "tokens-latest.jsonl").write_text("not one of ours")
     assert len(read_tokens(tmp_path)) == 2
     text = (tmp_path / "tokens-40.jsonl").read_text()

@@ -68,6 +68,13 @@ def test_so_many_in_a_row_stop_training_with_a_sentence(tmp_path):
     assert trainer.state.global_step == 4
 
 
+def test_deepspeed_stops_at_the_first_and_names_no_setting_that_would_not_help(tmp_path, monkeypatch):
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no"), {2})
+    monkeypatch.setattr(trainer, "_runs_deepspeed", lambda: True)
+    with pytest.raises(RuntimeError, match=r"step 2 is not finite.*stops here \(DeepSpeed cannot skip a step\)"):
+        trainer.train()
+
+
 def test_one_is_enough_if_so_wished(tmp_path):
     trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=1), {1})
     with pytest.raises(RuntimeError, match="step 1 is not finite"):

@@ -6,8 +6,8 @@ import statistics
 import pytest
 import yaml
 
-from trl_ces.forks.draw import Prompts, Sampling, recipe_to_sample
 from trl_ces.forks.sampling import sample_recipe
+from trl_ces.forks.settings import Prompts, Sampling, recipe_to_sample
 from trl_ces.study.held_out import check_evaluate, evaluate
 from trl_ces.support.errors import UserError
 from trl_ces.toy.arithmetic import load_problems

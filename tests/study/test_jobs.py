@@ -191,7 +191,7 @@ def test_an_evaluation_that_cannot_work_is_refused_before_the_first_run(evaluati
 def test_jobs_need_a_number_and_the_config_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
-    with pytest.raises(UserError, match="--jobs: '0' is no whole number of at least 1"):
+    with pytest.raises(UserError, match="--jobs: '0' is not a whole number of at least 1"):
         command.run(["--config", "mini.yaml", "--jobs", "0"])
     with pytest.raises(UserError, match=r"The study aritmetic does not exist .* Did you mean `arithmetic`\?"):
         command.run(["--config", "aritmetic"])

@@ -51,12 +51,12 @@ def test_a_figure_outside_its_band_is_named_and_a_shown_end_is_inside(monkeypatc
     wide = ((0.0, 100.0), (0.0, 99.0), (0.0, 1.0))
     monkeypatch.setattr(quickstart, "BANDS", {"before": wide, "DAPO": wide, "CES": ((95.1, 96.0), *wide[1:])})
     inside = MEASURED | {"CES": found(0.95051, 18.0, 0.02)}
-    assert quickstart.judge(inside) == (
+    assert quickstart.outside_bands(inside) == (
         "Every figure lies where 95 % of runs do, with other seeds or on other machines."
     )
-    assert "on other machines: accuracy of CES.\n" in quickstart.judge(MEASURED)
+    assert "on other machines: accuracy of CES.\n" in quickstart.outside_bands(MEASURED)
     low = MEASURED | {"CES": found(0.96, 18.0, 1.1), "DAPO": found(0.9, 99.2, 0.1)}
-    assert "on other machines: answer length of DAPO, entropy of CES.\n" in quickstart.judge(low)
+    assert "on other machines: answer length of DAPO, entropy of CES.\n" in quickstart.outside_bands(low)
 
 
 def test_the_bands_are_those_of_one_more_run_beside_the_studys_seeds():

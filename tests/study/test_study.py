@@ -256,6 +256,8 @@ def test_averages_are_unweighted_and_the_last_point_counts_alone_in_a_short_log(
     assert average({"a": {"accuracy": 1.0}, "b": {"accuracy": 0.0}, "c": {"accuracy": 0.5}}) == {"accuracy": 0.5}
     curve = {"step": [1, 2], "accuracy": [0.0, 1.0], "length": [5.0, 7.0], "entropy": [2.0, 4.0]}
     assert final_training(curve) == {"accuracy": 1.0, "length_tokens": 7.0, "entropy_bits": 4.0}
+    nothing = final_training({name: [] for name in curve})  # its accuracy was never known
+    assert all(map(math.isnan, nothing.values()))
 
 
 def test_a_cell_is_finished_when_trained_and_measured_with_these_settings(tmp_path):

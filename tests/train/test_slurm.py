@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 
+import pytest
 from processes import HERE, environment, free_port
 from slurm_stand_in import directives, install, log
 
@@ -24,7 +25,7 @@ mkdir -p www/health && exec {python} -m http.server "$2" --directory www
 """
 TRAIN = """#!/bin/sh
 echo "$@" >> said
-trap 'echo saved >> said; mkdir -p out/checkpoint-1; exit 0' TERM
+trap 'echo saved >> said; mkdir -p out/checkpoint-1; {saves}; exit 0' TERM
 {train}
 """
 
@@ -49,11 +50,11 @@ def submit(folder, commands, script, *words, **variables):
     return finished.returncode, (folder / f"ces-{4711}.out").read_text()
 
 
-def job(folder, train, vllm="", nodes=3):
+def job(folder, train, vllm="", nodes=3, saves="touch out/checkpoint-1/trainer_state.json"):
     """A folder with the stand-ins and a script for them."""
     commands = install(folder / "bin")
     for name, text in (("vllm", VLLM), ("trl-ces", TRAIN)):
-        (commands / name).write_text(text.format(vllm=vllm, train=train, python=sys.executable))
+        (commands / name).write_text(text.format(vllm=vllm, train=train, saves=saves, python=sys.executable))
         (commands / name).chmod(0o755)
     lines = {"MODEL": "NAME", "OUTPUT": "out", "PORT": free_port(), "RECIPE": "mine", "nodes": nodes}
     return commands, changed(folder, gpus_per_node=8, **lines)
@@ -130,9 +131,11 @@ def test_one_node_is_refused(tmp_path):
     assert said == "ces.slurm: one node serves and the others train: give --nodes=2 or more.\n"
 
 
-def test_before_its_time_limit_a_job_saves_is_requeued_and_resumes(tmp_path):
+@pytest.mark.parametrize("whole", [True, False], ids=["a whole checkpoint", "half a checkpoint"])
+def test_before_its_time_limit_a_job_saves_is_requeued_and_resumes(tmp_path, whole):
     ends = "[ -d out/checkpoint-1 ] && touch out/trainer_state.json && exit 0"
-    commands, script = job(tmp_path, f"{ends}\ntouch out.ready\nwhile :; do sleep 0.1; done", nodes=2)
+    saves = {} if whole else {"saves": "touch out/checkpoint-1/model.safetensors"}
+    commands, script = job(tmp_path, f"{ends}\ntouch out.ready\nwhile :; do sleep 0.1; done", nodes=2, **saves)
     code, said = submit(tmp_path, commands, script, SLURM_STAND_IN_TERM=str(tmp_path / "out.ready"))
     assert code == 0
     assert said.count("ces.slurm: the job is requeued.\n") == 1
@@ -140,7 +143,7 @@ def test_before_its_time_limit_a_job_saves_is_requeued_and_resumes(tmp_path):
     first, saved, second = (tmp_path / "said").read_text().splitlines()
     assert saved == "saved"
     assert "--resume_from_checkpoint" not in first
-    assert "--resume_from_checkpoint true --machine_rank 0" in second
+    assert ("--resume_from_checkpoint true --machine_rank 0" in second) == whole
 
 
 def test_a_job_that_is_done_when_it_is_asked_to_save_is_not_requeued(tmp_path):

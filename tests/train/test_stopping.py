@@ -164,9 +164,9 @@ def test_a_signal_that_comes_while_they_agree_counts_after_the_next_step():
         (
             "raise SystemExit(1)",
             1,
-            "the training ended with code 1; what failed first stands above, if it could say so.",
+            "the training ended with code 1; the first error, if one was reported, is above.",
         ),
-        ("import os; os.kill(os.getpid(), 9)", 137, "the training was killed; what failed first stands above"),
+        ("import os; os.kill(os.getpid(), 9)", 137, "the training was killed; the first error"),
         # a launcher, whose worker has said why
         ("import os; open(os.environ['TRL_CES_SAID'], 'w'); raise SystemExit(1)", 2, ""),
     ],

@@ -43,7 +43,10 @@ def run(argv: list[str]) -> int:
     try:
         runpy.run_path(str(known[argv[0]]), run_name="__main__")
     except SystemExit as end:
-        return int(end.code or 0)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
+        return end.code or 0
     finally:
         sys.argv = before
     return 0

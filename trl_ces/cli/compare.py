@@ -15,7 +15,7 @@ def run(argv: list[str]) -> int:
     Compares and prints.
 
     Args:
-        argv (`list[str]`): The words after `trl-ces compare`.
+        argv (`list[str]`): The arguments after `trl-ces compare`.
 
     Returns:
         `int`: 0.

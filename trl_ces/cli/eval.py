@@ -49,7 +49,7 @@ def run(argv: list[str]) -> int:
     Evaluates and prints the table.
 
     Args:
-        argv (`list[str]`): The words after `trl-ces eval`.
+        argv (`list[str]`): The arguments after `trl-ces eval`.
 
     Returns:
         `int`: 0.

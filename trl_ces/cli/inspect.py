@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..forks.draw import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
+from ..forks.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
 from ..support.errors import UserError
 from ..train.command_line import read_words
 from ..train.shipped import find_recipe

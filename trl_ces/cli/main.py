@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
 
     Args:
         argv (`list[str]`, *optional*):
-            The words after `trl-ces`. Default: `sys.argv[1:]`.
+            The arguments after `trl-ces`. Default: `sys.argv[1:]`.
 
     Returns:
         `int`: 0; 2 if the input is refused; 130 after Ctrl-C; a failed training's own exit code.

@@ -33,4 +33,4 @@ def count(word: str) -> int:
     """Type of a flag that counts."""
     if word.isdigit() and int(word) > 0:
         return int(word)
-    raise argparse.ArgumentTypeError(f"{word!r} is no whole number of at least 1")
+    raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")

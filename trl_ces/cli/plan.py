@@ -84,4 +84,4 @@ def _above_zero(word: str, unit: str) -> float:
         number = 0.0
     if 0 < number < float("inf"):
         return number
-    raise ArgumentTypeError(f"{word!r} is no number of {unit} above 0")
+    raise ArgumentTypeError(f"{word!r} is not a number of {unit} above 0")

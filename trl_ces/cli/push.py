@@ -44,7 +44,7 @@ def run(argv: list[str]) -> int:
 
     Args:
         argv (`list[str]`):
-            The words behind `trl-ces push`.
+            The arguments after `trl-ces push`.
 
     Returns:
         `int`: 0; 1 if the Hub did not take it.

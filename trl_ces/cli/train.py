@@ -47,7 +47,7 @@ def run(argv: list[str]) -> int:
 
     Args:
         argv (`list[str]`):
-            The words after `trl-ces train`.
+            The arguments after `trl-ces train`.
 
     Returns:
         `int`: The training's exit code.

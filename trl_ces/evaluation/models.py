@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..support.errors import UserError, first_line, hub_errors
+from ..support.hub import is_local
 from ..support.prompts import build_prompt, opens_thinking
 from .problems import Problem
 from .settings import EvaluationSettings
@@ -56,9 +57,7 @@ def check_model(name: str) -> None:
         UserError: naming the path.
     """
     folder = Path(name).expanduser()
-    # A Hub id is `name` or `owner/name`.
-    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or folder.is_dir()
-    if is_path and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
+    if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
         raise UserError(
             f"The model {name!r} holds no config.json (and no adapter_config.json): name a saved model's directory or "
             "a Hub id with `--model`."

@@ -20,7 +20,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "gold": str,
     "answer": (str, type(None)),
     "correct": (bool, type(None)),
-    "correct_qwen": bool,
+    "correct_qwen": (bool, type(None)),
     "tokens": int,
     "finish_reason": str,
     "text": str,
@@ -65,8 +65,8 @@ def read_samples(file: Path) -> tuple[list[Sample], int]:
         sample = _parse(line)
         if sample is None:
             raise UserError(
-                f"{file}: line {number} is no sample of this version: remove the line to draw it again, or name "
-                "another output directory."
+                f"{file}: line {number} was not written by this version: remove the line to draw it again, or "
+                "give another `--output_dir`."
             )
         if key_of(sample) in first_line:
             raise UserError(f"{file}: line {number} repeats line {first_line[key_of(sample)]}: remove one of them.")
@@ -106,7 +106,9 @@ class SampleFile:
         except OSError as error:
             raise UserError(f"`--output_dir` {str(folder)!r} cannot be written ({error.strerror}).") from None
         except Busy:
-            raise UserError(f"Another evaluation is at work in {folder}: wait for it, or name another.") from None
+            raise UserError(
+                f"Another evaluation is at work in {folder}: wait for it, or give another `--output_dir`."
+            ) from None
         try:
             self._open(settings, set(wanted))
         except BaseException:
@@ -118,13 +120,15 @@ class SampleFile:
         if (self.folder / SETTINGS).is_file():
             check_equal(self.folder, read_settings_file(self.folder), settings)
         elif self.file.is_file():
-            raise UserError(f"{self.file} has no {SETTINGS} beside it: name another `--output_dir`.")
+            raise UserError(f"{self.file} has no {SETTINGS} beside it: give another `--output_dir`.")
         else:
             write_json(self.folder / SETTINGS, settings)
         self.samples, length = read_samples(self.file)
         unknown = [key_of(sample) for sample in self.samples if key_of(sample) not in wanted]
         if unknown:
-            raise UserError(f"{self.file} holds a sample {unknown[0]} that this run does not have: name another.")
+            raise UserError(
+                f"{self.file} holds a sample {unknown[0]} that this run does not have: give another `--output_dir`."
+            )
         self._stream = self.file.open("ab")
         # A kill tore the last line: its sample is drawn again.
         self._stream.truncate(length)

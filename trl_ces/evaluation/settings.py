@@ -91,7 +91,7 @@ def read_settings(file: Path | None, given: dict[str, list[str]]) -> EvaluationS
 
     Args:
         file (`Path`, *optional*): The YAML file.
-        given (`dict[str, list[str]]`): Knob -> the words after its flag.
+        given (`dict[str, list[str]]`): Knob -> the values after its flag.
 
     Raises:
         UserError: if a key is unknown, or a value has the wrong type or range.

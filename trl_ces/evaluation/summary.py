@@ -184,7 +184,8 @@ def results_table(summary: dict[str, Any]) -> str:
     ]
     if not_judged:
         notes.append(
-            f"{not_judged} answers are to golds that `correct` cannot grade against: they count in Script Acc alone."
+            f"{not_judged} answers are not judged: `correct` cannot grade against their golds, which count in Script "
+            "Acc alone, or a program's tests judge nothing."
         )
     for name, entry in found.items():
         if "without_prose" in entry:

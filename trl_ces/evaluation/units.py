@@ -125,7 +125,7 @@ def judge_answers(answers: Sequence[DrawnAnswer], code_judge: CodeJudge) -> list
         # The base set's verdict is on the first group of tests, the stricter set's on both.
         problems = answer.unit.problems
         for problem, correct in zip(problems, verdict.passed[-len(problems) :], strict=True):
-            samples.append(_sample(answer, problem, verdict.program, correct, correct is True))
+            samples.append(_sample(answer, problem, verdict.program, correct, correct))
     return samples
 
 

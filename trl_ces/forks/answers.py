@@ -10,7 +10,7 @@ from transformers import GenerationConfig
 from ..evaluation.generate import generate_batch
 from ..evaluation.models import cut_at_end, end_tokens
 from ..support.errors import UserError
-from .draw import Sampling
+from .settings import Sampling
 from .tokens import ForkingToken, forking_tokens
 
 

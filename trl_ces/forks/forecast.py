@@ -1,4 +1,4 @@
-"""Will training shorten? The change of the mean length by DAPO and by CES, from the base model's own sample.
+"""Will training shorten the answers? The change of the mean length by DAPO and by CES, from the base model's sample.
 
 The sampled answers are replayed under a policy that is trained, with no model: at each forking token the two likeliest
 tokens have log-odds l, which become (1 + c) l + d, with one c (sharpness) and one d (lean) for every *kind* of fork, a

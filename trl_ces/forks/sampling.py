@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..support.prompts import build_prompt
 from .answers import SampledAnswer, encode_prompt, sample_answers
-from .draw import Prompts, Sampling
 from .model import load_model
+from .settings import Prompts, Sampling
 from .verdicts import accuracy_verdicts
 
 if TYPE_CHECKING:

@@ -116,7 +116,7 @@ def reading(facts: dict[str, Any], leads: Direction) -> str:
     )
     if leads.comparable == 0:
         text += (
-            "Where it leads cannot be said: no fork had both of its branches drawn in answers that ended. Sample more "
+            "Which way it leads is unknown: no fork had both of its branches drawn in answers that ended. Sample more "
             "(--num_samples), or longer (--max_new_tokens)."
         )
     else:

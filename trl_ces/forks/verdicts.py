@@ -18,7 +18,7 @@ from ..train.lookup import find_reward_functions
 if TYPE_CHECKING:
     from ..train.recipe import Recipe
     from .answers import SampledAnswer
-    from .draw import Prompts
+    from .settings import Prompts
 
 
 def accuracy_verdicts(

@@ -11,8 +11,9 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.summary import results_table
+from ..support.hub import is_local
 from ..train.recipe import RECIPE
-from .facts import RunFacts, is_hub_id
+from .facts import RunFacts
 from .method import effect, method
 
 TEMPLATE = Path(__file__).with_name("card.md.j2")
@@ -51,7 +52,7 @@ def model_card(
     from ..trainer import CESTrainer  # loads TRL, which takes seconds
 
     name, is_adapter = repo.split("/")[-1], facts.is_adapter and not merged
-    base_on_hub, dataset_on_hub = is_hub_id(facts.base), is_hub_id(facts.dataset) and "/" in facts.dataset
+    base_on_hub, dataset_on_hub = not is_local(facts.base), "/" in facts.dataset and not is_local(facts.dataset)
     results = [result for summary in summaries for result in eval_results(summary)]
     metadata = ModelCardData(
         base_model=facts.base if base_on_hub else None,
@@ -82,7 +83,7 @@ def model_card(
         logged=_first_and_last(facts.log),
         report=report,
         command=_train_command(facts),
-        paths=[f"`{key}` (there {_last_part(path)!r})" for key, path in local.items() if _is_path(path)],
+        paths=[f"`{key}` (there {_last_part(path)!r})" for key, path in local.items() if is_local(path)],
         packages={key: facts.packages[key] for key in CARD_PACKAGES
                   if facts.packages.get(key, "not installed") != "not installed"},
         citation=CESTrainer._paper["citation"],
@@ -138,10 +139,6 @@ def _linked(name: str, kind: str) -> str:
     return f"[{name}](https://huggingface.co/{kind}{name})"
 
 
-def _is_path(name: str) -> bool:
-    return name.startswith(("/", ".", "~"))
-
-
 def _last_part(name: str) -> str:
     """The last part of a path; the others mean nothing to a reader elsewhere."""
-    return Path(name).name if _is_path(name) else name
+    return Path(name).name if is_local(name) else name

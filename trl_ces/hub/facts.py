@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from ..report.trainings import STATE, read_training
 from ..support.environment import environment
 from ..support.errors import UserError, hub_errors
 from ..support.files import write_json
+from ..support.hub import is_local
 from ..support.yaml import read_yaml
 from ..train.arguments import ScriptArguments
 from ..train.recipe import RECIPE, recipe_fields
@@ -148,18 +148,12 @@ def find_licence(base: str, ask_the_hub: bool) -> dict[str, str]:
     try:
         if card.is_file():
             data = ModelCard.load(card, ignore_metadata_errors=True).data
-        elif ask_the_hub and is_hub_id(base):
+        elif ask_the_hub and not is_local(base):
             data = HfApi().model_info(base).card_data
     except refusals:
         return {}
     stated = {name: getattr(data, name, None) for name in ("license", "license_name", "license_link")}
     return {name: value for name, value in stated.items() if isinstance(value, str)}
-
-
-def is_hub_id(name: str) -> bool:
-    """Whether the name of a model or data set may be one of the Hub, and is no path."""
-    is_path = name.startswith((".", "/", "~")) or Path(name).suffix in (".json", ".jsonl", ".parquet")
-    return not is_path and name.count("/") <= 1 and not os.path.exists(name)
 
 
 def _read_recorded(file: Path) -> dict[str, Any]:

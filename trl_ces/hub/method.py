@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..train.recipe import recipe_fields
+
 CHENG = "the entropy advantage of Cheng et al. ([arXiv 2506.14758](https://arxiv.org/abs/2506.14758))"
 CUI = "of Cui et al. ([arXiv 2505.22617](https://arxiv.org/abs/2505.22617))"
 BESIDE_DAPO = {"entropy_advantage": CHENG, "clip_cov": f"Clip-Cov {CUI}", "kl_cov": f"KL-Cov {CUI}"}
@@ -53,8 +55,11 @@ def effect(shaping: str, settings: Mapping[str, Any]) -> str:
     """What CES does to the advantage under these settings, as a sentence; empty for other shapings."""
     if shaping != "ces":
         return ""
-    betas = [settings.get(f"ces_beta_{side}", 0.4) for side in ("correct", "incorrect")]
-    selects = settings.get("ces_tau", 0.01) > 0
+    tau, *betas = (
+        settings.get(name, recipe_fields()[name].default)
+        for name in ("ces_tau", "ces_beta_correct", "ces_beta_incorrect")
+    )
+    selects = tau > 0
     sides = tuple(selects * ((beta > 0) - (beta < 0)) for beta in betas)
     return f"CES shapes the advantage of {_objective(settings)}: {EFFECTS[sides]} {CES_PAPER}."
 

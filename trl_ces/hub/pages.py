@@ -113,7 +113,8 @@ def _write_report(folder: Path, repo: str, evaluations: Sequence[Path], notes: l
     name = repo.split("/")[-1]
     names = [name, *(f"{name}, evaluation {number}" for number in range(1, len(evaluations) + 1))]
     try:
-        page = make_page(read_runs([folder, *evaluations], names), f"trl-ces push --repo_id {repo}", "DAPO", "correct")
+        runs, command = read_runs([folder, *evaluations], names), "trl-ces report RUN --out report.html"
+        page = make_page(runs, command, "DAPO", "correct")
     except UserError as error:
         notes.append(f"No report: {error}")
         return False

@@ -31,7 +31,7 @@ def alp_length_reward(groups: Groups, *, beta: float, normalizer: float | None =
         normalizer (`float`, *optional*): N, tokens. Default: `groups.max_length`.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, at most 0. Means nothing where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, at most 0. Undefined where a completion is unscorable.
 
     Raises:
         `ValueError`: Neither `normalizer` nor a longest completion is given.

@@ -34,7 +34,7 @@ def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
         alpha (`float`): Largest penalty. Below 1, a correct completion stays above a wrong one.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, in (-alpha, 0]. Means nothing where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, in (-alpha, 0]. Undefined where a completion is unscorable.
     """
     deviation = from_mean(groups.lengths, groups.correct)
     n = groups.correct.sum(dim=1, keepdim=True).clamp(min=1)

@@ -10,7 +10,7 @@ N counts the micro-batch's tokens in the loss; the divisor of the loss stays. Bo
 bound `delta` included, are not drawn.
 
 Assumes that a micro-batch holds completions of different advantage. With one completion, or one advantage, every
-covariance is 0 and this is DAPO; so it is if no covariance lies between the bounds.
+covariance is 0. Where no covariance lies between the bounds, this is DAPO.
 """
 
 import math

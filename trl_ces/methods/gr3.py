@@ -31,7 +31,7 @@ def gr3_length_reward(groups: Groups, *, alpha: float = 0.33) -> Tensor:
         alpha (`float`): Strength. A correct completion of the mean length keeps 1 / (1 + alpha) of its reward.
 
     Returns:
-        `Tensor`: Shape (P, G), float32. Means nothing where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32. Undefined where a completion is unscorable.
     """
     total = groups.lengths.sum(dim=1, keepdim=True).clamp(min=1)
     relative = alpha * (groups.lengths * groups.lengths.size(1) / total)

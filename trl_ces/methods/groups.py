@@ -98,11 +98,17 @@ def weighted_rewards(rewards_per_func: Tensor, weights: Tensor) -> Tensor:
 
 def equal_rewards(rewards_per_func: Tensor, weights: Tensor, group_size: int) -> Tensor:
     """Whether all completions of a group that have a reward have the same, so that A = 0. Shape (N,), bool."""
-    rewards = weighted_rewards(rewards_per_func, weights).view(-1, group_size)
-    unscorable = rewards.isnan()  # TRL excludes these from the baseline
-    highest = rewards.masked_fill(unscorable, -torch.inf).amax(dim=1)
-    lowest = rewards.masked_fill(unscorable, torch.inf).amin(dim=1)
+    # TRL excludes completions without a reward from the baseline
+    lowest, highest = group_extremes(weighted_rewards(rewards_per_func, weights), group_size)
     return (highest <= lowest).repeat_interleave(group_size)
+
+
+def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
+    """Lowest and highest of each group's rewards, (N,) to (N / G,) each; NaN is skipped, +inf and -inf if all are."""
+    groups = rewards.view(-1, group_size)
+    unknown = groups.isnan()
+    lowest = groups.masked_fill(unknown, torch.inf).amin(dim=1)
+    return lowest, groups.masked_fill(unknown, -torch.inf).amax(dim=1)
 
 
 def odd_reward(accuracy: Tensor) -> float | None:

@@ -29,7 +29,7 @@ def kimi_length_reward(groups: Groups) -> Tensor:
         groups ([`Groups`]): Reads `correct` and `lengths`.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, in [-0.5, 0.5]. Means nothing where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, in [-0.5, 0.5]. Undefined where a completion is unscorable.
     """
     shortest = groups.lengths.amin(dim=1, keepdim=True)
     span = groups.lengths.amax(dim=1, keepdim=True) - shortest

@@ -14,7 +14,7 @@ Assumes a target that the policy sometimes meets: far below its lengths, no comp
 learned from it. LASER-D, which sets a target for each class of difficulty from an evaluation during training, is not
 here: it needs that state.
 
-Degenerate cases: none correct: 0. All lengths equal, or one completion: as ever, for no other completion is looked at.
+Degenerate cases: none correct: 0. All lengths equal, or one completion: unchanged, no other completion counts.
 A truncated completion that is correct counts by its length.
 """
 
@@ -33,6 +33,6 @@ def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tenso
         target (`float`): Longest length that gets it, tokens.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, 0 or alpha. Means nothing where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, 0 or alpha. Undefined where a completion is unscorable.
     """
     return alpha * (groups.correct & (groups.lengths <= target)).float()

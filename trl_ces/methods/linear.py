@@ -29,7 +29,7 @@ def linear_length_reward(groups: Groups, *, coefficient: float = 0.25) -> Tensor
         coefficient (`float`): c, penalty of the longest completion where p = 1.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, in [-c, 0]. Means nothing where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, in [-c, 0]. Undefined where a completion is unscorable.
     """
     longest = groups.lengths.amax(dim=1, keepdim=True).clamp(min=1)
     return -coefficient * groups.solve_rate.unsqueeze(1) * (groups.lengths / longest)

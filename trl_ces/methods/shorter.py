@@ -32,7 +32,7 @@ def shorter_length_reward(groups: Groups, *, beta: float = 0.001) -> Tensor:
         beta (`float`): Penalty per token of distance.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, at most 0. Means nothing where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, at most 0. Undefined where a completion is unscorable.
     """
     too_long = torch.iinfo(groups.lengths.dtype).max
     shortest = groups.lengths.masked_fill(~groups.correct, too_long).amin(dim=1, keepdim=True)

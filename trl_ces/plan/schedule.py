@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 from ..config import CESConfig
 from ..train.recipe import Recipe
@@ -54,14 +54,10 @@ def whole_run(recipe: Recipe, processes: int) -> CESConfig:
         UserError: if the numbers contradict each other.
     """
     recipe.check_training(processes)
-    fields: dict[str, Any] = {"per_device_train_batch_size": 8, **recipe.training_fields(processes), "use_cpu": True}
-    fields["per_device_train_batch_size"] *= processes
-    for name in ("deepspeed", "fsdp", "fsdp_config", "tf32", "ddp_backend"):
-        fields.pop(name, None)
     script = replace(recipe.script, responses_per_step=None, responses_per_rollout=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return replace(recipe, script=script, training=fields).training_config(1)
+        return replace(recipe, script=script, training=recipe.as_one_process(processes)).training_config(1)
 
 
 def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.errors import UserError, hub_errors
+from ..support.errors import UserError, first_line, hub_errors
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -108,7 +108,7 @@ def find_shape(name: str, builder: str | None = None, given: str | None = None) 
         config = AutoConfig.from_pretrained(name)
     except refusals as error:
         raise UserError(
-            f"The shape of {name!r} is not known here and cannot be read ({_first_line(error)}): give its "
+            f"The shape of {name!r} is not known here and cannot be read ({first_line(error)}): give its "
             "config.json, or the directory that holds it, with `--model_config`."
         ) from error
     return ModelShape(json.dumps(config.to_diff_dict() | {"model_type": config.model_type}, default=str), "the Hub")
@@ -120,13 +120,9 @@ def _read_file(given: str) -> ModelShape:
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as a model's config.json ({_first_line(error)}).") from None
+        raise UserError(f"{path} cannot be read as a model's config.json ({first_line(error)}).") from None
     from transformers import CONFIG_MAPPING
 
     if not isinstance(settings, dict) or settings.get("model_type") not in CONFIG_MAPPING:
         raise UserError(f"{path} has no `model_type` that transformers knows: give the config.json of a model.")
     return ModelShape(json.dumps(settings, sort_keys=True), str(path))
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -15,8 +15,8 @@ HEADER = ("recipe", "responses", "steps a rollout", "steps", "training", "genera
 
 
 SERVER_TOO_SMALL = (
-    "Does not fit: a copy of the model leaves the server no room for an answer of full length: give it more devices "
-    "with --server_gpus, or take a shorter `max_completion_length`."
+    "Does not fit: with a copy of the model, the server has no room for an answer of full length. Give it more "
+    "devices with --server_gpus, or take a shorter `max_completion_length`."
 )
 
 

@@ -57,7 +57,7 @@ def _read(place: Path, name: str, found: Found) -> None:
         found.studies.append(read_study(place / RESULTS, name, found.notes))
         known = True
     elif list(place.glob(f"*/seed-*/{RECIPE}")) or list(place.glob(f"*/*/seed-*/{RECIPE}")):
-        found.notes.append(f"{place} is a study none of whose runs has finished: start it again, it goes on there.")
+        found.notes.append(f"{place} is a study with no finished run: its `trl-ces study` command continues it.")
         known = True
     if (place / SETTINGS).is_file() and "benchmarks" in read_settings_file(place):
         _read_evaluation(place, name, found)

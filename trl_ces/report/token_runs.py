@@ -10,8 +10,8 @@ from typing import Any
 
 from ..config import CESConfig
 from ..evaluation.models import check_model
-from ..forks.draw import Sampling, read_prompts
 from ..forks.sampling import RecipeSample, sample_recipe
+from ..forks.settings import Sampling, read_prompts
 from ..study.comparison import is_whole_ces
 from ..support.errors import UserError
 from ..support.yaml import read_yaml

@@ -112,7 +112,8 @@ def read_tokens(folder: Path) -> list[TokenFile]:
 
 def _read(file: Path) -> TokenFile:
     try:
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line]
+        # Not splitlines, which also splits at U+2028, and a token may be one.
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
         first = lines[0]
         if first["version"] != VERSION or "step" not in first["settings"]:
             raise ValueError("another version")
@@ -123,7 +124,7 @@ def _read(file: Path) -> TokenFile:
             else:
                 places.append(FollowedToken(**line))
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UserError(f"{file} is damaged ({error}): remove it; `--tokens N` makes it anew.") from None
+        raise UserError(f"{file} is damaged ({error}): remove it; `--tokens N` writes it again.") from None
     return TokenFile(first["settings"], first["questions"], first["prompts"], answers, places)
 
 

@@ -48,8 +48,8 @@ def read_training(place: Path, name: str, notes: list[str]) -> Training | None:
     settings = read_recipe(place)
     if source != place:
         notes.append(
-            f"{place} has not ended: shown up to its checkpoint at step {state['global_step']} of "
-            f"{state.get('max_steps') or 0}. Its `trl-ces train` goes on there with `--resume_from_checkpoint true`."
+            f"{place} is unfinished: shown up to its checkpoint at step {state['global_step']} of "
+            f"{state.get('max_steps') or 0}. Its `trl-ces train` with `--resume_from_checkpoint true` continues it."
         )
     reward = _accuracy_reward(state["log_history"], settings)
     if reward is None:

@@ -20,7 +20,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from .layer import Layer
 from .padding import padding_support
 
-PIECE = 16  # tokens between two looks at who has ended
+PIECE = 16  # tokens between two checks for rows that have ended
 ONLY_TEXT = {"input_ids", "attention_mask", "generation_config"}
 
 
@@ -87,7 +87,7 @@ def generate_in_pieces(
         input_ids (`Tensor`): Shape (B, P), int64, prompts padded on the left.
         attention_mask (`Tensor`): Shape (B, P), 1 at real tokens.
         generation_config (`GenerationConfig`): With `max_new_tokens`, `pad_token_id` and `eos_token_id`.
-        piece (`int`): Tokens between two looks at who has ended.
+        piece (`int`): Tokens between two checks for rows that have ended.
 
     Returns:
         `Tensor`: Shape (B, P + T), int64: prompts and completions, padded on the right after the end token.

@@ -83,8 +83,10 @@ class FiniteSteps(Layer):
         except (TypeError, OSError) as error:
             message = f"The {what} of step {step} is not finite (NaN or infinite). Its rows cannot be saved ({error})"
         if stop:
+            deepspeed = "DeepSpeed cannot skip a step"
+            why = deepspeed if self._runs_deepspeed() else f"`max_nonfinite_steps` is {self.args.max_nonfinite_steps}"
             raise RuntimeError(
-                f"{message}. Training stops here (`max_nonfinite_steps` is {self.args.max_nonfinite_steps}): look at "
-                "these rows and their rewards, lower `learning_rate` or `max_grad_norm`, or train in bf16 or float32."
+                f"{message}. Training stops here ({why}): look at these rows and their rewards, lower `learning_rate` "
+                "or `max_grad_norm`, or train in bf16 or float32."
             )
         logger.warning("%s; the step is skipped.", message)

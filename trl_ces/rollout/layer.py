@@ -60,9 +60,9 @@ class Layer(GRPOTrainer):
 
     def _warn_unless_binary(self, accuracy: torch.Tensor) -> None:
         """
-        Warns once of accuracy rewards, shape (N,), that are neither 0 nor 1.
+        Warns once if an accuracy reward, shape (N,), is neither 0 nor 1.
 
-        Those of a reward that was named, or with a threshold, may be graded.
+        A reward that is named, or used with a threshold, may be graded.
         """
         chosen = self.args.ces_accuracy_reward is not None or self.args.ces_correct_threshold != 1.0
         odd = None if chosen or self._warned_of_graded else odd_reward(accuracy)

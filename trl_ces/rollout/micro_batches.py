@@ -99,7 +99,6 @@ def rows_at_a_time(
     batch_size: int,
     sort: bool,
     padding: PaddingSupport,
-    accelerator: Any,
     budget: int | None = None,
     multiple: int = 1,
 ) -> list[list[int]]:
@@ -111,7 +110,6 @@ def rows_at_a_time(
         batch_size (`int`): Rows per forward if there is no budget.
         sort (`bool`): Whether to batch rows of similar length.
         padding ([`PaddingSupport`]): Padding that forwards omit.
-        accelerator (`Accelerator`): For gathering.
         budget (`int`, *optional*): Token positions per forward, see [`piece_sizes`].
         multiple (`int`, *optional*, defaults to 1): Row lengths are rounded up to a multiple of this.
 

@@ -142,7 +142,7 @@ class RealTokens(Layer):
             model = unpadded(model, self._padding, spans, unit)
             return run(model, input_ids, attention_mask, logits_to_keep, **kwargs)
         sort = self.args.arrange_by_length
-        together = rows_at_a_time(spans, batch_size, sort, self._padding, self.accelerator, budget, unit)
+        together = rows_at_a_time(spans, batch_size, sort, self._padding, budget, unit)
         parts = []
         for rows in together:
             here = unpadded(model, self._padding, [spans[row] for row in rows], unit)

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from datasets import IterableDataset
 
+from ..methods.groups import group_extremes
+
 logger = logging.getLogger(__name__)
 
 # In the checkpoint's folder: the position in the prompt stream.
@@ -79,10 +81,7 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
         `torch.Tensor`: (N / G,) bool. Completions without a verdict do not count; a group with fewer than two verdicts
         is not informative.
     """
-    groups = accuracy.view(-1, group_size)
-    unscorable = groups.isnan()
-    highest = groups.masked_fill(unscorable, -torch.inf).amax(dim=1)
-    lowest = groups.masked_fill(unscorable, torch.inf).amin(dim=1)
+    lowest, highest = group_extremes(accuracy, group_size)
     return highest > lowest
 
 
@@ -185,7 +184,7 @@ class DynamicSampler:
         group_size (`int`): G, completions per prompt.
         max_rounds (`int`): Rounds of generation per batch, >= 1.
         num_processes (`int`): Processes that share the completions of a round.
-        speaks (`bool`, *optional*, defaults to `True`): Whether this process logs warnings.
+        warns (`bool`, *optional*, defaults to `True`): Whether this process logs warnings.
     """
 
     def __init__(
@@ -195,14 +194,14 @@ class DynamicSampler:
         group_size: int,
         max_rounds: int,
         num_processes: int,
-        speaks: bool = True,
+        warns: bool = True,
     ):
         self.stream = stream
         self.wanted = wanted
         self.group_size = group_size
         self.max_rounds = max_rounds
         self.num_processes = num_processes
-        self.speaks = speaks
+        self.warns = warns
         self._rollout_start = 0  # the stream's position before the latest batch
         self._warned = False
 
@@ -239,7 +238,7 @@ class DynamicSampler:
     def _warn_of_filling(self, batch: InformativeBatch):
         if batch.missing and not self._warned:
             self._warned = True
-            if self.speaks:
+            if self.warns:
                 logger.warning(
                     "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
                     "so groups of equal accuracy fill the batch. Logged once; `dynamic_sampling/uninformative_groups` "
@@ -278,7 +277,7 @@ class DynamicSampler:
             self.stream.position = state["after_rollout" if with_rollout else "position"]
             return
         self.stream.position = planned_rollouts * self.wanted
-        if self.speaks:
+        if self.warns:
             logger.warning(
                 "%s does not exist, so the checkpoint was saved without dynamic sampling: prompts continue at number "
                 "%d, as if no group had been dropped.",

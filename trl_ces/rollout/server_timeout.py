@@ -18,8 +18,8 @@ class ServerTimeout(Layer):
     """
     Stops a run whose vLLM server stays silent for `ddp_timeout` seconds: as long as the other processes wait for it.
 
-    TRL's client waits forever. It repeats failed requests; here, neither a silent server nor one that refuses the
-    connection is asked again. One that was started anew in the meantime would answer with the weights it has loaded.
+    TRL's client waits forever, and repeats failed requests. Here, neither a silent server nor a refused connection is
+    tried again: a server restarted in the meantime would answer with the weights that it loaded at its start.
 
     Raises:
         `requests.exceptions.ReadTimeout`, `ConnectionError`: When training stops.

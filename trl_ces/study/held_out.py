@@ -8,9 +8,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from ..forks.draw import Prompts, Sampling, recipe_to_sample
+from ..forks.settings import Prompts, Sampling, recipe_to_sample
 from ..support.errors import UserError
-from ..train.data import GENERATED, load_datasets
+from ..train.arguments import GENERATED
+from ..train.data import load_datasets
 from ..train.recipe import Recipe
 from ..train.shipped import find_recipe
 

@@ -145,7 +145,7 @@ def summary(measured: dict[str, Measurement]) -> str:
         f"{table(measured)}\n\n"
         f"Measured on {count} held-out problems x {SAMPLES} answers at temperature 1, sampling seed {SAMPLING_SEED}.\n"
         "Length counts the end token; entropy is the sampling distribution's, mean over the answers' tokens.\n"
-        f"{judge(measured)}\n{gain(measured)}\n\n{examples(measured)}"
+        f"{outside_bands(measured)}\n{gain(measured)}\n\n{examples(measured)}"
     )
 
 
@@ -165,7 +165,7 @@ def table(measured: dict[str, Measurement]) -> str:
     return "\n".join(lines)
 
 
-def judge(measured: dict[str, Measurement]) -> str:
+def outside_bands(measured: dict[str, Measurement]) -> str:
     """Whether every figure, as it is shown, lies in its band."""
     outside = [
         f"{title.partition(',')[0]} of {name}"

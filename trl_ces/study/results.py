@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,7 +141,9 @@ def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def final_training(curve: Curve) -> dict[str, float]:
-    """Means over the last `LAST_PART` of the logged points, at least one."""
+    """Means over the last `LAST_PART` of the logged points, at least one; NaN if no accuracy was logged."""
+    if not curve["step"]:
+        return dict.fromkeys(POINT, math.nan)
     count = max(1, round(LAST_PART * len(curve["step"])))
     return {name: sum(curve[key][-count:]) / count for name, key in POINT.items()}
 

@@ -27,9 +27,10 @@ from .results import Results, accuracy_reward_name
 def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
     """Checks every run, runs those that are not finished, and compares.
 
+    `say` gets a line at the start and for each run that finishes or fails.
+
     Returns:
-        `tuple`: the names of the files written, none if no run has finished, and the runs that failed. `say` gets a
-            line at the start and for each run that finishes or fails.
+        `tuple`: the names of the files written, none if no run has finished, and the runs that failed.
 
     Raises:
         UserError: if a run is refused; nothing has been started then.

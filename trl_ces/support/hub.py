@@ -1,10 +1,20 @@
-"""Pre-flight check of a push to the Hugging Face Hub."""
+"""Names of the Hugging Face Hub, and the check before a push."""
+
+from pathlib import Path
 
 from .errors import UserError, first_line
+
+DATA_SUFFIXES = (".json", ".jsonl", ".parquet")
 
 
 class HubError(UserError):
     """The Hub cannot take a push as it was asked for; nothing was uploaded."""
+
+
+def is_local(name: str) -> bool:
+    """Whether the name of a model or data set is a path: it exists, or cannot be an id (`name` or `owner/name`)."""
+    path = Path(name).expanduser()
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or path.suffix in DATA_SUFFIXES or path.exists()
 
 
 def check_repo(repo_id: str) -> None:

@@ -181,7 +181,8 @@ def _fit(value: Any, member: Any) -> Any:
 
 
 def fit(value: Any, hint: Any) -> Any:
-    """`value`, as read from YAML, as the type `hint` of a dataclass field. Only an int is converted, to a float.
+    """`value`, as read from YAML, as the type `hint` of a dataclass field. Only an int is converted, to a float, and
+    YAML 1.1's on, off, yes and no to a bool.
 
     Raises:
         TypeError: if the value is of another type.
@@ -198,7 +199,7 @@ def fit(value: Any, hint: Any) -> Any:
 
 
 def fit_text(texts: list[str], hint: Any) -> Any:
-    """The words behind `--field` on the command line, as the type `hint`.
+    """The values of `--field` on the command line, as the type `hint`.
 
     A string field takes its word literally, except `null` where it may be null, and `{...}` or `[...]` where it may be
     a mapping or a list. Other types read the word as YAML. No word means true.

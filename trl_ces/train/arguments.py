@@ -6,6 +6,8 @@ from typing import Any
 
 from ..support.prompts import PAPER_SYSTEM_PROMPT
 
+GENERATED = {"arithmetic", "reasoning_gym"}
+
 
 @dataclass
 class ScriptArguments:
@@ -130,6 +132,11 @@ class ScriptArguments:
             raise ValueError(
                 "`reasoning_gym_tasks` and `dataset_name: reasoning_gym` belong together: give both or none."
             )
+        if self.eval_dataset_name is not None and GENERATED & {self.dataset_name, self.eval_dataset_name}:
+            raise ValueError(
+                "`eval_dataset_name` is for data sets that are read, and arithmetic and reasoning_gym are generated: "
+                "hold back problems of `dataset_name` with `num_eval_samples`."
+            )
         if self.dataset_kwargs and self.dataset_name != "arithmetic":
             raise ValueError("`dataset_kwargs` describes `dataset_name: arithmetic`: remove it for other data.")
         if self.model_builder_kwargs and self.model_builder is None:
@@ -139,7 +146,7 @@ class ScriptArguments:
                 groups = re.compile(self.solution_pattern).groups
             except re.error as error:
                 raise ValueError(
-                    f"`solution_pattern` {self.solution_pattern!r} is no regular expression: {error}."
+                    f"`solution_pattern` {self.solution_pattern!r} is not a regular expression: {error}."
                 ) from None
             if groups != 1:
                 raise ValueError(

@@ -15,8 +15,8 @@ from ..support.reward_names import accuracy_reward_index
 
 class SaveOnSigterm(TrainerCallback):
     """
-    Saves a checkpoint and ends training after the running step once any process got SIGTERM, by which clusters ask for
-    a machine back.
+    Saves a checkpoint and ends training after the running step once any process receives SIGTERM, by which clusters
+    announce that they take a machine back.
 
     Args:
         accelerator (`Accelerator`):

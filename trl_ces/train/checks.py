@@ -7,7 +7,7 @@ from typing import Any
 
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
-from ..support.hub import check_repo
+from ..support.hub import check_repo, is_local
 from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
@@ -50,7 +50,7 @@ def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch
         raise UserError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
     _check_attention(recipe)
     _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
-    _check_output_dir(output_dir.expanduser(), _weight_bytes(model))
+    _check_output_dir(output_dir, _weight_bytes(model))
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
     _check_resume(recipe.setting("resume_from_checkpoint"), output_dir, length)
     check_source(recipe.script)
@@ -62,9 +62,9 @@ def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch
 
 
 def _check_model_path(name: str) -> None:
+    if not is_local(name):
+        return
     folder = Path(name).expanduser()
-    if not name.startswith((".", "/", "~")) and not folder.is_dir():
-        return  # a Hub id
     if not (folder / "config.json").is_file():
         raise UserError(
             f"`model_name_or_path` {name!r} holds no config.json: name a saved model's directory or a Hub id."

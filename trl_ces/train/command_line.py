@@ -1,4 +1,4 @@
-"""The words behind `trl-ces train`: the recipe, fields that override it, accelerate's flags."""
+"""The arguments of `trl-ces train`: the recipe, fields that override it, accelerate's flags."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -8,6 +8,7 @@ from .recipe import check_key, recipe_fields
 
 # Set by the launcher.
 TAKEN_FLAGS = {
+    "cpu": "give `--use_cpu true`",
     "config_file": "name the accelerate file with `--accelerate_config`",
     "module": "`trl-ces train` starts its own module",
     "no_python": "`trl-ces train` starts its own module",

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind
+from ..support.hub import is_local
 from ..support.prompts import build_prompt
-from .arguments import ScriptArguments
-from .sources import Rows, is_local, read_rows
+from .arguments import GENERATED, ScriptArguments
+from .sources import Rows, read_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-GENERATED = ("arithmetic", "reasoning_gym")
 GOLDS_AT_A_TIME = 256
 
 

@@ -63,7 +63,7 @@ def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     """
     config_file = None if line.accelerate_config is None else find_accelerate_config(line.accelerate_config).resolve()
     settings = read_accelerate_config(config_file) if config_file else {}
-    on_cpu = bool(recipe.training.get("use_cpu")) or "cpu" in line.accelerate_flags or settings.get("use_cpu") is True
+    on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
     devices = 0 if on_cpu else _device_count()
     if not on_cpu and devices == 0:
         raise UserError("This machine has no accelerator: train on its CPU with `--use_cpu true`, or start elsewhere.")
@@ -76,9 +76,10 @@ def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     default = settings.get("num_processes", max(devices, 1))
     processes = _whole_number(line.accelerate_flags.get("num_processes", [default])[0], "num_processes")
     if devices and processes > devices * machines:
+        there = f"{machines} machines like this one have" if machines > 1 else "this machine has"
         raise UserError(
-            f"{processes} processes are asked for and this machine has {devices} accelerators: use "
-            f"`--num_processes {devices}`."
+            f"{processes} processes are asked for and {there} {devices * machines} accelerators: use "
+            f"`--num_processes {devices * machines}`."
         )
     if machines > 1 and rank == 0:
         port = line.accelerate_flags.get("main_process_port", [settings.get("main_process_port") or DEFAULT_PORT])[0]
@@ -88,7 +89,7 @@ def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
         raise UserError(f'{config_file} needs DeepSpeed: pip install "trl_ces[deepspeed]".')
     checked = distributed_type if distributed_type in CHECKED_TYPES else None
     worker = ["-m", WORKER, *_worker_words(line, recipe_file, processes, checked)]
-    flags = {name: values for name, values in line.accelerate_flags.items() if name not in ("num_processes", "cpu")}
+    flags = {name: values for name, values in line.accelerate_flags.items() if name != "num_processes"}
     if config_file is None and not flags and processes == 1:
         return Launch(1, None, [sys.executable, *worker], _one_device_only(devices))
     if config_file is None and not flags and on_cpu:
@@ -98,8 +99,7 @@ def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
         config_file = find_accelerate_config("ddp" if processes > 1 else "single").resolve()
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
     # quiet: no traceback of accelerate's below the worker's own message
-    launched = flags | {"quiet": []} | ({"cpu": []} if "cpu" in line.accelerate_flags else {})
-    for name, values in launched.items():
+    for name, values in (flags | {"quiet": []}).items():
         launch += [f"--{name}", *values]
     return Launch(processes, checked, [sys.executable, *launch, *worker], machine_rank=rank)
 
@@ -108,7 +108,8 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
     settings = read_yaml(file)
     if "distributed_type" not in settings and "compute_environment" not in settings:
         raise UserError(
-            f"{file} is no accelerate configuration: it has no `distributed_type`. Create one by `accelerate config`."
+            f"{file} is not an accelerate configuration: it has no `distributed_type`. Create one by "
+            "`accelerate config`."
         )
     return settings
 
@@ -188,7 +189,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
     how = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
     print(
-        f"trl-ces train: error: the training {how}; what failed first stands above, if it could say so. "
+        f"trl-ces train: error: the training {how}; the first error, if one was reported, is above. "
         f"{way_on(Path(recipe.setting('output_dir')), length)}",
         file=sys.stderr,
     )

@@ -45,7 +45,7 @@ def import_function(path: str, field: str) -> Callable[..., Any]:
     """
     module_name, _, name = current_names(path).rpartition(".")
     if not all(part.isidentifier() for part in path.split(".")):
-        raise UserError(f"`{field}`: {path!r} is no dotted path such as `my_package.my_function`.")
+        raise UserError(f"`{field}`: {path!r} is not a dotted path such as `my_package.my_function`.")
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:

@@ -135,29 +135,33 @@ class Recipe:
             )
         return {**self.training, **dataclasses.asdict(sizes)}
 
+    def as_one_process(self, num_processes: int) -> dict[str, Any]:
+        """[`training_fields`] of one process on a CPU that does the work of all, their batches together.
+
+        So TRL's divisibility checks see the real sizes. Settings that need hardware (DeepSpeed, FSDP, TF32) are left
+        out.
+        """
+        fields = self.training_fields(num_processes)
+        for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
+            fields[name] = fields.get(name, recipe_fields()[name].default) * num_processes
+        for name in ("deepspeed", "fsdp", "fsdp_config", "tf32", "ddp_backend"):
+            fields.pop(name, None)
+        return {**fields, "use_cpu": True}
+
     def check_training(self, num_processes: int) -> None:
         """Builds the run's [`CESConfig`] once, without a device, for the errors that it raises.
-
-        One process stands for all, with their batches together, so that TRL's divisibility checks see the real sizes.
-        Settings that need hardware (DeepSpeed, FSDP, TF32) are left to the training processes.
 
         Raises:
             UserError: if `CESConfig` refuses a value.
         """
         from ..config import CESConfig, check_micro_batch
 
-        fields = self.training_fields(num_processes)
-        of_one_process = fields.get("per_device_train_batch_size", self.setting("per_device_train_batch_size"))
-        for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
-            fields[name] = fields.get(name, recipe_fields()[name].default) * num_processes
-        for name in ("deepspeed", "fsdp", "fsdp_config", "tf32", "ddp_backend"):
-            fields.pop(name, None)
-        fields["use_cpu"] = True
+        fields = self.as_one_process(num_processes)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the training processes show them
                 CESConfig(**fields)
-                check_micro_batch(self.setting("shaping"), of_one_process)
+                check_micro_batch(self.setting("shaping"), fields["per_device_train_batch_size"] // num_processes)
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.source}: {error}") from None
 
@@ -182,7 +186,7 @@ def load_recipe(path: str | Path | None, overrides: dict[str, list[str]] | None 
         path (`str` or `Path`, *optional*):
             The YAML file. `None`: the overrides are the whole recipe.
         overrides (`dict[str, list[str]]`, *optional*):
-            Field -> the words behind `--field` on the command line, which win over the file.
+            Field -> the values of `--field` on the command line, which win over the file.
 
     Returns:
         [`Recipe`]
@@ -226,6 +230,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     training = owners.get("CESConfig", {})
     if not training.get("output_dir"):
         raise UserError(f"{source}: `output_dir` is missing: name the directory in which the model is saved.")
+    training["output_dir"] = str(Path(training["output_dir"]).expanduser())  # as the Trainer does
     if training.get("resume_from_checkpoint") in ("true", "True", "false", "False"):
         # Typed as a path, but the Trainer also takes true (the last checkpoint in `output_dir`) and false.
         training["resume_from_checkpoint"] = training["resume_from_checkpoint"].lower() == "true"

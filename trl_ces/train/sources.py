@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ..support.errors import UserError, first_line, hub_errors, kind, nearest
+from ..support.hub import DATA_SUFFIXES, is_local
 from .arguments import ScriptArguments
 
 PROMPT_COLUMNS = ("prompt", "question", "problem")
 SOLUTION_COLUMNS = ("solution", "final_answer", "answer")
-LOCAL_SUFFIXES = (".json", ".jsonl", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,6 @@ class Rows:
     source: str
     prompts: Sequence[Any]
     golds: Sequence[Any]
-
-
-def is_local(name: str) -> bool:
-    """Whether `dataset_name` is a path: it exists, has a known suffix, or starts like one."""
-    path = Path(name).expanduser()
-    return path.exists() or path.suffix in LOCAL_SUFFIXES or name.startswith((".", "/", "~"))
 
 
 def local_files(name: str) -> list[Path]:
@@ -39,17 +33,15 @@ def local_files(name: str) -> list[Path]:
     if not path.exists():
         raise UserError(f"The data file {name} does not exist (searched from {Path.cwd()}): check `dataset_name`.")
     if path.is_file():
-        if path.suffix not in LOCAL_SUFFIXES:
-            raise UserError(
-                f"The data file {name} has an unknown suffix: expected one of {', '.join(LOCAL_SUFFIXES)}."
-            )
+        if path.suffix not in DATA_SUFFIXES:
+            raise UserError(f"The data file {name} has an unknown suffix: expected one of {', '.join(DATA_SUFFIXES)}.")
         return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix in LOCAL_SUFFIXES)
+    files = sorted(file for file in path.iterdir() if file.suffix in DATA_SUFFIXES)
     kinds = {file.suffix for file in files}
     if len(kinds) != 1:
         found = f"files of several kinds ({', '.join(sorted(kinds))})" if kinds else "no data file"
         raise UserError(
-            f"The folder {name} has {found}: name one file, or a folder of one of {', '.join(LOCAL_SUFFIXES)}."
+            f"The folder {name} has {found}: name one file, or a folder of one of {', '.join(DATA_SUFFIXES)}."
         )
     return files
 

@@ -64,7 +64,7 @@ def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
     if benchmarks and not allowed:
         raise UserError(
             f"{', '.join(benchmarks)}: to judge these answers, programs that the model wrote are run on this machine, "
-            "in a sandbox without files, network and rights (docs/evaluation.md, Code). To allow it, give "
+            "in a sandbox without your files, the network or privileges (docs/evaluation.md, Code). To allow it, give "
             "`--allow_code_execution`."
         )
     if benchmarks:

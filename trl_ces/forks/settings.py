@@ -133,8 +133,10 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     """
     from datasets.exceptions import DatasetGenerationError
 
-    from ..train.data import GENERATED, load_datasets
-    from ..train.sources import is_local, read_rows
+    from ..support.hub import is_local
+    from ..train.arguments import GENERATED
+    from ..train.data import load_datasets
+    from ..train.sources import read_rows
 
     script = recipe.script
     name = str(script.dataset_name)
