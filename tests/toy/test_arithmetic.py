@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from trl_ces.toy import arithmetic_model
 from trl_ces.toy.arithmetic import (
     CHARACTERS,
     World,
@@ -336,6 +337,38 @@ def test_the_builder_makes_what_is_asked_for_once_and_never_over_another(tmp_pat
     with pytest.raises(ValueError, match="settings unknown"):
         make_base_model(str(folder), **settings)
     assert (folder / "model.safetensors").stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize(
+    ("steps", "sums", "expected"),
+    [(3, 1, [1] * 3), (4, 2, [2] * 4), (4, 3, [2, 2, 3, 3]), (12, 10, [2, 2, 4, 4, 8, 8] + [10] * 6)],
+)
+def test_texts_grow_to_their_number_of_sums_in_half_of_the_steps(tmp_path, monkeypatch, steps, sums, expected):
+    asked, batch = [], arithmetic_model._supervised_batch
+
+    def spy(tokenizer, world, count, size, rng):
+        assert world.sums == sums
+        asked.append((count, size))
+        return batch(tokenizer, world, count, size, rng)
+
+    monkeypatch.setattr(arithmetic_model, "_supervised_batch", spy)
+    build_base_model(tmp_path, World(sums=sums), steps=steps, batch_size=2)
+    assert asked == [(count, 2 * sums // count) for count in expected]
+
+
+def test_any_letters_name_the_sums_of_a_shorter_text_and_the_first_those_of_a_full_one():
+    tokenizer, world = build_tokenizer(sums=4), World(sums=4, slip_probability=0.0, check_probability=0.0)
+    seen = set()
+    for count in (2, 4):
+        for ids in arithmetic_model._supervised_batch(tokenizer, world, count, 40, random.Random(1))["input_ids"]:
+            prompt, _, text = tokenizer.decode(ids, skip_special_tokens=True).partition(":")
+            names = "".join(re.findall("[a-z]", prompt))
+            assert names == "".join(re.findall("[a-z]", text))
+            assert len(names) == count
+            assert list(names) == sorted(set(names))
+            assert arithmetic_accuracy_reward([text], [write_solution(read_prompt(prompt))]) == [1.0]
+            seen.add(names)
+    assert seen == {"ab", "ac", "ad", "bc", "bd", "cd", "abcd"}
 
 
 def test_two_processes_that_want_the_same_base_make_it_once(tmp_path):
