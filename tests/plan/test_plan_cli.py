@@ -108,7 +108,7 @@ def test_a_server_too_small_for_one_answer_does_not_fit(recipe, capsys):
     words = (*SERVED, "--server_gpus", 1, "--gpu_memory")
     assert "Fits: " in planned(capsys, recipe, *words, 6)
     said = planned(capsys, recipe, *words, 4.5)
-    assert "Does not fit: a copy of the model leaves the server no room" in said
+    assert "Does not fit: with a copy of the model, the server has no room" in said
     assert "--server_gpus" in said
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 from fixtures_evaluation import CODE_ROWS, REAL_DATA, write_data, write_model
@@ -10,13 +11,14 @@ from trl_ces.cli.main import main
 from trl_ces.evaluation import run as run_module
 from trl_ces.evaluation.code import judge
 from trl_ces.evaluation.code.inside import Opaque, decode, encode, equal_outputs
-from trl_ces.evaluation.code.judge import CodeJudge, find_program
+from trl_ces.evaluation.code.judge import CodeJudge, CodeVerdict, find_program
 from trl_ces.evaluation.code.sandbox import check_sandbox, run_sandboxed
 from trl_ces.evaluation.code.tasks import CodeTask, read_task
 from trl_ces.evaluation.generate import GeneratedAnswer
-from trl_ces.evaluation.problems import data_digest, load_benchmark
+from trl_ces.evaluation.problems import Problem, data_digest, load_benchmark
 from trl_ces.evaluation.run import run_evaluation
 from trl_ces.evaluation.settings import EvaluationSettings
+from trl_ces.evaluation.units import DrawnAnswer, Unit, judge_answers
 from trl_ces.support.errors import UserError
 
 try:
@@ -227,6 +229,18 @@ def test_a_reference_that_does_not_run_judges_nothing():
         [True, None],
         [False, None],
     ]
+
+
+def test_an_answer_that_cannot_be_judged_is_wrong_by_neither_verdict():
+    class ReferenceThatFails:
+        def verdicts(self, tasks, texts, prefilled):
+            return [CodeVerdict("def double(x): return 2 * x", [True, None])] * len(tasks)
+
+    base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
+    stricter = replace(base, benchmark="humaneval_plus")
+    answer = DrawnAnswer(Unit(base, 0, [1], False, 7, stricter), 9, "stop", "text")
+    found = judge_answers([answer], ReferenceThatFails())
+    assert [(sample["correct"], sample["correct_qwen"]) for sample in found] == [(True, True), (None, None)]
 
 
 @built
