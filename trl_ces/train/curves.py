@@ -107,8 +107,12 @@ def plot_variants(variants: list[str], means: dict[str, dict[str, list[tuple[flo
             axis.errorbar(variants, values, bars, label=name, capsize=3, markersize=5, linewidth=2, **styles[name])
         axis.set_xlabel("")
         axis.tick_params(axis="x", labelrotation=30)
-    axes[0].legend(frameon=False, fontsize=9)
+        # Intervals reach beyond what the measures can be.
+        low, high = axis.get_ylim()
+        axis.set_ylim(max(low, 0), min(high, 1.02) if key == "accuracy" else high)
     figure.supxlabel("means over seeds with 95 % intervals", fontsize=9)
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=min(len(means), 4), frameon=False, fontsize=9)
     figure.savefig(file, dpi=150)
     pyplot.close(figure)
     return file
