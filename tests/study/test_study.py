@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from matplotlib import image
+from matplotlib import image, pyplot
 from pandas import DataFrame
 
 from trl_ces.study import comparison as tables
@@ -460,7 +460,7 @@ def test_a_folder_name_is_plain():
     assert slug("check 0.30") == "check_0.30"
 
 
-def test_means_over_variants_are_those_of_each_method_and_variant(tmp_path):
+def test_means_over_variants_are_those_of_each_method_and_variant(tmp_path, monkeypatch):
     study = study_of(tmp_path, variants={"a": {}, "b": {}})
     rows = [
         run_of(method, seed, 0.1 * seed, 10.0 + seed, variant=variant)
@@ -474,8 +474,11 @@ def test_means_over_variants_are_those_of_each_method_and_variant(tmp_path):
     assert [mean for mean, _ in means["DAPO"]["entropy"]] == [1.0, 2.0]
     assert means["CES w/o b"]["length"][1][0] == 15.0
     assert math.isnan(means["CES w/o b"]["length"][1][1])
+    figures = []
+    monkeypatch.setattr(pyplot, "close", figures.append)
     picture = plot_variants(study.variants, means, tmp_path / "variants.png")
     assert image.imread(picture).shape[:2] == (540, 1650)
+    assert figures[0].axes[0].get_ylim() == (0, 1.02)  # DAPO's interval is 20 ± 127 %
 
 
 def test_a_recipe_is_written_whole_and_only_when_it_differs(tmp_path):
