@@ -28,7 +28,7 @@ KEYS = {
     "num_processes": int,
     "keep_checkpoints": bool,
 }
-OPTIONS = ("untrained", "evaluation", "accelerate_config", "num_processes", "keep_checkpoints")
+OPTIONS = ("evaluation", "accelerate_config", "num_processes", "keep_checkpoints")
 # Fields that a cell gets from its place in the study.
 PLACED = ("output_dir", "run_name", "seed", "resume_from_checkpoint")
 # Keys of a method that are no fields of its recipe: the recipe, and the line in which it is drawn.
@@ -78,7 +78,6 @@ class Study:
     methods: list[str]
     baseline: str
     cells: list[Cell]
-    untrained: str | None = None
     evaluation: dict[str, Any] | None = None
     accelerate_config: str | None = None
     num_processes: int | None = None
