@@ -99,6 +99,7 @@ def test_a_push_uploads_the_run_and_nothing_else_into_a_private_repository(hub, 
     report = repo.files["report.html"].decode()
     assert "<svg" in report or "data:image/svg" in report
     assert "_push-" not in report
+    assert "trl-ces report RUN --out report.html --tokens 32" in report  # `trl-ces push` has no --tokens
 
 
 def test_what_was_pushed_can_be_used_by_the_lines_of_its_card(hub, run, tmp_path, capsys):

@@ -7,7 +7,7 @@ import pytest
 from trl_ces.support.errors import UserError
 from trl_ces.support.yaml import fit
 from trl_ces.train.batches import BatchSizes, batch_sizes
-from trl_ces.train.recipe import FORMER_KEYS, load_recipe, recipe_fields
+from trl_ces.train.recipe import FORMER_KEYS, load_recipe, make_recipe, recipe_fields
 
 BASE = "model_name_or_path: a/model\noutput_dir: out\ndataset_name: some/data\n"
 
@@ -115,6 +115,12 @@ def test_the_command_line_wins_over_the_file(tmp_path):
 def test_refusals_name_key_value_and_what_is_expected(tmp_path, text, parts):
     message = refusal(tmp_path, text)
     assert all(part in message for part in parts), message
+
+
+def test_an_output_dir_in_the_home_is_one_path_for_saving_and_resuming(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    fields = {"model_name_or_path": "a/model", "dataset_name": "some/data", "output_dir": "~/run"}
+    assert make_recipe(fields, "recipe.yaml").setting("output_dir") == str(tmp_path / "run")
 
 
 @pytest.mark.parametrize("key", sorted(FORMER_KEYS))
