@@ -200,6 +200,7 @@ def test_a_run_is_refused_in_a_sentence(job, capsys, monkeypatch, name):
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward'", "ZeroDivisionError in", "divides.py, line 1"]),
         ({"reward_funcs": "[garbled.reward]"}, "", ["'garbled.reward'", "SyntaxError in", "garbled.py, line 1"]),
         ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward'", "SystemExit in", "leaves.py, line 1: 0"]),
+        ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # no Hub id has two slashes
         ({"reward_funcs": "[.reward]"}, "", ["'.reward' is not a dotted path"]),
         ({"report_to": "wandbb"}, "", ["`report_to`: 'wandbb' is not one of", "Did you mean `wandb`?"]),
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),

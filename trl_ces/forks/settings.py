@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..evaluation.models import check_model
 from ..support.errors import UserError, first_line
+from ..support.hub import is_local
 
 if TYPE_CHECKING:
     from ..train.recipe import Recipe
@@ -133,7 +134,6 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     """
     from datasets.exceptions import DatasetGenerationError
 
-    from ..support.hub import is_local
     from ..train.arguments import GENERATED
     from ..train.data import load_datasets
     from ..train.sources import read_rows
