@@ -121,6 +121,10 @@ def test_dominance_needs_one_clear_gain_and_no_loss_in_the_mean():
     assert not front.dominates(shorter_but_worse, base)
     more_accurate = setting("more accurate, as long in the mean", (24.0, 0.82), (22.0, 0.86), (20.0, 0.90))
     assert front.dominates(more_accurate, base)
+    # As accurate in the mean, in floats 1e-16 less: differences of 0.01, -0.03 and 0.02.
+    assert front.dominates(
+        setting("a tie", (19.0, 0.57), (20.0, 0.7), (21.0, 0.9)), setting("", (20.0, 0.56), (21.0, 0.73), (22.0, 0.88))
+    )
     assert not front.dominates(setting("same", (20.0, 0.80), (22.0, 0.84), (24.0, 0.88)), base)
 
 

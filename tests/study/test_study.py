@@ -446,6 +446,20 @@ def test_over_all_variants_each_counts_once():
     assert tables.variants_table(DataFrame(rows[:4]), "DAPO") == []
 
 
+def test_a_tie_is_not_higher():
+    # Differences of -0.01, 0.03 and -0.02: in floats their sum is not 0.
+    before, after = (0.57, 0.7, 0.9), (0.56, 0.73, 0.88)
+    assert sum(b - a for a, b in zip(before, after, strict=True)) > 0
+    rows = [
+        run_of(method, seed, accuracy, 20.0, variant)
+        for variant in ("a", "b")
+        for method, accuracies in (("DAPO", before), ("CES", after))
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    _, _, higher, _, shorter = tables.variants_table(DataFrame(rows), "DAPO")[-1][1:]
+    assert (higher, shorter) == ("0 of 2", "0 of 2")
+
+
 def test_the_ten_worlds_of_dynamic_b_are_those_that_its_generator_draws():
     rng = random.Random(20261122)
     ranges = {"forget": (0.60, 0.95), "slip": (0.02, 0.20), "check": (0.10, 0.45), "mend": (0.40, 0.90)}

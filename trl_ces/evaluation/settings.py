@@ -26,7 +26,7 @@ def _knob(default: Any, text: str, least: int | None = None) -> Any:
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """Defaults are the paper's where it states a value (section 4.3)."""
+    """Defaults are the paper's where it states a value (section 3.3)."""
 
     model: str = _knob("", "Hub id, saved model's directory, or LoRA adapter's directory")
     benchmarks: list[str] = field(

@@ -205,7 +205,8 @@ def variants_table(table: DataFrame, baseline: str) -> list[list[str]]:
                 pairs = [(_of(runs, method), _of(runs, baseline)) for runs in variants]
                 found = [paired_difference(*pair, prefix + measure) for pair in pairs]
                 means = [difference.mean for difference in found if difference]
-                better = sum(mean * wanted > 0 for mean in means)
+                # Rounded, because differences of shares are off by 1e-16, and a tie is not higher.
+                better = sum(round(mean, 12) * wanted > 0 for mean in means)
                 pooled = estimate(means).text(*SHOWN[measure][1:], signed=True) if means else ""
                 line += [pooled, f"{better} of {len(means)}"]
             lines.append(line)
