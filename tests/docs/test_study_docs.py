@@ -54,7 +54,8 @@ def test_the_page_shows_what_the_results_give(file):
 
 def cells_of(table):
     """First cell of a row -> the others."""
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "±" in line]
+    lines = re.findall(r"^\|.*±.*", table, flags=re.MULTILINE)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {first: rest for first, *rest in rows}
 
 
