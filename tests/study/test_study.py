@@ -556,6 +556,7 @@ def test_the_sensitivity_table_knows_the_defaults_and_leaves_ablations_out():
         run_of("w/o b", 0, 0.3, 30.0, ces_dynamic_multiplier=False),
         run_of("with GFPO", 0, 0.3, 30.0, ces_tau=0.02, gfpo_keep=4),
         run_of("wrong answers only", 0, 0.3, 30.0, ces_beta_correct=0.0),
+        run_of("with dynamic sampling", 0, 0.3, 30.0, dynamic_sampling=True),
     ]
     lines = [line[:3] for line in tables.sensitivity_table(DataFrame(rows), "DAPO")]
     assert lines[1:] == [["0.01", "0.4", "50.0"], ["0.01", "1, 0.4", "40.0"]]

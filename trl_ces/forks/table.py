@@ -145,8 +145,8 @@ def reading(facts: dict[str, Any], leads: Direction) -> str:
     if facts["accuracy"] < MOSTLY_WRONG:
         paragraphs.append(
             f"Only {percent(facts['accuracy'])} % of the answers are correct. In 13 of 14 small worlds below "
-            f"{percent(MOSTLY_WRONG)} % CES lost nearly every correct answer, and DAPO did not. Train a few dozen "
-            "steps first and watch the reward, or start from easier prompts."
+            f"{percent(MOSTLY_WRONG)} % CES lost nearly every correct answer, and DAPO did not. Try it on "
+            "correct answers only (ces_beta_incorrect: 0), and watch the reward of the first few dozen steps."
         )
     return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
 

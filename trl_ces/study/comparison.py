@@ -175,7 +175,8 @@ def sensitivity_table(runs: DataFrame, baseline: str) -> list[list[str]]:
     lines = [["τ", "β1, β2", SHOWN["accuracy"][0], SHOWN["length_tokens"][0]]]
     for _, own in runs.groupby("method", sort=False):
         settings = json.loads(own["settings"].iloc[0])
-        if not is_whole_ces(settings):  # ablations have tables of their own
+        # Ablations, and CES with dynamic sampling, are in the first table: here lines differ in tau and beta alone.
+        if not is_whole_ces(settings) or settings.get("dynamic_sampling"):
             continue
         tau, correct, incorrect = (settings.get(name, default) for name, default in TAU_AND_BETA.items())
         beta = f"{correct:g}" if correct == incorrect else f"{correct:g}, {incorrect:g}"
