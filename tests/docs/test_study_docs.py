@@ -74,6 +74,41 @@ def test_readme_shows_means_of_the_study_with_their_intervals():
     }
 
 
+ALONE = "CES, correct answers only"
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "measure", "pages"),
+    [
+        ("arithmetic_long", "CES", "length_tokens", ["README.md", "docs/study.md"]),
+        ("arithmetic_long", "CES", "accuracy", ["README.md", "docs/study.md"]),
+        ("arithmetic_carry", "CES", "accuracy", ["docs/study.md"]),
+        ("smollm2_135m", "CES", "accuracy", ["README.md", "docs/study.md"]),
+        ("smollm2_135m", "CES + ALP", "accuracy", ["docs/study.md"]),
+        ("smollm2_135m", ALONE, "accuracy", ["README.md", "docs/study.md"]),
+    ],
+)
+def test_a_difference_to_dapo_in_the_text_is_that_of_the_results(name, method, measure, pages):
+    runs = pandas.read_csv(DOCS / "study" / f"{name}.csv").pivot(index="seed", columns="method", values=measure)
+    factor = 100 if measure == "accuracy" else 1
+    difference = estimate(list((runs[method] - runs["DAPO"]).dropna())).text(factor, 1).lstrip("-")
+    for page in pages:
+        assert difference in (DOCS.parent / page).read_text(encoding="utf-8")
+
+
+def test_what_is_said_of_correct_answers_only_is_so():
+    runs = pandas.read_csv(DOCS / "study" / "mostly_wrong.csv").set_index(["variant", "seed", "method"])
+    accuracy, length = (100 * runs["accuracy"]).unstack(), runs["length_tokens"].unstack()
+    assert ((accuracy[ALONE] > accuracy["DAPO"]).sum(), (accuracy[ALONE] > accuracy["CES"]).sum()) == (9, 9)
+    assert ((accuracy.idxmax(axis=1) == ALONE).sum(), (length.idxmin(axis=1) == ALONE).sum()) == (8, 8)
+    gain = (accuracy[ALONE] - accuracy["DAPO"]).groupby("variant").mean()
+    assert [round(value, 1) for value in (gain.min(), gain.max())] == [4.0, 7.8]
+    shorter = (length["DAPO"] - length[ALONE]).groupby("variant").mean()
+    assert [round(value) for value in (shorter.min(), shorter.max())] == [3, 6]
+    before = accuracy["Before training"].groupby("variant").mean()
+    assert [round(value) for value in before] == [54, 47, 38]
+
+
 def test_what_is_said_of_accuracy_on_the_thirty_worlds_is_so():
     worlds = pandas.read_csv(DOCS / "study" / "forecast" / "worlds.csv").pivot(index="number", columns="method")
     before, after, verdict = worlds["accuracy_before"]["CES"], worlds["accuracy_after"], worlds["verdict"]["CES"]

@@ -165,6 +165,7 @@ def test_a_model_that_is_mostly_wrong_is_warned_of(folder, capsys, monkeypatch):
     share = re.search(r"correct (\d+\.\d) %", wrong)[1]
     assert float(share) < 40
     assert f"Only {share} % of the answers are correct. In 13 of 14 small worlds below 40.0 % CES lost" in wrong
+    assert "correct answers only (ces_beta_incorrect: 0)" in wrong
     right = inspect(
         capsys, *words, "--reward_funcs", "inspect_test_rewards.y_is_right_later", "--ces_correct_threshold", "0"
     )

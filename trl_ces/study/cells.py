@@ -75,7 +75,6 @@ class Study:
 
     source: str
     output_dir: Path
-    methods: list[str]
     baseline: str
     cells: list[Cell]
     evaluation: dict[str, Any] | None = None
@@ -114,7 +113,7 @@ def load_study(path: Path, output_dir: Path | None = None) -> Study:
                 recipe["seed"] = seed
                 cells.append(Cell(variant, method, seed, place, recipe, method != untrained, source, line))
     options = {name: given[name] for name in OPTIONS if name in given}
-    return Study(source, folder, [*named], baseline, cells, variants=[*variants], **options)
+    return Study(source, folder, baseline, cells, variants=[*variants], **options)
 
 
 def slug(name: str) -> str:

@@ -46,6 +46,12 @@ class Estimate:
     half_width: float
     count: int
 
+    @property
+    def sign(self) -> int:
+        """That of the mean, 0 for a tie: differences of shares are off by 1e-16."""
+        rounded = round(self.mean, 12)
+        return (rounded > 0) - (rounded < 0)
+
     def text(self, factor: float, decimals: int, signed: bool = False) -> str:
         """`96.3 ± 0.5` in the table's unit."""
         mean = f"{self.mean * factor:{'+' if signed else ''}.{decimals}f}"
@@ -204,10 +210,9 @@ def variants_table(table: DataFrame, baseline: str) -> list[list[str]]:
             line = [method, title]
             for measure, wanted in (("accuracy", 1), ("length_tokens", -1)):
                 pairs = [(_of(runs, method), _of(runs, baseline)) for runs in variants]
-                found = [paired_difference(*pair, prefix + measure) for pair in pairs]
-                means = [difference.mean for difference in found if difference]
-                # Rounded, because differences of shares are off by 1e-16, and a tie is not higher.
-                better = sum(round(mean, 12) * wanted > 0 for mean in means)
+                found = [difference for pair in pairs if (difference := paired_difference(*pair, prefix + measure))]
+                means = [difference.mean for difference in found]
+                better = sum(difference.sign == wanted for difference in found)
                 pooled = estimate(means).text(*SHOWN[measure][1:], signed=True) if means else ""
                 line += [pooled, f"{better} of {len(means)}"]
             lines.append(line)

@@ -150,8 +150,7 @@ def dominates(first: Setting, second: Setting) -> bool:
     shorter = estimate([theirs[0] - ours[0] for ours, theirs in pairs])
     more_accurate = estimate([ours[1] - theirs[1] for ours, theirs in pairs])
     gains = (shorter, more_accurate)
-    # Rounded, because differences of shares are off by 1e-16, and a tie is no worse.
-    return all(round(gain.mean, 12) >= 0 for gain in gains) and any(gain.mean > gain.half_width for gain in gains)
+    return all(gain.sign >= 0 for gain in gains) and any(gain.mean > gain.half_width for gain in gains)
 
 
 def front_table(settings: Sequence[Setting]) -> list[list[str]]:
