@@ -5,7 +5,7 @@
 
 Each case runs in its own process: CESTrainer trains a random model for two steps on answers of full length. On a CPU
 the peak of resident memory, less what the process held before the model, is compared with the estimate of
-`trl_ces/plan` (Linux only: /proc; a few minutes on one core); on a GPU the peak of PyTorch's allocator is.
+`trl_ces/lab/plan` (Linux only: /proc; a few minutes on one core); on a GPU the peak of PyTorch's allocator is.
 """
 
 import argparse
@@ -118,11 +118,11 @@ def recipe_of(fields, output, device):
 
 def predicted(shape, fields, device):
     """Planned bytes, without the reserve for the process itself."""
-    from trl_ces.plan.engine import Engine
-    from trl_ces.plan.memory import plan_memory
-    from trl_ces.plan.schedule import make_schedule, whole_run
-    from trl_ces.plan.setup import make_setup
-    from trl_ces.plan.shapes import ModelShape
+    from trl_ces.lab.plan.engine import Engine
+    from trl_ces.lab.plan.memory import plan_memory
+    from trl_ces.lab.plan.schedule import make_schedule, whole_run
+    from trl_ces.lab.plan.setup import make_setup
+    from trl_ces.lab.plan.shapes import ModelShape
 
     recipe = recipe_of(fields, "unused", device)
     config = whole_run(recipe, 1)
@@ -148,7 +148,7 @@ def train(shape, fields, output, device):
     from trl import get_peft_config
 
     from trl_ces import CESTrainer
-    from trl_ces.toy.arithmetic_model import build_tokenizer
+    from trl_ces.lab.worlds.arithmetic_model import build_tokenizer
 
     recipe = recipe_of(fields, output, device)
     config, tokenizer = recipe.training_config(1), build_tokenizer()

@@ -14,8 +14,8 @@ import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from trl_ces.plan.shapes import find_shape
-from trl_ces.rollout.arrangement import arrange
+from trl_ces.lab.plan.shapes import find_shape
+from trl_ces.layers.arrangement import arrange
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.shipped import find_recipe
 

@@ -1,13 +1,15 @@
 """
 Writes docs/config.md, every key of a recipe that is not TRL's, from the dataclasses.
 
-The docstring of `CESConfig` describes the fields of CES, the `help` of each field those of a recipe alone.
+The docstring of `CESConfig` describes its fields; the `help` of a field, those of a rule and of a recipe.
 """
 
 import dataclasses
 import inspect
 import re
 from pathlib import Path
+
+from trl import GRPOConfig
 
 from trl_ces.config import CESConfig
 from trl_ces.support.yaml import describe_type
@@ -84,9 +86,11 @@ def page() -> str:
     """docs/config.md"""
     doc = CESConfig.__doc__ or ""
     texts = described_arguments(doc)
-    inherited = {entry.name for parent in CESConfig.__mro__[1:-1] for entry in dataclasses.fields(parent)}
+    inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
     entries = recipe_fields().values()
-    ours = [item(e, texts[e.name]) for e in entries if e.owner is CESConfig and e.name not in inherited]
+    own = [entry for entry in entries if entry.owner is CESConfig and entry.name not in inherited]
+    own.sort(key=lambda entry: not entry.name.startswith("shaping"))  # before the settings of the rules
+    ours = [item(entry, texts.get(entry.name, entry.help)) for entry in own]
     script = [item(e, e.help) for e in entries if e.owner is ScriptArguments]
     refused = readable(described_errors(doc))
     return TEXT.format(ours="\n".join(ours), refused=refused, script="\n".join(script))

@@ -73,7 +73,7 @@ RUN = {
     "trl-ces train --config arithmetic/ces --reward_funcs my_rewards.short_accuracy_reward "
     "--output_dir runs/mine": trained("runs/mine", added=SMALL_WORLD),
     "trl-ces train --config arithmetic/alp": trained("runs/arithmetic/alp", added=SMALL_WORLD),
-    "trl-ces train --config arithmetic/ces --reward_funcs trl_ces.toy.arithmetic.arithmetic_accuracy_reward "
+    "trl-ces train --config arithmetic/ces --reward_funcs trl_ces.lab.worlds.arithmetic.arithmetic_accuracy_reward "
     "get_kimi_length_reward --output_dir runs/ces_kimi": trained("runs/ces_kimi", added=SMALL_WORLD),
     "trl-ces train --config arithmetic/ces --model_name_or_path runs/base45 --output_dir runs/ces45 --seed 0": trained(
         "runs/ces45", added=SMALL_WORLD
@@ -96,8 +96,6 @@ RUN = {
     ),
     # Before a training
     "trl-ces inspect --config arithmetic/ces": Here(added="--num_samples 2", says=FORKS),
-    "trl-ces inspect --config arithmetic/ces --model MODEL --num_prompts 128 --num_samples 32 --max_new_tokens 128 "
-    "--batch_size 256": Here({"MODEL": "runs/base30", "128 --num_samples 32 --max_new_tokens 128": "2"}, says=FORKS),
     "trl-ces inspect --model MODEL --prompt 37+48:": Here({"MODEL": "runs/base30"}, says=FORKS),
     "trl-ces inspect --model MODEL --data problems.jsonl --num_prompts 64": Here(
         {"MODEL": "tiny", "64": "4"}, "--max_new_tokens 8", says=FORKS
@@ -111,10 +109,12 @@ RUN = {
     "trl-ces inspect --config arithmetic/ces --model runs/ces45 --num_prompts 64 --max_new_tokens 256": Here(
         {"64": "4"}, says=FORKS
     ),
-    "python -c \"from trl_ces.toy.arithmetic_model import build_base_model; build_base_model('runs/base30')\"": Here(
+    'python -c "from trl_ces.lab.worlds.arithmetic_model import build_base_model; '
+    "build_base_model('runs/base30')\"": Here(
         {"runs/base30'": "runs/new', steps=2"}, leaves=("runs/new/model.safetensors",)
     ),
-    'python -c "from trl_ces.toy.arithmetic_model import build_base_model; from trl_ces.toy.arithmetic import World\n'
+    'python -c "from trl_ces.lab.worlds.arithmetic_model import build_base_model; '
+    "from trl_ces.lab.worlds.arithmetic import World\n"
     "build_base_model('runs/base45', World(check_probability=0.45))\"": Here(
         {"runs/base45'": "runs/new'", "0.45)": "0.45), steps=2"}, leaves=("runs/new/model.safetensors",)
     ),
@@ -157,13 +157,12 @@ RUN = {
     "OMP_NUM_THREADS=1 trl-ces bench first_ratio": Here(
         added="--shape tiny --rows 4 --longest 60", says=r"as the update sees them \| \d+ \| 0\.0e\+00"
     ),
-    "trl-ces bench intervals": Here(added="--repeats 20", says=r"^\| 500 \| 8 \|"),
     "trl-ces bench step_model": Here(says="generation is|is generation"),
 }
 
 NETWORK = "fetches packages from an index and changes the environment that the tests run in"
 MAKE = "makes a virtual environment of its own"
-PUSHED = "tests/hub/test_push.py::test_the_lines_of_the_docs_push"
+PUSHED = "tests/lab/hub/test_push.py::test_the_lines_of_the_docs_push"
 EXAMPLE = "tests/docs/test_docs_examples.py::test_an_example_trains_and_saves_from_the_command_line"
 PLANNED = "tests/docs/test_plan_docs.py::test_the_document_shows_what_the_command_prints"
 # Reasons. If another test runs the command, its name, which must exist.
@@ -179,9 +178,6 @@ NOT_RUN = {
     "--accelerate_config zero3_multinode --bandwidth 100": PLANNED,
     "trl-ces plan --config smollm2_135m --gpu_memory 8 --prompt_length 128": PLANNED,
     "trl-ces plan --config arithmetic --gpu_memory 8 --prompt_length 32": PLANNED,
-    "trl-ces bench forecast --output_dir runs/forecast": (
-        "tests/cli/test_bench_forecast.py::test_a_world_runs_from_its_base_model_to_the_table_and_is_not_run_twice"
-    ),
     "trl-ces bench gpu": "tests/cli/test_bench.py::test_every_part_of_the_gpu_benchmark_runs_on_a_cpu",
     "make test": f"{MAKE}; runs this test",
     "make test-slow": f"{MAKE}; runs this test",

@@ -10,7 +10,7 @@ import torch
 from tiny import tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from trl_ces.evaluation.benchmarks import BENCHMARKS
+from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
 
 # The real files, where this machine has them; they are not part of the repository.
 REAL_DATA = Path(os.environ.get("TRL_CES_DATA") or Path(__file__).parents[2] / "shared" / "data")

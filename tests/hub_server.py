@@ -1,13 +1,12 @@
 """A local Hub to which the real `huggingface_hub` client can push models, without xet.
 
-Repositories, branches, preupload, the LFS batch API with single and multi-part uploads, verification, commits. It is
-strict: a commit whose LFS object is missing, or whose content does not match its hash, is an error.
+Repositories, branches, preupload, the LFS batch API, verification, commits. It is strict: a commit whose LFS object is
+missing, or whose content does not match its hash, is an error.
 """
 
 import base64
 import hashlib
 import json
-import math
 import re
 import threading
 from collections import Counter
@@ -36,7 +35,7 @@ class Repo:
 
 
 class Fault:
-    """What the next `times` requests of `method` to a path get: a status, "drop", or an event to wait for."""
+    """What the next `times` requests of `method` to a path get: a status, or an event to wait for."""
 
     def __init__(self, method, path, what, times=1):
         self.method, self.path, self.what, self.times = method, re.compile(path), what, times
@@ -50,9 +49,8 @@ class Hub(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
-        self.repos, self.objects, self.parts, self.faults = {}, {}, {}, []
+        self.repos, self.objects, self.faults = {}, {}, []
         self.requests, self.uploads = Counter(), Counter()
-        self.chunk_size = None
         self.lock = threading.Lock()
 
     def __enter__(self):
@@ -97,12 +95,7 @@ class Handler(BaseHTTPRequestHandler):
     def handle_one(self, method):
         path = unquote(urlsplit(self.path).path)
         what = self.server.fault_for(method, path)
-        if what == "drop":
-            self.rfile.read(min(10, int(self.headers.get("Content-Length") or 0)))
-            self.close_connection = True
-            self.connection.close()
-            return
-        body = self.read_body()
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if isinstance(what, threading.Event):
             what = None if what.wait(60) else 500
         if what is not None:
@@ -119,16 +112,6 @@ class Handler(BaseHTTPRequestHandler):
                     getattr(self, name)(body, *match.groups())
                 return
         self.answer(404, {"error": f"no such page: {path}"})
-
-    def read_body(self):
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = b""
-        while size := int(self.rfile.readline(), 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return body
 
     def answer(self, status, content=None, headers=()):
         body = json.dumps(content or {}).encode()
@@ -208,13 +191,8 @@ class Handler(BaseHTTPRequestHandler):
             oid, size = wanted["oid"], wanted["size"]
             entry = {"oid": oid, "size": size}
             if oid not in self.server.objects:
-                verify = {"href": f"{self.server.url}/verify"}
-                upload = {"href": f"{self.server.url}/lfs/{oid}"}
-                chunk = self.server.chunk_size
-                if chunk is not None and size > chunk:
-                    parts = {str(n): f"{upload['href']}/part/{n}" for n in range(1, math.ceil(size / chunk) + 1)}
-                    upload = {"href": f"{upload['href']}/complete", "header": {"chunk_size": str(chunk), **parts}}
-                entry["actions"] = {"upload": upload, "verify": verify}
+                places = {"upload": f"lfs/{oid}", "verify": "verify"}
+                entry["actions"] = {name: {"href": f"{self.server.url}/{place}"} for name, place in places.items()}
             objects.append(entry)
         self.answer(200, {"transfer": "basic", "objects": objects})
 
@@ -224,20 +202,6 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(400, {"error": "the content does not match its hash"})
             return
         self.server.objects[oid] = body
-        self.answer(200)
-
-    def put_part(self, body, oid, number):
-        self.server.uploads[oid] += len(body)
-        self.server.parts[oid, int(number)] = body
-        self.answer(200, headers=[("ETag", f"{oid[:6]}-{number}")])
-
-    def complete(self, body, oid):
-        sent = json.loads(body)["parts"]
-        content = b"".join(self.server.parts[oid, part["partNumber"]] for part in sent)
-        if hashlib.sha256(content).hexdigest() != oid:
-            self.answer(400, {"error": "the parts do not match their hash"})
-            return
-        self.server.objects[oid] = content
         self.answer(200)
 
     def verify(self, body):
@@ -283,8 +247,6 @@ ROUTES = [
     ("POST", f"/api/models/{REPO}/preupload/(.+)", "preupload", False),
     ("POST", rf"/{REPO}\.git/info/lfs/objects/batch", "batch", False),
     ("PUT", "/lfs/([0-9a-f]+)", "put", True),
-    ("PUT", r"/lfs/([0-9a-f]+)/part/(\d+)", "put_part", True),
-    ("POST", "/lfs/([0-9a-f]+)/complete", "complete", True),
     ("POST", "/verify", "verify", False),
     ("POST", f"/api/models/{REPO}/commit/(.+)", "commit", False),
 ]

@@ -4,8 +4,8 @@ import json
 
 import torch
 
-from trl_ces.plan.shapes import ModelShape
-from trl_ces.plan.step import StepSettings
+from trl_ces.lab.plan.shapes import ModelShape
+from trl_ces.lab.plan.step import StepSettings
 
 SMALL = {
     "model_type": "qwen2",

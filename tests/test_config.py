@@ -40,14 +40,14 @@ def test_nine_decimals_of_tau_are_taken(tmp_path):
 def test_every_own_field_has_help():
     own = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
     assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
-    assert len(own) == 27
+    assert len(own) == 28
 
 
 REFUSED = [
     ({"shaping": "ce"}, "`shaping` is 'ce'", "'none'"),
     ({"ces_tau": 1.5}, "`ces_tau` is 1.5", "[0, 1]"),
     ({"ces_tau": float("nan")}, "`ces_tau` is nan", "[0, 1]"),
-    ({"ces_tau": 0.0123456789}, "`ces_tau` is 0.0123456789", "at most 9 decimals"),
+    ({"ces_tau": 0.0123456789}, "`ces_tau` is 0.0123456789", "9 decimals at most"),
     ({"ces_tau": 1 / 3}, "`ces_tau` is 0.3333333333333333", "round"),
     ({"ces_beta_correct": float("-inf")}, "`ces_beta_correct` is -inf", "0.4"),
     ({"ces_beta_incorrect": float("inf")}, "`ces_beta_incorrect` is inf", "finite"),
@@ -57,8 +57,7 @@ REFUSED = [
     ({"clip_cov_ratio": 0.0}, "`clip_cov_ratio` is 0.0", '`shaping="none"`'),
     ({"kl_cov_ratio": 0}, "`kl_cov_ratio` is 0", "at least one token"),
     ({"kl_cov_ratio": 1e-10}, "`kl_cov_ratio` is 1e-10", "round"),
-    ({"clip_cov_low": 5.0}, "`clip_cov_low` is 5.0", "below `clip_cov_high`, 5.0"),
-    ({"clip_cov_high": float("nan")}, "`clip_cov_low` is 1.0", "below `clip_cov_high`, nan"),
+    ({"clip_cov_high": float("nan")}, "`clip_cov_high` is nan", "a number"),
     ({"kl_cov_coef": -1.0}, "`kl_cov_coef` is -1.0", ">= 0"),
     ({"kl_cov_coef": float("inf")}, "`kl_cov_coef` is inf", "finite"),
     ({"gfpo_keep": 4}, "`gfpo_keep` is 4", "below `num_generations`, 4"),
@@ -121,7 +120,7 @@ def test_allowed_with_dynamic_sampling(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[24:]], ids=str)
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[23:]], ids=str)
 def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
     config = CESConfig(**settings(tmp_path, shaping="none", **changes))
     assert {name: getattr(config, name) for name in changes} == changes
@@ -130,6 +129,7 @@ def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
 KL_COV = {"shaping": "kl_cov", "epsilon": 1.0, "epsilon_high": 1e6, "num_iterations": 2}
 ONE_ROW = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "steps_per_generation": 8}
 REFUSED_WITH_COVARIANCE = [
+    ({"shaping": "clip_cov", "clip_cov_low": 5.0}, "`clip_cov_low` is 5.0", "below `clip_cov_high`, 5.0"),
     ({"shaping": "clip_cov", "loss_type": "cispo"}, "`loss_type` is 'cispo'", '`shaping="clip_cov"`'),
     ({"shaping": "clip_cov", "importance_sampling_level": "sequence"}, "`importance_sampling_level` is", '"token"'),
     ({**KL_COV, "off_policy_mask_threshold": 0.5}, "`off_policy_mask_threshold` is 0.5", "None"),
@@ -138,7 +138,7 @@ REFUSED_WITH_COVARIANCE = [
     ({**KL_COV, "epsilon_high": 5.0}, "`epsilon_high` is 5.0", "`epsilon_high=1000000.0`"),
     ({**KL_COV, "epsilon_high": None}, "`epsilon_high` is None", "`epsilon_high=1000000.0`"),
     ({**KL_COV, "delta": 4.0}, "`delta` is 4.0", "`delta=None`"),
-    ({"shaping": "clip_cov", "max_tokens_per_micro_batch": 99}, "`max_tokens_per_micro_batch` is 99", '"clip_cov"'),
+    ({"shaping": "clip_cov", "max_tokens_per_micro_batch": 99}, "`max_tokens_per_micro_batch` is 99", "compares"),
     ({"shaping": "clip_cov", **ONE_ROW}, "`per_device_train_batch_size` is 1", "2 or more"),
     ({**KL_COV, **ONE_ROW}, "`per_device_train_batch_size` is 1", "a multiple of twice the processes"),
     ({**KL_COV, "num_iterations": 1}, "one optimizer step", "`steps_per_generation` x `num_iterations`, 1, above"),

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from rollout.test_unpadded_training import CASES, train
+from layers.test_unpadded_training import CASES, train
 from tiny import AS_TRL, settings
 from trl import GRPOTrainer
 

@@ -22,9 +22,9 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
+from trl_ces.layers import RealTokens
+from trl_ces.layers.layer import check_trl_version
 from trl_ces.methods.metrics import CES_METRICS
-from trl_ces.rollout import RealTokens
-from trl_ces.rollout.layer import check_trl_version
 from trl_ces.support.reward_names import accuracy_reward_index
 
 PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]

@@ -20,11 +20,10 @@ from tiny import (
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.methods.groups import rollout_verdicts
+from trl_ces.layers.reward_guard import REWARD_KEYWORDS
+from trl_ces.layers.turns import last_turn
 from trl_ces.methods.metrics import SUMS
 from trl_ces.rewards import accuracy_reward
-from trl_ces.rollout.reward_guard import REWARD_KEYWORDS
-from trl_ces.rollout.turns import last_turn
 
 SCRIPT = random_script(PROMPTS[:2], [[1, 0, 0, 1], [1, 1, 1, 1]], torch.Generator().manual_seed(1))
 
@@ -204,26 +203,11 @@ def test_a_reward_that_is_not_0_or_1_is_warned_of_once_unless_it_was_chosen(tmp_
     assert all(f"the reward function graded, which returned {value:g}" in text for text in messages)
 
 
-def test_groups_of_equal_reward_are_judged_by_weighted_and_scorable_rewards():
-    nan = float("nan")
-    rewards = torch.tensor(
-        [
-            [[1.0, 5.0], [1.0, 7.0], [1.0, 0.0], [1.0, 1.0]],  # they differ only where the weight is 0
-            [[1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0]],
-            [[1.0, 0.0], [nan, nan], [1.0, 0.0], [1.0, 0.0]],  # a row without any reward is ignored
-            [[nan, nan]] * 4,
-            [[-2.0, 0.0], [nan, nan], [-2.0, 0.0], [-2.0, 0.0]],
-        ]
-    ).view(-1, 2)
-    judged = rollout_verdicts(rewards, accuracy_index=0, weights=torch.tensor([1.0, 0.0]), threshold=1.0, group_size=4)
-    assert judged["equal_rewards"].view(5, 4).tolist() == [[True] * 4, [False] * 4, [True] * 4, [True] * 4, [True] * 4]
-
-
 def test_a_completion_that_ends_in_padding_is_not_truncated(tmp_path):
     trainer = make_trainer(tmp_path)
     examples = [{"prompt": PROMPTS[0], "accuracy": 0, "bonus": 0}] * 4
     trainer._calculate_rewards(examples, [PROMPTS[0]] * 4, [""] * 4, [[5, 1], [5, 0], [5, 6], []])
-    assert trainer._verdicts["truncated"].tolist() == [False, False, True, True]
+    assert trainer._rows["truncated"].tolist() == [False, False, True, True]
 
 
 def test_the_metrics_cost_one_all_reduce_for_each_optimizer_step(tmp_path, monkeypatch):

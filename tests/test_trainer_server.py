@@ -4,8 +4,8 @@ import pytest
 import requests
 import torch
 from datasets import Dataset
+from layers.test_resume import vowel_accuracy_reward
 from processes import free_port
-from rollout.test_resume import vowel_accuracy_reward
 from server_runs import served_here, stub_here
 from tiny import settings, tiny_model, tiny_tokenizer
 from vllm_answers import digest, sample, seeded

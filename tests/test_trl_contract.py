@@ -72,9 +72,9 @@ def spy(trainer, monkeypatch, name):
 
 def test_trls_trainer_has_the_methods_that_ours_calls():
     package = Path(__file__).parents[1] / "trl_ces"
-    layers = [package / "trainer.py", *(package / "rollout").glob("*.py")]
+    layers = [package / "trainer.py", *(package / "layers").glob("*.py")]
     called = set().union(*(re.findall(r"super\(\)\.(\w+)", file.read_text()) for file in layers))
-    called -= {"_remembered", "_recall", "increment"}  # of our own Layer, and of urllib3's Retry
+    called -= {"_asks_for", "_remembered", "_recall", "increment"}  # of our own layers, and of urllib3's Retry
     missing = sorted(name for name in called if not hasattr(GRPOTrainer, name))
     assert len(called) > 10
     assert not missing, f"TRL's GRPOTrainer has no {', '.join(missing)} any more"
@@ -232,7 +232,7 @@ def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
 
 
 def test_a_rollout_has_no_other_tensors_than_these(trainer, examples):
-    """trl_ces/rollout/rows.py must know how each is padded; rows with an unknown entry are not rearranged."""
+    """trl_ces/layers/rows.py must know how each is padded; rows with an unknown entry are not rearranged."""
     batch = trainer._generate_and_score_completions(examples)
     assert set(batch) == {
         "prompt_ids",
@@ -449,7 +449,7 @@ def model(tmp_path):
 
 
 def test_all_requests_of_the_client_go_through_its_session_whose_adapters_retry(model, monkeypatch):
-    """rollout/server_timeout.py bounds them there."""
+    """layers/upstream.py bounds them there."""
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
         client, seen = VLLMClient(base_url=stand_in.url, group_port=free_port()), []

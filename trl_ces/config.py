@@ -1,45 +1,43 @@
 """`CESConfig`: TRL's `GRPOConfig` with the paper's shaping on, DAPO's clip range, and nothing else changed."""
 
+import dataclasses
 import math
 import warnings
 from dataclasses import dataclass, field, fields
-from fractions import Fraction
-from typing import cast
+from typing import Any, NoReturn, cast
 
 from trl import GRPOConfig
 
-from .methods import COUPLE_ROWS, NEED_RATIOS, NEED_VERDICTS
-from .methods.ces import MAX_TAU_DECIMALS
 from .methods.gfpo import METRICS as GFPO_METRICS
+from .methods.rule import BUILT_IN, OR_OFF, Need, Rule, built_in, find_rule
 from .support.reward_names import accuracy_reward_index
 
-SHAPINGS = ("ces", "none", "entropy_advantage", "clip_cov", "kl_cov")
 ON_REWARD_ERROR = ("stop", "skip")
-NUMBERS = (
-    "ces_tau",
-    "ces_beta_correct",
-    "ces_beta_incorrect",
-    "ces_correct_threshold",
-    "entropy_advantage_alpha",
-    "entropy_advantage_kappa",
-    "clip_cov_ratio",
-    "clip_cov_low",
-    "clip_cov_high",
-    "kl_cov_ratio",
-    "kl_cov_coef",
-)
 # Losses in which A' enters as in Eq. 1. In cispo and vespo A' multiplies log pi, so a log-probability would scale the
 # entropy's gradient; sapo and luspo are other objectives, for which the paper defines nothing.
-CES_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
-# Shares of tokens, which are counted exactly.
-SHARES = ("ces_tau", "clip_cov_ratio", "kl_cov_ratio")
-# An `epsilon_high` that no importance ratio reaches.
-NO_CLIP = 1e6
+CLIPPED_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
+
+
+def fields_of_rules() -> list[tuple[str, type, Any]]:
+    """The settings of the built-in rules as fields of [`CESConfig`], `RULE_SETTING`: name, type, field."""
+    return [
+        (
+            f"{rule.name}_{own.name}",
+            cast(type, own.type),
+            field(default=own.default, metadata={"help": own.metadata["help"]}),
+        )
+        for rule in built_in()
+        for own in fields(rule.settings)
+    ]
+
+
+RuleFields: Any = dataclasses.make_dataclass("RuleFields", fields_of_rules())
 
 
 def check_micro_batch(shaping: str, rows: int):
     """Raises `ValueError` if `shaping` compares the completions of a process's micro-batch, and it has one row."""
-    if shaping in COUPLE_ROWS and rows < 2:
+    rule = find_rule(shaping)
+    if rows < 2 and rule is not None and Need.WHOLE_MICRO_BATCHES in rule.needs:
         raise ValueError(
             f'`per_device_train_batch_size` is {rows}: `shaping="{shaping}"` compares the completions of a '
             "micro-batch, so set it to 2 or more, and `responses_per_step`, if given, to a multiple of twice the "
@@ -48,7 +46,7 @@ def check_micro_batch(shaping: str, rows: int):
 
 
 @dataclass
-class CESConfig(GRPOConfig):
+class CESConfig(RuleFields, GRPOConfig):
     r"""
     Configuration of [`CESTrainer`]: every field of [`~trl.GRPOConfig`], and those below.
 
@@ -56,41 +54,19 @@ class CESConfig(GRPOConfig):
 
     Args:
         shaping (`str`, *optional*, defaults to `"ces"`):
-            `"ces"`: Conditional Entropy Shaping, Eqs. 2-7 of arXiv 2605.19358. `"none"`: plain DAPO, bit for bit TRL's
-            trainer if `trim_padding` and `arrange_by_length` are off. `"entropy_advantage"`: the baseline of Cheng
-            et al., arXiv 2506.14758. `"clip_cov"`, `"kl_cov"`: Clip-Cov and KL-Cov of Cui et al., arXiv 2505.22617.
-        ces_tau (`float`, *optional*, defaults to `0.01`):
-            Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals.
-        ces_beta_correct (`float`, *optional*, defaults to `0.4`):
-            beta_1 of Eq. 7: advantage per bit subtracted from correct completions. Below 0 it is added: an ablation.
-        ces_beta_incorrect (`float`, *optional*, defaults to `0.4`):
-            beta_2 of Eq. 7: advantage per bit added to wrong completions. Below 0 it is subtracted: an ablation.
-        ces_dynamic_multiplier (`bool`, *optional*, defaults to `True`):
-            Whether b follows the group accuracy, Eq. 6. `False`: b = 1, the paper's "w/o Dynamic b".
-        ces_entropy_gradient (`bool`, *optional*, defaults to `True`):
-            Whether gradients flow through the entropy in A'. `False`: the paper's "w/o Entropy Gradient".
+            The rule that turns A, (B,), into A', (B, T). `"ces"`: Conditional Entropy Shaping, Eqs. 2-7 of arXiv
+            2605.19358. `"none"`: plain DAPO, bit for bit TRL's trainer if `trim_padding` and `arrange_by_length` are
+            off. `"entropy_advantage"`: the baseline of Cheng et al., arXiv 2506.14758. `"clip_cov"`, `"kl_cov"`:
+            Clip-Cov and KL-Cov of Cui et al., arXiv 2505.22617. Their settings are the fields that begin with the
+            rule's name: `ces_tau`, `kl_cov_coef`. `"my_package.rules:my_rule"`, or a name that an installed package
+            registers: a rule of your own, see [`~trl_ces.methods.rule.Rule`].
+        shaping_kwargs (`dict[str, Any]`, *optional*):
+            Settings of a rule of your own.
         ces_accuracy_reward (`str`, *optional*):
             Name of the reward function that decides whether a completion is correct. `None`: the only reward function,
             or the only one whose name contains "accuracy".
         ces_correct_threshold (`float`, *optional*, defaults to `1.0`):
             A completion is correct if that reward, before weighting, is at least this.
-        entropy_advantage_alpha (`float`, *optional*, defaults to `0.4`):
-            alpha of Cheng et al.: advantage per nat, >= 0.
-        entropy_advantage_kappa (`float`, *optional*, defaults to `2.0`):
-            kappa of Cheng et al.: the bonus is at most |A| / kappa, > 1.
-        clip_cov_ratio (`float`, *optional*, defaults to `0.0002`):
-            r of Clip-Cov, Eq. 11: share of a micro-batch's tokens that get no gradient, above 0, at most 1, at most
-            nine decimals; at least one token, if any qualifies.
-        clip_cov_low (`float`, *optional*, defaults to `1.0`):
-            omega_low of Clip-Cov, Eq. 11: these tokens' covariance of log-prob and advantage is above this.
-        clip_cov_high (`float`, *optional*, defaults to `5.0`):
-            omega_high of Clip-Cov, Eq. 11: and below this.
-        kl_cov_ratio (`float`, *optional*, defaults to `0.0002`):
-            k of KL-Cov, Eq. 13: share of a micro-batch's tokens, those of highest covariance, that get a KL penalty,
-            above 0, at most 1, at most nine decimals; at least one token. The paper has 0.002 for 7B and 0.0002 for
-            32B.
-        kl_cov_coef (`float`, *optional*, defaults to `1.0`):
-            beta of KL-Cov, Eq. 14: loss per nat of |log-prob - old log-prob|, >= 0.
         gfpo_keep (`int`, *optional*):
             k of GFPO, arXiv 2508.09726, with any shaping: in training only the k best completions of each group get an
             advantage, normalized over those k. Above 1 and below `num_generations`. `None`: all.
@@ -144,32 +120,13 @@ class CESConfig(GRPOConfig):
     shaping: str = field(
         default="ces",
         metadata={
-            "help": "Advantage shaping: `ces` (Conditional Entropy Shaping, arXiv 2605.19358), `none` (plain DAPO), "
-            "`entropy_advantage` (Cheng et al., arXiv 2506.14758), `clip_cov` or `kl_cov` (arXiv 2505.22617).",
-            "choices": list(SHAPINGS),
+            "help": "What shapes the advantage: `none` (plain DAPO), "
+            + ", ".join(f"`{name}`" for name in BUILT_IN)
+            + ", a rule's path (`my_package.rules:my_rule`) or a name that an installed package registers."
         },
     )
-    ces_tau: float = field(
-        default=0.01,
-        metadata={"help": "Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals."},
-    )
-    ces_beta_correct: float = field(
-        default=0.4,
-        metadata={"help": "beta_1 of Eq. 7: advantage per bit subtracted from correct completions; below 0, added."},
-    )
-    ces_beta_incorrect: float = field(
-        default=0.4,
-        metadata={"help": "beta_2 of Eq. 7: advantage per bit added to wrong completions; below 0, subtracted."},
-    )
-    ces_dynamic_multiplier: bool = field(
-        default=True,
-        metadata={"help": "Scale k by the group accuracy, Eq. 6. False: the paper's ablation `w/o Dynamic b`."},
-    )
-    ces_entropy_gradient: bool = field(
-        default=True,
-        metadata={
-            "help": "Let gradients flow through the entropy in A'. False: the paper's ablation `w/o Entropy Gradient`."
-        },
+    shaping_kwargs: dict[str, Any] | None = field(
+        default=None, metadata={"help": "Settings of a rule of your own, a mapping (`{gamma: 0.2}`)."}
     )
     ces_accuracy_reward: str | None = field(
         default=None,
@@ -181,34 +138,6 @@ class CESConfig(GRPOConfig):
     ces_correct_threshold: float = field(
         default=1.0,
         metadata={"help": "A completion is correct if the accuracy reward, before weighting, is >= this."},
-    )
-    entropy_advantage_alpha: float = field(
-        default=0.4,
-        metadata={"help": "alpha of Cheng et al.: advantage per nat, >= 0."},
-    )
-    entropy_advantage_kappa: float = field(
-        default=2.0,
-        metadata={"help": "kappa of Cheng et al.: the bonus is at most |A| / kappa; > 1, so that no sign flips."},
-    )
-    clip_cov_ratio: float = field(
-        default=0.0002,
-        metadata={"help": "r of Clip-Cov: share of a micro-batch's tokens that get no gradient, in (0, 1]."},
-    )
-    clip_cov_low: float = field(
-        default=1.0,
-        metadata={"help": "omega_low of Clip-Cov: these tokens' covariance of log-prob and advantage is above this."},
-    )
-    clip_cov_high: float = field(
-        default=5.0,
-        metadata={"help": "omega_high of Clip-Cov: these tokens' covariance is below this."},
-    )
-    kl_cov_ratio: float = field(
-        default=0.0002,
-        metadata={"help": "k of KL-Cov: share of a micro-batch's tokens that get a KL penalty, in (0, 1]."},
-    )
-    kl_cov_coef: float = field(
-        default=1.0,
-        metadata={"help": "beta of KL-Cov: loss per nat of |log-prob - old log-prob|, >= 0."},
     )
     gfpo_keep: int | None = field(
         default=None,
@@ -281,9 +210,10 @@ class CESConfig(GRPOConfig):
     )
 
     def __post_init__(self):
-        self._check_shaping()  # before TRL looks at devices: a wrong value fails on any machine
+        self._check()  # before TRL looks at devices: a wrong value fails on any machine
         super().__post_init__()
-        self._check_steps_of_a_rollout()
+        self._check()  # what TRL derives
+        self._warn_of_sequence_ratios()
 
     @classmethod
     def from_grpo(cls, args: GRPOConfig) -> "CESConfig":
@@ -297,16 +227,15 @@ class CESConfig(GRPOConfig):
             `ValueError`: See the class.
         """
         if isinstance(args, cls):
-            args._check_shaping()
-            args._check_steps_of_a_rollout()
+            args._check()
             return args
         config = object.__new__(cls)  # not cls(**...): __post_init__ would derive the batch sizes a second time
         config.__dict__.update(args.__dict__)
         for own in fields(cls):
             if own.name not in args.__dict__:
                 setattr(config, own.name, own.default)
-        config._check_shaping()
-        config._check_steps_of_a_rollout()
+        config._check()
+        config._warn_of_sequence_ratios()
         return config
 
     def accuracy_reward_index(self, names: list[str]) -> int:
@@ -325,60 +254,64 @@ class CESConfig(GRPOConfig):
             ) from error
 
     @property
+    def rule(self) -> Rule | None:
+        """The rule that `shaping` names; `None` for `"none"`."""
+        return find_rule(self.shaping)
+
+    def needs(self, need: Need) -> bool:
+        """Whether the rule needs it."""
+        return self.rule is not None and need in self.rule.needs
+
+    @property
     def needs_verdicts(self) -> bool:
-        """Whether the shaping rule needs to know which completions are correct."""
-        return self.shaping in NEED_VERDICTS
+        """Whether the rule needs to know which completions are correct."""
+        return self.needs(Need.VERDICTS)
 
-    def shaping_settings(self) -> dict:
-        """The keyword arguments of `SHAPING_RULES[shaping]`; empty for `"none"`."""
-        if self.shaping == "ces":
-            return {
-                "tau": self.ces_tau,
-                "beta_correct": self.ces_beta_correct,
-                "beta_incorrect": self.ces_beta_incorrect,
-                "dynamic_multiplier_on": self.ces_dynamic_multiplier,
-                "entropy_gradient": self.ces_entropy_gradient,
-            }
-        if self.shaping == "entropy_advantage":
-            return {"alpha": self.entropy_advantage_alpha, "kappa": self.entropy_advantage_kappa}
-        if self.shaping == "clip_cov":
-            return {
-                "ratio": self.clip_cov_ratio,
-                "low": self.clip_cov_low,
-                "high": self.clip_cov_high,
-                "epsilon_low": self.epsilon,
-                "epsilon_high": self._epsilon_high(),
-                "delta": math.inf if self.delta is None else self.delta,
-            }
-        if self.shaping == "kl_cov":
-            return {"ratio": self.kl_cov_ratio, "coef": self.kl_cov_coef}
-        return {}
+    def shaping_settings(self) -> dict[str, Any]:
+        """The keyword arguments of the rule's function."""
+        rule = self.rule
+        if rule is None:
+            return {}
+        return self._settings_of(rule) | (rule.given(self) if rule.given is not None else {})
 
-    def _epsilon_high(self) -> float:
-        """The upper clip range as TRL resolves it."""
-        return self.epsilon if self.epsilon_high is None else self.epsilon_high
+    def micro_steps_of_a_rollout(self) -> int | None:
+        """Micro-steps for which TRL uses one rollout; `None` before TRL has derived them."""
+        return None if self.steps_per_generation is None else self.steps_per_generation * self.num_iterations
 
-    def _check_shaping(self):
-        def refuse(name: str, rule: str):
-            raise ValueError(f"`{name}` is {getattr(self, name)!r}: {rule}")
+    def _settings_of(self, rule: Rule) -> dict[str, Any]:
+        if rule.name in BUILT_IN:
+            own = {entry.name: getattr(self, f"{rule.name}_{entry.name}") for entry in fields(rule.settings)}
+            return rule.read(own, lambda name, why: self._refuse(f"{rule.name}_{name}", why))
 
-        if self.shaping not in SHAPINGS:
-            refuse("shaping", f"choose one of {', '.join(map(repr, SHAPINGS))}.")
-        self._check_strengths(refuse)
+        def refuse(name: str, why: str) -> NoReturn:
+            raise ValueError(f"`shaping_kwargs`: `{name}` is {(self.shaping_kwargs or {}).get(name)!r}: {why}")
+
+        return rule.read(self.shaping_kwargs or {}, refuse)
+
+    def _refuse(self, name: str, why: str) -> NoReturn:
+        raise ValueError(f"`{name}` is {getattr(self, name)!r}: {why}")
+
+    def _check(self) -> None:
+        refuse = self._refuse
+        for known in built_in():  # of rules that are not in use too: a wrong value stays wrong
+            self._settings_of(known)
+        rule = self.rule  # refuses an unknown name
+        if self.shaping_kwargs and (rule is None or rule.name in BUILT_IN):
+            refuse("shaping_kwargs", "it is for a rule of your own; those of this package have fields of their own.")
+        if not math.isfinite(self.ces_correct_threshold):
+            refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")
         if self.num_generations is None or self.num_generations < 2:
             refuse("num_generations", "a group needs at least 2 completions; the paper uses 4.")
         if self.gfpo_metric not in GFPO_METRICS:
             refuse("gfpo_metric", f"choose one of {', '.join(map(repr, GFPO_METRICS))}.")
         kept, size = self.gfpo_keep, cast(int, self.num_generations)
-        if kept is not None and (isinstance(kept, bool) or not isinstance(kept, int) or not 1 < kept < size):
+        if kept is not None and not (is_count(kept) and 1 < kept < size):
             refuse("gfpo_keep", f"it counts completions of a group, above 1 and below `num_generations`, {size}.")
-        rounds = self.dynamic_sampling_max_rounds
-        if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        if not is_count(self.dynamic_sampling_max_rounds):
             refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")
         if self.on_reward_error not in ON_REWARD_ERROR:
             refuse("on_reward_error", f"choose one of {', '.join(map(repr, ON_REWARD_ERROR))}.")
-        steps = self.max_nonfinite_steps
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        if not is_count(self.max_nonfinite_steps):
             refuse("max_nonfinite_steps", "it counts consecutive steps, 1 or more; 3 is the default.")
         if self.padding_free and not self.trim_padding:
             refuse(
@@ -386,60 +319,20 @@ class CESConfig(GRPOConfig):
             )
         if self.normalize_each_step and self.loss_type != "dapo":
             refuse("normalize_each_step", 'only `loss_type="dapo"` divides by the tokens of a rollout.')
-        if self.dynamic_sampling:
-            self._check_dynamic_sampling(refuse)
         if self.max_tokens_per_micro_batch is not None:
-            self._check_token_budget(refuse)
-        off = 'or set `shaping="none"` (a field of `CESConfig`)'
-        if self.shaping in NEED_RATIOS:
-            self._check_ratios(refuse, off)
+            self._check_token_budget()
+        if self.needs(Need.RATIOS):
+            self._check_ratios()
         check_micro_batch(self.shaping, self.per_device_train_batch_size)
-        if self.shaping == "kl_cov":
-            self._check_no_clip(refuse, off)
-        if self.shaping == "ces":
-            self._check_ces_combinations(refuse, off)
-
-    def _check_strengths(self, refuse):
-        """The numbers of the shaping rules."""
-        for name in NUMBERS:
-            if isinstance(getattr(self, name), bool) or not isinstance(getattr(self, name), int | float):
-                refuse(name, "it must be a number.")
-        for name in SHARES:
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                refuse(name, f"it is a share of tokens, in [0, 1]; {getattr(type(self), name)} is the default.")
-            if (Fraction(repr(float(value))) * 10**MAX_TAU_DECIMALS).denominator != 1:
-                refuse(name, f"k is computed exactly, with at most {MAX_TAU_DECIMALS} decimals; round it.")
-        for name in ("clip_cov_ratio", "kl_cov_ratio"):
-            if getattr(self, name) == 0:
-                refuse(name, 'at least one token is chosen, so 0 is not "off": for that set `shaping="none"`.')
-        for name in ("ces_beta_correct", "ces_beta_incorrect"):
-            if not math.isfinite(getattr(self, name)):
-                refuse(name, "it is advantage per bit of entropy, a finite number; the paper uses 0.4.")
-        if not 0 <= self.entropy_advantage_alpha < math.inf:
-            refuse("entropy_advantage_alpha", "it is advantage per nat, a finite number >= 0; the paper uses 0.4.")
-        if not 0 <= self.kl_cov_coef < math.inf:
-            refuse("kl_cov_coef", "it is loss per nat, a finite number >= 0; the paper uses 1.0.")
-        if not self.clip_cov_low < self.clip_cov_high:
-            refuse("clip_cov_low", f"it must be below `clip_cov_high`, {self.clip_cov_high}; the paper: 1.0 and 5.0.")
-        if not 1 < self.entropy_advantage_kappa < math.inf:
-            refuse("entropy_advantage_kappa", "it must be above 1, so that no advantage changes sign; use 2.0.")
-        if not math.isfinite(self.ces_correct_threshold):
-            refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")
-
-    def _check_dynamic_sampling(self, refuse):
-        if self.shaping == "ces" and not self.ces_allow_dynamic_sampling:
-            refuse(
-                "dynamic_sampling",
-                "it drops groups of equal accuracy, which CES keeps on purpose (section 3.2 of the paper): their A is "
-                "0, but A' = -/+ beta H still trains. Set `dynamic_sampling=False`, or, if you mean it, "
-                "`ces_allow_dynamic_sampling=True`.",
-            )
+        if rule is not None:
+            self._settings_of(rule)
+            if rule.check is not None:
+                rule.check(self, refuse)
 
     def rows_are_independent(self) -> bool:
         """Whether the loss of an optimizer step is a sum over rows, whatever their micro-batches."""
         return (
-            self.shaping not in COUPLE_ROWS  # means and ranks of a micro-batch
+            not self.needs(Need.WHOLE_MICRO_BATCHES)
             and self.loss_type != "bnpo"  # divides by the tokens of a micro-batch
             and self.top_entropy_quantile == 1.0  # a quantile of a micro-batch
             and self.entropy_coef == 0.0  # a mean over the tokens of a micro-batch
@@ -459,67 +352,41 @@ class CESConfig(GRPOConfig):
             return 0
         return min(steps, accumulated)
 
-    def _check_token_budget(self, refuse):
-        budget = self.max_tokens_per_micro_batch
-        if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
-            refuse("max_tokens_per_micro_batch", "it counts token positions, 1 or more; 16384 fits many GPUs.")
+    def _check_token_budget(self) -> None:
+        if not is_count(self.max_tokens_per_micro_batch):
+            self._refuse("max_tokens_per_micro_batch", "it counts token positions, 1 or more; 16384 fits many GPUs.")
         if not (self.trim_padding and self.arrange_by_length):
-            refuse("max_tokens_per_micro_batch", "it needs `trim_padding=True` and `arrange_by_length=True`.")
+            self._refuse("max_tokens_per_micro_batch", "it needs `trim_padding=True` and `arrange_by_length=True`.")
         if not self.rows_are_independent():
-            refuse(
+            self._refuse(
                 "max_tokens_per_micro_batch",
                 'the loss of a micro-batch must be a sum over rows, which excludes `loss_type="bnpo"`, '
-                "`top_entropy_quantile` below 1.0, `entropy_coef`, `use_adaptive_entropy`, and "
-                '`shaping="clip_cov"` and `"kl_cov"`: change that setting, or remove the budget.',
+                "`top_entropy_quantile` below 1.0, `entropy_coef`, `use_adaptive_entropy`, and a rule that compares "
+                'completions, such as `shaping="kl_cov"`: change that setting, or remove the budget.',
             )
 
-    def _check_ratios(self, refuse, off):
-        if self.loss_type not in CES_LOSS_TYPES:
-            allowed = ", ".join(map(repr, CES_LOSS_TYPES))
-            refuse(
+    def _check_ratios(self) -> None:
+        if self.loss_type not in CLIPPED_LOSS_TYPES:
+            allowed = ", ".join(map(repr, CLIPPED_LOSS_TYPES))
+            self._refuse(
                 "loss_type",
-                f'`shaping="{self.shaping}"` needs A\' in the clipped objective, Eq. 1: use one of {allowed}, {off}.',
+                f'`shaping="{self.shaping}"` needs the clipped objective, Eq. 1: use one of {allowed}, {OR_OFF}.',
             )
         if self.importance_sampling_level != "token":
-            refuse(
+            self._refuse(
                 "importance_sampling_level",
-                f'A\' is per token, so the importance ratio must be too: set it to "token", {off}.',
+                f'A\' is per token, so the importance ratio must be too: set it to "token", {OR_OFF}.',
             )
         if self.off_policy_mask_threshold is not None:
-            refuse(
+            self._refuse(
                 "off_policy_mask_threshold",
-                f"it masks whole completions by the sign of A, which A' may flip at a token: set it to None, {off}.",
+                f"it masks completions by the sign of A, which A' may flip at a token: set it to None, {OR_OFF}.",
             )
 
-    def _check_no_clip(self, refuse, off):
-        wide = f"KL-Cov has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {off}."
-        if self.epsilon < 1:
-            refuse("epsilon", wide)
-        if self._epsilon_high() < NO_CLIP:
-            refuse("epsilon_high", wide)
-        if self.delta is not None:
-            refuse("delta", wide)
-
-    def _check_steps_of_a_rollout(self):
-        """For what TRL derives: after its own `__post_init__`."""
-        micro_steps = cast(int, self.steps_per_generation) * self.num_iterations
-        accumulated = self.gradient_accumulation_steps
-        if self.shaping == "kl_cov" and accumulated % micro_steps == 0:
-            raise ValueError(
-                "`shaping` is 'kl_cov', and each rollout is used in one optimizer step, where its KL is 0: set "
-                f"`steps_per_generation` x `num_iterations`, {micro_steps}, above `gradient_accumulation_steps`, "
-                f"{accumulated} (in a recipe, `responses_per_rollout` above `responses_per_step`)."
-            )
-
-    def _check_ces_combinations(self, refuse, off):
-        if self.entropy_coef != 0.0:
-            refuse("entropy_coef", f"CES already adds the entropy to the loss: set it to 0.0, {off}.")
-        if self.use_adaptive_entropy:
-            refuse("use_adaptive_entropy", f"CES already adds the entropy to the loss: set it to False, {off}.")
-        if self.top_entropy_quantile < 1.0:
-            refuse("top_entropy_quantile", f"it would drop tokens that CES leaves unshaped: set it to 1.0, {off}.")
+    def _warn_of_sequence_ratios(self) -> None:
         if (
-            self.use_vllm
+            self.needs(Need.RATIOS)
+            and self.use_vllm
             and self.vllm_importance_sampling_correction
             and self.vllm_importance_sampling_mode.startswith("sequence")
         ):
@@ -528,5 +395,10 @@ class CESConfig(GRPOConfig):
                 "completion by the product of its token ratios, which drifts far from 1 over thousands of tokens. For "
                 'long completions use "token_truncate", or, as the paper\'s recipes do, '
                 "`vllm_importance_sampling_correction=False`.",
-                stacklevel=4,
+                stacklevel=3,
             )
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

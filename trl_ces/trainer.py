@@ -10,7 +10,7 @@ test in tests/test_trl_contract.py:
 3. `_compute_loss` asks `_get_per_token_logps_and_entropies` for log-probs and entropies (Eq. 4), in the graph, and
    reads `inputs["advantages"]` only afterwards, as (B,) or (B, T): A' (Eq. 7) is written between the two.
 
-[`CESTrainer`] adds the layers of rollout/, one per concern.
+[`CESTrainer`] adds the layers of layers/, one per concern.
 
 Overrides of TRL: `_calculate_rewards`, `_generate_and_score_completions`, `_prepare_inputs`, `_compute_loss`,
 `_get_per_token_logps_and_entropies`, `log`. Reads `_buffered_inputs` and `_metrics`.
@@ -27,12 +27,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
-from .methods import SHAPING_RULES
-from .methods.ces import swapped_signs
-from .methods.group_reward import is_group_reward
-from .methods.groups import rollout_verdicts
-from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
-from .rollout import (
+from .layers import (
     DynamicSampling,
     EndedRows,
     ExactResume,
@@ -40,34 +35,45 @@ from .rollout import (
     Float32Outputs,
     FrozenBase,
     GroupFilter,
+    GroupRewards,
     RealTokens,
     RewardCalls,
     ServerTimeout,
+    Verdicts,
 )
-from .rollout.layer import Layer, accuracy_column
-from .rollout.rows import NUM_ITEMS, rows_of_process
+from .layers.rows import NUM_ITEMS, rows_of_process
+from .layers.verdicts import accuracy_column
+from .methods.ces import swapped_signs
+from .methods.group_reward import is_group_reward
+from .methods.groups import completion_verdicts
+from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
+from .methods.rule import Rule
 from .support.reward_names import reward_name
 
 logger = logging.getLogger(__name__)
 
 
-class Shaping(Layer):
+class Shaping(Verdicts):
     """
     The shaped advantage, `shaping` of [`CESConfig`]: verdicts in, A' out.
 
     Raises:
-        `ValueError`: `shaping="ces"` and the accuracy reward is ambiguous.
+        `ValueError`: The rule needs verdicts and the accuracy reward is ambiguous.
         `RuntimeError`: During training, if TRL's entropies carry no gradient or TRL reads the advantages too early.
     """
 
+    _rule: Rule | None = None
+    # (B,) each: this process's verdicts on the latest rollout.
+    _rows: dict[str, torch.Tensor] = {}  # noqa: RUF012
+    # Inputs of the current _compute_loss: TRL's own, and the copy that TRL works on.
+    _loss_inputs: tuple[dict, dict] | None = None
+
     def __init__(self, *args, **kwargs):
-        self._verdicts: dict[str, torch.Tensor] = {}  # (B,) each: this process's rows of the latest rollout
-        # Inputs of the current _compute_loss: TRL's own, and the copy that TRL works on.
-        self._loss_inputs: tuple[dict, dict] | None = None
         # Sums over the micro-batches since the last optimizer step; then one total per step, reduced over processes.
         self._ces_sums: dict[str, torch.Tensor] = {}
         self._ces_totals: dict[str, list[torch.Tensor]] = {"train": [], "eval": []}
         super().__init__(*args, **kwargs)
+        self._rule = self.args.rule
         steps = cast(int, self.args.steps_per_generation)
         if self.args.normalize_each_step and steps % self.args.gradient_accumulation_steps:
             raise ValueError(
@@ -78,28 +84,23 @@ class Shaping(Layer):
         swapped = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
         if self.args.shaping == "ces" and swapped and self.accelerator.is_main_process:
             logger.warning(swapped)
-        if self.args.needs_verdicts:
-            self._accuracy_index = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
-            logger.info("CES takes correctness from %s.", self.reward_func_names[self._accuracy_index])
+
+    def _asks_for(self):
+        return super()._asks_for() | ({"correct"} if self.args.needs_verdicts else set())
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.args.needs_verdicts:
-            self._warn_unless_binary(rewards_per_func[:, self._accuracy_index])
-            threshold = self.args.ces_correct_threshold
-            judged = rollout_verdicts(
-                rewards_per_func, self._accuracy_index, self.reward_weights, threshold, self._group_size
-            )
-            self._verdicts = rows_of_process(judged, self.accelerator)
-            self._verdicts["truncated"] = self._truncated(completion_ids_list)
-        return rewards_per_func
+            verdicts = completion_verdicts(self._groups, rewards, self.reward_weights)
+            self._rows = rows_of_process(verdicts, self.accelerator)
+        return rewards
 
     def _generate_and_score_completions(self, inputs):
-        self._verdicts = {}
-        return {**super()._generate_and_score_completions(inputs), **self._verdicts}
+        self._rows = {}
+        return {**super()._generate_and_score_completions(inputs), **self._rows}
 
     def _compute_loss(self, model, inputs):
-        if self.args.shaping == "none":
+        if self._rule is None:
             return super()._compute_loss(model, inputs)
         # A copy, because TRL keeps the original in its buffer for the next iteration. Without the advantages, so that
         # a TRL which reads the unshaped ones fails.
@@ -130,8 +131,9 @@ class Shaping(Layer):
 
     def _shaped_advantages(self, inputs, logps, entropies_nats):
         """A', (B, T), from `inputs["advantages"]`, (B,)."""
-        settings = self.args.shaping_settings()
-        if settings.get("entropy_gradient") and torch.is_grad_enabled() and not entropies_nats.requires_grad:
+        rule, settings = cast(Rule, self._rule), self.args.shaping_settings()
+        wanted = rule.differentiates == "entropies" and settings.get("entropy_gradient", True)
+        if wanted and torch.is_grad_enabled() and not entropies_nats.requires_grad:
             raise RuntimeError(
                 f"The entropies of trl {trl.__version__} carry no gradient, so this would train the paper's ablation "
                 '"w/o Entropy Gradient": install the version in constraints.txt, or set `ces_entropy_gradient=False` '
@@ -142,7 +144,7 @@ class Shaping(Layer):
             mask = mask * inputs["tool_mask"]
         old_logps = inputs.get("old_per_token_logps", logps.detach())  # as TRL's _compute_loss
         batch = {**inputs, "logps": logps, "old_logps": old_logps}
-        shaped = SHAPING_RULES[self.args.shaping](batch, entropies_nats, mask, **settings)
+        shaped = rule.function(batch, entropies_nats, mask, **settings)
         mode = "train" if self.model.training else "eval"
         judged = self.args.needs_verdicts
         sums = ces_sums(inputs, entropies_nats, mask, shaped) if judged else selection_sums(mask, shaped)
@@ -168,8 +170,8 @@ class Shaping(Layer):
         mode = "train" if self.model.training else "eval"
         if self._ces_totals[mode]:
             totals = torch.stack(self._ces_totals[mode]).cpu().double().sum(dim=0).tolist()
-            judged, shaping = self.args.needs_verdicts, self.args.shaping
-            metrics = ces_metrics(totals) if judged else selection_metrics(shaping, totals)
+            name = cast(Rule, self._rule).name
+            metrics = ces_metrics(totals) if self.args.needs_verdicts else selection_metrics(name, totals)
             for name, value in metrics.items():
                 if not math.isnan(value):  # TRL would log None, and TensorBoard warn at each log step
                     self._metrics[mode][name].append(value)
@@ -185,15 +187,17 @@ class Shaping(Layer):
         self._ces_totals["train"] = [torch.tensor(row, device=device) for row in state.get("totals", [])]
 
 
-# Outermost first. RealTokens passes each piece of a micro-batch to Shaping. GroupFilter is outside Shaping, which thus
-# judges all completions. DynamicSampling is inside Shaping, which thus sees the kept groups only, and outside
-# RewardCalls, so that rewards are computed once.
+# Outermost first. RealTokens passes each piece of a micro-batch to Shaping. DynamicSampling is inside Shaping, which
+# thus sees the kept groups only. GroupFilter is inside both and drops rewards, never verdicts. Verdicts is inside all
+# that read it, and outside RewardCalls, which has the rewards.
 class CESTrainer(
     RealTokens,
     EndedRows,
-    GroupFilter,
     Shaping,
     DynamicSampling,
+    GroupFilter,
+    GroupRewards,
+    Verdicts,
     ExactResume,
     FiniteSteps,
     RewardCalls,

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trl_ces.cli import bench
 from trl_ces.cli.main import main
+from trl_ces.lab.commands import bench
 
 
 def test_the_benchmarks_are_listed_with_what_they_measure(capsys):

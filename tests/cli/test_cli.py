@@ -148,7 +148,7 @@ def refused(capsys, *words):
         (["--dataset_name", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
         (["--solution_column", "gold"], ["question, answer", "`solution_column` 'gold'"]),
         (["--model_name_or_path", "./nowhere"], ["`model_name_or_path` './nowhere'", "config.json"]),
-        (["--model_builder", "trl_ces.toy.smollm2.fech"], ["`model_builder`", "no function 'fech'", "`fetch`"]),
+        (["--model_builder", "trl_ces.lab.worlds.smollm2.fech"], ["`model_builder`", "no 'fech'", "`fetch`"]),
         (["--reward_funcs", "acuracy_reward"], ["`reward_funcs`", "'acuracy_reward'", "`accuracy_reward`"]),
         (["--reward_funcs", "no.such.reward"], ["`reward_funcs`", "'no.such.reward' cannot be imported"]),
         (["--soft_overlong_cache", "9"], ["`soft_overlong_cache` is 9", "between 1 and 8"]),
@@ -351,15 +351,17 @@ def test_help_and_versions_are_printed(capsys):
     assert "- devices: CPU only" in lines
 
 
-@pytest.mark.parametrize(("verb", "folder"), [("study", "study"), ("eval", "evaluation")])
-def test_help_names_every_shipped_file(verb, folder, capsys):
+@pytest.mark.parametrize(
+    ("verb", "pattern"), [("study", "experiments/*/study.yaml"), ("eval", "recipes/evaluation/*.yaml")]
+)
+def test_help_names_every_shipped_file(verb, pattern, capsys):
     with pytest.raises(SystemExit, match=r"^0$"):
         main([verb, "--help"])
     said = re.sub(r"-\s+", "-", capsys.readouterr().out)  # argparse breaks lines at hyphens
-    files = list((Path(__file__).parents[2] / "recipes" / folder).glob("*.yaml"))
-    assert len(files) > 3
-    for file in files:
-        assert re.search(rf"[ ,]{re.escape(file.stem)}[,\n]", said), file.stem
+    names = [file.parent.name if verb == "study" else file.stem for file in Path(__file__).parents[2].glob(pattern)]
+    assert len(names) > 3
+    for name in names:
+        assert re.search(rf"[ ,]{re.escape(name)}[,\n]", said), name
 
 
 def test_asking_for_help_imports_no_torch():

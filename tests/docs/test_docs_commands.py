@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from trl_ces.cli import bench
 from trl_ces.cli.main import COMMANDS, main
+from trl_ces.lab.commands import bench
 from trl_ces.support.yaml import read_yaml
 from trl_ces.train.command_line import accelerate_flags, read_words
 from trl_ces.train.launch import read_accelerate_config
@@ -27,10 +27,9 @@ from trl_ces.train.shipped import find_accelerate_config, find_recipe
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+EXPERIMENTS = sorted((ROOT / "experiments").glob("*/README.md"))
+PAGES = [*sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]), *EXPERIMENTS]
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL)
-# The example rule of CONTRIBUTING.md, and the setting it would add.
-INVENTED = {"correct_entropy", "correct_entropy_gamma"}
 
 
 SHELLS, OTHERS = ("bash", "sh"), ("python", "text", "yaml", "json", "diff", "bibtex", "")
@@ -73,7 +72,7 @@ def cases():
                 yield pytest.param(words, id=f"{page.name}: {' '.join(words)[:80]}")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_block_hides_its_commands(page):
     assert len(blocks(page, *SHELLS, *OTHERS)) == len(re.findall("^ *```", page.read_text("utf-8"), re.MULTILINE)) / 2
 
@@ -187,7 +186,8 @@ def read_pip(words):
 
 
 @pytest.mark.parametrize("words", cases())
-def test_a_command_of_the_documentation_is_one_that_its_program_takes(words, reader, parsers_stop):
+def test_a_command_of_the_documentation_is_one_that_its_program_takes(words, reader, parsers_stop, monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS / "examples"))
     while "=" in words[0]:  # OMP_NUM_THREADS=1
         words = words[1:]
     program, *rest = words
@@ -210,11 +210,11 @@ def flags_of(*command):
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_command_in_the_text_has_its_name_and_its_flags(page):
     text = BLOCK.sub("", page.read_text(encoding="utf-8"))
     for command, rest in re.findall(r"`trl-ces (\w+)([^`]*)`", text):
         assert command in COMMANDS or command == "COMMAND"
-        flags = set(re.findall(r"--(\w+)", rest)) - INVENTED
+        flags = set(re.findall(r"--(\w+)", rest))
         benchmark = [word for word in rest.split()[:1] if command == "bench" and word in bench.benchmarks()]
         assert not flags or flags <= flags_of(command, *benchmark), f"{command} {rest}"

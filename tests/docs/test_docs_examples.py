@@ -17,8 +17,8 @@ from trl.chat_template_utils import qwen3_chat_template
 from trl_ces.methods.groups import Groups
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-# A job's script is for the Hub's machines: test_shipped_scripts.py
-SCRIPTS = [file for file in sorted(EXAMPLES.glob("*.py")) if file.stem != "ces_jobs"]
+# A job's script is for the Hub's machines: test_shipped_scripts.py. The rule is in tests/methods/test_own_rules.py.
+SCRIPTS = [file for file in sorted(EXAMPLES.glob("*.py")) if file.stem not in ("ces_jobs", "my_rule")]
 
 
 def load(name):

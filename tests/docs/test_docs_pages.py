@@ -14,18 +14,19 @@ import torch
 import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
-from test_architecture import ROOMS
+from test_architecture import CORE, LAB
 from trl import GRPOConfig, GRPOTrainer, ModelConfig
 
 from trl_ces.cli.main import COMMANDS
+from trl_ces.layers.layer import NEWEST_TESTED_TRL
 from trl_ces.methods import ces
 from trl_ces.methods.groups import group_counts
-from trl_ces.rollout.layer import NEWEST_TESTED_TRL
 from trl_ces.train.recipe import recipe_fields
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+EXPERIMENTS = sorted((ROOT / "experiments").glob("*/README.md"))
+PAGES = [*sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]), *EXPERIMENTS]
 OURS = [page for page in PAGES if page.name != "config.md"]
 
 
@@ -83,11 +84,10 @@ def test_every_setting_of_ours_has_its_place_and_its_words():
 
 # `ces_tau: 0.05`, `ces_tau=0.05`, `--ces_tau 0.05`
 SETTING = re.compile(r"`(?:--)?([a-z]+_\w+)(?:: |=| )[^`]+`")
-# Of accelerate and launch files, of TRL's and torch's functions, of the small world, and of the example rule in
-# CONTRIBUTING.md.
+# Of accelerate and launch files, of TRL's and torch's functions, and of the small world.
 OTHERS = {
     "accelerate_config", "machine_rank", "num_processes", "zero3_save_16bit_model", "distributed_type",
-    "environment_factory", "weights_only", "guess_first", "forget_probability", "correct_entropy_gamma",
+    "environment_factory", "weights_only", "guess_first", "forget_probability",
 }  # fmt: skip
 # Pages about commands with their own options, which test_docs_commands.py checks.
 WITH_OPTIONS = {"evaluation.md", "report.md", "study.md", "hub.md", "performance.md"}
@@ -133,20 +133,26 @@ def test_a_test_that_a_page_names_exists(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_file_that_a_page_names_exists(page):
-    named = re.findall(r"`((?:trl_ces|tests|recipes|docs|benchmarks)/[\w./-]*)(?:::\w+)?`", prose(page))
-    missing = [file for file in named if not (ROOT / file.rstrip(".")).exists() and "MODEL" not in file]
-    assert not missing
+    named = re.findall(r"`((?:trl_ces|tests|recipes|docs|benchmarks|experiments)/[\w./-]*)(?:::\w+)?`", prose(page))
+    missing = [file for file in named if not (ROOT / file.rstrip(".")).exists()]
+    assert [file for file in missing if not re.search("MODEL|NAME", file)] == []
+
+
+def rooms_named(text):
+    cells = re.findall(r"^\| (`\w+[./].*?) \|", text, flags=re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`(\w+)(?:/|\.py)`", cell)]
 
 
 def test_the_page_of_the_architecture_has_the_rooms_in_their_order():
-    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    cells = re.findall(r"^\| (`\w+[./].*?) \|", text.partition("## The trainer")[0], flags=re.MULTILINE)
-    named = [name for cell in cells for name in re.findall(r"`(\w+)(?:/|\.py)`", cell)]
-    assert named == [room for room in ROOMS if "." not in room]
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8").partition("## The trainer")[0]
+    core, lab = text.split("| room of `lab/` |")
+    assert rooms_named(core) == [room for room in CORE if "." not in room]
+    assert set(rooms_named(lab)) == {room.removeprefix("lab.") for room in LAB if room.count(".") == 1}
 
 
 def test_a_page_that_the_code_names_exists():
-    files = [file for room in ("trl_ces", "recipes", "benchmarks", "tests") for file in (ROOT / room).rglob("*.*")]
+    rooms = ("trl_ces", "recipes", "benchmarks", "experiments", "tests")
+    files = [file for room in rooms for file in (ROOT / room).rglob("*.*")]
     named = {
         (page, name_of(file))
         for file in files
@@ -166,7 +172,7 @@ def test_the_example_of_the_algorithm_adds_up():
     for right in (3, 1):
         correct = torch.tensor([True] * right + [False] * (4 - right))
         counts = group_counts(correct, torch.ones(4, dtype=torch.bool), 4)
-        b = ces.dynamic_multiplier(correct, *counts)
+        b = ces.multiplier(correct, *counts)
         sizes[right] = ces.selection_size(torch.full((4,), 300), 0.01, b).tolist()
     assert sizes == {3: [2, 2, 2, 0], 1: [0, 2, 2, 2]}
     assert "the correct one gets 0 shaped tokens, each incorrect one 2." in text
@@ -192,9 +198,11 @@ def test_the_first_page_names_every_command_and_leads_to_every_page():
     assert {file.name for file in DOCS.glob("*.md")} - linked == {"index.md"}
 
 
-def test_the_page_of_studies_leads_to_the_page_of_each():
-    linked = set(re.findall(r"\]\(study/(\w+\.md)", (DOCS / "study.md").read_text()))
-    assert linked == {file.name for file in (DOCS / "study").glob("*.md")}
+def test_the_page_of_studies_leads_to_every_experiment():
+    text = (DOCS / "study.md").read_text()
+    linked = set(re.findall(r"\]\(\.\./experiments/([^/]+)/README\.md", text))
+    assert linked == {file.parent.name for file in EXPERIMENTS}
+    assert all(f"`{file.parent.name}`" in text for file in (ROOT / "experiments").glob("*/*"))
 
 
 def anchors(page):

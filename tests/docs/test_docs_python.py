@@ -1,12 +1,9 @@
 """Python in the docs imports what exists and does what the text says."""
 
 import pytest
-import torch
 from datasets import Dataset
 from docs.test_docs_commands import DOCS, PAGES, blocks, check_python
 from fixtures_evaluation import write_model
-
-from trl_ces.methods import ces as shaping
 
 CONTRIBUTING = DOCS.parent / "CONTRIBUTING.md"
 
@@ -58,22 +55,6 @@ def test_the_verdicts_of_grading_are_those_printed(capsys):
     [code] = blocks(DOCS / "evaluation.md", "python")
     exec(compile(code, "evaluation.md", "exec"), {})
     assert [capsys.readouterr().out] == blocks(DOCS / "evaluation.md", "text")
-
-
-def test_the_rule_of_contributing_is_right_by_hand():
-    code = next(block for block in blocks(CONTRIBUTING, "python") if "ShapedAdvantages" in block)
-    names = {**vars(shaping)}
-    exec(compile(code, "CONTRIBUTING.md", "exec"), names)
-    batch = {
-        "advantages": torch.tensor([1.0, -1.0, 0.5]),
-        "correct": torch.tensor([True, False, True]),
-        "scorable": torch.tensor([True, True, False]),
-    }
-    nats = torch.tensor([[0.6931472, 1.3862944], [0.6931472, 0.0], [0.6931472, 0.0]])  # 1 and 2 bits
-    mask = torch.tensor([[1, 0], [1, 1], [1, 1]])
-    shaped = names["correct_entropy"](batch, nats, mask, gamma=0.3)
-    torch.testing.assert_close(shaped.advantages, torch.tensor([[0.7, 1.0], [-1.0, -1.0], [0.5, 0.5]]))
-    assert shaped.selected.tolist() == [[True, False], [False, False], [False, False]]
 
 
 def test_the_reward_of_the_recipes_judges():

@@ -17,14 +17,14 @@ import yaml
 from docs.test_docs_commands import DOCS, blocks, cases
 from docs.test_docs_pages import functions_of
 from docs_table import NOT_RUN, RUN
-from evaluation.code.test_code_benchmarks import CANNOT
 from fixtures_evaluation import write_data, write_model
+from lab.evaluation.code.test_code_benchmarks import CANNOT
 from report_runs import POINTS, write_evaluation, write_study, write_training
 
 from trl_ces.cli import train_worker
 from trl_ces.cli.main import main
-from trl_ces.study import quickstart
-from trl_ces.toy.arithmetic_model import build_base_model
+from trl_ces.lab.study import quickstart
+from trl_ces.lab.worlds.arithmetic_model import build_base_model
 from trl_ces.train import launch
 from trl_ces.train.launch import WORKER
 
@@ -41,7 +41,11 @@ STUDY = {
         "per_device_train_batch_size": 32,
         "steps_per_generation": 1,
     },
-    "evaluation": {"function": "trl_ces.toy.arithmetic_evaluation.evaluate", "num_problems": 4, "num_samples": 2},
+    "evaluation": {
+        "function": "trl_ces.lab.worlds.arithmetic_evaluation.evaluate",
+        "num_problems": 4,
+        "num_samples": 2,
+    },
 }
 
 

@@ -17,7 +17,7 @@ BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 SELENIUM = importlib.util.find_spec("selenium")
 CODESPELL = importlib.util.find_spec("codespell_lib")
-WORDS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml", "docs", "recipes", "trl_ces"]
+WORDS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml", "docs", "experiments", "recipes", "trl_ces"]
 PHONE, DESK = (390, 844), (1280, 900)
 
 needs_mkdocs = pytest.mark.skipif(
@@ -41,6 +41,7 @@ def test_the_site_is_built_with_every_link_checked(site):
     assert {file.relative_to(docs).with_suffix("") for file in docs.rglob("*.md")} <= pages
     assert not (site / "build_config_reference.py").exists()
     assert (site / "examples" / "tools.py").is_file()
+    assert 'github.com/OWNER/trl_ces/blob/main/experiments/arithmetic/README.md"' in (site / "study.html").read_text()
 
 
 @needs_mkdocs

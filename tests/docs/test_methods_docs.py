@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from trl_ces import rewards
-from trl_ces.methods import SHAPING_RULES
 from trl_ces.methods.covariance import token_covariances
 from trl_ces.methods.gfpo import gfpo_rejected
 from trl_ces.methods.groups import Groups
+from trl_ces.methods.rule import find_rule
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
@@ -72,7 +72,7 @@ def test_the_worked_tokens_are_those_of_the_token_rules(shaping):
         "clip_cov": {"ratio": 1.0, "low": 1.0, "high": 5.0, "epsilon_low": 0.2, "epsilon_high": 0.28},
         "kl_cov": {"ratio": 0.4, "coef": 1.0},
     }
-    shaped = SHAPING_RULES[shaping](batch, logps, mask, **settings[shaping]).advantages[mask == 1]
+    shaped = find_rule(shaping).function(batch, logps, mask, **settings[shaping]).advantages[mask == 1]
     assert rows["A'"] == pytest.approx(shaped.tolist(), abs=5e-5)
     assert rows["cov"] == token_covariances(advantages, logps, mask)[mask == 1].tolist()
     if shaping == "clip_cov":
@@ -111,7 +111,7 @@ def test_the_table_has_every_recipe_of_the_three_models():
 
 def test_the_table_has_every_file_with_a_method():
     files = {file for row in OVERVIEW[1:] for file in re.findall(r"`trl_ces/methods/(\w+)\.py`", row[3])}
-    shared = {"__init__", "covariance", "groups", "group_reward", "lengths", "metrics", "shaped"}
+    shared = {"__init__", "covariance", "groups", "group_reward", "lengths", "metrics", "rule", "shaped"}
     assert files == {file.stem for file in (ROOT / "trl_ces" / "methods").glob("*.py")} - shared
 
 

@@ -10,7 +10,7 @@ import pytest
 from nbclient import NotebookClient
 from processes import environment
 
-from trl_ces.study import quickstart
+from trl_ces.lab.study import quickstart
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "examples" / "quickstart.ipynb"
 STEPS = re.compile(r"^BASE_STEPS, RL_STEPS, PROBLEMS = (\d+), (\d+), (\d+)$", re.M)

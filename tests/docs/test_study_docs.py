@@ -1,4 +1,4 @@
-"""The tables of docs/study/*.md follow from the committed results beside them."""
+"""What the pages of experiments/, docs/study.md and README.md say follows from the results beside the pages."""
 
 import csv
 import re
@@ -7,16 +7,15 @@ from pathlib import Path
 import pandas
 import pytest
 
-from trl_ces.forks.table import MOSTLY_WRONG
-from trl_ces.study.cells import load_study
-from trl_ces.study.comparison import comparison, estimate
-from trl_ces.study.front import front_text, has_lines
-from trl_ces.study.results import read_results
+from trl_ces.lab.inspect.table import MOSTLY_WRONG
+from trl_ces.lab.study.cells import load_study
+from trl_ces.lab.study.comparison import comparison, estimate
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.shipped import find_recipe
 
-DOCS = Path(__file__).parents[2] / "docs"
-RESULTS = sorted((DOCS / "study").glob("*.csv"))
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS = ROOT / "experiments"
+RESULTS = sorted(EXPERIMENTS.glob("*/results.csv"))
 NOT_NUMBERS = {"variant", "method", "line", "measured_on", "settings", "packages"}
 
 
@@ -30,26 +29,53 @@ def read_rows(file):
             }
 
 
+def words_of(file):
+    """A page's text, whose lines break anywhere."""
+    return " ".join(file.read_text(encoding="utf-8").split())
+
+
+def tables_of(text):
+    """The tables that begin as those of a comparison do."""
+    return [part.strip() for part in text.split("\n\n") if part.startswith("| Method")]
+
+
+def results_of(name, **pivot):
+    return pandas.read_csv(EXPERIMENTS / name / "results.csv").pivot(**pivot)
+
+
 def test_there_are_results():
-    assert "arithmetic" in {file.stem for file in RESULTS}
+    assert "arithmetic" in {file.parent.name for file in RESULTS}
 
 
-@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.parent.name)
 def test_the_page_shows_what_the_results_give(file):
-    study = load_study(find_recipe(file.stem, kind="study"))
+    """The table over all variants if there are several, else the one table of methods."""
+    study = load_study(find_recipe(file.parent.name, kind="study"))
     rows = list(read_rows(file))
     assert sorted((row["variant"], row["method"], row["seed"]) for row in rows) == sorted(
         (cell.variant, cell.method, cell.seed) for cell in study.cells
     )
-    page = file.with_suffix(".md").read_text(encoding="utf-8")
-    frame = read_results(file)
-    # Strengths of a method are points of a front, which says more than dozens of lines and columns.
-    text = front_text(frame) if has_lines(frame) else comparison(study, rows)
-    tables = [part for part in text.split("\n\n") if part.startswith("|")]
-    assert tables
-    for table in tables:
-        assert table.strip() in page
-    assert f"trl-ces study --config {file.stem}" in page
+    page = file.with_name("README.md")
+    assert f"`trl-ces study --config {file.parent.name} --jobs " in words_of(page)
+    shown = tables_of(page.read_text(encoding="utf-8"))
+    if file.parent.name == "pareto":  # its own table, below
+        assert not shown
+    else:
+        assert shown == tables_of(comparison(study, rows))[-1:]
+
+
+def test_the_table_of_pareto_shows_its_results():
+    runs = pandas.read_csv(EXPERIMENTS / "pareto" / "results.csv").set_index(["variant", "method"]).sort_index()
+    text = (EXPERIMENTS / "pareto" / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\|.*±.*±.*±.*±.*±.*±.*\|$", text, flags=re.MULTILINE)
+    assert len(lines) == 14
+    for line in lines:
+        method, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        expected = []
+        for world in ("check 0.3", "check 0.6", "tokens buy accuracy"):
+            own = runs.loc[(world, method)]
+            expected += [estimate(list(own["accuracy"])).text(100, 1), estimate(list(own["length_tokens"])).text(1, 1)]
+        assert cells == expected, method
 
 
 def cells_of(table):
@@ -61,11 +87,11 @@ def cells_of(table):
 
 def test_readme_shows_means_of_the_study_with_their_intervals():
     study = load_study(find_recipe("arithmetic", kind="study"))
-    parts = comparison(study, list(read_rows(DOCS / "study" / "arithmetic.csv"))).split("\n\n")
+    parts = comparison(study, list(read_rows(EXPERIMENTS / "arithmetic" / "results.csv"))).split("\n\n")
     table = next(part for part in parts if part.startswith("| Method"))
     found = cells_of(table)
     means = {name: cells[1::2] for name, cells in found.items()}  # after the number of runs, means and differences
-    shown = cells_of((DOCS.parent / "README.md").read_text(encoding="utf-8"))
+    shown = cells_of((ROOT / "README.md").read_text(encoding="utf-8"))
     assert shown == {
         "before": means["Before training"],
         "DAPO": means["DAPO"],
@@ -89,15 +115,15 @@ ALONE = "CES, correct answers only"
     ],
 )
 def test_a_difference_to_dapo_in_the_text_is_that_of_the_results(name, method, measure, pages):
-    runs = pandas.read_csv(DOCS / "study" / f"{name}.csv").pivot(index="seed", columns="method", values=measure)
+    runs = results_of(name, index="seed", columns="method", values=measure)
     factor = 100 if measure == "accuracy" else 1
     difference = estimate(list((runs[method] - runs["DAPO"]).dropna())).text(factor, 1).lstrip("-")
     for page in pages:
-        assert difference in (DOCS.parent / page).read_text(encoding="utf-8")
+        assert difference in words_of(ROOT / page)
 
 
 def test_what_is_said_of_correct_answers_only_is_so():
-    runs = pandas.read_csv(DOCS / "study" / "mostly_wrong.csv").set_index(["variant", "seed", "method"])
+    runs = pandas.read_csv(EXPERIMENTS / "mostly_wrong" / "results.csv").set_index(["variant", "seed", "method"])
     accuracy, length = (100 * runs["accuracy"]).unstack(), runs["length_tokens"].unstack()
     assert ((accuracy[ALONE] > accuracy["DAPO"]).sum(), (accuracy[ALONE] > accuracy["CES"]).sum()) == (9, 9)
     assert ((accuracy.idxmax(axis=1) == ALONE).sum(), (length.idxmin(axis=1) == ALONE).sum()) == (8, 8)
@@ -109,24 +135,48 @@ def test_what_is_said_of_correct_answers_only_is_so():
     assert [round(value) for value in before] == [54, 47, 38]
 
 
+def thirty_worlds():
+    """Their results, a column per measure and method."""
+    return pandas.read_csv(EXPERIMENTS / "forecast" / "worlds.csv").pivot(index="number", columns="method")
+
+
+def test_what_is_said_of_the_forecast_is_so():
+    worlds, lines = thirty_worlds().stack("method", future_stack=True), []
+    large = worlds[worlds["change"].abs() > worlds["error"]]
+    hit = (large["change"] > 0) == (large["forecast"] > 0)
+    told = large["verdict"] != "cannot tell"
+    for name in ("DAPO", "CES", "both"):
+        own = large.index.get_level_values("method").isin(["DAPO", "CES"] if name == "both" else [name])
+        counts = [60 if name == "both" else 30, own.sum(), hit[own].sum(), f"{100 * hit[own].mean():.0f} %"]
+        counts += [told[own].sum(), (hit & told)[own].sum(), (large["change"] < 0)[own].sum()]
+        lines.append(f"| {name} | {' | '.join(map(str, counts))} |")
+    page = EXPERIMENTS / "forecast" / "README.md"
+    assert "\n".join(lines) in page.read_text(encoding="utf-8")
+    came_true = {
+        verdict: f"{hit[large['verdict'] == verdict].sum()} of {(large['verdict'] == verdict).sum()}"
+        for verdict in ("shortens", "lengthens")
+    }
+    assert came_true == {"shortens": "37 of 38", "lengthens": "4 of 8"}
+    assert all(count in words_of(page) for count in came_true.values())
+
+
 def test_what_is_said_of_accuracy_on_the_thirty_worlds_is_so():
-    worlds = pandas.read_csv(DOCS / "study" / "forecast" / "worlds.csv").pivot(index="number", columns="method")
-    before, after, verdict = worlds["accuracy_before"]["CES"], worlds["accuracy_after"], worlds["verdict"]["CES"]
+    worlds = thirty_worlds()
+    before, after = worlds["accuracy_before"]["CES"], worlds["accuracy_after"]
     wrong = before < MOSTLY_WRONG
-    assert (wrong.sum(), (after["CES"][wrong] < 0.01).sum(), (verdict[wrong] == "shortens").sum()) == (14, 13, 9)
-    assert round(after["CES"][wrong].max(), 2) == 0.06
+    assert (wrong.sum(), (after["CES"][wrong] < 0.01).sum()) == (14, 13)
+    assert round(after["CES"][wrong].max(), 3) == 0.065
     assert [round(value, 2) for value in (after["DAPO"][wrong].min(), after["DAPO"][wrong].max())] == [0.01, 0.51]
     assert (after["CES"] > after["DAPO"])[~wrong].sum() == 6
     assert [round(value, 2) for value in (before[~wrong].min(), before.max())] == [0.46, 0.72]
     assert after["CES"][~wrong].min() > 0.35
-    page = (DOCS / "study" / "forecast.md").read_text(encoding="utf-8")
     for chosen in (wrong, ~wrong):
-        difference = list((after["CES"] - after["DAPO"])[chosen])
-        assert f"{estimate(difference).text(100, 1, signed=True)} points" in page
+        difference = estimate(list((after["CES"] - after["DAPO"])[chosen])).text(100, 1, signed=True)
+        assert f"{difference} points" in words_of(EXPERIMENTS / "forecast" / "README.md")
 
 
 def test_the_pages_own_study_is_one(tmp_path):
-    block = re.search(r"```yaml\n(.*?)```", (DOCS / "study.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    block = re.search(r"```yaml\n(.*?)```", (ROOT / "docs" / "study.md").read_text(encoding="utf-8"), re.DOTALL)[1]
     (tmp_path / "mine.yaml").write_text(block, encoding="utf-8")
     study = load_study(tmp_path / "mine.yaml")
     assert len(study.cells) == (3 * 3 + 1) * 2  # methods and seeds, the untrained model once, variants

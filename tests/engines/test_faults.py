@@ -221,5 +221,8 @@ def test_a_wrong_token_of_the_hub_is_said_before_the_training(job, tmp_path, sta
         ended = train(job, tmp_path / "out", stand_in.url, **pushed)
     assert ended.code == 2
     (sentence,) = ended.sentences()
-    assert "the Hub does not know who you are (401)" in sentence
+    assert (
+        "cannot be opened: Invalid credentials in Authorization header (401). Check its name, and that your token"
+        in sentence
+    )
     assert not list((tmp_path / "out").glob("checkpoint-*"))

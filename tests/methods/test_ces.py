@@ -8,7 +8,7 @@ import torch
 from trl_ces.methods.ces import (
     ces_advantages,
     conditional_entropy_shaping,
-    dynamic_multiplier,
+    multiplier,
     selection_size,
     swapped_signs,
     top_entropy_tokens,
@@ -45,13 +45,13 @@ def test_the_accuracy_of_a_group_with_one_verdict_is_that_verdict():
 def test_a_group_without_any_verdict_has_accuracy_and_multiplier_zero():
     group_correct, group_scorable = group_counts(bools(0, 0), bools(0, 0), group_size=2)
     assert group_accuracy(group_correct, group_scorable).tolist() == [0.0, 0.0]
-    numerator, denominator = dynamic_multiplier(bools(0, 0), group_correct, group_scorable)
+    numerator, denominator = multiplier(bools(0, 0), group_correct, group_scorable)
     assert numerator.tolist() == [0, 0]
     assert denominator.tolist() == [1, 1]
 
 
 def test_multiplier_is_accuracy_when_correct_and_its_complement_when_wrong():
-    numerator, denominator = dynamic_multiplier(bools(1, 0, 0), ints(1, 1, 1), ints(3, 3, 3))
+    numerator, denominator = multiplier(bools(1, 0, 0), ints(1, 1, 1), ints(3, 3, 3))
     assert list(zip(numerator.tolist(), denominator.tolist(), strict=True)) == [(1, 3), (2, 3), (2, 3)]
 
 
@@ -160,7 +160,7 @@ def test_without_dynamic_multiplier_every_completion_gets_tau():
         tau=0.5,
         beta_correct=0.1,
         beta_incorrect=0.2,
-        dynamic_multiplier_on=False,
+        dynamic_multiplier=False,
     )
     assert shaped.selected.int().tolist() == [[0, 0, 1, 1], [1, 1, 0, 0]]
 

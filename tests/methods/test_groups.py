@@ -5,25 +5,31 @@ import math
 import pytest
 import torch
 
-from trl_ces.methods.groups import odd_reward, rollout_verdicts
+from trl_ces.methods.groups import Groups, completion_verdicts, odd_reward
 
 NONE = math.nan
 
 
-def judged(rows, accuracy_index=0, weights=(1.0, 1.0), threshold=1.0, group_size=2):
-    return {
-        name: values.tolist()
-        for name, values in rollout_verdicts(
-            torch.tensor(rows), accuracy_index, torch.tensor(weights), threshold, group_size
-        ).items()
-    }
+def groups_of(accuracy, group_size=2):
+    """Groups whose completions are correct at an accuracy of 1, 5 tokens long and not cut off."""
+    rewards = torch.tensor(accuracy).view(-1, group_size)
+    no = torch.zeros_like(rewards, dtype=torch.bool)
+    return Groups(rewards >= 1, ~rewards.isnan(), no, no.long() + 5, rewards, 8)
 
 
-def test_correct_is_an_accuracy_of_at_least_the_threshold():
-    rows = [[1.0, 0.0], [0.9, 5.0], [2.0, 0.0], [0.0, 1.0]]
-    assert judged(rows)["correct"] == [True, False, True, False]
-    assert judged(rows, threshold=0.9)["correct"] == [True, True, True, False]
-    assert judged(rows, accuracy_index=1)["correct"] == [False, True, False, True]
+def judged(rows, weights=(1.0, 1.0), group_size=2):
+    groups = groups_of([row[0] for row in rows], group_size)
+    found = completion_verdicts(groups, torch.tensor(rows), torch.tensor(weights))
+    return {name: values.tolist() for name, values in found.items()}
+
+
+def test_groups_are_taken_apart_and_joined_again():
+    groups = groups_of([1.0, 0.0, NONE, 1.0, 0.0, 0.0])
+    assert groups.group(1).correct.tolist() == [[False, True]]
+    assert groups.group(1).scorable.tolist() == [[False, True]]
+    joined = Groups.joined([groups.group(2), groups.group(0)])
+    assert joined.correct.tolist() == [[False, False], [True, False]]
+    assert (joined.lengths.tolist(), joined.max_length) == ([[5, 5], [5, 5]], 8)
 
 
 def test_a_completion_without_a_verdict_is_neither_right_nor_counted():

@@ -2,7 +2,7 @@
 Mutation testing: every small change of a module must make one of its tests fail.
 
     python tests/mutations/run.py                      # all modules of TESTS, about 40 minutes on one core
-    python tests/mutations/run.py methods/ces.py rollout/padding.py
+    python tests/mutations/run.py methods/ces.py layers/padding.py
     python tests/mutations/run.py --control            # unchanged modules: prints how long the tests take
 
 Prints each surviving mutant that is not in equivalent.toml. Exit code 1 if there is one, or if an entry of that file
@@ -56,15 +56,15 @@ TESTS = {
         for name in ("clip_cov", "covariance", "kl_cov")
     },
     "methods/gfpo.py": ("methods/test_gfpo.py",),
-    "methods/group_reward.py": ("rollout/test_group_rewards.py",),
-    "rollout/reward_calls.py": ("rollout/test_group_rewards.py", "test_trainer_seam.py"),
-    "rollout/reward_guard.py": ("rollout/test_reward_errors.py", "rollout/test_group_rewards.py"),
-    "rollout/finite_steps.py": ("rollout/test_nonfinite.py", "rollout/test_layers.py"),
-    "rollout/group_filter.py": ("rollout/test_group_filter.py", "test_trainer_reference.py"),
+    "methods/group_reward.py": ("layers/test_group_rewards.py",),
+    "layers/reward_calls.py": ("layers/test_group_rewards.py", "test_trainer_seam.py"),
+    "layers/reward_guard.py": ("layers/test_reward_errors.py", "layers/test_group_rewards.py"),
+    "layers/finite_steps.py": ("layers/test_nonfinite.py", "layers/test_layers.py"),
+    "layers/group_filter.py": ("layers/test_group_filter.py", "test_trainer_reference.py"),
     "methods/groups.py": ("methods/test_groups.py", "methods/test_ces.py", "methods/test_length_rewards.py"),
-    "rollout/padding.py": ("rollout/test_padding.py", "rollout/test_packed_attention.py"),
-    "rollout/sampler.py": ("rollout/test_sampler.py",),
-    "rollout/arrangement.py": ("rollout/test_arrangement.py",),
+    "layers/padding.py": ("layers/test_padding.py", "layers/test_packed_attention.py"),
+    "layers/sampler.py": ("layers/test_sampler.py",),
+    "layers/arrangement.py": ("layers/test_arrangement.py",),
     "grading/answers.py": ("grading/test_answers.py",),
     "grading/braces.py": ("grading/test_braces.py",),
     "grading/context.py": ("grading/test_context.py", "grading/test_answers.py"),

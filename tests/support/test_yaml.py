@@ -39,7 +39,7 @@ def test_what_is_written_is_read_back_as_it_was(value):
 
 
 def test_a_key_that_is_no_word_is_refused():
-    with pytest.raises(UserError, match=r"a key must be text or a number, got \('a',\)"):
+    with pytest.raises(UserError, match="line 1: not valid YAML"):
         parse_yaml("b: {[a]: 1}")
 
 

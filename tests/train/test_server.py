@@ -101,7 +101,9 @@ def test_what_the_run_does_not_need_is_not_asked_for(model, tmp_path):
         check_server(recipe_of(model, stand_in.url, vllm_importance_sampling_correction=False))
     with served_here(model) as (stand_in, _):
         check_server(recipe_of(tmp_path / "elsewhere" / model.name, stand_in.url))  # on the server's machine
-        check_server(recipe_of("anything", stand_in.url, model_builder="trl_ces.toy.arithmetic_model.make_base_model"))
+        check_server(
+            recipe_of("anything", stand_in.url, model_builder="trl_ces.lab.worlds.arithmetic_model.make_base_model")
+        )
 
 
 def test_without_the_development_mode_the_sentence_holds_the_variable(model):

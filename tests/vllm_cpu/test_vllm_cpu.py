@@ -12,14 +12,14 @@ import psutil
 import pytest
 from fixtures_evaluation import write_data
 
-from trl_ces.evaluation.generate import TransformersBackend
-from trl_ces.evaluation.models import encode_prompts, read_model
-from trl_ces.evaluation.problems import Problem
-from trl_ces.evaluation.samples import read_samples
-from trl_ces.evaluation.settings import EvaluationSettings
-from trl_ces.evaluation.vllm_backend import VllmBackend, check_vllm
+from trl_ces.lab.evaluation.generate import TransformersBackend
+from trl_ces.lab.evaluation.models import encode_prompts, read_model
+from trl_ces.lab.evaluation.problems import Problem
+from trl_ces.lab.evaluation.samples import read_samples
+from trl_ces.lab.evaluation.settings import EvaluationSettings
+from trl_ces.lab.evaluation.vllm_backend import VllmBackend, check_vllm
+from trl_ces.lab.worlds import smollm2
 from trl_ces.support.errors import UserError
-from trl_ces.toy import smollm2
 
 # Loading compiles the model: one to three minutes on two cores.
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]

@@ -19,8 +19,8 @@ from server_runs import server_recipe
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.generation.vllm_client import VLLMClient
 
+from trl_ces.lab.worlds import smollm2
 from trl_ces.support.errors import UserError
-from trl_ces.toy import smollm2
 from trl_ces.train.server import check_server, server_command
 
 # The server compiles the model: minutes on two cores.

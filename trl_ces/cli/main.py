@@ -8,15 +8,16 @@ from ..support.errors import UserError, nearest
 # Name -> module with `run(argv) -> int`, imported only when called, and its line in `trl-ces --help`.
 COMMANDS = {
     "train": ("trl_ces.cli.train", "train a model by a recipe"),
-    "plan": ("trl_ces.cli.plan", "work out a recipe's steps and memory, before renting a GPU"),
-    "study": ("trl_ces.cli.study", "train several methods over several seeds and compare them"),
-    "quickstart": ("trl_ces.cli.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
-    "inspect": ("trl_ces.cli.inspect", "see a model's forking tokens, before training it"),
-    "eval": ("trl_ces.cli.eval", "measure accuracy and answer length on benchmarks"),
-    "report": ("trl_ces.cli.report", "show runs on one HTML page: curves, tables, the shaped tokens"),
-    "push": ("trl_ces.cli.push", "upload a trained model with its card, log and report to the Hub"),
-    "compare": ("trl_ces.cli.compare", "compare evaluations, as the paper's Table 1 does"),
-    "bench": ("trl_ces.cli.bench", "measure speed and memory on this machine"),
+    "plan": ("trl_ces.lab.commands.plan", "work out a recipe's steps and memory, before renting a GPU"),
+    "study": ("trl_ces.lab.commands.study", "train several methods over several seeds and compare them"),
+    "quickstart": ("trl_ces.lab.commands.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
+    "inspect": ("trl_ces.lab.commands.inspect", "see a model's forking tokens, before training it"),
+    "eval": ("trl_ces.lab.commands.eval", "measure accuracy and answer length on benchmarks"),
+    "report": ("trl_ces.lab.commands.report", "show runs on one HTML page: curves, tables, the shaped tokens"),
+    "push": ("trl_ces.lab.commands.push", "upload a trained model with its card, log and report to the Hub"),
+    "compare": ("trl_ces.lab.commands.compare", "compare evaluations, as the paper's Table 1 does"),
+    "bench": ("trl_ces.lab.commands.bench", "measure speed and memory on this machine"),
+    "check": ("trl_ces.lab.commands.check", "try a token rule of your own"),
     "env": ("trl_ces.cli.env", "print versions and devices, for a bug report"),
 }
 
@@ -31,16 +32,7 @@ def _help_text() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """
-    Runs a sub-command.
-
-    Args:
-        argv (`list[str]`, *optional*):
-            The arguments after `trl-ces`. Default: `sys.argv[1:]`.
-
-    Returns:
-        `int`: 0; 2 if the input is refused; 130 after Ctrl-C; a failed training's own exit code.
-    """
+    """Runs a sub-command."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help", "help"):
         print(_help_text())

@@ -8,13 +8,7 @@ from ..support.errors import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """
-    argparse that refuses with a `UserError` and never guesses an abbreviated flag.
-
-    Args:
-        verb (`str`): As in `trl-ces VERB`.
-        **options: Of `argparse.ArgumentParser`. The epilog is printed as written.
-    """
+    """argparse that refuses with a `UserError` and never guesses an abbreviated flag."""
 
     def __init__(self, verb: str, **options: Any):
         formatter = argparse.RawDescriptionHelpFormatter

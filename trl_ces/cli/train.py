@@ -42,19 +42,7 @@ def _help_text() -> str:
 
 
 def run(argv: list[str]) -> int:
-    """
-    Checks the run without loading a model, then starts the training processes.
-
-    Args:
-        argv (`list[str]`):
-            The arguments after `trl-ces train`.
-
-    Returns:
-        `int`: The training's exit code.
-
-    Raises:
-        UserError: if the input is refused; nothing has been started or written.
-    """
+    """Checks the run without loading a model, then starts the training processes."""
     if not argv or argv[0] in ("-h", "--help") or "--help" in argv:
         print(_help_text())
         return 0

@@ -1,29 +1,30 @@
-"""One training process of `trl-ces train`, which has checked the recipe already. Joins training and Hub."""
+"""One training process of `trl-ces train`, which has checked the recipe already."""
 
 import argparse
+import importlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
-from ..hub import Publisher, save_and_publish
+from ..config import CESConfig
 from ..support.errors import UserError
 from ..train.command_line import read_words
 from ..train.launch import SAID
 from ..train.recipe import load_recipe
 from ..train.run import StoppedTraining, train
 
+# By name: a training that pushes nothing loads nothing of the lab.
+PUBLISHER = "trl_ces.lab.hub.publisher"
+
+
+def _publisher(config: CESConfig) -> Any:
+    """Pushes the checkpoints and the end of a training."""
+    return importlib.import_module(PUBLISHER).Publisher(config)
+
 
 def main(words: list[str]) -> int:
-    """
-    Trains, and saves the model.
-
-    Args:
-        words (`list[str]`):
-            `--expect_processes N [--expect_distributed_type T]`, the recipe and its overrides.
-
-    Returns:
-        `int`: 0, or 2 if something that only shows here is refused, such as a data set of the Hub.
-    """
+    """Trains, and saves the model."""
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)
     parser.add_argument("--expect_distributed_type")
@@ -31,7 +32,7 @@ def main(words: list[str]) -> int:
     line = read_words(rest)
     try:
         recipe = load_recipe(line.config, line.overrides)
-        train(recipe, expected.expect_processes, expected.expect_distributed_type, Publisher, save_and_publish)
+        train(recipe, expected.expect_processes, expected.expect_distributed_type, _publisher)
     except UserError as error:
         if os.environ.get("RANK", "0") == "0" or isinstance(error, StoppedTraining):
             print(f"trl-ces train: error: {error}", file=sys.stderr, flush=True)

@@ -62,17 +62,7 @@ class Box(NamedTuple):
 
 
 def find_boxes(text: str) -> list[Box] | None:
-    r"""
-    Returns the outermost boxes, in order.
-
-    Args:
-        text (`str`):
-            The response after its thinking.
-
-    Returns:
-        `list[Box]` or `None`: Each `\boxed{...}` or `\fbox{...}`; `None` if the last box is never closed, because a
-        truncated box is not an answer.
-    """
+    r"""Returns the outermost boxes, in order."""
     closing_brace = _matching_braces(text)
     boxes: list[Box] = []
     end, is_closed = 0, True
@@ -147,20 +137,7 @@ def _with_tail(value: str, tail: str) -> str:
 
 
 def extract_answer(text: str, parts: int = 1) -> str | None:
-    r"""
-    Extracts the final answer.
-
-    Args:
-        text (`str`):
-            The response after its thinking.
-        parts (`int`, *optional*, defaults to `1`):
-            Number of values in the gold. A gold of several values may be answered by as many boxes with one value
-            each ("$\boxed{3}$ and $\boxed{4}$"), which are joined by `;`. If the last box lists several values, it is
-            the answer. A tuple is one value.
-
-    Returns:
-        `str` or `None`: The answer as written; `None` if there is none.
-    """
+    r"""Extracts the final answer."""
     boxes = find_boxes(text)
     if boxes is None:
         return None

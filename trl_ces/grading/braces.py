@@ -15,17 +15,7 @@ _SIGNED_OR_COMMAND = re.compile(r"\s*(?:([-+])\s*|(?=\\(?:frac|binom|sqrt)(?![A-
 
 
 def with_braces(text: str) -> str:
-    r"""
-    Adds the missing braces around the arguments of `\frac`, `\binom`, `\sqrt`, `^` and `_`.
-
-    Args:
-        text (`str`):
-            LaTeX with matched braces.
-
-    Returns:
-        `str`: The same mathematics. As in TeX, an argument is one token, with two exceptions: all digits of `\sqrt10`
-        are under the root, and a command keeps its own arguments, as in `\sqrt\frac12`.
-    """
+    r"""Adds the missing braces around the arguments of `\frac`, `\binom`, `\sqrt`, `^` and `_`."""
     pieces, position = [], 0
     while position < len(text):
         piece, position = _piece(text, position)

@@ -108,20 +108,7 @@ _TAKEN_BACK = re.compile(
 
 
 def stands(text: str, start: int, end: int, value: str) -> bool:
-    """
-    Whether the text around an answer lets it stand.
-
-    Args:
-        text (`str`):
-            The response after its thinking.
-        start, end (`int`):
-            Where the answer is written, a box with its command.
-        value (`str`):
-            The answer.
-
-    Returns:
-        `bool`: `False` if the text denies, changes, hides or takes back the answer.
-    """
+    """Whether the text around an answer lets it stand."""
     before, behind = text[max(0, start - _BEFORE) : start], text[end:]
     # What is in the answer opens and closes no mathematics around it.
     spans = _MATH.finditer(before + "5" + text[end : end + _BEFORE])

@@ -37,20 +37,7 @@ _LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
 
 
 def equal(gold: str, answer: str, algebra: Algebra) -> bool:
-    """
-    Decides whether an answer is mathematically equal to the gold.
-
-    Args:
-        gold (`str`):
-            Reference answer, LaTeX or plain text.
-        answer (`str`):
-            The answer extracted from a response.
-        algebra (`Callable[[str, str], bool]`):
-            Decides pairs that need computer algebra; called with the gold and the answer, tidied.
-
-    Returns:
-        `bool`: Whether they are equal. Exceptions of `algebra` propagate.
-    """
+    """Decides whether an answer is mathematically equal to the gold."""
     if same_text(gold, answer):
         return True
     if too_big(gold) or too_big(answer) or not balanced(answer):

@@ -15,17 +15,7 @@ _CONDITION = re.compile(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", re.
 
 
 def usable_without_algebra(gold: str) -> bool | None:
-    """
-    Decides whether a gold is usable, as far as that needs no computer algebra.
-
-    Args:
-        gold (`str`):
-            Reference answer, LaTeX or plain text.
-
-    Returns:
-        `bool` or `None`: `False` if it is empty, too long or too deep (support/limits.py), or has unmatched braces;
-        `True` if each of its values is a number, a letter or words; `None` if the algebra has to parse the rest.
-    """
+    """Decides whether a gold is usable, as far as that needs no computer algebra."""
     if too_big(gold) or not balanced(gold):
         return False
     values = leaves(gold)

@@ -39,18 +39,7 @@ _MIXED = re.compile(r"([-+]?)(\d+)\s*(?:\\frac\s*(?:\{\s*(\d+)\s*\}|(\d))\s*(?:\
 
 
 def number(text: str) -> Fraction | None:
-    r"""
-    Reads a number literal.
-
-    Args:
-        text (`str`):
-            A tidied text: integer, decimal, with thousands separators, `a/b`, `\frac{a}{b}`, mixed number, power of
-            ten, `2.5e3`, `2.5\times 10^{3}`, repeating decimal, or a number word up to a hundred.
-
-    Returns:
-        `Fraction` or `None`: The exact value; `None` for anything else, a division by zero, and more than `MAX_DIGITS`
-        characters or powers of ten.
-    """
+    r"""Reads a number literal."""
     text = unwrap(text).strip()
     if len(text) > MAX_DIGITS:
         return None

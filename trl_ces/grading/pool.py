@@ -36,13 +36,7 @@ class WorkerLost(RuntimeError):
 
 
 class Worker:
-    """
-    One supervisor process and its pipe. Not thread-safe: a [`WorkerPool`] lends it to one thread at a time.
-
-    Args:
-        memory_bytes (`int`):
-            Address space of the comparing process.
-    """
+    """One supervisor process and its pipe. Not thread-safe: a [`WorkerPool`] lends it to one thread at a time."""
 
     def __init__(self, memory_bytes: int = DEFAULT_MEMORY_BYTES):
         self.memory_bytes = memory_bytes
@@ -52,23 +46,7 @@ class Worker:
         self._ids = itertools.count(1)
 
     def request(self, message: dict, limit_s: float) -> dict:
-        """
-        Sends a request and waits for its reply.
-
-        Args:
-            message (`dict`):
-                A request of the protocol in worker.py, without `id` and `limit`.
-            limit_s (`float`):
-                Seconds after which the kernel ends the comparison.
-
-        Returns:
-            `dict`: The reply, with `status` "ok", "timeout", "died" or "error".
-
-        Raises:
-            `WorkerLost`: The worker was killed, at work or while starting, or hangs. It has been ended; the next
-                request starts a new one.
-            `RuntimeError`: Workers cannot be started, for example because math-verify is not installed.
-        """
+        """Sends a request and waits for its reply."""
         if self.process is None or self.process.poll() is not None:
             self._start()
         request_id = next(self._ids)
@@ -188,15 +166,7 @@ def default_worker_count() -> int:
 
 
 class WorkerPool:
-    """
-    A thread-safe pool of grading workers, each started on its first request.
-
-    Args:
-        workers (`int`, *optional*):
-            Number of workers. Defaults to the number of cores divided by `LOCAL_WORLD_SIZE`, from 1 to 8.
-        memory_bytes (`int`, *optional*, defaults to 1 GiB):
-            Address space of each comparing process.
-    """
+    """A thread-safe pool of grading workers, each started on its first request."""
 
     def __init__(self, workers: int | None = None, memory_bytes: int = DEFAULT_MEMORY_BYTES):
         count = default_worker_count() if workers is None else workers

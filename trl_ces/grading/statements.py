@@ -72,18 +72,7 @@ def has_words(text: str) -> bool:
 
 
 def results(statement: str) -> list[str]:
-    r"""
-    Returns the results that a statement gives.
-
-    Args:
-        statement (`str`):
-            A tidied text.
-
-    Returns:
-        `list[str]`: The sides after the name, two for `x = \frac{\ln 4}{2} = \ln 2`; all sides if there are no
-        unknowns, as in `\log_2 32 = 5`. The final result is last. Empty for an equation with unknowns, which is an
-        answer as a whole, and for anything that is not a statement.
-    """
+    r"""Returns the results that a statement gives."""
     parts = sides(statement)
     if len(parts) < 2:
         return []

@@ -99,19 +99,7 @@ def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str
 
 @lru_cache(maxsize=4096)
 def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int] | None:
-    """
-    Reads a unit.
-
-    Args:
-        unit (`str`):
-            What stands behind a number.
-        nouns (`frozenset[str]`, *optional*):
-            Stems of other words that count as units, for example those of the question.
-
-    Returns:
-        `dict[str, int]` or `None`: The power of each unit, `{"m": 1, "s": -1}` for `m/s` and `meters per second`;
-        empty for `in total`; `None` if a word is not known to be a unit.
-    """
+    """Reads a unit."""
     unit = unit.replace(r"\Omega", "Ω").replace(r"\mu", "μ").replace("mph", "mi/h").replace("kph", "km/h")
     powers: dict[str, int] = {}
     if re.sub(r"[\s.·}]", "", _TOKEN.sub("", unit)):
@@ -149,19 +137,7 @@ def _name(word: str) -> str | None:
 
 
 def unit_fits(unit: str, gold: str) -> bool:
-    """
-    Whether an answer's unit may stand behind the number where the gold's stands.
-
-    Args:
-        unit (`str`):
-            The unit of the answer, `""` if it has none.
-        gold (`str`):
-            The unit of the gold, `""` if it has none.
-
-    Returns:
-        `bool`: `True` if one of them has none, or if they are the same in any spelling. Units are not converted:
-        5000 m is not 5 km.
-    """
+    """Whether an answer's unit may stand behind the number where the gold's stands."""
     given, expected = parse_unit(unit), parse_unit(gold)
     if not given or not expected or given == expected:
         return True

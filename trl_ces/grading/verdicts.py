@@ -27,20 +27,7 @@ def warm_up() -> None:
 
 
 def answer_request(request: dict) -> bool:
-    """
-    Answers one request; worker.py describes the protocol.
-
-    Args:
-        request (`dict`):
-            `op` "equal" or "equal_as_script" with `gold` and `answer`, or `op` "usable" with `gold`.
-
-    Returns:
-        `bool`: Whether the answer equals the gold, mathematically or by the Qwen2.5-Math script; for "usable", whether
-        each value of the gold can be parsed.
-
-    Raises:
-        `ImportError`: The script's algebra cannot be loaded.
-    """
+    """Answers one request; worker.py describes the protocol."""
     if request["op"] == "equal":
         return equal(request["gold"], request["answer"], same)
     if request["op"] == "equal_as_script":

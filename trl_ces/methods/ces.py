@@ -8,18 +8,17 @@ unless a name says nats. A loss mask is 1 on tokens in the loss and 0 on padding
 """
 
 import math
-from fractions import Fraction
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from .rule import OR_OFF, Need, Refuse, Rule, exact, setting, share
 from .shaped import ShapedAdvantages, entropy_in_bits
 
-# With at most nine decimals in tau, the numerator of len * tau * b fits int64 while len * G < nine billion.
-MAX_TAU_DECIMALS = 9
 
-
-def dynamic_multiplier(correct: Tensor, group_correct: Tensor, group_scorable: Tensor) -> tuple[Tensor, Tensor]:
+def multiplier(correct: Tensor, group_correct: Tensor, group_scorable: Tensor) -> tuple[Tensor, Tensor]:
     """
     Eq. 6, b = a for a correct completion and 1 - a for a wrong one, as an exact fraction.
 
@@ -33,11 +32,6 @@ def dynamic_multiplier(correct: Tensor, group_correct: Tensor, group_scorable: T
     """
     numerator = torch.where(correct, group_correct, group_scorable - group_correct)
     return numerator, group_scorable.clamp(min=1)
-
-
-def top_rate(tau: float) -> Fraction:
-    """tau as the exact decimal that the user wrote, without the float's rounding."""
-    return Fraction(repr(float(tau)))
 
 
 def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -56,7 +50,7 @@ def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor
     Returns:
         `Tensor`: k, shape (B,), int64.
     """
-    rate = top_rate(tau)
+    rate = exact(tau)
     if multiplier is None:
         return lengths * rate.numerator // rate.denominator
     numerator, denominator = multiplier
@@ -83,20 +77,6 @@ def top_entropy_tokens(entropies: Tensor, mask: Tensor, sizes: Tensor, largest: 
     ends = torch.nn.functional.pad(highest, (1, 0), value=math.inf).gather(1, k)
     above, tied = candidates > ends, candidates == ends
     return above | tied & (tied.cumsum(dim=1) <= k - above.sum(dim=1, keepdim=True))
-
-
-def swapped_signs(beta_correct: float, beta_incorrect: float) -> str:
-    """Which ablation negative betas are, for the log; empty if none is negative."""
-    if beta_correct < 0 and beta_incorrect < 0:
-        return (
-            "CES with its signs swapped: entropy is raised on correct completions and lowered on wrong ones, the "
-            "direction of AsymGRPO (arXiv 2604.04894)."
-        )
-    if beta_correct < 0:
-        return f"`ces_beta_correct` is {beta_correct:g}: entropy is raised on correct completions; CES lowers it."
-    if beta_incorrect < 0:
-        return f"`ces_beta_incorrect` is {beta_incorrect:g}: entropy is lowered on wrong completions; CES raises it."
-    return ""
 
 
 def ces_advantages(
@@ -133,7 +113,7 @@ def conditional_entropy_shaping(
     tau: float,
     beta_correct: float,
     beta_incorrect: float,
-    dynamic_multiplier_on: bool = True,
+    dynamic_multiplier: bool = True,
     entropy_gradient: bool = True,
 ) -> ShapedAdvantages:
     """
@@ -144,8 +124,8 @@ def conditional_entropy_shaping(
             Shape (B,) each: `advantages`; `correct`, `scorable` (bool); `group_correct`, `group_scorable` (int64).
         entropies_nats (`Tensor`): Shape (B, T), nats, of the policy being updated; 0 on padding.
         mask (`Tensor`): Shape (B, T), the loss mask.
-        tau, beta_correct, beta_incorrect: See [`CESConfig`].
-        dynamic_multiplier_on (`bool`): `False` is the paper's "w/o Dynamic b".
+        tau, beta_correct, beta_incorrect: See [`Settings`].
+        dynamic_multiplier (`bool`): `False` is the paper's "w/o Dynamic b".
         entropy_gradient (`bool`): `False` is the paper's "w/o Entropy Gradient".
 
     Returns:
@@ -155,10 +135,83 @@ def conditional_entropy_shaping(
     entropies = entropy_in_bits(entropies_nats)  # Eq. 4
     if not entropy_gradient:
         entropies = entropies.detach()
-    b = dynamic_multiplier(correct, batch["group_correct"], batch["group_scorable"]) if dynamic_multiplier_on else None
+    b = multiplier(correct, batch["group_correct"], batch["group_scorable"]) if dynamic_multiplier else None
     lengths = mask.sum(dim=1, dtype=torch.int64)
     k = selection_size(lengths, tau, b) * scorable
-    largest = math.floor(mask.size(1) * top_rate(tau))  # no device synchronization
+    largest = math.floor(mask.size(1) * exact(tau))  # no device synchronization
     selected = top_entropy_tokens(entropies, mask, k, largest)
     shaped = ces_advantages(batch["advantages"], entropies, selected, correct, beta_correct, beta_incorrect)
     return ShapedAdvantages(shaped, selected)
+
+
+BETA = "it is advantage per bit of entropy, a finite number; the paper uses 0.4."
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of CES, `ces_*` in [`CESConfig`]."""
+
+    tau: float = share(
+        0.01, "Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals.", zero=True
+    )
+    beta_correct: float = setting(
+        0.4,
+        "beta_1 of Eq. 7: advantage per bit subtracted from correct completions; below 0 it is added, an ablation.",
+        math.isfinite,
+        BETA,
+    )
+    beta_incorrect: float = setting(
+        0.4,
+        "beta_2 of Eq. 7: advantage per bit added to wrong completions; below 0 it is subtracted, an ablation.",
+        math.isfinite,
+        BETA,
+    )
+    dynamic_multiplier: bool = setting(
+        True, "Whether b follows the group accuracy, Eq. 6. False: b = 1, the paper's ablation `w/o Dynamic b`."
+    )
+    entropy_gradient: bool = setting(
+        True,
+        "Whether gradients flow through the entropy in A'. False: the paper's ablation `w/o Entropy Gradient`.",
+    )
+
+
+def swapped_signs(beta_correct: float, beta_incorrect: float) -> str:
+    """Which ablation negative betas are, for the log; empty if none is negative."""
+    if beta_correct < 0 and beta_incorrect < 0:
+        return (
+            "CES with its signs swapped: entropy is raised on correct completions and lowered on wrong ones, the "
+            "direction of AsymGRPO (arXiv 2604.04894)."
+        )
+    if beta_correct < 0:
+        return f"`ces_beta_correct` is {beta_correct:g}: entropy is raised on correct completions; CES lowers it."
+    if beta_incorrect < 0:
+        return f"`ces_beta_incorrect` is {beta_incorrect:g}: entropy is lowered on wrong completions; CES raises it."
+    return ""
+
+
+def check(args: Any, refuse: Refuse) -> None:
+    """Refuses a second entropy term in the loss, and what would keep A' from a shaped token."""
+    if args.entropy_coef != 0.0:
+        refuse("entropy_coef", f"CES already adds the entropy to the loss: set it to 0.0, {OR_OFF}.")
+    if args.use_adaptive_entropy:
+        refuse("use_adaptive_entropy", f"CES already adds the entropy to the loss: set it to False, {OR_OFF}.")
+    if args.top_entropy_quantile < 1.0:
+        refuse("top_entropy_quantile", f"it would drop tokens that CES leaves unshaped: set it to 1.0, {OR_OFF}.")
+    if args.dynamic_sampling and not args.ces_allow_dynamic_sampling:
+        refuse(
+            "dynamic_sampling",
+            "it drops groups of equal accuracy, which CES keeps on purpose (section 3.2 of the paper): their A is "
+            "0, but A' = -/+ beta H still trains. Set `dynamic_sampling=False`, or, if you mean it, "
+            "`ces_allow_dynamic_sampling=True`.",
+        )
+
+
+rule = Rule(
+    name="ces",
+    title="Conditional Entropy Shaping (CES)",
+    function=conditional_entropy_shaping,
+    settings=Settings,
+    needs=frozenset({Need.VERDICTS, Need.RATIOS}),
+    differentiates="entropies",
+    check=check,
+)

@@ -14,11 +14,14 @@ covariance is 0. Where no covariance lies between the bounds, this is DAPO.
 """
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .covariance import share_of_tokens, token_covariances
+from .covariance import TITLE, share_of_tokens, token_covariances
+from .rule import Need, Refuse, Rule, setting, share
 from .shaped import ShapedAdvantages
 
 
@@ -60,3 +63,53 @@ def clip_cov(
     candidates = mask.bool() & inside & ~held_above & ~held_below
     drawn = share_of_tokens(torch.rand_like(covariances), candidates, mask, ratio)
     return ShapedAdvantages(torch.where(drawn, 0.0, advantages), drawn)  # Eq. 12
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of Clip-Cov, `clip_cov_*` in [`CESConfig`]."""
+
+    ratio: float = share(
+        0.0002,
+        "r of Clip-Cov, Eq. 11: share of a micro-batch's tokens that get no gradient, in (0, 1], at most nine "
+        "decimals; at least one token, if any qualifies.",
+        zero=False,
+    )
+    low: float = setting(
+        1.0,
+        "omega_low of Clip-Cov, Eq. 11: these tokens' covariance of log-prob and advantage is above this.",
+        lambda value: not math.isnan(value),
+        "it must be a number.",
+    )
+    high: float = setting(
+        5.0,
+        "omega_high of Clip-Cov, Eq. 11: these tokens' covariance is below this.",
+        lambda value: not math.isnan(value),
+        "it must be a number.",
+    )
+
+
+def check(args: Any, refuse: Refuse) -> None:
+    """Refuses an empty range of covariances."""
+    if not args.clip_cov_low < args.clip_cov_high:
+        refuse("clip_cov_low", f"it must be below `clip_cov_high`, {args.clip_cov_high}; the paper: 1.0 and 5.0.")
+
+
+def clip_range(args: Any) -> dict[str, float]:
+    """TRL's clip range, as TRL resolves it."""
+    return {
+        "epsilon_low": args.epsilon,
+        "epsilon_high": args.epsilon if args.epsilon_high is None else args.epsilon_high,
+        "delta": math.inf if args.delta is None else args.delta,
+    }
+
+
+rule = Rule(
+    name="clip_cov",
+    title=f"Clip-Cov {TITLE}",
+    function=clip_cov,
+    settings=Settings,
+    needs=frozenset({Need.RATIOS, Need.WHOLE_MICRO_BATCHES}),
+    check=check,
+    given=clip_range,
+)

@@ -9,7 +9,11 @@ import math
 import torch
 from torch import Tensor
 
-from .ces import selection_size, top_entropy_tokens, top_rate
+from .ces import selection_size, top_entropy_tokens
+from .rule import exact
+
+# In model cards, after the name.
+TITLE = "of Cui et al. ([arXiv 2505.22617](https://arxiv.org/abs/2505.22617))"
 
 
 def token_covariances(advantages: Tensor, logps: Tensor, mask: Tensor) -> Tensor:
@@ -53,5 +57,5 @@ def share_of_tokens(scores: Tensor, candidates: Tensor, mask: Tensor, share: flo
     """
     size = selection_size(mask.sum(dtype=torch.int64), share).clamp(min=1)
     size = torch.minimum(size, candidates.sum()).view(1)
-    largest = max(1, math.floor(mask.numel() * top_rate(share)))  # no device synchronization
+    largest = max(1, math.floor(mask.numel() * exact(share)))  # no device synchronization
     return top_entropy_tokens(scores.reshape(1, -1), candidates.reshape(1, -1), size, largest).view(mask.shape)

@@ -1,7 +1,7 @@
 """A reward that sees its whole group, as a reward function of TRL.
 
 TRL calls a reward function with the rows of one process, and a group may be split over several. The layer
-`RewardCalls` fills a group reward's column from the gathered rewards instead, so that it is exact on any number of
+`GroupRewards` fills a group reward's column from the gathered rewards instead, so that it is exact on any number of
 processes.
 """
 
@@ -34,7 +34,7 @@ def group_reward(rule: GroupRule) -> Callable[..., Any]:
         `Callable`: The reward function, named as `rule`. Its attribute `of_groups` is `rule`.
 
     Raises:
-        `RuntimeError`: If called by a trainer without the layer `RewardCalls`.
+        `RuntimeError`: If called by a trainer without the layer `GroupRewards`.
 
     Example:
         ```python
@@ -49,7 +49,7 @@ def group_reward(rule: GroupRule) -> Callable[..., Any]:
     def refuse(*_args: Any, **_kwargs: Any) -> Any:
         raise RuntimeError(
             f"{rule.__name__} is a reward of whole groups, which only CESTrainer and the layer "
-            "trl_ces.rollout.RewardCalls compute: use one of them in the place of GRPOTrainer."
+            "trl_ces.layers.GroupRewards compute: use one of them in the place of GRPOTrainer."
         )
 
     del refuse.__wrapped__  # its signature is that of a reward function, not of the rule

@@ -1,9 +1,13 @@
 """Verdicts on a rollout: which completions are correct, and the accuracy of their groups (Eq. 2)."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
+
+TENSORS = ("correct", "scorable", "truncated", "lengths", "rewards")  # of `Groups`
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,16 @@ class Groups:
         """p, the share of correct completions among the scorable ones. Shape (P,), float32; 0 if none is scorable."""
         return group_accuracy((self.correct & self.scorable).sum(dim=1), self.scorable.sum(dim=1))
 
+    def group(self, number: int) -> "Groups":
+        """One group alone, P = 1."""
+        return replace(self, **{name: vars(self)[name][number : number + 1] for name in TENSORS})
+
+    @staticmethod
+    def joined(groups: "Sequence[Groups]") -> "Groups":
+        """Groups one after the other, with the first one's `max_length`."""
+        tensors: dict[str, Any] = {name: torch.cat([vars(one)[name] for one in groups]) for name in TENSORS}
+        return replace(groups[0], **tensors)
+
 
 def group_counts(correct: Tensor, scorable: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
     """
@@ -59,34 +73,31 @@ def group_accuracy(group_correct: Tensor, group_scorable: Tensor) -> Tensor:
     return group_correct / group_scorable.clamp(min=1)
 
 
-def rollout_verdicts(
-    rewards_per_func: Tensor, accuracy_index: int, weights: Tensor, threshold: float, group_size: int
-) -> dict[str, Tensor]:
+def completion_verdicts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) -> dict[str, Tensor]:
     """
-    Correctness and group accuracy of a rollout, from its rewards.
+    The groups' verdicts as tensors with a row per completion, as a token rule reads them.
 
     Args:
+        groups ([`Groups`]): P groups of G completions.
         rewards_per_func (`Tensor`):
-            Shape (N, functions), gathered over processes, groups contiguous; NaN where a function returned `None`.
-        accuracy_index (`int`): Column of the accuracy reward.
+            Shape (P * G, functions), what TRL makes advantages of; NaN where there is no reward.
         weights (`Tensor`): Shape (functions,), TRL's `reward_weights`.
-        threshold (`float`): Lowest accuracy reward of a correct completion.
-        group_size (`int`): G, completions per prompt.
 
     Returns:
-        `dict[str, Tensor]`: Shape (N,) each. Bool: `correct`, `scorable`, and `equal_rewards` (A = 0 over the whole
-        group, so only the shaping trains on it). Int64: `group_correct` and `group_scorable`, see [`group_counts`].
+        `dict[str, Tensor]`: Shape (P * G,) each. Bool: `correct`, `scorable`, `truncated`, and `equal_rewards` (A = 0
+        over the whole group, so only the shaping trains on it). Int64: `group_correct` and `group_scorable`, see
+        [`group_counts`].
     """
-    accuracy = rewards_per_func[:, accuracy_index]
-    scorable = ~accuracy.isnan()
-    correct = accuracy >= threshold  # False where it is NaN
-    group_correct, group_scorable = group_counts(correct, scorable, group_size)  # Eq. 2
+    size = groups.correct.size(1)
+    correct, scorable = groups.correct.flatten(), groups.scorable.flatten()
+    group_correct, group_scorable = group_counts(correct, scorable, size)  # Eq. 2
     return {
         "correct": correct,
         "scorable": scorable,
         "group_correct": group_correct,
         "group_scorable": group_scorable,
-        "equal_rewards": equal_rewards(rewards_per_func, weights, group_size),
+        "equal_rewards": equal_rewards(rewards_per_func, weights, size),
+        "truncated": groups.truncated.flatten(),
     }
 
 

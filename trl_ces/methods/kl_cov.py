@@ -14,14 +14,21 @@ Assumes several optimizer steps per rollout: while the policy is the one that sa
 A token whose log ratio is below -64 nats gets no penalty: 1 / ratio would soon overflow float32.
 """
 
+import math
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from .covariance import share_of_tokens, token_covariances
+from .covariance import TITLE, share_of_tokens, token_covariances
+from .rule import OR_OFF, Need, Refuse, Rule, setting, share
 from .shaped import ShapedAdvantages
 
 # Nats. The penalty at this log ratio, coef * 64 * e^64, is about 4e29 * coef, far inside float32.
 LOWEST_LOG_RATIO = -64.0
+# An `epsilon_high` that no importance ratio reaches.
+NO_CLIP = 1e6
 
 
 def kl_cov(
@@ -49,3 +56,51 @@ def kl_cov(
     log_ratios = torch.where(chosen, log_ratios, 0.0)
     penalties = coef * log_ratios.abs() * torch.exp(-log_ratios)
     return ShapedAdvantages(batch["advantages"].unsqueeze(1) - penalties, chosen)  # Eq. 14
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of KL-Cov, `kl_cov_*` in [`CESConfig`]."""
+
+    ratio: float = share(
+        0.0002,
+        "k of KL-Cov, Eq. 13: share of a micro-batch's tokens, those of highest covariance, that get a KL penalty, in "
+        "(0, 1], at most nine decimals; at least one token. The paper has 0.002 for 7B and 0.0002 for 32B.",
+        zero=False,
+    )
+    coef: float = setting(
+        1.0,
+        "beta of KL-Cov, Eq. 14: loss per nat of |log-prob - old log-prob|, >= 0.",
+        lambda value: 0 <= value < math.inf,
+        "it is loss per nat, a finite number >= 0; the paper uses 1.0.",
+    )
+
+
+def check(args: Any, refuse: Refuse) -> None:
+    """Refuses a clip range, and rollouts of one step, where the KL is 0."""
+    wide = f"KL-Cov has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
+    if args.epsilon < 1:
+        refuse("epsilon", wide)
+    if (args.epsilon if args.epsilon_high is None else args.epsilon_high) < NO_CLIP:
+        refuse("epsilon_high", wide)
+    if args.delta is not None:
+        refuse("delta", wide)
+    micro_steps, accumulated = args.micro_steps_of_a_rollout(), args.gradient_accumulation_steps
+    if micro_steps is not None and accumulated % micro_steps == 0:
+        refuse(
+            "shaping",
+            "each rollout is used in one optimizer step, where its KL is 0: set `steps_per_generation` x "
+            f"`num_iterations`, {micro_steps}, above `gradient_accumulation_steps`, {accumulated} (in a recipe, "
+            "`responses_per_rollout` above `responses_per_step`).",
+        )
+
+
+rule = Rule(
+    name="kl_cov",
+    title=f"KL-Cov {TITLE}",
+    function=kl_cov,
+    settings=Settings,
+    needs=frozenset({Need.RATIOS, Need.WHOLE_MICRO_BATCHES}),
+    differentiates="logps",
+    check=check,
+)

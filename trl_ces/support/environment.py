@@ -5,6 +5,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 
 PACKAGES = ("trl", "transformers", "torch", "datasets", "accelerate", "peft", "deepspeed", "vllm", "math-verify")
+MISSING = "not installed"
 
 
 def environment() -> dict[str, str]:
@@ -16,7 +17,7 @@ def environment() -> dict[str, str]:
         try:
             facts[package] = version(package)
         except PackageNotFoundError:
-            facts[package] = "not installed"
+            facts[package] = MISSING
     facts["python"] = platform.python_version()
     facts["platform"] = platform.platform()
     return facts | _devices()

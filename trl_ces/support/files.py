@@ -47,17 +47,7 @@ def write_json(file: Path, content: Any) -> None:
 
 
 def lock_file(file: Path, wait: bool = False) -> IO[str]:
-    """
-    An open file that no other process can lock until it is closed, here and in every process that inherited it.
-
-    Args:
-        file (`Path`): The lock, made with its folder if missing. It may stay behind.
-        wait (`bool`, *optional*, defaults to `False`): Wait for the other process instead of refusing.
-
-    Raises:
-        OSError: if the file cannot be written.
-        Busy: if another process has it.
-    """
+    """An open file that no other process can lock until it is closed, here and in every process that inherited it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = file.open("a+", encoding="utf-8")
     try:
@@ -81,12 +71,7 @@ def sign(lock: IO[str], process: int) -> None:
 
 
 def try_writing(folder: Path) -> Path:
-    """
-    Writes and removes `TRIAL_BYTES` in `folder`, or in the nearest parent that exists; returns that one.
-
-    Raises:
-        OSError: if that fails. [`is_disk_full`] tells a full disk from other reasons.
-    """
+    """Writes and removes `TRIAL_BYTES` in `folder`, or in the nearest parent that exists; returns that one."""
     here = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     with tempfile.TemporaryFile(dir=here) as file:
         file.write(bytes(TRIAL_BYTES))

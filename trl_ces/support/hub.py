@@ -18,12 +18,7 @@ def is_local(name: str) -> bool:
 
 
 def check_repo(repo_id: str) -> None:
-    """
-    Checks a push as far as possible without the network.
-
-    Raises:
-        HubError: if `repo_id` is not a repository's name, the Hub is switched off, or there is no token.
-    """
+    """Checks a push as far as possible without the network."""
     from huggingface_hub import constants, get_token
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id

@@ -18,19 +18,7 @@ def reward_name(func: Any) -> str:
 
 
 def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
-    """
-    Find the accuracy reward: the one named, else the only one, else the only one with "accuracy" in its name.
-
-    Args:
-        names (`list[str]`): Names of the reward functions, as TRL logs them.
-        wanted (`str`, *optional*): `ces_accuracy_reward`.
-
-    Returns:
-        `int`: Its index in `names`.
-
-    Raises:
-        `ValueError`: There is none, or it is ambiguous.
-    """
+    """Find the accuracy reward: the one named, else the only one, else the only one with "accuracy" in its name."""
     if wanted is not None:
         matches = [index for index, name in enumerate(names) if name == wanted]
         problem = f"`ces_accuracy_reward` is {wanted!r}, which names {len(matches)} of the reward functions."

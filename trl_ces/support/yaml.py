@@ -1,7 +1,4 @@
-"""Strict YAML and strict types: a surprise is an error that names the key. Imports no torch.
-
-ruamel.yaml reads YAML 1.2, where `2e-7` is a number, `no` a word and `010` ten, and refuses a key given twice.
-"""
+"""Strict YAML and strict types: a surprise is an error that names the key. Imports no torch."""
 
 import enum
 import math
@@ -12,72 +9,55 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from ruamel.yaml import YAML
-from ruamel.yaml.constructor import ConstructorError, SafeConstructor
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from .errors import UserError, first_line, kind, shown
-from .old_names import current_names
 
-# A few lines of anchors can expand to more values than fit into memory.
-MAX_VALUES = 100_000
 # `bf16: yes` can only mean true; to YAML 1.2 it is a word, as in `eval_strategy: no`.
 BOOL_WORDS = {"yes": True, "on": True, "no": False, "off": False}
+# Plain values of YAML 1.2. PyYAML's own are 1.1's, where `2e-7` is text, `no` false, `010` eight and `1:30` ninety.
+PLAIN = {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?[0-9]+",
+    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    "merge": "<<",
+}
 
 
-class _Constructor(SafeConstructor):
-    """Builds plain values: integers are decimal, and a date is text."""
+class _Loader(yaml.SafeLoader):
+    """Reads YAML 1.2 and refuses a key given twice."""
 
-    def construct_object(self, node: Any, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, KeyError) as error:  # of Python, which refuses 5,000 digits, without a line
-            raise ConstructorError(problem=first_line(error), problem_mark=node.start_mark) from None
+    yaml_implicit_resolvers = {}  # noqa: RUF012
 
-    def construct_yaml_int(self, node: Any) -> Any:
-        return int(node.value) if node.value.lstrip("+-").isdecimal() else node.value
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen:
+                problem = f"the key `{key.value}` stands twice"
+                raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: Any) -> int:
+        return int(node.value)
 
 
-_Constructor.add_constructor("tag:yaml.org,2002:int", _Constructor.construct_yaml_int)
-for _word in ("timestamp", "value"):
-    _Constructor.add_constructor(f"tag:yaml.org,2002:{_word}", SafeConstructor.construct_yaml_str)
-
-
-def _count_values(value: Any, counted: dict[int, int]) -> int:
-    """How many values there are with every alias expanded."""
-    if not isinstance(value, list | dict):
-        return 1
-    if id(value) not in counted:
-        for key in value if isinstance(value, dict) else ():
-            if not isinstance(key, str | int | float | bool):
-                raise UserError(f"a key must be text or a number, got {shown(key)}.")
-        members = value if isinstance(value, list) else value.values()
-        counted[id(value)] = 1 + sum(_count_values(member, counted) for member in members)
-    return counted[id(value)]
+for _tag, _pattern in PLAIN.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), None)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of one YAML 1.2 document.
-
-    Raises:
-        UserError: if `text` is not YAML, builds Python objects, repeats a key, is nested too deeply, or expands to
-            more than `MAX_VALUES` values.
-    """
-    loader = YAML(typ="safe", pure=True)
-    loader.Constructor = _Constructor
+    """The value of one YAML 1.2 document. Refuses what is not YAML, builds Python objects or repeats a key."""
     try:
-        value = loader.load(text)
-        count = _count_values(value, {})
-    except RecursionError:
-        raise UserError("the values are nested too deeply, or contain themselves.") from None
-    except MarkedYAMLError as error:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise UserError(f"{line}not valid YAML ({error.problem:.200}).") from None
-    except YAMLError as error:
+    except yaml.YAMLError as error:
         raise UserError(f"not valid YAML ({first_line(error)}).") from None
-    if count > MAX_VALUES:
-        raise UserError(f"its aliases expand to {count} values, more than {MAX_VALUES}: write them out.")
-    return value
 
 
 class _Dumper(yaml.SafeDumper):
@@ -96,11 +76,7 @@ def dump_yaml(content: dict[str, Any]) -> str:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in the file `path`, old dotted paths replaced by today's; an empty file is an empty mapping.
-
-    Raises:
-        UserError: if the file cannot be read, or is not one mapping with distinct keys.
-    """
+    """The mapping in the file `path`; an empty file is an empty mapping."""
     try:
         content = parse_yaml(path.read_text(encoding="utf-8"))
     except UserError as error:
@@ -114,7 +90,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     for name in content:
         if not isinstance(name, str):
             raise UserError(f"{path}: the key {name!r} must be text.")
-    return current_names(content)
+    return content
 
 
 def alternatives(hint: Any) -> list[Any]:
@@ -183,9 +159,6 @@ def _fit(value: Any, member: Any) -> Any:
 def fit(value: Any, hint: Any) -> Any:
     """`value`, as read from YAML, as the type `hint` of a dataclass field. Only an int is converted, to a float, and
     YAML 1.1's on, off, yes and no to a bool.
-
-    Raises:
-        TypeError: if the value is of another type.
     """
     members = alternatives(hint)
     if any(map(_is_enum, members)):
@@ -203,9 +176,6 @@ def fit_text(texts: list[str], hint: Any) -> Any:
 
     A string field takes its word literally, except `null` where it may be null, and `{...}` or `[...]` where it may be
     a mapping or a list. Other types read the word as YAML. No word means true.
-
-    Raises:
-        TypeError: if the words are of another type or too many.
     """
     members = alternatives(hint)
     lists = [member for member in members if typing.get_origin(member) is list or member is list]

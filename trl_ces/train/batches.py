@@ -17,25 +17,7 @@ class BatchSizes:
 def batch_sizes(
     responses_per_step: int, responses_per_rollout: int, num_processes: int, micro_batch_size: int = 2
 ) -> BatchSizes:
-    """TRL's batch sizes that keep a step and a rollout the same on any number of processes.
-
-    Args:
-        responses_per_step (`int`):
-            Responses of one optimizer step, over all processes. The paper: 4.
-        responses_per_rollout (`int`):
-            Responses generated at a time, over all processes. The paper: 12 prompts x 4 samples = 48.
-        num_processes (`int`):
-            Processes, one per device.
-        micro_batch_size (`int`, *optional*, defaults to `2`):
-            Upper bound of the responses in one forward pass of a process.
-
-    Returns:
-        [`BatchSizes`]: with per_device x processes x accumulation = `responses_per_step` and per_device x processes x
-        steps_per_generation = `responses_per_rollout`.
-
-    Raises:
-        UserError: if the processes cannot share a step evenly, or whole steps do not fill the rollout.
-    """
+    """TRL's batch sizes that keep a step and a rollout the same on any number of processes."""
     if responses_per_step % num_processes:
         usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
         raise UserError(

@@ -17,10 +17,6 @@ class SaveOnSigterm(TrainerCallback):
     """
     Saves a checkpoint and ends training after the running step once any process receives SIGTERM, by which clusters
     announce that they take a machine back.
-
-    Args:
-        accelerator (`Accelerator`):
-            Lets the processes agree on the step: the signal reaches them at different times.
     """
 
     def __init__(self, accelerator: Any):
@@ -50,14 +46,7 @@ class SaveOnSigterm(TrainerCallback):
 
 
 class AnswerProgress(ProgressCallback):
-    """
-    The Trainer's progress bar, followed by accuracy, length and entropy of the last logged answers.
-
-    Args:
-        accuracy_reward (`str`, *optional*):
-            Name of the reward function whose mean is the accuracy. `None`: it is ambiguous, and the mean of all
-            rewards is shown.
-    """
+    """The Trainer's progress bar, followed by accuracy, length and entropy of the last logged answers."""
 
     def __init__(self, accuracy_reward: str | None):
         super().__init__()

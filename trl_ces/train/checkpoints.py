@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 logger = logging.getLogger(__name__)
+STATE = "trainer_state.json"
 
 
 def read_state(checkpoint: Path) -> dict[str, Any] | None:
     """The Trainer's state in a checkpoint, which it writes last; `None` if missing or truncated."""
     try:
-        state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+        state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # killed while it was written
         return None
     return state if isinstance(state, dict) and "global_step" in state else None
@@ -29,14 +30,7 @@ class Length:
 
 
 def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
-    """
-    Whether all planned steps were made. Resumed from there, the Trainer could make one more.
-
-    Args:
-        state (`dict`): The Trainer's.
-        length ([`Length`], *optional*): Of the run that would resume, which may be longer. Default: that of the run
-            that wrote `state`.
-    """
+    """Whether all planned steps were made. Resumed from there, the Trainer could make one more."""
     step, planned = state["global_step"], state.get("max_steps", 0)
     if length is not None and length.max_steps > 0:
         planned = length.max_steps

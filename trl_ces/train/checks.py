@@ -19,23 +19,7 @@ from .server import check_server
 
 
 def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
-    """
-    Checks a run, and says how to start it.
-
-    Args:
-        line ([`CommandLine`]):
-            The sorted words.
-        recipe ([`Recipe`]):
-            The recipe with the words' overrides.
-        recipe_file (`Path`, *optional*):
-            Its file, which the training processes read again.
-
-    Returns:
-        [`Launch`]
-
-    Raises:
-        UserError: naming the field, its value and the way out.
-    """
+    """Checks a run, and says how to start it."""
     launch = make_launch(line, recipe, recipe_file)
     recipe.check_training(launch.num_processes)
     find_reward_functions(recipe)

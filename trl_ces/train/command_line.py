@@ -39,11 +39,7 @@ def accelerate_flags() -> dict[str, bool]:
 
 
 def read_words(words: list[str]) -> CommandLine:
-    """Sorts the words. A name that recipe and accelerate share is the recipe's, as in `trl grpo`.
-
-    Raises:
-        UserError: if a flag does not exist, lacks its value or has too many.
-    """
+    """Sorts the words. A name that recipe and accelerate share is the recipe's, as in `trl grpo`."""
     line = CommandLine()
     for name, values in _group(words):
         if name in ("config", "accelerate_config"):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from ..support.reward_names import accuracy_reward_index
+from .checkpoints import STATE
 
 # DAPO, CES, then other methods in order: distinguishable without colour.
 STYLES: tuple[dict[str, Any], ...] = (
@@ -32,20 +37,19 @@ PANELS = {
 Curve = dict[str, list[float]]
 
 
+def logged_accuracy_reward(state: Mapping[str, Any], recipe: Mapping[str, Any]) -> str | None:
+    """Name of the accuracy reward in a Trainer's log, by the trainer's own rule; `None` if missing or ambiguous."""
+    keys = dict.fromkeys(key for entry in state["log_history"] for key in entry)
+    names = [found[1] for found in (re.fullmatch(r"rewards/(.+)/mean", key) for key in keys) if found]
+    try:
+        return names[accuracy_reward_index(names, recipe.get("ces_accuracy_reward"))] if names else None
+    except ValueError:
+        return None
+
+
 def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
-    """Reads what TRL logged in training from `trainer_state.json`.
-
-    Args:
-        run_dir (`Path`):
-            The run's `output_dir`.
-        accuracy_reward (`str`):
-            Name of the reward function whose mean is the accuracy.
-
-    Returns:
-        `dict`: Lists of equal length: `step`, `accuracy` in [0, 1], `length` in tokens, `entropy` in bits per token
-        (TRL logs nats).
-    """
-    history = json.loads((run_dir / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
+    """Reads what TRL logged in training from `trainer_state.json`."""
+    history = json.loads((run_dir / STATE).read_text(encoding="utf-8"))["log_history"]
     accuracy = f"rewards/{accuracy_reward}/mean"
     # TRL logs `None` if no completion could be scored.
     rows = [entry for entry in history if "completions/mean_length" in entry and entry.get(accuracy) is not None]
@@ -58,14 +62,7 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
 
 
 def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
-    """Plots accuracy, length and entropy over the training steps of all methods.
-
-    Args:
-        curves (`dict[str, list[Curve]]`):
-            Method -> the curves of its runs, one per seed. Their mean is bold, each run faint.
-        file (`Path`):
-            The picture; its suffix gives the format.
-    """
+    """Plots accuracy, length and entropy over the training steps of all methods."""
     pyplot, figure, axes = _panels(len(curves))
     styles = styles_of(list(curves))
     for axis, key in zip(axes, PANELS, strict=True):
@@ -87,17 +84,7 @@ def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
 
 
 def plot_variants(variants: list[str], means: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> Path:
-    """Plots accuracy, length and entropy of the trained models over the variants of a study.
-
-    Args:
-        variants (`list[str]`):
-            Names, from left to right.
-        means (`dict`):
-            Method -> `accuracy`, `length` or `entropy` -> per variant, mean and half the width of its interval (`nan`
-            if there is none).
-        file (`Path`):
-            The picture; its suffix gives the format.
-    """
+    """Plots accuracy, length and entropy of the trained models over the variants of a study."""
     pyplot, figure, axes = _panels(len(means))
     styles = styles_of(list(means))
     for axis, key in zip(axes, PANELS, strict=True):

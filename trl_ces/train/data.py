@@ -32,19 +32,7 @@ class Draw:
 
 
 def clean_gold(gold: Any, pattern: str | None, where: str) -> str | None:
-    """The gold answer as text, `None` if the row has none.
-
-    Args:
-        gold (`Any`):
-            Value of the solution column.
-        pattern (`str`, *optional*):
-            `solution_pattern`: the group of its last match is the gold.
-        where (`str`):
-            Data set and row number, for the message.
-
-    Raises:
-        UserError: if `gold` is neither text nor a number.
-    """
+    """The gold answer as text, `None` if the row has none."""
     if gold is None:
         return None
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
@@ -59,11 +47,7 @@ def clean_gold(gold: Any, pattern: str | None, where: str) -> str | None:
 
 
 def make_prompt(question: Any, system_prompt: str | None, where: str) -> list[dict[str, str]]:
-    """Chat messages of a question. Messages stay as they are, but for the system message.
-
-    Raises:
-        UserError: if the question is neither text nor messages.
-    """
+    """Chat messages of a question. Messages stay as they are, but for the system message."""
     if isinstance(question, str) and question.strip():
         return build_prompt(question, system_prompt)
     is_chat = isinstance(question, list) and all(
@@ -86,21 +70,7 @@ def shuffled(number_of_rows: int, seed: int) -> list[int]:
 def draw_rows(
     rows: Rows, script: ScriptArguments, eval_count: int, are_usable: Callable[[list[str]], list[bool]]
 ) -> Draw:
-    """Takes shuffled rows with a usable gold: first those for training, then those for evaluation.
-
-    Args:
-        rows ([`Rows`]):
-            The data set.
-        script ([`ScriptArguments`]):
-            Seed, counts and the gold's pattern. Without `max_train_samples`, training gets all rows not held back.
-        eval_count (`int`):
-            Rows to hold back.
-        are_usable (`Callable`):
-            Which of a list of golds can be graded.
-
-    Raises:
-        UserError: if too few golds are usable.
-    """
+    """Takes shuffled rows with a usable gold: first those for training, then those for evaluation."""
     order = shuffled(len(rows.golds), script.dataset_seed)
     wanted = None if script.max_train_samples is None else script.max_train_samples + eval_count
     kept: list[int] = []
@@ -141,11 +111,7 @@ def make_dataset(rows: Rows, picked: list[int], script: ScriptArguments) -> "Dat
 
 
 def check_source(script: ScriptArguments) -> None:
-    """Checks data that need no network: files, columns, tasks.
-
-    Raises:
-        UserError: if they cannot be used.
-    """
+    """Checks data that need no network: files, columns, tasks."""
     held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
     for name, split, count, eval_count in (
         (script.dataset_name, script.dataset_split, script.max_train_samples, held_out),
@@ -168,7 +134,7 @@ def _generate(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
     count = script.max_train_samples or 2000
     if script.dataset_name == "arithmetic":
         return _arithmetic(script, count)
-    from ..toy.reasoning_tasks import make_problems
+    from ..lab.worlds.reasoning_tasks import make_problems
 
     tasks, eval_count = script.reasoning_gym_tasks or {}, script.num_eval_samples
     train = make_problems(tasks, count, script.dataset_seed, script.system_prompt)
@@ -179,7 +145,7 @@ def _generate(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
 
 
 def _arithmetic(script: ScriptArguments, count: int) -> tuple["Dataset", "Dataset | None"]:
-    from ..toy.arithmetic import load_problems
+    from ..lab.worlds.arithmetic import load_problems
 
     held_out, world = script.num_eval_samples, script.dataset_kwargs or {}
     try:
@@ -194,19 +160,6 @@ def load_datasets(script: ScriptArguments, say: Callable[[str], None] = print) -
 
     The main process decides which golds are usable and broadcasts it: grading has a time limit, so processes could
     disagree and train on different rows.
-
-    Args:
-        script ([`ScriptArguments`]):
-            The recipe's data fields.
-        say (`Callable`, *optional*, defaults to `print`):
-            Called on the main process with how many rows were drawn and which were dropped.
-
-    Returns:
-        Two [`~datasets.Dataset`], the second `None` without `num_eval_samples` and `eval_dataset_name`; columns
-        `prompt` and `solution`, and `row` (its number) if they come from a source.
-
-    Raises:
-        UserError: if the data cannot be used; on every process.
     """
     assert script.dataset_name is not None  # ScriptArguments refuses it
     if script.dataset_name in GENERATED:

@@ -48,19 +48,7 @@ class Launch:
 
 
 def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
-    """How to start the training.
-
-    Args:
-        line ([`CommandLine`]):
-            The sorted words.
-        recipe ([`Recipe`]):
-            The checked recipe.
-        recipe_file (`Path`, *optional*):
-            Its file, which the workers read again.
-
-    Raises:
-        UserError: if the accelerate configuration or a number of processes cannot work on this machine.
-    """
+    """How to start the training."""
     config_file = None if line.accelerate_config is None else find_accelerate_config(line.accelerate_config).resolve()
     settings = read_accelerate_config(config_file) if config_file else {}
     on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
@@ -175,9 +163,6 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     Runs the training processes of this machine to their end.
 
     Says how to go on where a process ended without a sentence of its own: killed, or by a bug.
-
-    Returns:
-        `int`: as [`run_child`]; 2 if a process has said why it ended.
     """
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder) / "said"
@@ -197,11 +182,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
 
 
 def run_child(command: list[str], env: dict[str, str]) -> int:
-    """Runs the command, and passes Ctrl-C and SIGTERM on to all its processes.
-
-    Returns:
-        `int`: the exit code; 128 + n if signal n ended the command, or this process.
-    """
+    """Runs the command, and passes Ctrl-C and SIGTERM on to all its processes."""
     child: subprocess.Popen | None = None
     received: list[int] = []
 

@@ -1,16 +1,11 @@
 """From the names in a recipe to functions."""
 
-import importlib
 import inspect
-import sys
-import traceback
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ..support.errors import UserError, kind, nearest
-from ..support.old_names import current_names
+from ..support.imports import import_path, public_functions
 from .recipe import Recipe
 
 SOFT_OVERLONG = "get_soft_overlong_punishment"
@@ -21,9 +16,6 @@ def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | Non
 
     `reward_funcs` are names in `trl_ces.rewards` or `trl.rewards`, or dotted paths, for which the working directory
     is searched too. A factory, `get_...`, is called with its `reward_kwargs`; so is any dotted path that has some.
-
-    Raises:
-        UserError: if a name does not exist or is not a function, none is given, or a factory refuses its settings.
     """
     names, settings = recipe.script.reward_funcs, recipe.script.reward_kwargs or {}
     for name in settings:
@@ -38,36 +30,15 @@ def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | Non
 
 
 def import_function(path: str, field: str) -> Callable[..., Any]:
-    """The function that a dotted path names; the working directory is searched too.
-
-    Raises:
-        UserError: if the module or the function does not exist, or the module fails while it is imported.
-    """
-    module_name, _, name = current_names(path).rpartition(".")
-    if not all(part.isidentifier() for part in path.split(".")):
-        raise UserError(f"`{field}`: {path!r} is not a dotted path such as `my_package.my_function`.")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise UserError(f"`{field}`: {path!r} cannot be imported: {error}.") from None
-    except (Exception, SystemExit) as error:  # the user's own code may raise anything
-        raise UserError(
-            f"`{field}`: {path!r} cannot be imported: {type(error).__name__} in {_place(error)}: {error}."
-        ) from error
-    function = vars(module).get(name)
+    """The function that a path names, see [`import_path`]."""
+    function = import_path(path, field)
     if not callable(function):
-        raise UserError(f"`{field}`: {module_name} has no function {name!r}.{nearest(name, _functions(module))}")
+        raise UserError(f"`{field}`: {path!r} is {kind(function)}, not a function.")
     return function
 
 
 def model_path(recipe: Recipe) -> str:
-    """The model to load: a recipe's `model_name_or_path`, or what its `model_builder` makes of it.
-
-    Raises:
-        UserError: if there is no such builder, or it refuses its arguments.
-    """
+    """The model to load: a recipe's `model_name_or_path`, or what its `model_builder` makes of it."""
     name = str(recipe.model.model_name_or_path)
     if recipe.script.model_builder is None:
         return name
@@ -77,14 +48,6 @@ def model_path(recipe: Recipe) -> str:
         return str(build(name, **settings))
     except (TypeError, ValueError) as error:
         raise UserError(f"`model_builder` {recipe.script.model_builder} with {settings}: {error}") from error
-
-
-def _place(error: BaseException) -> str:
-    """File and line in which an import failed."""
-    if isinstance(error, SyntaxError):
-        return f"{error.filename}, line {error.lineno}"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{last.filename}, line {last.lineno}"
 
 
 def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
@@ -97,7 +60,7 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
     from .. import rewards as ours
 
     known = {word: getattr(trls, word) for word in dir(trls) if word.endswith("_reward") or word == SOFT_OVERLONG}
-    known |= {word: getattr(ours, word) for word in _functions(ours)}
+    known |= {word: getattr(ours, word) for word in public_functions(ours)}
     if name not in known:
         raise UserError(
             f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Known: "
@@ -121,15 +84,6 @@ def _made(name: str, factory: Callable[..., Any], settings: dict[str, Any]) -> C
     if not callable(function):
         raise UserError(f"`reward_kwargs`: {name} made {kind(function)} of its settings, not a reward function.")
     return function
-
-
-def _functions(module: ModuleType) -> list[str]:
-    """Public functions defined in the module itself."""
-    return [
-        name
-        for name, value in vars(module).items()
-        if callable(value) and not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
-    ]
 
 
 def _soft_overlong(recipe: Recipe) -> dict[str, int]:

@@ -23,22 +23,6 @@ if TYPE_CHECKING:
 
     from ..config import CESConfig
 
-# Keys of older recipes and of TRL's own script, with what replaced them.
-FORMER_KEYS = {
-    "max_prompt_length": "TRL no longer truncates prompts; drop long ones from the data, and bound prompt plus answer "
-    "in vLLM with `vllm_max_model_length`",
-    "torch_dtype": "renamed to `dtype`",
-    "warmup_ratio": "use `warmup_steps`; below 1 it is the ratio (`warmup_steps: 0.03`)",
-    "overwrite_output_dir": "removed; choose another `output_dir`, or continue with `resume_from_checkpoint`",
-    "vllm_device": "use `vllm_mode`: `colocate` shares the training GPUs, `server` uses others",
-    "evaluation_strategy": "renamed to `eval_strategy`",
-    "dataset_train_split": "here it is `dataset_split`",
-    "dataset_test_split": "here it is `eval_dataset_split`, or hold rows back with `num_eval_samples`",
-    "dataset_streaming": "the seeded sample needs the whole data set; take a part of it with `max_train_samples`",
-    "datasets": "one data set for each recipe here: `dataset_name`",
-    "use_liger_loss": "TRL's fused LM head replaced it; remove the key",
-}
-
 # A run's own recipe, in its `output_dir`.
 RECIPE = "recipe.yaml"
 
@@ -149,11 +133,7 @@ class Recipe:
         return {**fields, "use_cpu": True}
 
     def check_training(self, num_processes: int) -> None:
-        """Builds the run's [`CESConfig`] once, without a device, for the errors that it raises.
-
-        Raises:
-            UserError: if `CESConfig` refuses a value.
-        """
+        """Builds the run's [`CESConfig`] once, without a device, for the errors that it raises."""
         from ..config import CESConfig, check_micro_batch
 
         fields = self.as_one_process(num_processes)
@@ -180,21 +160,7 @@ class Recipe:
 
 
 def load_recipe(path: str | Path | None, overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """Reads, overrides and checks a recipe.
-
-    Args:
-        path (`str` or `Path`, *optional*):
-            The YAML file. `None`: the overrides are the whole recipe.
-        overrides (`dict[str, list[str]]`, *optional*):
-            Field -> the values of `--field` on the command line, which win over the file.
-
-    Returns:
-        [`Recipe`]
-
-    Raises:
-        UserError: if the file cannot be read, a key is unknown, a value has another type or is refused by its class,
-            or a required field is missing.
-    """
+    """Reads, overrides and checks a recipe."""
     given = read_yaml(Path(path)) if path is not None else {}
     return make_recipe(given, str(path) if path is not None else "command line", overrides)
 
@@ -238,19 +204,14 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
 
 
 def check_key(name: str, source: str, others: typing.Iterable[str] = ()) -> None:
-    """Refuses an unknown key of `source` (a file, or "command line"), naming its replacement or the nearest key.
+    """Refuses an unknown key of `source` (a file, or "command line"), naming the nearest key.
 
     `others` are valid there besides the recipe's keys.
-
-    Raises:
-        UserError: if `name` is unknown.
     """
     if not isinstance(name, str):
         raise UserError(f"{source}: the key {name!r} must be text.")
     if name in recipe_fields():
         return
-    if name in FORMER_KEYS:
-        raise UserError(f"{source}: the key `{name}` is not known: {FORMER_KEYS[name]}.")
     hint = nearest(name, [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
     raise UserError(f"{source}: the key `{name}` is not known.{hint}")
 

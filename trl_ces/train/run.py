@@ -3,18 +3,19 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from accelerate import PartialState
 from safetensors import SafetensorError
 from trl import get_peft_config, get_quantization_config
 
 from ..config import CESConfig
-from ..rollout.reward_guard import RewardError
+from ..layers.reward_guard import RewardError
 from ..support.errors import UserError, hub_errors
 from ..support.files import is_disk_full, write_text
 from ..trainer import CESTrainer
 from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
+from .card import ADAPTER, write_card, write_facts
 from .checkpoints import Length, newest_checkpoint, way_on
 from .data import load_datasets
 from .lookup import find_reward_functions, model_path
@@ -31,28 +32,8 @@ def train(
     num_processes: int,
     distributed_type: str | None,
     make_publisher: Callable[[CESConfig], Any],
-    save: Callable[..., None],
 ) -> None:
-    """
-    Loads data and model, trains and saves.
-
-    Args:
-        recipe ([`Recipe`]):
-            The checked recipe.
-        num_processes (`int`):
-            Processes that the launcher meant to start.
-        distributed_type (`str`, *optional*):
-            `"DEEPSPEED"` or `"FSDP"` if the launcher meant to use it.
-        make_publisher (`Callable`):
-            Makes the callback that pushes, for a run with `push_to_hub`. Its `check(recipe)` is called on the main
-            process before data and model are loaded.
-        save (`Callable`):
-            Called on every process after the last step, with the trainer, the recipe and the publisher or `None`.
-
-    Raises:
-        UserError: if processes, data or model are not what the recipe says.
-        StoppedTraining: if a reward function or the vLLM server failed, or the disk is full.
-    """
+    """Loads data and model, trains and saves; with `push_to_hub`, through a publisher of lab/hub."""
     config = recipe.training_config(num_processes)
     if config.world_size != num_processes:
         raise UserError(
@@ -73,15 +54,13 @@ def train(
     if publisher is not None:
         trainer.add_callback(publisher)
     if run_to_its_end(trainer, recipe):
-        save(trainer, recipe, publisher)
+        save(trainer)
+        if publisher is not None and state.is_main_process:
+            publisher.finish()
 
 
 def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CESTrainer:
-    """The trainer of a recipe, with its data and model.
-
-    Raises:
-        UserError: if data, rewards or model cannot be used.
-    """
+    """The trainer of a recipe, with its data and model."""
     train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
     reward_funcs: list[Any] = list(find_reward_functions(recipe))
     with state.local_main_process_first():  # a `model_builder` writes files
@@ -106,12 +85,7 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
 
 
 def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
-    """
-    Trains, from a checkpoint if the recipe says so; `False` if SIGTERM ended it early.
-
-    Raises:
-        StoppedTraining: if a reward function or the vLLM server failed, or the disk is full, with how to go on.
-    """
+    """Trains, from a checkpoint if the recipe says so; `False` if SIGTERM ended it early."""
     output_dir, speaks = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
@@ -119,8 +93,10 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
         checkpoint = str(newest_checkpoint(output_dir, length))
         if speaks:
             print(f"Resuming from {checkpoint}.", flush=True)
-    if speaks and Path(recipe.source).resolve() != (output_dir / RECIPE).resolve():
-        write_text(output_dir / RECIPE, recipe.to_yaml())
+    if speaks:
+        write_facts(output_dir, cast("CESConfig", trainer.args))
+        if Path(recipe.source).resolve() != (output_dir / RECIPE).resolve():
+            write_text(output_dir / RECIPE, recipe.to_yaml())
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
     try:
@@ -135,6 +111,29 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     if speaks:
         print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {way_on(output_dir, length)}", flush=True)
     return False
+
+
+def save(trainer: CESTrainer) -> None:
+    """
+    Saves model, tokenizer, training state and model card in `output_dir`, and prints the lines that load the model.
+
+    Call it on every process: gathering a sharded model takes all of them.
+    """
+    output_dir = Path(str(trainer.args.output_dir))
+    trainer.save_model(str(output_dir))
+    trainer.save_state()
+    if not trainer.is_world_process_zero():
+        return
+    write_card(output_dir, output_dir.resolve().name)
+    saved = sorted(file.name for file in output_dir.iterdir() if file.is_file())
+    note = "  # an adapter: needs peft" if ADAPTER in saved else ""
+    print(
+        f"\nSaved in {output_dir}: {', '.join(saved)}.\nLoad it:\n"
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+        f'model = AutoModelForCausalLM.from_pretrained("{output_dir}"){note}\n'
+        f'tokenizer = AutoTokenizer.from_pretrained("{output_dir}")',
+        flush=True,
+    )
 
 
 def _known_problem(error: Exception, recipe: Recipe, output_dir: Path) -> str | None:

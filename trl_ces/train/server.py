@@ -19,12 +19,7 @@ REQUEST_FAILED = "Request failed: "  # how TRL's client begins the message of a 
 
 
 def server_url(recipe: Recipe) -> str:
-    """
-    The server's address, as TRL's client takes it.
-
-    Raises:
-        UserError: if `vllm_server_base_url` is no address.
-    """
+    """The server's address, as TRL's client takes it."""
     given = recipe.setting("vllm_server_base_url")
     if given is None:
         return f"http://{recipe.setting('vllm_server_host')}:{recipe.setting('vllm_server_port')}"
@@ -59,10 +54,6 @@ def check_server(recipe: Recipe) -> None:
     Waits for the recipe's server up to `vllm_server_timeout`, and checks that it can serve this run.
 
     For the machine with rank 0, whose process is the only one that talks to the server.
-
-    Raises:
-        UserError: if the server cannot be reached, was started otherwise than [`server_command`] says, or serves
-            another model; or if the port at which the trainer hands out weights is taken.
     """
     url = server_url(recipe)
     check_port_free("vllm_group_port", recipe.setting("vllm_group_port"))

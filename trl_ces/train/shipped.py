@@ -5,20 +5,23 @@ from pathlib import Path
 from ..support.errors import UserError, nearest
 
 
-def recipe_folders() -> list[Path]:
-    """Folders with shipped recipes: in the installed package, or beside it in a checkout."""
+def shipped_folders(room: str) -> list[Path]:
+    """Folders of that name: in the installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
-    return [folder for folder in (package / "recipes", package.parent / "recipes") if folder.is_dir()]
+    return [folder for folder in (package / room, package.parent / room) if folder.is_dir()]
 
 
 # Folders under recipes/ without training recipes.
-OTHER_KINDS = ("accelerate", "evaluation", "study")
+OTHER_KINDS = ("accelerate", "evaluation")
 
 
 def shipped_files(kind: str | None = None) -> dict[str, Path]:
-    """Name -> file of the shipped training recipes, or of the files in the folder `kind` of recipes/."""
+    """Name -> file of the shipped training recipes, the studies, or the files in the folder `kind` of recipes/."""
     shipped: dict[str, Path] = {}
-    for folder in recipe_folders():
+    if kind == "study":
+        files = [file for folder in shipped_folders("experiments") for file in sorted(folder.glob("*/study.yaml"))]
+        return {file.parent.name: file for file in files}
+    for folder in shipped_folders("recipes"):
         start = folder if kind is None else folder / kind
         for file in sorted(start.rglob("*.yaml")):
             if kind is not None or file.relative_to(folder).parts[0] not in OTHER_KINDS:
@@ -27,20 +30,13 @@ def shipped_files(kind: str | None = None) -> dict[str, Path]:
 
 
 def find_recipe(name: str, kind: str | None = None) -> Path:
-    """The file of `--config`: a path, or the name of a shipped file such as `smollm2_135m/ces`.
-
-    Args:
-        name (`str`):
-            Path or name.
-        kind (`str`, *optional*):
-            `"study"` looks for the shipped studies. `None`: for training recipes.
-
-    Raises:
-        UserError: if there is neither.
-    """
+    """The file of `--config`: a path, or the name of a shipped file such as `smollm2_135m/ces`."""
     if Path(name).expanduser().is_file():
         return Path(name).expanduser()
-    stem = name.removeprefix("recipes/").removeprefix(f"{kind}/").removesuffix(".yaml")
+    if kind == "study":
+        stem = name.removeprefix("experiments/").removesuffix("/study.yaml")
+    else:
+        stem = name.removeprefix("recipes/").removeprefix(f"{kind}/").removesuffix(".yaml")
     shipped = shipped_files(kind)
     if stem in shipped:
         return shipped[stem]
@@ -51,11 +47,7 @@ def find_recipe(name: str, kind: str | None = None) -> Path:
 
 
 def find_accelerate_config(name: str) -> Path:
-    """The file of `--accelerate_config`: a path, or the name of a file in recipes/accelerate such as `zero3`.
-
-    Raises:
-        UserError: if there is neither.
-    """
+    """The file of `--accelerate_config`: a path, or the name of a file in recipes/accelerate such as `zero3`."""
     if Path(name).expanduser().is_file():
         return Path(name).expanduser()
     shipped = shipped_files("accelerate")

@@ -24,11 +24,7 @@ class Rows:
 
 
 def local_files(name: str) -> list[Path]:
-    """The data files of a local `dataset_name`, sorted.
-
-    Raises:
-        UserError: if the path does not exist, or a folder has no data file or several kinds of them.
-    """
+    """The data files of a local `dataset_name`, sorted."""
     path = Path(name).expanduser()
     if not path.exists():
         raise UserError(f"The data file {name} does not exist (searched from {Path.cwd()}): check `dataset_name`.")
@@ -47,11 +43,7 @@ def local_files(name: str) -> list[Path]:
 
 
 def find_columns(columns: Sequence[str], script: ScriptArguments, source: str) -> tuple[str, str]:
-    """The columns of question and gold.
-
-    Raises:
-        UserError: if a named column does not exist, or none or several of the known names do.
-    """
+    """The columns of question and gold."""
     found = []
     for name, known in (("prompt_column", PROMPT_COLUMNS), ("solution_column", SOLUTION_COLUMNS)):
         wanted = getattr(script, name)
@@ -144,11 +136,7 @@ def _read_hub(script: ScriptArguments, name: str, split: str) -> Rows:
 
 
 def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
-    """The rows of a local path or a data set of the Hub.
-
-    Raises:
-        UserError: if there is no such data set, it is empty, or its columns are not clear.
-    """
+    """The rows of a local path or a data set of the Hub."""
     rows = _read_local(script, name) if is_local(name) else _read_hub(script, name, split)
     if not len(rows.golds):
         raise UserError(f"{name} has no rows.")

@@ -34,20 +34,7 @@ def parser_problem() -> str | None:
 
 
 def equal_as_script(gold: str, answer: str | None, algebra: Algebra) -> bool:
-    """
-    Decides, as the script would, whether a prepared answer is the gold.
-
-    Args:
-        gold (`str`):
-            Gold from [`prepare_gold`].
-        answer (`str` or `None`):
-            Answer from [`predict`].
-        algebra (`Callable[[str, str], bool]`):
-            Decides pairs that need computer algebra; called with gold and answer.
-
-    Returns:
-        `bool`: Whether the script calls them equal. Exceptions of `algebra` propagate.
-    """
+    """Decides, as the script would, whether a prepared answer is the gold."""
     if answer is None:
         return False
     if gold.strip().casefold() == answer.strip().casefold():

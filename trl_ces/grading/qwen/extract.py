@@ -20,18 +20,7 @@ _CHINESE_STATEMENT = "答案是"
 
 
 def prepare_gold(gold: str, benchmark: str | None = None) -> str:
-    """
-    Brings a gold into the form in which the script compares it.
-
-    Args:
-        gold (`str`):
-            The gold of the benchmark; for GSM8K and Minerva possibly the whole solution.
-        benchmark (`str`, *optional*):
-            Name of the benchmark. `None` applies the default rules.
-
-    Returns:
-        `str`: The prepared gold; empty if nothing of it remains.
-    """
+    """Brings a gold into the form in which the script compares it."""
     if benchmark == "minerva_math":
         return _clean(_stated(gold) if "boxed" in gold else gold, keep_units=True)
     if benchmark == "gsm8k":
@@ -56,18 +45,7 @@ def _plain_number(gold: str) -> str:
 
 
 def extract(response: str, benchmark: str | None = None) -> str:
-    """
-    Extracts an answer by the first of the script's six rules that matches, and normalises it.
-
-    Args:
-        response (`str`):
-            The completion, thinking included.
-        benchmark (`str`, *optional*):
-            Name of the benchmark. Answers to Minerva keep their units.
-
-    Returns:
-        `str`: The normalised answer; empty if there is none.
-    """
+    """Extracts an answer by the first of the script's six rules that matches, and normalises it."""
     keep_units = benchmark in _KEEPS_UNITS
     return normalise(_clean(_stated(response), keep_units), keep_units)
 
@@ -109,20 +87,7 @@ def _last_box(response: str) -> str:
 
 
 def predict(response: str, gold: str, benchmark: str | None = None) -> str | None:
-    """
-    Extracts the text that the script compares with a gold.
-
-    Args:
-        response (`str`):
-            The completion, thinking included.
-        gold (`str`):
-            The prepared gold. A gold of choice letters takes only letters from the answer.
-        benchmark (`str`, *optional*):
-            Name of the benchmark.
-
-    Returns:
-        `str` or `None`: The answer, possibly empty; `None` for an empty response.
-    """
+    """Extracts the text that the script compares with a gold."""
     if not response:
         return None
     answer = extract(response, benchmark)

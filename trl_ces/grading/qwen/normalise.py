@@ -75,18 +75,7 @@ _SLASH = re.compile(r"(-?\d+)/(-?\d+)")
 
 
 def normalise(text: str, keep_units: bool = False) -> str:
-    r"""
-    Rewrites an answer as the script does.
-
-    Args:
-        text (`str`):
-            An extracted answer or a gold.
-        keep_units (`bool`, *optional*, defaults to `False`):
-            Whether to keep units and `\text{...}`, as for Minerva.
-
-    Returns:
-        `str`: The rewritten answer, without spaces. A text longer than `MAX_NORMALISED` only loses its white space.
-    """
+    r"""Rewrites an answer as the script does."""
     if len(text) > MAX_NORMALISED:
         return "".join(text.split())  # bypasses the cache: thousands of long answers would fill the memory
     return _normalise(text, keep_units)
@@ -136,17 +125,7 @@ def _whole_fraction(match: re.Match[str]) -> str:
 
 
 def number_words(text: str) -> int | None:
-    """
-    Reads a number spelled in words.
-
-    Args:
-        text (`str`):
-            Any text.
-
-    Returns:
-        `int` or `None`: The number spelled by all number words, ignoring other words ("the answer is two hundred five"
-        is 205); `None` if there are none.
-    """
+    """Reads a number spelled in words."""
     if text.strip().isdecimal():
         return int(text)
     found = False

@@ -77,18 +77,7 @@ def parse(text: str) -> Parsed:
 
 
 def same_as_script(gold: str, answer: str) -> bool:
-    """
-    Decides, as the script would, whether two prepared texts are equal as algebra.
-
-    Args:
-        gold (`str`):
-            The prepared gold, or a part of it.
-        answer (`str`):
-            The prepared answer, or a part of it.
-
-    Returns:
-        `bool`: Whether one of the script's comparisons succeeds. A comparison that raises is skipped.
-    """
+    """Decides, as the script would, whether two prepared texts are equal as algebra."""
     left, right = parse(gold), parse(answer)
     if left is None or right is None:
         return False

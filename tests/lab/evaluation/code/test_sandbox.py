@@ -1,0 +1,257 @@
+"""Hostile programs, really run: none leaves the sandbox, none outlives it, none harms a neighbour."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trl_ces.lab.evaluation.code import sandbox
+from trl_ces.lab.evaluation.code.sandbox import Outcome, SandboxError, check_sandbox, run_sandboxed
+from trl_ces.support.errors import UserError
+
+try:
+    check_sandbox()
+except UserError as refusal:  # where it cannot be built nothing is run, which the last tests show everywhere
+    CANNOT = str(refusal)
+else:
+    CANNOT = ""
+built = pytest.mark.skipif(bool(CANNOT), reason=CANNOT)
+MARK = f"# asked for by {os.getpid()}"
+
+
+@pytest.fixture(autouse=True)
+def mark_the_sandboxes_of_this_process(monkeypatch):
+    monkeypatch.setattr(sandbox, "START", sandbox.START + MARK)
+
+
+def sandboxed_processes():
+    """Process ids of sandboxes of this test process, by their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue
+        if MARK.encode() in words:
+            found.append(int(entry.name))
+    return found
+
+
+def cpu_ticks(process):
+    return int((Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[11])
+
+
+def within_a_minute(holds):
+    deadline = time.monotonic() + 60
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return holds()
+
+
+def all_are_gone():
+    return within_a_minute(lambda: not sandboxed_processes())
+
+
+def attempt(code):
+    """A program that tries `code` and sends what came of it."""
+    tried = "\n".join("    " + line for line in code.splitlines())
+    return f"try:\n{tried}\nexcept BaseException as error:\n    send(type(error).__name__.encode())\n"
+
+
+@built
+def test_a_program_gets_its_payload_and_sends_bytes():
+    assert run_sandboxed("send(payload[::-1])", b"abc", seconds=20) == Outcome("ok", b"cba")
+    assert run_sandboxed("send(b'a'); 1 / 0", seconds=20) == Outcome("died", b"a")
+    assert run_sandboxed("import sys; sys.exit(0)", seconds=20).status == "died"
+    many = run_sandboxed("send(payload * 2)", bytes(3 * 10**6), seconds=20)
+    assert (many.status, len(many.output)) == ("ok", 6 * 10**6)
+
+
+C_CALL = (
+    "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nif libc.{} < 0: raise OSError(ctypes.get_errno(), '')"
+)
+
+
+@built
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import os\nos.fork()", b"PermissionError"),
+        ("import subprocess\nsubprocess.run(['/bin/sh'])", b"PermissionError"),
+        ("import os\nos.execv('/usr/bin/env', ['env'])", b"PermissionError"),
+        ("import os\nfiles = [open(os.__file__) for _ in range(99)]", b"OSError"),
+        ("import tempfile\ntempfile.TemporaryFile()", b"FileNotFoundError"),
+        ("open('/dev/shm/new', 'w')", b"FileNotFoundError"),
+        ("open('VICTIM').read()", b"FileNotFoundError"),
+        ("open('VICTIM', 'w')", b"FileNotFoundError"),
+        ("import os\nos.remove('VICTIM')", b"FileNotFoundError"),
+        ("open('/new', 'w')", b"OSError"),
+        ("import os\nopen(os.__file__, 'a')", b"Error"),
+        ("import os\nos.remove(os.__file__)", b"Error"),
+        ("import os\nos.kill(PARENT, 9)", b"ProcessLookupError"),
+        ("open('/proc/1/environ').read()", b"FileNotFoundError"),
+        ("import os\nos.setuid(0)", b"OSError"),
+        ("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))", b"ValueError"),
+        ("import os\nos.memfd_create('x')", b"PermissionError"),
+        ("import socket\nsocket.socket(socket.AF_VSOCK)", b"PermissionError"),
+        (C_CALL.format("ptrace(16, 1, 0, 0)"), b"PermissionError"),
+        (C_CALL.format("unshare(0x10000000)"), b"PermissionError"),
+        (C_CALL.format("shmget(0, 2**20, 0o1600)"), b"PermissionError"),
+        ("import threading\nthreading.Thread(target=print).start()", b"RuntimeError"),
+    ],
+    ids=lambda value: value.split("\n")[-1][:40] if isinstance(value, str) else "",
+)
+def test_what_would_do_harm_is_refused_by_the_kernel(tmp_path, code, says):
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    code = code.replace("VICTIM", str(victim)).replace("PARENT", str(os.getpid()))
+    assert says in run_sandboxed(attempt(code), seconds=20).output
+    assert victim.read_text() == "untouched"
+
+
+@built
+def test_no_server_of_this_machine_is_reached():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        code = f"import urllib.request\nurllib.request.urlopen('http://127.0.0.1:{server.getsockname()[1]}')"
+        assert run_sandboxed(attempt(code), seconds=20).output == b"URLError"
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@built
+def test_signals_to_everyone_reach_no_one_outside():
+    for code in ("os.kill(-1, 9)", "os.kill(1, 9)", "os.kill(0, 9)", "os.kill(os.getppid(), 9)"):
+        outcome = run_sandboxed(f"import os\n{code}\nwhile True: pass", seconds=2)
+        assert outcome.output == b""
+    assert run_sandboxed("send(b'next')", seconds=20) == Outcome("ok", b"next")
+
+
+@built
+@pytest.mark.parametrize(
+    "code",
+    [
+        "while True: pass",
+        "import signal\nfor n in range(1, 32):\n  if n not in (9, 19): signal.signal(n, signal.SIG_IGN)\n"
+        "while True: pass",
+        "import time\ntime.sleep(1000)",
+        "import os, time\nos.close(3)\ntime.sleep(1000)",
+        "9 ** 9 ** 9",
+    ],
+)
+@pytest.mark.timeout(120)
+def test_what_does_not_end_is_ended(code):
+    assert run_sandboxed(code, seconds=1).status == "timeout"
+    assert all_are_gone()
+
+
+@built
+def test_floods_are_cut_off_and_prints_go_nowhere():
+    sent = run_sandboxed("for _ in range(99): send(bytes(10**6))", seconds=30, output_bytes=10**7)
+    assert sent.status == "flood"
+    assert len(sent.output) <= 10**7
+    printed = run_sandboxed("for i in range(10**5): print('passed' * 20)\nsend(b'end')", seconds=30)
+    assert printed == Outcome("ok", b"end")
+    assert all_are_gone()
+
+
+@built
+def test_memory_is_limited():
+    code = "kept = []\ntry:\n    for _ in range(999): kept.append(bytearray(2**20))\n"
+    code += "except MemoryError: send(b'%d' % len(kept))"
+    assert 100 < int(run_sandboxed(code, seconds=30, memory_bytes=2**28).output) < 256
+
+
+@built
+def test_neither_secrets_nor_the_hosts_files_are_there(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    code = "import os, sys\nsend(repr((dict(os.environ), sorted(os.listdir('/')), sys.argv, os.getuid())).encode())"
+    environment, root, arguments, user = eval(run_sandboxed(code, seconds=20).output)
+    assert environment == {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    assert not {"proc", "sys", "tmp", "run", "var", "bin"} & set(root)
+    assert (arguments, user) == (["program"], 65534)
+    code = "import os\nfor number in range(1000):\n    try: os.fstat(number); send(b'%d ' % number)\n"
+    code += "    except OSError: pass"
+    assert run_sandboxed(code, seconds=20).output == b"0 1 2 3 "
+    code = "import ctypes\nget = ctypes.CDLL(None).getenv\nget.restype = ctypes.c_char_p\n"
+    code += "send(repr(get(b'HF_TOKEN')).encode())"
+    assert run_sandboxed(code, seconds=20).output == b"None"
+
+
+@built
+def test_installed_packages_can_be_imported():
+    assert run_sandboxed("import numpy\nsend(str(numpy.arange(3).sum()).encode())", seconds=60).output == b"3"
+
+
+@built
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_survives_the_end_of_who_asked(signal_number):
+    code = "import sys; from trl_ces.lab.evaluation.code import sandbox; sandbox.START += sys.stdin.read(); "
+    code += "sandbox.run_sandboxed('while True: pass', seconds=100)"
+    asker = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    asker.stdin.write(MARK.encode())
+    asker.stdin.close()
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert within_a_minute(lambda: any(cpu_ticks(process) > ticks for process in sandboxed_processes()))
+    asker.send_signal(signal_number)
+    asker.wait(60)
+    assert all_are_gone()
+
+
+@built
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_it_holds_for_a_user_without_rights_too():
+    code = f"""
+import os, sys
+os.setgroups([]); os.setresgid(12345, 12345, 12345); os.setresuid(12345, 12345, 12345)
+sys.path.insert(0, {str(Path(sandbox.__file__).parents[4])!r})
+from trl_ces.lab.evaluation.code import sandbox
+"""
+    # This Python may lie in root's home, where that user cannot start it: then the system's.
+    pythons = [sys.executable, "/usr/bin/python3"]
+    able = [
+        name
+        for name in pythons
+        if subprocess.run([name, "-c", code + "os.execl(sys.executable, 'x', '-V')"]).returncode == 0
+    ]
+    if not able:
+        pytest.skip("another user can start no Python here that has what the package needs")
+    code += "print(sandbox.run_sandboxed('import os; send(str(os.getuid()).encode()); os.fork()', seconds=20))"
+    done = subprocess.run([able[0], "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "Outcome(status='died', output=b'65534')", done.stderr
+
+
+def test_where_it_cannot_be_built_nothing_is_run(monkeypatch, tmp_path):
+    marker = tmp_path / "ran"
+    monkeypatch.setattr("sys.platform", "darwin")
+    with pytest.raises(SandboxError, match="needs Linux, and this is darwin"):
+        run_sandboxed(f"open({str(marker)!r}, 'w')", seconds=5)
+    with pytest.raises(UserError, match=r"cannot be built here \(the sandbox needs Linux.*another machine"):
+        check_sandbox()
+    assert not marker.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+@pytest.mark.parametrize("said", [None, "bwrap: No permissions to create new namespace"])
+def test_without_bubblewrap_or_namespaces_the_refusal_says_why_and_the_way_out(monkeypatch, tmp_path, said):
+    if said:
+        (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+        (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    why = said or "bwrap is not installed"
+    with pytest.raises(UserError, match=rf"cannot be built here \({why}\): .*`apt install bubblewrap libseccomp2`"):
+        check_sandbox()
+
+
+@built
+def test_without_the_filter_nothing_is_run(monkeypatch):
+    monkeypatch.setattr(sandbox, "START", sandbox.START.replace("libseccomp.so.2", "libmissing.so"))
+    with pytest.raises(SandboxError, match=r"libmissing\.so: cannot open shared object"):
+        run_sandboxed("send(b'here')", seconds=20)

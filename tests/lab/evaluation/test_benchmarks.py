@@ -1,0 +1,294 @@
+"""Benchmarks as data: question and gold of each set's rows, counts, exclusions, and what a missing set says."""
+
+import gzip
+import json
+
+import pytest
+from fixtures_evaluation import REAL_DATA, ROWS, TABLE, rows_of, write_data
+
+from trl_ces.lab.evaluation.benchmarks import BENCHMARKS, GROUPS, is_prose
+from trl_ces.lab.evaluation.code.tasks import INSTRUCTION
+from trl_ces.lab.evaluation.problems import choose, data_digest, find_benchmarks, load_benchmark
+from trl_ces.lab.evaluation.rows import CHOICE_INSTRUCTION, last_box
+from trl_ces.support.errors import UserError
+
+EXPECTED = {
+    "aime24": [("Find $2+3$.", "005"), ("Find $4+4$.", "8")],
+    "amc23": [("What is $6/4$?", "1.5"), ("Half of 14?", "7")],
+    "cmath": [("3加4等于多少？", "7")],
+    "cn_middle_school": [("最大的数是()\nA.1 B.2 C.3 D.0", "C"), ("2+2=?", "4")],
+    "college_math": [("Solve $x+1=3$.", "x=2"), ("Is 7 prime? (Yes or No)", "Yes.")],
+    "gaokao_math_cloze": [("若 $x+1=3$, 则 $x=$, $2x=$", "2;4")],
+    "gaokao2023en": [("Compute $5^2$.", "25")],
+    "gsm8k": [("Ann has 2 pens and buys 3. How many?", "5")],
+    "minerva_math": [("Double $\\frac{3}{4}$.", "\\frac{3}{2}")],
+    "olympiadbench": [("Find all $k$ with $k^2=4$.", "k=2,-2")],
+    "svamp": [
+        ("Tom had 9 nuts and ate 2. How many are left?", "7"),
+        ("Eva ran 1.5 km twice. How far did she run?", "3"),
+    ],
+    "tabmwp": [
+        (f'Read the following table regarding "Our fruit" and answer a question:\n{TABLE}\nHow many pears?', "12"),
+        (
+            f"Read the following table and answer a question:\n{TABLE}\nWhich are fewer? Please select from the "
+            "following options: ['apples', 'pears']",
+            "apples",
+        ),
+        (
+            f"Read the following table and answer a question:\n{TABLE}\nAre there plums? Please select from the "
+            "following options: ['yes', 'no'] (Yes or No)",
+            "no",
+        ),
+    ],
+    "arc_challenge": [
+        (f"What do plants need to grow?\n\nA. plastic\nB. light\nC. noise\n\n{CHOICE_INSTRUCTION}", "B"),
+    ],
+    "commonsenseqa": [(f"Where is bread baked?\n\nA. river\nB. oven\n\n{CHOICE_INSTRUCTION}", "B")],
+    "openbookqa": [(f"Ice that is warmed\n\nA. melts\nB. burns\nC. sings\nD. rusts\n\n{CHOICE_INSTRUCTION}", "A")],
+}
+for name, prompt in (
+    ("humaneval", 'def double(x: int) -> int:\n    """ Twice x. """'),
+    ("mbpp", '"""\nWrite a function to halve a number.\nassert halve(3) == 1.5\n"""'),
+):
+    asked = [(f"{INSTRUCTION}\n\n```python\n{prompt}\n```", {"humaneval": "double", "mbpp": "halve"}[name])]
+    EXPECTED |= {name: asked, f"{name}_plus": asked}
+COUNTS = {
+    "aime24": 30,
+    "amc23": 40,
+    "cmath": 600,
+    "cn_middle_school": 101,
+    "college_math": 2818,
+    "gaokao_math_cloze": 118,
+    "gaokao2023en": 385,
+    "gsm8k": 1319,
+    "minerva_math": 272,
+    "olympiadbench": 675,
+    "svamp": 1000,
+    "tabmwp": 1000,
+    "arc_challenge": 1172,
+    "commonsenseqa": 1221,
+    "openbookqa": 500,
+    "humaneval": 164,
+    "humaneval_plus": 164,
+    "mbpp": 378,
+    "mbpp_plus": 378,
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_each_set_gives_question_and_gold_as_the_papers_script_asks_them(data, name):
+    problems = load_benchmark(name, data)
+    assert [(problem.question, problem.gold) for problem in problems[: len(ROWS[name])]] == EXPECTED[name]
+    assert {problem.benchmark for problem in problems} == {name}
+
+
+def test_the_sets_are_the_papers_twelve_and_three_with_their_counts():
+    assert {name: benchmark.count for name, benchmark in BENCHMARKS.items()} == COUNTS
+    assert GROUPS["math12"] == list(COUNTS)[:12]
+    assert GROUPS["reasoning"] == list(COUNTS)[12:15]
+    assert GROUPS["code"] == list(COUNTS)[15:]
+    assert all(benchmark.licence and benchmark.origin and benchmark.languages for benchmark in BENCHMARKS.values())
+
+
+def test_two_gaokao_rows_have_no_gold_and_are_asked_as_the_script_asks_them(data):
+    problems = load_benchmark("gaokao2023en", data)
+    assert [problem.id for problem in problems] == list(range(385))
+    assert [problem.id for problem in problems if not problem.gold] == [167, 192]
+    assert all(len(BENCHMARKS[name].without_gold) == (2 if name == "gaokao2023en" else 0) for name in BENCHMARKS)
+
+
+@pytest.mark.parametrize(
+    ("gold", "prose"),
+    [
+        ("The rocket reaches its maximum height of 500 feet 10 seconds after lift-off.", True),
+        ("There is no solution.", True),
+        ("It is the plane 2 x+3 y-z=0.", True),
+        (r"\left[\begin{array}{rr}1 & 2\end{array}\right], which is invertible for all t", True),
+        ("No solution", False),
+        ("All real numbers", False),
+        ("70 miles per hour", False),
+        (r"\sin x+\cos y-\arcsin z \cdot \operatorname{arccot} w", False),
+        (
+            r"\left[\begin{array}{ccc}a & b & c\end{array}\right] \times \left(\begin{array}{r}a\end{array}\right)",
+            False,
+        ),
+        (r"80 \pi \mathrm{mi} / \mathrm{min}, 4 \mathrm{ft} \times 12 \mathrm{ft}", False),
+        ("def+de+df+ef", False),
+        ("42", False),
+        ("", False),
+    ],
+)
+def test_prose_is_four_words_of_english_and_no_latex(gold, prose):
+    assert is_prose(gold) is prose
+
+
+def test_names_and_groups_stand_for_each_set_once():
+    assert find_benchmarks(["gsm8k", "aime24", "gsm8k"]) == ["gsm8k", "aime24"]
+    assert find_benchmarks(["amc23", "math12"]) == ["amc23", *(name for name in GROUPS["math12"] if name != "amc23")]
+    with pytest.raises(
+        UserError, match=r"no 'gsm8'. Did you mean `gsm8k`\? There are groups: math12, reasoning, code"
+    ):
+        find_benchmarks(["gsm8"])
+    with pytest.raises(UserError, match="`benchmarks` is empty"):
+        find_benchmarks([])
+
+
+def test_a_choice_is_spread_over_the_file_whatever_its_order(data):
+    problems = load_benchmark("aime24", data)
+    assert [problem.id for problem in choose(problems, 4)] == [0, 7, 15, 22]
+    assert [problem.id for problem in choose(problems, 30)] == list(range(30))
+    assert choose(problems, None) == choose(problems, 99) == problems
+
+
+def test_a_digest_changes_with_a_gold_a_question_and_a_row_number(data):
+    problems = load_benchmark("aime24", data)
+    digests = {data_digest(problems), data_digest(problems[1:]), data_digest(problems[::-1])}
+    digests.add(data_digest([problems[2], *problems[1:]]))
+    assert len(digests) == 4
+    assert data_digest(load_benchmark("aime24", data)) == data_digest(problems)
+
+
+def test_another_number_of_rows_is_another_version_of_the_set(tmp_path):
+    file = write_data(tmp_path, ["amc23"]) / "math" / "amc23" / "test.jsonl"
+    file.write_text("\n".join(file.read_text().splitlines()[:-1]))
+    with pytest.raises(UserError, match=r"amc23: .*test.jsonl has 39 rows, and 40 are expected"):
+        load_benchmark("amc23", tmp_path)
+
+
+def change_row(folder, name, number, **changes):
+    rows = rows_of(name)
+    rows[number] |= changes
+    file = folder / BENCHMARKS[name].file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(rows) if file.suffix == ".json" else "\n".join(map(json.dumps, rows)))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("gsm8k", {"answer": None}, "row 3 of .* cannot be read"),
+        ("gsm8k", {"answer": "2 + 3\n####  "}, "row 3 of .* has an empty question or gold"),
+        ("amc23", {"question": " "}, "row 3 of .* has an empty question or gold"),
+        ("minerva_math", {"solution": "$\\boxed{2$"}, r"row 3 of .* cannot be read \(there is no whole"),
+        ("olympiadbench", {"final_answer": ["1", "2"]}, "row 3 of .* cannot be read"),
+        ("openbookqa", {"answer": "answer5"}, "row 3 of .* cannot be read"),
+        ("arc_challenge", {"instruction": "Choose."}, "row 3 of .* has no numbered answers"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named(tmp_path, name, changes, words):
+    change_row(tmp_path, name, 3, **changes)
+    with pytest.raises(UserError, match=words):
+        load_benchmark(name, tmp_path)
+
+
+def test_a_missing_set_says_where_it_belongs(tmp_path):
+    with pytest.raises(UserError, match=r"gsm8k: .*gsm8k/test.jsonl does not exist.*from the Hub \(openai/gsm8k\)"):
+        load_benchmark("gsm8k", tmp_path)
+    with pytest.raises(UserError, match=r"svamp: .* is not read from the Hub: give the folder .*--data_dir"):
+        load_benchmark("svamp")
+    with pytest.raises(UserError, match=r"gsm8k: openai/gsm8k could not be loaded from the Hub .*--data_dir"):
+        load_benchmark("gsm8k")
+    (tmp_path / "math" / "gsm8k").mkdir(parents=True)
+    (tmp_path / "math" / "gsm8k" / "test.jsonl").write_text('{"question": ')
+    with pytest.raises(UserError, match=r"gsm8k: .*test.jsonl cannot be read"):
+        load_benchmark("gsm8k", tmp_path)
+
+
+def test_rows_of_the_hub_give_the_same_problems(data, monkeypatch):
+    rows = {
+        "allenai/ai2_arc": {
+            "question": "What do plants need to grow?",
+            "choices": {"text": ["plastic", "light", "noise"], "label": ["1", "2", "3"]},
+            "answerKey": "2",
+        },
+        "tau/commonsense_qa": {
+            "question": "Where is bread baked?",
+            "choices": {"text": ["river", "oven"], "label": ["A", "B"]},
+            "answerKey": "B",
+        },
+        "allenai/openbookqa": {
+            "question_stem": "Ice that is warmed",
+            "choices": {"text": ["melts", "burns", "sings", "rusts"], "label": ["A", "B", "C", "D"]},
+            "answerKey": "A",
+        },
+        "openai/gsm8k": ROWS["gsm8k"][0],
+    }
+    asked = []
+
+    def load_dataset(repository, configuration, split):
+        asked.append((repository, configuration, split))
+        count = next(b.count for b in BENCHMARKS.values() if b.hub and b.hub.repository == repository)
+        return [rows[repository]] * count
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    for name in ("arc_challenge", "commonsenseqa", "openbookqa", "gsm8k"):
+        assert load_benchmark(name) == load_benchmark(name, data)
+    assert asked == [
+        ("allenai/ai2_arc", "ARC-Challenge", "test"),
+        ("tau/commonsense_qa", None, "validation"),
+        ("allenai/openbookqa", "main", "test"),
+        ("openai/gsm8k", "main", "test"),
+    ]
+
+
+def test_the_last_box_is_taken_whole():
+    assert last_box("\\boxed{1} and \\boxed{\\frac{a}{{b}}}.") == "\\frac{a}{{b}}"
+    for text in ("", "\\boxed 5", "\\boxed{1} \\boxed{2"):
+        with pytest.raises(ValueError, match="no whole"):
+            last_box(text)
+
+
+def test_a_line_separator_inside_a_question_ends_no_row(tmp_path):
+    rows = rows_of("amc23")
+    rows[0]["question"] = "One\u2028two?"
+    file = tmp_path / BENCHMARKS["amc23"].file
+    file.parent.mkdir(parents=True)
+    file.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    assert load_benchmark("amc23", tmp_path)[0].question == "One\u2028two?"
+
+
+real = pytest.mark.skipif(
+    not REAL_DATA.is_dir(), reason=f"the benchmarks' files are not at {REAL_DATA} (TRL_CES_DATA)"
+)
+
+
+@real
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_real_file_has_its_count_and_can_be_read_whole(name):
+    assert len(load_benchmark(name, REAL_DATA)) == COUNTS[name]
+
+
+@real
+def test_the_rows_without_a_gold_are_these_and_prose_is_in_college_math():
+    for name in GROUPS["math12"]:
+        problems = load_benchmark(name, REAL_DATA)
+        assert tuple(problem.id for problem in problems if not problem.gold) == BENCHMARKS[name].without_gold
+        if BENCHMARKS[name].prose:
+            assert (name, sum(is_prose(problem.gold) for problem in problems)) == ("college_math", 221)
+
+
+@real
+def test_the_golds_are_those_that_the_script_was_given():
+    golds = {
+        (name, problem.id): problem.gold for name in GROUPS["math12"] for problem in load_benchmark(name, REAL_DATA)
+    }
+    with gzip.open(REAL_DATA / "oracle" / "qwen_math_verdicts.jsonl.gz", "rt", encoding="utf-8") as stream:
+        judged = {(row["benchmark"], row["idx"]): row["gold_raw"] for row in map(json.loads, stream)}
+    other = {key: gold for key, gold in judged.items() if golds.get(key) != gold}
+    # The oracle's file wrote this number with four digits.
+    assert other == {("svamp", 399): "1.055e+06"}
+    assert golds["svamp", 399] == "1054997"
+    assert len(judged) == 1150
+
+
+@real
+def test_choice_golds_are_letters_of_the_options_that_stand_there():
+    for name in GROUPS["reasoning"]:
+        for problem in load_benchmark(name, REAL_DATA):
+            assert f"\n{problem.gold}. " in problem.question
+            assert "Answer1" not in problem.question

@@ -1,0 +1,260 @@
+"""The prompts that both backends get, and the answers of the transformers backend, drawn by a reference in loops."""
+
+import json
+import math
+
+import pytest
+import torch
+from fixtures_evaluation import write_model
+from peft import LoraConfig, get_peft_model
+from tiny import CHAT_TEMPLATE, tiny_model, tiny_tokenizer
+from transformers import AutoModelForCausalLM
+
+from trl_ces.lab.evaluation.generate import Sampler, TransformersBackend
+from trl_ces.lab.evaluation.models import check_context, cut_at_end, encode_prompts, fingerprint, read_model
+from trl_ces.lab.evaluation.problems import Problem
+from trl_ces.lab.evaluation.settings import EvaluationSettings
+from trl_ces.support.errors import UserError
+from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT
+
+PROMPTS = [[5, 6, 7], [8, 9, 10, 11, 12, 13, 8], [5], [20, 21]]
+SEEDS = [11, 12, 13, 14]
+PAPER = {"temperature": 0.4, "top_p": 0.95, "repetition_penalty": 1.05}
+
+
+def settings(model="x", **changes):
+    return EvaluationSettings(**{"model": str(model), "benchmarks": ["aime24"], **changes})
+
+
+def backend(model, ends=(1,), **changes):
+    return TransformersBackend(model, list(ends), 0, settings(**{"max_new_tokens": 10, **changes}))
+
+
+def answers(model, prompts=PROMPTS, seeds=SEEDS, ends=(1,), **changes):
+    found = backend(model, ends, **changes).generate(prompts, seeds)
+    completions = sorted((one for part in found for one in part), key=lambda one: one.index)
+    assert [one.index for one in completions] == list(range(len(prompts)))
+    return [(one.tokens, one.finish_reason) for one in completions]
+
+
+def by_loops(model, prompt, seed, ends=(1,), *, temperature, top_p, repetition_penalty, max_new_tokens=10):
+    """The sampling rules in plain Python, one answer and one token at a time, without a cache."""
+    generator, ids = torch.Generator().manual_seed(seed), list(prompt)
+    for _ in range(max_new_tokens):
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits[0, -1].tolist()
+        for token in set(ids):
+            logits[token] = (
+                logits[token] / repetition_penalty if logits[token] > 0 else logits[token] * repetition_penalty
+            )
+        weights = {token: math.exp((logit - max(logits)) / temperature) for token, logit in enumerate(logits)}
+        kept, mass = {}, 0.0
+        for token in sorted(weights, key=weights.get, reverse=True):
+            if mass < top_p:
+                kept[token] = weights[token] / sum(weights.values())
+                mass += kept[token]
+        target, reached = torch.rand((), generator=generator, dtype=torch.float64).item() * sum(kept.values()), 0.0
+        token = next(token for token in kept if (reached := reached + kept[token]) > target)
+        if token in ends:
+            return ids[len(prompt) :], "stop"
+        ids.append(token)
+    return ids[len(prompt) :], "length"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        PAPER,
+        {"temperature": 1.0, "top_p": 1.0, "repetition_penalty": 1.0},
+        {"temperature": 1.5, "top_p": 0.5, "repetition_penalty": 2.0},
+    ],
+)
+def test_answers_follow_the_sampling_rules_and_do_not_depend_on_their_neighbours(changes):
+    model, ends, prompts, seeds = tiny_model().eval(), (1, 30, 31), PROMPTS * 4, list(range(16))
+    expected = [by_loops(model, prompt, seed, ends, **changes) for prompt, seed in zip(prompts, seeds, strict=True)]
+    assert {reason for _, reason in expected} == {"stop", "length"}
+    assert answers(model, prompts, seeds, ends, **changes) == expected
+    assert answers(model, prompts, seeds, ends, batch_size=3, **changes) == expected
+    # another neighbourhood, another padding
+    assert answers(model, prompts[::-1], seeds[::-1], ends, batch_size=5, **changes) == expected[::-1]
+
+
+def test_the_seed_and_nothing_else_decides():
+    model = tiny_model()
+    torch.manual_seed(1)
+    first = answers(model, temperature=1.0)
+    torch.manual_seed(2)
+    assert answers(model, temperature=1.0) == first
+    assert answers(model, seeds=[1, 2, 3, 4], temperature=1.0) != first
+    same = answers(model, [PROMPTS[0]] * 3, [5, 5, 6], temperature=1.0)
+    assert same[0] == same[1] != same[2]
+
+
+def test_temperature_zero_takes_the_likeliest_token_after_the_penalty():
+    model = tiny_model()
+    prompt = torch.tensor([PROMPTS[1]])
+    expected = model.generate(prompt, do_sample=False, repetition_penalty=3.0, max_new_tokens=10, eos_token_id=None)
+    greedy = answers(model, [PROMPTS[1]], [0], (), temperature=0.0, repetition_penalty=3.0)
+    assert greedy == [(expected[0, prompt.shape[1] :].tolist(), "length")]
+
+
+def test_the_models_own_generation_settings_do_not_count():
+    model = tiny_model()
+    first = answers(model, **PAPER)
+    model.generation_config.repetition_penalty = 5.0
+    model.generation_config.top_k = 1
+    model.generation_config.eos_token_id = 40
+    assert answers(model, **PAPER) == first
+    assert model.generation_config.repetition_penalty == 5.0
+
+
+def draw(scores, seeds, prompts=None, *, temperature=1.0, top_p=1.0, repetition_penalty=1.0):
+    sampler = Sampler(prompts or [[0]] * len(seeds), seeds, temperature, top_p, repetition_penalty)
+    chosen = sampler(torch.zeros(len(seeds), 1, dtype=torch.long), torch.tensor(scores).expand(len(seeds), -1))
+    assert (chosen == 0).sum(dim=-1).tolist() == [1] * len(seeds)
+    assert torch.isneginf(chosen).sum(dim=-1).tolist() == [len(scores) - 1] * len(seeds)
+    return chosen.argmax(dim=-1)
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely_and_never_outside_the_nucleus():
+    probabilities = [0.02, 0.5, 0.03, 0.25, 0.2]
+    scores = [math.log(probability) for probability in probabilities]
+    counts = torch.bincount(draw(scores, range(20_000)), minlength=5) / 20_000
+    assert counts.tolist() == pytest.approx(probabilities, abs=0.012)
+    # 0.5 + 0.25 does not reach 0.76, so 0.2 is in; 0.5 + 0.25 reaches 0.74
+    assert set(draw(scores, range(500), top_p=0.76).tolist()) == {1, 3, 4}
+    assert set(draw(scores, range(500), top_p=0.74).tolist()) == {1, 3}
+    assert set(draw(scores, range(500), top_p=0.01).tolist()) == {1}
+    counts = torch.bincount(draw(scores, range(20_000), top_p=0.74), minlength=5) / 20_000
+    assert counts[1].item() == pytest.approx(2 / 3, abs=0.012)
+    hot = torch.bincount(draw(scores, range(20_000), temperature=2.0), minlength=5) / 20_000
+    roots = [math.sqrt(probability) for probability in probabilities]
+    assert hot.tolist() == pytest.approx([root / sum(roots) for root in roots], abs=0.012)
+
+
+def test_the_penalty_is_for_the_prompt_and_the_answer_and_not_for_the_padding():
+    # token 0 is the padding, token 1 was in the prompt, token 2 is said now
+    sampler = Sampler([[1]], [0], 0.0, 1.0, 2.0)
+    first = sampler(torch.tensor([[0, 0, 1]]), torch.tensor([[2.0, 3.9, 1.9]]))
+    assert first.argmax().item() == 0
+    second = sampler(torch.tensor([[0, 0, 1, 2]]), torch.tensor([[0.5, -1.0, 0.9]]))
+    assert second.argmax().item() == 0  # 0.9 / 2 < 0.5, and -1 becomes -2
+
+
+def test_an_impossible_token_is_never_drawn():
+    assert set(draw([-math.inf, 0.0, -math.inf], range(200)).tolist()) == {1}
+
+
+def test_an_end_token_is_not_counted_and_says_stop():
+    assert cut_at_end([5, 6, 1, 0, 0], [1, 2]) == ([5, 6], "stop")
+    assert cut_at_end([5, 2, 1], [1, 2]) == ([5], "stop")
+    assert cut_at_end([1], [1]) == ([], "stop")
+    assert cut_at_end([5, 6], [1]) == ([5, 6], "length")
+
+
+def test_a_lora_adapter_is_merged_into_its_base(tmp_path):
+    write_model(tmp_path / "base")
+    base = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
+    adapted = get_peft_model(base, LoraConfig(target_modules=["q_proj", "lm_head"], r=3, init_lora_weights=False))
+    adapted.save_pretrained(tmp_path / "adapter")
+    facts = read_model(settings(tmp_path / "adapter"))
+    assert (facts.base, facts.adapter, facts.adapter_rank) == (str(tmp_path / "base"), str(tmp_path / "adapter"), 3)
+    assert facts.tokenizer.chat_template == CHAT_TEMPLATE  # the base's: the adapter has none
+    chosen = settings(tmp_path / "adapter", max_new_tokens=10)
+    (found,) = TransformersBackend.load(facts, chosen).generate([PROMPTS[1]], [3])
+    expected = by_loops(adapted.eval(), PROMPTS[1], 3, **PAPER)
+    assert (found[0].tokens, found[0].finish_reason) == expected
+    alone = AutoModelForCausalLM.from_pretrained(tmp_path / "base").eval()
+    assert expected != by_loops(alone, PROMPTS[1], 3, **PAPER)
+
+
+def test_what_is_known_of_a_model_without_its_weights(tmp_path):
+    model = tiny_model()
+    model.generation_config.eos_token_id = [7, 8]
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "weights.moved")
+    facts = read_model(settings(tmp_path))
+    assert (facts.ends, facts.context, facts.adapter) == ([1, 7, 8], 256, None)
+    (tmp_path / "generation_config.json").unlink()
+    assert read_model(settings(tmp_path)).ends == [1]
+
+
+def test_a_fingerprint_changes_with_the_weights_and_the_template_and_not_with_a_log(tmp_path):
+    write_model(tmp_path / "a")
+    write_model(tmp_path / "b")
+    first = fingerprint(tmp_path / "a")
+    (tmp_path / "b" / "trainer_state.json").write_text("{}")
+    (tmp_path / "b" / "evaluation").mkdir()
+    assert fingerprint(tmp_path / "b") == first
+    write_model(tmp_path / "b", seed=1)
+    assert fingerprint(tmp_path / "b") != first
+    write_model(tmp_path / "b", chat_template="{{ 1 }}")
+    assert fingerprint(tmp_path / "b") != first
+
+
+def problem(question="1+1="):
+    return Problem("aime24", 0, question, "2")
+
+
+def test_prompts_are_the_chat_template_with_the_papers_system_message():
+    tokenizer = tiny_tokenizer()
+    found = encode_prompts(tokenizer, [problem(), problem("2+2=")], PAPER_SYSTEM_PROMPT)
+    assert tokenizer.decode(found.ids[1]).endswith("[u2+2=][a")
+    assert len(found.ids[1]) == len(f"[s{PAPER_SYSTEM_PROMPT}][u2+2=][a")
+    assert found.thinking_prefilled == [False, False]
+    assert tokenizer.decode(encode_prompts(tokenizer, [problem()], None).ids[0]) == "[u1+1=][a"
+
+
+def test_no_second_bos_stands_before_a_template_that_writes_its_own():
+    tokenizer = tiny_tokenizer("{{ bos_token }}" + CHAT_TEMPLATE, markers=["<bos>"], bos_token="<bos>")
+    from tokenizers.processors import TemplateProcessing
+
+    bos = tokenizer.bos_token_id
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", bos)])
+    assert tokenizer("1")["input_ids"][0] == bos
+    ids = encode_prompts(tokenizer, [problem()], None).ids[0]
+    assert ids.count(bos) == 1
+    assert ids[0] == bos
+
+
+def test_a_template_that_opens_the_thinking_is_noted():
+    tokenizer = tiny_tokenizer(CHAT_TEMPLATE + "<think>\n")
+    assert encode_prompts(tokenizer, [problem()], None).thinking_prefilled == [True]
+
+
+def test_a_model_without_a_usable_template_is_refused():
+    with pytest.raises(UserError, match="no chat template: name a chat model"):
+        encode_prompts(tiny_tokenizer(None), [problem()], None)
+    strict = tiny_tokenizer(
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + CHAT_TEMPLATE
+    )
+    with pytest.raises(UserError, match=r"no system here.*`--system_prompt null`"):
+        encode_prompts(strict, [problem()], PAPER_SYSTEM_PROMPT)
+
+
+def test_a_context_that_is_too_short_says_how_long_an_answer_may_be(tmp_path):
+    facts = read_model(settings(write_model(tmp_path, context=100)))
+    prompts = encode_prompts(facts.tokenizer, [problem(), problem("1" * 20)], None)
+    assert max(map(len, prompts.ids)) == 25
+    check_context(facts, prompts, settings(max_new_tokens=75))
+    with pytest.raises(
+        UserError, match=r"takes 100 tokens, the longest prompt has 25 .* `--max_new_tokens` to at most 75"
+    ):
+        check_context(facts, prompts, settings(max_new_tokens=76))
+    too_long = encode_prompts(facts.tokenizer, [problem("1" * 96)], None)
+    with pytest.raises(UserError, match="this model cannot read it"):
+        check_context(facts, too_long, settings(max_new_tokens=1))
+
+
+def test_a_model_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(UserError, match="'no-one/nothing' cannot be read"):
+        read_model(settings("no-one/nothing"))
+    write_model(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "nonsense"}))
+    with pytest.raises(UserError, match="cannot be read"):
+        read_model(settings(tmp_path))
+    facts = read_model(settings(write_model(tmp_path)))
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="cannot be loaded"):
+        TransformersBackend.load(facts, settings(tmp_path))

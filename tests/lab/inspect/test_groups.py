@@ -1,0 +1,77 @@
+"""Shares of equal groups and of shaped tokens, against numbers computed by hand and by listing every group."""
+
+import math
+from itertools import combinations
+
+import pytest
+
+from trl_ces.lab.inspect.answers import SampledAnswer
+from trl_ces.lab.inspect.groups import group_facts
+
+
+def answer(prompt, length):
+    return SampledAnswer(prompt, tokens=[5] * length, ended=True, entropies=[0.0] * length, forks=[])
+
+
+def facts_of(judged, **settings):
+    """Of (prompt, length, verdict)."""
+    answers = [answer(prompt, length) for prompt, length, _ in judged]
+    return group_facts(answers, [verdict for _, _, verdict in judged], **{"size": 2, "tau": 0.1, **settings})
+
+
+# Prompt 0 has one correct answer of four, prompt 1 four of four.
+TWO_PROMPTS = [(0, 40, True), (0, 40, False), (0, 40, False), (0, 80, False), *[(1, 10, True)] * 4]
+
+
+def test_the_shares_of_equal_groups_are_those_of_all_groups_that_the_answers_make():
+    """Of prompt 0's six pairs three are wrong twice and none is right twice; all of prompt 1's are right twice."""
+    found = facts_of(TWO_PROMPTS)
+    assert found["groups_all_incorrect"] == (3 / 6 + 0) / 2
+    assert found["groups_all_correct"] == (0 + 1) / 2
+    assert found["num_generations"] == 2
+
+
+def test_the_shaped_share_is_expected_over_the_rest_of_the_group():
+    """
+    k = floor(len / 10 * b). In prompt 0 the correct answer always has a = 1/2: k = 2. A wrong one meets it with
+    probability 1/3, b = 1/2, and else a wrong one, b = 1: k = 2 or 4 of 40 tokens, 4 or 8 of 80. In prompt 1, k = 1.
+    """
+    expected = 2 + 2 * (2 / 3 + 2 * 4 / 3) + (4 / 3 + 2 * 8 / 3) + 4
+    assert facts_of(TWO_PROMPTS)["shaped_share"] == pytest.approx(expected / (200 + 40))
+    # Without dynamic b: 4 + 4 + 4 + 8 and four times 1.
+    assert facts_of(TWO_PROMPTS, dynamic_multiplier=False)["shaped_share"] == 24 / 240
+
+
+def test_shares_agree_with_every_group_listed():
+    judged = [(0, length, length % 3 == 0) for length in (31, 33, 36, 47, 50, 51, 64)]
+    groups = list(combinations(judged, 4))
+    shaped = tokens = 0
+    for group in groups:
+        right = sum(verdict for _, _, verdict in group)
+        for _, length, verdict in group:
+            shaped += length * 17 * (right if verdict else 4 - right) // (100 * 4)
+            tokens += length
+    found = facts_of(judged, size=4, tau=0.17)
+    assert found["shaped_share"] == pytest.approx(shaped / tokens)
+    right = [sum(verdict for _, _, verdict in group) for group in groups]
+    assert found["groups_all_incorrect"] == pytest.approx(right.count(0) / len(groups))
+    assert found["groups_all_correct"] == pytest.approx(right.count(4) / len(groups))
+
+
+def test_the_floor_is_exact():
+    """300 tokens at tau 0.01 and b = 1 - 2/3 are one token and 100 at 0.29 are 29; as floats, both fall just short."""
+    found = facts_of([(0, 300, True), (0, 300, True), (0, 300, False)], size=3, tau=0.01)
+    assert found["shaped_share"] == (2 + 2 + 1) / 900
+    assert facts_of([(0, 100, True)] * 2, tau=0.29)["shaped_share"] == 0.29
+
+
+def test_answers_without_a_verdict_make_no_group_and_prompts_with_too_few_are_left_out():
+    unknown = [(0, 500, None), (2, 500, True), (3, 500, None)]
+    assert facts_of([*TWO_PROMPTS, *unknown]) == facts_of(TWO_PROMPTS)
+
+
+def test_without_groups_there_are_no_shares():
+    found = facts_of(TWO_PROMPTS, size=5)
+    assert all(math.isnan(found[name]) for name in ("groups_all_incorrect", "groups_all_correct", "shaped_share"))
+    nothing = group_facts([answer(0, 10)] * 4, None, size=2, tau=0.1)
+    assert math.isnan(nothing["shaped_share"])

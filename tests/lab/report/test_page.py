@@ -1,0 +1,385 @@
+"""The report's numbers by hand, its tables, its pictures, and that the page is one inert file that anyone can read."""
+
+import itertools
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from interval_oracle import difference
+from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, write_training
+
+from trl_ces.cli.main import main
+from trl_ces.lab.evaluation.statistics import Interval
+from trl_ces.lab.report.figures import Point, frontier, plane_figure, training_figures
+from trl_ces.lab.report.page import make_page, render
+from trl_ces.lab.report.picture import DARK, LIGHT, save_figures
+from trl_ces.lab.report.runs import read_runs
+from trl_ces.lab.report.tokens import ShapedToken, TokenAnswer, TokenFile, write_tokens
+
+EVIL = "<script>alert(1)</script>"
+T, F = True, False
+BASE = {"gsm8k": [[(T, 10), (T, 14)], [(T, 20), (F, 20)], [(F, 40), (F, 40)]], "svamp": [[(T, 8), (T, 8)]] * 2}
+SHARES = [[1, 0.5, 0], [1, 1]], [[1, 1, 0.5], [1, 1]]  # of right answers, in both
+OURS = {"gsm8k": [[(T, 8), (T, 8)], [(T, 30), (T, 30)], [(T, 50), (F, 50)]], "svamp": [[(T, 6), (T, 6)]] * 2}
+
+
+def page_of(*places, names=None, **options):
+    return make_page(read_runs(places, names), "trl-ces report", **options)
+
+
+def numbered(page):
+    return {table.number: table for table in page.tables}
+
+
+def point(name, length, accuracy):
+    return Point(name, Interval(length, None, None), Interval(accuracy, None, None))
+
+
+def test_the_card_is_the_paired_difference_and_says_whether_it_is_clear_of_zero(tmp_path):
+    (card,) = page_of(write_study(tmp_path / "study")).cards
+    assert card.title == "CES against DAPO"
+    accuracy, length = card.gains
+    # Accuracy by seed: 0.75 - 0.6 and 0.65 - 0.4. Half the interval: t(0.975, 1) = 12.706 times 0.05.
+    assert (accuracy.value, accuracy.unit, accuracy.clear) == ("+20.0 ± 63.5", "points", False)
+    assert accuracy.levels == "50.0 → 70.0 %"
+    # Tokens by seed: 23 - 30 and 25 - 34.
+    assert (length.value, length.clear) == ("−8.0 ± 12.7", False)
+    same = {**STUDY, "DAPO": [((0.8, 26.0), (0.7, 46.0)), ((0.7, 28.0), (0.6, 48.0))]}
+    (card,) = page_of(write_study(tmp_path / "other", same)).cards
+    assert card.gains[1].value == "−13.0 ± 0.0"  # the same in both seeds
+    assert card.gains[1].clear
+
+
+def test_the_card_of_a_single_seed_claims_no_interval(tmp_path):
+    one = {method: seeds[:1] for method, seeds in STUDY.items()}
+    page = page_of(write_study(tmp_path / "study", one))
+    assert [(gain.value, gain.clear) for gain in page.cards[0].gains] == [("+15.0", None), ("−7.0", None)]
+    assert "<small>no interval</small>" in render(page)
+
+
+def test_the_card_of_evaluations_is_the_difference_problem_by_problem(tmp_path):
+    base, ours = write_evaluation(tmp_path / "base", BASE), write_evaluation(tmp_path / "ours", OURS)
+    (card,) = page_of(base, ours, names=["DAPO", "CES"]).cards
+    accuracy, length = card.gains
+    # GSM8K: 0, +1/2, +1/2; SVAMP: none. The average weighs the two alike.
+    assert (card.title, accuracy.value, accuracy.unit) == ("CES against DAPO", "+16.7", "points")
+    base, ours = ([[(right, 2) for right in rights] for rights in sets] for sets in SHARES)
+    _, low, high = difference(ours, base)
+    assert accuracy.levels == f"75.0 → 91.7 %, 95 % interval −{-100 * low:.1f} to +{100 * high:.1f}"
+    assert not accuracy.clear
+    # GSM8K: -4, +10, +10; SVAMP: -2.
+    assert (length.value, length.clear) == ("+1.7", False)
+
+
+def test_the_frontier_holds_those_that_no_other_beats():
+    points = [point("a", 10, 0.5), point("b", 20, 0.9), point("c", 15, 0.4), point("d", 30, 0.9), point("e", 10, 0.5)]
+    assert [found.name for found in frontier(points)] == ["a", "e", "b"]
+    assert (
+        "frontier, those that no other beats in both: a, e, b." in plane_figure(points, list("abcde"), "", "").caption
+    )
+    assert "the frontier is this one point" in plane_figure(points[1:4:2], list("bd"), "", "").caption
+
+
+def test_training_is_drawn_over_problems_where_all_runs_say_how_many(tmp_path):
+    recipe = "max_train_samples: 64\nseed: {}\n"
+    paced = [write_training(tmp_path / f"ces{seed}", POINTS, recipe.format(seed)) for seed in (0, 1)]
+    page = page_of(*paced, names=["CES", "CES"])
+    length = page.training[0].figures[0]
+    assert length.alt.startswith("Line chart of answer length over training problems: CES from 20.0 to 12.0 tokens")
+    assert "over 2 seeds, the band the range of the seeds" in length.caption
+    page = page_of(*paced, write_training(tmp_path / "plain", POINTS))
+    assert "over optimizer steps: ces0 from" in page.training[0].figures[0].alt
+
+
+def test_the_band_is_the_range_of_the_seeds_and_the_line_their_mean(tmp_path):
+    from matplotlib import pyplot
+
+    higher = [(step, accuracy, length + 4, bits) for step, accuracy, length, bits in POINTS]
+    recipe = "max_train_samples: 64\n"
+    runs = [write_training(tmp_path / name, points, recipe) for name, points in (("a", POINTS), ("b", higher))]
+    trainings = read_runs(runs, ["CES", "CES"]).trainings
+    _, axis = pyplot.subplots()
+    training_figures(trainings, ["CES"])[0].draw(axis, LIGHT)
+    (line,) = axis.get_lines()
+    assert line.get_xdata().tolist() == [16.0, 32.0, 48.0, 64.0]  # 8 problems a step
+    assert line.get_ydata().tolist() == pytest.approx([22.0, 59 / 3, 17.0, 14.0])  # running means, plus 2
+    band = axis.collections[0].get_paths()[0].get_extents()
+    assert (band.y0, band.y1) == (12.0, 24.0)
+    pyplot.close()
+
+
+def test_a_study_fills_tables_1_and_2_and_what_is_missing_names_its_command(tmp_path):
+    tables = numbered(page_of(write_study(tmp_path / "study", name="mine")))
+    assert list(tables) == [1, 2, 4, 6, 7, 8, 9]
+    (second,) = tables[2].found
+    assert second.header[:4] == ["Method", "Runs", "Acc ↑, %", "Δ"]
+    assert second.rows[2][:4] == ["CES", "2", "70.0 ± 63.5", "+20.0 ± 63.5"]
+    (first,) = tables[1].found
+    assert [row[0] for row in first.rows] == ["easy", "hard", "Average"]
+    assert first.rows[0][first.header.index("CES Len")] == "17.0 ± 12.7"
+    for number, words in {
+        4: "arithmetic_sensitivity",
+        7: "--config reasoning",
+        8: "--config code",
+        9: "paper",
+    }.items():
+        assert tables[number].found == []
+        assert words in tables[number].command
+    html = render(page_of(tmp_path / "study"))
+    assert "trl-ces study --config arithmetic_sensitivity --jobs 2" in html
+    assert "No study here has CES with two settings" in html
+
+
+def test_a_study_with_strengths_shows_its_front_and_the_middle_of_each_line_in_training(tmp_path):
+    places = {"DAPO": (0.8, 20.0), "ALP 1": (0.7, 16.0), "ALP 2": (0.6, 12.0), "CES": (0.5, 18.0)}
+    study = {name: [[(share, length)], [(share, length + 2)]] for name, (share, length) in places.items()}
+    lines = {"ALP 1": "ALP", "ALP 2": "ALP"}
+    page = page_of(write_study(tmp_path / "study", study, {name: {} for name in study}, ("easy",), lines=lines))
+    (group,) = page.planes
+    assert group.figures[0].name == "study_front"
+    assert group.figures[0].alt.endswith("CES: 50.0 % at 19.0 tokens. On the front: ALP 2, ALP 1, DAPO.")
+    gaps, dominance = group.tables
+    assert [row[3:] for row in gaps.rows] == [["on it", ""]] * 3 + [["25.0 ± 0.0", "ALP 2, ALP 1"]]
+    assert [row[1:] for row in dominance.rows] == [["", "", ""], ["", "", "2 of 2"], ["", "", ""]]
+    told = page.training[0].figures[0].alt
+    assert [name in told for name in ("DAPO from", "ALP from", "ALP 1", "ALP 2", "CES from")] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+    html = render(page)
+    assert html.index("gap to the front") < html.index("who dominates whom") < html.index('<h2 id="difficulty"')
+
+
+def test_a_study_of_several_kinds_of_benchmark_is_parted_by_kind(tmp_path):
+    folder = write_study(tmp_path / "study", sets=("arc_challenge", "openbookqa"))
+    tables = numbered(page_of(folder))
+    assert [row[0] for row in tables[7].found[0].rows] == ["ARC", "OpenBookQA", "Average"]
+    assert tables[1].found == []
+
+
+def test_a_study_over_tau_and_beta_fills_table_4_and_one_of_another_backbone_table_6(tmp_path):
+    study = {"DAPO": STUDY["DAPO"], "CES": STUDY["CES"], "CES strong": STUDY["CES"]}
+    fields = {**FIELDS, "CES strong": {"shaping": "ces", "ces_beta_correct": 1.0, "ces_beta_incorrect": 1.0}}
+    first = write_study(tmp_path / "one", study, fields)
+    second = write_study(tmp_path / "two", base="bases/small")
+    tables = numbered(page_of(first, second))
+    assert [row[:2] for row in tables[4].found[0].rows] == [["0.01", "0.4"], ["0.01", "1"], ["DAPO", ""]]
+    assert [table.caption for table in tables[1].found] == ["one"]
+    assert [table.caption for table in tables[6].found] == ["two"]
+
+
+def test_evaluations_fill_table_1_with_differences_and_table_9_with_the_references_split(tmp_path):
+    base, ours = write_evaluation(tmp_path / "base", BASE), write_evaluation(tmp_path / "ours", OURS)
+    page = page_of(base, ours, names=["R1", "CES"])
+    tables = numbered(page)
+    (first,) = tables[1].found
+    gsm = dict(zip(first.header, first.rows[0], strict=True))
+    assert gsm["Dataset"] == "GSM8K"
+    assert gsm["R1 Acc ↑"].startswith("50.0 [")  # 1, 0.5, 0
+    assert gsm["CES Len ↓"].startswith("29.3 [")  # 8, 30, 50
+    assert gsm["CES − R1 Acc"].startswith("+33.3 [")
+    assert first.rows[-1][0] == "Average"
+    (ninth,) = tables[9].found
+    rows = [dict(zip(ninth.header, row, strict=True)) for row in ninth.rows]
+    # Right in more than half: the first problem alone; in exactly half counts as hard.
+    assert [(row["Part"], row["Questions"]) for row in rows[:3]] == [("simple", "1"), ("hard", "2"), ("total", "3")]
+    assert rows[0]["CES Len ↓"] == "8.0"  # of one question there is no interval
+    assert rows[1]["R1 Len ↓"].startswith("30.0 [")
+    assert rows[1]["CES Acc ↑"].startswith("75.0 [")
+    figure = page.difficulty[0].figures[0]
+    assert "R1 12.0 on simple ones and 30.0 on hard ones; CES 8.0 on simple ones and 40.0 on hard ones" in figure.alt
+    assert page.planes[0].figures[0].alt.count("tokens") == 2
+
+
+def test_a_part_without_questions_has_no_place_in_the_picture(tmp_path):
+    from matplotlib import pyplot
+
+    right = {"gsm8k": [[(T, 10), (T, 14)], [(T, 20), (T, 22)]]}
+    page = page_of(*(write_evaluation(tmp_path / name, right) for name in ("base", "ours")))
+    (figure,) = page.difficulty[0].figures
+    _, axis = pyplot.subplots()
+    figure.draw(axis, LIGHT)
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["simple\n2 questions"]
+    assert len(axis.patches) == 2
+    assert figure.caption.endswith(" All are simple.")
+    assert "hard ones" not in figure.alt
+    pyplot.close()
+
+
+def test_evaluations_of_two_backbones_are_not_compared_with_each_other(tmp_path):
+    for name, layers in (("big", 4), ("small", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({"model_type": "qwen2", "num_hidden_layers": layers}))
+    runs = [write_evaluation(tmp_path / f"{name}-run", BASE, tmp_path / name) for name in ("big", "small")]
+    tables = numbered(page_of(*runs))
+    assert tables[1].found[0].caption.startswith("big-run:")
+    assert tables[6].found[0].caption.startswith("small-run:")
+
+
+def test_evaluations_that_cannot_be_compared_are_named(tmp_path):
+    other = {"aime24": [[(T, 5), (T, 5)]]}
+    runs = [write_evaluation(tmp_path / "a", BASE), write_evaluation(tmp_path / "b", other)]
+    assert any("Not compared: a, b. The runs have no benchmark in common" in note for note in page_of(*runs).notes)
+
+
+def test_pictures_are_written_as_png_and_svg_and_are_the_same_when_made_again(tmp_path):
+    figures = page_of(write_study(tmp_path / "study")).figures()
+    files = save_figures(figures, tmp_path / "figures")
+    assert [figure.name for figure in figures] == [
+        f"study_training_{key}" for key in ("length", "entropy", "accuracy")
+    ] + ["study_plane"]
+    assert len(files) == 8
+    assert all(file.read_bytes()[:4] == (b"\x89PNG" if file.suffix == ".png" else b"<?xm") for file in files)
+    assert figures[0].render(LIGHT, "svg") == figures[0].render(LIGHT, "svg")
+    assert figures[0].render(LIGHT, "svg") != figures[0].render(DARK, "svg")
+
+
+# The page as a whole.
+
+
+class Page(HTMLParser):
+    """What a test asks of a page: its elements with their attributes, and whether they are nested well."""
+
+    EMPTY = ("meta", "link", "img", "source", "br")
+
+    def __init__(self, html):
+        super().__init__()
+        self.elements, self.open, self.ids = [], [], []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.elements.append((tag, attributes))
+        if "id" in attributes:
+            self.ids.append(attributes["id"])
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def all(self, *tags):
+        return [attributes for tag, attributes in self.elements if tag in tags]
+
+
+def answer(correct, tokens=("1", "+", EVIL), shaping=0.4, prompt=0):
+    pair = ([EVIL, "?"], [0.7, 0.2])
+    entropies = [0.0] * (len(tokens) - 1) + [1.0]
+    shaped = [ShapedToken(len(tokens) - 1, 1.0, -shaping if correct else shaping, *pair)]
+    return TokenAnswer(prompt, [3] * len(tokens), list(tokens), entropies, True, correct, shaped)
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """A page with all that can be on it, and a name, a question and a token that are markup."""
+    tmp_path = tmp_path_factory.mktemp("everything")
+    study = {EVIL if method == "CES w/o Dynamic b" else method: seeds for method, seeds in STUDY.items()}
+    fields = {**FIELDS, EVIL: FIELDS["CES w/o Dynamic b"]}
+    folder = write_study(tmp_path / "study", study, fields)
+    cell = write_training(folder / "ces" / "seed-0", POINTS, "max_train_samples: 64\n")
+    settings = {"step": 0, "trained_with": "ces", "reference": None}
+    write_tokens(cell, TokenFile(settings, [EVIL], [[3]], [answer(T), answer(F)]))
+    evaluations = [write_evaluation(tmp_path / name, BASE) for name in ("base", "ours")]
+    return render(page_of(folder, *evaluations))
+
+
+def test_nothing_that_a_run_says_is_markup(everything):
+    assert "<script" not in everything
+    assert (
+        everything.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 6
+    )  # in a legend's alt, a table, a token, its tip
+    assert all(not name.startswith("on") for _, attributes in Page(everything).elements for name in attributes)
+
+
+def test_a_command_in_a_note_is_set_as_one(tmp_path):
+    html = render(page_of(write_study(tmp_path / "study", curves=False)))
+    assert "so no curves. <code>trl-ces study --config mine</code> writes it at its end." in html
+    assert "`" not in html.split("</style>")[1]
+
+
+def test_the_page_is_one_file_that_fetches_nothing(everything):
+    page = Page(everything)
+    places = [a.get("src") or a.get("srcset") for a in page.all("img", "source")] + [
+        a["href"] for a in page.all("link")
+    ]
+    assert len(places) > 8
+    assert all(place.startswith("data:") for place in places)
+    assert "@import" not in everything
+    assert "url(" not in everything
+    assert "default-src 'none'" in everything
+
+
+def test_the_page_can_be_read_without_seeing_it(everything):
+    page = Page(everything)
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+    assert all(len(image["alt"]) > 40 for image in page.all("img"))
+    assert len(page.all("caption")) == len(page.all("table")) > 4
+    assert all(cell.get("scope") in ("row", "col") for cell in page.all("th"))
+    boxes = [a for a in page.all("div") if a.get("class") in ("box", "prompt")]
+    assert all(box["tabindex"] == "0" and box["role"] == "region" and box["aria-label"] for box in boxes)
+    assert len(set(page.ids)) == len(page.ids)
+    assert {a["href"][1:] for a in page.all("a")} <= set(page.ids)
+    assert page.all("html")[0]["lang"] == "en"
+
+
+def test_an_empty_page_says_for_each_part_what_makes_it(tmp_path):
+    html = render(page_of(write_evaluation(tmp_path / "one", {"gsm8k": [[(T, 5)]]})))
+    for command in ("trl-ces study --config arithmetic", "trl-ces train --config arithmetic/ces", "--tokens 32"):
+        assert f"To make it: <code>{command}" in html or f"{command}</code>" in html
+    Page(html)
+
+
+# The command.
+
+
+def report(capsys, *words):
+    code = main(["report", *map(str, words)])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_command_writes_the_page_and_the_pictures_and_says_what_is_missing(tmp_path, capsys):
+    study = write_study(tmp_path / "study")
+    code, out, _ = report(capsys, study, "--out", tmp_path / "new" / "r.html", "--figures", tmp_path / "pictures")
+    assert code == 0
+    html = (tmp_path / "new" / "r.html").read_text(encoding="utf-8")
+    assert f"Made by <code>trl-ces report {study} --out" in html
+    assert "+20.0 ± 63.5" in html
+    assert len(list((tmp_path / "pictures").iterdir())) == 8
+    assert "Missing: Table 4. No study here has CES with two settings" in out
+    assert "Missing: the shaped tokens." in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["study"], "The following arguments are required: --out"),
+        (["study", "--out", "r.html", "--names", "a", "b"], "`--names` has 2 names for 1 runs"),
+        (["study", "--out", "r.html", "--tokens", "0"], "--tokens: '0' is not a whole number of at least 1"),
+        (["study", "--out", "r.html", "--tokens", "2"], "--tokens` needs the recipe of"),
+        (["evaluation", "--out", "r.html", "--tokens", "2"], "evaluations hold no models"),
+        (["nothing", "--out", "r.html"], "nothing does not exist"),
+        (["study", "--out", "study/results.csv/r.html"], "cannot be made"),
+        (["study", "--out", "evaluation"], "cannot be written"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_one_sentence_before_anything_is_made(
+    tmp_path, capsys, monkeypatch, words, said
+):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path / "study")
+    write_evaluation(tmp_path / "evaluation", BASE)
+    code, out, err = report(capsys, *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("trl-ces report: error: ")
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "r.html").exists()

@@ -1,0 +1,395 @@
+"""The runs of a study: several at a time, independent, stopped together, never twice in one folder."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from matplotlib import image
+
+from trl_ces.lab.commands import study as command
+from trl_ces.lab.study.cells import Cell, load_study
+from trl_ces.lab.study.measuring import check_evaluation
+from trl_ces.lab.study.processes import LOCK, Pending, Step, run_all
+from trl_ces.lab.study.results import Results, read_results
+from trl_ces.lab.study.run import prepare
+from trl_ces.support.errors import UserError
+from trl_ces.support.files import Busy, lock_file, sign, write_json
+from trl_ces.train import launch
+
+ROOT = Path(__file__).parents[3]
+# The tree under test before any installed one, also in the children.
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def shell(tmp_path, name, script, *more):
+    folder = tmp_path / name
+    steps = [Step(["sh", "-c", text], folder / "log") for text in (script, *more)]
+    return Pending(Cell("", name, 0, folder, {}), steps, {"CELL": name})
+
+
+def test_jobs_run_side_by_side_up_to_the_slots_and_each_slot_has_its_devices(tmp_path):
+    # Each waits until it sees another one at work, so that one after the other would never end.
+    together = "echo $CELL $SLOT > out; touch ../$CELL.on; until [ $(ls ../*.on | wc -l) -ge 2 ]; do sleep 0.05; done"
+    done = []
+    jobs = [shell(tmp_path, name, f"cd {tmp_path}/{name}; {together}", "echo second") for name in "abcd"]
+    assert run_all(jobs, [{"SLOT": "x"}, {"SLOT": "y"}], lambda cell: done.append(cell.method)) == []
+    assert sorted(done) == ["a", "b", "c", "d"]
+    slots = {name: (tmp_path / name / "out").read_text().split()[1] for name in "abcd"}
+    assert {slots["a"], slots["b"]} == {"x", "y"} == set(slots.values())
+    assert (tmp_path / "d" / "log").read_text() == "second\n"  # the second stage, after the first
+
+
+def test_one_failure_stops_neither_the_others_nor_is_it_taken_for_done(tmp_path):
+    done, told = [], []
+    jobs = [
+        shell(tmp_path, "bad", "echo the reason; exit 3", f"touch {tmp_path}/never"),
+        shell(tmp_path, "killed", "kill -9 $$"),
+        shell(tmp_path, "good", "true"),
+    ]
+    failed = run_all(
+        jobs, [{}], lambda cell: done.append(cell.method), lambda failure: told.append((failure.name, list(done)))
+    )
+    assert [(failure.name, failure.code) for failure in failed] == [("bad, seed 0", 3), ("killed, seed 0", 137)]
+    assert failed[0].log.read_text() == "the reason\n"
+    assert done == ["good"]
+    assert told == [("bad, seed 0", []), ("killed, seed 0", [])]  # at once, not at the end
+    assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.timeout(120)
+def test_a_signal_ends_all_runs(tmp_path):
+    pid_file = tmp_path / "pid"
+    script = f"sleep 600 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; kill -TERM {os.getpid()}; wait"
+    runs = [shell(tmp_path, "a", script), shell(tmp_path, "b", "sleep 600")]
+    with pytest.raises(KeyboardInterrupt):
+        run_all(runs, [{}, {}], lambda cell: None, patience_s=600.0)  # it would come to SIGKILL only then
+    state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
+    assert state.strip()[:1] in ("", "Z")  # gone, or dead and not yet collected by its new parent
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_no_second_run_starts_in_a_folder_where_one_is_at_work(tmp_path):
+    first = shell(tmp_path, "a", f"touch {tmp_path}/on; sleep 60")
+    text = f"""
+from pathlib import Path
+from trl_ces.lab.study.cells import Cell
+from trl_ces.lab.study.processes import Pending, Step, run_all
+folder = Path({str(first.cell.folder)!r})
+step = Step({first.steps[0].command!r}, folder / "log")
+run_all([Pending(Cell("", "a", 0, folder, {{}}), [step])], [{{}}], print)
+"""
+    study = subprocess.Popen([sys.executable, "-c", text], env=ENVIRONMENT)
+    while not (tmp_path / "on").exists():
+        time.sleep(0.05)
+    study.kill()  # its child lives on
+    study.wait()
+    try:
+        with pytest.raises(Busy, match=r"Process \d+ is at work in .*a \(.*end it with `kill \d+`"):
+            run_all([first], [{}], lambda cell: None)
+    finally:
+        subprocess.run(["pkill", "-KILL", "-f", f"touch {tmp_path}/on"], check=True)
+
+
+def test_what_goes_wrong_after_a_run_concerns_that_run_alone(tmp_path):
+    done = []
+
+    def on_finish(cell):
+        if cell.method == "odd":
+            raise KeyError("accuracy")
+        done.append(cell.method)
+
+    jobs = [shell(tmp_path, "odd", "true"), shell(tmp_path, "good", "sleep 1")]
+    jobs += [shell(tmp_path, "late", "true")]
+    object.__setattr__(jobs[2].steps[0], "after", lambda: 1 / 0)
+    failed = run_all(jobs, [{}, {}], on_finish)
+    assert done == ["good"]
+    assert [(failure.name, failure.code) for failure in failed] == [("odd, seed 0", 1), ("late, seed 0", 1)]
+    assert failed[0].log.read_text().endswith("KeyError: 'accuracy'\n")
+    assert failed[1].log.read_text().endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_a_signal_reaches_what_left_the_session(tmp_path):
+    pid_file = tmp_path / "pid"
+    # torchrun's workers have sessions of their own, and this one ignores the signal
+    script = f"setsid sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 60' & sleep 1; kill -TERM {os.getpid()}; wait"
+    with pytest.raises(KeyboardInterrupt):
+        run_all([shell(tmp_path, "a", script)], [{}], lambda cell: None, patience_s=2.0)
+    state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
+    assert state.strip()[:1] in ("", "Z")
+
+
+# The command
+
+MINI = """
+output_dir: out
+seeds: [0, 1]
+methods:
+  DAPO: {config: arithmetic/dapo}
+  CES: {config: arithmetic/ces}
+overrides:
+  model_name_or_path: base
+  model_builder_kwargs: {steps: 60, batch_size: 16}
+  dataset_seed: "{seed}"
+  max_steps: 12
+  max_completion_length: 32
+  save_strategy: steps
+  save_steps: 4
+  env: {OMP_NUM_THREADS: 1}
+evaluation:
+  function: trl_ces.lab.worlds.arithmetic_evaluation.evaluate
+  num_problems: 20
+  num_samples: 2
+"""
+
+
+def write_study(folder, **changes):
+    content = yaml.safe_load(MINI)
+    content["overrides"] |= changes
+    (folder / "mini.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ces_tua": 0.1}, "DAPO, seed 0: .* the key `ces_tua` is not known. Did you mean `ces_tau`?"),
+        ({"ces_tau": 3.0}, "DAPO, seed 0: .*`ces_tau` is 3.0"),
+        ({"max_steps": "many"}, "`max_steps`: expected"),
+        ({"model_builder": None, "model_builder_kwargs": None, "model_name_or_path": "./no"}, "holds no config.json"),
+    ],
+)
+def test_a_run_that_cannot_start_is_refused_before_any_does(tmp_path, monkeypatch, changes, words):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path, **changes)
+    with pytest.raises(UserError, match=words):
+        command.run(["--config", "mini.yaml"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "words"),
+    [
+        ({"function": "trl_ces.lab.worlds.arithmetic_evaluation.evalute"}, "Did you mean `evaluate`"),
+        (
+            {"function": "trl_ces.lab.worlds.arithmetic_evaluation.measure", "problem": 3},
+            "does not take these settings",
+        ),
+        ({"function": "trl_ces.lab.worlds.arithmetic_evaluation.evaluate", "group_by": "trems"}, "got 'trems'"),
+        ({"function": "trl_ces.lab.worlds.arithmetic_evaluation.evaluate", "mx_terms": 3}, "'mx_terms'"),
+        (
+            {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmark": "gsm8k"},
+            "the key `benchmark` is not known",
+        ),
+        ({"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "gms8k"}, "gsm8k"),
+        ({"function": "trl_ces.lab.evaluation.run.evaluate", "data_dir": "nowhere"}, "nowhere"),
+    ],
+)
+def test_an_evaluation_that_cannot_work_is_refused_before_the_first_run(evaluation, words):
+    with pytest.raises(UserError, match=words):
+        check_evaluation(evaluation)
+
+
+def test_jobs_need_a_number_and_the_config_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path)
+    with pytest.raises(UserError, match="--jobs: '0' is not a whole number of at least 1"):
+        command.run(["--config", "mini.yaml", "--jobs", "0"])
+    with pytest.raises(UserError, match=r"The study aritmetic does not exist .* Did you mean `arithmetic`\?"):
+        command.run(["--config", "aritmetic"])
+
+
+def test_on_gpus_runs_get_their_own_devices_and_ports(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,6,7")
+    monkeypatch.setattr(launch, "_device_count", lambda: 4)
+    write_study(tmp_path, use_cpu=False)
+    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
+    (tmp_path / "mini.yaml").write_text(yaml.safe_dump({**content, "accelerate_config": "ddp", "num_processes": 2}))
+    study = load_study(tmp_path / "mini.yaml")
+    jobs, slots = prepare(study, 2)
+    assert slots == [{"CUDA_VISIBLE_DEVICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "6,7"}]
+    ports = set()
+    for job in jobs:
+        words = job.steps[0].command
+        assert words[words.index("--num_processes") + 1] == "2"
+        ports.add(words[words.index("--main_process_port") + 1])
+    assert len(ports) == 4
+    with pytest.raises(UserError, match="`--jobs 3` with 2 processes each needs 6 devices, and there are 4"):
+        prepare(study, 3)
+
+
+def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
+    monkeypatch.setattr(launch, "_device_count", lambda: 8)
+    write_study(tmp_path, use_cpu=False)
+    jobs, slots = prepare(load_study(tmp_path / "mini.yaml"), 4)
+    assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0,1", "2,3", "4,5", "6,7"]
+    for job in jobs:
+        words = job.steps[0].command
+        assert words[words.index("--num_processes") + 1] == words[words.index("--expect_processes") + 1] == "2"
+        assert "--main_process_port" in words
+
+
+def test_an_accelerate_file_for_the_cpu_needs_no_devices(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path, use_cpu=False)
+    (tmp_path / "cpu.yaml").write_text("distributed_type: 'NO'\nuse_cpu: true\nnum_processes: 1\n")
+    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
+    (tmp_path / "mini.yaml").write_text(yaml.safe_dump({**content, "accelerate_config": "cpu.yaml"}))
+    jobs, slots = prepare(load_study(tmp_path / "mini.yaml"), 2)
+    assert (len(jobs), slots) == (4, [{}, {}])
+
+
+def test_a_run_that_no_row_can_be_made_of_spoils_neither_the_others_nor_the_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path)
+    study = load_study(tmp_path / "mini.yaml")
+    point = {"step": 4, "completions/mean_length": 20.0, "entropy": 0.5, "num_tokens": 9}
+    point["rewards/arithmetic_accuracy_reward/mean"] = 0.5
+    for cell in study.cells[:3]:
+        cell.folder.mkdir(parents=True)
+        write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
+        benchmarks = {"held out": {"accuracy": 0.25, "length_tokens": 12.0}}
+        write_json(cell.folder / "evaluation.json", {"settings": study.evaluation, "benchmarks": benchmarks})
+    (study.cells[1].folder / "trainer_state.json").unlink()
+    results = Results(study)
+    results.add(study.cells[2])
+    with pytest.raises(FileNotFoundError):
+        results.add(study.cells[1])
+    results.add(study.cells[0])
+    assert [(row["method"], row["seed"]) for row in results.rows()] == [("DAPO", 0), ("CES", 0)]
+    assert results.write() == ["results.csv", "curves.csv", "comparison.md", "curves.png"]
+    assert "| CES    |    1 |     25.0 | +0.0 |" in (study.output_dir / "comparison.md").read_text()
+
+
+def test_a_study_of_strengths_writes_its_front_and_draws_the_middle_of_each_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path)
+    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
+    content["methods"] |= {f"CES {beta}": {"config": "arithmetic/ces", "line": "CES"} for beta in (1, 2)}
+    content["methods"].pop("CES")
+    (tmp_path / "mini.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    study = load_study(tmp_path / "mini.yaml")
+    results = Results(study)
+    point = {
+        "step": 4,
+        "completions/mean_length": 20.0,
+        "entropy": 0.5,
+        "rewards/arithmetic_accuracy_reward/mean": 0.5,
+    }
+    for place, cell in enumerate(study.cells):
+        cell.folder.mkdir(parents=True)
+        write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
+        benchmarks = {"held out": {"accuracy": 0.25 + place / 100, "length_tokens": 12.0 + place}}
+        write_json(cell.folder / "evaluation.json", {"settings": study.evaluation, "benchmarks": benchmarks})
+        results.add(cell)
+    drawn = []
+    monkeypatch.setattr("trl_ces.lab.study.results.plot_curves", lambda shown, file: drawn.append([*shown]) or file)
+    files = results.write()
+    assert files == ["results.csv", "curves.csv", "comparison.md", "front.md", "front.png", "curves.png"]
+    assert drawn == [["DAPO", "CES"]]
+    assert "| CES 2 " in (study.output_dir / "front.md").read_text()
+    assert image.imread(study.output_dir / "front.png").shape[:2] == (780, 1125)
+    rows = read_results(study.output_dir / "results.csv")
+    assert rows.groupby("method", sort=False)["line"].first().fillna("").to_dict() == {
+        "DAPO": "",
+        "CES 1": "CES",
+        "CES 2": "CES",
+    }
+
+
+def test_runs_start_with_the_models_before_training_and_go_seed_by_seed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path)
+    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
+    content["overrides"]["model_name_or_path"] = "base-{seed}"
+    (tmp_path / "mini.yaml").write_text(yaml.safe_dump(content | {"untrained": "Before training"}, sort_keys=False))
+    runs, _ = prepare(load_study(tmp_path / "mini.yaml"), 1)
+    assert [(run.cell.method, run.cell.seed) for run in runs] == [
+        ("Before training", 0),
+        ("Before training", 1),
+        ("DAPO", 0),
+        ("CES", 0),
+        ("DAPO", 1),
+        ("CES", 1),
+    ]
+
+
+def test_two_starts_of_a_study_do_not_meet(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path)
+    with lock_file(tmp_path / "out" / LOCK) as lock:
+        sign(lock, 4711)
+        with pytest.raises(UserError, match="Process 4711 is at work in out"):
+            command.run(["--config", "mini.yaml"])
+
+
+def test_an_accuracy_that_cannot_be_told_is_refused_before_the_first_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path, reward_funcs=["think_format_reward", "get_soft_overlong_punishment"])
+    with pytest.raises(UserError, match=r"DAPO, seed 0: the accuracy reward is ambiguous .* `ces_accuracy_reward`"):
+        command.run(["--config", "mini.yaml"])
+
+
+def run_study(folder, *words):
+    # An absolute folder, so that every process of the study has it in its command line.
+    place = ["--output_dir", str(folder / "out")]
+    line = [sys.executable, "-m", "trl_ces.cli.main", "study", "--config", "mini.yaml", "--jobs", "2", *place, *words]
+    return subprocess.Popen(line, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The study run without interruption."""
+    folder = tmp_path_factory.mktemp("whole")
+    write_study(folder)
+    study = run_study(folder)
+    printed = study.communicate()[0].decode()
+    assert study.returncode == 0, printed
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_study_killed_in_the_middle_and_started_again_yields_the_same(tmp_path, whole, number):
+    broken = tmp_path
+    write_study(broken)
+    study = run_study(broken)
+
+    def folders(pattern):
+        return {Path(*file.relative_to(broken).parts[:3]) for file in broken.glob(f"out/*/*/{pattern}")}
+
+    def half_trained():
+        return folders("checkpoint-*/trainer_state.json") - folders("training.json")
+
+    # In the middle: some run is finished, and another has a checkpoint and is not trained.
+    while not (folders("evaluation.json") and half_trained()):
+        assert study.poll() is None, study.communicate()[0].decode()
+        time.sleep(0.05)
+    study.send_signal(number)
+    study.wait()
+    if number == signal.SIGKILL:  # the machine went down: nothing of it lives on
+        subprocess.run(["pkill", "-KILL", "-f", str(broken / "out")], check=False)
+        time.sleep(1)
+    attempts = {file.parent: file.read_bytes() for file in broken.glob("out/*/*/training.json")}
+    finished = folders("evaluation.json")
+    assert half_trained()
+    again = run_study(broken)
+    printed = again.communicate()[0].decode()
+    assert again.returncode == 0, printed
+    assert f"{len(finished)} finished" in printed
+    for folder, content in attempts.items():
+        assert (folder / "training.json").read_bytes() == content  # never run again
+    resumed = [json.loads(file.read_text())["attempts"] for file in broken.glob("out/*/*/training.json")]
+    assert max(resumed) == 2
+    assert (broken / "out/comparison.md").read_text() == (whole / "out/comparison.md").read_text()
+    assert (broken / "out/curves.csv").read_text() == (whole / "out/curves.csv").read_text()
+    for model in sorted(whole.glob("out/*/*/model.safetensors")):
+        assert (broken / model.relative_to(whole)).read_bytes() == model.read_bytes(), model

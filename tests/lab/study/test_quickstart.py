@@ -1,0 +1,166 @@
+"""The quickstart's numbers come from the right places, and the whole of it runs through `trl-ces train`."""
+
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pandas
+import pytest
+from scipy import stats
+
+from trl_ces.lab.commands import quickstart as command
+from trl_ces.lab.study import quickstart
+from trl_ces.lab.worlds.arithmetic_evaluation import Measurement
+from trl_ces.support.errors import UserError
+
+ROOT = Path(__file__).parents[3]
+
+
+def found(accuracy, length, entropy_bits, text="7+8=15,3+4+1=8#85"):
+    return Measurement(accuracy, length, entropy_bits, ["37+48:"] * 3, [[text, "#85", "#84"]] * 3)
+
+
+MEASURED = {
+    "before": found(0.81, 23.5, 0.127, "7+8=16,3+4+1=8#86"),
+    "DAPO": found(0.9, 20.0, 0.08),
+    "CES": found(0.95, 18.0, 0.02),
+}
+
+
+def test_the_table_has_a_column_for_each_model_with_units_and_bands(monkeypatch):
+    bands = {"DAPO": ((83, 100), (17.14, 21), (0.03, 0.1)), "CES": ((84.4, 99), (17, 18), (0.01, 0.06))}
+    monkeypatch.setattr(quickstart, "BANDS", {"before": ((73, 87), (22, 24), (0.1, 0.2)), **bands})
+    assert quickstart.table(MEASURED).splitlines() == [
+        "                                 before           DAPO            CES",
+        "accuracy, %                        81.0           90.0           95.0",
+        "  95 % of runs             73.0 to 87.0  83.0 to 100.0   84.4 to 99.0",
+        "answer length, tokens              23.5           20.0           18.0",
+        "  95 % of runs             22.0 to 24.0   17.1 to 21.0   17.0 to 18.0",
+        "entropy, bits per token           0.127          0.080          0.020",
+        "  95 % of runs           0.100 to 0.200 0.030 to 0.100 0.010 to 0.060",
+    ]
+
+
+def test_a_figure_outside_its_band_is_named_and_a_shown_end_is_inside(monkeypatch):
+    wide = ((0.0, 100.0), (0.0, 99.0), (0.0, 1.0))
+    monkeypatch.setattr(quickstart, "BANDS", {"before": wide, "DAPO": wide, "CES": ((95.1, 96.0), *wide[1:])})
+    inside = MEASURED | {"CES": found(0.95051, 18.0, 0.02)}
+    assert quickstart.outside_bands(inside) == (
+        "Every figure lies where 95 % of runs do, with other seeds or on other machines."
+    )
+    assert "on other machines: accuracy of CES.\n" in quickstart.outside_bands(MEASURED)
+    low = MEASURED | {"CES": found(0.96, 18.0, 1.1), "DAPO": found(0.9, 99.2, 0.1)}
+    assert "on other machines: answer length of DAPO, entropy of CES.\n" in quickstart.outside_bands(low)
+
+
+def test_the_bands_are_those_of_one_more_run_beside_the_studys_seeds():
+    rows = pandas.read_csv(ROOT / "experiments/arithmetic/results.csv")
+    for name, method in (("before", "Before training"), ("DAPO", "DAPO"), ("CES", "CES")):
+        runs = rows[rows["method"] == method]
+        expected = []
+        for column, scale, digits in (("accuracy", 100, 1), ("length_tokens", 1, 1), ("entropy_bits", 1, 3)):
+            values = scale * runs[column].to_numpy()
+            mean, spread = values.mean(), values.std(ddof=1) * (1 + 1 / len(values)) ** 0.5
+            half = stats.t.ppf(0.975, len(values) - 1) * spread
+            unit = 10**digits  # rounded outwards
+            ends = math.floor((mean - half) * unit) / unit, math.ceil((mean + half) * unit) / unit
+            expected.append((max(ends[0], 0.0), min(ends[1], 100.0)))
+        assert quickstart.BANDS[name] == tuple(expected)
+
+
+def test_the_gain_says_it_whichever_way_it_is():
+    assert "accuracy +5.0 points, answer length -10 %, entropy -75 %" in quickstart.gain(MEASURED)
+    worse = MEASURED | {"CES": found(0.8, 22.0, 0.1)}
+    assert "accuracy -10.0 points, answer length +10 %, entropy +25 %" in quickstart.gain(worse)
+
+
+def test_examples_show_the_first_answer_and_how_many_of_all_are_right():
+    lines = [line.split(maxsplit=2) for line in quickstart.examples(MEASURED).splitlines()[1:]]
+    problem = [
+        ["37+48:"],
+        ["before", "7+8=16,3+4+1=8#86", "1 of 3 answers right"],
+        ["DAPO", "7+8=15,3+4+1=8#85", "2 of 3 answers right"],
+        ["CES", "7+8=15,3+4+1=8#85", "2 of 3 answers right"],
+    ]
+    assert lines == 3 * problem
+
+
+def test_missing_matplotlib_is_one_sentence_before_anything_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(quickstart, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install \"trl_ces\[quickstart\]\""):
+        command.run(["--output_dir", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failed_training_is_told_with_its_log(tmp_path, monkeypatch, capsys):
+    def fail(recipe, overrides, log, steps, stage):
+        log.write_text("one\nthe reason\n")
+        return 3
+
+    monkeypatch.setattr(quickstart, "run_training", fail)
+    monkeypatch.setattr(quickstart, "make_base", lambda folder, *rest: folder.mkdir(parents=True))
+    assert command.run(["--output_dir", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert error.strip() == f"DAPO stopped with exit code 3. The last line of {tmp_path}/dapo.log: the reason"
+
+
+@pytest.mark.slow
+def test_the_whole_quickstart_runs_in_small(tmp_path, capsys, monkeypatch):
+    assert importlib.util.find_spec("matplotlib") is not None
+    whole = quickstart.quickstart
+
+    def run(rl_steps):
+        small = partial(whole, base_steps=20, rl_steps=rl_steps, num_problems=10)
+        monkeypatch.setattr(quickstart, "quickstart", small)
+        return command.run(["--output_dir", str(tmp_path), "--seed", "3"])
+
+    assert run(rl_steps=8) == 0
+    printed = capsys.readouterr()
+    assert [line.split()[0] for line in printed.out.splitlines() if "/4 " in line] == ["1/4", "2/4", "3/4", "4/4"]
+    assert "{'" not in printed.out  # none of the trainer's own lines
+    assert "Warning" not in printed.err
+    numbers = json.loads((tmp_path / "quickstart.json").read_text())
+    assert numbers["seed"] == 3
+    assert (tmp_path / "quickstart.png").stat().st_size > 10_000
+    for name in ("dapo", "ces"):
+        assert quickstart.read_curves(tmp_path / name, "arithmetic_accuracy_reward")["step"] == [4, 8]
+    dapo, ces = (quickstart.read_curves(tmp_path / name, "arithmetic_accuracy_reward") for name in ("dapo", "ces"))
+    # the same start, seed and problems: the first rollout is the same, and only then do the two part
+    assert (dapo["accuracy"][0], dapo["length"][0]) == (ces["accuracy"][0], ces["length"][0])
+    assert dapo["entropy"] != ces["entropy"]
+    history = json.loads((tmp_path / "ces" / "trainer_state.json").read_text())["log_history"]
+    assert any("ces/selected_tokens" in entry for entry in history)
+    assert run(rl_steps=4) == 0
+    assert "(kept from before)" in capsys.readouterr().out
+
+
+def test_a_terminated_quickstart_takes_its_training_with_it(tmp_path):
+    """The child stands in for `trl-ces train`: it writes its number and would live for ten minutes."""
+    script = f"""
+import subprocess, sys
+from pathlib import Path
+from trl_ces.lab.commands.quickstart import StageLine
+from trl_ces.lab.study import quickstart
+start = subprocess.Popen
+def sleeper(command, **options):
+    child = start([sys.executable, "-c", "import time; time.sleep(600)"], **options)
+    Path({str(tmp_path)!r}, "pid").write_text(str(child.pid))
+    return child
+subprocess.Popen = sleeper
+quickstart.run_training("recipe", [], Path({str(tmp_path)!r}, "log"), 10, StageLine("1/1", "it"))
+"""
+    quickstart = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL)
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert quickstart.poll() is None
+        time.sleep(0.1)
+    time.sleep(0.5)  # the handler is in place right after the start
+    quickstart.terminate()
+    assert quickstart.wait(timeout=60) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)

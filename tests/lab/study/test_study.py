@@ -1,0 +1,568 @@
+"""A study's YAML becomes the right cells, and finished cells the right means, intervals and tables."""
+
+import json
+import math
+import os
+import random
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+from matplotlib import image, pyplot
+from pandas import DataFrame
+
+from trl_ces.lab.study import comparison as tables
+from trl_ces.lab.study.cells import Cell, load_study, slug
+from trl_ces.lab.study.folder import begin_training, check_unchanged, finish_training, is_finished, write_recipe
+from trl_ces.lab.study.measuring import check_evaluation, check_measured
+from trl_ces.lab.study.results import (
+    average,
+    final_training,
+    make_row,
+    read_curve_table,
+    read_results,
+    write_curves,
+    write_results,
+)
+from trl_ces.support.errors import UserError
+from trl_ces.support.files import write_json
+from trl_ces.support.yaml import parse_yaml, read_yaml
+from trl_ces.train.curves import plot_variants, read_curves
+from trl_ces.train.shipped import find_recipe
+
+STUDIES = sorted((Path(__file__).parents[3] / "experiments").glob("*/study.yaml"))
+PLAIN = {
+    "output_dir": "out",
+    "seeds": [3, 5],
+    "methods": {"DAPO": {"config": "arithmetic/dapo"}, "CES w/o b": {"config": "arithmetic/ces", "ces_tau": 0.5}},
+}
+
+
+def study_of(tmp_path, **changes):
+    file = tmp_path / "small.yaml"
+    file.write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
+    return load_study(file)
+
+
+def test_cells_are_methods_times_seeds_each_with_its_own_recipe(tmp_path):
+    study = study_of(tmp_path, overrides={"ces_tau": 0.1, "max_steps": 7, "model_name_or_path": "base/{seed}"})
+    assert [(cell.method, cell.seed, str(cell.folder)) for cell in study.cells] == [
+        ("DAPO", 3, "out/dapo/seed-3"),
+        ("DAPO", 5, "out/dapo/seed-5"),
+        ("CES w/o b", 3, "out/ces_w_o_b/seed-3"),
+        ("CES w/o b", 5, "out/ces_w_o_b/seed-5"),
+    ]
+    last = study.cells[-1].recipe
+    assert (last["seed"], last["output_dir"], last["run_name"]) == (
+        5,
+        "out/ces_w_o_b/seed-5",
+        "small-ces_w_o_b-seed-5",
+    )
+    assert last["shaping"] == "ces"  # the recipe's
+    assert last["max_steps"] == 7  # the study's, over the recipe's
+    assert last["ces_tau"] == 0.5  # the method's, over both
+    assert last["model_name_or_path"] == "base/5"
+    assert study.cells[0].recipe["ces_tau"] == 0.1
+    assert study.baseline == "DAPO"
+
+
+def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_path):
+    study = study_of(
+        tmp_path,
+        variants={"easy 0.2": {"max_steps": 1}, "hard": {"max_steps": 2}},
+        untrained="Before",
+        evaluation={"function": "trl_ces.lab.worlds.arithmetic_evaluation.evaluate"},
+        overrides={"dataset_seed": "{seed}", "model_builder_kwargs": {"seed": "{seed}"}, "run": "{variant}"},
+    )
+    assert len(study.cells) == 2 * 3 * 2
+    first, last = study.cells[0], study.cells[-1]
+    assert (first.variant, first.method, first.trained, str(first.folder)) == (
+        "easy 0.2",
+        "Before",
+        False,
+        "out/easy_0.2/before/seed-3",
+    )
+    assert first.recipe["shaping"] == "none"  # starts from the baseline's model
+    assert (last.recipe["dataset_seed"], last.recipe["model_builder_kwargs"]) == (5, {"seed": 5})  # numbers
+    assert (last.recipe["run"], last.recipe["max_steps"], last.name) == ("hard", 2, "hard, CES w/o b, seed 5")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seed": [1]}, "`seed` is not known in a study. Did you mean `seeds`?"),
+        ({"seeds": []}, "expected distinct whole numbers"),
+        ({"seeds": [1, 1]}, "expected distinct whole numbers"),
+        ({"seeds": [True]}, "expected distinct whole numbers"),
+        ({"seeds": 3}, "`seeds`: expected a list"),
+        ({"methods": {}}, "`methods` is empty"),
+        ({"methods": {"CES": "arithmetic/ces"}}, "expected a name and a mapping of fields"),
+        ({"methods": {"CES": {"ces_tau": 1}}}, "'CES' needs `config`"),
+        ({"methods": {"CES": {"config": "arithmetic/cse"}}}, "arithmetic/ces"),
+        ({"methods": {"a b": {"config": "arithmetic/ces"}, "A-B": {"config": "arithmetic/ces"}}}, "share a folder"),
+        ({"baseline": "dapo"}, "`baseline` 'dapo' is none of the methods: DAPO, CES w/o b."),
+        ({"overrides": {"seed": 1}}, "`overrides` sets `seed`"),
+        ({"methods": {"DAPO": {"config": "arithmetic/dapo", "output_dir": "x"}}}, "sets `output_dir`"),
+        ({"variants": {"v": {"output_dir": "x"}}}, "sets `output_dir`"),
+        ({"evaluation": {"num_problems": 3}}, "`evaluation` needs `function`"),
+        ({"untrained": "Before"}, "`untrained` needs `evaluation`"),
+        ({"output_dir": ""}, "`output_dir` is missing"),
+        ({"methods": {"..": {"config": "arithmetic/ces"}}}, "'..' gives no folder name"),
+        ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown; known are {seed} and {variant}"),
+        ({"evaluation": {"function": "f", "map": {1: 2}}}, "something other than words"),
+        ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "is also a method's name"),
+    ],
+)
+def test_a_study_that_cannot_work_is_refused_with_the_way_out(tmp_path, changes, words):
+    with pytest.raises(UserError) as error:
+        study_of(tmp_path, **changes)
+    assert words in str(error.value)
+
+
+def test_a_missing_key_is_named(tmp_path):
+    file = tmp_path / "s.yaml"
+    file.write_text("methods: {A: {config: arithmetic/ces}}\nseeds: [0]\n")
+    with pytest.raises(UserError, match="`output_dir` is missing"):
+        load_study(file)
+
+
+@pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.parent.name)
+def test_each_run_of_a_shipped_study_is_accepted(file):
+    from trl_ces.train.recipe import make_recipe
+
+    study = load_study(file)
+    for cell in study.cells:
+        make_recipe(cell.recipe, cell.name).check_training(study.num_processes or 1)
+        # what is written beside the run is read back as the same, or a second start would take it for another run
+        assert parse_yaml(yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True)) == cell.recipe
+    if study.evaluation and not study.evaluation["function"].startswith("trl_ces.lab.evaluation."):
+        check_evaluation(study.evaluation)
+    elif study.evaluation:  # no data here
+        with pytest.raises(UserError, match="data"):
+            check_evaluation({**study.evaluation, "data_dir": str(file.parent / "nowhere")})
+    assert f"trl-ces study --config {file.parent.name}" in file.read_text()
+    assert yaml.safe_load(file.read_text())["output_dir"] == str(study.output_dir)
+
+
+def test_runs_of_a_study_in_its_own_folder_are_named_after_the_folder():
+    first = load_study(find_recipe("pareto", kind="study")).cells[0]
+    assert first.recipe["run_name"] == "pareto-before_training-seed-0"
+
+
+def test_the_shipped_studies_hold_the_papers_rows():
+    def methods(name):
+        return list(dict.fromkeys(cell.method for cell in load_study(find_recipe(name, kind="study")).cells))
+
+    paper = ["DAPO", "Entropy Advantage", "CES w/o Dynamic b", "CES w/o Entropy Gradient", "CES"]
+    assert methods("arithmetic") == ["Before training", *paper]
+    for size in ("7B", "1.5B"):
+        rows = methods(f"DeepSeek-R1-Distill-Qwen-{size}")
+        assert [row for row in rows if row != "DAPO with dynamic sampling"] == [f"R1-{size}", *paper]
+
+
+def test_the_sensitivity_study_is_the_papers_table_4():
+    study = load_study(find_recipe("sensitivity_7B", kind="study"))
+    grid = [tuple(cell.recipe[name] for name in tables.TAU_AND_BETA) for cell in study.cells if cell.method != "DAPO"]
+    assert grid == [(0.005, 1.0, 1.0), (0.01, 1.0, 1.0), (0.05, 1.0, 1.0), (0.01, 0.4, 0.4), (0.01, 2.0, 2.0)]
+
+
+def test_the_pareto_study_holds_every_method_and_three_strengths_of_each_rule():
+    study = load_study(find_recipe("pareto", kind="study"))
+    strengths = {}
+    for cell in study.cells:
+        strengths.setdefault(cell.line, {})[cell.method] = cell.recipe
+    rules = ("Kimi", "Arora", "ALP", "linear", "ShorterBetter", "LASER")
+    assert {line: len(methods) for line, methods in strengths.items() if line} == dict.fromkeys(("CES", *rules), 3)
+    assert list(strengths[""]) == [
+        "Before training",
+        "DAPO",
+        "CES w/o Dynamic b",
+        "CES w/o Entropy Gradient",
+        "CES swapped",
+        "CES + ALP",
+    ]
+    for line in rules:  # they differ, and in the strength alone
+        weights = [(r.get("reward_kwargs"), r.get("reward_weights")) for r in strengths[line].values()]
+        assert all(weights.count(weight) == 1 for weight in weights)
+        assert len({tuple(recipe["reward_funcs"]) for recipe in strengths[line].values()}) == 1
+    assert [recipe["ces_beta_correct"] for recipe in strengths["CES"].values()] == [0.2, 0.4, 0.8]
+
+
+def test_a_line_is_a_name_and_no_field_of_the_recipe(tmp_path):
+    methods = {"A 1": {"config": "arithmetic/ces", "line": "A"}, "B": {"config": "arithmetic/dapo"}}
+    study = study_of(tmp_path, methods=methods, seeds=[0])
+    assert [cell.line for cell in study.cells] == ["A", ""]
+    assert "line" not in study.cells[0].recipe
+    with pytest.raises(UserError, match=r"`methods.A 1`: `line` is 3: expected a name"):
+        study_of(tmp_path, methods={"A 1": {"config": "arithmetic/ces", "line": 3}})
+
+
+# Cells and their files
+
+
+def history(*points):
+    rows = [
+        {
+            "step": step,
+            "rewards/acc/mean": accuracy,
+            "completions/mean_length": length,
+            "entropy": nats,
+            "num_tokens": 100.0 * step,
+        }
+        for step, accuracy, length, nats in points
+    ]
+    return {"global_step": points[-1][0], "log_history": rows}
+
+
+def cell_in(tmp_path, **recipe):
+    folder = tmp_path / "ces" / "seed-1"
+    folder.mkdir(parents=True)
+    return Cell("", "CES", 1, folder, {"seed": 1, **recipe})
+
+
+def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path):
+    cell = cell_in(tmp_path, ces_tau=0.2)
+    points = [(step, step / 100, 20.0 + step, math.log(2) * step) for step in range(1, 21)]
+    write_json(cell.folder / "trainer_state.json", history(*points))
+    begin_training(cell)
+    finish_training(cell)
+    benchmarks = {
+        "a": {"accuracy": 0.5, "length_tokens": 10.0, "entropy_bits": 0.1},
+        "b": {"accuracy": 0.9, "length_tokens": 30.0},
+    }
+    write_json(cell.folder / "evaluation.json", {"settings": {}, "benchmarks": benchmarks})
+    row = make_row(cell, read_curves(cell.folder, "acc"))
+    assert (row["method"], row["seed"], row["measured_on"]) == ("CES", 1, "a + b")
+    assert row["accuracy"] == pytest.approx(0.7)
+    assert row["length_tokens"] == 20.0
+    assert "entropy_bits" not in row  # one of the benchmarks does not know it
+    assert (row["a/accuracy"], row["b/length_tokens"]) == (0.5, 30.0)
+    # the last tenth of twenty points: steps 19 and 20; TRL's nats are bits here
+    assert row["train/accuracy"] == pytest.approx(0.195)
+    assert row["train/length_tokens"] == pytest.approx(39.5)
+    assert row["train/entropy_bits"] == pytest.approx(19.5)
+    assert (row["train/steps"], row["train/tokens"], row["train/attempts"]) == (20, 2000, 1)
+    assert json.loads(row["settings"]) == {"seed": 1, "ces_tau": 0.2}
+    assert json.loads(row["packages"])["trl"] == version("trl")
+
+
+def test_without_an_evaluation_a_run_is_judged_by_the_end_of_its_training(tmp_path):
+    cell = cell_in(tmp_path)
+    write_json(cell.folder / "trainer_state.json", history((4, 0.25, 30.0, 0.0), (8, 0.75, 20.0, math.log(2))))
+    begin_training(cell)
+    finish_training(cell)
+    row = make_row(cell, read_curves(cell.folder, "acc"))
+    assert (row["accuracy"], row["length_tokens"], row["measured_on"]) == (0.75, 20.0, "last 10% of the training log")
+    assert row["entropy_bits"] == pytest.approx(1.0)
+
+
+def test_averages_are_unweighted_and_the_last_point_counts_alone_in_a_short_log():
+    assert average({"a": {"accuracy": 1.0}, "b": {"accuracy": 0.0}, "c": {"accuracy": 0.5}}) == {"accuracy": 0.5}
+    curve = {"step": [1, 2], "accuracy": [0.0, 1.0], "length": [5.0, 7.0], "entropy": [2.0, 4.0]}
+    assert final_training(curve) == {"accuracy": 1.0, "length_tokens": 7.0, "entropy_bits": 4.0}
+    nothing = final_training({name: [] for name in curve})  # its accuracy was never known
+    assert all(map(math.isnan, nothing.values()))
+
+
+def test_a_cell_is_finished_when_trained_and_measured_with_these_settings(tmp_path):
+    cell, settings = cell_in(tmp_path), {"function": "f", "num_problems": 3}
+    assert not is_finished(cell, settings)
+    write_json(cell.folder / "evaluation.json", {"settings": settings})
+    assert not is_finished(cell, settings)  # measured, not trained
+    write_json(cell.folder / "training.json", {})
+    assert is_finished(cell, settings)
+    assert is_finished(cell, None)
+    assert not is_finished(cell, {**settings, "num_problems": 4})
+
+
+def test_a_folder_with_other_settings_is_refused_by_field(tmp_path):
+    cell = cell_in(tmp_path, ces_tau=0.2)
+    cell.recipe_file.write_text(yaml.safe_dump({"seed": 1, "ces_tau": 0.1, "max_steps": 3}))
+    with pytest.raises(UserError) as error:
+        check_unchanged(cell)
+    assert "`ces_tau` 0.1 there, 0.2 here; `max_steps` 3 there, None here" in str(error.value)
+    cell.recipe_file.write_text(yaml.safe_dump({"seed": 1, "ces_tau": 0.2, "output_dir": "moved", "run_name": "x"}))
+    check_unchanged(cell)  # where it lies and what it is called does not matter
+
+
+def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
+    cell = cell_in(tmp_path)
+    write_json(cell.folder / "clock.json", {"seconds_before": 50.0, "started": 1000.0, "attempts": 1})
+    for step, saved in ((4, 1030.0), (10, 1070.0), (9, 1060.0)):
+        state = cell.folder / f"checkpoint-{step}" / "trainer_state.json"
+        state.parent.mkdir()
+        state.write_text(json.dumps({"global_step": step, "max_steps": 20}))
+        os.utime(state, (saved, saved))
+    assert cell.checkpoint().name == "checkpoint-10"
+    begin_training(cell)
+    clock = json.loads((cell.folder / "clock.json").read_text())
+    assert (clock["seconds_before"], clock["attempts"]) == (120.0, 2)
+
+
+def test_results_are_one_row_a_run_with_settings_last(tmp_path):
+    first = {"method": "A", "train/steps": None, "settings": '{"a": 1}', "packages": "{}"}
+    second = {"method": "None", "train/steps": 160, "x": 0.1 + 0.2, "settings": "{}"}
+    write_results(tmp_path / "results.csv", [first, second])
+    assert (tmp_path / "results.csv").read_bytes().decode().split("\r\n") == [
+        "method,train/steps,x,settings,packages",
+        'A,,,"{""a"": 1}",{}',
+        "None,160,0.30000000000000004,{},",
+        "",
+    ]
+
+
+def test_results_and_curves_are_read_as_they_were_written(tmp_path):
+    rows = [
+        run_of("None", 3, 0.1 + 0.2, 20.0) | {"train/steps": None},
+        run_of("CES", 5, 1.0, 17.0) | {"train/steps": 160, "entropy_bits": 0.1},
+    ]
+    write_results(tmp_path / "results.csv", rows)
+    table = read_results(tmp_path / "results.csv")
+    found = [row.dropna().to_dict() for _, row in table.iterrows()]
+    assert found == [{name: value for name, value in row.items() if value is not None} for row in rows]
+    curves = {
+        ("", "None", 3): {
+            "step": [4, 8],
+            "accuracy": [0.1 + 0.2, 0.5],
+            "length": [20.0, 19.5],
+            "entropy": [0.5, 0.25],
+        },
+        ("hard", "CES", 5): {"step": [4], "accuracy": [1.0], "length": [17.0], "entropy": [0.125]},
+    }
+    write_curves(tmp_path / "curves.csv", curves)
+    assert (tmp_path / "curves.csv").read_bytes().decode().split("\r\n") == [
+        "variant,method,seed,step,accuracy,length_tokens,entropy_bits",
+        ",None,3,4,0.30000000000000004,20.0,0.5",
+        ",None,3,8,0.5,19.5,0.25",
+        "hard,CES,5,4,1.0,17.0,0.125",
+        "",
+    ]
+    assert read_curve_table(tmp_path / "curves.csv") == curves
+    write_curves(tmp_path / "curves.csv", {})
+    assert read_curve_table(tmp_path / "curves.csv") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("", "is not what `trl-ces study` writes"), ("a,seed\n", "column `method`")]
+)
+def test_a_file_that_holds_no_results_is_refused(tmp_path, text, words):
+    (tmp_path / "results.csv").write_text(text)
+    with pytest.raises(UserError, match=words):
+        read_results(tmp_path / "results.csv")
+
+
+# The comparison
+
+
+def test_the_interval_is_students_over_seeds():
+    found = tables.estimate([1.0, 2.0, 3.0])
+    # t(0.975, 2 degrees) = 4.30265 (any table); the deviation is 1
+    assert (found.mean, found.count) == (2.0, 3)
+    assert found.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
+    five = tables.estimate([0.0, 0.0, 0.0, 0.0, 5.0])
+    assert five.half_width == pytest.approx(2.776445 * math.sqrt(5) / math.sqrt(5), rel=1e-6)
+    assert math.isnan(tables.estimate([1.0]).half_width)
+    assert tables.estimate([1.0]).text(100, 1) == "100.0"
+    assert found.text(1, 1, signed=True) == "+2.0 ± 2.5"
+
+
+def test_differences_are_paired_by_seed_not_by_place():
+    rows = [{"seed": 2, "accuracy": 0.9}, {"seed": 1, "accuracy": 0.6}, {"seed": 7, "accuracy": 0.0}]
+    baseline = [{"seed": 1, "accuracy": 0.5}, {"seed": 2, "accuracy": 0.8}]
+    found = tables.paired_difference(DataFrame(rows), DataFrame(baseline), "accuracy")
+    assert found.count == 2
+    assert found.mean == pytest.approx(0.1)
+    assert found.half_width == pytest.approx(0.0, abs=1e-12)
+    assert tables.paired_difference(DataFrame(rows[2:]), DataFrame(baseline), "accuracy") is None
+
+
+def run_of(method, seed, accuracy, length, variant="", **settings):
+    return {
+        "variant": variant,
+        "method": method,
+        "seed": seed,
+        "measured_on": "easy + hard",
+        "accuracy": accuracy,
+        "length_tokens": length,
+        "easy/accuracy": accuracy + 0.1,
+        "easy/length_tokens": length - 1,
+        "hard/accuracy": accuracy - 0.1,
+        "hard/length_tokens": length + 1,
+        "train/accuracy": 0.0,
+        "settings": json.dumps({"shaping": "none" if method == "DAPO" else "ces", **settings}),
+    }
+
+
+def test_the_tables_have_the_papers_layout():
+    def grid(tau, beta):
+        return dict(zip(tables.TAU_AND_BETA, (tau, beta, beta), strict=True))
+
+    found = DataFrame(
+        [
+            run_of("DAPO", 0, 0.5, 20.0),
+            run_of("DAPO", 1, 0.7, 22.0),
+            run_of("CES", 0, 0.6, 17.0, **grid(0.01, 0.4)),
+            run_of("CES", 1, 0.8, 19.0, **grid(0.01, 0.4)),
+            run_of("strong", 0, 0.4, 30.0, **grid(0.01, 1.0)),
+        ]
+    )
+    assert tables.method_table(found, "DAPO") == [
+        ["Method", "Runs", "Acc ↑, %", "Δ", "Len ↓, tokens", "Δ"],
+        ["DAPO", "2", "60.0 ± 127.1", "", "21.0 ± 12.7", ""],
+        ["CES", "2", "70.0 ± 127.1", "+10.0 ± 0.0", "18.0 ± 12.7", "-3.0 ± 0.0"],
+        ["strong", "1", "40.0", "-10.0", "30.0", "+10.0"],
+    ]
+    only = found[found["method"] != "CES"]
+    assert [line[0] for line in tables.benchmark_table(only)] == ["Dataset", "easy", "hard", "Average"]
+    assert tables.benchmark_table(only)[2][3:] == ["30.0", "31.0"]
+    assert tables.sensitivity_table(found, "DAPO") == [
+        ["τ", "β1, β2", "Acc ↑, %", "Len ↓, tokens"],
+        ["0.01", "0.4", "70.0 ± 127.1", "18.0 ± 12.7"],
+        ["0.01", "1", "40.0", "30.0"],
+        ["DAPO", "", "60.0 ± 127.1", "21.0 ± 12.7"],
+    ]
+    assert tables.sensitivity_table(found[found["method"] != "strong"], "DAPO") == []
+
+
+def test_over_all_variants_each_counts_once():
+    rows = [
+        # In world "a" CES is 0.1 and 0.3 better over two seeds, in "b" 0.1 worse; shorter by 2 and 4, longer by 1.
+        run_of("DAPO", 0, 0.5, 20.0, "a"),
+        run_of("DAPO", 1, 0.5, 20.0, "a"),
+        run_of("CES", 0, 0.6, 18.0, "a"),
+        run_of("CES", 1, 0.8, 16.0, "a"),
+        run_of("DAPO", 0, 0.5, 20.0, "b"),
+        run_of("CES", 0, 0.4, 21.0, "b"),
+        run_of("unpaired", 7, 0.4, 21.0, "b"),
+        # In "c" it is 0.2 better and shorter by 1.
+        run_of("DAPO", 0, 0.5, 20.0, "c"),
+        run_of("CES", 0, 0.7, 19.0, "c"),
+    ]
+    rows[3]["hard/accuracy"] = 0.6  # there 0.1 and 0.2 better
+    header, *lines = tables.variants_table(DataFrame(rows), "DAPO")
+    assert header == ["Method", "Dataset", "Δ Acc", "Acc higher in", "Δ Len", "Len lower in"]
+    # Means of the variants 0.2, -0.1 and 0.2: t(0.975, 2) = 4.303 times 0.1; of -3, 1 and -1: times 2 / sqrt(3).
+    assert lines[0] == ["CES", "easy", "+10.0 ± 43.0", "2 of 3", "-1.0 ± 5.0", "2 of 3"]
+    assert lines[1][1:4] == ["hard", "+8.3 ± 39.9", "2 of 3"]
+    assert lines[2][1:] == ["Average", *lines[0][2:]]
+    assert lines[5] == ["unpaired", "Average", "", "0 of 0", "", "0 of 0"]
+    assert len(lines) == 6
+    assert tables.variants_table(DataFrame(rows[:4]), "DAPO") == []
+
+
+def test_a_tie_is_not_higher():
+    # Differences of -0.01, 0.03 and -0.02: in floats their sum is not 0.
+    before, after = (0.57, 0.7, 0.9), (0.56, 0.73, 0.88)
+    assert sum(b - a for a, b in zip(before, after, strict=True)) > 0
+    rows = [
+        run_of(method, seed, accuracy, 20.0, variant)
+        for variant in ("a", "b")
+        for method, accuracies in (("DAPO", before), ("CES", after))
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    _, _, higher, _, shorter = tables.variants_table(DataFrame(rows), "DAPO")[-1][1:]
+    assert (higher, shorter) == ("0 of 2", "0 of 2")
+
+
+def test_the_ten_worlds_of_dynamic_b_are_those_that_its_generator_draws():
+    rng = random.Random(20261122)
+    ranges = {"forget": (0.60, 0.95), "slip": (0.02, 0.20), "check": (0.10, 0.45), "mend": (0.40, 0.90)}
+    drawn = [{f"{name}_probability": round(rng.uniform(*ends), 2) for name, ends in ranges.items()} for _ in range(10)]
+    study = load_study(find_recipe("dynamic_b", kind="study"))
+    found = {cell.variant: cell.recipe["model_builder_kwargs"] for cell in study.cells if cell.seed == 0}
+    assert list(found.values()) == [{"seed": 0, **world} for world in drawn]
+
+
+def test_a_folder_name_is_plain():
+    assert slug("CES w/o Dynamic b") == "ces_w_o_dynamic_b"
+    assert slug("check 0.30") == "check_0.30"
+
+
+def test_means_over_variants_are_those_of_each_method_and_variant(tmp_path, monkeypatch):
+    study = study_of(tmp_path, variants={"a": {}, "b": {}})
+    methods = dict.fromkeys(cell.method for cell in study.cells)
+    rows = [
+        run_of(method, seed, 0.1 * seed, 10.0 + seed, variant=variant)
+        | {"entropy_bits": 1.0 if variant == "a" else 2.0}
+        for method in methods
+        for variant in "ab"
+        for seed in ((1, 3) if method == "DAPO" else (5,))
+    ]
+    means = tables.means_over_variants({name: name for name in methods}, study.variants, rows)
+    assert means["DAPO"]["accuracy"][0] == pytest.approx((0.2, 12.706205 * 0.1), rel=1e-6)
+    assert [mean for mean, _ in means["DAPO"]["entropy"]] == [1.0, 2.0]
+    assert means["CES w/o b"]["length"][1][0] == 15.0
+    assert math.isnan(means["CES w/o b"]["length"][1][1])
+    figures = []
+    monkeypatch.setattr(pyplot, "close", figures.append)
+    picture = plot_variants(study.variants, means, tmp_path / "variants.png")
+    assert image.imread(picture).shape[:2] == (540, 1650)
+    assert figures[0].axes[0].get_ylim() == (0, 1.02)  # DAPO's interval is 20 ± 127 %
+
+
+def test_a_recipe_is_written_whole_and_only_when_it_differs(tmp_path):
+    cell = cell_in(tmp_path, ces_tau=0.2)
+    write_recipe(cell)
+    assert read_yaml(cell.recipe_file) == {"seed": 1, "ces_tau": 0.2}
+    before = cell.recipe_file.stat().st_mtime_ns
+    write_recipe(cell)
+    assert cell.recipe_file.stat().st_mtime_ns == before
+    assert not list(cell.folder.glob("*.partial"))
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    cell = cell_in(tmp_path)
+    (cell.folder / "evaluation.json").write_text('{"settings": {"func')
+    with pytest.raises(UserError, match=r"evaluation\.json is damaged: remove it"):
+        is_finished(cell, {"function": "f"})
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        None,
+        {},
+        [0.5],
+        {"accuracy": 0.5, "length_tokens": 3.0},
+        {"a": {"accuracy": 0.5}},
+        {"a": {"accuracy": None, "length_tokens": 3.0}},
+        {"a": {"accuracy": float("nan"), "length_tokens": 3.0}},
+        {"a": {"accuracy": 50.0, "length_tokens": 3.0}},
+        {"train": {"accuracy": 0.5, "length_tokens": 3.0}},
+    ],
+)
+def test_an_evaluation_that_returns_something_else_is_refused(returned):
+    with pytest.raises(UserError, match=r"`evaluation`: mine\.measure must return benchmark"):
+        check_measured(returned, "mine.measure")
+    check_measured({"a": {"accuracy": 1, "length_tokens": 3.0, "checks": 0.1}}, "mine.measure")
+
+
+def test_a_model_that_is_the_same_for_all_seeds_is_measured_once(tmp_path):
+    settings = {"untrained": "Before", "evaluation": {"function": "f"}}
+    one = study_of(tmp_path, overrides={"model_name_or_path": "base"}, **settings)
+    each = study_of(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
+    assert [cell.seed for cell in one.cells if not cell.trained] == [3]
+    assert [cell.seed for cell in each.cells if not cell.trained] == [3, 5]
+
+
+def test_braces_of_a_recipe_are_left_alone(tmp_path):
+    (tmp_path / "mine.yaml").write_text("system_prompt: 'answer in {braces} of {seed}'\n")
+    study = study_of(tmp_path, methods={"A": {"config": str(tmp_path / "mine.yaml")}})
+    assert study.cells[0].recipe["system_prompt"] == "answer in {braces} of {seed}"
+
+
+def test_the_sensitivity_table_knows_the_defaults_and_leaves_ablations_out():
+    from trl_ces.config import CESConfig
+
+    assert {name: CESConfig.__dataclass_fields__[name].default for name in tables.TAU_AND_BETA} == tables.TAU_AND_BETA
+    rows = [
+        run_of("CES", 0, 0.5, 20.0),
+        run_of("strong", 0, 0.4, 30.0, ces_beta_correct=1.0),
+        run_of("w/o b", 0, 0.3, 30.0, ces_dynamic_multiplier=False),
+        run_of("with GFPO", 0, 0.3, 30.0, ces_tau=0.02, gfpo_keep=4),
+        run_of("wrong answers only", 0, 0.3, 30.0, ces_beta_correct=0.0),
+        run_of("with dynamic sampling", 0, 0.3, 30.0, dynamic_sampling=True),
+    ]
+    lines = [line[:3] for line in tables.sensitivity_table(DataFrame(rows), "DAPO")]
+    assert lines[1:] == [["0.01", "0.4", "50.0"], ["0.01", "1, 0.4", "40.0"]]

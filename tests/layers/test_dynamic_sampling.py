@@ -1,0 +1,528 @@
+"""Dynamic sampling in CESTrainer: against TRL on the kept prompts, over an epoch, resumed, and refused settings."""
+
+import json
+
+import pytest
+import torch
+from datasets import Dataset
+from test_trainer import assert_same_bits, assert_weights_moved, short_reward, vowel_accuracy_reward, weights
+from tiny import (
+    AS_TRL,
+    random_script,
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+from trl import GRPOConfig, GRPOTrainer
+
+from trl_ces import CESConfig, CESTrainer
+from trl_ces.layers.sampler import PromptStream
+
+# Prompts of every length from 4 to 13; two of each five are informative.
+PROMPTS = [f"{'+'.join('1' * (number % 10 + 1))}={number:02d}" for number in range(40)]
+OUTCOMES = [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]]
+TEACHING = {prompt for number, prompt in enumerate(PROMPTS) if number % 5 in (1, 4)}
+
+
+def world(prompts=PROMPTS, outcomes=OUTCOMES, **options):
+    """A script whose outcome depends on the prompt alone; with the sampler's log-probs."""
+    generator = torch.Generator().manual_seed(1)
+    accuracies = [outcomes[number % len(outcomes)] for number in range(len(prompts))]
+    script = random_script(prompts, accuracies, generator, **options)
+    for group in script.values():
+        for row in group:
+            row["logprobs"] = (-3 - torch.rand(len(row["completion_ids"]), generator=generator)).tolist()
+    return script
+
+
+def rollout_with_logprobs(script):
+    scripted = scripted_rollout(script, len(next(iter(script.values()))))
+    by_ids = {tuple(row["completion_ids"]): row["logprobs"] for group in script.values() for row in group}
+
+    def rollout(prompts, trainer):
+        output = scripted(prompts, trainer)
+        logprobs = [by_ids[tuple(ids)] for ids in output["completion_ids"]] if trainer.use_vllm else None
+        return {**output, "logprobs": logprobs}
+
+    return rollout
+
+
+def make_trainer(tmp_path, script, prompts=None, trainer_class=CESTrainer, model=None, **changes):
+    prompts = prompts or list(script)
+    defaults = {
+        "max_completion_length": 40,
+        "per_device_train_batch_size": 16,
+        "dynamic_sampling": True,
+        "shaping": "none",
+        "epsilon_high": 0.28,
+    }
+    arguments = settings(tmp_path, **{**defaults, **changes})
+    config_class = CESConfig if trainer_class is CESTrainer else GRPOConfig
+    fields = config_class.__dataclass_fields__
+    return trainer_class(
+        model=model or tiny_model(),
+        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+        args=config_class(**{name: value for name, value in arguments.items() if name in fields}),
+        train_dataset=Dataset.from_dict({"prompt": prompts}),
+        eval_dataset=Dataset.from_dict({"prompt": prompts[:8]}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=rollout_with_logprobs(script),
+    )
+
+
+def record_batches(trainer, whole_groups=True):
+    """
+    Records the prompts of each generation batch of a run, and of each round.
+
+    One per group or, where a process may hold parts of groups, one per row.
+    """
+    used, rounds = [], []
+    step = trainer.num_generations if whole_groups else 1
+    generate, once = trainer._generate_and_score_completions, trainer._sample
+
+    def recorded(inputs):
+        batch = generate(inputs)
+        if trainer.model.training:
+            texts = trainer.processing_class.batch_decode(batch["prompt_ids"], skip_special_tokens=True)
+            used.append(texts[::step])
+            assert texts == [text for text in used[-1] for _ in range(step)]
+        return batch
+
+    def recorded_round(inputs):
+        if trainer.model.training:
+            rounds.append([example["prompt"] for example in inputs][::step])
+        return once(inputs)
+
+    trainer._generate_and_score_completions, trainer._sample = recorded, recorded_round
+    return used, rounds
+
+
+def one_batch(trainer, examples=()):
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
+    return trainer._generate_and_score_completions(list(examples))
+
+
+# Against TRL.
+
+
+def alternating_accuracy_reward(completions, **kwargs):
+    """Every group is informative, whatever the model writes."""
+    return [float(index % 2) for index in range(len(completions))]
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+@pytest.mark.parametrize("case", ["nothing dropped", "one round"])
+def test_where_no_further_prompt_is_drawn_training_is_trls_bit_for_bit(tmp_path, accumulation, case):
+    """Real sampling, 16 prompts, four per rollout, so the run reaches its third epoch."""
+    accuracy = alternating_accuracy_reward if case == "nothing dropped" else vowel_accuracy_reward
+    rounds = {} if case == "nothing dropped" else {"dynamic_sampling_max_rounds": 1}
+    steps = {"gradient_accumulation_steps": accumulation, "steps_per_generation": 2 * accumulation}
+    runs = []
+    for trainer_class, config_class, more in (
+        (GRPOTrainer, GRPOConfig, {}),
+        (CESTrainer, CESConfig, {"shaping": "none", "dynamic_sampling": True, **AS_TRL, **rounds}),
+    ):
+        trainer = trainer_class(
+            model=tiny_model(),
+            reward_funcs=[accuracy, short_reward],
+            args=config_class(
+                **settings(
+                    tmp_path,
+                    max_steps=20,
+                    epsilon_high=0.28,
+                    per_device_train_batch_size=8 // accumulation,
+                    **steps,
+                    **more,
+                )
+            ),
+            train_dataset=Dataset.from_dict({"prompt": PROMPTS[:16]}),
+            processing_class=tiny_tokenizer(),
+        )
+        trainer.train()
+        runs.append(trainer)
+    assert_weights_moved(runs[0])
+    assert_same_bits(weights(runs[0]), weights(runs[1]))
+    logged = [entry for entry in runs[1].state.log_history if "dynamic_sampling/rounds" in entry]
+    assert len(logged) == 10
+    assert {entry["dynamic_sampling/rounds"] for entry in logged} == {1}
+    assert runs[1]._sampler.stream.position == 40
+    filled = [entry["dynamic_sampling/uninformative_groups"] for entry in logged]
+    assert (max(filled) == 0) == (case == "nothing dropped")
+
+
+MULTI = {"steps_per_generation": 2, "num_iterations": 2, "per_device_train_batch_size": 8}
+VLLM = {"vllm_importance_sampling_clip_max": 3.0}
+CASES: dict[str, dict] = {
+    "plain": {},
+    "old log-probabilities": MULTI,
+    "reference model": {"beta": 0.3, **MULTI},
+    "padded to multiples": {"pad_to_multiple_of": 8, **MULTI},
+    "truncated ones masked": {"mask_truncated_completions": True, **MULTI},
+    "grpo loss": {"loss_type": "grpo"},
+    "deviation of the batch": {"scale_rewards": "batch"},
+    "rewards scaled one by one": {"multi_objective_aggregation": "normalize_then_sum"},
+    "entropy advantage": {"shaping": "entropy_advantage"},
+    "ces": {"shaping": "ces", "ces_allow_dynamic_sampling": True, "ces_tau": 0.3, **MULTI},
+    "vllm token": {"vllm_importance_sampling_mode": "token_truncate", **VLLM},
+    "vllm sequence": {"vllm_importance_sampling_mode": "sequence_truncate", **VLLM},
+    "accumulation": {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 8},
+}
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["", "tool mask"])
+@pytest.mark.parametrize("case", CASES)
+def test_batch_loss_and_gradients_are_those_of_the_trainer_that_is_given_the_kept_prompts(tmp_path, case, masked):
+    """Two rollouts: the first of all prompts, the second of the next ones. Rounds differ in width."""
+    changes = CASES[case]
+    script = world(masked=masked, truncated=range(0, 160, 3))
+
+    def policy():
+        model = tiny_model()
+        model.save_pretrained(tmp_path / "start")
+        model.config._name_or_path = str(tmp_path / "start")  # TRL loads the reference model from here
+        return model
+
+    trainer = make_trainer(tmp_path, script, model=policy(), **changes)
+    shaped = changes.get("shaping", "none") != "none"
+    plain = make_trainer(
+        tmp_path,
+        script,
+        model=policy(),
+        trainer_class=CESTrainer if shaped else GRPOTrainer,
+        **{**changes, "dynamic_sampling": False},
+    )
+    for each in (trainer, plain):
+        each.use_vllm, each._last_loaded_step = case.startswith("vllm"), 0  # as if the sampler had the current weights
+    used, rounds = record_batches(trainer)
+    for number in range(2):
+        rounds.clear()
+        batch = one_batch(trainer)
+        assert len(rounds) > 1, "the test needs more than one round"
+        assert set(used[number]) <= TEACHING
+        assert len(set(used[number])) == 4
+        expected = one_batch(plain, [{"prompt": prompt} for prompt in used[number] for _ in range(4)])
+        assert batch.keys() == expected.keys()
+        for name, values in expected.items():
+            assert batch[name].dtype == values.dtype, name
+            torch.testing.assert_close(
+                batch[name], values, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: name + text
+            )
+        for each in (trainer, plain):
+            with torch.no_grad():
+                for parameter in each.model.parameters():  # away from the sampling policy: ratios are not 1
+                    parameter.mul_(1.02)
+            each.model.zero_grad()
+        losses = [each._compute_loss(each.model, rows) for each, rows in ((trainer, batch), (plain, expected))]
+        assert losses[0].item() == pytest.approx(losses[1].item(), rel=1e-4, abs=1e-5)
+        for loss in losses:
+            loss.backward()
+        for (name, parameter), other in zip(trainer.model.named_parameters(), plain.model.parameters(), strict=True):
+            assert other.grad.norm() > 0
+            assert (parameter.grad - other.grad).norm() / other.grad.norm() < 1e-4, name
+
+
+def test_old_and_reference_log_probabilities_belong_to_their_rows(tmp_path):
+    model = tiny_model()
+    tiny_model(seed=3).save_pretrained(tmp_path / "start")
+    model.config._name_or_path = str(tmp_path / "start")
+    trainer = make_trainer(tmp_path, world(), model=model, beta=0.1, **MULTI)
+    batch = one_batch(trainer)
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    real = batch["completion_mask"].bool()
+    for name, judge in (("old_per_token_logps", trainer.model), ("ref_per_token_logps", trainer.ref_model)):
+        with torch.no_grad():
+            logps = trainer._get_per_token_logps_and_entropies(judge, ids, mask, batch["completion_ids"].size(1))[0]
+        torch.testing.assert_close(batch[name][real], logps[real], rtol=1e-4, atol=1e-4)
+        assert batch[name][real].std() > 0.1
+        assert batch[name][~real].abs().sum() == 0
+
+
+def test_the_tokens_of_the_batch_are_counted_not_those_of_a_round(tmp_path):
+    script = world(masked=True)
+    trainer = make_trainer(tmp_path, script, **MULTI)
+    used, _ = record_batches(trainer)
+    batch = one_batch(trainer)
+    assert batch["num_items_in_batch"] == sum(sum(row["mask"]) for prompt in used[0] for row in script[prompt])
+
+
+# Whole runs.
+
+
+def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_path):
+    """40 prompts, 16 of them informative, 4 per batch: one epoch is exactly four batches."""
+    trainer = make_trainer(tmp_path, world(), max_steps=16, **MULTI)
+    used, rounds = record_batches(trainer)
+    trainer.train()
+    order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
+    assert [prompt for batch in used for prompt in batch] == [prompt for prompt in order if prompt in TEACHING]
+    assert [len(batch) for batch in used] == [4, 4, 4, 4]
+    assert_weights_moved(trainer)
+
+    logged = [entry for entry in trainer.state.log_history if "dynamic_sampling/rounds" in entry]
+    ends = [order.index(batch[-1]) + 1 for batch in used]
+    starts = [0, *ends[:-1]]
+    for entry, start, end in zip(logged, starts, ends, strict=True):
+        prompts = end - start
+        assert entry["dynamic_sampling/prompts"] == prompts
+        assert entry["dynamic_sampling/dropped_groups"] == pytest.approx((prompts - 4) / prompts)
+        assert entry["dynamic_sampling/uninformative_groups"] == 0
+        assert entry["dynamic_sampling/epoch"] == end / 40
+        assert entry["dynamic_sampling/extra_generation_time"] > 0
+    assert sum(entry["dynamic_sampling/rounds"] for entry in logged) == len(rounds)
+    assert [entry["step"] for entry in logged] == [1, 5, 9, 13]  # as many optimizer steps per batch as without
+
+
+def test_a_second_pass_has_its_own_order(tmp_path):
+    trainer = make_trainer(tmp_path, world(), max_steps=8)
+    used, _ = record_batches(trainer)
+    trainer.train()
+    passes = [[prompt for batch in used[start : start + 4] for prompt in batch] for start in (0, 4)]
+    assert set(passes[0]) == set(passes[1]) == TEACHING
+    assert passes[0] != passes[1]
+
+
+def test_a_world_that_teaches_nothing_is_survived(tmp_path, caplog):
+    trainer = make_trainer(tmp_path, world(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
+    used, rounds = record_batches(trainer)
+    trainer.train()
+    order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
+    assert [prompt for drawn in rounds for prompt in drawn] == order[:24]
+    assert used == [order[:4], order[12:16]]
+    logged = [entry for entry in trainer.state.log_history if "dynamic_sampling/rounds" in entry]
+    names = ("rounds", "prompts", "dropped_groups", "uninformative_groups")
+    assert [[entry[f"dynamic_sampling/{name}"] for name in names] for entry in logged] == [[3, 12, 1, 1]] * 2
+    assert_weights_moved(trainer)  # by the other reward
+    assert caplog.text.count("found 0 of 4 informative groups in 3 rounds") == 1
+
+
+def test_evaluation_neither_drops_groups_nor_moves_the_prompts(tmp_path):
+    runs = []
+    for evaluate in ({}, {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 16}):
+        trainer = make_trainer(tmp_path, world(), max_steps=3, **evaluate)
+        used, _ = record_batches(trainer)
+        trainer.train()
+        runs.append(used)
+    assert runs[0] == runs[1]
+    evaluations = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+    assert len(evaluations) == 3
+    assert not any("dynamic" in name for name in evaluations[0])
+
+
+# Resuming.
+
+
+def sampling_trainer(tmp_path, **changes):
+    """Real sampling, so that the random state matters; some groups are informative, some are not."""
+    defaults = {"shaping": "none", "dynamic_sampling": True, "steps_per_generation": 2, "max_steps": 8}
+    trainer = CESTrainer(
+        model=tiny_model(),
+        reward_funcs=[vowel_accuracy_reward, short_reward],
+        args=CESConfig(**settings(tmp_path, save_strategy="steps", save_steps=1, **{**defaults, **changes})),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS[:10]}),
+        processing_class=tiny_tokenizer(),
+    )
+    return trainer, *record_batches(trainer)
+
+
+@pytest.mark.parametrize("changes", [{}, {"gradient_accumulation_steps": 2, "steps_per_generation": 4}], ids=str)
+def test_resumed_between_rollouts_training_goes_on_bit_for_bit(tmp_path, changes):
+    whole, used, rounds = sampling_trainer(tmp_path / "whole", **changes)
+    whole.train()
+    assert len(used) == 4
+    assert len(rounds) > 4, "the test needs dropped groups"
+    resumed, used_after, rounds_after = sampling_trainer(tmp_path / "resumed", **changes)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-4"))
+    assert used_after == used[2:]
+    assert rounds_after == rounds[-len(rounds_after) :]
+    assert_same_bits(weights(whole), weights(resumed))
+    assert resumed._sampler.stream.position == whole._sampler.stream.position
+
+
+def test_resumed_inside_a_rollout_it_is_taken_up_or_else_its_prompts_are_drawn_again(tmp_path):
+    script = world()
+    whole = make_trainer(
+        tmp_path / "whole", script, max_steps=8, save_strategy="steps", save_steps=1, **MULTI
+    )  # four steps per rollout
+    used, _ = record_batches(whole)
+    whole.train()
+    positions = [
+        json.loads((tmp_path / f"whole/checkpoint-{step}/dynamic_sampling.json").read_text())["position"]
+        for step in range(1, 9)
+    ]
+    first, second = positions[3], positions[7]
+    assert 4 <= first < second
+    assert positions == [0, 0, 0, first, first, first, first, second]
+    for name, drawn in (("with its rollout", []), ("without", [used[1]])):
+        resumed = make_trainer(tmp_path / name, script, max_steps=8, **MULTI)
+        used_after, _ = record_batches(resumed)
+        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))
+        assert used_after == drawn
+        assert resumed._sampler.stream.position == second
+        (tmp_path / "whole" / "checkpoint-6" / "rollout-0.safetensors").unlink(missing_ok=True)
+
+
+def test_a_checkpoint_of_a_run_without_dynamic_sampling_can_be_resumed_with_it(tmp_path, caplog):
+    script = world()
+    changes = {"save_strategy": "steps", "save_steps": 1, **MULTI}
+    make_trainer(tmp_path / "off", script, max_steps=6, **{**changes, "dynamic_sampling": False}).train()
+    assert not list(tmp_path.rglob("dynamic_sampling.json"))
+    order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
+    # Six steps are one rollout of four prompts and half of the next, which was saved or is generated again.
+    for name, first in (("with its rollout", order[8:12]), ("without", order[4:8])):
+        trainer = make_trainer(tmp_path / name, script, max_steps=12, **MULTI)
+        _, rounds = record_batches(trainer)
+        caplog.clear()
+        trainer.train(resume_from_checkpoint=str(tmp_path / "off" / "checkpoint-6"))
+        assert rounds[0] == first
+        assert "dynamic_sampling.json does not exist" in caplog.text
+        (tmp_path / "off" / "checkpoint-6" / "rollout-0.safetensors").unlink(missing_ok=True)
+
+
+# What is refused.
+
+
+def test_data_that_cannot_be_drawn_is_refused_before_the_model_is_loaded(tmp_path):
+    args = CESConfig(**settings(tmp_path, shaping="none", dynamic_sampling=True))
+    data = Dataset.from_dict({"prompt": PROMPTS})
+    stream = data.to_iterable_dataset()
+    pictures = data.add_column("image", [None] * 40)
+    for dataset, sentence in (
+        (stream, "`train_dataset` is an IterableDataset, but `dynamic_sampling`"),
+        (pictures, "`train_dataset` has the column 'image', but `dynamic_sampling`"),
+    ):
+        with pytest.raises(ValueError, match=f"{sentence}.*`dynamic_sampling=False`"):
+            CESTrainer("no/such-model", scripted_accuracy_reward, args, train_dataset=dataset)
+        with pytest.raises(ValueError, match=sentence):
+            CESTrainer("no/such-model", scripted_accuracy_reward, args, dataset)
+
+
+def test_an_accuracy_reward_that_cannot_be_told_is_refused_before_the_model_is_loaded(tmp_path):
+    args = CESConfig(**settings(tmp_path, shaping="none", dynamic_sampling=True))
+    with pytest.raises(ValueError) as refusal:
+        CESTrainer("no/such-model", [short_reward, scripted_bonus_reward], args)
+    assert str(refusal.value) == (
+        "`ces_accuracy_reward` is None, so the accuracy reward for `dynamic_sampling` is ambiguous: "
+        "set `ces_accuracy_reward` to its name, or `dynamic_sampling=False`. There are: short_reward, "
+        "scripted_bonus_reward."
+    )
+
+
+def test_images_from_generation_are_refused(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path, world())
+    upstream = GRPOTrainer._generate
+
+    def with_images(self, prompts):
+        *outputs, _, tool_images = upstream(self, prompts)
+        return *outputs, [["a picture"]] * len(prompts), tool_images
+
+    monkeypatch.setattr(GRPOTrainer, "_generate", with_images)
+    with pytest.raises(RuntimeError, match="does not support images: set `dynamic_sampling=False`"):
+        one_batch(trainer)
+
+
+def test_the_named_reward_judges(tmp_path):
+    """Accuracy is equal within every group; the named accuracy reward is the other one, which differs within most."""
+    script = world(outcomes=OUTCOMES[:1])
+    trainer = make_trainer(tmp_path, script, ces_accuracy_reward="scripted_bonus_reward")
+    used, _ = record_batches(trainer)
+    one_batch(trainer)
+    order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
+    teaching = [prompt for prompt in order if len({row["bonus"] for row in script[prompt]}) == 2]
+    assert used[0] == teaching[:4]
+
+
+def test_log_probs_are_computed_for_the_kept_groups_alone(tmp_path):
+    """64 of the drawn rows are trained: no others go through the policy or the reference model."""
+    model = tiny_model()
+    model.save_pretrained(tmp_path / "start")
+    model.config._name_or_path = str(tmp_path / "start")
+    changes = {"beta": 0.1, "max_steps": 16, "per_device_train_batch_size": 16, "steps_per_generation": 2}
+    trainer = make_trainer(
+        tmp_path, world(), model=model, **{**changes, "per_device_train_batch_size": 8, "num_iterations": 2}
+    )
+    scored = {"policy": 0, "reference": 0}
+
+    def count(name):
+        def see(module, arguments, keywords, output):
+            if not torch.is_grad_enabled():
+                scored[name] += output.last_hidden_state.size(0) if keywords.get("position_ids") is None else 0
+
+        return see
+
+    trainer.model.model.register_forward_hook(count("policy"), with_kwargs=True)
+    trainer.ref_model.model.register_forward_hook(count("reference"), with_kwargs=True)
+    trainer.train()
+    drawn = sum(entry.get("dynamic_sampling/prompts", 0) for entry in trainer.state.log_history)
+    assert drawn == 40
+    assert scored == {"policy": 64, "reference": 64}  # four rollouts of 16
+
+
+def test_a_round_logs_no_ratio_and_the_kept_batch_logs_its_own(tmp_path):
+    """With vLLM's correction, ratios are computed for the trained rows only."""
+    trainer = make_trainer(tmp_path, world(), vllm_importance_sampling_mode="token_truncate", **MULTI)
+    trainer.use_vllm, trainer._last_loaded_step = True, 0
+    _, rounds = record_batches(trainer)
+    batch = one_batch(trainer)
+    assert len(rounds) > 1
+    mask = batch["completion_mask"].bool()
+    difference = (batch["old_per_token_logps"] - batch["sampling_per_token_logps"]).abs()[mask]
+    logged = trainer._metrics["train"]["sampling/sampling_logp_difference/mean"]
+    assert logged == [pytest.approx(difference.mean().item(), rel=1e-5)]
+    assert trainer.vllm_importance_sampling_correction is True
+
+
+@pytest.mark.parametrize("dynamic", [True, False], ids=["dynamic sampling", "plain"])
+def test_a_rollout_func_may_score_completions_with_the_trainer(tmp_path, dynamic):
+    """Forwards that are not TRL's own are answered, and TRL's old log-probs are right all the same."""
+    script = world()
+    scripted, seen = rollout_with_logprobs(script), []
+
+    def rollout(prompts, trainer):
+        output = scripted(prompts, trainer)
+        ids = torch.tensor([output["completion_ids"][0]])
+        with torch.no_grad():
+            logps, _, _ = trainer._get_per_token_logps_and_entropies(
+                trainer.model, ids, torch.ones_like(ids), ids.size(1) - 1, batch_size=1
+            )
+        seen.append(logps.abs().min().item())
+        return output
+
+    trainer = make_trainer(tmp_path, script, dynamic_sampling=dynamic, max_steps=2, trim_padding=True, **MULTI)
+    trainer.rollout_func = rollout
+    trainer.train()
+    assert seen
+    assert min(seen) > 0
+    assert trainer.state.log_history[0]["log_ratio/first_step_max"] < 1e-5
+
+
+@pytest.mark.parametrize("whole", [("mask",), ("logprobs",)], ids=str)
+def test_masks_and_log_probs_of_some_rounds_alone_give_every_process_the_same_tensors(tmp_path, whole):
+    """A mask that is missing means that every token is the policy's; log-probs are there for all rows or for none."""
+    script = world(masked=True)
+    scripted, rounds = rollout_with_logprobs(script), []
+
+    def rollout(prompts, trainer):
+        rounds.append(len(prompts))
+        output = scripted(prompts, trainer)
+        if len(rounds) == 1 and "mask" in whole:
+            del output["env_mask"]
+        if len(rounds) > 1 and "logprobs" in whole:
+            output["logprobs"] = None
+        return output
+
+    trainer = make_trainer(tmp_path, script, **MULTI)
+    trainer.rollout_func = rollout
+    trainer.use_vllm, trainer._last_loaded_step = "logprobs" in whole, 0
+    trainer.vllm_importance_sampling_correction = False
+    batch = one_batch(trainer)
+    assert len(rounds) > 1
+    assert ("sampling_per_token_logps" in batch) is False
+    masked = (batch["tool_mask"] == 0).any(dim=1)
+    assert masked.any()
+    if "mask" in whole:
+        assert not masked.all()

@@ -1,0 +1,188 @@
+"""Completions that have ended leave the batch: the same completions, or the same distribution, in fewer forwards."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from bigram import EOS, PAD, bigram_model, token_of
+from datasets import Dataset
+from peft import PromptTuningConfig, get_peft_model
+from test_trainer import short_reward
+from tiny import settings, tiny_model, tiny_tokenizer
+from transformers import (
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
+)
+from trl import GRPOTrainer
+
+from trl_ces import CESConfig, CESTrainer
+from trl_ces.layers import EndedRows
+from trl_ces.layers.ended_rows import can_drop_rows, generate_in_pieces
+
+SMALL = {
+    "vocab_size": 12,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "initializer_range": 0.6,
+    "pad_token_id": PAD,
+    "eos_token_id": EOS,
+    "bos_token_id": None,
+}
+MODELS = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SMALL)),
+    "a sliding window": lambda: MistralForCausalLM(MistralConfig(**SMALL, sliding_window=6)),
+}
+PROMPTS = [[5, 6, 7, 8, 9], [4], [7, 3], [2, 2, 2], [9, 8, 7], [3, 4, 5, 6], [6], [8, 8, 5]]
+
+
+def padded(prompts):
+    width = max(map(len, prompts))
+    ids = torch.tensor([[PAD] * (width - len(prompt)) + prompt for prompt in prompts])
+    return ids, (ids != PAD).long()
+
+
+def config(**changes):
+    return GenerationConfig(
+        **{"max_new_tokens": 40, "do_sample": False, "pad_token_id": PAD, "eos_token_id": [EOS, 11], **changes}
+    )
+
+
+@pytest.mark.parametrize("piece", [1, 5, 16, 64])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_likeliest_completions_are_those_of_generate(name, piece):
+    torch.manual_seed(2)
+    model = MODELS[name]().eval()
+    assert can_drop_rows(model)
+    ids, mask = padded(PROMPTS)
+    whole = model.generate(input_ids=ids, attention_mask=mask, generation_config=config())
+    found = generate_in_pieces(model.generate, model.config, ids, mask, config(), piece)
+    ended = torch.isin(whole[:, ids.size(1) :], torch.tensor([EOS, 11])).any(dim=1)
+    assert 0 < ended.sum() < len(PROMPTS)  # else nothing is shown
+    assert found[:, : whole.size(1)].tolist() == whole.tolist()
+    assert (found[:, whole.size(1) :] == PAD).all()
+
+
+def test_rows_that_have_ended_are_not_computed_any_more():
+    torch.manual_seed(2)
+    model = MODELS["llama"]().eval()
+    ids, mask = padded(PROMPTS)
+    sizes = []
+    model.model.register_forward_hook(lambda *call: sizes.append(len(call[-1].last_hidden_state)))
+    found = generate_in_pieces(model.generate, model.config, ids, mask, config(), 4)
+    completions = found[:, ids.size(1) :]
+    lengths = [(row == EOS).logical_or(row == 11).tolist().index(True) + 1 if EOS in row or 11 in row else 40
+               for row in completions]  # fmt: skip
+    going = [sum(length > 4 * (step // 4) for length in lengths) for step in range(len(sizes))]
+    assert sizes == going
+    assert sizes[-1] < sizes[0] == len(PROMPTS)
+
+
+def test_all_rows_may_end_at_once_and_none_may_end():
+    model = bigram_model()
+    at_once = torch.tensor([[token_of("w")]] * 3)
+    found = generate_in_pieces(model.generate, model.config, at_once, at_once * 0 + 1, config(eos_token_id=[EOS]))
+    assert found.tolist() == [[token_of("w"), EOS]] * 3
+    for_ever = bigram_model({"a": {"a": 1.0}})
+    ids = torch.tensor([[token_of("a")]] * 3)
+    whole = generate_in_pieces(for_ever.generate, for_ever.config, ids, ids * 0 + 1, config(max_new_tokens=7), 3)
+    assert whole.tolist() == [[token_of("a")] * 8] * 3
+
+
+def test_tokens_are_drawn_from_the_models_distribution():
+    """P(x) = 1/4 at every step, else the end: lengths are geometric with mean 4/3, here seen in 4,000 completions."""
+    model = bigram_model({"a": {"a": 0.25, "<eos>": 0.75}})
+    ids = torch.full((4000, 1), token_of("a"))
+    torch.manual_seed(0)
+    drawn = config(do_sample=True, top_k=0, top_p=1.0, temperature=1.0, eos_token_id=[EOS])
+    found = generate_in_pieces(model.generate, model.config, ids, ids * 0 + 1, drawn, 1)
+    lengths = (found[:, 1:] != PAD).sum(dim=1).double()
+    deviation = math.sqrt(0.25) / 0.75 / math.sqrt(4000)
+    assert abs(lengths.mean().item() - 4 / 3) < 4 * deviation
+    share = (lengths == 2).double().mean().item()  # 1/4 x 3/4
+    assert abs(share - 3 / 16) < 4 * math.sqrt(3 / 16 * 13 / 16 / 4000)
+
+
+def test_models_whose_cache_cannot_lose_rows_are_left_alone():
+    mamba = MambaForCausalLM(MambaConfig(vocab_size=12, hidden_size=16, num_hidden_layers=1, state_size=4))
+    scaled = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "rope_theta": 10000.0}
+    long = Phi3ForCausalLM(
+        Phi3Config(
+            **{**SMALL, "hidden_size": 16, "max_position_embeddings": 64, "original_max_position_embeddings": 32},
+            rope_parameters={**scaled, "original_max_position_embeddings": 32},
+        )
+    )
+    learned = get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
+    assert [can_drop_rows(model) for model in (mamba, long, learned)] == [False] * 3
+    assert can_drop_rows(tiny_model())
+
+
+class Plain(EndedRows, GRPOTrainer):
+    pass
+
+
+def make_trainer(trainer_class, folder, **changes):
+    return trainer_class(
+        model=tiny_model(),
+        reward_funcs=short_reward,
+        args=CESConfig(**settings(folder, max_completion_length=40, **changes)),
+        train_dataset=Dataset.from_dict({"prompt": ["1+2=", "7="] * 4}),
+        processing_class=tiny_tokenizer(),
+    )
+
+
+def calls_of_generate(trainer):
+    """Rollout lengths, and the rows of each call of the model's own `generate`."""
+    policy, rows = trainer.accelerator.unwrap_model(trainer.model), []
+    own = type(policy).generate
+
+    def counted(self, **inputs):
+        rows.append(len(inputs["input_ids"]))
+        return own(self, **inputs)
+
+    prompts = [[5, 6], [7]] * 8
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(policy), "generate", counted)
+        torch.manual_seed(0)
+        completions, _ = trainer._generate_single_turn(prompts, None, {}, 1)
+    assert "generate" not in vars(policy)  # the model is as it was
+    return [len(ids) for ids in completions], rows
+
+
+@pytest.mark.parametrize("trainer_class", [Plain, CESTrainer])
+def test_the_trainer_generates_without_ended_rows(tmp_path, trainer_class):
+    lengths, rows = calls_of_generate(make_trainer(trainer_class, tmp_path, shaping="none"))
+    assert rows == [sum(length > 16 * call for length in lengths) for call in range(len(rows))]
+    assert len(rows) > 1
+    assert rows[-1] < rows[0] == 16
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        ({"trim_padding": False, "padding_free": False}, {}),
+        ({"generation_kwargs": {"min_new_tokens": 2}}, {}),
+        ({"cache_implementation": "dynamic"}, {}),
+        ({}, {"_dist": SimpleNamespace(is_zero3=True, is_fsdp=False)}),
+        ({}, {"_dist": SimpleNamespace(is_zero3=False, is_fsdp=True)}),
+        ({}, {"use_vllm": True}),
+        ({}, {"_is_vlm": True}),
+    ],
+    ids=str,
+)
+def test_where_rows_cannot_leave_it_does_not_touch_generate(tmp_path, changes, fields):
+    trainer = make_trainer(Plain, tmp_path, shaping="none", **changes)
+    assert trainer._may_drop_rows() == (changes == {})
+    for name, value in fields.items():
+        setattr(trainer, name, value)
+    assert not trainer._may_drop_rows()

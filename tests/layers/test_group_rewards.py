@@ -1,0 +1,281 @@
+"""A reward of whole groups sees the gathered rollout, and stands in `reward_funcs` like any other."""
+
+import inspect
+import math
+
+import pytest
+import torch
+from datasets import Dataset
+from test_trainer import assert_same_bits, weights
+from tiny import (
+    random_script,
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+from trl import GRPOTrainer
+
+from trl_ces import CESConfig, CESTrainer
+from trl_ces.layers import GroupRewards, RewardCalls
+from trl_ces.layers.reward_guard import LARGEST, RewardError
+from trl_ces.methods.alp import alp_length_reward
+from trl_ces.methods.group_reward import reward_factory
+from trl_ces.rewards import get_alp_length_reward, group_reward
+
+PROMPTS = ["ab", "cd", "ef", "gh"]
+OUTCOMES = [[1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, None, 0.0], [None, None, None, None]]
+SCORABLE = 11
+TRUNCATED = {1, 6}
+LIMIT = 40
+
+
+class Alone(GroupRewards, RewardCalls, GRPOTrainer):
+    pass
+
+
+def script_of(masked=False):
+    generator = torch.Generator().manual_seed(0)
+    return random_script(PROMPTS, OUTCOMES, generator, masked=masked, truncated=TRUNCATED)
+
+
+def make_trainer(folder, rewards, trainer_class=CESTrainer, script=None, **changes):
+    arguments = {
+        "max_steps": 1,
+        "per_device_train_batch_size": 16,
+        "max_completion_length": LIMIT,
+        "shuffle_dataset": False,
+        **changes,
+    }
+    return trainer_class(
+        model=tiny_model(),
+        reward_funcs=rewards,
+        args=CESConfig(**settings(folder, **arguments)),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        eval_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script or script_of(), arguments.get("num_generations", 4)),
+    )
+
+
+def watched(rule):
+    """A group reward, and the list of groups that it was given."""
+    seen = []
+
+    def watched_reward(groups):
+        seen.append(groups)
+        return rule(groups)
+
+    return group_reward(watched_reward), seen
+
+
+def by_rewards(trainer):
+    """The gathered rewards of each rollout."""
+    found, calculate = [], trainer._calculate_rewards
+
+    def record(*args):
+        found.append(calculate(*args))
+        return found[-1]
+
+    trainer._calculate_rewards = record
+    return found
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["", "tools"])
+def test_it_sees_verdicts_lengths_and_truncation_of_whole_groups(tmp_path, masked):
+    script = script_of(masked)
+    reward, seen = watched(lambda groups: groups.lengths.float())
+    make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script).train()
+    (groups,) = seen
+    own = [
+        [sum(row["mask"]) if masked else len(row["completion_ids"]) for row in script[prompt]] for prompt in PROMPTS
+    ]
+    assert groups.lengths.tolist() == own
+    assert groups.correct.tolist() == [[value == 1.0 for value in group] for group in OUTCOMES]
+    assert groups.scorable.tolist() == [[value is not None for value in group] for group in OUTCOMES]
+    assert groups.truncated.flatten().nonzero().flatten().tolist() == sorted(TRUNCATED)
+    known = [[math.nan if value is None else value for value in group] for group in OUTCOMES]
+    assert torch.equal(groups.rewards.nan_to_num(9), torch.tensor(known).nan_to_num(9))
+    assert groups.max_length == LIMIT
+    torch.testing.assert_close(groups.solve_rate, torch.tensor([0.5, 1.0, 0.0, 0.0]))
+
+
+def test_it_has_a_weight_a_mean_and_none_where_nothing_can_be_scored(tmp_path):
+    reward = get_alp_length_reward(beta=0.5)
+    trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
+    found = by_rewards(trainer)
+    trainer.train()
+    script = script_of()
+    rates = [0.5, 1.0, 0.25, 0.25]  # none right: as one of four
+    expected = [
+        [
+            math.nan if row["accuracy"] is None else -0.5 * rate * len(row["completion_ids"]) / LIMIT
+            for row in script[prompt]
+        ]
+        for prompt, rate in zip(PROMPTS, rates, strict=True)
+    ]
+    expected = torch.tensor(expected).flatten()
+    torch.testing.assert_close(found[0][:, 1], expected, equal_nan=True)
+    entry = trainer.state.log_history[0]
+    assert entry["rewards/alp_length_reward/mean"] == pytest.approx(expected.nanmean().item(), rel=1e-5)
+    total = (found[0][:, 0] + 3 * expected).nanmean().item()
+    assert entry["reward"] == pytest.approx(total, rel=1e-5)
+
+
+def test_the_threshold_decides_what_is_correct(tmp_path):
+    reward, seen = watched(lambda groups: torch.zeros_like(groups.rewards))
+    script = script_of()
+    for row in script["ab"]:
+        row["accuracy"] = 0.6
+    make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script, ces_correct_threshold=0.6).train()
+    assert seen[0].correct.tolist()[:2] == [[True] * 4, [True] * 4]
+
+
+def test_evaluation_has_groups_of_its_own_size(tmp_path):
+    reward, seen = watched(lambda groups: torch.zeros_like(groups.rewards))
+    trainer = make_trainer(
+        tmp_path, [scripted_accuracy_reward, reward], num_generations_eval=2, per_device_eval_batch_size=8
+    )
+    trainer.evaluate()
+    assert [groups.lengths.shape for groups in seen] == [(4, 2)]
+
+
+def test_the_layer_alone_computes_it_and_trls_trainer_refuses(tmp_path):
+    rewards = [scripted_accuracy_reward, get_alp_length_reward(0.5)]
+    make_trainer(tmp_path / "layer", rewards, Alone, shaping="none").train()
+    with pytest.raises(RuntimeError, match=r"alp_length_reward is a reward of whole groups.*GRPOTrainer"):
+        make_trainer(tmp_path / "trl", rewards, GRPOTrainer).train()
+
+
+def test_dynamic_sampling_keeps_the_rewards_of_the_round(tmp_path):
+    reward, seen = watched(lambda groups: groups.lengths.float())
+    changes = {"per_device_train_batch_size": 8, "dynamic_sampling": True, "dynamic_sampling_max_rounds": 2}
+    trainer = make_trainer(
+        tmp_path, [scripted_accuracy_reward, reward], shaping="none", scale_rewards="batch", **changes
+    )
+    found = by_rewards(trainer)
+    trainer.train()
+    assert len(seen) == 2
+    kept = found[-1]
+    of_rounds = torch.cat(found[:-1])
+    for group in kept.view(-1, 4, 2):
+        assert any(torch.equal(group.nan_to_num(9), other.nan_to_num(9)) for other in of_rounds.view(-1, 4, 2))
+
+
+def test_zeros_train_as_if_the_reward_was_not_there(tmp_path):
+    zeros = group_reward(lambda groups: torch.zeros_like(groups.rewards))
+    trained = []
+    for name, more in (("with", [zeros]), ("without", [])):
+        trainer = make_trainer(tmp_path / name, [scripted_accuracy_reward, scripted_bonus_reward, *more])
+        trainer.train()
+        trained.append(weights(trainer))
+    assert_same_bits(*trained)
+
+
+def infinite_in_scorable_rows(groups):
+    result = torch.ones(groups.rewards.shape)
+    result[1, 2] = result[2, 0] = math.inf
+    return result
+
+
+def not_asked(groups):
+    raise KeyError("answer")
+
+
+BROKEN = {
+    "infinite": (infinite_in_scorable_rows, "returned inf for completion 2 of group 1", 2),
+    "flat": (lambda groups: torch.zeros(16), r"returned \(16,\), not a tensor of shape \(4, 4\)", SCORABLE),
+    "no tensor": (lambda groups: 0.5, "returned float, not a tensor", SCORABLE),
+    "raises": (not_asked, "raised KeyError: 'answer'", SCORABLE),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_rule_is_named_or_skipped(tmp_path, case, caplog):
+    rule, said, lost = BROKEN[case]
+    reward, _ = watched(rule)
+    with pytest.raises(RewardError, match=f"'watched_reward' {said}.*finite number"):
+        make_trainer(tmp_path / "stop", [scripted_accuracy_reward, reward]).train()
+    trainer = make_trainer(tmp_path / "skip", [scripted_accuracy_reward, reward], on_reward_error="skip")
+    found = by_rewards(trainer)
+    trainer.train()
+    assert f"{lost} of 16 completions get no reward" in caplog.text
+    assert found[0][:, 1].isnan().sum() == 16 - SCORABLE + lost
+
+
+def test_a_rule_may_work_in_place_and_return_verdicts(tmp_path):
+    def halved(groups):
+        groups.correct.zero_()
+        groups.scorable.zero_()
+        total = groups.rewards
+        total -= groups.lengths
+        return total.nan_to_num()
+
+    seen = []
+
+    def right(groups):
+        seen.append(groups)
+        return groups.correct
+
+    trainer = make_trainer(tmp_path, [scripted_accuracy_reward, group_reward(halved), group_reward(right)])
+    found = by_rewards(trainer)
+    trainer.train()
+    known = torch.tensor([math.nan if value is None else value for group in OUTCOMES for value in group])
+    torch.testing.assert_close(found[0][:, 0], known, equal_nan=True)
+    torch.testing.assert_close(found[0][:, 2], known, equal_nan=True)  # 1.0 where it is correct
+    assert seen[0].scorable.sum() == SCORABLE
+    assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx(known.nanmean().item())
+
+
+@pytest.mark.parametrize("shaping", ["none", "ces"])
+def test_graded_accuracies_are_warned_of_once(tmp_path, shaping, caplog):
+    script = script_of()
+    script["ab"][0]["accuracy"] = 0.9
+    reward, _ = watched(lambda groups: groups.lengths.float())
+    changes = {"shaping": shaping, "max_steps": 2, "num_train_epochs": 2}
+    make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script, **changes).train()
+    warnings = [record.getMessage() for record in caplog.records if "which returned 0.9" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "scripted_accuracy_reward, which returned 0.9" in warnings[0]
+    assert "`ces_correct_threshold`" in warnings[0]
+
+
+def test_the_largest_float32_is_a_reward(tmp_path):
+    reward = group_reward(lambda groups: torch.full(groups.rewards.shape, LARGEST))
+    trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 0.0])
+    found = by_rewards(trainer)
+    trainer.train()
+    assert (found[0][:, 1] == LARGEST).sum() == SCORABLE
+
+
+def test_it_needs_an_accuracy_reward(tmp_path):
+    alp = get_alp_length_reward(0.5)
+    for trainer_class in (CESTrainer, Alone):
+        with pytest.raises(ValueError, match=r"alp_length_reward rewards whole groups.*add one to `reward_funcs`"):
+            make_trainer(tmp_path, [alp], trainer_class, shaping="none")
+        with pytest.raises(ValueError, match="reward for rewards of whole groups is ambiguous"):
+            make_trainer(tmp_path, [scripted_bonus_reward, alp], trainer_class, shaping="none")
+
+
+def test_a_factory_takes_its_settings_by_place_or_name_and_checks_them():
+    assert get_alp_length_reward(0.5).__name__ == "alp_length_reward"
+    assert list(inspect.signature(get_alp_length_reward).parameters) == ["beta", "normalizer"]
+    assert get_alp_length_reward.__doc__ == alp_length_reward.__doc__
+    get_alp_length_reward(beta=1, normalizer=None)
+    for wrong in (0, -1, math.inf, math.nan, "1", True):
+        with pytest.raises(ValueError, match=r"`beta` is .*finite number above 0"):
+            get_alp_length_reward(beta=wrong)
+    with pytest.raises(TypeError, match="missing a required argument: 'beta'"):
+        get_alp_length_reward()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'betta'"):
+        get_alp_length_reward(beta=1, betta=1)
+
+
+def test_a_setting_behind_one_at_its_default_is_checked_too():
+    def flat_reward(groups, *, first=1.0, second=2.0):
+        return groups.rewards * first * second
+
+    with pytest.raises(ValueError, match="`second` is -1"):
+        reward_factory(flat_reward, __name__)(first=1.0, second=-1)

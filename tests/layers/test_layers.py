@@ -1,0 +1,115 @@
+"""Each layer works alone over GRPOTrainer; CESTrainer without layers equals CESTrainer with their switches off."""
+
+import pytest
+import torch
+from datasets import Dataset
+from layers.test_resume import PROMPTS, log_of, vowel_accuracy_reward
+from layers.test_unpadded_training import CASES, assert_same_gradients, train
+from test_trainer import assert_same_bits, assert_weights_moved, short_reward, weights
+from tiny import AS_TRL, settings, tiny_model, tiny_tokenizer
+from trl import GRPOTrainer
+
+from trl_ces import CESConfig, CESTrainer
+from trl_ces.layers import DynamicSampling, ExactResume, FiniteSteps, RealTokens
+from trl_ces.trainer import Shaping
+
+
+class Plain(RealTokens, GRPOTrainer):
+    pass
+
+
+class Resumable(ExactResume, GRPOTrainer):
+    pass
+
+
+class Sampled(DynamicSampling, GRPOTrainer):
+    pass
+
+
+class Finite(FiniteSteps, GRPOTrainer):
+    pass
+
+
+class Bare(Shaping, GRPOTrainer):
+    pass
+
+
+def make_trainer(trainer_class, folder, **changes):
+    arguments = {"max_steps": 8, "steps_per_generation": 4, "per_device_train_batch_size": 4, **changes}
+    return trainer_class(
+        model=tiny_model(),
+        reward_funcs=[vowel_accuracy_reward, short_reward],
+        args=CESConfig(**settings(folder, **arguments)),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+    )
+
+
+@pytest.mark.parametrize("case", ["on-policy", "off-policy, old log-probs", "pieces"])
+def test_real_tokens_alone_take_trls_gradients(tmp_path, case):
+    _, padded = train(GRPOTrainer, tmp_path / "trl", **{**CASES[case], "max_tokens_per_micro_batch": None})
+    _, record = train(Plain, tmp_path / "ours", **CASES[case])
+    assert_same_gradients(padded, record)
+    assert record.positions() < 0.8 * padded.positions()
+
+
+def test_exact_resume_alone_goes_on_bit_for_bit(tmp_path):
+    changes = {"shaping": "none", "save_strategy": "steps", "save_steps": 1}
+    whole = make_trainer(Resumable, tmp_path / "whole", **changes)
+    whole.train()
+    assert_weights_moved(whole)
+    resumed = make_trainer(Resumable, tmp_path / "resumed", **changes)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))  # inside the second rollout
+    assert_same_bits(weights(whole), weights(resumed))
+    assert log_of(resumed) == log_of(whole)
+
+
+def test_trl_alone_does_not_go_on_bit_for_bit(tmp_path):
+    """If TRL saved its rollouts, the test above would prove nothing, and ExactResume could go."""
+
+    class Upstream(GRPOTrainer):
+        pass
+
+    changes = {"shaping": "none", "save_strategy": "steps", "save_steps": 1}
+    whole = make_trainer(Upstream, tmp_path / "whole", **changes)
+    whole.train()
+    resumed = make_trainer(Upstream, tmp_path / "resumed", **changes)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))
+    assert any(not torch.equal(value, weights(resumed)[name]) for name, value in weights(whole).items())
+
+
+def test_dynamic_sampling_alone_fills_batches_with_groups_that_teach(tmp_path):
+    trainer = make_trainer(Sampled, tmp_path, shaping="none", dynamic_sampling=True, max_steps=4)
+    trainer.train()
+    entry = trainer.state.log_history[0]
+    assert entry["dynamic_sampling/rounds"] > 1
+    assert entry["dynamic_sampling/uninformative_groups"] == 0
+    assert_weights_moved(trainer)
+
+
+def test_finite_steps_alone_skip_a_step_whose_gradient_is_not_finite(tmp_path):
+    trainer = make_trainer(Finite, tmp_path, shaping="none", max_steps=2, max_nonfinite_steps=2)
+    compute, calls = trainer._compute_loss, []
+
+    def poisoned(model, inputs):
+        calls.append(len(calls))
+        return compute(model, inputs) * (float("nan") if len(calls) == 1 else 1.0)
+
+    trainer._compute_loss = poisoned
+    trainer.train()
+    assert [entry.get("nonfinite_steps") for entry in trainer.state.log_history if "loss" in entry] == [1.0, 1.0]
+    assert (tmp_path / "_nonfinite" / "step-1-process-0.safetensors").is_file()
+    assert all(value.isfinite().all() for value in weights(trainer).values())
+    assert_weights_moved(trainer)
+
+
+@pytest.mark.parametrize("shaping", ["ces", "entropy_advantage", "none"])
+def test_without_the_layers_training_is_that_with_their_switches_off_bit_for_bit(tmp_path, shaping):
+    runs = []
+    for trainer_class in (Bare, CESTrainer):
+        trainer = make_trainer(trainer_class, tmp_path, shaping=shaping, ces_tau=0.3, **AS_TRL)
+        trainer.train()
+        runs.append(trainer)
+    assert_weights_moved(runs[0])
+    assert_same_bits(weights(runs[0]), weights(runs[1]))
+    assert log_of(runs[0]) == log_of(runs[1])

@@ -1,0 +1,164 @@
+"""A non-finite gradient is skipped, its rows are saved, and several in a row stop training."""
+
+import logging
+import math
+
+import pytest
+import torch
+from accelerate.utils import DistributedType
+from layers.test_resume import make_trainer
+from transformers import Trainer, TrainerCallback
+from trl import GRPOTrainer
+
+from trl_ces.layers.files import load_micro_batches
+
+
+def poisoned(trainer, steps, value=math.nan):
+    """Puts `value` into the gradients of these optimizer steps."""
+
+    def spoil(gradient):
+        if trainer.state.global_step + 1 in steps:
+            gradient = gradient.clone()
+            gradient.view(-1)[0] = value
+        return gradient
+
+    trainer.model.lm_head.weight.register_hook(spoil)
+    return trainer
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_the_step_is_skipped_counted_and_its_rows_are_saved(tmp_path, caplog, value):
+    before, after, spoilt = [], [], []
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", gradient_accumulation_steps=2), {2}, value)
+
+    class Weights(TrainerCallback):
+        def on_pre_optimizer_step(self, args, state, control, **kwargs):
+            if state.global_step == 1:
+                spoilt.extend(batch["completion_ids"].clone() for batch in trainer._buffered_inputs[2:4])
+            before.append(trainer.model.model.norm.weight.detach().clone())
+
+        def on_optimizer_step(self, args, state, control, **kwargs):
+            after.append(trainer.model.model.norm.weight.detach().clone())
+
+    trainer.add_callback(Weights())
+    with caplog.at_level(logging.WARNING, logger="trl_ces"):
+        trainer.train()
+    moved = [not torch.equal(one, other) for one, other in zip(before, after, strict=True)]
+    assert moved == [True, False] + [True] * 6
+    assert all(parameter.isfinite().all() for parameter in trainer.model.parameters())
+    logged = [entry.get("nonfinite_steps") for entry in trainer.state.log_history if "loss" in entry]
+    assert logged == [None] + [1.0] * 7
+    file = tmp_path / "_nonfinite" / "step-2-process-0.safetensors"
+    assert (
+        f"gradient of step 2 is not finite (NaN or infinite). Its rows are in {file}; the step is skipped"
+        in caplog.text
+    )
+    rows, more = load_micro_batches(file)
+    assert more == {"global_step": 2}
+    assert len(rows) == 2
+    for batch, expected in zip(rows, spoilt, strict=True):  # the second half of the rollout: the rows of that step
+        assert torch.equal(batch["completion_ids"], expected)
+    assert {"advantages", "correct", "prompt_ids"} <= rows[0].keys()
+
+
+def test_so_many_in_a_row_stop_training_with_a_sentence(tmp_path):
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=2), {2, 4, 5, 6})
+    with pytest.raises(RuntimeError, match=r"step 5 is not finite.*`max_nonfinite_steps` is 2.*`learning_rate`"):
+        trainer.train()
+    assert trainer.state.global_step == 4
+
+
+def test_deepspeed_stops_at_the_first_and_names_no_setting_that_would_not_help(tmp_path, monkeypatch):
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no"), {2})
+    monkeypatch.setattr(trainer, "_runs_deepspeed", lambda: True)
+    with pytest.raises(RuntimeError, match=r"step 2 is not finite.*stops here \(DeepSpeed cannot skip a step\)"):
+        trainer.train()
+
+
+def test_one_is_enough_if_so_wished(tmp_path):
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=1), {1})
+    with pytest.raises(RuntimeError, match="step 1 is not finite"):
+        trainer.train()
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5])
+def test_it_must_be_a_number_of_steps(tmp_path, value):
+    with pytest.raises(ValueError, match=r"`max_nonfinite_steps`.*1 or more"):
+        make_trainer(tmp_path, max_nonfinite_steps=value)
+
+
+def test_under_deepspeed_a_loss_stops_training_before_the_backward_that_makes_the_step(tmp_path):
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=9), set())
+    trainer._runs_deepspeed = lambda: True
+    compute = trainer._compute_loss
+    trainer._compute_loss = lambda model, rows: compute(model, rows) * (1.0 if trainer._step < 2 else math.inf)
+    with pytest.raises(RuntimeError, match=r"The loss of step 3 is not finite .*step-3-process-0.safetensors"):
+        trainer.train()
+    assert trainer.state.global_step == 2
+    trainer.model.eval()
+    assert trainer.compute_loss(trainer.model, trainer._buffered_inputs[0]).isinf()  # evaluation goes on
+
+
+def test_under_deepspeed_a_gradient_stops_training_at_once(tmp_path):
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=9), {2})
+    trainer._runs_deepspeed = lambda: True
+    with pytest.raises(RuntimeError, match="The gradient of step 2 is not finite"):
+        trainer.train()
+
+
+@pytest.mark.parametrize(("norm", "fp16"), [(None, False), (math.nan, True)])
+def test_a_norm_that_is_not_computed_and_those_that_loss_scaling_skips_are_left_alone(
+    tmp_path, monkeypatch, norm, fp16
+):
+    trainer = make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=1)
+    monkeypatch.setattr(Trainer, "_get_grad_norm", lambda self, model, grad_norm=None: norm)
+    trainer.args.fp16 = fp16
+    found = trainer._get_grad_norm(trainer.model)
+    assert found is norm
+    assert trainer._nonfinite_steps == 0
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_saved_rows_are_those_of_the_step_alone(tmp_path, steps):
+    changes = {"gradient_accumulation_steps": 2 * steps, "steps_per_generation": 4 // steps, "max_steps": 1}
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", **changes), {1})
+    trainer.train()
+    rows, _ = load_micro_batches(tmp_path / "_nonfinite" / "step-1-process-0.safetensors")
+    expected = trainer._buffered_inputs[:2]  # the first half of a rollout of 4, or the second rollout of 2, whole
+    assert len(rows) == 2
+    for batch, buffered in zip(rows, expected, strict=True):
+        assert torch.equal(batch["completion_ids"], buffered["completion_ids"])
+
+
+def test_a_norm_that_is_a_number_is_looked_at_too(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path, save_strategy="no")
+    trainer._buffered_inputs = []
+    monkeypatch.setattr(trainer, "_report_nonfinite", lambda *args, **kwargs: None)
+    for norm, counted in ((1.0, 0), (math.inf, 1), (2.0, 1), (math.nan, 2)):
+        monkeypatch.setattr(Trainer, "_get_grad_norm", lambda self, model, grad_norm=None, norm=norm: norm)
+        trainer._get_grad_norm(trainer.model)
+        assert trainer._nonfinite_steps == counted
+
+
+def test_counts_outlive_a_restart_and_are_logged_in_training_alone(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path, save_strategy="no")
+    state = trainer._remembered()
+    trainer._recall({name: value for name, value in state.items() if name != "nonfinite"})  # of an older version
+    assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (0, 0)
+    trainer._recall({**state, "nonfinite": [5, 2]})
+    assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (5, 2)
+    assert trainer._remembered()["nonfinite"] == [5, 2]
+    monkeypatch.setattr(GRPOTrainer, "log", lambda self, logs, start_time=None: None)  # averages and clears
+    trainer.model.eval()
+    trainer.log({})
+    assert trainer._metrics["train"]["nonfinite_steps"] == []
+    trainer.model.train()
+    trainer.log({})
+    assert trainer._metrics["train"]["nonfinite_steps"] == [5]
+
+
+def test_deepspeed_is_known_by_accelerates_name(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path, save_strategy="no")
+    assert not trainer._runs_deepspeed()
+    monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
+    assert trainer._runs_deepspeed()

@@ -1,0 +1,87 @@
+"""Old log-probs come from the same forwards as the update: a rollout's first importance ratio is 1, in bf16 too."""
+
+import pytest
+import torch
+from datasets import Dataset
+from layers.test_unpadded_training import ACCURACIES, PROMPTS
+from tiny import (
+    random_script,
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+
+from trl_ces import CESConfig, CESTrainer
+
+FIRST = "log_ratio/first_step_max"
+
+
+class Watch(CESTrainer):
+    """Records the largest |log ratio| of each micro-batch, from the inputs of TRL's loss."""
+
+    def _compute_loss(self, model, inputs):
+        self.seen = []
+        loss = super()._compute_loss(model, inputs)
+        mask = inputs["completion_mask"]
+        ratios = (torch.cat(self.seen) - inputs["old_per_token_logps"]).abs() * mask
+        self.ratios = [*getattr(self, "ratios", []), ratios.max().item()]
+        return loss
+
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        outputs = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        if torch.is_grad_enabled():
+            self.seen.append(outputs[0].detach())
+        return outputs
+
+
+def ratios(tmp_path, dtype, **changes):
+    """The largest |log ratio| of each micro-batch of two rollouts of four."""
+    script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), lengths=(9, 80))
+    arguments = {"steps_per_generation": 4, "per_device_train_batch_size": 4, "max_steps": 8, "ces_tau": 0.3}
+    arguments |= {"max_completion_length": 90, "learning_rate": 1e-2, "optim": "sgd", **changes}
+    tiny_model(spread=0.3).save_pretrained(tmp_path / "start")
+    model = tiny_model(spread=0.3).to(dtype)
+    model.config._name_or_path = str(tmp_path / "start")  # TRL loads the reference model from here
+    trainer = Watch(
+        model=model,
+        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+        args=CESConfig(**settings(tmp_path, **arguments)),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script, 4),
+    )
+    trainer.train()
+    logged = [entry[FIRST] for entry in trainer.state.log_history if FIRST in entry]
+    return trainer.ratios, logged
+
+
+CASES = {
+    "arranged": {},
+    "trimmed only": {"arrange_by_length": False},
+    "packed": {"padding_free": True},
+    "reference model": {"beta": 0.04},
+    "dynamic sampling": {
+        "dynamic_sampling": True,
+        "ces_allow_dynamic_sampling": True,
+        "dynamic_sampling_max_rounds": 1,
+    },
+    "in pieces": {"max_tokens_per_micro_batch": 120},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+def test_the_first_importance_ratio_of_a_rollout_is_one_to_the_last_bit(tmp_path, dtype, case):
+    found, logged = ratios(tmp_path, dtype, **CASES[case])
+    assert [found[0], found[4]] == [0.0, 0.0]
+    assert logged == [0.0, 0.0]
+    assert min(found[1:4] + found[5:]) > 0  # the policy has moved
+
+
+def test_it_is_one_in_each_micro_batch_of_the_first_step(tmp_path):
+    found, _ = ratios(tmp_path, torch.bfloat16, gradient_accumulation_steps=2, max_steps=4)
+    assert found[0] == found[1] == found[4] == found[5] == 0.0
+    assert found[2] > 0

@@ -1,0 +1,349 @@
+"""Forwards without padding equal padded ones, and put each row's values where TRL reads them."""
+
+import copy
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
+from tiny import tiny_model
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+)
+from trl.trainer.utils import add_fused_lm_head
+
+from trl_ces.layers.padding import (
+    PACKED_APART,
+    LeftAlignedModel,
+    PackedModel,
+    PaddingSupport,
+    RightTrimmedModel,
+    Span,
+    padding_plan,
+    padding_support,
+    real_spans,
+    unpadded,
+)
+
+
+def test_spans_are_where_the_tokens_stand():
+    mask = torch.tensor([[0, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1], [0, 0, 0, 1, 0, 0]])
+    assert real_spans(mask) == [Span(1, 4), Span(0, 6), Span(3, 4)]
+
+
+PROMPTS, COMPLETIONS = (3, 1, 5, 2), (4, 11, 2, 7)
+
+
+def padded_rows(seed=0):
+    """Four rows as TRL pads them, prompts on the left and completions on the right, and the columns to score."""
+    generator = torch.Generator().manual_seed(seed)
+    width_p, width_c = max(PROMPTS) + 2, max(COMPLETIONS) + 3  # wider than any of these rows needs
+    ids, mask = (
+        torch.zeros(4, width_p + width_c, dtype=torch.long),
+        torch.zeros(4, width_p + width_c, dtype=torch.long),
+    )
+    for row, (prompt, completion) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True)):
+        real = slice(width_p - prompt, width_p + completion)
+        ids[row, real] = torch.randint(2, 40, (prompt + completion,), generator=generator)
+        mask[row, real] = 1
+    labels = ids.masked_fill(mask == 0, -100)
+    labels[:, :width_p] = -100
+    return ids, mask, labels
+
+
+def fused(model):
+    add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    return model
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "left-aligned",
+        "multiples of 8",
+        "beyond the padding",
+        "trimmed on the right",
+        "trimmed to a multiple",
+        "packed",
+    ],
+)
+def test_log_probs_entropies_and_gradients_are_those_of_padded_rows(kind):
+    ids, mask, labels = padded_rows()
+    spans = real_spans(mask)
+    plain = fused(tiny_model())
+    other = fused(copy.deepcopy(tiny_model()))
+    without = {
+        "left-aligned": LeftAlignedModel(other, spans),
+        "multiples of 8": LeftAlignedModel(other, spans, 8),
+        "beyond the padding": LeftAlignedModel(other, spans, 64),
+        "trimmed on the right": RightTrimmedModel(other, spans),
+        "trimmed to a multiple": RightTrimmedModel(other, spans, 4),
+        "packed": PackedModel(other, real_spans(mask)),
+    }[kind]
+    scored = labels[:, 1:] != -100
+    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
+    weight = torch.randn(scored.shape, generator=torch.Generator().manual_seed(1))
+    for model in (plain, without):
+        outputs = model(**arguments)
+        assert outputs.log_probs.shape == outputs.entropy.shape == scored.shape
+        ((outputs.log_probs + 0.3 * outputs.entropy) * weight * scored).sum().backward()
+        if model is plain:
+            expected = outputs
+    assert scored.sum() == sum(COMPLETIONS)
+    assert expected.log_probs[scored].unique().numel() == sum(COMPLETIONS)  # so that no two positions look alike
+    for name in ("log_probs", "entropy"):
+        got, wanted = getattr(outputs, name), getattr(expected, name)
+        torch.testing.assert_close(got[scored], wanted[scored], rtol=1e-5, atol=1e-5)
+    for (name, got), wanted in zip(other.named_parameters(), plain.parameters(), strict=True):
+        assert (got.grad - wanted.grad).norm() < 1e-5 * wanted.grad.norm(), name
+
+
+@pytest.mark.parametrize(("kind", "computed"), [("left-aligned", 4 * 12), ("packed", sum(PROMPTS + COMPLETIONS))])
+def test_the_model_sees_no_column_of_padding(kind, computed):
+    ids, mask, labels = padded_rows()
+    model, seen = fused(tiny_model()), []
+    model.model.register_forward_hook(lambda *call: seen.append(call[-1].last_hidden_state.shape[:2].numel()))
+    without = PackedModel(model, real_spans(mask)) if kind == "packed" else LeftAlignedModel(model, real_spans(mask))
+    without(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    assert seen == [computed]
+    assert ids.numel() == 4 * (7 + 14)
+
+
+def handed_on(kind, ids, mask, *multiple):
+    """The inner model's arguments, and the outputs if it numbers its columns from 1."""
+    seen = {}
+
+    def inside(**arguments):
+        seen.update(arguments)
+        rows, width = arguments["input_ids"].shape
+        values = torch.arange(1.0, width).expand(rows, width - 1)
+        return SimpleNamespace(log_probs=values, entropy=None)
+
+    model = kind(inside, real_spans(mask), *multiple)
+    outputs = model(input_ids=ids, attention_mask=mask, labels=ids.clone(), output_router_logits=True)
+    assert outputs.entropy is None
+    return seen, outputs.log_probs
+
+
+IDS = torch.tensor([[0, 5, 6, 7], [4, 3, 0, 0]])
+MASK = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
+
+
+def test_rows_are_moved_to_the_left_and_what_lies_beyond_them_is_no_label():
+    seen, back = handed_on(LeftAlignedModel, IDS, MASK)
+    assert seen["input_ids"].tolist() == [[5, 6, 7], [4, 3, 0]]
+    assert seen["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert seen["labels"].tolist() == [[5, 6, 7], [4, 3, -100]]
+    assert back.tolist() == [[0, 1, 2], [1, 2, 0]]
+    # To a multiple of 2: the first row gets a fourth column, beyond the input's edge.
+    seen, back = handed_on(LeftAlignedModel, IDS, MASK, 2)
+    assert seen["input_ids"].tolist() == [[5, 6, 7, 7], [4, 3, 0, 0]]
+    assert seen["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
+    assert seen["labels"].tolist() == [[5, 6, 7, -100], [4, 3, -100, -100]]
+    assert back.tolist() == [[0, 1, 2], [1, 2, 3]]
+
+
+def test_columns_go_on_the_right_only_and_come_back_as_zeros():
+    seen, back = handed_on(RightTrimmedModel, IDS[1:], MASK[1:])
+    assert seen["input_ids"].tolist() == seen["labels"].tolist() == [[4, 3]]
+    assert seen["attention_mask"].tolist() == [[1, 1]]
+    assert back.tolist() == [[1, 0, 0]]
+    for multiple in ((), (3,), (8,)):  # as wide as the input, or wider
+        seen, back = handed_on(RightTrimmedModel, IDS, MASK, *multiple)
+        assert seen["input_ids"].tolist() == IDS.tolist()
+        assert back.tolist() == [[1, 2, 3]] * 2
+    ids, mask = torch.ones(1, 6), torch.tensor([[1, 1, 1, 0, 0, 0]])
+    assert handed_on(RightTrimmedModel, ids, mask)[0]["labels"].shape == (1, 3)
+    assert handed_on(RightTrimmedModel, ids, mask, 2)[0]["labels"].shape == (1, 4)
+
+
+@pytest.mark.parametrize("kind", [LeftAlignedModel, RightTrimmedModel])
+def test_a_row_of_one_token_keeps_a_column_to_predict_and_no_more(kind):
+    seen, back = handed_on(kind, torch.tensor([[5, 0, 0]]), torch.tensor([[1, 0, 0]]))
+    assert seen["input_ids"].tolist() == [[5, 0]]
+    assert back.tolist() == [[1, 0]]
+
+
+def test_rows_of_one_prompt_token_and_no_completion_are_survived():
+    ids, mask = torch.tensor([[0, 0, 5, 0, 0]]), torch.tensor([[0, 0, 1, 0, 0]])
+    labels = torch.full_like(ids, -100)
+    model = LeftAlignedModel(fused(tiny_model()), real_spans(mask))
+    outputs = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    assert outputs.log_probs.tolist() == [[0.0] * 4]
+    outputs.log_probs.sum().backward()  # connected, as DDP wants it
+
+
+def llama(**rope):
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=40, rope_parameters={"rope_theta": 1e4, **rope}, **sizes))
+
+
+def test_what_may_go_depends_on_the_positions_of_the_model():
+    assert padding_support(tiny_model())[:3] == (True, True, True)
+    assert padding_support(llama(rope_type="linear", factor=2.0))[:3] == (True, True, True)
+    moving = padding_support(llama(rope_type="dynamic", factor=2.0))
+    assert moving[:3] == (False, False, False)
+    assert "dynamic" in moving.reason
+    absolute = padding_support(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40)))
+    assert absolute[:3] == (False, True, False)
+    assert "not rotary" in absolute.reason
+    recurrent = padding_support(MambaForCausalLM(MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=40)))
+    assert recurrent[:3] == (False, True, False)
+    assert "recurrent" in recurrent.reason
+
+
+# Tiny models of each type that packs; sizes that all configs accept.
+SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIZES |= {"num_key_value_heads": 2, "vocab_size": 40, "pad_token_id": 0, "head_dim": 8}
+
+
+@pytest.mark.parametrize("model_type", PACKED_APART)
+def test_rows_of_these_models_stay_apart_when_packed_and_when_moved(model_type):
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(model_type, **SIZES)
+    model = fused(AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)  # far from uniform, so that leakage between rows would show
+    assert padding_support(model)[:3] == (True, True, True)
+    ids, mask, labels = padded_rows()
+    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
+    scored = labels[:, 1:] != -100
+    padded = model(**arguments).log_probs[scored]
+    for without in (PackedModel(model, real_spans(mask)), LeftAlignedModel(model, real_spans(mask))):
+        torch.testing.assert_close(without(**arguments).log_probs[scored], padded, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("model_type", ["lfm2", "qwen3_next", "gpt_oss", "llama4_text"])
+def test_other_models_are_not_packed(model_type):
+    model = tiny_model()
+    model.config.model_type = model_type
+    support = padding_support(model)
+    assert support[:3] == (True, True, False)
+    assert model_type in support.reason
+
+
+def test_a_recurrent_model_with_rotary_positions_keeps_its_padding_on_the_left():
+    model = tiny_model()
+    model.model.layers[0]._is_stateful = True
+    assert padding_support(model)[:3] == (False, True, False)
+
+
+def test_each_kind_of_layer_may_have_rotary_embeddings_of_its_own():
+    model = tiny_model()
+    usual = {"rope_type": "default", "rope_theta": 1e4}
+    for parameters, what_may_go in (
+        ({"full_attention": usual, "sliding_attention": usual}, (True, True, True)),
+        ({"full_attention": usual, "sliding_attention": {**usual, "rope_type": "dynamic"}}, (False, False, False)),
+        ({**usual, "rope_type": "longrope", "factors": {"short": 1.0}}, (False, False, False)),
+        ({"full_attention": {**usual, "llama_4_scaling_beta": 0.1}, "sliding_attention": usual}, (False, True, False)),
+    ):
+        model.config.rope_parameters = parameters
+        assert padding_support(model)[:3] == what_may_go
+
+
+def test_the_load_balancing_of_a_mixture_of_experts_counts_no_padding():
+    sizes = {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True}
+    torch.manual_seed(0)
+    model = fused(AutoModelForCausalLM.from_config(AutoConfig.for_model("mixtral", **sizes)).eval())
+    ids, mask, labels = padded_rows()
+    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
+    arguments["output_router_logits"] = True
+    padded, moved = model(**arguments), LeftAlignedModel(model, real_spans(mask))(**arguments)
+    torch.testing.assert_close(moved.aux_loss, padded.aux_loss, rtol=1e-5, atol=1e-6)
+    assert not torch.isclose(model(**{**arguments, "attention_mask": None}).aux_loss, padded.aux_loss, rtol=1e-5)
+
+
+def test_trimming_on_the_left_would_change_a_model_of_absolute_positions():
+    """The reason for `padding_support`: the same rows, shifted left, get other log-probs."""
+    ids, mask, labels = padded_rows()
+    model = fused(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40)).eval())
+    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
+    scored, spans = labels[:, 1:] != -100, real_spans(mask)
+    padded = model(**arguments).log_probs[scored]
+    right = RightTrimmedModel(model, spans)(**arguments).log_probs[scored]
+    left = LeftAlignedModel(model, spans)(**arguments).log_probs[scored]
+    torch.testing.assert_close(right, padded, rtol=1e-5, atol=1e-5)
+    assert (left - padded).abs().max() > 1e-3
+
+
+def with_flash_attention(model):
+    model.config._attn_implementation = "flash_attention_2"
+    return model
+
+
+def unpackable(model):
+    model.config.model_type = "lfm2"
+    return model
+
+
+def test_the_plan_follows_the_settings(caplog):
+    assert padding_plan(tiny_model(), trim=True, pack=None)[:3] == (True, True, False)  # no FlashAttention here
+    assert padding_plan(tiny_model(), trim=False, pack=None)[:3] == (False, False, False)
+    assert padding_plan(tiny_model(), trim=True, pack=None, sequences_are_split=True)[:3] == (False, False, False)
+    flash = with_flash_attention(tiny_model())
+    assert padding_plan(flash, trim=True, pack=None).pack
+    assert not padding_plan(flash, trim=True, pack=False).pack
+    assert padding_plan(flash, trim=False, pack=None)[:3] == (False, False, False)
+    assert padding_plan(flash, trim=True, pack=None, sequences_are_split=True)[:3] == (False, False, False)
+    assert padding_plan(flash, trim=True, pack=True)[:3] == (True, True, True)
+    assert padding_plan(unpackable(flash), trim=True, pack=None)[:3] == (True, True, False)
+    assert not caplog.records
+    assert padding_plan(tiny_model(), trim=True, pack=True)[:3] == (True, True, True)
+    assert "without FlashAttention" in caplog.text
+
+
+def test_what_cannot_be_packed_is_not_packed_in_silence():
+    with pytest.raises(ValueError, match=r"follow the padded length.*padding_free=False"):
+        padding_plan(llama(rope_type="dynamic", factor=2.0), trim=True, pack=True)
+    with pytest.raises(ValueError, match="sequences are split over processes"):
+        padding_plan(tiny_model(), trim=True, pack=True, sequences_are_split=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "trim", "told"),
+    [
+        (lambda: tiny_model(), True, ""),
+        (lambda: with_flash_attention(tiny_model()), True, ""),
+        (lambda: llama(rope_type="dynamic", factor=2.0), True, "follow the padded length"),
+        (lambda: llama(rope_type="dynamic", factor=2.0), False, ""),  # trimming was not requested
+        (lambda: unpackable(tiny_model()), True, ""),  # nor would it be packed without FlashAttention
+        (lambda: unpackable(with_flash_attention(tiny_model())), True, "not known to keep packed rows apart"),
+    ],
+)
+def test_padding_that_stays_although_less_was_asked_for_is_told(model, trim, told, caplog):
+    with caplog.at_level(logging.INFO, "trl_ces.layers.padding"):
+        padding_plan(model(), trim=trim, pack=None)
+    assert (told in caplog.text) if told else not caplog.records
+
+
+def test_the_model_that_trl_calls_is_as_the_plan_says():
+    model, spans = object(), [Span(0, 3)]
+    packed = unpadded(model, PaddingSupport(True, True, True), spans, 8)
+    assert type(packed) is PackedModel
+    assert packed.model is model
+    for support, kind in (
+        (PaddingSupport(True, True, False), LeftAlignedModel),
+        (PaddingSupport(False, True, False), RightTrimmedModel),
+    ):
+        moved = unpadded(model, support, spans, 8)
+        assert type(moved) is kind
+        assert (moved.model, moved.spans, moved.multiple) == (model, spans, 8)
+    assert unpadded(model, PaddingSupport(False, False, False), spans, 8) is model
+
+
+@pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
+def test_padding_stays_where_prompts_are_learned(config):
+    model = get_peft_model(tiny_model(), config(task_type="CAUSAL_LM", num_virtual_tokens=3))
+    support = padding_support(model)
+    assert support[:3] == (False, False, False)
+    assert "virtual tokens" in support.reason
+    assert padding_support(get_peft_model(tiny_model(), LoraConfig(task_type="CAUSAL_LM")))[:3] == (True, True, True)

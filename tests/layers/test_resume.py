@@ -1,0 +1,232 @@
+"""Resumed from any checkpoint, training ends with the weights and log of an uninterrupted run."""
+
+import logging
+import os
+
+import pytest
+import torch
+from datasets import Dataset
+from processes import run_processes
+from tiny import settings, tiny_model, tiny_tokenizer
+
+from trl_ces import CESConfig, CESTrainer
+from trl_ces.layers.files import load_micro_batches, save_micro_batches
+
+PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
+TIMES = (
+    "step_time",
+    "train_runtime",
+    "train_samples_per_second",
+    "train_steps_per_second",
+    "train_loss",
+    "total_flos",
+    "dynamic_sampling/extra_generation_time",
+)
+
+
+def vowel_accuracy_reward(completions, **kwargs):
+    return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
+
+
+def make_trainer(folder, prompts=PROMPTS, **changes):
+    arguments = {
+        "max_steps": 8,
+        "steps_per_generation": 4,
+        "per_device_train_batch_size": 4,
+        "save_strategy": "steps",
+        "save_steps": 1,
+        "ces_tau": 0.3,
+        **changes,
+    }
+    return CESTrainer(
+        model=tiny_model(),
+        reward_funcs=vowel_accuracy_reward,
+        args=CESConfig(**settings(folder, **arguments)),
+        train_dataset=Dataset.from_dict({"prompt": prompts}),
+        processing_class=tiny_tokenizer(),
+    )
+
+
+def log_of(trainer):
+    def comparable(entry):
+        kept = {name: value for name, value in entry.items() if name not in TIMES}
+        return {name: None if value != value else value for name, value in kept.items()}  # NaN, on disk null
+
+    return [comparable(entry) for entry in trainer.state.log_history]
+
+
+CASES = {
+    "four steps a rollout": {},
+    "two iterations": {"num_iterations": 2, "steps_per_generation": 2},
+    "accumulated": {"gradient_accumulation_steps": 2, "steps_per_generation": 8, "max_completion_length": 8},
+    "masked truncation": {"mask_truncated_completions": True},
+    "in pieces": {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 60},
+    "logged every third step": {"logging_steps": 3},
+    "tokens drawn at random": {"shaping": "clip_cov", "clip_cov_low": -9.0, "clip_cov_high": 9.0},
+    "dynamic sampling": {
+        "dynamic_sampling": True,
+        "ces_allow_dynamic_sampling": True,
+        "per_device_train_batch_size": 4,
+        "steps_per_generation": 2,
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_from_any_checkpoint_the_end_is_the_same_bit_for_bit(tmp_path, case):
+    whole = make_trainer(tmp_path / "whole", **CASES[case])
+    whole.train()
+    for step in (1, 2, 3, 5, 6):
+        resumed = make_trainer(tmp_path / f"from-{step}", **CASES[case])
+        torch.manual_seed(step)  # whatever ran before
+        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
+        for (name, value), expected in zip(
+            resumed.model.state_dict().items(), whole.model.state_dict().values(), strict=True
+        ):
+            assert torch.equal(value, expected), (step, name)
+        if case == "logged every third step":  # transformers loses the losses not yet logged
+            continue
+        assert log_of(resumed) == log_of(whole)
+
+
+def test_metrics_that_were_not_yet_logged_are_kept(tmp_path):
+    changes = CASES["logged every third step"]
+    whole = make_trainer(tmp_path / "whole", **changes)
+    whole.train()
+    resumed = make_trainer(tmp_path / "resumed", **changes)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-5"))
+    one, other = (next(entry for entry in run.state.log_history if entry["step"] == 6) for run in (whole, resumed))
+    for name in (
+        "reward",
+        "entropy",
+        "ces/selected_tokens",
+        "ces/selected_entropy_incorrect",
+        "completions/mean_length",
+    ):
+        assert one[name] == other[name], name
+    assert one["loss"] != other["loss"]  # the Trainer's own sum, which it does not save
+
+
+def test_a_later_pass_over_the_data_goes_on_in_its_own_order(tmp_path):
+    """Eight prompts are one epoch of eight steps: TRL draws an order per epoch."""
+    whole = make_trainer(tmp_path / "whole", prompts=PROMPTS[:8], max_steps=20)
+    whole.train()
+    for step in (7, 8, 9, 12, 17):
+        resumed = make_trainer(tmp_path / f"from-{step}", prompts=PROMPTS[:8], max_steps=20)
+        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
+        for value, expected in zip(
+            resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True
+        ):
+            assert torch.equal(value, expected), step
+
+
+def test_two_processes_go_on_inside_a_rollout(tmp_path):
+    run_processes("resume_processes.py", tmp_path / "whole", 2, 280, arguments=("",))
+    checkpoint = tmp_path / "whole" / "checkpoint-3"
+    assert {file.name for file in checkpoint.glob("rollout-*")} == {"rollout-0.safetensors", "rollout-1.safetensors"}
+    run_processes("resume_processes.py", tmp_path / "resumed", 2, 280, arguments=(str(checkpoint),))
+    whole, resumed = (torch.load(tmp_path / name / "weights.pt", weights_only=True) for name in ("whole", "resumed"))
+    for name, value in whole.items():
+        assert torch.equal(resumed[name], value), name
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut off", "other batch size", "other shaping", "other divisor"])
+def test_a_rollout_that_cannot_be_taken_up_is_generated_anew_with_a_warning(tmp_path, caplog, harm):
+    whole = make_trainer(tmp_path / "whole")
+    whole.train()
+    file = tmp_path / "whole" / "checkpoint-6" / "rollout-0.safetensors"
+    changes = {}
+    if harm == "gone":
+        file.unlink()
+    elif harm == "cut off":
+        file.write_bytes(file.read_bytes()[:-100])
+    elif harm == "other shaping":
+        changes = {"shaping": "none"}
+    elif harm == "other divisor":
+        changes = {"normalize_each_step": True}
+    else:
+        changes = {"per_device_train_batch_size": 8}
+    resumed = make_trainer(tmp_path / "resumed", **changes)
+    with caplog.at_level(logging.WARNING, logger="trl_ces"):
+        resumed.train(resume_from_checkpoint=str(file.parent))
+    assert "generated again" in caplog.text
+    assert resumed.state.global_step == 8
+
+
+def test_between_rollouts_no_rollout_is_saved(tmp_path):
+    whole = make_trainer(tmp_path / "whole")
+    whole.train()
+    sizes = [
+        len(load_micro_batches(tmp_path / f"whole/checkpoint-{step}/rollout-0.safetensors")[0]) for step in range(1, 9)
+    ]
+    assert sizes == [4, 4, 4, 0, 4, 4, 4, 0]
+
+
+def test_micro_batches_come_back_from_disk_as_they_were(tmp_path):
+    rows = torch.arange(12).view(4, 3)
+    batches = [
+        {"ids": rows[:2], "flags": torch.tensor([True, False]), "count": torch.tensor(7.5), "none": None},
+        {"ids": rows[2:].t(), "flags": torch.tensor([False, True]), "count": torch.tensor(0.5), "pieces": [1, 1]},
+    ]
+    save_micro_batches(tmp_path / "deep" / "file.safetensors", batches, {"step": 3, "metrics": {"a": [float("nan")]}})
+    back, more = load_micro_batches(tmp_path / "deep" / "file.safetensors")
+    assert [batch.keys() for batch in back] == [set(batch) for batch in batches]
+    for batch, expected in zip(back, batches, strict=True):
+        for name, values in expected.items():
+            if isinstance(values, torch.Tensor):
+                assert torch.equal(batch[name], values)
+                assert batch[name].dtype == values.dtype
+            else:
+                assert batch[name] == values
+    assert more["step"] == 3
+    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["file.safetensors"]
+    with pytest.raises(TypeError):
+        save_micro_batches(tmp_path / "odd.safetensors", [{"picture": object()}], {})
+    assert not (tmp_path / "odd.safetensors").exists()
+
+
+def test_each_process_removes_its_own_rollouts_where_it_does_not_write_checkpoints(tmp_path, monkeypatch):
+    """Without a shared disk, process 0 removes old checkpoints from its own disk only."""
+    changes = {"save_total_limit": 2, "load_best_model_at_end": False, "max_steps": 4}
+    trainer = make_trainer(tmp_path, **changes)
+    trainer._rollout_file = lambda: "rollout-1.safetensors"
+    monkeypatch.setattr(type(trainer.args), "should_save", property(lambda self: False))
+    trainer.train()
+    assert sorted(file.parent.name for file in tmp_path.glob("checkpoint-*/rollout-1.safetensors")) == [
+        "checkpoint-3",
+        "checkpoint-4",
+    ]
+    backup = tmp_path / "checkpoint-1-backup"
+    backup.mkdir()
+    (backup / "rollout-1.safetensors").touch()
+    for step in (1, 2):
+        (tmp_path / f"checkpoint-{step}" / "rollout-0.safetensors").touch()
+    trainer._remove_old_rollouts(tmp_path / "checkpoint-4")
+    assert len(list(tmp_path.glob("checkpoint-*/rollout-*.safetensors"))) == 5
+
+
+def test_what_another_process_rotates_is_left_alone_so_that_it_rotates_the_oldest(tmp_path):
+    """On a shared disk process 0 removes checkpoints by the time they were changed: removing a file changes it."""
+    trainer = make_trainer(tmp_path, save_total_limit=1)
+    trainer._rollout_file = lambda: "rollout-1.safetensors"
+    for step in (10, 20, 30):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "rollout-1.safetensors").touch()
+        if step < 30:
+            (folder / "trainer_state.json").touch()  # process 0 is still writing that of 30
+    trainer._remove_old_rollouts(tmp_path / "checkpoint-30")
+    assert len(list(tmp_path.glob("checkpoint-*/rollout-1.safetensors"))) == 3
+
+
+def test_the_rollout_just_saved_stays_whatever_higher_numbers_are_left_from_before(tmp_path):
+    trainer = make_trainer(tmp_path, save_total_limit=2)
+    trainer._rollout_file = lambda: "rollout-1.safetensors"
+    for age, step in enumerate((15, 30, 20)):  # 15 was saved last: the run was resumed from 10
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "rollout-1.safetensors").touch()
+        os.utime(folder / "rollout-1.safetensors", (1e9 - age, 1e9 - age))
+    trainer._remove_old_rollouts(tmp_path / "checkpoint-15")
+    kept = {file.parent.name for file in tmp_path.glob("checkpoint-*/rollout-1.safetensors")}
+    assert kept == {"checkpoint-15", "checkpoint-30"}

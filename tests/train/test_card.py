@@ -1,0 +1,271 @@
+"""The model card says what a run's files hold: what was trained on what, how to use it, whom to cite."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hub_runs import RECIPE, write_adapter_run, write_recorded, write_run
+from huggingface_hub import ModelCard
+from train.test_recipes import ADDED_REWARDS
+
+from trl_ces import CESConfig
+from trl_ces.methods.rule import built_in, find_rule
+from trl_ces.train import card as cards
+from trl_ces.train.card import TRAINING_FIELDS, write_card, write_facts
+from trl_ces.train.card_words import effect, trained_with
+from trl_ces.train.recipe import load_recipe
+from trl_ces.train.shipped import shipped_files
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("card") / "run")
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    """As without matplotlib, and faster."""
+    monkeypatch.setattr(cards, "find_spec", lambda name: None)
+
+
+def card(run, repo="me/my-model", recipe=RECIPE, fields=None, changed=None, **more):
+    """The card of `run` with another recipe.yaml and run.json."""
+    (run / "recipe.yaml").write_text(recipe)
+    write_recorded(run, changed, **(fields or {}))
+    write_card(run, repo, **more)
+    return ModelCard((run / "README.md").read_text())
+
+
+def test_the_card_holds_settings_results_and_citations(run):
+    text = card(run, fields={"gradient_accumulation_steps": 12}, changed={"world_size": 2}).text
+    for part in (
+        "[some-org/base-model](https://huggingface.co/some-org/base-model), trained for 8 optimizer steps on "
+        "[zwhe99/DeepMath-103K](https://huggingface.co/datasets/zwhe99/DeepMath-103K) with DAPO and Conditional ",
+        "by [TRL](https://github.com/huggingface/trl) and `trl_ces`. At the most uncertain tokens, CES ([arXiv 2605",
+        "| `shaping` | ces |",
+        "| `ces_tau` | 0.02 |",
+        "| `ces_beta_correct` | 0.4 |",
+        "| `steps_per_generation` | 12 |",  # resolved; the recipe does not have it
+        "| `max_train_samples` | 2500 |",
+        "| `completions/mean_length` | 20 | 12 |",  # first and last logged
+        'from_pretrained("me/my-model")',
+        "trl-ces train --config recipe.yaml --output_dir my-run --num_processes 2\n",
+        "With `trl_ces` 0.1.0, in a folder",
+        "| `torch` | 2.13.0 |",
+        "The licence of [some-org/base-model](https://huggingface.co/some-org/base-model) applies",
+        "wei2026taming",
+        "yu2025dapo",
+        "vonwerra2020trl",
+    ):
+        assert part in text, part
+    assert "| `vllm` |" not in text
+    assert "/home/someone" not in text
+    assert "\n\n\n" not in text
+    assert not re.search(r"[^\n]\n## ", text)
+    assert "# an adapter" not in text
+    assert "curves.png" not in text
+    assert "report.html" not in text
+
+
+def test_who_trains_it_again_does_not_push_to_where_it_came_from(run):
+    assert "my-run --push_to_hub false\n" in card(run, recipe=f"{RECIPE}push_to_hub: true\n").text
+    assert "push_to_hub" not in card(run).text
+
+
+def test_the_metadata_are_what_the_hub_reads(run):
+    data = card(run).data
+    assert (data.base_model, data.base_model_relation) == ("some-org/base-model", "finetune")
+    assert data.datasets == "zwhe99/DeepMath-103K"
+    assert (data.library_name, data.pipeline_tag) == ("transformers", "text-generation")
+    assert data.tags == ["trl", "grpo", "ces", "generated_from_trainer"]
+    assert (data.eval_results, data.license) == (None, None)
+    assert card(run, licence={"license": "apache-2.0"}).data.license == "apache-2.0"
+    assert "apache-2.0, as for [some-org/base-model]" in card(run, licence={"license": "apache-2.0"}).text
+
+
+def test_an_adapter_is_called_one_and_says_what_it_needs(tmp_path):
+    write_adapter_run(tmp_path / "run", tmp_path / "base")
+    recipe = (tmp_path / "run" / "recipe.yaml").read_text()
+    adapter = card(tmp_path / "run", recipe=recipe)
+    assert adapter.data.library_name == "peft"
+    assert "# an adapter: needs peft" in adapter.text
+    assert "without it, this adapter does not load" in adapter.text
+    merged = card(tmp_path / "run", recipe=recipe, merged=True)
+    assert merged.data.library_name == "transformers"
+    assert "needs peft" not in merged.text
+    assert "The weights are those of a LoRA adapter and its base, merged." in merged.text
+
+
+def test_local_models_and_data_are_not_linked_to_the_hub_nor_their_paths_shown(run):
+    recipe = RECIPE.replace("some-org/base-model", "/data/models/mine")
+    shown = card(run, recipe=recipe.replace("zwhe99/DeepMath-103K", "/data/sets/mine.jsonl"))
+    assert shown.data.base_model is None
+    assert shown.data.datasets is None
+    assert "`mine`, trained for" in shown.text
+    assert "First set `model_name_or_path` (there `mine`) and `dataset_name` (there `mine.jsonl`)" in shown.text
+    assert "/data/" not in shown.content
+
+
+def test_settings_that_do_not_count_are_not_shown(run):
+    text = card(run, fields={"shaping": "entropy_advantage", "entropy_advantage_kappa": 3.0}).text
+    assert "| `entropy_advantage_kappa` | 3.0 |" in text
+    assert "ces_tau" not in text
+
+
+def test_a_rule_of_ones_own_is_named_by_its_title_and_shown_with_its_settings(run, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
+    shown = card(run, fields={"shaping": "my_rule:rule", "shaping_kwargs": {"gamma": 0.2}})
+    assert "with DAPO and a price on the entropy of correct completions, by [TRL]" in shown.text
+    assert "| `shaping_kwargs` | {'gamma': 0.2} |" in shown.text
+    assert shown.data.tags == ["trl", "grpo", "dapo", "generated_from_trainer"]
+
+
+def test_the_system_prompt_of_the_training_is_in_the_lines_to_use_it(run):
+    assert "boxed" in card(run).text  # the paper's, the default
+    own = card(run, recipe=f"{RECIPE}system_prompt: Answer 'briefly'.\n").text
+    assert """{'role': 'system', 'content': "Answer 'briefly'."}""" in own
+    assert "'system'" not in card(run, recipe=f"{RECIPE}system_prompt: null\n").text
+
+
+def test_what_was_logged_as_nothing_is_left_out(tmp_path):
+    run = write_run(tmp_path / "run")
+    state = json.loads((run / "trainer_state.json").read_text())
+    state["log_history"][0]["ces/sign_flip_share"] = None
+    state["log_history"][1] |= {"ces/group_accuracy": None, "reward": 0.25}
+    state["log_history"][3]["reward"] = 0.123456
+    (run / "trainer_state.json").write_text(json.dumps(state))
+    text = card(run).text
+    assert "| `reward` | 0.25 | 0.1235 |" in text
+    assert "sign_flip" not in text
+    assert "group_accuracy" not in text
+
+
+def test_cells_cannot_break_their_table(run):
+    text = card(run, recipe=f'{RECIPE}prompt_column: "a|b\\nc"\n').text
+    assert "| `prompt_column` | a\\|b c |" in text
+
+
+def test_curves_are_drawn_and_shown(tmp_path, monkeypatch):
+    run = write_run(tmp_path / "run")
+    assert write_card(run, "run") == ['No curves.png: it needs matplotlib (pip install "trl_ces[study]").']
+    monkeypatch.undo()
+    assert write_card(run, "run") == []
+    assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "(curves.png)" in (run / "README.md").read_text()
+
+
+def test_a_run_without_a_logged_accuracy_has_no_curves(tmp_path):
+    run = write_run(tmp_path / "run", points=[(2, None, 20.0, 0.8)])
+    assert write_card(run, "run") == ["No curves.png: no accuracy was logged."]
+
+
+def test_the_run_records_settings_and_versions_and_no_token(tmp_path):
+    args = CESConfig(
+        output_dir=str(tmp_path), use_cpu=True, bf16=False, hub_token="hf_secretSECRETsecretSECRET", seed=5
+    )
+    write_facts(tmp_path, args)
+    content = json.loads((tmp_path / "run.json").read_text())
+    own = {"ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier", "ces_entropy_gradient",
+           "ces_accuracy_reward", "ces_correct_threshold", "ces_allow_dynamic_sampling"}  # fmt: skip
+    assert content["rule"] == "Conditional Entropy Shaping (CES)"
+    assert set(content["settings"]) == {"shaping", *own, *TRAINING_FIELDS}
+    assert content["settings"]["seed"] == 5
+    assert content["settings"]["lr_scheduler_type"] == "linear"
+    assert re.fullmatch(r"1\.\d+\.\d+", content["packages"]["trl"])
+    assert "SECRET" not in (tmp_path / "run.json").read_text()
+
+
+# The words about the method are true for each shaping, each ablation and each shipped recipe
+
+CES, CHENG, CLIP_COV, KL_COV = (rule.title for rule in built_in())
+TAKES = "At the most uncertain tokens, CES ([arXiv 2605.19358](https://arxiv.org/abs/2605.19358)) takes entropy from "
+GIVES = TAKES.replace("takes entropy from", "gives entropy to")
+DEFAULTS = {"shaping": "ces", "loss_type": "dapo", "ces_tau": 0.02, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings", "recipe", "said"),
+    [
+        (None, {}, {}, "DAPO"),
+        (None, {"loss_type": "grpo"}, {}, "GRPO (`loss_type` grpo)"),
+        (CES, {}, {}, "DAPO and Conditional Entropy Shaping (CES)"),
+        (CES, {}, {"dynamic_sampling": True}, f"DAPO, {CES} and dynamic sampling"),
+        (CES, {"ces_dynamic_multiplier": False}, {}, f"DAPO and {CES} without the dynamic multiplier b"),
+        (
+            CES,
+            {"ces_dynamic_multiplier": False, "ces_entropy_gradient": False},
+            {},
+            f"DAPO and {CES} without the dynamic multiplier b and without the gradient through the entropy",
+        ),
+        (
+            None,
+            {},
+            {"reward_funcs": ["accuracy_reward", "get_alp_length_reward", "my.get_kimi_length_reward", "my.accuracy"]},
+            "DAPO, the reward `alp_length_reward` and the reward `kimi_length_reward`",
+        ),
+        (None, {}, {"gfpo_keep": 2}, "DAPO and GFPO (an advantage for 2 of a group)"),
+        (None, {}, {"scale_rewards": "batch"}, "DAPO and rewards scaled by the batch"),
+        (None, {}, {"entropy_coef": 0.1}, "DAPO and an entropy bonus"),
+        (None, {}, {"use_adaptive_entropy": True}, "DAPO and an adaptive entropy bonus"),
+        (
+            None,
+            {},
+            {"top_entropy_quantile": 0.2},
+            "DAPO and a loss on the 20 % of the tokens with the highest entropy",
+        ),
+    ],
+)
+def test_the_card_says_what_was_done_and_nothing_that_was_not(rule, settings, recipe, said):
+    assert trained_with(rule, {**DEFAULTS, **settings}, recipe) == said
+
+
+@pytest.mark.parametrize(
+    ("correct", "incorrect", "said"),
+    [
+        (0.4, 0.4, f"{TAKES}correct completions and gives entropy to incorrect completions."),
+        (0.4, 0.0, f"{TAKES}correct completions."),
+        (0.0, 0.4, f"{GIVES}incorrect completions."),
+        (-0.4, -0.4, f"{GIVES}correct completions and takes entropy from incorrect completions."),
+        (-0.4, 0.4, f"{GIVES}correct completions and gives entropy to incorrect completions."),
+        (0.4, -0.4, f"{TAKES}correct completions and takes entropy from incorrect completions."),
+        (0.0, 0.0, "These settings change no token."),
+    ],
+)
+def test_the_effect_follows_the_signs_of_the_strengths(correct, incorrect, said):
+    settings = {**DEFAULTS, "ces_beta_correct": correct, "ces_beta_incorrect": incorrect}
+    assert effect(settings) == said
+    assert effect({**settings, "ces_tau": 0.0}) == "These settings change no token."
+    assert effect({**settings, "shaping": "none"}) == ""
+
+
+SHIPPED = {
+    **dict.fromkeys(("ces", "ces_lora", "colocate", "server", "paper", "ces_signs_swapped"), f"DAPO and {CES}"),
+    "dapo": "DAPO",
+    "dapo_full": "DAPO, dynamic sampling and the reward `soft_overlong_punishment`",
+    "entropy_advantage": f"DAPO and {CHENG}",
+    "ces_without_dynamic_b": f"DAPO and {CES} without the dynamic multiplier b",
+    "ces_without_entropy_gradient": f"DAPO and {CES} without the gradient through the entropy",
+    **{name: f"DAPO and the reward `{factory.removeprefix('get_')}`" for name, (factory, *_) in ADDED_REWARDS.items()},
+    "ces_alp": f"DAPO, {CES} and the reward `alp_length_reward`",
+    "clip_cov": f"DAPO and {CLIP_COV}",
+    "kl_cov": f"DAPO and {KL_COV}",
+    "gfpo": "DAPO and GFPO (an advantage for ",
+    "cosine": "DAPO and the reward `cosine_scaled_reward`",
+    "truncation": "DAPO",
+    "dler": "DAPO, dynamic sampling and rewards scaled by the batch",
+    "top_entropy": "DAPO and a loss on the 20 % of the tokens with the highest entropy",
+    "entropy_bonus": "DAPO and an entropy bonus",
+    "adaptive_entropy": "DAPO and an adaptive entropy bonus",
+}
+
+
+@pytest.mark.parametrize("name", shipped_files())
+def test_the_card_of_a_shipped_recipe_says_its_method(name):
+    recipe = load_recipe(shipped_files()[name])
+    settings = {key: recipe.setting(key) for key in (*DEFAULTS, "ces_dynamic_multiplier", "ces_entropy_gradient")}
+    rule = find_rule(recipe.setting("shaping"))
+    said = trained_with(rule and rule.title, settings, recipe.given)
+    method = name.split("_")[-1] if name.startswith("cluster/") else name.split("/")[-1]
+    assert said.startswith(SHIPPED[method])
+    assert method == "gfpo" or said == SHIPPED[method]

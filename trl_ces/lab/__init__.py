@@ -1,0 +1,1 @@
+"""What stands on a training: evaluation, studies, reports, plans, the Hub, small worlds, and their commands."""

@@ -1,0 +1,37 @@
+"""`trl-ces compare`: evaluations side by side."""
+
+from pathlib import Path
+
+from ...cli.parser import Parser
+
+EPILOG = """  cd runs/evaluation; trl-ces compare r1_7b dapo ces --names R1-7B DAPO CES --baseline DAPO
+
+The first directory is the reference model that decides which questions are simple or hard (section 5.2 of the paper).
+"""
+
+
+def run(argv: list[str]) -> int:
+    """Compares and prints."""
+    parser = Parser(
+        "compare",
+        usage="trl-ces compare A B [C ...] [--names NAME ...] [--baseline NAME] [--verdict correct_qwen]",
+        description="Compare output directories of `trl-ces eval`, in the layout of the paper's Table 1.",
+        epilog=EPILOG,
+    )
+    add = parser.add_argument
+    add("folders", nargs="+", type=Path, metavar="DIR", help="output directories of `trl-ces eval`")
+    add("--names", nargs="+", metavar="NAME", help="their names in the tables (default: the directories' names)")
+    add("--baseline", metavar="NAME", help="the run that the others are compared with (default: the first)")
+    add(
+        "--verdict",
+        choices=("correct", "correct_qwen"),
+        default="correct",
+        help="correct: mathematics (default). correct_qwen: the rules of the Qwen2.5-Math script, as in the paper",
+    )
+    add("--output", type=Path, metavar="FILE", help="write all numbers there as JSON")
+    options = parser.parse_args(argv or ["--help"])
+
+    from ..evaluation.comparison import compare_folders, comparison_text
+
+    print(comparison_text(compare_folders(**vars(options))), end="")
+    return 0

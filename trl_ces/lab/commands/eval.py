@@ -1,0 +1,68 @@
+"""`trl-ces eval`: a model's accuracy and answer length on benchmarks."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+from ...cli.parser import Parser
+from ...train.shipped import find_recipe, shipped_files
+from ..evaluation.settings import EvaluationSettings, default_folder, read_settings
+
+EPILOG = """The defaults are the paper's. To resume a stopped run, give the same line again.
+
+  trl-ces eval --model deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B --benchmarks math12 --data_dir data
+  trl-ces eval --model runs/ces --benchmarks aime24,gsm8k --config paper --max_problems 50
+  trl-ces compare runs/evaluation/R1 runs/evaluation/DAPO runs/evaluation/CES
+
+docs/evaluation.md lists the benchmarks and says what is measured.
+"""
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "eval",
+        usage="trl-ces eval --model MODEL --benchmarks math12|aime24,gsm8k,... [--config FILE] [options]",
+        description="Sample a model's answers to benchmarks; report accuracy and mean length as the paper does.",
+        epilog=EPILOG,
+    )
+    names = ", ".join(shipped_files("evaluation"))
+    parser.add_argument("--config", metavar="FILE", help=f"a YAML of these options, or a shipped one's name: {names}")
+    for knob in dataclasses.fields(EvaluationSettings):
+        default = knob.default
+        words: dict = {}
+        if isinstance(default, bool):
+            words = {"nargs": "?", "const": "true"}  # such a flag may stand alone
+        elif knob.name == "benchmarks":
+            words = {"nargs": "+"}
+        shown = knob.name not in ("model", "benchmarks", "system_prompt") and default is not None
+        parser.add_argument(
+            f"--{knob.name}",
+            **words,
+            metavar=knob.name.rpartition("_")[2].upper(),
+            help=knob.metadata["help"] + (f" (default {default})" if shown else ""),
+        )
+    return parser
+
+
+def run(argv: list[str]) -> int:
+    """Evaluates and prints the table."""
+    options = vars(_parser().parse_args(argv or ["--help"]))
+    config = options.pop("config")
+    file = None if config is None else find_recipe(config, kind="evaluation")
+    given = {
+        name: [value] if isinstance(value, str) else value for name, value in options.items() if value is not None
+    }
+    settings = read_settings(file, given)
+    folder = Path(settings.output_dir or default_folder(settings.model)).expanduser()
+
+    from transformers.utils import logging
+
+    from ..evaluation.run import run_evaluation
+    from ..evaluation.samples import SAMPLES
+    from ..evaluation.summary import SUMMARY, results_table
+
+    logging.disable_progress_bar()
+    summary = run_evaluation(settings, folder, say=lambda text: print(text, file=sys.stderr, flush=True))
+    print(results_table(summary), end="")
+    print(f"\nAnswers: {folder / SAMPLES}\nNumbers: {folder / SUMMARY}")
+    return 0

@@ -1,0 +1,111 @@
+"""`trl-ces inspect`: a model's forking tokens on a sample, before it is trained."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...cli.parser import Parser, count
+from ...support.errors import UserError
+from ...train.command_line import read_words
+from ...train.shipped import find_recipe
+from ..inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
+
+if TYPE_CHECKING:
+    from ...train.recipe import Recipe
+
+EPILOG = """Samples answers and counts the tokens at which the model is least sure by the two tokens between which it
+hesitates. Where a reward says which answers are correct, it also prints how many groups would be all incorrect or all
+correct, and how many tokens CES would shape. Give a model and prompts, or a recipe, which names both. Every field of a
+recipe can be given too and overrides it (--dtype bfloat16, --system_prompt null, --prompt_column text). docs/report.md
+explains the table.
+
+  trl-ces inspect --config arithmetic/ces
+  trl-ces inspect --model runs/quickstart/base --prompt "37+48:" --tau 0.2
+  trl-ces inspect --model Qwen/Qwen3-0.6B --data problems.jsonl --max_new_tokens 2048
+"""
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "inspect",
+        usage="trl-ces inspect --model MODEL --prompt TEXT | --config RECIPE | --model MODEL --data FILE  [options]",
+        description="Show a model's accuracy and its forking tokens, before training it.",
+        epilog=EPILOG,
+    )
+    add = parser.add_argument
+    add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id; default: the recipe's")
+    add("--config", help="a recipe's file or shipped name, for what is not given here")
+    add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
+    add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a Hub data set")
+    add("--num_prompts", type=count, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
+    add("--num_samples", type=count, metavar="N", help=f"answers per prompt (default {Sampling.num_samples})")
+    add("--temperature", type=float, metavar="T", help=f"default: the recipe's, else {Sampling.temperature}")
+    longest = f"longest answer; default: the recipe's, else {Sampling.max_new_tokens}"
+    add("--max_new_tokens", type=count, metavar="N", help=longest)
+    add("--tau", type=float, help=f"share of forking tokens; default: the recipe's ces_tau, else {Sampling.tau}")
+    add("--top", type=count, default=15, metavar="N", help="pairs to print (default 15)")
+    add("--seed", type=int, help=f"seed of the sampling (default {Sampling.seed})")
+    add("--batch_size", type=count, metavar="N", help=f"answers generated together (default {Sampling.batch_size})")
+    add("--output_dir", type=Path, metavar="DIR", help="also write every number there: forks.csv, forks.json")
+    return parser
+
+
+def run(argv: list[str]) -> int:
+    """Samples, counts and prints; returns 0."""
+    options, recipe, sampling = _read(argv or ["--help"])
+    asked = Prompts(options.prompt, typed=True) if options.prompt else read_prompts(recipe, options.num_prompts)
+    folder = options.output_dir
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"`--output_dir` {str(folder)!r} cannot be made ({error.strerror}): name another."
+            ) from None
+    progress = _show_progress if sys.stderr.isatty() else None
+
+    from ..inspect.groups import group_facts
+    from ..inspect.pairs import count_pairs, direction, sample_facts
+    from ..inspect.sampling import sample_recipe
+    from ..inspect.table import pairs_report, write_files
+
+    sample = sample_recipe(recipe, asked, sampling, build=options.model is None, on_batch=progress)
+    pairs = count_pairs(sample.answers, sample.correct)
+    facts = {"model": sample.name, "num_prompts": len(asked.prompts), **asdict(sampling)}
+    facts |= sample_facts(sample.answers, sampling.tau, sample.correct)
+    facts |= group_facts(
+        sample.answers,
+        sample.correct,
+        size=recipe.setting("num_generations"),
+        tau=sampling.tau,
+        dynamic_multiplier=recipe.setting("ces_dynamic_multiplier"),
+    )
+    print(pairs_report(facts, pairs, direction(pairs), sample.tokenizer, options.top, sample.reason))
+    if folder is not None:
+        files = write_files(folder, facts, pairs, sample.tokenizer)
+        print("\n".join(["\nEvery number, of all forks:", *(f"  {file}" for file in files)]))
+    return 0
+
+
+def _show_progress(done: int, of: int) -> None:
+    print(f"\r{done} of {of} answers", end="\n" if done == of else "", file=sys.stderr, flush=True)
+
+
+def _read(argv: list[str]) -> tuple[argparse.Namespace, Recipe, Sampling]:
+    """The command's own options, the recipe with its overrides, and how to sample."""
+    options, rest = _parser().parse_known_args(argv)
+    line = read_words(rest)
+    if line.accelerate_flags or line.accelerate_config:
+        flag = next(iter(line.accelerate_flags), "accelerate_config")
+        raise UserError(f"`--{flag}` is for training: `trl-ces inspect` runs in one process.")
+    file = None if options.config is None else find_recipe(options.config)
+    recipe = recipe_to_sample(file, line.overrides, model=options.model, data=options.data, prompts=options.prompt)
+    return (
+        options,
+        recipe,
+        Sampling.of_recipe(recipe, **{field.name: vars(options)[field.name] for field in fields(Sampling)}),
+    )

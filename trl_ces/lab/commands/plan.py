@@ -1,0 +1,83 @@
+"""`trl-ces plan`: what a recipe asks of its machines, before anyone rents them."""
+
+from argparse import ArgumentTypeError
+
+from ...cli.parser import Parser, count
+from ...support.errors import UserError
+from ...train.command_line import read_words
+from ...train.shipped import find_recipe
+
+EPILOG = """\
+Prints responses, prompts and steps of a rollout, steps in all, and how far off-policy they are; memory of each device
+by part at the longest answers; whether it fits, and what to change if not. With a vLLM server or several nodes also
+what the server holds, and what goes over the network. Nothing is loaded or downloaded except, for a model that is not
+known here, its config.json.
+
+  trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B/ces --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
+"""
+
+
+def run(argv: list[str]) -> int:
+    """Print the plan; returns 0, whether it fits or not."""
+    options, rest = _parser().parse_known_args(argv or ["--help"])
+    line = read_words(rest)
+    if line.accelerate_flags:
+        flags = ", ".join(f"--{name}" for name in line.accelerate_flags)
+        raise UserError(
+            f"command line: {flags} changes no plan: give the processes with `--gpus`, the machines with `--nodes`."
+        )
+    from ..plan.plan import find_folder, plan_recipe
+    from ..plan.text import folder_text, text
+
+    given = {name: value for name, value in vars(options).items() if name != "config"}
+    folder = find_folder(options.config)
+    if folder is None:
+        file = find_recipe(options.config)
+        print(text(plan_recipe(file, line.overrides, name=options.config, **given)))
+        return 0
+    plans = [plan_recipe(file, line.overrides, name=file.stem, **given) for file in sorted(folder.glob("*.yaml"))]
+    if not plans:
+        raise UserError(f"{folder} holds no recipe.")
+    print(folder_text(folder.name, plans))
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "plan",
+        usage="trl-ces plan --config RECIPE|FOLDER [options] [--FIELD VALUE ...]",
+        description="Work out a recipe's steps and memory. --FIELD VALUE overrides a field of the recipe.",
+        epilog=EPILOG,
+    )
+    add = parser.add_argument
+    add("--config", required=True, metavar="NAME", help="a recipe as for `trl-ces train`, or a folder of recipes/")
+    add("--gpus", type=count, default=1, metavar="N", help="processes on all nodes, one per device (default: 1)")
+    add("--nodes", type=count, metavar="N", help="machines that train (default: the accelerate file's, or 1)")
+    add("--server_gpus", type=count, metavar="N", help="devices of the vLLM server, for a recipe in server mode")
+    add("--bandwidth", type=_gbit, metavar="GBIT", help="of a node's network, in Gbit/s: times what goes over it")
+    add("--gpu_memory", type=_gib, metavar="GIB", help="memory of each device, to see whether the recipe fits")
+    add("--accelerate_config", metavar="NAME", help="as for `trl-ces train` (default: ddp)")
+    add("--model_config", metavar="FILE", help="config.json of a model that is neither known here nor on the Hub")
+    add(
+        "--prompt_length", type=count, metavar="N", help="tokens of the longest prompt (default: the recipe's, or 512)"
+    )
+    add("--rows", type=count, metavar="N", help="training prompts, if the recipe has no `max_train_samples`")
+    return parser
+
+
+def _gib(word: str) -> float:
+    return _above_zero(word, "GiB")
+
+
+def _gbit(word: str) -> float:
+    return _above_zero(word, "Gbit/s")
+
+
+def _above_zero(word: str, unit: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        number = 0.0
+    if 0 < number < float("inf"):
+        return number
+    raise ArgumentTypeError(f"{word!r} is not a number of {unit} above 0")

@@ -1,0 +1,72 @@
+"""`trl-ces report`: one HTML file about runs of `trl-ces train`, `study` and `eval`."""
+
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+
+from ...cli.parser import Parser, count
+from ...support.errors import UserError
+
+EPILOG = """  trl-ces report runs/study/arithmetic --out report.html
+  trl-ces report runs/study/arithmetic --tokens 32 --out report.html
+  trl-ces report runs/dapo runs/ces --names DAPO CES --figures figures --out report.html
+  trl-ces report evaluation/r1 evaluation/dapo evaluation/ces --names R1-7B DAPO CES --out report.html
+
+The first evaluation is the reference model, by which questions are simple or hard. See docs/report.md.
+"""
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        "report",
+        usage="trl-ces report RUN [RUN ...] --out FILE [--names NAME ...] [--tokens N] [--figures DIR]",
+        description="Show runs on one HTML page: curves, accuracy and length, the paper's tables, the shaped tokens.",
+        epilog=EPILOG,
+    )
+    add = parser.add_argument
+    add("runs", nargs="+", type=Path, metavar="RUN", help="an output directory of trl-ces train, study or eval")
+    add("--out", type=Path, required=True, metavar="FILE", help="the HTML file")
+    add("--names", nargs="+", metavar="NAME", help="names of the runs; trainings of one name are seeds of a method")
+    add("--baseline", default="DAPO", metavar="NAME", help="what the others are compared with (default DAPO)")
+    add("--tokens", type=count, metavar="N", help="let the saved models answer N problems, and show their tokens")
+    add("--figures", type=Path, metavar="DIR", help="also write each picture there, as PNG and SVG")
+    add(
+        "--verdict",
+        choices=("correct", "correct_qwen"),
+        default="correct",
+        help="of evaluations: mathematical equality (default), or the rules of the Qwen2.5-Math script",
+    )
+    return parser
+
+
+def run(argv: list[str]) -> int:
+    """Reads the runs and writes the page; returns 0."""
+    options = _parser().parse_args(argv or ["--help"])
+    places = [place.expanduser() for place in options.runs]
+    if options.names is not None and len(options.names) != len(places):
+        raise UserError(f"`--names` has {len(options.names)} names for {len(places)} runs: give one for each.")
+    missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise UserError(f'the pictures need {" and ".join(missing)}: pip install "trl_ces[study]".')
+    for folder in (options.out.parent, options.figures):
+        try:  # before hours of sampling for a page that cannot be written
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{folder} cannot be made ({error.strerror}): name another place.") from None
+
+    from ..report.page import make_page, write_page
+    from ..report.runs import read_runs
+    from ..report.token_runs import sample_tokens
+
+    found = read_runs(places, options.names)
+    if options.tokens is not None:
+        sample_tokens(found, options.tokens, say=lambda text: print(text, flush=True))
+    page = make_page(found, shlex.join(["trl-ces", "report", *argv]), options.baseline, options.verdict)
+    size, pictures = write_page(page, options.out, options.figures)
+    for what in page.missing():
+        print(f"Missing: {what}")
+    if pictures:
+        print(f"{pictures} pictures in {options.figures}.")
+    print(f"Wrote {options.out} ({size / 1e6:.1f} MB).")
+    return 0

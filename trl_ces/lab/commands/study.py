@@ -1,0 +1,36 @@
+"""`trl-ces study`: several methods over several seeds, and their comparison."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+from ...cli.parser import Parser, count
+from ...train.shipped import find_recipe, shipped_files
+
+
+def run(argv: list[str]) -> int:
+    """Run what is not finished of a study and print the comparison; returns 1 if a run failed."""
+    parser = Parser(
+        "study",
+        description="Train several methods over several seeds and compare them. Run the same command again to\n"
+        "continue: finished runs are kept, half-finished ones resume from their last checkpoint.",
+    )
+    names = ", ".join(shipped_files("study"))
+    parser.add_argument("--config", required=True, help=f"a study's YAML file, or a shipped study's name: {names}")
+    parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default 1)")
+    parser.add_argument("--output_dir", type=Path, help="overrides the study's own")
+    options = parser.parse_args(argv)
+    file = find_recipe(options.config, kind="study")
+
+    from ..study.cells import load_study
+    from ..study.results import COMPARISON
+    from ..study.run import run_study
+
+    study = load_study(file, options.output_dir)
+    files, failed = run_study(study, options.jobs, say=partial(print, flush=True))
+    if files:
+        print(f"\n{(study.output_dir / COMPARISON).read_text(encoding='utf-8')}")
+        print(f"In {study.output_dir}: {', '.join(files)}.")
+    for failure in failed:
+        print(failure, file=sys.stderr)
+    return 1 if failed else 0

@@ -1,0 +1,175 @@
+"""Judge answers to code benchmarks: run programs on EvalPlus' inputs in the sandbox, and compare outputs there."""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....support.errors import UserError
+from ....support.prompts import after_thinking
+from . import inside
+from .sandbox import SandboxError, check_sandbox, run_sandboxed
+from .tasks import CodeTask
+
+PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
+# As in EvalPlus: a call may take four times as long as the reference's, and at least a second. Here, CPU time.
+LEAST_SECONDS, TIMES_REFERENCE = 1.0, 4.0
+# Language and content of a fenced block; an unclosed one runs to the end.
+_BLOCK = re.compile(
+    r"^[ \t]*(?:```|~~~)[ \t]*([A-Za-z0-9+_.-]*)[^\n]*(?:\n|\Z)(.*?)(?:^[ \t]*(?:```|~~~)[^\n]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_PYTHON = ("", "python", "python3", "py")
+
+
+@dataclass(frozen=True)
+class CodeVerdict:
+    """
+    The verdict on an answer.
+
+    Args:
+        program (`str`, *optional*): The program in the answer; `None` if there is none.
+        passed (`list[bool | None]`): For each group of inputs, whether it and all before it passed; `None` if the
+            reference itself does not run here.
+    """
+
+    program: str | None
+    passed: list[bool | None]
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """Frames of outputs; for each, whether equal text means equal values; CPU seconds allowed for each input."""
+
+    outputs: list[bytes]
+    plain: list[bool]
+    limits: list[float]
+
+
+def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
+    """
+    Refuses code benchmarks without permission or without a working sandbox.
+
+    Args:
+        benchmarks (`Sequence[str]`): Names of code benchmarks; if empty, nothing is checked.
+        allowed (`bool`): Whether `--allow_code_execution` was given.
+
+    Raises:
+        UserError: with the reason and the way out.
+    """
+    if benchmarks and not allowed:
+        raise UserError(
+            f"{', '.join(benchmarks)}: to judge these answers, programs that the model wrote are run on this machine, "
+            "in a sandbox without your files, the network or privileges (docs/evaluation.md, Code). To allow it, give "
+            "`--allow_code_execution`."
+        )
+    if benchmarks:
+        check_sandbox()
+
+
+def find_program(text: str, entry_point: str) -> str | None:
+    """
+    The program in an answer: its last fenced Python block that defines the function, else its last Python block.
+
+    Args:
+        text (`str`): The answer without its thinking. An unclosed block runs to the end.
+        entry_point (`str`): The function's name.
+    """
+    programs = [code for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
+    defines = re.compile(rf"^(?:async\s+)?(?:def\s+{re.escape(entry_point)}\b|{re.escape(entry_point)}\s*=)", re.M)
+    last = programs[-1] if programs else None
+    return next((program for program in reversed(programs) if defines.search(program)), last)
+
+
+class CodeJudge:
+    """
+    Judges answers in parallel; runs each reference once.
+
+    Args:
+        time_limit (`float`): Wall-clock seconds for all tests of one answer.
+        workers (`int`, *optional*): Answers judged at a time. Default: one per core.
+    """
+
+    def __init__(self, time_limit: float, workers: int | None = None):
+        self.time_limit = time_limit
+        self.workers = workers or os.cpu_count() or 1
+        self._references: dict[CodeTask, _Reference | None] = {}
+
+    def verdicts(
+        self, tasks: Sequence[CodeTask], texts: Sequence[str], thinking_prefilled: Sequence[bool]
+    ) -> list[CodeVerdict]:
+        """
+        Judges answers.
+
+        Args:
+            tasks (`Sequence[CodeTask]`): How each is tested.
+            texts (`Sequence[str]`): What the model wrote, thinking included; code in the thinking does not count.
+            thinking_prefilled (`Sequence[bool]`): Whether the prompt had opened `<think>`.
+
+        Raises:
+            UserError: if the sandbox can no longer be built.
+        """
+        answers = [after_thinking(text, prefilled) for text, prefilled in zip(texts, thinking_prefilled, strict=True)]
+        programs = [
+            None if answer is None else find_program(answer, task.entry_point)
+            for task, answer in zip(tasks, answers, strict=True)
+        ]
+        new = list(dict.fromkeys(task for task in tasks if task not in self._references))
+        try:
+            with ThreadPoolExecutor(self.workers) as threads:
+                self._references |= dict(zip(new, threads.map(self._run_reference, new), strict=True))
+                passed = list(threads.map(self._test, tasks, programs))
+        except (SandboxError, OSError) as error:
+            raise UserError(
+                f"The sandbox for model-written code failed ({error}): give the same line again to resume."
+            ) from error
+        return [CodeVerdict(program, verdict) for program, verdict in zip(programs, passed, strict=True)]
+
+    def _run_reference(self, task: CodeTask) -> _Reference | None:
+        found = self._solve(task, task.reference, None)
+        if len(found) != len(task.groups) + 1:
+            # Outputs too large for the limits (Mbpp/255), or a missing package: the base inputs alone may run.
+            return self._run_reference(task.base()) if len(task.groups) > 1 else None
+        notes = json.loads(found[-1])
+        limits = [max(LEAST_SECONDS, TIMES_REFERENCE * spent) for spent in notes["seconds"]]
+        return _Reference(found[:-1], notes["plain"], limits)
+
+    def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[bytes]:
+        """Frames of outputs, one for each group of inputs that the program got through."""
+        head = {"task": "solve", "code": code, "entry_point": task.entry_point, "convert": task.convert}
+        groups = [json.loads(group) for group in task.groups]
+        payload = json.dumps({**head, "limits": limits, "groups": groups}).encode()
+        return inside.frames(run_sandboxed(PROGRAM, payload, seconds=self.time_limit).output)
+
+    def _test(self, task: CodeTask, program: str | None) -> list[bool | None]:
+        reference = self._references[task]
+        if reference is None:
+            return [None] * len(task.groups)
+        judged = len(reference.outputs)
+        tested = task if judged == len(task.groups) else task.base()
+        found = [] if program is None else self._solve(tested, program, reference.limits)
+        passed: list[bool | None] = []
+        for group in range(judged):
+            before = all(passed)
+            passed.append(before and group < len(found) and self._is_right(task, group, found[group], reference))
+        return passed + [None] * (len(task.groups) - judged)
+
+    def _is_right(self, task: CodeTask, group: int, outputs: bytes, reference: _Reference) -> bool:
+        expected = reference.outputs[group]
+        if outputs == expected and reference.plain[group]:
+            return True
+        job = {
+            "task": "compare",
+            "outputs": base64.b64encode(outputs).decode(),
+            "expected": base64.b64encode(expected).decode(),
+            "inputs": json.loads(task.groups[group]),
+            "accepted": None if task.accepted is None else task.accepted[group],
+            "atol": task.atol,
+            "rule": task.rule,
+        }
+        outcome = run_sandboxed(PROGRAM, json.dumps(job).encode(), seconds=self.time_limit)
+        return outcome.status == "ok" and outcome.output == b"right"

@@ -1,0 +1,158 @@
+"""Sandbox for untrusted Python: bubblewrap's namespaces, limits and a system call filter, or a refusal.
+
+Guarantees, on Linux, for root and other users:
+
+- files: Python's libraries, read-only, and nowhere to write; no other file of the host
+- network: none, loopback included (an empty network namespace, and no `socket`)
+- processes: starts none and no thread, sees none of the host's, signals none
+- memory, time, open files, output: limited; what it prints is discarded
+- environment: empty
+- rights: no capabilities, and no way to gain any
+
+When time is up, or this process ends in any way, the kernel ends the whole sandbox.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from ....support.errors import UserError
+from . import start
+
+START = Path(start.__file__).read_text(encoding="utf-8")
+SANDBOX_MEMORY_BYTES = 2**31
+SANDBOX_OUTPUT_BYTES = 2**26
+NOBODY = "65534"
+Status = Literal["ok", "died", "timeout", "flood"]
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
+
+
+class SandboxError(RuntimeError):
+    """The sandbox could not be built, so nothing was run."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """
+    How a program ended.
+
+    Args:
+        status (`str`): `"ok"`: ran to its end. `"died"`: exception, exit or signal. `"timeout"`. `"flood"`: sent as
+            many bytes as it may, or more.
+        output (`bytes`): What it sent: untrusted, whatever the status.
+    """
+
+    status: Status
+    output: bytes
+
+
+def run_sandboxed(
+    program: str,
+    payload: bytes = b"",
+    *,
+    seconds: float,
+    memory_bytes: int = SANDBOX_MEMORY_BYTES,
+    output_bytes: int = SANDBOX_OUTPUT_BYTES,
+) -> Outcome:
+    """
+    Runs a Python program in the sandbox. Thread-safe.
+
+    Args:
+        program (`str`): Python source, with `payload` (`bytes`) and `send` (a function of `bytes`) in its globals.
+        payload (`bytes`): Input of the program.
+        seconds (`float`): Limit on wall-clock time.
+        memory_bytes (`int`): Limit on address space.
+        output_bytes (`int`): Limit on what it sends.
+
+    Raises:
+        SandboxError: if the sandbox cannot be built here.
+    """
+    text = program.encode(errors="surrogatepass")
+    limits = [len(text), memory_bytes, output_bytes, int(seconds) + 2]
+    command = [*_bubblewrap(), "-P", "-S", "-s", "-c", START, *map(str, limits), *_python_path()]
+    # The kernel limits a file's size, so a flood needs no reader.
+    with open(os.memfd_create("output"), "rb", buffering=0) as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            # A fixed hash seed: sets must have the same order in the reference and in the answer.
+            env={"PYTHONHASHSEED": "0"},
+            start_new_session=True,  # Ctrl-C goes to this process, whose end ends the sandbox
+            bufsize=0,
+        )
+        with process:
+            assert process.stderr is not None
+            try:
+                said = [b"bwrap ended without a word"]
+                for line in process.stderr:
+                    if line == start.READY:
+                        break
+                    said.append(line)
+                else:
+                    raise SandboxError(said[-1].decode(errors="replace").strip())
+                process.communicate(text + payload, timeout=seconds)
+                status: Status = "died" if process.returncode else "ok"
+            except subprocess.TimeoutExpired:
+                status = "timeout"
+            finally:
+                process.kill()  # all processes in the sandbox die with bubblewrap
+        size = os.fstat(output.fileno()).st_size
+        return Outcome("flood" if size >= output_bytes else status, os.pread(output.fileno(), size, 0))
+
+
+def _bubblewrap() -> list[str]:
+    """The command line up to Python."""
+    if sys.platform != "linux":
+        raise SandboxError(f"the sandbox needs Linux, and this is {sys.platform}")
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise SandboxError("bwrap is not installed")
+    rights = ["--unshare-all", "--unshare-user", "--uid", NOBODY, "--gid", NOBODY, "--cap-drop", "ALL"]
+    files = [word for path in visible_folders() for word in ("--ro-bind", path, path)]
+    python = f"{sys.base_prefix}/bin/python3"  # beside its libraries, whatever links lead to it here
+    files += ["--ro-bind", os.path.realpath(sys.executable), python]
+    files += ["--dev-bind", "/dev/null", "/dev/null", "--remount-ro", "/", "--chdir", "/"]
+    return [bwrap, *rights, *files, "--die-with-parent", "--new-session", "--", python]
+
+
+@cache
+def _python_path() -> list[str]:
+    paths = sysconfig.get_paths()
+    extensions = str(Path(paths["stdlib"]) / "lib-dynload")
+    return list(dict.fromkeys([paths["stdlib"], extensions, paths["purelib"], paths["platlib"]]))
+
+
+@cache
+def visible_folders() -> list[str]:
+    """What a program can read: Python's libraries with installed packages, and the system's."""
+    wanted = [*_python_path(), f"{sys.base_prefix}/lib", *_LIBRARIES]
+    there = sorted({os.path.normpath(path) for path in wanted if os.path.exists(path)})
+    return [path for path in there if not any(path.startswith(other + "/") for other in there)]
+
+
+def check_sandbox() -> None:
+    """
+    Refuses a machine on which the sandbox does not work.
+
+    Raises:
+        UserError: with the reason and the way out.
+    """
+    try:
+        outcome = run_sandboxed("import os\ntry: os.fork()\nexcept PermissionError: send(b'here')", seconds=60.0)
+    except SandboxError as error:
+        raise UserError(
+            f"Model-written code runs only in a sandbox, which cannot be built here ({error}): it needs Linux with "
+            "bubblewrap and libseccomp (`apt install bubblewrap libseccomp2` or `dnf install bubblewrap libseccomp`) "
+            "and user namespaces. In a container allow them (docker run --security-opt seccomp=unconfined "
+            "--security-opt apparmor=unconfined), or judge on another machine."
+        ) from None
+    if outcome != Outcome("ok", b"here"):
+        raise UserError(f"Model-written code runs only in a sandbox, which does not work here ({outcome.status}).")

@@ -1,0 +1,166 @@
+"""Generation with transformers, and the interface shared with vllm_backend.py.
+
+Backends take token ids and a seed per answer and return token ids. `generate` alone would draw a batch from a single
+random state and apply the repetition penalty to padding, so that an answer depended on its neighbours; `Sampler` draws
+each answer from its own seed, as vLLM does.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ...support.errors import UserError, first_line, hub_errors
+from .models import ModelFacts, cut_at_end
+from .settings import EvaluationSettings
+
+
+@dataclass(frozen=True)
+class GeneratedAnswer:
+    """One answer: index of its prompt, token ids without the end token, and `"stop"` or `"length"`."""
+
+    index: int
+    tokens: list[int]
+    finish_reason: str
+
+
+class Backend(Protocol):
+    """
+    A generation engine.
+
+    Attributes:
+        batch_size (`int` or `None`):
+            Answers generated together, if an answer's last bits can depend on its neighbours: after a kill, the same
+            batches are drawn again. `None`: all missing answers may be drawn at once.
+    """
+
+    batch_size: int | None
+
+    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
+        """Answers prompts."""
+        ...
+
+    def close(self) -> None:
+        """Frees the model."""
+        ...
+
+
+class Sampler:
+    """A logits processor that leaves each row a single token, drawn from the row's own seed."""
+
+    def __init__(
+        self,
+        prompts: Sequence[list[int]],
+        seeds: Sequence[int],
+        temperature: float,
+        top_p: float,
+        repetition_penalty: float,
+    ):
+        self.prompts, self.temperature, self.top_p = prompts, temperature, top_p
+        self.repetition_penalty = repetition_penalty
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.seen: Tensor | None = None
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """`input_ids` (B, T) int64, `scores` (B, V) float -> (B, V) float: 0 at the token drawn, -inf elsewhere."""
+        rows = torch.arange(len(scores), device=scores.device)
+        if self.seen is None:
+            self.seen = torch.zeros_like(scores, dtype=torch.bool)
+            for row, prompt in enumerate(self.prompts):
+                self.seen[row, torch.tensor(prompt, device=scores.device)] = True
+        else:
+            self.seen[rows, input_ids[:, -1]] = True
+        penalized = torch.where(scores > 0, scores / self.repetition_penalty, scores * self.repetition_penalty)
+        scores = torch.where(self.seen, penalized, scores).float()
+        uniforms = [torch.rand((), generator=generator, dtype=torch.float64) for generator in self.generators]
+        drawn = self._draw(scores, torch.stack(uniforms).to(scores.device))
+        chosen = torch.full_like(scores, -torch.inf)
+        chosen[rows, drawn] = 0.0
+        return chosen
+
+    def _draw(self, scores: Tensor, uniforms: Tensor) -> Tensor:
+        if self.temperature == 0:
+            return scores.argmax(dim=-1)
+        # Stable: equal logits keep the vocabulary's order on every device.
+        ordered, tokens = (scores / self.temperature).sort(dim=-1, descending=True, stable=True)
+        probabilities = ordered.softmax(dim=-1)
+        reached = probabilities.cumsum(dim=-1)
+        # A token stays if those before it do not reach top_p; the first always does.
+        probabilities = probabilities.masked_fill(reached - probabilities >= self.top_p, 0.0)
+        reached = probabilities.double().cumsum(dim=-1)
+        target = uniforms[:, None] * reached[:, -1:]
+        # The first token whose cumulative probability exceeds the target, hence never one of probability 0.
+        place = (reached <= target).sum(dim=-1, keepdim=True).clamp(max=scores.shape[-1] - 1)
+        return tokens.gather(1, place)[:, 0]
+
+
+class TransformersBackend:
+    """Left-padded batches through `generate`; see [`Backend`]."""
+
+    def __init__(self, model: Any, ends: Sequence[int], pad: int, settings: EvaluationSettings):
+        self.model, self.ends, self.pad, self.settings = model.eval(), list(ends), pad, settings
+        self.batch_size: int | None = settings.batch_size
+
+    @classmethod
+    def load(cls, facts: ModelFacts, settings: EvaluationSettings) -> "TransformersBackend":
+        """Loads the weights, and merges an adapter into them."""
+        from peft import PeftModel
+        from transformers import AutoModelForCausalLM
+
+        refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError, RuntimeError)
+        device = str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
+        try:
+            model = AutoModelForCausalLM.from_pretrained(
+                facts.base,
+                dtype=settings.dtype,
+                device_map=device,
+                trust_remote_code=settings.trust_remote_code,
+            )
+            if facts.adapter is not None:
+                model = PeftModel.from_pretrained(model, facts.adapter).merge_and_unload()
+        except refusals as error:
+            raise UserError(f"The model {settings.model!r} cannot be loaded: {first_line(error)}") from error
+        pad = facts.tokenizer.pad_token_id
+        return cls(model, facts.ends, (facts.ends or [0])[0] if pad is None else pad, settings)
+
+    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
+        """See [`Backend`]."""
+        for start in range(0, len(prompts), self.settings.batch_size):
+            batch = slice(start, start + self.settings.batch_size)
+            answers = self._answer(prompts[batch], seeds[batch])
+            yield [GeneratedAnswer(start + row, *cut_at_end(tokens, self.ends)) for row, tokens in enumerate(answers)]
+
+    def _answer(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
+        from transformers import GenerationConfig
+
+        settings = self.settings
+        sampler = Sampler(prompts, seeds, settings.temperature, settings.top_p, settings.repetition_penalty)
+        plain = GenerationConfig(
+            do_sample=False,  # the sampler leaves one token
+            max_new_tokens=settings.max_new_tokens,
+            eos_token_id=self.ends or None,
+            pad_token_id=self.pad,
+            disable_compile=True,
+        )
+        return generate_batch(self.model, prompts, plain, logits_processor=[sampler])
+
+    def close(self) -> None:
+        """Frees the model."""
+        del self.model
+
+
+def generate_batch(model: Any, prompts: Sequence[list[int]], settings: Any, **options: Any) -> list[list[int]]:
+    """One left-padded batch through `generate`, by the given settings alone."""
+    width, pad = max(map(len, prompts)), settings.pad_token_id
+    ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=model.device)
+    # transformers fills unset fields from the model's own config, which often has a top-p or a penalty.
+    own, model.generation_config = model.generation_config, settings
+    try:
+        with torch.no_grad():
+            output = model.generate(input_ids=ids, attention_mask=mask, **options)
+    finally:
+        model.generation_config = own
+    return output[:, width:].tolist()

@@ -1,0 +1,158 @@
+"""A model without its weights: tokenizer, end tokens, context length; and prompts as tokens."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...support.errors import UserError, first_line, hub_errors
+from ...support.hub import is_local
+from ...support.prompts import build_prompt, opens_thinking
+from .problems import Problem
+from .settings import EvaluationSettings
+
+# Bytes hashed at each end of a file: training moves every tensor, so the ends distinguish two models.
+PROBED_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """A model without its weights."""
+
+    base: str  # directory or Hub id of the weights
+    adapter: str | None  # directory or Hub id of a LoRA adapter
+    adapter_rank: int  # its rank, 0 without an adapter
+    tokenizer: Any  # the adapter's if it has one, else the base's
+    ends: list[int]  # end tokens, of the generation config and the tokenizer
+    context: int | None  # limit on tokens of prompt and answer; `None` if the model states none
+    fingerprint: str | None  # of a local model's files; `None` for a Hub model
+
+
+@dataclass(frozen=True)
+class EncodedPrompts:
+    """Token ids of each prompt, and whether the chat template has opened `<think>` in it."""
+
+    ids: list[list[int]]
+    thinking_prefilled: list[bool]
+
+
+def check_model(name: str) -> None:
+    """Refuses a path without a saved model; Hub ids pass."""
+    folder = Path(name).expanduser()
+    if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
+        raise UserError(
+            f"The model {name!r} holds no config.json (and no adapter_config.json): name a saved model's directory or "
+            "a Hub id with `--model`."
+        )
+
+
+def read_model(settings: EvaluationSettings) -> ModelFacts:
+    """Reads all but the weights."""
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+    from transformers.utils import find_adapter_config_file
+
+    name = str(Path(settings.model).expanduser()) if settings.model.startswith("~") else settings.model
+    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError, KeyError)
+    hub: dict[str, Any] = {"trust_remote_code": settings.trust_remote_code}
+    try:
+        adapter_file = find_adapter_config_file(name)
+        adapter = None if adapter_file is None else json.loads(Path(adapter_file).read_text(encoding="utf-8"))
+        base = name if adapter is None else adapter["base_model_name_or_path"]
+        tokenizer = AutoTokenizer.from_pretrained(name if _has_tokenizer(name, adapter) else base, **hub)
+        config = AutoConfig.from_pretrained(base, **hub)
+    except refusals as error:
+        raise UserError(f"The model {settings.model!r} cannot be read: {first_line(error)}") from error
+    try:
+        ends = GenerationConfig.from_pretrained(base).eos_token_id
+    except hub_errors():
+        ends = config.eos_token_id  # there is no generation config
+    return ModelFacts(
+        base=base,
+        adapter=None if adapter is None else name,
+        adapter_rank=0 if adapter is None else max([adapter["r"], *(adapter.get("rank_pattern") or {}).values()]),
+        tokenizer=tokenizer,
+        ends=end_tokens(tokenizer, ends),
+        context=config.get_text_config().to_dict().get("max_position_embeddings"),
+        fingerprint=fingerprint(Path(name)) if Path(name).is_dir() else None,
+    )
+
+
+def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
+    """The tokens that end an answer, as TRL takes them: the tokenizer's, and a generation config's `eos_token_id`."""
+    ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+    own = tokenizer.eos_token_id
+    return ends if own is None or own in ends else [own, *ends]
+
+
+def _has_tokenizer(name: str, adapter: dict[str, Any] | None) -> bool:
+    return adapter is None or not Path(name).is_dir() or (Path(name) / "tokenizer_config.json").is_file()
+
+
+def fingerprint(folder: Path) -> str:
+    """16 hexadecimal digits over a model's files: names, sizes, both ends of the contents."""
+    digest = hashlib.sha256()
+    wanted = (".json", ".jinja", ".model", ".txt", ".safetensors", ".bin")
+    for file in sorted(folder.iterdir()):
+        if not file.is_file() or file.suffix not in wanted or not _belongs_to_the_model(file):
+            continue
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size}\n".encode())
+        with file.open("rb") as stream:
+            digest.update(stream.read(PROBED_BYTES))
+            stream.seek(max(0, size - PROBED_BYTES))
+            digest.update(stream.read())
+    return digest.hexdigest()[:16]
+
+
+def _belongs_to_the_model(file: Path) -> bool:
+    # Not a study's records beside the model, which may change while the model stays.
+    return file.suffix in (".safetensors", ".jinja", ".model") or file.name.startswith(
+        ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch_model")
+    )
+
+
+def encode_prompts(tokenizer: Any, problems: Sequence[Problem], system_prompt: str | None) -> EncodedPrompts:
+    """Prompts as token ids, the same for every backend."""
+    from jinja2 import TemplateError
+
+    if tokenizer.chat_template is None:
+        raise UserError("The model's tokenizer has no chat template: name a chat model with `--model`.")
+    texts = []
+    for problem in problems:
+        messages = build_prompt(problem.question, system_prompt)
+        try:
+            texts.append(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+        except TemplateError as error:
+            raise UserError(
+                f"The model's chat template refuses the prompt ({error}): if it takes no system message, give "
+                "`--system_prompt null`."
+            ) from None
+    # The template has already written the special tokens, including BOS.
+    ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    return EncodedPrompts(ids, [opens_thinking(text) for text in texts])
+
+
+def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: EvaluationSettings) -> None:
+    """Refuses a `max_new_tokens` that does not fit into the model's context with the longest prompt."""
+    longest = max(map(len, prompts.ids))
+    if facts.context is not None and longest + settings.max_new_tokens > facts.context:
+        room = facts.context - longest
+        way_out = f"set `--max_new_tokens` to at most {room}" if room > 0 else "this model cannot read it"
+        raise UserError(
+            f"The model takes {facts.context} tokens, the longest prompt has {longest} and `max_new_tokens` is "
+            f"{settings.max_new_tokens}: {way_out}."
+        )
+
+
+def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]:
+    """
+    The tokens before the first end token, with `"stop"`; without one all tokens, with `"length"`.
+
+    Answer lengths count these tokens: thinking included, end token excluded.
+    """
+    for place, token in enumerate(ids):
+        if token in ends:
+            return list(ids[:place]), "stop"
+    return list(ids), "length"

@@ -1,0 +1,129 @@
+"""Find, read and count the problems of benchmarks, before any model is loaded."""
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...support.errors import UserError, first_line, hub_errors, nearest
+from .benchmarks import BENCHMARKS, GROUPS, Benchmark
+from .code.evalplus import release_file
+from .code.tasks import CodeTask, read_task
+from .rows import Reader
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One question of a benchmark. `id`: row number in the source, from 0. `code`: how programs are tested."""
+
+    benchmark: str
+    id: int
+    question: str
+    gold: str
+    code: CodeTask | None = None
+
+
+def find_benchmarks(names: Sequence[str]) -> list[str]:
+    """Resolves names and groups (`math12`, `reasoning`, `code`) to benchmarks, each once, in the order given."""
+    found: dict[str, None] = {}
+    for name in names:
+        if name not in BENCHMARKS and name not in GROUPS:
+            hint = nearest(name, [*BENCHMARKS, *GROUPS])
+            known = f"groups: {', '.join(GROUPS)}; sets: {', '.join(BENCHMARKS)}"
+            raise UserError(f"`benchmarks`: there is no {name!r}.{hint} There are {known}.")
+        found |= dict.fromkeys(GROUPS.get(name, [name]))
+    if not found:
+        raise UserError(f"`benchmarks` is empty: name one, or one of the groups {', '.join(GROUPS)}.")
+    return list(found)
+
+
+def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
+    """The problems of a benchmark."""
+    benchmark = BENCHMARKS[name]
+    if data_dir is None and benchmark.kind != "code":
+        source, rows, read = _from_hub(benchmark)
+    else:
+        file = release_file(benchmark.dataset) if data_dir is None else _local_file(benchmark, Path(data_dir))
+        source, rows, read = str(file), _read_file(name, file), benchmark.read
+    if len(rows) != benchmark.count:
+        raise UserError(
+            f"{name}: {source} has {len(rows)} rows, and {benchmark.count} are expected: another version of the set "
+            "would give numbers that cannot be compared. Get the complete file."
+        )
+    problems = []
+    for number, row in enumerate(rows):
+        try:
+            question, gold = read(row)
+            task = _read_task(benchmark, row)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+            raise UserError(f"{name}: row {number} of {source} cannot be read ({what}).") from None
+        if not question.strip() or (not gold.strip() and number not in benchmark.without_gold):
+            raise UserError(f"{name}: row {number} of {source} has an empty question or gold.")
+        problems.append(Problem(name, number, question, gold, task))
+    return problems
+
+
+def _read_task(benchmark: Benchmark, row: Any) -> CodeTask | None:
+    if benchmark.kind != "code":
+        return None
+    task = read_task(benchmark.dataset, row)
+    return task.base() if benchmark.base is None else task
+
+
+def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
+    """At most `max_problems`, evenly spaced: some files are sorted by difficulty."""
+    if max_problems is None or max_problems >= len(problems):
+        return problems
+    return [problems[place * len(problems) // max_problems] for place in range(max_problems)]
+
+
+def data_digest(problems: Sequence[Problem]) -> str:
+    """16 hexadecimal digits that change with any question, gold, row number or test of a program."""
+    text = json.dumps([[p.id, p.question, p.gold, *([p.code.digest] if p.code else [])] for p in problems])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _local_file(benchmark: Benchmark, data_dir: Path) -> Path:
+    file = data_dir.expanduser() / benchmark.file
+    if not file.is_file():
+        hint = f"; without it the set is read from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
+        raise UserError(
+            f"{benchmark.name}: {file} does not exist. `--data_dir` names the folder with {benchmark.file}{hint}."
+        )
+    return file
+
+
+def _read_file(name: str, file: Path) -> list[Any]:
+    """The rows of a JSON or JSON-lines file, which may be gzipped."""
+    try:
+        content = file.read_bytes()
+        text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
+        if file.suffix == ".json":
+            return list(json.loads(text))
+        # Not splitlines, which also splits at U+2028, and a question may hold one.
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{name}: {file} cannot be read ({error}).") from None
+
+
+def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
+    place = f"give the folder that holds {benchmark.file} with `--data_dir`"
+    hub = benchmark.hub
+    if hub is None:
+        raise UserError(f"{benchmark.name}: this set ({benchmark.origin}) is not read from the Hub: {place}.")
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetNotFoundError
+
+    try:
+        rows = list(load_dataset(hub.repository, hub.configuration, split=hub.split))
+    except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
+        raise UserError(
+            f"{benchmark.name}: {hub.repository} could not be loaded from the Hub ({first_line(error)}): check the "
+            f"network, or {place}."
+        ) from None
+    return f"{hub.repository} ({hub.split})", rows, hub.read

@@ -1,0 +1,166 @@
+"""An evaluation's directory: settings.json, and samples.jsonl, which gets every answer as it finishes."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...support.errors import UserError
+from ...support.files import Busy, lock_file, write_json, write_text
+
+SETTINGS, SAMPLES, LOCK = "settings.json", "samples.jsonl", ".lock"
+Sample = dict[str, Any]
+# Benchmark, row number of the problem, index of the sample.
+Key = tuple[str, int, int]
+FIELDS: dict[str, type | tuple[type, ...]] = {
+    "benchmark": str,
+    "problem": int,
+    "sample": int,
+    "seed": int,
+    "gold": str,
+    "answer": (str, type(None)),
+    "correct": (bool, type(None)),
+    "correct_qwen": (bool, type(None)),
+    "tokens": int,
+    "finish_reason": str,
+    "text": str,
+}
+
+
+def key_of(sample: Sample) -> Key:
+    """Identifies a sample within its directory."""
+    return sample["benchmark"], sample["problem"], sample["sample"]
+
+
+def read_settings_file(folder: Path) -> dict[str, Any]:
+    """The content of a directory's settings.json."""
+    file = folder / SETTINGS
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{folder} holds no {SETTINGS}: name an output directory of `trl-ces eval`.") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{file} cannot be read ({error}).") from None
+
+
+def read_samples(file: Path) -> tuple[list[Sample], int]:
+    """
+    The samples in the complete lines of samples.jsonl, and the size of these lines in bytes; a kill can tear the last.
+    """
+    if not file.is_file():
+        return [], 0
+    content = file.read_bytes()
+    length = content.rfind(b"\n") + 1
+    samples: list[Sample] = []
+    first_line: dict[Key, int] = {}
+    for number, line in enumerate(content[:length].split(b"\n")[:-1], start=1):
+        sample = _parse(line)
+        if sample is None:
+            raise UserError(
+                f"{file}: line {number} was not written by this version: remove the line to draw it again, or "
+                "give another `--output_dir`."
+            )
+        if key_of(sample) in first_line:
+            raise UserError(f"{file}: line {number} repeats line {first_line[key_of(sample)]}: remove one of them.")
+        first_line[key_of(sample)] = number
+        samples.append(sample)
+    return samples, length
+
+
+def _parse(line: bytes) -> Sample | None:
+    try:
+        sample = json.loads(line)
+    except ValueError:
+        return None
+    fits = isinstance(sample, dict) and all(isinstance(sample.get(name, ...), of) for name, of in FIELDS.items())
+    return sample if fits else None
+
+
+class SampleFile:
+    """samples.jsonl, open for appending by this process alone."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any], wanted: Iterable[Key], wait: bool = False):
+        self.folder, self.file = folder, folder / SAMPLES
+        try:
+            self._lock = lock_file(folder / LOCK, wait)
+        except OSError as error:
+            raise UserError(f"`--output_dir` {str(folder)!r} cannot be written ({error.strerror}).") from None
+        except Busy:
+            raise UserError(
+                f"Another evaluation is at work in {folder}: wait for it, or give another `--output_dir`."
+            ) from None
+        try:
+            self._open(settings, set(wanted))
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _open(self, settings: dict[str, Any], wanted: set[Key]) -> None:
+        settings = json.loads(json.dumps(settings))
+        if (self.folder / SETTINGS).is_file():
+            check_equal(self.folder, read_settings_file(self.folder), settings)
+        elif self.file.is_file():
+            raise UserError(f"{self.file} has no {SETTINGS} beside it: give another `--output_dir`.")
+        else:
+            write_json(self.folder / SETTINGS, settings)
+        self.samples, length = read_samples(self.file)
+        unknown = [key_of(sample) for sample in self.samples if key_of(sample) not in wanted]
+        if unknown:
+            raise UserError(
+                f"{self.file} holds a sample {unknown[0]} that this run does not have: give another `--output_dir`."
+            )
+        self._stream = self.file.open("ab")
+        # A kill tore the last line: its sample is drawn again.
+        self._stream.truncate(length)
+        self._stream.seek(length)
+
+    def append(self, samples: Sequence[Sample]) -> None:
+        """Appends samples in the order given, and flushes them to the operating system."""
+        self._stream.write(_lines(samples).encode())
+        self._stream.flush()
+        self.samples.extend(samples)
+
+    def replace(self, samples: Sequence[Sample]) -> None:
+        """Rewrites the file atomically."""
+        self._stream.close()
+        write_text(self.file, _lines(samples))
+        self._stream = self.file.open("ab")
+        self.samples = list(samples)
+
+    def close(self) -> None:
+        """Closes the file and releases the directory."""
+        self._stream.close()
+        self._lock.close()
+
+    def __enter__(self) -> "SampleFile":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _lines(samples: Sequence[Sample]) -> str:
+    return "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in samples)
+
+
+def check_equal(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
+    """Refuses to mix samples drawn with different settings."""
+    differing = differences(there, here)
+    if differing:
+        changes = "; ".join(f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items())
+        raise UserError(
+            f"{folder} holds samples drawn with other settings: {changes}. Name another `--output_dir`, or give the "
+            "settings from there."
+        )
+
+
+def differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Name -> both values, where they differ; nested names are written as `data.gsm8k`."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in [*first, *(name for name in second if name not in first)]:
+        old, new = first.get(name), second.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            found |= {f"{name}.{inner}": pair for inner, pair in differences(old, new).items()}
+        elif old != new:
+            found[name] = (old, new)
+    return found

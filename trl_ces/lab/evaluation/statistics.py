@@ -1,0 +1,85 @@
+"""Means with bootstrap-t intervals over problems, pass@k and the majority vote."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from ...grading.forms import without_blanks
+
+RESAMPLES, SEED = 10_000, 0
+# Indices drawn at a time; for 2,818 problems all of them would take 225 MB.
+INDICES_AT_A_TIME = 2**22
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its 95 % interval; all `None` if there is nothing to average."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+
+    def as_dict(self) -> dict[str, float | None]:
+        """For JSON."""
+        return asdict(self)
+
+
+def interval(values: Sequence[float], least: float = -math.inf, resamples: int = RESAMPLES) -> Interval:
+    """[`interval_of_average`] of one set."""
+    return interval_of_average([values], least, resamples)
+
+
+def interval_of_average(
+    sets: Sequence[Sequence[float]], least: float = -math.inf, resamples: int = RESAMPLES
+) -> Interval:
+    """
+    The unweighted mean of several sets' means, as in the paper, with its bootstrap-t interval (Efron and
+    Tibshirani 1993, section 12.5): skewed values such as answer lengths need it. For accuracies see proportions.py.
+
+    Problems are resampled within each set, because the choice of sets is not random. t = (mean* - mean) / error*, with
+    the standard errors of the resamples; those below half the sample's count as that half, because a resample of few
+    distinct values would make t arbitrarily large.
+    """
+    if not sets or not all(map(len, sets)):
+        return Interval(None, None, None)
+    mean = math.fsum(math.fsum(values) / len(values) for values in sets) / len(sets)
+    centred = [np.asarray(values, dtype=np.float64) - math.fsum(values) / len(values) for values in sets]
+    error = math.sqrt(sum(values.var() / max(len(values) - 1, 1) for values in centred)) / len(sets)
+    if error == 0:
+        return Interval(mean, mean, mean)
+    resampled = [_resampled(values, SEED + place, resamples) for place, values in enumerate(centred)]
+    means = sum(means for means, _ in resampled) / len(sets)
+    errors = np.sqrt(sum(squares for _, squares in resampled)) / len(sets)
+    low, high = np.quantile(means / np.maximum(errors, error / 2), [0.025, 0.975])
+    return Interval(mean, max(least, float(mean - high * error)), max(least, float(mean - low * error)))
+
+
+def _resampled(values: np.ndarray, seed: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Means of resamples, which are as many values drawn with replacement, and their squared standard errors."""
+    random, at_a_time = np.random.default_rng(seed), max(1, INDICES_AT_A_TIME // len(values))
+    means, squares = [], []
+    for start in range(0, resamples, at_a_time):
+        drawn = values[random.integers(len(values), size=(min(at_a_time, resamples - start), len(values)))]
+        means.append(drawn.mean(axis=1))
+        squares.append(drawn.var(axis=1) / max(len(values) - 1, 1))
+    return np.concatenate(means), np.concatenate(squares)
+
+
+def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
+    """The probability that k samples, drawn without replacement, contain a correct one (Chen et al. 2021, Eq. 1)."""
+    if k > num_samples:
+        raise ValueError(f"k is {k} with {num_samples} samples: it must not exceed their number.")
+    return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
+
+
+def majority_is_correct(answers: Sequence[str | None], verdicts: Sequence[bool]) -> bool:
+    """The verdict on the most frequent answer, the first of ties."""
+    plain = [None if answer is None else without_blanks(answer) for answer in answers]
+    votes = Counter(answer for answer in plain if answer is not None)
+    if not votes:
+        return False
+    winner = votes.most_common(1)[0][0]  # the first of ties
+    return verdicts[plain.index(winner)]

@@ -1,0 +1,194 @@
+"""Results of an evaluation: `summary.json`, and a table in the layout of the paper's Table 1."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ...support.files import write_json, write_text
+from ...support.tables import markdown, percent
+from .benchmarks import BENCHMARKS, is_prose
+from .proportions import Shares, accuracy_interval
+from .samples import FIELDS, Sample
+from .statistics import interval, interval_of_average, majority_is_correct, pass_at_k
+
+SUMMARY, TABLE = "summary.json", "table.md"
+VERDICTS = ("correct", "correct_qwen")
+KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code"}
+
+
+def by_benchmark(samples: Sequence[Sample]) -> dict[str, pd.DataFrame]:
+    """Benchmark -> table of its samples, sorted by problem and sample; verdicts are nullable booleans."""
+    table = pd.DataFrame(samples, columns=list(FIELDS), dtype=object)
+    table = table.astype({"problem": int, "sample": int, "tokens": int, **dict.fromkeys(VERDICTS, "boolean")})
+    return {str(name): own for name, own in table.sort_values(["problem", "sample"]).groupby("benchmark")}
+
+
+def accuracies(samples: pd.DataFrame, verdict: str) -> pd.DataFrame:
+    """Problem -> `right`, share of correct answers, and `answers`, those with a verdict; without any, no row."""
+    found = samples.dropna(subset=verdict).astype({verdict: float}).groupby("problem")[verdict]
+    return found.agg(right="mean", answers="count")
+
+
+def shares(found: pd.DataFrame) -> Shares:
+    """The columns of [`accuracies`]."""
+    return Shares(found["right"].to_numpy(), found["answers"].to_numpy())
+
+
+def mean_lengths(samples: pd.DataFrame) -> pd.Series:
+    """Problem -> mean tokens per answer, thinking included, end token excluded."""
+    return samples.groupby("problem")["tokens"].mean()
+
+
+def score(samples: pd.DataFrame, verdict: str) -> dict[str, Any]:
+    """One verdict on one benchmark: how many problems have it, accuracy with interval, pass@k, majority vote."""
+    judged = accuracies(samples, verdict)
+    found = accuracy_interval([shares(judged)])
+    count = samples.groupby("problem").size().min()
+    ks = [2**power for power in range(int(count).bit_length())]
+    answers = [own for _, own in samples.groupby("problem") if own[verdict].notna().all()]
+    return {
+        "problems": len(judged),
+        "accuracy": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "pass_at": {str(k): _mean([pass_at_k(len(own), int(own[verdict].sum()), k) for own in answers]) for k in ks},
+        "majority": _mean([majority_is_correct(own["answer"].tolist(), own[verdict].tolist()) for own in answers]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def measured(samples: pd.DataFrame) -> dict[str, Any]:
+    """
+    One benchmark: `problems`, `samples`, `not_judged` (answers that `correct` has no verdict on), `truncated` (share
+    in [0, 1] that reached `max_new_tokens`), `length_tokens`; per verdict `problems` (that have it), `accuracy` with
+    interval, `pass_at` for powers of two, `majority`.
+    """
+    return {
+        "problems": samples["problem"].nunique(),
+        "samples": len(samples),
+        "not_judged": int(samples["correct"].isna().sum()),
+        "truncated": float((samples["finish_reason"] == "length").mean()),
+        "length_tokens": interval(mean_lengths(samples), least=0).as_dict(),
+        **{verdict: score(samples, verdict) for verdict in VERDICTS},
+    }
+
+
+def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
+    """Results of a finished run."""
+    from ...support.environment import environment
+
+    tables = by_benchmark(samples)
+    found: dict[str, Any] = {}
+    for name in settings["benchmarks"]:
+        own = tables[name]
+        found[name] = measured(own)
+        if BENCHMARKS[name].prose:
+            plain = own[~own["gold"].map(is_prose).astype(bool)]
+            if 0 < len(plain) < len(own):
+                found[name]["without_prose"] = measured(plain)
+        if BENCHMARKS[name].kind == "code":
+            # Two programs are hardly ever the same text: there is nothing to vote on.
+            for verdict in VERDICTS:
+                found[name][verdict]["majority"] = None
+    averages = {}
+    for kind in KINDS:
+        sets = [tables[name] for name in settings["benchmarks"] if BENCHMARKS[name].kind == kind]
+        if sets:
+            averages[kind] = {
+                "length_tokens": interval_of_average([mean_lengths(own) for own in sets], least=0).as_dict(),
+                **{
+                    verdict: accuracy_interval([shares(accuracies(own, verdict)) for own in sets]).as_dict()
+                    for verdict in VERDICTS
+                },
+            }
+    return {"settings": settings, "benchmarks": found, "averages": averages, "packages": environment()}
+
+
+def tokens(value: float | None) -> str:
+    """`8194`: whole tokens as in the paper, one decimal below 100; `-` for `None`."""
+    return "-" if value is None else f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}"
+
+
+def span(low: float | None, high: float | None, write: Any) -> str:
+    """`[40.1, 46.6]`; empty for `None`."""
+    return "" if low is None else f"[{write(low)}, {write(high)}]"
+
+
+def result_rows(summary: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """
+    Header and rows of the run's table: Dataset, Acc and Len as in the paper's Table 1, and what belongs beside them.
+    """
+    found = summary["benchmarks"]
+    most = str(max(int(k) for k in next(iter(found.values()))["correct"]["pass_at"]))
+    header = ["Dataset", "Acc ↑", "95 %", "n", "Script Acc", "n", "Len ↓", "95 %"]
+    header += [f"pass@{most}", "Majority", "Cut off"]
+    rows = []
+    for kind, title in KINDS.items():
+        names = [name for name in found if BENCHMARKS[name].kind == kind]
+        for name in names:
+            rows.append([BENCHMARKS[name].title, *_cells(found[name], most)])
+            if "without_prose" in found[name]:
+                rows.append([f"{BENCHMARKS[name].title} without prose", *_cells(found[name]["without_prose"], most)])
+        if len(names) > 1:
+            mean = summary["averages"][kind]
+            entry = {verdict: {"accuracy": mean[verdict]["mean"], **mean[verdict]} for verdict in VERDICTS}
+            rows.append([title, *_cells({**entry, "length_tokens": mean["length_tokens"]}, most)])
+    return header, rows
+
+
+def _cells(entry: dict[str, Any], most: str) -> list[str]:
+    """A row but for its name; an average has no counts, pass@k, majority and share of cut-off answers."""
+    right, script, length = entry["correct"], entry["correct_qwen"], entry["length_tokens"]
+    rest = [right["pass_at"][most], right["majority"], entry["truncated"]] if "problems" in entry else []
+    return [
+        percent(right["accuracy"]),
+        span(right["low"], right["high"], percent),
+        str(right.get("problems", "")),
+        percent(script["accuracy"]),
+        str(script.get("problems", "")),
+        tokens(length["mean"]),
+        span(length["low"], length["high"], tokens),
+        *(list(map(percent, rest)) or [""] * 3),
+    ]
+
+
+def results_table(summary: dict[str, Any]) -> str:
+    """The run's table as Markdown, with its notes; see [`result_rows`]."""
+    found, settings = summary["benchmarks"], summary["settings"]
+    problems = sum(entry["problems"] for entry in found.values())
+    not_judged = sum(entry["not_judged"] for entry in found.values())
+    notes = [
+        "Acc: correct answers, %. Script Acc: by the rules of the Qwen2.5-Math script, as in the paper. n: problems "
+        "that count in the column to its left. Len: tokens, thinking included. 95 %: over problems; Acc by Wilson's "
+        "interval at the effective number of answers, Len by bootstrap-t. Cut off: answers that reached the token "
+        "limit, %.",
+    ]
+    if not_judged:
+        notes.append(
+            f"{not_judged} answers are not judged: `correct` cannot grade against their golds, which count in Script "
+            "Acc alone, or a program's tests judge nothing."
+        )
+    for name, entry in found.items():
+        if "without_prose" in entry:
+            prose = entry["problems"] - entry["without_prose"]["problems"]
+            notes.append(
+                f"{prose} golds of {BENCHMARKS[name].title} are sentences, which hardly any answer matches: the row "
+                "without prose leaves them out, the average does not."
+            )
+    title = (
+        f"{settings['model']}: {problems} problems, {settings['num_samples']} answers each, temperature "
+        f"{settings['temperature']:g}, top-p {settings['top_p']:g}, repetition penalty "
+        f"{settings['repetition_penalty']:g}, at most {settings['max_new_tokens']} tokens, by {settings['backend']}."
+    )
+    return "\n\n".join([title, markdown(*result_rows(summary)), *notes]) + "\n"
+
+
+def write_summary(folder: Path, summary: dict[str, Any]) -> None:
+    """Writes `summary.json` and `table.md` atomically."""
+    write_json(folder / SUMMARY, summary)
+    write_text(folder / TABLE, results_table(summary))

@@ -1,0 +1,166 @@
+"""The answers of a run as units: listed, drawn in batches that survive a kill, judged."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...grading import grade_many
+from .benchmarks import BENCHMARKS
+from .code.judge import CodeJudge
+from .generate import Backend
+from .models import EncodedPrompts
+from .problems import Problem
+from .samples import Key, Sample, key_of
+from .settings import EvaluationSettings
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One answer to draw."""
+
+    problem: Problem  # what is asked
+    sample: int  # number of the answer among the problem's answers
+    prompt: list[int]  # token ids
+    thinking_prefilled: bool  # whether the prompt has opened `<think>`
+    seed: int  # of the sampling, below 2^31
+    stricter: Problem | None = None  # the same problem with more tests, for which the answer counts too
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The problems that it answers, the one with the most tests last."""
+        return [self.problem] if self.stricter is None else [self.problem, self.stricter]
+
+    @property
+    def keys(self) -> list[Key]:
+        """Its lines in samples.jsonl."""
+        return [(problem.benchmark, problem.id, self.sample) for problem in self.problems]
+
+
+@dataclass(frozen=True)
+class DrawnAnswer:
+    """What the model wrote for a unit: number of tokens, `"stop"` or `"length"`, text."""
+
+    unit: Unit
+    tokens: int
+    finish_reason: str
+    text: str
+
+
+def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
+    """A 31-bit seed for one answer, so that no two answers of a run share a random stream."""
+    text = f"{seed}/{benchmark}/{problem}/{sample}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+
+
+def list_units(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Unit]:
+    """All answers to draw, by benchmark and prompt length, so that batches pad little."""
+    rank = {name: place for place, name in enumerate(settings.benchmarks)}
+    bases = {problem: BENCHMARKS[problem.benchmark].base for problem in problems}
+    stricter = {(base, problem.id): problem for problem, base in bases.items() if base in rank}
+    entries = zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True)
+    asked = sorted(
+        (entry for entry in entries if bases[entry[0]] not in rank),
+        key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id),
+    )
+    return [
+        Unit(
+            problem,
+            sample,
+            ids,
+            prefilled,
+            sample_seed(settings.seed, problem.benchmark, problem.id, sample),
+            stricter.get((problem.benchmark, problem.id)),
+        )
+        for problem, ids, prefilled in asked
+        for sample in range(settings.num_samples)
+    ]
+
+
+def pending_batches(units: Sequence[Unit], done: set[Key], batch_size: int | None) -> list[list[Unit]]:
+    """
+    The batches that lack an answer.
+
+    An answer's last bits can depend on its neighbours in the batch, so a batch is drawn again whole. Without a batch
+    size, only the missing answers are.
+    """
+    if batch_size is None:
+        missing = [unit for unit in units if not done.issuperset(unit.keys)]
+        return [missing] if missing else []
+    batches = [list(units[start : start + batch_size]) for start in range(0, len(units), batch_size)]
+    return [batch for batch in batches if any(not done.issuperset(unit.keys) for unit in batch)]
+
+
+def judge_answers(answers: Sequence[DrawnAnswer], code_judge: CodeJudge) -> list[Sample]:
+    """Samples with both verdicts. A program has a single one, which stands for both."""
+    plain = [answer for answer in answers if answer.unit.problem.code is None]
+    grades = grade_many(
+        [answer.text for answer in plain],
+        [answer.unit.problem.gold for answer in plain],
+        [answer.unit.problem.benchmark for answer in plain],
+        questions=[answer.unit.problem.question for answer in plain],
+        thinking_prefilled=[answer.unit.thinking_prefilled for answer in plain],
+    )
+    samples = [
+        _sample(answer, answer.unit.problem, grade.answer, grade.correct, grade.correct_qwen)
+        for answer, grade in zip(plain, grades, strict=True)
+    ]
+    coded = [(task, answer) for answer in answers if (task := answer.unit.problems[-1].code) is not None]
+    verdicts = code_judge.verdicts(
+        [task for task, _ in coded],
+        [answer.text for _, answer in coded],
+        [answer.unit.thinking_prefilled for _, answer in coded],
+    )
+    for (_, answer), verdict in zip(coded, verdicts, strict=True):
+        # The base set's verdict is on the first group of tests, the stricter set's on both.
+        problems = answer.unit.problems
+        for problem, correct in zip(problems, verdict.passed[-len(problems) :], strict=True):
+            samples.append(_sample(answer, problem, verdict.program, correct, correct))
+    return samples
+
+
+def _sample(
+    answer: DrawnAnswer, problem: Problem, stated: str | None, correct: bool | None, correct_qwen: bool | None
+) -> Sample:
+    return {
+        "benchmark": problem.benchmark,
+        "problem": problem.id,
+        "sample": answer.unit.sample,
+        "seed": answer.unit.seed,
+        "gold": problem.gold,
+        "answer": stated,
+        "correct": correct,
+        "correct_qwen": correct_qwen,
+        "tokens": answer.tokens,
+        "finish_reason": answer.finish_reason,
+        "text": answer.text,
+    }
+
+
+def draw(
+    backend: Backend, batches: Sequence[Sequence[Unit]], tokenizer: Any, done: set[Key], code_judge: CodeJudge
+) -> Iterator[list[Sample]]:
+    """Yields the missing samples of the batches as they finish."""
+    for batch in batches:
+        for finished in backend.generate([unit.prompt for unit in batch], [unit.seed for unit in batch]):
+            new = [completion for completion in finished if not done.issuperset(batch[completion.index].keys)]
+            if not new:  # drawn only because a neighbour in the batch is missing
+                continue
+            texts = tokenizer.batch_decode([completion.tokens for completion in new], skip_special_tokens=True)
+            answers = [
+                DrawnAnswer(batch[completion.index], len(completion.tokens), completion.finish_reason, text)
+                for completion, text in zip(new, texts, strict=True)
+            ]
+            yield [sample for sample in judge_answers(answers, code_judge) if key_of(sample) not in done]
+
+
+def judge_again(units: Sequence[Unit], samples: Sequence[Sample], code_judge: CodeJudge) -> list[Sample]:
+    """The same answers in the same order, with this version's verdicts."""
+    drawn = {key_of(sample): sample for sample in samples}
+    answers = [
+        DrawnAnswer(unit, sample["tokens"], sample["finish_reason"], sample["text"])
+        for unit in units
+        if (sample := next((drawn[key] for key in unit.keys if key in drawn), None)) is not None
+    ]
+    judged = {key_of(sample): sample for sample in judge_answers(answers, code_judge)}
+    return [judged[key] for key in drawn]

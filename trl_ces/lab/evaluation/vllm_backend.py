@@ -1,0 +1,190 @@
+"""Generation with vLLM, one request per answer, each returned as it finishes.
+
+Uses the asynchronous engine: `vllm.LLM` returns answers only when all are finished, so a kill would lose them, and it
+refuses `data_parallel_size`.
+"""
+
+import asyncio
+import contextlib
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from ...support.errors import UserError, first_line
+from .generate import GeneratedAnswer
+from .models import ModelFacts, cut_at_end
+from .settings import EvaluationSettings
+
+# Requests in the engine: more than it runs at once, so that it never waits for us.
+REQUESTS_IN_FLIGHT = 2048
+CLOSING_SECONDS = 10.0
+# If we are killed, vLLM's engine lives on and keeps the GPU. This process knows the engine's process ids and
+# waits until our end of its pipe closes, which happens however we end.
+GUARD = """
+import os, signal, sys
+sys.stdin.read()
+for pid in map(int, sys.argv[1:]):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+"""
+
+
+class VllmBackend:
+    """vLLM's engine on one model; see [`Backend`](generate.py)."""
+
+    batch_size: int | None = None
+
+    def __init__(self, facts: ModelFacts, settings: EvaluationSettings, longest: int):
+        check_vllm()
+        from vllm import AsyncEngineArgs, AsyncLLMEngine
+        from vllm.lora.request import LoRARequest
+
+        self.facts, self.settings, self.requests = facts, settings, 0
+        self.adapter = None if facts.adapter is None else LoRARequest("adapter", 1, facts.adapter)
+        lora = {} if facts.adapter is None else {"enable_lora": True, "max_lora_rank": lora_rank(facts.adapter_rank)}
+        arguments = AsyncEngineArgs(
+            model=facts.base,
+            tokenizer=facts.base,
+            skip_tokenizer_init=True,  # ids in, ids out
+            dtype=settings.dtype,
+            seed=settings.seed,
+            max_model_len=longest,
+            tensor_parallel_size=settings.tensor_parallel_size,
+            data_parallel_size=settings.data_parallel_size,
+            gpu_memory_utilization=settings.gpu_memory_utilization,
+            trust_remote_code=settings.trust_remote_code,
+            # Or the model's own sampling settings would fill what is not given here.
+            generation_config="vllm",
+            disable_log_stats=True,
+            **lora,
+        )
+        self.loop = asyncio.new_event_loop()
+        ours = multiprocessing.active_children()
+
+        async def start() -> Any:
+            return AsyncLLMEngine.from_engine_args(arguments)
+
+        try:
+            self.engine = self.loop.run_until_complete(start())
+        except (ValueError, RuntimeError, OSError) as error:
+            raise UserError(
+                f"vLLM cannot run {settings.model!r} ({first_line(error)}): try `--backend transformers`."
+            ) from error
+        pids = [str(child.pid) for child in multiprocessing.active_children() if child not in ours]
+        # In its own session: Ctrl-C is for us, and `close` ends the engine.
+        self.guard = subprocess.Popen(
+            [sys.executable, "-c", GUARD, *pids], stdin=subprocess.PIPE, start_new_session=True
+        )
+
+    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
+        """See [`Backend`](generate.py)."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        stream = self._stream(prompts, seeds)
+        try:
+            while finished := self._wait_for(anext(stream, [])):
+                yield finished
+        except EngineDeadError as error:
+            raise UserError(
+                "vLLM's engine died; its messages are above. Give the same line again: finished answers are kept. If "
+                "it dies again, memory may be too small."
+            ) from error
+        finally:
+            self.loop.run_until_complete(stream.aclose())
+
+    def _wait_for(self, step: Any) -> list[GeneratedAnswer]:
+        task = asyncio.ensure_future(step, loop=self.loop)
+        try:
+            return self.loop.run_until_complete(task)
+        finally:
+            # Ctrl-C leaves the loop within a step, in which the stream cannot be closed.
+            if not task.done():
+                task.cancel()
+                self.loop.run_until_complete(asyncio.wait([task]))
+
+    async def _stream(
+        self, prompts: Sequence[list[int]], seeds: Sequence[int]
+    ) -> AsyncGenerator[list[GeneratedAnswer], None]:
+        waiting = iter(range(len(prompts)))
+        running: set[asyncio.Task[GeneratedAnswer]] = set()
+        done: set[asyncio.Task[GeneratedAnswer]] = set()
+        try:
+            while True:
+                for index in waiting:
+                    running.add(asyncio.create_task(self._answer(index, prompts[index], seeds[index])))
+                    if len(running) >= REQUESTS_IN_FLIGHT:
+                        break
+                if not running:
+                    return
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                yield sorted((task.result() for task in done), key=lambda completion: completion.index)
+        finally:
+            for task in running:
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                # Finished ones too: only the first error is raised, and asyncio complains about unread ones.
+                await asyncio.gather(*running, *done, return_exceptions=True)
+
+    async def _answer(self, index: int, prompt: list[int], seed: int) -> GeneratedAnswer:
+        self.requests += 1
+        outputs: AsyncIterator[Any] = self.engine.generate(
+            {"prompt_token_ids": prompt}, self._sampling(seed), str(self.requests), lora_request=self.adapter
+        )
+        last = None
+        async for output in outputs:
+            last = output
+        if last is None:
+            raise RuntimeError(f"vLLM gave no answer to request {self.requests}.")
+        tokens, reason = cut_at_end(last.outputs[0].token_ids, self.facts.ends)
+        return GeneratedAnswer(index, tokens, reason)
+
+    def _sampling(self, seed: int) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        settings = self.settings
+        return SamplingParams(
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            repetition_penalty=settings.repetition_penalty,
+            max_tokens=settings.max_new_tokens,
+            seed=seed,
+            stop_token_ids=self.facts.ends,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+    def close(self) -> None:
+        """Ends the engine's processes."""
+        self.engine.shutdown()
+        self.guard.kill()
+        self.guard.communicate()
+        # The engine's tasks in our loop would complain about its end.
+        left = asyncio.all_tasks(self.loop)
+        for task in left:
+            task.cancel()
+        if left:
+            self.loop.run_until_complete(asyncio.wait(left, timeout=CLOSING_SECONDS))
+        del self.engine  # now: while Python exits, its clean-up fails
+        self.loop.close()
+
+
+def check_vllm() -> None:
+    """Refuses a machine without vLLM."""
+    if find_spec("vllm") is None:
+        raise UserError('vLLM is not installed: pip install "trl_ces[vllm]", or give `--backend transformers`.')
+
+
+def lora_rank(rank: int) -> int:
+    """The smallest rank that vLLM supports and that is at least `rank`."""
+    sizes = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+    if rank > sizes[-1]:
+        raise UserError(
+            f"The adapter has rank {rank}, but vLLM takes at most {sizes[-1]}: give `--backend transformers`."
+        )
+    return next(size for size in sizes if size >= rank)

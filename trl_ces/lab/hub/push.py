@@ -1,0 +1,198 @@
+"""One push: place a run's files, describe them, upload them into a private repository."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError
+
+from ...support.errors import UserError, first_line
+from ...support.files import write_text
+from ...support.hub import HubError, check_repo
+from ...train.card import ADAPTER, CARD, FACTS, write_card
+from ...train.recipe import RECIPE
+from ..evaluation.settings import default_folder
+from ..evaluation.summary import results_table
+from ..report.trainings import read_recipe
+from .facts import check_measured_weights, eval_results, find_licence, read_summary
+from .staging import REPORT, check_secrets, find_weights, home_of, merge, place_run, stage
+
+
+@dataclass(frozen=True)
+class Push:
+    """What to push, and where to."""
+
+    run: Path  # an output directory of `trl-ces train`, or one of its checkpoints
+    weights: Path  # the run, or the checkpoint whose weights are pushed
+    repo_id: str  # `NAMESPACE/NAME`, or a name in the namespace of the token's user
+    private: bool = True  # create the repository private, and refuse an existing public one
+    revision: str | None = None  # branch, created if missing. Default: main
+    merge: bool = False  # merge a LoRA adapter into its base
+    evaluations: Sequence[Path] = ()  # folders of `trl-ces eval` that measured these weights
+    license: str | None = None  # of the base model, if its own card does not say
+    card: Path | None = None  # a model card to upload instead of the generated one
+
+    @property
+    def home(self) -> Path:
+        """Where recipe.yaml and run.json are."""
+        return home_of(self.run)
+
+    def command(self) -> str:
+        """The `trl-ces push` line that repeats it."""
+        words = ["trl-ces", "push", str(self.run), "--repo_id", self.repo_id]
+        words += ["--merge"] if self.merge else []
+        words += [] if self.private else ["--public"]
+        words += ["--revision", self.revision] if self.revision else []
+        words += ["--evaluation", *map(str, self.evaluations)] if self.evaluations else []
+        words += ["--license", self.license] if self.license else []
+        words += ["--card", str(self.card)] if self.card else []
+        return shlex.join(words)
+
+
+def plan_push(
+    run: Path,
+    *,
+    repo_id: str | None,
+    public: bool,
+    revision: str | None,
+    merge: bool,
+    evaluation: Sequence[Path] | None,
+    license: str | None,
+    card: Path | None,
+) -> Push:
+    """
+    A [`Push`] from the options of `trl-ces push`.
+
+    What is `None` comes from the recipe's `hub_*` fields; the evaluation, from where `trl-ces eval` writes by default,
+    if it measured these weights.
+    """
+    weights, home = find_weights(run), home_of(run)
+    missing = [name for name in (RECIPE, FACTS) if not (home / name).is_file()]
+    if missing:
+        raise UserError(f"{home} holds no {missing[0]}: name an output directory of `trl-ces train`.")
+    recipe = read_recipe(home)
+    if merge and not (weights / ADAPTER).is_file():
+        raise UserError(f"{weights} holds a full model, not an adapter: push it without `--merge`.")
+    if card is not None and not card.is_file():
+        raise UserError(f"`--card` {card} does not exist.")
+    for place in evaluation or ():
+        check_measured_weights(place, weights)
+    usual = default_folder(str(run))
+    if evaluation is None and usual.is_dir():
+        try:
+            check_measured_weights(usual, weights)
+            evaluation = [usual]
+        except UserError as error:
+            print(f"Not in the card: {error}", flush=True)
+    repo_id = repo_id or recipe.get("hub_model_id") or run.resolve().name
+    private = not public and recipe.get("hub_private_repo") is not False
+    revision = revision or recipe.get("hub_revision")
+    return Push(run, weights, repo_id, private, revision, merge, evaluation or (), license, card)
+
+
+def push(job: Push, message: str) -> str:
+    """Uploads a run in a commit with `message`; returns the address of its page."""
+    with stage(job.home) as folder:
+        place_run(job.weights, job.home, Path(folder))
+        return publish(Path(folder), job, message)
+
+
+def publish(folder: Path, job: Push, message: str) -> str:
+    """Like [`push`], from a staged `folder` in which the run is already placed."""
+    repo = open_repo(job)
+    complete(folder, job, repo)
+    HfApi().upload_folder(repo_id=repo, folder_path=folder, revision=job.revision, commit_message=message)
+    return address(job, repo)
+
+
+def complete(folder: Path, job: Push, repo: str) -> None:
+    """Merges the run in `folder`, adds card, curves and report, and scans it all for secrets."""
+    if job.merge:
+        merge(job.weights, folder)
+    name, summaries = repo.split("/")[-1], [read_summary(place) for place in job.evaluations]
+    base = read_recipe(folder)["model_name_or_path"]
+    missing = _write_report(folder, name, job.evaluations)
+    notes = write_card(
+        folder,
+        repo,
+        results=[result for summary in summaries for result in eval_results(summary)],
+        tables=[results_table({**each, "settings": {**each["settings"], "model": name}}) for each in summaries],
+        licence={"license": job.license} if job.license else find_licence(base),
+        merged=job.merge,
+        has_report=not missing,
+    )
+    if job.card is not None:
+        shutil.copyfile(job.card, folder / CARD)
+    for note in missing + notes:
+        print(note, flush=True)
+    check_secrets(folder)
+
+
+def _write_report(folder: Path, name: str, evaluations: Sequence[Path]) -> list[str]:
+    """Writes the page of `trl-ces report` into `folder`; returns why not."""
+    missing = [package for package in ("scipy", "matplotlib", "jinja2") if find_spec(package) is None]
+    if missing:
+        return [f'No {REPORT}: it needs {" and ".join(missing)} (pip install "trl_ces[study]").']
+    from ..report.page import make_page, render
+    from ..report.runs import read_runs
+
+    names = [name, *(f"{name}, evaluation {number}" for number in range(1, len(evaluations) + 1))]
+    try:
+        found = read_runs([folder, *evaluations], names)
+        page = make_page(found, "trl-ces report RUN --out report.html", "DAPO", "correct")
+    except UserError as error:
+        return [f"No {REPORT}: {error}"]
+    write_text(folder / REPORT, render(page).replace(str(folder), name))
+    return []
+
+
+def open_repo(job: Push) -> str:
+    """Creates the repository and its branch, or finds them; returns `NAMESPACE/NAME`."""
+    check_repo(job.repo_id)
+    api = HfApi()
+    try:
+        repo = api.create_repo(job.repo_id, private=job.private, exist_ok=True).repo_id
+        if job.private and not api.model_info(repo).private:
+            raise HubError(
+                f"{repo} is public, and pushes are private by default: add `--public` (in a recipe "
+                "`hub_private_repo: false`), or name another repository."
+            )
+        if job.revision is not None:
+            api.create_branch(repo, branch=job.revision, exist_ok=True)
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        if status in (408, 409, 429) or status >= 500:  # may work later
+            raise
+        raise HubError(
+            f"{job.repo_id} cannot be opened: {reason(error)}. Check its name, and that your token (`hf auth login`, "
+            "or HF_TOKEN) may write there."
+        ) from error
+    return repo
+
+
+def address(job: Push, repo: str) -> str:
+    """Where the pushed files can be seen."""
+    return f"{HfApi().endpoint}/{repo}" + (f"/tree/{job.revision}" if job.revision else "")
+
+
+def failure(job: Push, error: Exception) -> str:
+    """What went wrong, and the line that tries again."""
+    return (
+        f"The push to the Hub failed: {reason(error)}.\nThe run is saved. Push it again; files that have arrived are "
+        f"not sent twice:\n  {job.command()}"
+    )
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, as a clause without full stop, in the Hub's own words if it answered."""
+    # A failed LFS upload is a RuntimeError raised from the HTTP error
+    cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
+    if isinstance(cause, HfHubHTTPError) and cause.server_message:
+        return f"{cause.server_message.rstrip('.')} ({cause.response.status_code})"
+    return first_line(cause).rstrip(".")

@@ -1,0 +1,91 @@
+"""Answers drawn from a model's whole distribution, each with its forking tokens."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import GenerationConfig
+
+from ...support.errors import UserError
+from ..evaluation.generate import generate_batch
+from ..evaluation.models import cut_at_end, end_tokens
+from .settings import Sampling
+from .tokens import ForkingToken, forking_tokens
+
+
+@dataclass(frozen=True)
+class SampledAnswer:
+    """One sampled completion."""
+
+    prompt: int  # index of its prompt
+    tokens: list[int]  # the end token included
+    ended: bool  # whether it has an end token; if not, it was cut off
+    entropies: list[float]  # bits, one per token
+    forks: list[ForkingToken]  # by place
+
+
+def encode_prompt(
+    tokenizer: Any, prompt: str | list[dict[str, str]], chat_template_kwargs: dict[str, Any] | None = None
+) -> list[int]:
+    """A prompt's token ids, as TRL makes them: a text as it stands, chat messages by the tokenizer's chat template."""
+    if isinstance(prompt, str):
+        ids = tokenizer(prompt)["input_ids"]
+    elif tokenizer.chat_template is None:
+        raise UserError(
+            "The prompts are chat messages and the tokenizer has no chat template: name a chat model, or give texts "
+            "with `--prompt`."
+        )
+    else:
+        ids = tokenizer.apply_chat_template(
+            prompt, add_generation_prompt=True, tokenize=True, return_dict=True, **(chat_template_kwargs or {})
+        )["input_ids"]
+    if not ids:
+        raise UserError(f"The prompt {prompt!r} has no tokens: write something in it.")
+    return list(ids)
+
+
+def sample_answers(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[list[int]],
+    sampling: Sampling,
+    on_batch: Callable[[int, int], None] | None = None,
+) -> list[SampledAnswer]:
+    """Samples answers from the whole distribution (no top-k, no top-p) and finds their forking tokens."""
+    model.eval()
+    ends, pad = end_and_pad_tokens(model, tokenizer)
+    whole = GenerationConfig(
+        do_sample=True,
+        temperature=sampling.temperature,
+        top_k=0,
+        top_p=1.0,
+        max_new_tokens=sampling.max_new_tokens,
+        eos_token_id=ends or None,
+        pad_token_id=pad,
+        disable_compile=True,
+    )
+    rows = [number for number in range(len(prompts)) for _ in range(sampling.num_samples)]
+    answers: list[SampledAnswer] = []
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        torch.manual_seed(sampling.seed)
+        for start in range(0, len(rows), sampling.batch_size):
+            numbers = rows[start : start + sampling.batch_size]
+            asked = [prompts[number] for number in numbers]
+            written = []
+            for tokens in generate_batch(model, asked, whole):
+                length = len(cut_at_end(tokens, ends)[0]) + 1  # the end token counts
+                written.append(tokens[:length])
+            found = forking_tokens(model, asked, written, temperature=sampling.temperature, tau=sampling.tau, pad=pad)
+            for number, tokens, (entropies, forks) in zip(numbers, written, found, strict=True):
+                answers.append(SampledAnswer(number, tokens, tokens[-1] in ends, entropies, forks))
+            if on_batch is not None:
+                on_batch(len(answers), len(rows))
+    return answers
+
+
+def end_and_pad_tokens(model: Any, tokenizer: Any) -> tuple[list[int], int]:
+    """The tokens that end an answer, and the padding token: any will do where there is none, nothing attends to it."""
+    ends, pad = end_tokens(tokenizer, model.generation_config.eos_token_id), tokenizer.pad_token_id
+    return ends, (ends or [0])[0] if pad is None else pad

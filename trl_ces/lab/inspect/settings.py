@@ -1,0 +1,129 @@
+"""What is sampled from a recipe's model, and how: its prompts and the draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...support.errors import UserError, first_line
+from ...support.hub import is_local
+from ..evaluation.models import check_model
+
+if TYPE_CHECKING:
+    from ...train.recipe import Recipe
+
+NUM_PROMPTS = 16
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How answers are drawn and their forks found."""
+
+    num_samples: int = 8  # answers per prompt
+    temperature: float = 1.0  # of the sampling, hence of entropies and probabilities too
+    max_new_tokens: int = 512
+    tau: float = (
+        0.01  # the paper's; share of an answer's tokens that are forking tokens, see [`CESConfig`]; at least one is
+    )
+    seed: int = 0
+    batch_size: int = 32  # answers generated together; another size draws other answers
+
+    def __post_init__(self):
+        from ...methods.ces import Settings
+        from ...methods.rule import problem_with
+
+        if not 0 < self.temperature < math.inf:
+            raise UserError(
+                f"The temperature is {self.temperature}: `--temperature` must be above 0; 1.0 is the model's own."
+            )
+        problem = problem_with(Settings.__dataclass_fields__["tau"], self.tau)
+        if problem is not None:
+            raise UserError(f"`--tau` is {self.tau}: {problem}")
+
+    @classmethod
+    def of_recipe(cls, recipe: Recipe, **given: Any) -> Sampling:
+        """What is `None` or missing in `given` is the recipe's, else the default."""
+        training = recipe.training
+        own = {
+            "temperature": training.get("temperature"),
+            "max_new_tokens": training.get("max_completion_length"),
+            "tau": training.get("ces_tau"),
+        }
+        values = own | {name: value for name, value in given.items() if value is not None}
+        return cls(**{name: value for name, value in values.items() if value is not None})
+
+
+def recipe_to_sample(
+    file: Path | None,
+    overrides: dict[str, list[str]],
+    *,
+    model: str | None = None,
+    data: str | None = None,
+    prompts: Sequence[str] | None = None,
+) -> Recipe:
+    """The recipe whose model is to be sampled. Without a file, a model and prompts are enough."""
+    overrides = dict(overrides)
+    if model is not None:
+        overrides["model_name_or_path"] = [model]
+    if data is not None:
+        overrides["dataset_name"] = [data]
+    if prompts and not all(text.strip() for text in prompts):
+        raise UserError("A `--prompt` is empty: write what the model is to answer.")
+    if prompts and "dataset_name" in overrides:
+        raise UserError("`--prompt` and data are both given: prompts come from one of them, so remove the other.")
+    if file is None:
+        if "model_name_or_path" not in overrides:
+            raise UserError("No model is named: give `--model`, a directory or a Hub id, or `--config`, a recipe.")
+        if not prompts and "dataset_name" not in overrides:
+            raise UserError("There are no prompts: give `--prompt`, `--data`, a file, or `--config`, a recipe.")
+        # Training wants float32 weights under its optimizer; a model that is only read stays as it was saved.
+        overrides.setdefault("dtype", ["auto"])
+        overrides.setdefault("dataset_name", ["arithmetic"])  # a recipe must name data; with prompts it is not read
+    overrides.setdefault("output_dir", ["unused"])  # and where to save
+
+    from ...train.recipe import load_recipe
+
+    recipe = load_recipe(file, overrides)
+    if model is not None or recipe.script.model_builder is None:
+        check_model(str(recipe.model.model_name_or_path))
+    if file is None and "reward_funcs" not in overrides:
+        # The default rewards would grade the answers by a measure that nobody chose.
+        recipe = replace(recipe, script=replace(recipe.script, reward_funcs=[]))
+    return recipe
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """What is asked: texts or chat messages, and per column of the data its values, which the rewards read."""
+
+    prompts: list[Any]
+    columns: dict[str, list[Any]] = field(default_factory=dict)  # empty: nothing to grade the answers by
+    typed: bool = False  # given on the command line: they go through the chat template, if there is one
+
+
+def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
+    """Prompts from the recipe's data, with its other columns if the recipe has a reward."""
+    from datasets.exceptions import DatasetGenerationError
+
+    from ...train.arguments import GENERATED
+    from ...train.data import load_datasets
+    from ...train.sources import read_rows
+
+    script = recipe.script
+    name = str(script.dataset_name)
+    wanted = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
+    try:
+        if name not in GENERATED and is_local(name) and num_prompts is None:
+            wanted = min(wanted, len(read_rows(script, name, script.dataset_split).golds))
+        few = replace(script, max_train_samples=wanted, num_eval_samples=None, eval_dataset_name=None)
+        data, _ = load_datasets(few, say=lambda text: None)
+    except UserError:
+        raise
+    except (OSError, ValueError, DatasetGenerationError) as error:
+        raise UserError(f"The data {name} cannot be read ({first_line(error)}): check the file.") from error
+    has_reward = script.reward_funcs or script.reward_model_name_or_path
+    columns = {column: list(data[column]) for column in data.column_names if column != "prompt"}
+    return Prompts(list(data["prompt"]), columns if has_reward else {})

@@ -1,0 +1,189 @@
+"""What `trl-ces inspect` prints: the table of pairs and how to read it; the same numbers as files."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ...support.tables import percent
+from .pairs import CLOSE, SIDES, Direction
+from .tokens import token_text
+
+WIDTH = 119
+# Name, unit and width of a column; a branch's come twice. The token takes the width that is left.
+PAIR_COLUMNS = [("count", "", 5), ("share", "%", 5), ("entropy", "bits", 7)]
+BRANCH_COLUMNS = [("mean P", "", 6), ("sampled", "%", 7), ("tokens left", "mean", 11)]
+CORRECT_COLUMN = ("correct", "%", 7)
+MAX_TOKEN_WIDTH = 18
+# Below this share of correct answers CES ruined 13 of 14 small worlds, above it none of 16 (experiments/forecast).
+MOSTLY_WRONG = 0.4
+
+
+def pairs_report(
+    facts: dict[str, Any], pairs: pd.DataFrame, leads: Direction, tokenizer: Any, top: int, reason: str | None = None
+) -> str:
+    """What is printed."""
+    rest = ""
+    if len(pairs) > top:
+        weight = pairs["count"] * pairs.entropy
+        part = percent(weight[:top].sum() / weight.sum() if weight.any() else math.nan)
+        rest = f"\n{len(pairs) - top} more pairs are not shown (--top); those shown hold {part} % of count x entropy."
+    table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
+    parts = [opening(facts), table + rest, reading(facts, leads)]
+    if reason is not None:
+        parts.append(textwrap.fill(f"Without the share of correct answers: {reason}", WIDTH))
+    return "\n\n".join(parts)
+
+
+def opening(facts: dict[str, Any]) -> str:
+    """What was sampled, and the answers as a whole."""
+    sampled = (
+        f"{facts['model']}: {facts['answers']} answers ({facts['num_prompts']} prompts x {facts['num_samples']}) at "
+        f"temperature {facts['temperature']:g}, at most {facts['max_new_tokens']} tokens, seed {facts['seed']}"
+    )
+    lines = [
+        ("mean length, the end token counts", f"{facts['mean_length']:.1f}", "tokens"),
+        ("cut off at the most tokens", percent(facts["truncated"]), "%"),
+        ("mean entropy of all tokens", f"{facts['entropy']:.3f}", "bits"),
+        (f"mean entropy of the forking tokens (tau {facts['tau']:g})", f"{facts['fork_entropy']:.3f}", "bits"),
+    ]
+    if not math.isnan(facts["accuracy"]):
+        lines.append(("correct", percent(facts["accuracy"]), "%"))
+    if not math.isnan(facts["shaped_share"]):
+        size = facts["num_generations"]
+        lines += [
+            (f"groups of {size} without a correct answer", percent(facts["groups_all_incorrect"]), "%"),
+            (f"groups of {size} with correct answers only", percent(facts["groups_all_correct"]), "%"),
+            ("tokens that CES shapes (Eq. 5)", percent(facts["shaped_share"]), "%"),
+        ]
+    return "\n".join(
+        [
+            textwrap.fill(sampled, WIDTH, break_long_words=False, break_on_hyphens=False),
+            *(f"  {name:<48}{value:>8} {unit}" for name, value, unit in lines),
+        ]
+    )
+
+
+def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
+    """One line per pair, its likelier branch on the left, at most 119 columns wide."""
+    of_branch = [*BRANCH_COLUMNS, CORRECT_COLUMN] if with_correct else BRANCH_COLUMNS
+    left = sum(width + 2 for _, _, width in PAIR_COLUMNS) - 2
+    numbers = sum(width + 2 for _, _, width in of_branch)
+    token_width = min((WIDTH - left) // 2 - numbers - 2, MAX_TOKEN_WIDTH)
+    half = token_width + numbers
+    columns = [*PAIR_COLUMNS, *2 * [("token", "", token_width), *of_branch]]
+    names, units, _ = zip(*columns, strict=True)
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            pad(cell, width) if name == "token" else cell.rjust(width)
+            for cell, (name, _, width) in zip(cells, columns, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    rule = "-" * (left + 2 * (half + 2))
+    lines = [f"{'':<{left}}  {'likelier branch':<{half}}  other branch", line(names), line(units), rule]
+    for pair in pairs.to_dict("records"):
+        cells = [str(pair["count"]), percent(pair["share"]), f"{pair['entropy']:.3f}"]
+        for side in SIDES:
+            tokens_left = pair[f"{side}_tokens_left"]
+            cells += [
+                token_text(tokenizer, pair[f"{side}_token"]),
+                f"{pair[f'{side}_probability']:.3f}",
+                percent(pair[f"{side}_sampled"]),
+                "-" if math.isnan(tokens_left) else f"{tokens_left:.1f}",
+            ]
+            cells += [percent(pair[f"{side}_correct"])] if with_correct else []
+        lines.append(line(cells))
+    return "\n".join(lines)
+
+
+def reading(facts: dict[str, Any], leads: Direction) -> str:
+    """How to read the table, with its caveats."""
+    text = (
+        "CES lowers the entropy of correct answers at such tokens, which sharpens a fork towards the branch that is "
+        "likelier there (mostly the left one). "
+    )
+    if leads.comparable == 0:
+        text += (
+            "Which way it leads is unknown: no fork had both of its branches drawn in answers that ended. Sample more "
+            "(--num_samples), or longer (--max_new_tokens)."
+        )
+    else:
+        more = "more" if leads.difference > 0 else "fewer"
+        text += (
+            f"Weighted by count x entropy, that branch is the shorter one in {percent(leads.shorter)} % of the forks "
+            f"and the longer one in {percent(leads.longer)} %; on average it has {abs(leads.difference):.1f} tokens "
+            f"{more} to go. (Counted where both branches were drawn in answers that ended: "
+            f"{percent(leads.comparable)} % of all.)"
+        )
+    text += (
+        f" In {percent(leads.close)} % of all, the branches are less than {CLOSE} apart at the place itself: "
+        "sharpening is weak there, and rewards can turn the fork either way."
+    )
+    paragraphs = [text]
+    if facts["truncated"] > 0:
+        paragraphs.append(
+            f"{percent(facts['truncated'])} % of the answers were cut off and do not count in `tokens left`, so "
+            "branches that go on look shorter than they are: raise --max_new_tokens."
+        )
+    if facts["too_short"] > 0:
+        paragraphs.append(
+            f"{percent(facts['too_short'])} % of the answers are so short that floor(length x tau) is 0 and CES would "
+            "choose none of their tokens; here the one of highest entropy counts. A larger tau chooses more."
+        )
+    if math.isnan(facts["shaped_share"]) and not math.isnan(facts["accuracy"]):
+        paragraphs.append(
+            f"The shares of groups and of the tokens that CES shapes need {facts['num_generations']} answers with a "
+            f"verdict to some prompt: --num_samples {facts['num_generations']}."
+        )
+    if facts["accuracy"] < MOSTLY_WRONG:
+        paragraphs.append(
+            f"Only {percent(facts['accuracy'])} % of the answers are correct. In 13 of 14 small worlds below "
+            f"{percent(MOSTLY_WRONG)} % CES lost nearly every correct answer, and DAPO did not. Try it on "
+            "correct answers only (ces_beta_incorrect: 0), and watch the reward of the first few dozen steps."
+        )
+    return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
+
+
+def pad(text: str, width: int) -> str:
+    """`text` cut or padded to `width` terminal columns; a wide character, such as a Chinese one, takes two."""
+
+    def columns(part: str) -> int:
+        return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in part)
+
+    if columns(text) > width:
+        text = text[:width]
+        while columns(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    return text + " " * (width - columns(text))
+
+
+def write_files(folder: Path, facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any) -> list[Path]:
+    """Writes `forks.csv`, one row per pair, and `forks.json`, the same with the settings and facts; of all pairs.
+
+    Shares are in [0, 1], entropies in bits, lengths in tokens. What has no value is empty, or null.
+    """
+    pairs = pairs.copy()
+    for side in SIDES:
+        texts = [token_text(tokenizer, token) for token in pairs[f"{side}_token"]]
+        pairs.insert(pairs.columns.get_loc(f"{side}_token"), f"{side}_text", texts)
+    table, whole = folder / "forks.csv", folder / "forks.json"
+    pairs.to_csv(table, index=False, lineterminator="\r\n")
+    rows = [without_nan(row) for row in pairs.to_dict("records")]
+    content = {**without_nan(facts), "forks": rows}
+    whole.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    return [table, whole]
+
+
+def without_nan(values: dict[str, Any]) -> dict[str, Any]:
+    """NaN as `None`, which JSON has."""
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}

@@ -1,0 +1,230 @@
+"""Means over seeds with their uncertainty, in the layout of the paper's Tables 1, 2 and 4.
+
+Tables are lists of lines, lines are lists of text cells, and the first line is the header: `trl-ces study` prints them
+as Markdown, `trl-ces report` as HTML. A run is a row of `results.csv`, see [`read_results`].
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ...support.tables import markdown
+from ...train.curves import PANELS
+from .cells import Study
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# Measure -> heading, factor from the column's unit to the table's, decimals.
+SHOWN = {
+    "accuracy": ("Acc ↑, %", 100.0, 1),
+    "length_tokens": ("Len ↓, tokens", 1.0, 1),
+    "entropy_bits": ("Entropy, bits", 1.0, 3),
+}
+MEASURES = tuple(SHOWN)
+# Field -> CESConfig's default.
+TAU_AND_BETA = {"ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
+VARIANTS_NOTE = (
+    "A variant counts once, by the mean over its seeds. The interval is over variants: it says what to expect of "
+    "another only where they were drawn at random."
+)
+ABLATIONS = ("ces_dynamic_multiplier", "ces_entropy_gradient")
+# In the names of rewards that judge an answer's length: with one of them a run is another method.
+LENGTH_REWARDS = ("length_reward", "cosine_scaled_reward", "soft_overlong_punishment")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and the half width of its 95 % interval (`nan` for fewer than two)."""
+
+    mean: float
+    half_width: float
+    count: int
+
+    @property
+    def sign(self) -> int:
+        """That of the mean, 0 for a tie: differences of shares are off by 1e-16."""
+        rounded = round(self.mean, 12)
+        return (rounded > 0) - (rounded < 0)
+
+    def text(self, factor: float, decimals: int, signed: bool = False) -> str:
+        """`96.3 ± 0.5` in the table's unit."""
+        mean = f"{self.mean * factor:{'+' if signed else ''}.{decimals}f}"
+        return mean if math.isnan(self.half_width) else f"{mean} ± {self.half_width * factor:.{decimals}f}"
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean and 95 % interval of independent runs, by Student's t with n - 1 degrees of freedom."""
+    from scipy import stats
+
+    count = len(values)
+    half_width = _t_quantile(count - 1) * stats.sem(values) if count > 1 else math.nan
+    return Estimate(math.fsum(values) / count, float(half_width), count)
+
+
+@cache  # scipy takes longer for it than for all the rest
+def _t_quantile(degrees: int) -> float:
+    from scipy import stats
+
+    return float(stats.t.ppf(0.975, degrees))
+
+
+def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Estimate | None:
+    """Mean and 95 % interval of (run - the baseline's run of the same seed); `None` if no seed is in both.
+
+    Runs of one seed share model, problems and order, so their difference varies less than either.
+    """
+    difference = runs.set_index("seed")[measure] - baseline.set_index("seed")[measure]
+    return estimate(difference.dropna()) if difference.notna().any() else None
+
+
+def comparison(study: Study, rows: Sequence[Mapping[str, Any]]) -> str:
+    """The comparison as Markdown: for each variant the tables that its rows can fill."""
+    from pandas import DataFrame
+
+    table = DataFrame(rows)
+    parts = [
+        "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to "
+        f"{study.baseline}. The interval is over training runs; all are measured on the same problems.",
+        f"Measured on: {'; '.join(sorted(table['measured_on'].unique()))}.",
+    ]
+    for variant, runs in table.groupby("variant", sort=False):
+        if variant:
+            parts.append(f"## {variant}")
+        tables = (method_table(runs, study.baseline), benchmark_table(runs), sensitivity_table(runs, study.baseline))
+        for header, *lines in filter(None, tables):
+            parts.append(markdown(header, [["**Average**" if c == "Average" else c for c in line] for line in lines]))
+    if pooled := variants_table(table, study.baseline):
+        parts += ["## All variants", VARIANTS_NOTE]
+        parts.append(markdown(pooled[0], pooled[1:]))
+    return "\n\n".join(parts) + "\n"
+
+
+def means_over_variants(
+    methods: Mapping[str, str], variants: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Method -> panel of a picture of curves -> for each variant the mean over seeds and half its interval's width.
+
+    `methods` says which are drawn, and under which name.
+    """
+    from pandas import DataFrame
+
+    table = DataFrame(rows, columns=["method", "variant", *MEASURES])
+    runs = dict(iter(table.groupby(["method", "variant"])))
+
+    def mean(method: str, variant: str, measure: str) -> tuple[float, float]:
+        found = estimate(runs[method, variant][measure])
+        return found.mean, found.half_width
+
+    return {
+        name: {
+            panel: [mean(method, variant, measure) for variant in variants]
+            for panel, measure in zip(PANELS, MEASURES, strict=True)
+        }
+        for method, name in methods.items()
+    }
+
+
+def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
+    """The layout of Table 2: a method a line, beside each measure its difference to the baseline."""
+    measures = [name for name in MEASURES if name in runs and runs[name].notna().all()]
+    lines = [["Method", "Runs", *(cell for name in measures for cell in (SHOWN[name][0], "Δ"))]]
+    of_baseline = _of(runs, baseline)
+    for method, own in runs.groupby("method", sort=False):
+        line = [method, str(len(own))]
+        for name in measures:
+            difference = None if method == baseline else paired_difference(own, of_baseline, name)
+            line += [_mean(own, name), difference.text(*SHOWN[name][1:], signed=True) if difference else ""]
+        lines.append(line)
+    return lines
+
+
+def _benchmarks(runs: DataFrame) -> list[str]:
+    """The names of the benchmarks; none for a single one."""
+    columns = [name for name in runs if name.endswith("/accuracy") and name != "train/accuracy"]
+    names = [name.removesuffix("/accuracy") for name in columns if runs[name].notna().any()]
+    return names if len(names) > 1 else []
+
+
+def benchmark_table(runs: DataFrame) -> list[list[str]]:
+    """The layout of Table 1: a benchmark a line, each method's accuracy and length; empty for a single benchmark."""
+    names = _benchmarks(runs)
+    if not names:
+        return []
+    methods = list(runs.groupby("method", sort=False))
+    lines = [["Dataset", *(f"{method} {measure}" for method, _ in methods for measure in ("Acc", "Len"))]]
+    for title, prefix in [*((name, f"{name}/") for name in names), ("Average", "")]:
+        cells = [_mean(own, measure, prefix) for _, own in methods for measure in ("accuracy", "length_tokens")]
+        lines.append([title, *cells])
+    return lines
+
+
+def sensitivity_table(runs: DataFrame, baseline: str) -> list[list[str]]:
+    """The layout of Table 4: tau and beta a line; empty if all runs of CES share them."""
+    lines = [["τ", "β1, β2", SHOWN["accuracy"][0], SHOWN["length_tokens"][0]]]
+    for _, own in runs.groupby("method", sort=False):
+        settings = json.loads(own["settings"].iloc[0])
+        # Ablations, and CES with dynamic sampling, are in the first table: here lines differ in tau and beta alone.
+        if not is_whole_ces(settings) or settings.get("dynamic_sampling"):
+            continue
+        tau, correct, incorrect = (settings.get(name, default) for name, default in TAU_AND_BETA.items())
+        beta = f"{correct:g}" if correct == incorrect else f"{correct:g}, {incorrect:g}"
+        lines.append([f"{tau:g}", beta, _mean(own, "accuracy"), _mean(own, "length_tokens")])
+    if len({tuple(line[:2]) for line in lines[1:]}) < 2:
+        return []
+    of_baseline = _of(runs, baseline)
+    if len(of_baseline):
+        lines.append([baseline, "", _mean(of_baseline, "accuracy"), _mean(of_baseline, "length_tokens")])
+    return lines
+
+
+def variants_table(table: DataFrame, baseline: str) -> list[list[str]]:
+    """Differences to the baseline over all variants, a method and a benchmark a line; empty for fewer than two.
+
+    `VARIANTS_NOTE` says what its intervals mean.
+    """
+    variants = [runs for _, runs in table.groupby("variant", sort=False)]
+    if len(variants) < 2:
+        return []
+    places = [*((name, f"{name}/") for name in _benchmarks(table)), ("Average", "")]
+    lines = [["Method", "Dataset", "Δ Acc", "Acc higher in", "Δ Len", "Len lower in"]]
+    for method in table["method"].unique():
+        for title, prefix in places if method != baseline else ():
+            line = [method, title]
+            for measure, wanted in (("accuracy", 1), ("length_tokens", -1)):
+                pairs = [(_of(runs, method), _of(runs, baseline)) for runs in variants]
+                found = [difference for pair in pairs if (difference := paired_difference(*pair, prefix + measure))]
+                means = [difference.mean for difference in found]
+                better = sum(difference.sign == wanted for difference in found)
+                pooled = estimate(means).text(*SHOWN[measure][1:], signed=True) if means else ""
+                line += [pooled, f"{better} of {len(means)}"]
+            lines.append(line)
+    return lines
+
+
+def _of(runs: DataFrame, method: str) -> DataFrame:
+    return runs[runs["method"] == method]
+
+
+def is_whole_ces(settings: Mapping[str, Any]) -> bool:
+    """Whether a recipe trains CES itself, not an ablation, nor another method with or without it.
+
+    A recipe may leave fields at CESConfig's defaults.
+    """
+    return (
+        settings.get("shaping", "ces") == "ces"
+        and all(settings.get(name, True) for name in ABLATIONS)
+        # A beta of 0 shapes correct or incorrect answers only.
+        and all(settings.get(name, TAU_AND_BETA[name]) > 0 for name in ("ces_beta_correct", "ces_beta_incorrect"))
+        and settings.get("gfpo_keep") is None
+        and not any(part in name for name in settings.get("reward_funcs") or () for part in LENGTH_REWARDS)
+    )
+
+
+def _mean(runs: DataFrame, measure: str, prefix: str = "") -> str:
+    return estimate(runs[prefix + measure]).text(*SHOWN[measure][1:])

@@ -1,0 +1,100 @@
+"""What the folder of one run holds, and so what is left to do there.
+
+`recipe.yaml` is written first, `clock.json` whenever training starts, `training.json` when it has ended and
+`evaluation.json` when the model is measured. Each is written whole or not at all: a killed run is either finished or
+can go on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...support.environment import environment
+from ...support.errors import UserError
+from ...support.files import write_json, write_text
+from ...support.yaml import dump_yaml, read_yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .cells import Cell
+
+TRAINING, EVALUATION, CLOCK = "training.json", "evaluation.json", "clock.json"
+# A study may be moved or renamed: these fields say only where a run lies and what it is called.
+NAMES_ONLY = ("output_dir", "run_name")
+
+
+def read_json(file: Path) -> Any:
+    """The file's content with today's dotted paths, `None` if there is no file."""
+    if not file.is_file():
+        return None
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        raise UserError(f"{file} is damaged: remove it and start the study again to repeat that part.") from None
+
+
+def write_recipe(cell: Cell) -> None:
+    """Writes the cell's `recipe.yaml` unless it is there already."""
+    text = dump_yaml(cell.recipe)
+    if not cell.recipe_file.is_file() or cell.recipe_file.read_text(encoding="utf-8") != text:
+        write_text(cell.recipe_file, text)
+
+
+def is_trained(cell: Cell) -> bool:
+    """Whether nothing is left to train."""
+    return not cell.trained or (cell.folder / TRAINING).is_file()
+
+
+def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
+    """Whether the cell is trained, and measured with the settings `evaluation`."""
+    if evaluation is None:
+        return is_trained(cell)
+    measured = read_json(cell.folder / EVALUATION)
+    return measured is not None and measured["settings"] == evaluation and is_trained(cell)
+
+
+def check_unchanged(cell: Cell) -> None:
+    """Refuses a folder that holds a run of another recipe, which would be taken for this one."""
+    if not cell.recipe_file.is_file():
+        return
+    found = read_yaml(cell.recipe_file)
+    differing = [
+        f"`{name}` {found.get(name)!r} there, {cell.recipe.get(name)!r} here"
+        for name in {**found, **cell.recipe}
+        if found.get(name) != cell.recipe.get(name) and name not in NAMES_ONLY
+    ]
+    if differing:
+        raise UserError(
+            f"{cell.folder} holds a run with other settings ({'; '.join(differing)}): remove that folder to run it "
+            "again, or give another `output_dir`."
+        )
+
+
+def begin_training(cell: Cell) -> None:
+    """Writes the recipe, and starts the clock with the seconds that led to the checkpoint to continue from."""
+    write_recipe(cell)
+    before, checkpoint = read_json(cell.folder / CLOCK), cell.checkpoint()
+    seconds = 0.0
+    if before is not None and checkpoint is not None:
+        saved = (checkpoint / "trainer_state.json").stat().st_mtime
+        # A checkpoint older than the last start: that attempt saved none.
+        seconds = before["seconds_before"] + max(0.0, saved - before["started"])
+    attempts = before["attempts"] + 1 if before else 1
+    write_json(cell.folder / CLOCK, {"seconds_before": seconds, "started": time.time(), "attempts": attempts})
+
+
+def finish_training(cell: Cell) -> None:
+    """Writes `training.json` from the clock and the Trainer's state."""
+    clock, state = read_json(cell.folder / CLOCK), read_json(cell.folder / "trainer_state.json")
+    tokens = [entry["num_tokens"] for entry in state["log_history"] if "num_tokens" in entry]
+    content = {
+        "seconds": round(clock["seconds_before"] + time.time() - clock["started"], 1),
+        "attempts": clock["attempts"],
+        "steps": state["global_step"],
+        "tokens": int(tokens[-1]) if tokens else None,
+        "packages": environment(),
+    }
+    write_json(cell.folder / TRAINING, content)

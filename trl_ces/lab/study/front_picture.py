@@ -1,0 +1,64 @@
+"""The picture of front.py: accuracy over tokens, a line a method over its strengths, and the front."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...train.curves import styles_of
+from .front import Setting, find_front
+
+
+def draw_front(
+    axis: Any, settings: Sequence[Setting], styles: Mapping[str, Mapping[str, Any]], ink: str, grid: str
+) -> None:
+    """Draws on a matplotlib axis; `styles` are by line.
+
+    A line goes from setting to setting in the study's order, and its marks grow: the largest is the last. The axes
+    hold every mark; a bar may go beyond, as an interval over few seeds can be wider than all there is to see.
+    """
+    axis.grid(axis="x", color=grid, linewidth=0.8)
+    front = find_front(settings)
+    if len(front) > 1:
+        drawn = {"color": ink, "linestyle": "-", "linewidth": 5, "alpha": 0.18, "solid_capstyle": "round"}
+        axis.plot(*zip(*(setting.point for setting in front), strict=True), label="front", zorder=1, **drawn)
+    for name in dict.fromkeys(setting.line for setting in settings):
+        own, style = [setting for setting in settings if setting.line == name], styles[name]
+        axis.plot(*zip(*(setting.point for setting in own), strict=True), label=name, linewidth=1.6, **style)
+        for place, setting in enumerate(own):
+            arms = {"xerr": setting.length.half_width, "yerr": setting.accuracy.half_width}
+            bars = {side: arm for side, arm in arms.items() if not math.isnan(arm)}
+            mark = {key: value for key, value in style.items() if key != "linestyle"}
+            size = 5 + 4 * place / max(1, len(own) - 1) if len(own) > 1 else 8
+            _, _, lines = axis.errorbar(
+                *setting.point, **bars, linestyle="none", capsize=0, elinewidth=0.9, markersize=size, **mark
+            )
+            for line in lines:
+                line.set_alpha(0.35)
+    for number, set_limits in enumerate((axis.set_xlim, axis.set_ylim)):
+        places = [setting.point[number] for setting in settings]
+        margin = 0.06 * (max(places) - min(places)) or 0.05
+        set_limits(min(places) - margin, max(places) + margin)
+
+
+def plot_front(settings: Sequence[Setting], order: Sequence[str], title: str, file: Path) -> Path:
+    """Writes the picture of one variant. `order` holds the lines; the file's suffix gives the format."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    figure, axis = pyplot.subplots(figsize=(7.5, 5.2), layout="constrained")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(axis="y", color="#d9dee6", linewidth=0.8)
+    draw_front(axis, settings, styles_of(list(order)), "#1c2430", "#d9dee6")
+    axis.set(title=title, xlabel="answer length, tokens", ylabel="right answers")
+    axis.yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # not every 2.5 %, rounded
+    axis.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=3.2)
+    figure.savefig(file, dpi=150)
+    pyplot.close(figure)
+    return file

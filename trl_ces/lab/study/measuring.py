@@ -1,0 +1,97 @@
+"""A study's `evaluation`: checked before the first run, and a process for each model that is measured."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...support.environment import environment
+from ...support.errors import UserError
+from ...support.files import write_json
+from ...train.lookup import import_function, model_path
+from ...train.recipe import RECIPE, load_recipe
+from .folder import EVALUATION
+
+if TYPE_CHECKING:
+    from .cells import Cell
+
+
+def check_evaluation(settings: dict[str, Any]) -> None:
+    """Refuses an evaluation that would fail after the first training.
+
+    If its function `NAME` has a neighbour `check_NAME`, that is called with the same keyword arguments.
+    """
+    function = import_function(settings["function"], "evaluation")
+    arguments = _arguments(settings)
+    try:
+        inspect.signature(function).bind("model", **arguments)
+    except TypeError as error:
+        raise UserError(f"`evaluation`: {settings['function']} does not take these settings: {error}.") from None
+    check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}")
+    if check is not None:
+        check(**arguments)
+
+
+def measuring_command(cell: Cell, settings: dict[str, Any]) -> list[str]:
+    """The command that measures a cell's model in a process of its own."""
+    state = "trained" if cell.trained else "untrained"
+    return [sys.executable, "-m", __name__, str(cell.folder), json.dumps(settings), state]
+
+
+def main(words: list[str]) -> int:
+    """Measures a model; the words are those of [`measuring_command`]. Returns 2 if model or settings are refused."""
+    try:
+        measure_cell(Path(words[0]), json.loads(words[1]), words[2] == "trained")
+    except UserError as error:
+        print(f"trl-ces study: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def measure_cell(folder: Path, settings: dict[str, Any], trained: bool) -> None:
+    """Measures the model in `folder`, or the one that its recipe starts from, and writes `evaluation.json`."""
+    measure = import_function(settings["function"], "evaluation")
+    # A recipe is read only if it is needed: it imports TRL, which takes as long as measuring a small model.
+    model = str(folder) if trained else model_path(load_recipe(folder / RECIPE))
+    started = time.monotonic()
+    benchmarks = measure(model, **_arguments(settings))
+    check_measured(benchmarks, settings["function"])
+    content = {
+        "settings": settings,
+        "seconds": round(time.monotonic() - started, 1),
+        "benchmarks": benchmarks,
+        "packages": environment(),
+    }
+    write_json(folder / EVALUATION, content)
+
+
+def check_measured(benchmarks: Any, function: str) -> None:
+    """Refuses what an evaluation returned if it makes no row."""
+    expected = f"`evaluation`: {function} must return benchmark -> {{accuracy, length_tokens, ...}} with numbers; "
+    if not isinstance(benchmarks, dict) or not benchmarks:
+        raise UserError(f"{expected}it returned {benchmarks!r:.200}.")
+    for name, values in benchmarks.items():
+        numbers = isinstance(values, dict) and all(
+            isinstance(value, int | float) and math.isfinite(value) for value in values.values()
+        )
+        if not isinstance(name, str) or not numbers or not {"accuracy", "length_tokens"} <= set(values):
+            raise UserError(f"{expected}{name!r} has {values!r:.200}.")
+        if not 0 <= values["accuracy"] <= 1:
+            raise UserError(f"{expected}the accuracy of {name!r} is {values['accuracy']}, not in [0, 1].")
+        if name == "train":
+            raise UserError(f"{expected}`train` is reserved for training-log columns; rename the benchmark.")
+
+
+def _arguments(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "function"}
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    if code:
+        sys.exit(code)

@@ -1,0 +1,201 @@
+"""CES beside DAPO on a model so small that this machine's CPU trains both in minutes.
+
+A base model learns to write additions with their working (toy/arithmetic.py). Then `trl-ces train` trains it twice
+from the same start, seed and problems, once by DAPO and once by CES, and all three models answer the same held-out
+problems.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+from ...support.errors import UserError
+from ...support.files import write_json
+from ...train.curves import plot_curves, read_curves
+from ..worlds.arithmetic import arithmetic_accuracy_reward, load_problems, read_prompt, write_solution
+from ..worlds.arithmetic_evaluation import Measurement, measure
+from .processes import RunFailed
+
+METHODS = {"DAPO": "arithmetic/dapo", "CES": "arithmetic/ces"}  # name -> recipe, in the order of training
+RL_STEPS = 160
+BASE_STEPS = 450
+HELD_OUT_PROBLEMS, SAMPLES, SAMPLING_SEED = 200, 8, 0
+# A model this small gains little from a second thread, and on a busy machine two threads wait for each other.
+THREADS = 1
+PICTURE, NUMBERS = "quickstart.png", "quickstart.json"
+MEASURES = {"accuracy, %": 1, "answer length, tokens": 1, "entropy, bits per token": 3}  # digits shown
+# Where 95 % of runs with other seeds or on other machines fall, in the order of `MEASURES`: from the seeds of
+# `trl-ces study --config arithmetic`, by Student's t for one more run. A test works them out again.
+BANDS = {
+    "before": ((70.0, 88.6), (22.7, 24.3), (0.116, 0.149)),
+    "DAPO": ((80.8, 100.0), (18.3, 19.6), (0.046, 0.096)),
+    "CES": ((84.4, 100.0), (17.4, 17.7), (0.006, 0.067)),
+}
+
+
+class Stage(Protocol):
+    """Shows how far one part of the quickstart is."""
+
+    def show(self, note: str) -> None:
+        """Replaces what was shown before."""
+
+    def remark(self, text: str) -> None:
+        """Adds to what is shown at the stage's end."""
+
+
+def quickstart(
+    output_dir: Path,
+    stage: Callable[[str, str], AbstractContextManager[Stage]],
+    seed: int = 0,
+    base_steps: int = BASE_STEPS,
+    rl_steps: int = RL_STEPS,
+    num_problems: int = HELD_OUT_PROBLEMS,
+) -> dict[str, Measurement]:
+    """Trains and measures the models `before`, `DAPO` and `CES`.
+
+    `output_dir` gets the models `base`, `dapo` and `ces`, a log of each training, a picture and the numbers. `stage`
+    makes the context of a [`Stage`] from its number ("1/4") and its title.
+    """
+    if find_spec("matplotlib") is None:
+        raise UserError('the picture needs matplotlib: pip install "trl_ces[quickstart]".')
+    os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
+    folders = {"before": output_dir / "base", **{method: output_dir / method.lower() for method in METHODS}}
+    with stage("1/4", "A small model learns to write additions, with slips") as line:
+        make_base(folders["before"], seed, base_steps, line)
+    for number, (method, recipe) in enumerate(METHODS.items(), start=2):
+        with stage(f"{number}/4", f"{method} trains it") as line:
+            log = output_dir / f"{method.lower()}.log"
+            words = ["--model_name_or_path", folders["before"], "--output_dir", folders[method]]
+            words += ["--seed", seed, "--dataset_seed", seed, "--max_steps", rl_steps]
+            code = run_training(recipe, list(map(str, words)), log, rl_steps, line)
+        if code:
+            raise RunFailed(method, code, log)
+    with stage("4/4", f"All three answer {num_problems} problems that no training saw") as line:
+        problems = load_problems("held_out", num_problems, SAMPLING_SEED)
+        measured = {}
+        for number, (name, folder) in enumerate(folders.items(), start=1):
+            line.show(f"model {number} of {len(folders)}")
+            measured[name] = measure(folder, problems, SAMPLES, SAMPLING_SEED)
+        accuracy = arithmetic_accuracy_reward.__name__
+        plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
+        rows = {
+            name: {"accuracy": found.accuracy, "length_tokens": found.length, "entropy_bits": found.entropy_bits}
+            for name, found in measured.items()
+        }
+        write_json(output_dir / NUMBERS, {"seed": seed, **rows})
+    return measured
+
+
+def make_base(folder: Path, seed: int, steps: int, stage: Stage) -> None:
+    """Makes the base model, or keeps one that was made with the same settings."""
+    import torch
+    from transformers.utils import logging
+
+    from ..worlds.arithmetic_model import build_base_model
+
+    logging.disable_progress_bar()
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if not build_base_model(
+        folder, seed=seed, steps=steps, on_step=lambda done, of, _: stage.show(f"step {done} of {of}")
+    ):
+        stage.remark(" (kept from before)")
+
+
+def run_training(recipe: str, overrides: list[str], log: Path, steps: int, stage: Stage) -> int:
+    """Runs `trl-ces train --config recipe ...` as a user would, with its output in `log`. Returns its exit code."""
+    command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", recipe, *overrides]
+    with log.open("w", encoding="utf-8") as output:
+        child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        previous = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        try:
+            while True:
+                try:
+                    return child.wait(timeout=1)
+                except subprocess.TimeoutExpired:
+                    # The Trainer's progress bar in the log: "| 40/160 ["
+                    done = re.findall(rf"\b(\d+)/{steps} \[", log.read_text(encoding="utf-8", errors="replace"))
+                    stage.show(f"step {done[-1]} of {steps}" if done else "starting")
+                except KeyboardInterrupt:
+                    child.wait()  # it got the same Ctrl-C and ends by itself
+                    raise
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+            if child.poll() is None:  # SIGTERM reached this process alone: the training must not outlive it
+                child.terminate()
+                child.wait()
+
+
+def summary(measured: dict[str, Measurement]) -> str:
+    """What came out, as text: the table, how it was measured, CES against DAPO, and examples."""
+    count = len(measured["before"].problems)
+    return (
+        f"{table(measured)}\n\n"
+        f"Measured on {count} held-out problems x {SAMPLES} answers at temperature 1, sampling seed {SAMPLING_SEED}.\n"
+        "Length counts the end token; entropy is the sampling distribution's, mean over the answers' tokens.\n"
+        f"{outside_bands(measured)}\n{gain(measured)}\n\n{examples(measured)}"
+    )
+
+
+def figures(found: Measurement) -> tuple[float, float, float]:
+    """Of one model, in the order and the units of `MEASURES`."""
+    return 100 * found.accuracy, found.length, found.entropy_bits
+
+
+def table(measured: dict[str, Measurement]) -> str:
+    """The comparison, a column for each model, with the band of each figure below it."""
+    lines = [f"{'':<24}" + "".join(f"{name:>15}" for name in measured)]
+    for index, (title, digits) in enumerate(MEASURES.items()):
+        values = [f"{figures(found)[index]:.{digits}f}" for found in measured.values()]
+        bands = [" to ".join(f"{end:.{digits}f}" for end in BANDS[name][index]) for name in measured]
+        lines += [f"{title:<24}" + "".join(f"{value:>15}" for value in values)]
+        lines += [f"{'  95 % of runs':<24}" + "".join(f"{band:>15}" for band in bands)]
+    return "\n".join(lines)
+
+
+def outside_bands(measured: dict[str, Measurement]) -> str:
+    """Whether every figure, as it is shown, lies in its band."""
+    outside = [
+        f"{title.partition(',')[0]} of {name}"
+        for name, found in measured.items()
+        for value, (low, high), (title, digits) in zip(figures(found), BANDS[name], MEASURES.items(), strict=True)
+        if not low <= round(value, digits) <= high
+    ]
+    if not outside:
+        return "Every figure lies where 95 % of runs do, with other seeds or on other machines."
+    return (
+        f"Outside of where 95 % of runs lie, with other seeds or on other machines: {', '.join(outside)}.\n"
+        "One figure in twenty lies outside by chance; if several do, docs/quickstart.md says what to look at."
+    )
+
+
+def gain(measured: dict[str, Measurement]) -> str:
+    """CES against DAPO in one sentence, whichever way it went."""
+    dapo, ces = measured["DAPO"], measured["CES"]
+    points = 100 * (ces.accuracy - dapo.accuracy)
+    length, entropy = 100 * (ces.length / dapo.length - 1), 100 * (ces.entropy_bits / dapo.entropy_bits - 1)
+    return (
+        f"CES against DAPO: accuracy {points:+.1f} points, answer length {length:+.0f} %, entropy {entropy:+.0f} %. "
+        "(One seed; experiments/arithmetic has the mean of several.)"
+    )
+
+
+def examples(measured: dict[str, Measurement], count: int = 3) -> str:
+    """Each model's first answer to the first problems: not selected, so some may be wrong."""
+    lines = ['First answers to the first problems ("?" checks the working, "#" gives the answer):']
+    for index, prompt in enumerate(measured["before"].problems[:count]):
+        answer = write_solution(read_prompt(prompt))
+        lines.append(f"  {prompt}")
+        for name, found in measured.items():
+            texts = found.completions[index]
+            right = sum(arithmetic_accuracy_reward(texts, [answer] * len(texts)))
+            lines.append(f"    {name:<8}{texts[0]:<40}  {right:.0f} of {len(texts)} answers right")
+    return "\n".join(lines)

@@ -1,0 +1,142 @@
+"""Methods x seeds as resumable runs, several at a time, and the comparison of their results."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+from ...support.errors import UserError
+from ...support.files import lock_file, sign
+from ...train.checks import check
+from ...train.command_line import CommandLine
+from ...train.launch import read_accelerate_config
+from ...train.shipped import find_accelerate_config
+from .cells import Cell, Study
+from .folder import begin_training, check_unchanged, finish_training, is_finished, is_trained, write_recipe
+from .measuring import check_evaluation, measuring_command
+from .processes import LOCK, Pending, RunFailed, Step, run_all
+from .results import Results, accuracy_reward_name
+
+
+def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
+    """Checks every run, runs those that are not finished, and compares.
+
+    `say` gets a line at the start and for each run that finishes or fails.
+    """
+    missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise UserError(f'the comparison needs {" and ".join(missing)}: pip install "trl_ces[study]".')
+    prepare(study, at_a_time)  # before anything is written
+    with lock_file(study.output_dir / LOCK) as lock:
+        sign(lock, os.getpid())
+        return _run_locked(study, at_a_time, say)
+
+
+def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
+    pending, slots = prepare(study, at_a_time)  # again, now that no other start can change anything
+    results, count = Results(study), len(study.cells)
+    to_do = {run.cell.name for run in pending}
+    for cell in study.cells:
+        if cell.name not in to_do:
+            results.add(cell)
+    say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} to go, {at_a_time} at a time.")
+
+    def on_finish(cell: Cell) -> None:
+        row = results.add(cell)
+        results.write_tables()
+        if not study.keep_checkpoints:
+            for checkpoint in cell.folder.glob("checkpoint-*"):
+                shutil.rmtree(checkpoint)
+        say(f"[{len(results)}/{count}] {run_line(cell, row)}")
+
+    failed = run_all(pending, slots, on_finish, on_failure=lambda failure: say(str(failure)))
+    return results.write() if len(results) else [], failed
+
+
+def run_line(cell: Cell, row: dict[str, Any]) -> str:
+    """One line for a run that has just finished."""
+    entropy = f", {row['entropy_bits']:.3f} bits" if "entropy_bits" in row else ""
+    spent = f" ({row['train/seconds']:.0f} s of training)" if row["train/seconds"] is not None else ""
+    return f"{cell.name}: {100 * row['accuracy']:.1f} %, {row['length_tokens']:.1f} tokens{entropy}{spent}"
+
+
+def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str, str]]]:
+    """Checks every run as `trl-ces train` would; returns the pending ones, and the slots in which they run."""
+    if study.evaluation is not None:
+        check_evaluation(study.evaluation)
+    processes, slots = share_devices(study, at_a_time)
+    pending = []
+    for cell, port in zip(study.cells, free_ports(len(study.cells)), strict=True):
+        flags = {} if processes is None else {"num_processes": [str(processes)]}
+        if slots[0] and processes and processes > 1:
+            flags["main_process_port"] = [str(port)]
+        try:
+            accuracy_reward_name(cell)
+            check_unchanged(cell)
+            if not is_finished(cell, study.evaluation):
+                pending.append(make_pending(study, cell, flags))
+        except UserError as error:
+            raise UserError(f"{cell.name}: {error}") from None
+    # Models before training first, so that no two runs wait for one `model_builder`.
+    # Then seed by seed: a study that is stopped early compares all methods.
+    pending.sort(key=lambda run: (run.cell.trained, run.cell.seed))
+    return pending, slots
+
+
+def share_devices(study: Study, at_a_time: int) -> tuple[int | None, list[dict[str, str]]]:
+    """Processes of each run (`None`: the launcher decides), and per slot the variable that names its devices."""
+    file = study.accelerate_config
+    settings = read_accelerate_config(find_accelerate_config(file)) if file is not None else {}
+    on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
+    devices = [] if on_cpu else visible_devices()
+    if not devices:  # a CPU; or no accelerator, which the first run's own check refuses
+        return study.num_processes, [{}] * at_a_time
+    processes = study.num_processes or settings.get("num_processes") or max(1, len(devices) // at_a_time)
+    if processes * at_a_time > len(devices):
+        raise UserError(
+            f"`--jobs {at_a_time}` with {processes} processes each needs {at_a_time * processes} devices, and there "
+            f"are {len(devices)}: lower `--jobs` or `num_processes`."
+        )
+    shares = [devices[slot * processes : (slot + 1) * processes] for slot in range(at_a_time)]
+    return processes, [{"CUDA_VISIBLE_DEVICES": ",".join(share)} for share in shares]
+
+
+def visible_devices() -> list[str]:
+    """The accelerators that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named:
+        return named.split(",")
+    return [str(index) for index in range(torch.accelerator.device_count() if torch.accelerator.is_available() else 0)]
+
+
+def make_pending(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:
+    """What is left to do for a cell: train, continue training, measure. `flags` are accelerate's."""
+    checkpoint = cell.checkpoint() if cell.trained else None
+    overrides = {} if checkpoint is None else {"resume_from_checkpoint": [str(checkpoint)]}
+    line = CommandLine(str(cell.recipe_file), study.accelerate_config, overrides, flags)
+    launch = check(line, cell.checked_recipe, cell.recipe_file)
+    steps = []
+    if not is_trained(cell):
+        begin, finish = partial(begin_training, cell), partial(finish_training, cell)
+        steps.append(Step(launch.command, cell.folder / "train.log", begin, finish))
+    if study.evaluation is not None:
+        command, log = measuring_command(cell, study.evaluation), cell.folder / "evaluation.log"
+        steps.append(Step(command, log) if cell.trained else Step(command, log, partial(write_recipe, cell)))
+    return Pending(cell, steps, {**cell.checked_recipe.env, **launch.env})
+
+
+def free_ports(count: int) -> list[int]:
+    """Distinct ports that nobody listens on."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("", 0))
+        return [probe.getsockname()[1] for probe in probes]

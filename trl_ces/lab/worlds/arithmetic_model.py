@@ -1,0 +1,190 @@
+"""The base model of the small world in arithmetic.py: its tokenizer and its training."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...support.files import lock_file, write_json
+from .arithmetic import CHARACTERS, LETTERS, World, draw_problem, write_prompt, write_text
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+# torch and transformers take seconds to import: the functions that need them do.
+
+PAD, EOS = "<pad>", "<eos>"
+SETTINGS_FILE = "arithmetic_world.json"
+BASE_TRAINING: dict[str, Any] = {
+    "seed": 0,
+    "steps": 450,
+    "batch_size": 64,
+    "learning_rate": 3e-3,
+    "layers": 3,
+    "width": 96,
+    "device": "cpu",
+}
+
+
+def build_tokenizer(sums: int = 1) -> PreTrainedTokenizerFast:
+    """One token for each character of a world with so many sums, one for padding, one for the end of the text."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    characters = CHARACTERS + (LETTERS[:sums] if sums > 1 else "")
+    vocabulary = {token: index for index, token in enumerate([PAD, EOS, *characters])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), behavior="isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=PAD, eos_token=EOS, padding_side="left", model_max_length=512
+    )
+
+
+def build_base_model(
+    output_dir: str | Path,
+    world: World | None = None,
+    seed: int = BASE_TRAINING["seed"],
+    steps: int = BASE_TRAINING["steps"],
+    batch_size: int = BASE_TRAINING["batch_size"],
+    learning_rate: float = BASE_TRAINING["learning_rate"],
+    layers: int = BASE_TRAINING["layers"],
+    width: int = BASE_TRAINING["width"],
+    device: str = BASE_TRAINING["device"],
+    on_step: Callable[[int, int, float], None] | None = None,
+) -> bool:
+    """Trains a small Llama on texts of the train problems and saves it.
+
+    A model that was made with the same settings is kept. The same settings give the same weights on one machine.
+    """
+    import torch
+
+    world, output_dir = world or World(), Path(output_dir)
+    training = {"seed": seed, "steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
+    settings = _settings(world, **training, layers=layers, width=width, device=device)
+    if _made_with(output_dir) == settings:
+        return False
+    (output_dir / SETTINGS_FILE).unlink(missing_ok=True)  # from here on the folder holds no finished model
+
+    tokenizer, rng = build_tokenizer(world.sums), random.Random(seed)
+    model = _new_model(tokenizer, seed, layers, width)
+    model.to(device)  # type: ignore[arg-type]  # transformers' wrapper hides the signature
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / (0.1 * steps), (steps - step) / (0.9 * steps), 1.0)
+    )
+    for step in range(steps):
+        sums = sums_at(step, steps, world.sums)
+        batch = _supervised_batch(tokenizer, world, sums, batch_size * world.sums // sums, rng)
+        loss = model(**{name: values.to(device) for name, values in batch.items()}).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if on_step is not None:
+            on_step(step + 1, steps, loss.item())
+
+    model.save_pretrained(output_dir)
+    tokenizer.save_pretrained(output_dir)
+    write_json(output_dir / SETTINGS_FILE, settings)
+    return True
+
+
+def sums_at(step: int, steps: int, sums: int) -> int:
+    """Sums of the texts at a step: 2, 4, 8, ... in equal parts of the first half, then `sums`.
+
+    From two sums a model soon learns to find the numbers behind a letter; from twelve it had not after 1,200 steps.
+    """
+    fewer = [2**power for power in range(1, sums.bit_length()) if 2**power < sums]
+    part = 2 * step * len(fewer) // steps
+    return fewer[part] if part < len(fewer) else sums
+
+
+def _settings(world: World, **training: Any) -> dict[str, Any]:
+    return {"world": asdict(world), **BASE_TRAINING, **training}
+
+
+def _made_with(folder: Path) -> Any:
+    """The settings of the model in `folder`, `None` if unknown; a field that they lack is newer than it."""
+    file = folder / SETTINGS_FILE
+    if not file.is_file():
+        return None
+    written = json.loads(file.read_text(encoding="utf-8"))
+    return {**BASE_TRAINING, **written, "world": {**asdict(World()), **written["world"]}}
+
+
+def _new_model(
+    tokenizer: PreTrainedTokenizerFast,
+    seed: int,
+    layers: int = BASE_TRAINING["layers"],
+    width: int = BASE_TRAINING["width"],
+) -> LlamaForCausalLM:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    # Llama: AutoTokenizer loads its tokenizer as it was saved, and replaces a Qwen2's by another class.
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=8 * width // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config)
+
+
+def _supervised_batch(
+    tokenizer: PreTrainedTokenizerFast, world: World, sums: int, size: int, rng: random.Random
+) -> dict[str, torch.Tensor]:
+    """New train problems of so many sums with their texts, (size, T) each; prompt and padding carry no label."""
+    problems = [draw_problem(replace(world, sums=sums), "train", rng) for _ in range(size)]
+    prompts = list(map(write_prompt, problems))
+    texts = [start + write_text(one, world, rng) for start, one in zip(prompts, problems, strict=True)]
+    if sums < world.sums:  # then any letters name them, so that all are learned
+        texts = [text.translate(_other_letters(world.sums, sums, rng)) for text in texts]
+    texts = [text + EOS for text in texts]
+    batch = tokenizer(texts, return_tensors="pt", padding=True, padding_side="right")
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    for row, prompt in enumerate(prompts):
+        labels[row, : len(prompt)] = -100  # one token a character
+    return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "labels": labels}
+
+
+def _other_letters(known: int, used: int, rng: random.Random) -> dict[int, int]:
+    """Replaces the first `used` letters by as many of the first `known`, in their order."""
+    return str.maketrans(LETTERS[:used], "".join(sorted(rng.sample(LETTERS[:known], used))))
+
+
+def make_base_model(model_name_or_path: str, **settings: Any) -> str:
+    """The `model_builder` of recipes/arithmetic: the base model in that directory, made on first use.
+
+    If several processes ask for one directory, the first makes the model and the others wait.
+    """
+    folder = Path(model_name_or_path)
+    training = {name: value for name, value in settings.items() if name in BASE_TRAINING}
+    world = World(**{name: value for name, value in settings.items() if name not in BASE_TRAINING})
+    with lock_file(folder.with_name(f".{folder.name}.lock"), wait=True):
+        if not (folder / "config.json").is_file():
+            partial = folder.with_name(f".{folder.name}.partial")  # a kill leaves no half model under the real name
+            build_base_model(partial, world, **training)
+            partial.rename(folder)
+        elif settings and _made_with(folder) != _settings(world, **training):
+            raise ValueError(
+                f"{folder} holds a model made with {_made_with(folder) or 'settings unknown'}, and one with "
+                f"{_settings(world, **training)} is asked for: name another directory."
+            )
+    return model_name_or_path

@@ -1,0 +1,224 @@
+"""DAPO's dynamic sampling: drop groups of equal accuracy, and draw prompts until the batch is full.
+
+Each round runs TRL's rollout method without its log-probs and keeps the completions and rewards. Then the method runs
+once more on the kept groups, with these completions and rewards replayed, so that old and reference log-probs are
+computed once and only for the rows that are trained.
+
+Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_calculate_rewards`,
+`_generate_and_score_completions`, `_save_checkpoint`, `_load_optimizer_and_scheduler`. Reads `_step`, `_metrics`,
+`_logs` and `_buffered_inputs`.
+"""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+from accelerate.utils import gather_object, send_to_device
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from ..methods.groups import Groups
+from .rows import rows_of_process
+from .sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
+from .verdicts import Verdicts
+
+# TRL's placeholder where the environment owns the data.
+NO_PROMPT = [{"role": "user", "content": ""}]
+
+
+class Group(NamedTuple):
+    """What is kept of a group from its round."""
+
+    prompt: int  # row number in the dataset
+    rewards: torch.Tensor  # (G, functions), float, over all processes
+    verdicts: Groups  # of this group alone
+    generated: dict[int, tuple]  # index in the group -> its outputs of `_generate`; this process's members only
+
+
+class Replay(NamedTuple):
+    """What TRL's method is given in the place of generation and rewards."""
+
+    generated: tuple  # as `_generate` returns it, this process's rows
+    rewards: torch.Tensor  # (N, functions), over all processes
+    verdicts: Groups
+
+
+class DynamicSampling(Verdicts):
+    """
+    Dynamic sampling in training, section 3.2 of DAPO (arXiv 2503.14476); `dynamic_sampling` of [`CESConfig`].
+
+    Raises:
+        `ValueError`: The dataset is streamed or contains images, or the accuracy reward is ambiguous.
+        `RuntimeError`: During training, if generation returns images.
+    """
+
+    _sampler: DynamicSampler | None = None
+    _round: list | None = None  # of the current round: the completions of `_generate`, then the rewards
+    _replay: Replay | None = None  # of the kept groups, while TRL's method runs on them
+
+    def __init__(self, model, reward_funcs=None, args=None, *positional, **kwargs):
+        if args is not None and args.dynamic_sampling:
+            check_can_be_drawn(kwargs.get("train_dataset", positional[0] if positional else None))
+        super().__init__(model, reward_funcs, args, *positional, **kwargs)
+        if self.args.dynamic_sampling:
+            rows = len(cast(Any, self.train_dataset))
+            self._sampler = DynamicSampler(
+                PromptStream(rows, self.args.seed, bool(self.shuffle_dataset)),
+                cast(int, self.args.generation_batch_size) // self.num_generations,
+                self.num_generations,
+                self.args.dynamic_sampling_max_rounds,
+                self.accelerator.num_processes,
+                self.accelerator.is_main_process,
+            )
+
+    def _asks_for(self):
+        return super()._asks_for() | ({"accuracy"} if self.args.dynamic_sampling else set())
+
+    def _generate_and_score_completions(self, inputs):
+        if self._sampler is None or not self.model.training:
+            return super()._generate_and_score_completions(inputs)
+        groups, metrics = self._sampler.sample(self._sample_round)
+        batch = self._score(groups)
+        for name, value in metrics.items():
+            self._metrics["train"][name].append(value)
+        return batch
+
+    def _sample_round(self, prompts: list[int]) -> tuple[list[bool], list[Group]]:
+        """Generates for `prompts`, row numbers. Returns which groups are informative, and all groups."""
+        size = self.num_generations
+        mine = self._mine(torch.tensor(prompts).repeat_interleave(size))
+        # vLLM's importance ratio needs old log-probs, which a round does not compute.
+        corrected, self.vllm_importance_sampling_correction = self.vllm_importance_sampling_correction, False
+        self._round = []
+        try:
+            self._sample(self._examples_of(mine))
+            generated, rewards = self._round
+        finally:
+            self._round, self.vllm_importance_sampling_correction = None, corrected
+        groups = [
+            Group(prompt, of_group, self._groups.group(number), {})
+            for number, (prompt, of_group) in enumerate(
+                zip(prompts, rewards.view(len(prompts), size, -1), strict=True)
+            )
+        ]
+        first = self.accelerator.process_index * len(mine)
+        for row, values in enumerate(generated, start=first):
+            groups[row // size].generated[row % size] = values
+        return informative_groups(self._groups.rewards.flatten(), size).tolist(), groups
+
+    def _sample(self, inputs):
+        """One round, by TRL's method."""
+        return super()._generate_and_score_completions(inputs)
+
+    def _score(self, groups: list[Group]) -> dict[str, Any]:
+        """TRL's rollout of `groups`, without generating and rewarding them again; this process's rows."""
+        mine = self._mine(torch.tensor([group.prompt for group in groups]).repeat_interleave(self.num_generations))
+        examples = [{"prompt": NO_PROMPT, **example} for example in self._examples_of(mine)]
+        self._replay = Replay(
+            self._generated(groups),
+            torch.cat([group.rewards for group in groups]),
+            Groups.joined([group.verdicts for group in groups]),
+        )
+        try:
+            with self._rounds_have_logged(), self._environments_have_run():
+                return super()._generate_and_score_completions(examples)
+        finally:
+            self._replay = None
+
+    def _generated(self, groups: list[Group]) -> tuple:
+        """This process's rows of `groups`, also of other processes' generation, as `_generate` returns them."""
+        size = self.num_generations
+        here = {
+            place * size + member: values
+            for place, group in enumerate(groups)
+            for member, values in group.generated.items()
+        }
+        every = dict(gather_object(list(here.items())))
+        columns = zip(*(every[row] for row in self._mine(torch.arange(len(groups) * size))), strict=True)
+        ids, completion_ids, masks, completions, logps = map(list, columns)
+        # A column that some process has is one that all have, so that all make the same tensors.
+        tool_masks = None
+        if any(values[2] is not None for values in every.values()):
+            pairs = zip(masks, completion_ids, strict=True)  # without a mask, every token is the policy's
+            tool_masks = [[1] * len(row) if mask is None else mask for mask, row in pairs]
+        has_logps = all(values[4] is not None for values in every.values())
+        return ids, completion_ids, tool_masks, completions, logps if has_logps else None, {}, None, []
+
+    @contextmanager
+    def _rounds_have_logged(self) -> Iterator[None]:
+        """Drops what is logged within it, but for vLLM's sampling metrics, which the rounds did not log."""
+        metrics, logs = self._metrics, self._logs
+        self._metrics, self._logs = copy.deepcopy(metrics), copy.deepcopy(logs)
+        try:
+            yield
+            new = {name: values for name, values in self._metrics["train"].items() if name.startswith("sampling/")}
+            metrics["train"].update(new)
+        finally:
+            self._metrics, self._logs = metrics, logs
+
+    @contextmanager
+    def _environments_have_run(self) -> Iterator[None]:
+        """Hides the environments, which ran in the rounds."""
+        hidden = self.environment_factories, self.environments
+        self.environment_factories = self.environments = None
+        try:
+            yield
+        finally:
+            self.environment_factories, self.environments = hidden
+
+    def _generate(self, prompts):
+        if self._replay is not None:
+            return self._replay.generated
+        outputs = super()._generate(prompts)
+        if self._round is not None:
+            *columns, _, images, tool_images = outputs
+            if images is not None or any(tool_images):
+                raise RuntimeError("`dynamic_sampling` does not support images: set `dynamic_sampling=False`.")
+            rows = len(prompts)
+            columns = [[None] * rows if values is None else values for values in columns]
+            self._round.append(list(zip(*columns, strict=True)))
+        return outputs
+
+    def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
+        if self._round:  # generation is over: a rollout_func may score completions itself
+            return torch.zeros(input_ids.size(0), logits_to_keep, device=input_ids.device), None, None
+        return super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+        )
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        if self._replay is not None:
+            self._groups = self._replay.verdicts
+            return self._replay.rewards
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if self._round is not None:
+            self._round.append(rewards)
+        return rewards
+
+    def _mine(self, numbers: torch.Tensor) -> list[int]:
+        """This process's part of `numbers`, one per row over all processes."""
+        return rows_of_process({"numbers": numbers}, self.accelerator)["numbers"].tolist()
+
+    def _examples_of(self, rows: list[int]) -> list[dict]:
+        """Examples as TRL's data loader yields them."""
+        dataset = self._remove_unused_columns(self.train_dataset, description="Training")
+        return send_to_device(dataset.__getitems__(rows), self.accelerator.device)
+
+    def _save_checkpoint(self, model, trial):
+        if self._sampler is not None and self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            self._sampler.save(folder, inside_rollout=self._step % self._steps_of_a_rollout() != 0)
+        super()._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None or self._sampler is None:
+            return
+        with_rollout = self._buffered_inputs is not None  # restored by ExactResume
+        begun, inside = divmod(
+            self.state.global_step * self.args.gradient_accumulation_steps, self._steps_of_a_rollout()
+        )
+        planned = begun + 1 if inside and with_rollout else begun
+        self._sampler.load(Path(checkpoint), planned_rollouts=planned, with_rollout=with_rollout)

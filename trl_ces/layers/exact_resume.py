@@ -1,0 +1,125 @@
+"""Resumes a stopped run bit for bit, also in the middle of a rollout.
+
+TRL holds three things in memory only: the current rollout, the metrics not yet logged, and the state of its sampler's
+generator. The checkpoint gets the first two and the other layers' state; the generator is replayed.
+
+Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`. Reads and
+writes `_step`, `_buffered_inputs` and `_metrics`.
+"""
+
+import logging
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from accelerate.utils import gather_object
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from .files import load_micro_batches, save_micro_batches
+from .layer import Layer
+
+logger = logging.getLogger(__name__)
+
+# A saved rollout is reused only if these settings are unchanged.
+SETTINGS = (
+    "shaping",
+    "beta",
+    "num_generations",
+    "num_iterations",
+    "steps_per_generation",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "max_tokens_per_micro_batch",
+    "normalize_each_step",
+)
+
+
+class ExactResume(Layer):
+    """Saves TRL's in-memory training state with each checkpoint, and restores it."""
+
+    def __init__(self, *args, **kwargs):
+        self._train_sampler: Any = None
+        super().__init__(*args, **kwargs)
+
+    def _get_train_sampler(self, dataset=None):
+        self._train_sampler = super()._get_train_sampler(dataset)
+        return self._train_sampler
+
+    def _save_checkpoint(self, model, trial):
+        folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        if not self.args.save_only_model:  # first, so that every complete checkpoint has it
+            self._save_rollout(folder)
+        super()._save_checkpoint(model, trial)
+        if not self.args.should_save and self.args.save_total_limit:
+            self._remove_old_rollouts(folder)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is None:
+            return
+        if self._train_sampler is not None and self.shuffle_dataset:
+            # TRL's sampler draws each epoch's order from one generator: replay those of the finished epochs.
+            for _ in range(int(cast(float, self.state.epoch))):
+                torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)
+        self._load_rollout(Path(checkpoint))
+
+    def _remembered(self):
+        made_with = {name: getattr(self.args, name) for name in SETTINGS}
+        made_with["num_processes"] = self.accelerator.num_processes
+        return {**super()._remembered(), "step": self._step, "metrics": self._metrics["train"], "of": made_with}
+
+    def _recall(self, state: dict[str, Any]):
+        super()._recall(state)
+        self._step = state["step"]
+        self._metrics["train"].update(state["metrics"])
+
+    def _save_rollout(self, folder: Path):
+        inside_rollout = self._step % self._steps_of_a_rollout() != 0
+        rollout = cast(list[dict], self._buffered_inputs) if inside_rollout else []
+        try:
+            save_micro_batches(folder / self._rollout_file(), rollout, self._remembered())
+        except TypeError as error:  # images in lists
+            logger.warning("The rollout is not saved (%s): a resumed run generates it again.", error)
+
+    def _load_rollout(self, checkpoint: Path):
+        """Restores what [`_save_rollout`] wrote if every process finds its file and the settings match."""
+        found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
+        rollout, state = found or ([], {})
+        made_with = state.get("of")
+        if not all(gather_object([made_with == self._remembered()["of"]])):
+            inside = self.state.global_step * self.args.gradient_accumulation_steps % self._steps_of_a_rollout()
+            if inside and self.accelerator.is_main_process:
+                logger.warning(
+                    "%s is from the middle of a rollout whose file is missing, damaged, or from other settings or "
+                    "another number of processes. The rollout is generated again, so training will differ slightly "
+                    "from the stopped run.",
+                    checkpoint,
+                )
+            return
+        self._recall(state)
+        if rollout:
+            self._buffered_inputs = cast(Any, rollout)
+
+    def _remove_old_rollouts(self, newest: Path):
+        """
+        Keep this process's file in the newest `save_total_limit` checkpoints, on a disk that only its machine writes.
+
+        The process that saves removes old checkpoints from its own disk, by the time they were last changed. A folder
+        with a trainer state is on that disk, so it is left alone.
+        """
+        kept = {newest.name, Path(self.state.best_model_checkpoint or newest).name}
+        files = [
+            file
+            for file in newest.parent.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{self._rollout_file()}")
+            if re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-\d+", file.parent.name)
+            and not (file.parent / TRAINER_STATE_NAME).exists()
+        ]
+        files.sort(key=lambda file: file.stat().st_mtime)
+        for file in files[: -cast(int, self.args.save_total_limit)]:
+            if file.parent.name not in kept:
+                file.unlink(missing_ok=True)
+
+    def _rollout_file(self) -> str:
+        return f"rollout-{self.accelerator.process_index}.safetensors"

@@ -1,0 +1,58 @@
+"""GFPO's group filter: in training, only the best completions of each group get an advantage.
+
+The rejected ones, see [`gfpo_rejected`], lose their rewards after every function was called. TRL excludes rows without
+a reward from the mean and deviation of the group, gives them advantage 0 and keeps them in the divisor of the loss:
+GFPO's Eq. 2. Logged are the rewards of all completions, so that accuracies stay comparable; `frac_reward_zero_std` is
+of the kept ones.
+
+Overrides of TRL: `_calculate_rewards`, `_generate_and_score_completions`. Writes `_metrics` and `_logs`.
+"""
+
+import math
+from typing import Any, cast
+
+import torch
+from trl.trainer.utils import nanstd
+
+from ..methods.gfpo import gfpo_rejected
+from ..methods.groups import weighted_rewards
+from .verdicts import Verdicts
+
+
+class GroupFilter(Verdicts):
+    """`gfpo_keep` and `gfpo_metric` of [`CESConfig`]. [`Groups`] stays that of all completions."""
+
+    _every_reward: torch.Tensor | None = None  # (N, functions), before the filter
+
+    def _asks_for(self):
+        return super()._asks_for() | ({"lengths"} if self.args.gfpo_keep is not None else set())
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if self.args.gfpo_keep is None or not self.model.training:
+            return rewards
+        self._every_reward = rewards
+        lengths = self._groups.lengths
+        total = weighted_rewards(rewards, self.reward_weights).view(lengths.shape)
+        rejected = gfpo_rejected(lengths, total, self.args.gfpo_keep, self.args.gfpo_metric)
+        return rewards.masked_fill(rejected.view(-1, 1), math.nan)
+
+    def _generate_and_score_completions(self, inputs):
+        self._every_reward = None
+        batch = super()._generate_and_score_completions(inputs)
+        if self._every_reward is not None:
+            self._log_rewards(self._every_reward)
+        return batch
+
+    def _log_rewards(self, rewards: torch.Tensor) -> None:
+        """Writes `rewards` over those that TRL has just logged, in its metrics and its table of completions."""
+        metrics = self._metrics["train"]
+        names = [(f"rewards/{name}/mean", f"rewards/{name}/std") for name in self.reward_func_names]
+        columns = [*rewards.unbind(dim=1), weighted_rewards(rewards, self.reward_weights)]
+        for (mean, std), column in zip([*names, ("reward", "reward_std")], columns, strict=True):
+            metrics[mean][-1] = torch.nanmean(column).item()
+            metrics[std][-1] = nanstd(column).item()
+        for name, column in zip(self.reward_func_names, columns, strict=False):
+            table = cast(Any, self._logs["rewards"])[name]  # holds the latest rows only, a limited number
+            for place, value in zip(range(1, len(table) + 1), reversed(column.tolist()), strict=False):
+                table[-place] = value

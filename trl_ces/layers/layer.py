@@ -1,0 +1,71 @@
+"""Base class of the layers: supported TRL versions, and state that survives a restart."""
+
+import warnings
+from typing import Any, cast
+
+import torch
+import trl
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from trl import GRPOTrainer
+
+from ..config import CESConfig
+
+SUPPORTED_TRL = ">=1.16,<2"
+NEWEST_TESTED_TRL = "1.16"
+
+
+class Layer(GRPOTrainer):
+    """
+    One concern over [`~trl.GRPOTrainer`]; calls `super()` and can be left out.
+
+    `class Plain(RealTokens, GRPOTrainer)` is a trainer whose `args` is a [`CESConfig`].
+
+    Raises:
+        `ImportError`: The installed TRL is outside `SUPPORTED_TRL`.
+    """
+
+    args: CESConfig
+    model: torch.nn.Module
+    num_generations: int
+    num_generations_eval: int
+
+    def __init__(self, *args, **kwargs):
+        check_trl_version(trl.__version__)
+        super().__init__(*args, **kwargs)
+
+    def _remembered(self) -> dict[str, Any]:
+        """State to save beyond TRL's, as JSON. Each layer adds its keys."""
+        return {}
+
+    def _recall(self, state: dict[str, Any]) -> None:
+        """Restores the state that [`_remembered`] returned before the restart."""
+
+    @property
+    def _group_size(self) -> int:
+        """G, completions per prompt, in training or in evaluation."""
+        return self.num_generations if self.model.training else self.num_generations_eval
+
+    def _steps_of_a_rollout(self) -> int:
+        """Micro-steps for which TRL uses one rollout."""
+        return cast(int, self.args.steps_per_generation) * self.num_iterations
+
+
+def check_trl_version(version: str) -> None:
+    """
+    Checks the TRL version; warns about a minor version newer than `NEWEST_TESTED_TRL`.
+
+    Raises:
+        `ImportError`: `version` is outside `SUPPORTED_TRL`, so training could differ silently.
+    """
+    if not SpecifierSet(SUPPORTED_TRL).contains(version, prereleases=True):
+        raise ImportError(
+            f"trl {version} is installed, but CESTrainer builds on the internals of trl{SUPPORTED_TRL}: "
+            f"pip install 'trl{SUPPORTED_TRL}'."
+        )
+    if Version(version).release[:2] > Version(NEWEST_TESTED_TRL).release[:2]:
+        warnings.warn(
+            f"trl {version} is newer than {NEWEST_TESTED_TRL}, the newest that CESTrainer was tested with "
+            f"(`SUPPORTED_TRL` is {SUPPORTED_TRL!r}): install that version, or run tests/test_trl_contract.py.",
+            stacklevel=3,
+        )

@@ -1,0 +1,267 @@
+"""Forwards without the padding that TRL adds: it pads every row of a rollout to the longest.
+
+TRL pads prompts on the left and completions on the right, so the real tokens of a row are contiguous. A forward needs
+only as many columns as its longest row has tokens or, where attention supports sequences of different lengths, no
+padding at all: rows are packed into one, as in TRL's `SFTConfig.padding_free`. Log-probs and entropies come back in
+their original columns.
+"""
+
+import logging
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers.utils.generic import is_flash_attention_requested
+
+logger = logging.getLogger(__name__)
+
+# RoPE types whose frequencies depend on the input length, padding included: trimming would change them.
+ROPE_OF_THE_LENGTH = ("dynamic", "longrope")
+# Model types that keep packed rows apart: attention restarts where positions do, and nothing else mixes positions, as
+# convolutions and linear attention would. tests/layers/test_padding.py compares each with padded rows.
+PACKED_APART = ("llama", "mistral", "qwen2", "qwen3", "olmo2", "olmo3", "granite", "smollm3", "gemma2", "phi3")
+# Per-token outputs of TRL's fused LM head; see `FusedCausalLMOutput` in trl/trainer/utils.py.
+PER_TOKEN = ("log_probs", "entropy")
+
+
+class Span(NamedTuple):
+    """The columns [start, end) of a row's real tokens."""
+
+    start: int
+    end: int
+
+
+def real_spans(attention_mask: Tensor) -> list[Span]:
+    """
+    Finds the real tokens of each row. Synchronizes with the device once.
+
+    Args:
+        attention_mask (`Tensor`): Shape (B, L), 1 from the first real token to the last.
+
+    Returns:
+        `list[Span]`: Length B. The span of a row without real tokens is the whole row.
+    """
+    real = attention_mask != 0
+    start = real.int().argmax(dim=1)
+    end = real.size(1) - real.flip(1).int().argmax(dim=1)
+    return [Span(*span) for span in torch.stack([start, end], dim=1).tolist()]
+
+
+class PaddingSupport(NamedTuple):
+    """
+    Which padding a model's forwards can omit.
+
+    Args:
+        left (`bool`): Padding to the left of prompts; needs relative positions.
+        right (`bool`): Padding to the right of completions.
+        pack (`bool`): All padding, with the rows packed into one and separated by their positions.
+        reason (`str`): Why some padding stays; empty if none does.
+    """
+
+    left: bool
+    right: bool
+    pack: bool
+    reason: str = ""
+
+
+def padding_support(model: torch.nn.Module) -> PaddingSupport:
+    """Which padding can go without changing what `model`, Transformers or PEFT, computes at real tokens."""
+    if any(adapter.is_prompt_learning for adapter in getattr(model, "peft_config", {}).values()):
+        reason = "its prompts are learned, and their virtual tokens precede the padding, so padding stays"
+        return PaddingSupport(left=False, right=False, pack=False, reason=reason)
+    config = _text_config(model)
+    rope_types = _rope_types(getattr(config, "rope_parameters", None))
+    moving = sorted(rope_types.intersection(ROPE_OF_THE_LENGTH))
+    if moving:
+        reason = f"its rotary embeddings ({moving[0]}) follow the padded length, so padding stays"
+        return PaddingSupport(left=False, right=False, pack=False, reason=reason)
+    stateful = any(getattr(module, "_is_stateful", False) for module in model.modules())
+    if stateful or not rope_types:
+        reason = "it is recurrent" if stateful else "its positions are not rotary"
+        reason += ", so padding on the left of prompts stays, and rows are not packed"
+        return PaddingSupport(left=False, right=True, pack=False, reason=reason)
+    if config.model_type not in PACKED_APART:
+        reason = f"models of type {config.model_type} are not known to keep packed rows apart"
+        return PaddingSupport(left=True, right=True, pack=False, reason=reason)
+    return PaddingSupport(left=True, right=True, pack=True)
+
+
+def padding_plan(
+    model: torch.nn.Module, trim: bool, pack: bool | None, sequences_are_split: bool = False
+) -> PaddingSupport:
+    """
+    Decides which padding a model's forwards omit.
+
+    Args:
+        model (`torch.nn.Module`): A Transformers or PEFT model.
+        trim (`bool`): `CESConfig.trim_padding`.
+        pack (`bool`, *optional*): `CESConfig.padding_free`; `None` packs with FlashAttention.
+        sequences_are_split (`bool`, *optional*, defaults to `False`):
+            Whether context or sequence parallelism splits sequences; then all padding stays.
+
+    Raises:
+        ValueError: `pack` is `True`, but rows of this model cannot be packed.
+    """
+    support = padding_support(model)
+    if sequences_are_split:
+        support = PaddingSupport(False, False, False, "sequences are split over processes, so padding stays")
+    flash = is_flash_attention_requested(_text_config(model))
+    if pack and not support.pack:
+        raise ValueError(f"`padding_free=True`, but with this model {support.reason}: set `padding_free=False`.")
+    if pack and not flash:
+        logger.warning(
+            "`padding_free=True` without FlashAttention: each forward computes attention between all of its rows and "
+            "discards most of it. Set `padding_free=False`, or `attn_implementation` in `model_init_kwargs` to "
+            '"flash_attention_2".'
+        )
+    if support.reason and trim and (not support.left or flash):
+        logger.info("Some padding stays in the forwards of this model: %s.", support.reason)
+    packs = support.pack and (flash and trim if pack is None else pack)
+    return support._replace(left=support.left and trim, right=support.right and trim, pack=packs)
+
+
+def unpadded(model: Any, padding: PaddingSupport, spans: list[Span], multiple: int) -> Any:
+    """
+    Wraps `model` so that TRL can call it with padded rows.
+
+    Args:
+        model (`Callable`): A causal language model with TRL's fused LM head, itself wrapped or not.
+        padding ([`PaddingSupport`]): Padding to omit.
+        spans (`list[Span]`): Of the rows of the call.
+        multiple (`int`): TRL's `pad_to_multiple_of`, or 1.
+    """
+    if padding.pack:
+        return PackedModel(model, spans)
+    if padding.left:
+        return LeftAlignedModel(model, spans, multiple)
+    return RightTrimmedModel(model, spans, multiple) if padding.right else model
+
+
+def _text_config(model: torch.nn.Module) -> Any:
+    return model.config.get_text_config()  # type: ignore[operator, union-attr]
+
+
+def _rope_types(parameters: dict[str, Any] | None) -> set[str]:
+    """The RoPE types in a config's `rope_parameters`, which may have an entry per layer type."""
+    if not parameters:
+        return set()
+    nested = [entry for entry in parameters.values() if isinstance(entry, dict) and "rope_theta" in entry]
+    entries = nested or [parameters]
+    if any("llama_4_scaling_beta" in entry for entry in entries):  # scales attention by the position itself
+        return set()
+    return {entry.get("rope_type", "default") for entry in entries}
+
+
+class LeftAlignedModel:
+    """
+    Takes TRL's padded rows; the model inside sees them shifted left and cut at the longest.
+
+    It then needs no attention mask, because causal attention never sees padding behind a row's end. This saves the
+    (B, L, L) mask and allows the faster kernels, which take none.
+
+    Args:
+        model (`Callable`): A causal language model with TRL's fused LM head, wrapped or not.
+        spans (`list[Span]`): Of the rows of the call.
+        multiple (`int`, *optional*, defaults to 1): Row lengths are rounded up to a multiple of this.
+    """
+
+    def __init__(self, model: Any, spans: list[Span], multiple: int = 1):
+        self.model, self.spans, self.multiple = model, spans, multiple
+
+    def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
+        """As the model; `log_probs` and `entropy` have shape (B, L - 1), 0 at omitted positions."""
+        rows, padded = input_ids.shape
+        longest = max(2, *(end - start for start, end in self.spans))  # one token predicts the next
+        width = -(-longest // self.multiple) * self.multiple
+        device = input_ids.device
+        columns = torch.tensor([start for start, _ in self.spans], device=device).unsqueeze(1)
+        columns = columns + torch.arange(width, device=device)
+        outside, source = columns >= padded, columns.clamp(max=padded - 1)
+        mask = attention_mask.gather(1, source).masked_fill(outside, 0)
+        outputs = self.model(
+            input_ids=input_ids.gather(1, source),
+            # The load-balancing loss of a mixture of experts counts the mask's tokens.
+            attention_mask=mask if kwargs.get("output_router_logits") else None,
+            labels=labels.gather(1, source).masked_fill(mask == 0, -100),
+            **kwargs,
+        )
+        for name in PER_TOKEN:
+            values = getattr(outputs, name)
+            if values is not None:
+                wide = values.new_zeros(rows, padded - 1 + width).scatter(1, columns[:, :-1], values)
+                setattr(outputs, name, wide[:, : padded - 1])
+        return outputs
+
+
+class RightTrimmedModel:
+    """
+    As [`LeftAlignedModel`], for models with absolute positions or state: rows stay in place, and only the right-hand
+    columns that are padding in all of them are cut.
+    """
+
+    def __init__(self, model: Any, spans: list[Span], multiple: int = 1):
+        self.model, self.spans, self.multiple = model, spans, multiple
+
+    def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
+        """As [`LeftAlignedModel`]."""
+        longest = max(2, *(end for _, end in self.spans))
+        width = -(-longest // self.multiple) * self.multiple
+        outputs = self.model(
+            input_ids=input_ids[:, :width],
+            attention_mask=attention_mask[:, :width],
+            labels=labels[:, :width],
+            **kwargs,
+        )
+        for name in PER_TOKEN:
+            values = getattr(outputs, name)
+            if values is not None:
+                setattr(outputs, name, pad(values, (0, max(0, input_ids.size(1) - width))))
+        return outputs
+
+
+class PackedModel:
+    """
+    Takes TRL's padded rows; the model inside sees one unpadded row, whose positions restart at each of them so that
+    Transformers' attention keeps them apart.
+
+    Also passes the row boundaries (`cu_seq_lens_q`, `max_length_q`, ...), from lengths known here. Without them,
+    FlashAttention would derive them from the positions in every layer, with a device synchronization each time.
+
+    Args:
+        model (`Callable`): As in [`LeftAlignedModel`].
+        spans (`list[Span]`): Of the rows of the call.
+    """
+
+    def __init__(self, model: Any, spans: list[Span]):
+        self.model = model
+        self.lengths = [end - start for start, end in spans]
+
+    def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
+        """As [`LeftAlignedModel`]."""
+        real = attention_mask != 0
+        first = real & ~pad(real, (1, -1))  # in each row
+        positions = (real.cumsum(dim=1) - 1)[real]
+        starts = torch.tensor([0, *accumulate(self.lengths)], dtype=torch.int32, device=input_ids.device)
+        longest = max(self.lengths)
+        outputs = self.model(
+            input_ids=input_ids[real].unsqueeze(0),
+            attention_mask=None,
+            position_ids=positions.unsqueeze(0),
+            labels=labels[real].unsqueeze(0),
+            cu_seq_lens_q=starts,
+            cu_seq_lens_k=starts,
+            max_length_q=longest,
+            max_length_k=longest,
+            **kwargs,
+        )
+        # Column j scores token j + 1, in the padded rows and in the packed one.
+        scored = (real & ~first)[:, 1:]
+        inside = positions[1:] > 0
+        for name in PER_TOKEN:
+            values = getattr(outputs, name)
+            if values is not None:
+                padded = values.new_zeros(scored.shape).masked_scatter(scored, values[0][inside])
+                setattr(outputs, name, padded)
+        return outputs

@@ -1,0 +1,142 @@
+"""Workarounds for what lies upstream: each layer names the fault and what would end it.
+
+Overrides of transformers: `create_accelerator_and_postprocess`. Reads `vllm_generation.vllm_client.session`, and leans
+on TRL calling the model's `merge_adapter` before and `unmerge_adapter` after it reads the weights.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from accelerate.utils import is_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch.distributed.fsdp import MixedPrecisionPolicy
+from urllib3.exceptions import ReadTimeoutError
+from urllib3.util.retry import Retry
+
+from .layer import Layer
+
+CONNECT_SECONDS = 30
+
+
+class ServerTimeout(Layer):
+    """
+    Stops a run whose vLLM server stays silent for `ddp_timeout` seconds: as long as the other processes wait for it.
+
+    TRL's client waits forever, and repeats failed requests. Here, neither a silent server nor a refused connection is
+    tried again: a server restarted in the meantime would answer with the weights that it loaded at its start.
+
+    Upstream: trl issue 6973, closed without a timeout in trl 1.16.0. Ends with a TRL whose client takes one.
+
+    Raises:
+        `requests.exceptions.ReadTimeout`, `ConnectionError`: When training stops.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self.use_vllm and self.vllm_mode == "server" and self.accelerator.is_main_process:
+            limit_waiting(self.vllm_generation.vllm_client.session, self.args.ddp_timeout)
+
+
+def limit_waiting(session: Any, seconds: float) -> None:
+    """
+    Gives all requests of a session a timeout, and ends them at a refused connection.
+
+    Args:
+        session (`requests.Session`): Changed in place. Its other retries stay.
+        seconds (`float`): Longest silence of the server.
+    """
+    session.request = partial(session.request, timeout=(CONNECT_SECONDS, seconds))
+    for adapter in session.adapters.values():
+        retries = _NoSecondWait()
+        retries.__dict__.update(adapter.max_retries.__dict__)
+        retries.connect = 0
+        adapter.max_retries = retries
+
+
+class _NoSecondWait(Retry):
+    def increment(self, method=None, url=None, response=None, error=None, _pool=None, _stacktrace=None):
+        if isinstance(error, ReadTimeoutError):
+            raise error
+        return super().increment(method, url, response, error, _pool, _stacktrace)
+
+
+class Float32Outputs(Layer):
+    """
+    Log-probs and entropies in float32 under FSDP2, as under every other engine.
+
+    With `bf16` accelerate has FSDP2 cast a model's outputs to bfloat16, and TRL's model returns log-probs and
+    entropies. With 8 bits, importance ratios are off by percents and entropies tie where Eq. 5 ranks them.
+
+    Upstream: `set_mixed_precision` of accelerate 1.15's FSDP plugin sets `output_dtype`, too; no issue is known to us.
+    Ends with an accelerate that leaves it alone.
+    """
+
+    def create_accelerator_and_postprocess(self):
+        super().create_accelerator_and_postprocess()
+        keep_outputs(getattr(self.accelerator.state, "fsdp_plugin", None))
+
+
+def keep_outputs(plugin: Any) -> None:
+    """
+    Stops FSDP2 from casting outputs; layers are still gathered and computed in the policy's dtypes.
+
+    Args:
+        plugin (`FullyShardedDataParallelPlugin`, *optional*): Changed in place. `None`, and FSDP1's, stay as they are.
+    """
+    policy = None if plugin is None else plugin.mixed_precision_policy
+    if isinstance(policy, MixedPrecisionPolicy):
+        plugin.mixed_precision_policy = replace(policy, output_dtype=None)
+
+
+class FrozenBase(Layer):
+    """
+    The base of a LoRA run in bfloat16 or float16 does not drift.
+
+    For a sync peft adds the adapter to the base, and subtracts it afterwards. In 16 bits both round, and the errors of
+    all syncs of a run add up. Here the weights wait in host memory, as many bytes as the adapted layers have, and come
+    back.
+
+    Under ZeRO-3 nothing is kept: what is done to gathered weights is dropped with them.
+
+    Upstream: trl issue 6688, open. Ends with a `GRPOTrainer` that sends vLLM the adapter alone (trl pull 5188, open).
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self.use_vllm and is_peft_model(self.vllm_generation.model):
+            restore_after_merge(self.vllm_generation.model)
+
+
+def restore_after_merge(model: Any) -> None:
+    """
+    Has `unmerge_adapter` bring back the bits that were there before `merge_adapter`.
+
+    Args:
+        model (`PeftModel`): Changed in place.
+    """
+    merge, unmerge = model.merge_adapter, model.unmerge_adapter
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def merge_adapter(*args: Any, **kwargs: Any) -> None:
+        kept[:] = [(weight, weight.detach().to("cpu", copy=True)) for weight in _rounded(model)]
+        merge(*args, **kwargs)
+
+    def unmerge_adapter() -> None:
+        unmerge()
+        for weight, before in kept:
+            weight.data.copy_(before)
+        kept.clear()
+
+    model.merge_adapter, model.unmerge_adapter = merge_adapter, unmerge_adapter
+
+
+def _rounded(model: Any) -> Iterator[torch.Tensor]:
+    """Weights and biases under adapters that are kept whole in 16 bits."""
+    for module in model.modules():
+        if isinstance(module, BaseTunerLayer):
+            for weight in module.get_base_layer().parameters(recurse=False):
+                if weight.dtype in (torch.bfloat16, torch.float16) and not hasattr(weight, "ds_id"):
+                    yield weight

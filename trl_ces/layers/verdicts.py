@@ -1,0 +1,120 @@
+"""What each completion of a rollout is: correct, scorable, how long, cut off? Decided once, with the rewards.
+
+Overrides of TRL: `_generate`, `_calculate_rewards`.
+"""
+
+import logging
+from typing import Any
+
+import torch
+from accelerate.utils import gather
+
+from ..config import CESConfig
+from ..methods.group_reward import is_group_reward
+from ..methods.groups import Groups, odd_reward
+from .layer import Layer
+from .turns import policy_lengths
+
+logger = logging.getLogger(__name__)
+
+
+class Verdicts(Layer):
+    """
+    Keeps the latest rollout's [`Groups`], of all processes, in `_groups`.
+
+    A layer that reads it subclasses this one and says in `_asks_for` what it reads: `"lengths"`, `"accuracy"`, the
+    accuracy reward, or `"correct"`. Where none reads anything, nothing is gathered; where none reads the accuracy, no
+    completion is scorable.
+
+    Raises:
+        `ValueError`: The accuracy reward is ambiguous where a layer needs it.
+    """
+
+    _asked: set[str] = set()  # noqa: RUF012
+    _groups: Groups
+    _masks: list | None = None  # of this process's latest completions: 1 on the policy's own tokens
+    _accuracy_index: int | None = None
+    _warned_of_graded = False
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._asked = self._asks_for()
+        if self._asked & {"accuracy", "correct"}:
+            self._accuracy_index = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
+            logger.info("Correctness is taken from %s.", self.reward_func_names[self._accuracy_index])
+
+    def _asks_for(self) -> set[str]:
+        """What this layer and those inside it read."""
+        return set()
+
+    def _generate(self, prompts):
+        outputs = super()._generate(prompts)
+        self._masks = outputs[2]
+        return outputs
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if not self._asked:
+            return rewards
+        accuracy = torch.full_like(rewards[:, 0], torch.nan)
+        if self._accuracy_index is not None:
+            accuracy = rewards[:, self._accuracy_index]
+        if "correct" in self._asked:
+            self._warn_unless_binary(accuracy)
+        lengths = torch.tensor(policy_lengths(completion_ids_list, self._masks), device=rewards.device)
+        facts = gather(torch.stack([lengths, self._truncated(completion_ids_list)], dim=1))
+        facts, accuracy = facts.view(-1, self._group_size, 2), accuracy.view(-1, self._group_size)
+        self._groups = Groups(
+            correct=accuracy >= self.args.ces_correct_threshold,  # False where it is NaN
+            scorable=~accuracy.isnan(),
+            truncated=facts[..., 1].bool(),
+            lengths=facts[..., 0],
+            rewards=accuracy,
+            max_length=self.args.max_completion_length,
+        )
+        return rewards
+
+    def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
+        """Which completions do not end by themselves. Shape (len(completion_ids),), bool."""
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        return torch.tensor([not ids or ids[-1] not in ends for ids in completion_ids], device=self.accelerator.device)
+
+    def _warn_unless_binary(self, accuracy: torch.Tensor) -> None:
+        """
+        Warns once if an accuracy reward, shape (N,), is neither 0 nor 1.
+
+        A reward that is named, or used with a threshold, may be graded.
+        """
+        chosen = self.args.ces_accuracy_reward is not None or self.args.ces_correct_threshold != 1.0
+        odd = None if chosen or self._warned_of_graded else odd_reward(accuracy)
+        if odd is not None and self._accuracy_index is not None:
+            self._warned_of_graded = True
+            if self.accelerator.is_main_process:
+                logger.warning(
+                    "Correctness is taken from the reward function %s, which returned %g. A completion is correct at "
+                    ">= `ces_correct_threshold` (1.0): set that, or name the accuracy reward in "
+                    "`ces_accuracy_reward`.",
+                    self.reward_func_names[self._accuracy_index],
+                    odd,
+                )
+
+
+def accuracy_column(args: CESConfig, names: list[str], funcs: list[Any]) -> int:
+    """
+    The accuracy reward's index.
+
+    Args:
+        args ([`CESConfig`]): Its `ces_accuracy_reward` may name it.
+        names (`list[str]`): Names of the reward functions, as TRL logs them.
+        funcs (`list`): The reward functions.
+
+    Raises:
+        `ValueError`: There is none, it is ambiguous, or it is a reward of whole groups.
+    """
+    index = args.accuracy_reward_index(names)
+    if is_group_reward(funcs[index]):
+        raise ValueError(
+            f"{names[index]} rewards whole groups by the verdicts of an accuracy reward, so it cannot be that reward: "
+            "add one to `reward_funcs`, and name it in `ces_accuracy_reward`."
+        )
+    return index

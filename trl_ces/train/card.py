@@ -1,0 +1,147 @@
+"""The model card: what was trained and how, how to use the model, whom to cite. Read from the files of the run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from ..support.environment import MISSING, environment
+from ..support.files import write_json, write_text
+from ..support.hub import is_local
+from ..support.yaml import read_yaml
+from .arguments import ScriptArguments
+from .card_words import effect, trained_with
+from .checkpoints import read_state
+from .curves import logged_accuracy_reward, plot_curves, read_curves
+from .recipe import RECIPE, recipe_fields
+
+if TYPE_CHECKING:
+    from ..config import CESConfig
+
+# Of a run: its token rule's title, the resolved settings and the package versions, which no other file holds.
+FACTS = "run.json"
+ADAPTER, CARD, CURVES = "adapter_config.json", "README.md", "curves.png"
+TEMPLATE = Path(__file__).with_name("card.md.j2")
+# The settings that a card shows beside those of the shaping; the others are in recipe.yaml.
+TRAINING_FIELDS = (
+    "loss_type", "epsilon", "epsilon_high", "beta", "learning_rate", "lr_scheduler_type", "warmup_steps", "adam_beta1",
+    "adam_beta2", "max_grad_norm", "num_generations", "per_device_train_batch_size", "gradient_accumulation_steps",
+    "steps_per_generation", "num_iterations", "temperature", "top_p", "max_completion_length", "seed", "world_size",
+)  # fmt: skip
+SHOWN_IN_TEXT = {"dataset_name", "model_builder", "model_builder_kwargs", "system_prompt"}
+LOGGED = (
+    "reward", "completions/mean_length", "entropy", "ces/group_accuracy", "ces/selected_tokens",
+    "ces/shaping_to_advantage", "ces/sign_flip_share",
+)  # fmt: skip
+
+
+def write_facts(folder: Path, args: CESConfig) -> None:
+    """Records a run's resolved settings and package versions in its `output_dir`."""
+    own = [name for name in vars(args) if name.startswith(f"{args.shaping}_")]
+    own += ["shaping_kwargs"] if args.shaping_kwargs else []
+    values = {name: getattr(args, name) for name in ("shaping", *own, *TRAINING_FIELDS)}  # no token among them
+    settings = {name: getattr(value, "value", value) for name, value in values.items()}
+    rule = args.rule.title if args.rule is not None else None
+    write_json(folder / FACTS, {"rule": rule, "settings": settings, "packages": environment()})
+
+
+def write_card(
+    folder: Path,
+    repo: str,
+    *,
+    results: Sequence[EvalResult] = (),
+    tables: Sequence[str] = (),
+    licence: Mapping[str, str] | None = None,
+    merged: bool = False,
+    has_report: bool = False,
+) -> list[str]:
+    """
+    Writes the card and the curves of the run in `folder`; returns what is missing, and why.
+
+    `repo` is the name to load the model by. The keywords are what the run itself does not know: evaluations for the
+    model-index and as Markdown, the base's licence, whether an adapter is merged, whether there is a report.html.
+    """
+    recipe, state = read_yaml(folder / RECIPE), cast("dict[str, Any]", read_state(folder))
+    recorded = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    settings, name = recorded["settings"], repo.split("/")[-1]
+    base, dataset = str(recipe["model_name_or_path"]), str(recipe.get("dataset_name"))
+    problem = _draw_curves(folder, name, logged_accuracy_reward(state, recipe))
+    is_adapter = (folder / ADAPTER).is_file() and not merged
+    base_on_hub, dataset_on_hub = not is_local(base), "/" in dataset and not is_local(dataset)
+    metadata = ModelCardData(
+        base_model=base if base_on_hub else None,
+        base_model_relation=("adapter" if is_adapter else "finetune") if base_on_hub else None,
+        datasets=dataset if dataset_on_hub else None,
+        library_name="peft" if is_adapter else "transformers",
+        pipeline_tag="text-generation",
+        tags=["trl", "grpo", "ces" if settings["shaping"] == "ces" else "dapo", "generated_from_trainer"],
+        model_name=name if results else None,
+        eval_results=list(results) or None,
+        **dict[str, Any](licence or {}),
+    )
+    from ..trainer import CESTrainer  # loads TRL, which takes seconds
+
+    data_fields = {field.name for field in dataclasses.fields(ScriptArguments)} - SHOWN_IN_TEXT
+    card = ModelCard.from_template(
+        metadata,
+        str(TEMPLATE),
+        name=name,
+        repo=repo,
+        state=state,
+        base=f"[{base}](https://huggingface.co/{base})" if base_on_hub else f"`{Path(base).name}`",
+        dataset=f"[{dataset}](https://huggingface.co/datasets/{dataset})" if dataset_on_hub
+        else f"`{Path(dataset).name}`",
+        method=trained_with(recorded["rule"], settings, recipe),
+        effect=effect(settings),
+        merged=merged,
+        is_adapter=is_adapter,
+        has_chat_template=(folder / "chat_template.jinja").is_file(),
+        system_prompt=recipe.get("system_prompt", recipe_fields()["system_prompt"].default),
+        shown={
+            "Shaping": {key: value for key, value in settings.items() if key not in TRAINING_FIELDS},
+            "Data, prompts and rewards": {key: value for key, value in recipe.items() if key in data_fields},
+            "Optimization and sampling": {key: settings[key] for key in TRAINING_FIELDS},
+            "Versions": {key: value for key, value in recorded["packages"].items() if value != MISSING},
+        },
+        tables=tables,
+        has_curves=problem is None,
+        logged=_first_and_last(state["log_history"]),
+        has_report=has_report,
+        command=_train_command(recipe, settings["world_size"]),
+        paths=[f"`{key}` (there `{Path(recipe[key]).name}`)" for key in ("model_name_or_path", "dataset_name")
+               if is_local(str(recipe.get(key)))],
+        citation=CESTrainer._paper["citation"],
+    )  # fmt: skip
+    write_text(folder / CARD, card.content + "\n")
+    return [] if problem is None else [problem]
+
+
+def _draw_curves(folder: Path, name: str, reward: str | None) -> str | None:
+    """Draws curves.png; returns why not."""
+    curve = read_curves(folder, reward) if reward is not None else None
+    if curve is None or not curve["step"]:
+        return f"No {CURVES}: no accuracy was logged."
+    if find_spec("matplotlib") is None:
+        return f'No {CURVES}: it needs matplotlib (pip install "trl_ces[study]").'
+    plot_curves({name: [curve]}, folder / CURVES)
+    return None
+
+
+def _first_and_last(log: Sequence[Mapping[str, Any]]) -> list[tuple[str, float, float]]:
+    """Name, first and last logged value; TRL logs a mean over nothing as `None`."""
+    found = {name: [entry[name] for entry in log if entry.get(name) is not None] for name in LOGGED}
+    return [(name, values[0], values[-1]) for name, values in found.items() if values]
+
+
+def _train_command(recipe: Mapping[str, Any], processes: int) -> str:
+    words = ["trl-ces", "train", "--config", RECIPE, "--output_dir", "my-run"]
+    words += ["--num_processes", str(processes)] if processes > 1 else []
+    words += ["--push_to_hub", "false"] if recipe.get("push_to_hub") else []
+    return shlex.join(words)
