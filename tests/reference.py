@@ -137,6 +137,7 @@ def shaped_loss(
     tau="0.01",
     beta_correct=0.4,
     beta_incorrect=0.4,
+    cap_incorrect=None,
     dynamic=True,
     entropy_gradient=True,
     rule="ces",
@@ -191,7 +192,11 @@ def shaped_loss(
             shaped = torch.tensor(advantage, dtype=torch.float64)
             entropy = bits[position] if entropy_gradient else bits[position].detach()
             if rule == "ces" and position in chosen:
-                shaped = shaped - beta_correct * entropy if row["accuracy"] >= 1 else shaped + beta_incorrect * entropy
+                change = -beta_correct * entropy if row["accuracy"] >= 1 else beta_incorrect * entropy
+                if cap_incorrect is not None and row["accuracy"] < 1:
+                    limit = max(0.0, -advantage) / cap_incorrect
+                    change = change if change.item() < limit else limit
+                shaped = shaped + change
             if rule == "entropy_advantage":
                 nats = bits[position].item() * math.log(2)
                 shaped = shaped + min(alpha * nats, abs(advantage) / kappa)

@@ -118,6 +118,13 @@ CASES = {
         {"entropy_gradient": False},
         {},
     ),
+    "cap on wrong answers": (
+        [[1, 0, 0, 1], [0, 0, 0, 1]],
+        {"ces_cap_incorrect": 2.0},
+        {"cap_incorrect": 2.0},
+        {},
+    ),
+    "cap where all are wrong": ([[0, 0, 0, 0], [1, 0, 0, 0]], {"ces_cap_incorrect": 1.0}, {"cap_incorrect": 1.0}, {}),
     "entropy advantage": (
         [[1, 0, 0, 1], [0, 0, 0, 1]],
         {"shaping": "entropy_advantage", "entropy_advantage_alpha": 0.3, "entropy_advantage_kappa": 3.0},

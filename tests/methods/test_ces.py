@@ -126,6 +126,17 @@ def test_gradient_flows_to_selected_entropies_only():
     assert entropies.grad.tolist() == [[pytest.approx(-0.4), 0.0], [0.0, pytest.approx(0.3)]]
 
 
+def test_the_cap_bounds_wrong_answers_and_stops_their_gradient_only_where_it_binds():
+    entropies = torch.tensor([[2.0, 1.0, 0.5]] * 3, requires_grad=True)
+    selected = torch.ones(3, 3, dtype=torch.bool)
+    shaped = ces_advantages(torch.tensor([1.0, -1.0, 0.0]), entropies, selected, bools(1, 0, 0), -0.4, 0.5, 2.0)
+    # Wrong: at most |A| / 2, here 0.5, which 0.5 * 1 bit just reaches. Where A is 0, so is the cap. Correct: no cap.
+    expected = torch.tensor([[1.8, 1.4, 1.2], [-0.5, -0.5, -0.75], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(shaped.detach(), expected)
+    shaped.sum().backward()
+    torch.testing.assert_close(entropies.grad, torch.tensor([[0.4, 0.4, 0.4], [0.0, 0.0, 0.5], [0.0, 0.0, 0.0]]))
+
+
 def micro_batch(**changes):
     """Two completions of one group, the first correct, four tokens each."""
     return {

@@ -86,9 +86,13 @@ def ces_advantages(
     correct: Tensor,
     beta_correct: float,
     beta_incorrect: float,
+    cap_incorrect: float | None = None,
 ) -> Tensor:
     """
     Eq. 7: A' = A - beta_1 H on the selected tokens of correct completions, A + beta_2 H on those of wrong ones.
+
+    With a cap kappa, wrong completions get A + min(beta_2 H, max(0, -A) / kappa) instead, and the gradient of H only
+    where the cap does not bind: for kappa >= 1 no wrong token is rewarded (docs/algorithm.md, "The cap").
 
     Args:
         advantages (`Tensor`): Shape (B,), A of Eq. 3.
@@ -97,12 +101,18 @@ def ces_advantages(
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
         beta_correct (`float`): beta_1, advantage per bit.
         beta_incorrect (`float`): beta_2, advantage per bit.
+        cap_incorrect (`float`, *optional*): kappa. `None`: no cap, the paper.
 
     Returns:
         `Tensor`: A', shape (B, T).
     """
-    signed_beta = torch.where(correct, -beta_correct, beta_incorrect).unsqueeze(1)
-    return advantages.unsqueeze(1) + torch.where(selected, signed_beta * entropies, 0.0)
+    advantages, correct = advantages.unsqueeze(1), correct.unsqueeze(1)
+    shaping = torch.where(correct, -beta_correct, beta_incorrect) * entropies
+    if cap_incorrect is not None:
+        bound = (-advantages).clamp(min=0.0) / cap_incorrect
+        # Not torch.minimum, which would pass half of the gradient where both are equal.
+        shaping = torch.where(correct | (shaping < bound), shaping, bound)
+    return advantages + torch.where(selected, shaping, 0.0)
 
 
 def conditional_entropy_shaping(
@@ -113,6 +123,7 @@ def conditional_entropy_shaping(
     tau: float,
     beta_correct: float,
     beta_incorrect: float,
+    cap_incorrect: float | None = None,
     dynamic_multiplier: bool = True,
     entropy_gradient: bool = True,
 ) -> ShapedAdvantages:
@@ -124,7 +135,7 @@ def conditional_entropy_shaping(
             Shape (B,) each: `advantages`; `correct`, `scorable` (bool); `group_correct`, `group_scorable` (int64).
         entropies_nats (`Tensor`): Shape (B, T), nats, of the policy being updated; 0 on padding.
         mask (`Tensor`): Shape (B, T), the loss mask.
-        tau, beta_correct, beta_incorrect: See [`Settings`].
+        tau, beta_correct, beta_incorrect, cap_incorrect: See [`Settings`].
         dynamic_multiplier (`bool`): `False` is the paper's "w/o Dynamic b".
         entropy_gradient (`bool`): `False` is the paper's "w/o Entropy Gradient".
 
@@ -140,7 +151,8 @@ def conditional_entropy_shaping(
     k = selection_size(lengths, tau, b) * scorable
     largest = math.floor(mask.size(1) * exact(tau))  # no device synchronization
     selected = top_entropy_tokens(entropies, mask, k, largest)
-    shaped = ces_advantages(batch["advantages"], entropies, selected, correct, beta_correct, beta_incorrect)
+    betas = beta_correct, beta_incorrect, cap_incorrect
+    shaped = ces_advantages(batch["advantages"], entropies, selected, correct, *betas)
     return ShapedAdvantages(shaped, selected)
 
 
@@ -165,6 +177,14 @@ class Settings:
         "beta_2 of Eq. 7: advantage per bit added to wrong completions; below 0 it is subtracted, an ablation.",
         math.isfinite,
         BETA,
+    )
+    cap_incorrect: float | None = setting(
+        None,
+        "kappa: a wrong completion gets at most max(0, -A) / kappa, so that for kappa >= 1 none is rewarded. Default: "
+        "no cap, the paper.",
+        lambda value: 1 <= value < math.inf,
+        "it divides |A| of a wrong completion, a number >= 1; 2 is the choice of arXiv 2506.14758. Leave it out for "
+        "the paper's CES.",
     )
     dynamic_multiplier: bool = setting(
         True, "Whether b follows the group accuracy, Eq. 6. False: b = 1, the paper's ablation `w/o Dynamic b`."

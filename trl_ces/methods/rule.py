@@ -95,7 +95,7 @@ def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None,
     A field of a rule's settings.
 
     Args:
-        default (`Any`): A number, a bool or a text, which also gives the type.
+        default (`Any`): A number, a bool or a text, which also gives the type; `None` for a number that may be left out.
         help (`str`): What it is, with its symbol and equation in the paper, in one sentence.
         holds (`Callable`, *optional*): Whether a value is in range.
         reason (`str`): What is said of a value that is not: a clause with the way out.
@@ -123,7 +123,9 @@ def exact(value: float) -> Fraction:
 
 def problem_with(entry: Any, value: Any) -> str | None:
     """Why a value does not fit the field of a rule's settings; `None` if it does."""
-    if isinstance(entry.default, float):
+    if value is None and entry.default is None:
+        return None
+    if entry.default is None or isinstance(entry.default, float):
         if isinstance(value, bool) or not isinstance(value, int | float):
             return "it must be a number."
     elif type(value) is not type(entry.default):
