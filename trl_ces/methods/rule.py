@@ -95,7 +95,7 @@ def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None,
     A field of a rule's settings.
 
     Args:
-        default (`Any`): A number, a bool or a text, which also gives the type; `None` for a number that may be left out.
+        default (`Any`): A number, a bool or a text, which also gives the type; `None`: a number or nothing.
         help (`str`): What it is, with its symbol and equation in the paper, in one sentence.
         holds (`Callable`, *optional*): Whether a value is in range.
         reason (`str`): What is said of a value that is not: a clause with the way out.
