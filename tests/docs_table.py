@@ -118,6 +118,10 @@ RUN = {
     "build_base_model('runs/base45', World(check_probability=0.45))\"": Here(
         {"runs/base45'": "runs/new'", "0.45)": "0.45), steps=2"}, leaves=("runs/new/model.safetensors",)
     ),
+    "trl-ces train --config my.yaml --shaping my_rule:rule --shaping_kwargs '{gamma: 0.2}'": trained(
+        R1, {}, ON_THIS_CPU
+    ),
+    "trl-ces check my_rule:rule": Here(says="number of processes change nothing"),
     # After it
     "trl-ces report runs/study/arithmetic --out report.html": Here(leaves=("report.html",), says="Wrote report.html"),
     "trl-ces report runs/study/arithmetic --tokens 64 --out report.html": Here(

@@ -94,6 +94,7 @@ def prepared(tmp_path_factory):
     shutil.copy(ROOT / "recipes" / "DeepSeek-R1-Distill-Qwen-1.5B" / "ces.yaml", folder / "my.yaml")
     reward = next(block for block in blocks(DOCS / "recipes.md", "python") if "reward" in block)
     (folder / "my_rewards.py").write_text(reward, encoding="utf-8")
+    shutil.copy(DOCS / "examples" / "my_rule.py", folder / "my_rule.py")
     (folder / "small_study.yaml").write_text(yaml.safe_dump(STUDY))
     problems = [{"question": f"{n}+{n}=?", "final_answer": str(2 * n)} for n in range(24)]
     (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in problems))
