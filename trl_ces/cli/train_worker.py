@@ -9,7 +9,6 @@ from typing import Any
 
 from ..config import CESConfig
 from ..support.errors import UserError
-from ..train.command_line import read_words
 from ..train.launch import SAID
 from ..train.recipe import load_recipe
 from ..train.run import StoppedTraining, train
@@ -28,11 +27,11 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)
     parser.add_argument("--expect_distributed_type")
-    expected, rest = parser.parse_known_args(words)
-    line = read_words(rest)
+    parser.add_argument("--recipe", required=True)
+    options = parser.parse_args(words)
     try:
-        recipe = load_recipe(line.config, line.overrides)
-        train(recipe, expected.expect_processes, expected.expect_distributed_type, _publisher)
+        recipe = load_recipe([options.recipe])
+        train(recipe, options.expect_processes, options.expect_distributed_type, _publisher)
     except UserError as error:
         if os.environ.get("RANK", "0") == "0" or isinstance(error, StoppedTraining):
             print(f"trl-ces train: error: {error}", file=sys.stderr, flush=True)

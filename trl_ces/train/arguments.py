@@ -6,8 +6,6 @@ from typing import Any
 
 from ..support.prompts import PAPER_SYSTEM_PROMPT
 
-GENERATED = {"arithmetic", "reasoning_gym"}
-
 
 @dataclass
 class ScriptArguments:
@@ -21,7 +19,7 @@ class ScriptArguments:
         default=None,
         metadata={
             "help": "Training problems: a Hub id (`zwhe99/DeepMath-103K`), a local .json, .jsonl or .parquet file or "
-            "a folder of them, `arithmetic` (the quickstart's world) or `reasoning_gym`. Required."
+            "a folder of them. Required without `dataset_builder`."
         },
     )
     dataset_config: str | None = field(default=None, metadata={"help": "Configuration name of a Hub data set."})
@@ -59,15 +57,16 @@ class ScriptArguments:
         default=PAPER_SYSTEM_PROMPT,
         metadata={"help": "System message of every prompt; null for none. Default: the paper's."},
     )
-    reasoning_gym_tasks: dict[str, Any] | None = field(
+    dataset_builder: str | None = field(
         default=None,
         metadata={
-            "help": "Tasks of `dataset_name: reasoning_gym`, in equal parts: a mapping from task to its settings."
+            "help": "Dotted path of a function that makes the problems where no data set holds them: it takes the "
+            "numbers of problems to train on and to hold back, `dataset_seed`, `system_prompt` and `dataset_kwargs`, "
+            "and returns two data sets with columns `prompt` and `solution`, the second `None` where 0 are held back."
         },
     )
     dataset_kwargs: dict[str, Any] | None = field(
-        default=None,
-        metadata={"help": "`dataset_name: arithmetic`: what its problems look like (`{min_terms: 2, max_terms: 4}`)."},
+        default=None, metadata={"help": "Further arguments of `dataset_builder`, a mapping (`{max_terms: 4}`)."}
     )
     reward_funcs: list[str] = field(
         default_factory=lambda: ["accuracy_reward", "think_format_reward"],
@@ -124,21 +123,15 @@ class ScriptArguments:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` is {value}: it must be at least 1, or null.")
-        if self.dataset_name is None:
+        if self.dataset_name is None and self.dataset_builder is None:
+            raise ValueError("`dataset_name` is missing: name a Hub data set or a local file, or a `dataset_builder`.")
+        if self.dataset_builder is not None and (self.dataset_name or self.eval_dataset_name):
             raise ValueError(
-                "`dataset_name` is missing: name a Hub data set, a local file, arithmetic or reasoning_gym."
+                "`dataset_builder` makes the problems, and `dataset_name` or `eval_dataset_name` names others: set "
+                "one of them to null. `num_eval_samples` holds problems back."
             )
-        if (self.dataset_name == "reasoning_gym") != bool(self.reasoning_gym_tasks):
-            raise ValueError(
-                "`reasoning_gym_tasks` and `dataset_name: reasoning_gym` belong together: give both or none."
-            )
-        if self.eval_dataset_name is not None and GENERATED & {self.dataset_name, self.eval_dataset_name}:
-            raise ValueError(
-                "`eval_dataset_name` is for data sets that are read, and arithmetic and reasoning_gym are generated: "
-                "hold back problems of `dataset_name` with `num_eval_samples`."
-            )
-        if self.dataset_kwargs and self.dataset_name != "arithmetic":
-            raise ValueError("`dataset_kwargs` describes `dataset_name: arithmetic`: remove it for other data.")
+        if self.dataset_kwargs and self.dataset_builder is None:
+            raise ValueError("`dataset_kwargs` needs a `dataset_builder`: name it, or remove them.")
         if self.model_builder_kwargs and self.model_builder is None:
             raise ValueError("`model_builder_kwargs` needs a `model_builder`: name it, or remove them.")
         if self.solution_pattern is not None:

@@ -18,9 +18,9 @@ from .recipe import Recipe
 from .server import check_server
 
 
-def check(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
+def check(line: CommandLine, recipe: Recipe) -> Launch:
     """Checks a run, and says how to start it."""
-    launch = make_launch(line, recipe, recipe_file)
+    launch = make_launch(line, recipe)
     recipe.check_training(launch.num_processes)
     find_reward_functions(recipe)
     model, output_dir = str(recipe.model.model_name_or_path), Path(recipe.setting("output_dir"))

@@ -17,9 +17,9 @@ TAKEN_FLAGS = {
 
 @dataclass
 class CommandLine:
-    """The sorted words: recipe file, accelerate file, overrides of the recipe, accelerate's flags."""
+    """The sorted words: recipe and overlays, accelerate file, overrides of the recipe, accelerate's flags."""
 
-    config: str | None = None
+    config: list[str] = field(default_factory=list)
     accelerate_config: str | None = None
     overrides: dict[str, list[str]] = field(default_factory=dict)
     accelerate_flags: dict[str, list[str]] = field(default_factory=dict)
@@ -42,10 +42,14 @@ def read_words(words: list[str]) -> CommandLine:
     """Sorts the words. A name that recipe and accelerate share is the recipe's, as in `trl grpo`."""
     line = CommandLine()
     for name, values in _group(words):
-        if name in ("config", "accelerate_config"):
+        if name == "config":
+            if not values:
+                raise UserError("command line: `--config` names a recipe, or a recipe and overlays.")
+            line.config = values
+        elif name == "accelerate_config":
             if len(values) != 1:
                 raise UserError(f"command line: `--{name}` takes one name or file, got {len(values)}.")
-            setattr(line, name, values[0])
+            line.accelerate_config = values[0]
         elif name in recipe_fields():
             line.overrides[name] = values
         elif name in TAKEN_FLAGS:

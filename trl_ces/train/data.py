@@ -1,4 +1,4 @@
-"""Training problems as columns `prompt` and `solution`, from the Hub, from local files or generated.
+"""Training problems as columns `prompt` and `solution`, from the Hub, from local files or from a `dataset_builder`.
 
 The paper trains on 2,500 problems of DeepMath-103K and does not say which. Here rows are drawn in the order of a hash
 of seed and row number: the same on every machine, with every library version and any number of processes.
@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 from ..support.errors import UserError, kind
 from ..support.hub import is_local
 from ..support.prompts import build_prompt
-from .arguments import GENERATED, ScriptArguments
+from .arguments import ScriptArguments
+from .lookup import import_function
 from .sources import Rows, read_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 GOLDS_AT_A_TIME = 256
+# Problems that a `dataset_builder` makes where `max_train_samples` is null.
+BUILT = 2000
 
 
 @dataclass(frozen=True)
@@ -111,16 +114,17 @@ def make_dataset(rows: Rows, picked: list[int], script: ScriptArguments) -> "Dat
 
 
 def check_source(script: ScriptArguments) -> None:
-    """Checks data that need no network: files, columns, tasks."""
+    """Checks data that need no network: files, columns, what a `dataset_builder` is given."""
+    if script.dataset_builder is not None:
+        _build(script)
+        return
     held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
     for name, split, count, eval_count in (
         (script.dataset_name, script.dataset_split, script.max_train_samples, held_out),
         (script.eval_dataset_name, script.eval_dataset_split, script.num_eval_samples, 0),
     ):
-        if name is not None and name not in GENERATED and is_local(name):
+        if name is not None and is_local(name):
             _check_rows(read_rows(script, name, split), replace(script, max_train_samples=count), eval_count)
-    if script.dataset_name == "reasoning_gym" or script.dataset_kwargs:
-        _generate(script)
 
 
 def _check_rows(rows: Rows, script: ScriptArguments, eval_count: int) -> None:
@@ -130,29 +134,14 @@ def _check_rows(rows: Rows, script: ScriptArguments, eval_count: int) -> None:
         make_prompt(rows.prompts[row], script.system_prompt, f"{rows.source}, row {row}")
 
 
-def _generate(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
-    count = script.max_train_samples or 2000
-    if script.dataset_name == "arithmetic":
-        return _arithmetic(script, count)
-    from ..lab.worlds.reasoning_tasks import make_problems
-
-    tasks, eval_count = script.reasoning_gym_tasks or {}, script.num_eval_samples
-    train = make_problems(tasks, count, script.dataset_seed, script.system_prompt)
-    if not eval_count:
-        return train, None
-    seen = frozenset(prompt[-1]["content"] for prompt in train["prompt"])
-    return train, make_problems(tasks, eval_count, script.dataset_seed + 1, script.system_prompt, without=seen)
-
-
-def _arithmetic(script: ScriptArguments, count: int) -> tuple["Dataset", "Dataset | None"]:
-    from ..lab.worlds.arithmetic import load_problems
-
-    held_out, world = script.num_eval_samples, script.dataset_kwargs or {}
+def _build(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
+    """The problems of `dataset_builder`."""
+    build, settings = import_function(str(script.dataset_builder), "dataset_builder"), script.dataset_kwargs or {}
+    count, held_out = script.max_train_samples or BUILT, script.num_eval_samples or 0
     try:
-        eval_dataset = load_problems("held_out", held_out, script.dataset_seed, **world) if held_out else None
-        return load_problems("train", count, script.dataset_seed, **world), eval_dataset
+        return build(count, held_out, script.dataset_seed, script.system_prompt, **settings)
     except (TypeError, ValueError) as error:
-        raise UserError(f"`dataset_kwargs` {world!r}: {error}") from None
+        raise UserError(f"`dataset_builder` {script.dataset_builder} with {settings}: {error}") from error
 
 
 def load_datasets(script: ScriptArguments, say: Callable[[str], None] = print) -> tuple["Dataset", "Dataset | None"]:
@@ -161,9 +150,9 @@ def load_datasets(script: ScriptArguments, say: Callable[[str], None] = print) -
     The main process decides which golds are usable and broadcasts it: grading has a time limit, so processes could
     disagree and train on different rows.
     """
+    if script.dataset_builder is not None:
+        return _build(script)
     assert script.dataset_name is not None  # ScriptArguments refuses it
-    if script.dataset_name in GENERATED:
-        return _generate(script)
     held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
     rows = read_rows(script, script.dataset_name, script.dataset_split)
     draw = _draw_once(rows, script, held_out, say)

@@ -23,7 +23,7 @@ from ..support.errors import UserError, kind
 from ..support.yaml import read_yaml
 from .checkpoints import Length, way_on
 from .command_line import CommandLine
-from .recipe import Recipe
+from .recipe import RECIPE, Recipe
 from .shipped import find_accelerate_config
 
 # The entry of a training process, which joins training and Hub. Nothing here imports it.
@@ -47,8 +47,8 @@ class Launch:
     machine_rank: int = 0
 
 
-def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> Launch:
-    """How to start the training."""
+def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
+    """How to start the training; the recipe's file is added when it starts."""
     config_file = None if line.accelerate_config is None else find_accelerate_config(line.accelerate_config).resolve()
     settings = read_accelerate_config(config_file) if config_file else {}
     on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
@@ -76,7 +76,9 @@ def make_launch(line: CommandLine, recipe: Recipe, recipe_file: Path | None) -> 
     if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
         raise UserError(f'{config_file} needs DeepSpeed: pip install "trl_ces[deepspeed]".')
     checked = distributed_type if distributed_type in CHECKED_TYPES else None
-    worker = ["-m", WORKER, *_worker_words(line, recipe_file, processes, checked)]
+    worker = ["-m", WORKER, "--expect_processes", str(processes)]
+    if checked is not None:
+        worker += ["--expect_distributed_type", checked]
     flags = {name: values for name, values in line.accelerate_flags.items() if name != "num_processes"}
     if config_file is None and not flags and processes == 1:
         return Launch(1, None, [sys.executable, *worker], _one_device_only(devices))
@@ -132,20 +134,6 @@ def _one_device_only(devices: int) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
 
 
-def _worker_words(
-    line: CommandLine, recipe_file: Path | None, processes: int, distributed_type: str | None
-) -> list[str]:
-    words = ["--expect_processes", str(processes)]
-    if distributed_type is not None:
-        words += ["--expect_distributed_type", distributed_type]
-    if recipe_file is not None:
-        words += ["--config", str(recipe_file.resolve())]
-    for name, values in line.overrides.items():
-        # `--name=value`, because a value may look like a flag
-        words += [f"--{name}={values[0]}"] if len(values) == 1 else [f"--{name}", *values]
-    return words
-
-
 def _ask_workers(launcher: int) -> bool:
     """Sends SIGTERM to the training processes only; whether there are any."""
     asked = False
@@ -165,8 +153,10 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     Says how to go on where a process ended without a sentence of its own: killed, or by a bug.
     """
     with tempfile.TemporaryDirectory() as folder:
-        said = Path(folder) / "said"
-        code = run_child(launch.command, {**recipe.env, **launch.env, SAID: str(said)})
+        said, file = Path(folder) / "said", Path(folder) / RECIPE
+        file.write_text(recipe.to_yaml(resume=True), encoding="utf-8")
+        command = [*launch.command, "--recipe", str(file)]
+        code = run_child(command, {**recipe.env, **launch.env, SAID: str(said)})
         if code in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM):
             return code
         if said.exists():

@@ -1,4 +1,4 @@
-"""A recipe: one YAML file, overridden on the command line, as the checked arguments of a training run.
+"""A recipe: YAML files, overridden on the command line, as the checked arguments of a training run.
 
 Stricter than TRL's own parser: an unknown key is an error, and so is a value of another type. Neither model nor data
 is loaded here, so a typo costs seconds.
@@ -8,15 +8,17 @@ import dataclasses
 import re
 import typing
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest, shown
-from ..support.yaml import describe_type, dump_yaml, fit, fit_text, read_yaml
+from ..support.yaml import describe_type, dump_yaml, fit, fit_text
 from .arguments import ScriptArguments
 from .batches import batch_sizes
+from .compose import compose
 
 if TYPE_CHECKING:
     from trl import ModelConfig
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 # A run's own recipe, in its `output_dir`.
 RECIPE = "recipe.yaml"
+RESUME = "resume_from_checkpoint"
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,9 @@ class Recipe:
     env: dict[str, str]
     given: dict[str, Any]
 
-    def to_yaml(self) -> str:
-        """The recipe as one file that repeats the run from its start."""
-        given = {name: value for name, value in self.given.items() if name != "resume_from_checkpoint"}
-        return dump_yaml(given)
+    def to_yaml(self, resume: bool = False) -> str:
+        """The recipe as one file that repeats the run from its start, or with `resume` from where this one starts."""
+        return dump_yaml({name: value for name, value in self.given.items() if resume or name != RESUME})
 
     def setting(self, name: str) -> Any:
         """A field of [`CESConfig`], as given or by default."""
@@ -159,14 +161,13 @@ class Recipe:
         return CESConfig(**fields)
 
 
-def load_recipe(path: str | Path | None, overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """Reads, overrides and checks a recipe."""
-    given = read_yaml(Path(path)) if path is not None else {}
-    return make_recipe(given, str(path) if path is not None else "command line", overrides)
+def load_recipe(names: Sequence[str | Path], overrides: dict[str, list[str]] | None = None) -> Recipe:
+    """Composes the named files, see [`compose`], overrides and checks."""
+    return make_recipe(compose(names) if names else {}, " + ".join(map(str, names)) or "command line", overrides)
 
 
 def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """As [`load_recipe`], from the content of a file: a study composes its recipes."""
+    """As [`load_recipe`], from the content of a file."""
     given = dict(given)
     env = _check_env(given.pop("env", None), source)
     fields = recipe_fields()

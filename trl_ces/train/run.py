@@ -95,8 +95,7 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
             print(f"Resuming from {checkpoint}.", flush=True)
     if speaks:
         write_facts(output_dir, cast("CESConfig", trainer.args))
-        if Path(recipe.source).resolve() != (output_dir / RECIPE).resolve():
-            write_text(output_dir / RECIPE, recipe.to_yaml())
+        write_text(output_dir / RECIPE, recipe.to_yaml())
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
     try:

@@ -11,32 +11,36 @@ def shipped_folders(room: str) -> list[Path]:
     return [folder for folder in (package / room, package.parent / room) if folder.is_dir()]
 
 
-# Folders under recipes/ without training recipes.
-OTHER_KINDS = ("accelerate", "evaluation")
+# Folders under recipes/ with training recipes: whole ones, then overlays.
+WHOLE, OVERLAYS = "models", ("methods", "cluster")
+
+
+def is_overlay(file: Path) -> bool:
+    """Whether a shipped file changes a recipe and is none."""
+    return any(file.resolve().parent == folder / kind for folder in shipped_folders("recipes") for kind in OVERLAYS)
 
 
 def shipped_files(kind: str | None = None) -> dict[str, Path]:
-    """Name -> file of the shipped training recipes, the studies, or the files in the folder `kind` of recipes/."""
+    """Name -> file of the shipped recipes and overlays, the studies, or the files in the folder `kind` of recipes/."""
     shipped: dict[str, Path] = {}
     if kind == "study":
         files = [file for folder in shipped_folders("experiments") for file in sorted(folder.glob("*/study.yaml"))]
         return {file.parent.name: file for file in files}
     for folder in shipped_folders("recipes"):
-        start = folder if kind is None else folder / kind
-        for file in sorted(start.rglob("*.yaml")):
-            if kind is not None or file.relative_to(folder).parts[0] not in OTHER_KINDS:
-                shipped.setdefault(str(file.relative_to(start).with_suffix("")), file)
+        for start in (WHOLE, *OVERLAYS) if kind is None else (kind,):
+            for file in sorted((folder / start).glob("*.yaml")):
+                shipped.setdefault(file.stem, file)
     return shipped
 
 
 def find_recipe(name: str, kind: str | None = None) -> Path:
-    """The file of `--config`: a path, or the name of a shipped file such as `smollm2_135m/ces`."""
+    """The file of `--config`: a path, or the name of a shipped file such as `R1-7B`."""
     if Path(name).expanduser().is_file():
         return Path(name).expanduser()
     if kind == "study":
         stem = name.removeprefix("experiments/").removesuffix("/study.yaml")
     else:
-        stem = name.removeprefix("recipes/").removeprefix(f"{kind}/").removesuffix(".yaml")
+        stem = name.removesuffix(".yaml").rpartition("/")[2] if name.startswith(("recipes/", f"{kind}/")) else name
     shipped = shipped_files(kind)
     if stem in shipped:
         return shipped[stem]

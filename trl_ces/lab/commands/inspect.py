@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ...cli.parser import Parser, count
 from ...support.errors import UserError
 from ...train.command_line import read_words
-from ...train.shipped import find_recipe
 from ..inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ correct, and how many tokens CES would shape. Give a model and prompts, or a rec
 recipe can be given too and overrides it (--dtype bfloat16, --system_prompt null, --prompt_column text). docs/report.md
 explains the table.
 
-  trl-ces inspect --config arithmetic/ces
+  trl-ces inspect --config arithmetic
   trl-ces inspect --model runs/quickstart/base --prompt "37+48:" --tau 0.2
   trl-ces inspect --model Qwen/Qwen3-0.6B --data problems.jsonl --max_new_tokens 2048
 """
@@ -38,7 +37,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("--model", help="directory of a saved model or a LoRA adapter, or a Hub id; default: the recipe's")
-    add("--config", help="a recipe's file or shipped name, for what is not given here")
+    add("--config", nargs="+", default=[], metavar="NAME", help="a recipe, and overlays, for what is not given here")
     add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
     add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a Hub data set")
     add("--num_prompts", type=count, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
@@ -102,8 +101,9 @@ def _read(argv: list[str]) -> tuple[argparse.Namespace, Recipe, Sampling]:
     if line.accelerate_flags or line.accelerate_config:
         flag = next(iter(line.accelerate_flags), "accelerate_config")
         raise UserError(f"`--{flag}` is for training: `trl-ces inspect` runs in one process.")
-    file = None if options.config is None else find_recipe(options.config)
-    recipe = recipe_to_sample(file, line.overrides, model=options.model, data=options.data, prompts=options.prompt)
+    recipe = recipe_to_sample(
+        options.config, line.overrides, model=options.model, data=options.data, prompts=options.prompt
+    )
     return (
         options,
         recipe,

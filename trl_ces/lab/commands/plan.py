@@ -5,7 +5,6 @@ from argparse import ArgumentTypeError
 from ...cli.parser import Parser, count
 from ...support.errors import UserError
 from ...train.command_line import read_words
-from ...train.shipped import find_recipe
 
 EPILOG = """\
 Prints responses, prompts and steps of a rollout, steps in all, and how far off-policy they are; memory of each device
@@ -13,7 +12,7 @@ by part at the longest answers; whether it fits, and what to change if not. With
 what the server holds, and what goes over the network. Nothing is loaded or downloaded except, for a model that is not
 known here, its config.json.
 
-  trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B/ces --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
+  trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
 """
 
 
@@ -26,31 +25,23 @@ def run(argv: list[str]) -> int:
         raise UserError(
             f"command line: {flags} changes no plan: give the processes with `--gpus`, the machines with `--nodes`."
         )
-    from ..plan.plan import find_folder, plan_recipe
-    from ..plan.text import folder_text, text
+    from ..plan.plan import plan_recipe
+    from ..plan.text import text
 
     given = {name: value for name, value in vars(options).items() if name != "config"}
-    folder = find_folder(options.config)
-    if folder is None:
-        file = find_recipe(options.config)
-        print(text(plan_recipe(file, line.overrides, name=options.config, **given)))
-        return 0
-    plans = [plan_recipe(file, line.overrides, name=file.stem, **given) for file in sorted(folder.glob("*.yaml"))]
-    if not plans:
-        raise UserError(f"{folder} holds no recipe.")
-    print(folder_text(folder.name, plans))
+    print(text(plan_recipe(options.config, line.overrides, **given)))
     return 0
 
 
 def _parser() -> Parser:
     parser = Parser(
         "plan",
-        usage="trl-ces plan --config RECIPE|FOLDER [options] [--FIELD VALUE ...]",
+        usage="trl-ces plan --config RECIPE [OVERLAY ...] [options] [--FIELD VALUE ...]",
         description="Work out a recipe's steps and memory. --FIELD VALUE overrides a field of the recipe.",
         epilog=EPILOG,
     )
     add = parser.add_argument
-    add("--config", required=True, metavar="NAME", help="a recipe as for `trl-ces train`, or a folder of recipes/")
+    add("--config", required=True, nargs="+", metavar="NAME", help="a recipe and overlays, as for `trl-ces train`")
     add("--gpus", type=count, default=1, metavar="N", help="processes on all nodes, one per device (default: 1)")
     add("--nodes", type=count, metavar="N", help="machines that train (default: the accelerate file's, or 1)")
     add("--server_gpus", type=count, metavar="N", help="devices of the vLLM server, for a recipe in server mode")

@@ -58,6 +58,6 @@ def run(argv: list[str]) -> int:
     print(f"\n{quickstart.summary(measured)}\n")
     print(f"Picture of both trainings: {options.output_dir / quickstart.PICTURE}")
     print(f"Took {time.monotonic() - started:.0f} s in all.\n")
-    print("Next: a real pretrained model on this CPU,\n  trl-ces train --config recipes/smollm2_135m/ces.yaml")
+    print("Next: a real pretrained model on this CPU,\n  trl-ces train --config smollm2_135m")
     print("or your own model and data: README.md. How to read the above: docs/quickstart.md.")
     return 0

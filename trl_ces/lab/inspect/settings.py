@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...support.errors import UserError, first_line
@@ -57,39 +56,39 @@ class Sampling:
 
 
 def recipe_to_sample(
-    file: Path | None,
+    names: Sequence[str],
     overrides: dict[str, list[str]],
     *,
     model: str | None = None,
     data: str | None = None,
     prompts: Sequence[str] | None = None,
 ) -> Recipe:
-    """The recipe whose model is to be sampled. Without a file, a model and prompts are enough."""
+    """The recipe whose model is to be sampled. Without a recipe, a model and prompts are enough."""
     overrides = dict(overrides)
     if model is not None:
         overrides["model_name_or_path"] = [model]
     if data is not None:
-        overrides["dataset_name"] = [data]
+        overrides |= {"dataset_name": [data], "dataset_builder": ["null"], "dataset_kwargs": ["null"]}
     if prompts and not all(text.strip() for text in prompts):
         raise UserError("A `--prompt` is empty: write what the model is to answer.")
     if prompts and "dataset_name" in overrides:
         raise UserError("`--prompt` and data are both given: prompts come from one of them, so remove the other.")
-    if file is None:
+    if not names:
         if "model_name_or_path" not in overrides:
             raise UserError("No model is named: give `--model`, a directory or a Hub id, or `--config`, a recipe.")
         if not prompts and "dataset_name" not in overrides:
             raise UserError("There are no prompts: give `--prompt`, `--data`, a file, or `--config`, a recipe.")
         # Training wants float32 weights under its optimizer; a model that is only read stays as it was saved.
         overrides.setdefault("dtype", ["auto"])
-        overrides.setdefault("dataset_name", ["arithmetic"])  # a recipe must name data; with prompts it is not read
+        overrides.setdefault("dataset_name", ["unused"])  # a recipe must name data; with prompts it is not read
     overrides.setdefault("output_dir", ["unused"])  # and where to save
 
     from ...train.recipe import load_recipe
 
-    recipe = load_recipe(file, overrides)
+    recipe = load_recipe(names, overrides)
     if model is not None or recipe.script.model_builder is None:
         check_model(str(recipe.model.model_name_or_path))
-    if file is None and "reward_funcs" not in overrides:
+    if not names and "reward_funcs" not in overrides:
         # The default rewards would grade the answers by a measure that nobody chose.
         recipe = replace(recipe, script=replace(recipe.script, reward_funcs=[]))
     return recipe
@@ -108,15 +107,14 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     """Prompts from the recipe's data, with its other columns if the recipe has a reward."""
     from datasets.exceptions import DatasetGenerationError
 
-    from ...train.arguments import GENERATED
     from ...train.data import load_datasets
     from ...train.sources import read_rows
 
     script = recipe.script
-    name = str(script.dataset_name)
+    name = str(script.dataset_builder or script.dataset_name)
     wanted = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
     try:
-        if name not in GENERATED and is_local(name) and num_prompts is None:
+        if script.dataset_builder is None and is_local(name) and num_prompts is None:
             wanted = min(wanted, len(read_rows(script, name, script.dataset_split).golds))
         few = replace(script, max_train_samples=wanted, num_eval_samples=None, eval_dataset_name=None)
         data, _ = load_datasets(few, say=lambda text: None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ...support.errors import UserError
 from ...train.launch import read_accelerate_config
 from ...train.recipe import load_recipe
-from ...train.shipped import find_accelerate_config, shipped_folders
+from ...train.shipped import find_accelerate_config
 from .engine import read_engine
 from .memory import GIB, Memory, Setup, plan_memory
 from .network import Transfer, transfers
@@ -50,10 +50,9 @@ class Plan:
 
 
 def plan_recipe(
-    file: Path,
+    names: Sequence[str],
     overrides: dict[str, list[str]],
     *,
-    name: str,
     gpus: int = 1,
     gpu_memory: float | None = None,
     accelerate_config: str | None = None,
@@ -65,7 +64,7 @@ def plan_recipe(
     bandwidth: float | None = None,
 ) -> Plan:
     """Work out a recipe's schedule and what decides its memory."""
-    recipe = load_recipe(file, overrides)
+    recipe = load_recipe(names, overrides)
     accelerate = {}
     if accelerate_config is not None:
         accelerate = read_accelerate_config(find_accelerate_config(accelerate_config))
@@ -87,10 +86,4 @@ def plan_recipe(
             "Give `--nodes`, or remove it."
         )
     completion = setup.step.tokens - prompt
-    return Plan(name, model, schedule, setup, source, completion, server_gpus, bandwidth)
-
-
-def find_folder(name: str) -> Path | None:
-    """The folder of recipes that `name` is, as a path or below recipes/; `None` if there is none."""
-    folders = [Path(name).expanduser(), *(home / name.removeprefix("recipes/") for home in shipped_folders("recipes"))]
-    return next((folder for folder in folders if folder.is_dir()), None)
+    return Plan(" ".join(names), model, schedule, setup, source, completion, server_gpus, bandwidth)

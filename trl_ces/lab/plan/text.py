@@ -1,8 +1,7 @@
-"""Plans as text: one at length, a folder's as a table."""
+"""A plan as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from ...support.tables import markdown
@@ -10,9 +9,6 @@ from .advice import advise
 from .memory import GIB, Memory, Setup, plan_memory
 from .plan import Plan
 from .server import WORKSPACE, Server
-
-HEADER = ("recipe", "responses", "steps a rollout", "steps", "training", "generating", "answers in the cache", "fits")
-
 
 SERVER_TOO_SMALL = (
     "Does not fit: with a copy of the model, the server has no room for an answer of full length. Give it more "
@@ -51,13 +47,6 @@ def text(plan: Plan) -> str:
     )
 
 
-def folder_text(name: str, plans: Sequence[Plan]) -> str:
-    """A table with a line per plan, under a line that names the folder, its models and the engine."""
-    table = markdown(HEADER, [_row(plan) for plan in plans])
-    models = " and ".join(dict.fromkeys(plan.model for plan in plans))
-    return f"{name}: {models}, {plans[0].setup.engine.name}; GiB a device\n\n{table}"
-
-
 def _gib(size: float) -> str:
     """Bytes as GiB: two decimals below 1, else one."""
     return f"{size / GIB:.2f}" if size < GIB else f"{size / GIB:.1f}"
@@ -65,26 +54,6 @@ def _gib(size: float) -> str:
 
 def _number(value: int | None) -> str:
     return "unknown" if value is None else f"{value:,}"
-
-
-def _row(plan: Plan) -> tuple[str, ...]:
-    memory = plan.memory
-    full_answers = memory.full_answers if plan.server is None else plan.server.full_answers
-    known = full_answers != float("inf")
-    answers = f"{full_answers:.0f} of {plan.setup.generation.sequences}" if known else ""
-    verdict = "" if memory.device is None else "yes" if plan.fits else "no"
-    schedule = plan.schedule
-    rounds = f" (to {schedule.responses * schedule.rounds})" if schedule.rounds > 1 else ""
-    return (
-        plan.name,
-        f"{schedule.responses}{rounds}",
-        str(schedule.updates),
-        _number(schedule.steps),
-        _gib(memory.training),
-        _gib(memory.generating),
-        answers,
-        verdict,
-    )
 
 
 def _schedule_lines(plan: Plan) -> list[str]:

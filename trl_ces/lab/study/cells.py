@@ -12,8 +12,8 @@ from typing import Any
 from ...support.errors import UserError, kind, nearest
 from ...support.yaml import read_yaml
 from ...train.checkpoints import newest_checkpoint
+from ...train.compose import compose
 from ...train.recipe import RECIPE, Recipe, make_recipe
-from ...train.shipped import find_recipe
 
 KEYS = {
     "output_dir": str,
@@ -148,7 +148,7 @@ def _check_values(given: dict[str, Any], baseline: str, source: str) -> None:
     if not seeds or any(type(seed) is not int or seed < 0 for seed in seeds) or len(set(seeds)) != len(seeds):
         raise UserError(f"{source}: `seeds` is {seeds!r}: expected distinct whole numbers, such as [0, 1, 2].")
     if not methods:
-        raise UserError(f"{source}: `methods` is empty: name at least one, `DAPO: {{config: arithmetic/dapo}}`.")
+        raise UserError(f"{source}: `methods` is empty: name at least one, `DAPO: {{config: [arithmetic, dapo]}}`.")
     if baseline not in methods:
         raise UserError(f"{source}: `baseline` {baseline!r} is none of the methods: {', '.join(methods)}.")
     if untrained in methods:
@@ -179,14 +179,21 @@ def _survives_json(value: Any) -> bool:
 
 
 def _read_recipes(methods: dict[str, dict[str, Any]], source: str) -> dict[str, dict[str, Any]]:
-    """Method -> the content of its recipe; a file that several methods name is read once."""
+    """Method -> the content of its recipe; a recipe that several methods name is read once."""
+    configs = {}
     for method, settings in methods.items():
-        if not isinstance(settings.get("config"), str):
-            raise UserError(f"{source}: the method {method!r} needs `config`, the recipe that it starts from.")
+        names = settings.get("config")
+        names = [names] if isinstance(names, str) else names
+        if not names or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise UserError(
+                f"{source}: the method {method!r} needs `config`, the recipe that it starts from, or a list of a "
+                "recipe and overlays."
+            )
+        configs[method] = tuple(names)
         if not isinstance(settings.get("line", ""), str):
             raise UserError(f"{source}: `methods.{method}`: `line` is {settings['line']!r}: expected a name.")
-    read = cache(read_yaml)
-    return {method: read(find_recipe(settings["config"])) for method, settings in methods.items()}
+    read = cache(compose)
+    return {method: read(names) for method, names in configs.items()}
 
 
 def _same_model(previous: Cell, variant: str, method: str, recipe: dict[str, Any]) -> bool:

@@ -9,10 +9,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ...support.errors import UserError
-from ...train.arguments import GENERATED
 from ...train.data import load_datasets
 from ...train.recipe import Recipe
-from ...train.shipped import find_recipe
 from ..inspect.settings import Prompts, Sampling, recipe_to_sample
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     model_dir: str | Path,
-    config: str,
+    config: str | list[str],
     num_problems: int = 100,
     num_samples: int = 4,
     seed: int = 0,
@@ -35,7 +33,7 @@ def evaluate(
     """
     from ..inspect.sampling import sample_recipe
 
-    recipe = recipe_to_sample(find_recipe(config), {}, model=str(model_dir))
+    recipe = recipe_to_sample(_names(config), {}, model=str(model_dir))
     problems, kinds = _problems_and_kinds(recipe, num_problems, group_by)
     columns = {name: list(problems[name]) for name in problems.column_names if name != "prompt"}
     asked = Prompts(list(problems["prompt"]), columns)
@@ -57,15 +55,21 @@ def evaluate(
     return found
 
 
-def check_evaluate(config: str, num_problems: int = 100, group_by: str | None = None, **settings: object) -> None:
+def check_evaluate(
+    config: str | list[str], num_problems: int = 100, group_by: str | None = None, **settings: object
+) -> None:
     """Refuses what [`evaluate`] would refuse for any model: `trl-ces study` calls it before its first run."""
-    _problems_and_kinds(recipe_to_sample(find_recipe(config), {}), num_problems, group_by)
+    _problems_and_kinds(recipe_to_sample(_names(config), {}), num_problems, group_by)
+
+
+def _names(config: str | list[str]) -> list[str]:
+    return [config] if isinstance(config, str) else config
 
 
 def _problems_and_kinds(recipe: Recipe, num_problems: int, group_by: str | None) -> tuple[Dataset, Sequence[str]]:
     """Held-out problems, and the benchmark that each belongs to."""
     script = recipe.script
-    if script.dataset_name in GENERATED:
+    if script.dataset_builder is not None:
         script = replace(script, num_eval_samples=num_problems)
     _, problems = load_datasets(script, say=lambda text: None)
     if problems is None:

@@ -57,7 +57,7 @@ def measure_cell(folder: Path, settings: dict[str, Any], trained: bool) -> None:
     """Measures the model in `folder`, or the one that its recipe starts from, and writes `evaluation.json`."""
     measure = import_function(settings["function"], "evaluation")
     # A recipe is read only if it is needed: it imports TRL, which takes as long as measuring a small model.
-    model = str(folder) if trained else model_path(load_recipe(folder / RECIPE))
+    model = str(folder) if trained else model_path(load_recipe([folder / RECIPE]))
     started = time.monotonic()
     benchmarks = measure(model, **_arguments(settings))
     check_measured(benchmarks, settings["function"])

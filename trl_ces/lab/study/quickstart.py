@@ -25,7 +25,7 @@ from ..worlds.arithmetic import arithmetic_accuracy_reward, load_problems, read_
 from ..worlds.arithmetic_evaluation import Measurement, measure
 from .processes import RunFailed
 
-METHODS = {"DAPO": "arithmetic/dapo", "CES": "arithmetic/ces"}  # name -> recipe, in the order of training
+METHODS = {"DAPO": ["arithmetic", "dapo"], "CES": ["arithmetic"]}  # name -> recipe, in the order of training
 RL_STEPS = 160
 BASE_STEPS = 450
 HELD_OUT_PROBLEMS, SAMPLES, SAMPLING_SEED = 200, 8, 0
@@ -110,9 +110,9 @@ def make_base(folder: Path, seed: int, steps: int, stage: Stage) -> None:
         stage.remark(" (kept from before)")
 
 
-def run_training(recipe: str, overrides: list[str], log: Path, steps: int, stage: Stage) -> int:
+def run_training(recipe: list[str], overrides: list[str], log: Path, steps: int, stage: Stage) -> int:
     """Runs `trl-ces train --config recipe ...` as a user would, with its output in `log`. Returns its exit code."""
-    command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", recipe, *overrides]
+    command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", *recipe, *overrides]
     with log.open("w", encoding="utf-8") as output:
         child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         previous = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))

@@ -195,6 +195,14 @@ def write_text(problem: list[list[int]], world: World, rng: random.Random) -> st
     return "".join(_named(write_completion(terms, world, rng) for terms in problem))
 
 
+def make_datasets(
+    count: int, held_out: int, seed: int, system_prompt: str | None, **world_fields: Any
+) -> tuple[Dataset, Dataset | None]:
+    """A recipe's `dataset_builder`; the model knows no system prompt, so it is left out."""
+    held = load_problems("held_out", held_out, seed, **world_fields) if held_out else None
+    return load_problems("train", count, seed, **world_fields), held
+
+
 def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0, **world_fields: Any) -> Dataset:
     """Distinct problems to train on or to measure on.
 

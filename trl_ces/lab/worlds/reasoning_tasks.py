@@ -13,12 +13,25 @@ if TYPE_CHECKING:
 TRIES_FOR_EACH = 20
 
 
+def make_datasets(
+    count: int, held_out: int, seed: int, system_prompt: str | None, **tasks: Any
+) -> tuple["Dataset", "Dataset | None"]:
+    """A recipe's `dataset_builder`: distinct problems of tasks in equal parts; their settings are its kwargs."""
+    train = make_problems(tasks, count, seed, system_prompt)
+    if not held_out:
+        return train, None
+    seen = frozenset(prompt[-1]["content"] for prompt in train["prompt"])
+    return train, make_problems(tasks, held_out, seed + 1, system_prompt, without=seen)
+
+
 def make_problems(
     tasks: dict[str, Any], count: int, seed: int, system_prompt: str | None, without: frozenset[str] = frozenset()
 ) -> "Dataset":
     """Distinct problems, taken from several tasks in turn."""
     from datasets import Dataset
 
+    if not tasks:
+        raise UserError("`dataset_kwargs` is empty: name reasoning-gym's tasks, such as `{products: {}}`.")
     shares = {task: count // len(tasks) + (place < count % len(tasks)) for place, task in enumerate(tasks)}
     made = {task: _distinct(task, tasks[task] or {}, share, seed, without) for task, share in shares.items()}
     records = []
@@ -37,16 +50,14 @@ def _distinct(
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
     except ImportError:
-        raise UserError(
-            '`dataset_name: reasoning_gym` needs the package: pip install "trl_ces[quickstart]".'
-        ) from None
+        raise UserError('Its tasks need the package reasoning-gym: pip install "trl_ces[quickstart]".') from None
     if task not in DATASETS:
-        raise UserError(f"`reasoning_gym_tasks`: reasoning-gym has no task {task!r}.{nearest(task, DATASETS)}")
+        raise UserError(f"`dataset_kwargs`: reasoning-gym has no task {task!r}.{nearest(task, DATASETS)}")
     tries = TRIES_FOR_EACH * count + 100
     try:
         source = reasoning_gym.create_dataset(task, **{**settings, "size": tries, "seed": seed})
     except (TypeError, ValueError, AssertionError) as error:
-        raise UserError(f"`reasoning_gym_tasks`: the settings {settings} do not fit {task}: {error}.") from None
+        raise UserError(f"`dataset_kwargs`: the settings {settings} do not fit {task}: {error}.") from None
     found: dict[str, str] = {}
     for number in range(tries):
         if len(found) == count:
@@ -56,7 +67,7 @@ def _distinct(
             found[problem["question"]] = str(problem["answer"])
     if len(found) < count:
         raise UserError(
-            f"`reasoning_gym_tasks`: {task} with {settings} gave {len(found)} distinct problems in {tries} tries, of "
+            f"`dataset_kwargs`: {task} with {settings} gave {len(found)} distinct problems in {tries} tries, of "
             f"{count} wanted: lower `max_train_samples` or `num_eval_samples`, or widen the task's settings."
         )
     return list(found.items())

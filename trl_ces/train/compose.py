@@ -1,0 +1,73 @@
+"""Several recipe files as one: a whole recipe, then overlays, left to right.
+
+A key of a later file replaces the earlier one; with a `+` behind its name it adds to a list or to a mapping. A whole
+recipe may say under `overlays` what an overlay sets otherwise for its model. Each overlay's name is added to
+`output_dir` and `run_name`, so that runs do not meet.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..methods.rule import built_in
+from ..support.errors import UserError, kind
+from ..support.yaml import read_yaml
+from .shipped import find_recipe, is_overlay
+
+# Keys of a whole recipe that get an overlay's name.
+NAMED = ("output_dir", "run_name")
+OVERLAYS = "overlays"
+
+
+def compose(names: Sequence[str | Path]) -> dict[str, Any]:
+    """The content of one flat recipe from paths, or names of shipped files."""
+    files = [find_recipe(str(name)) for name in names]
+    if is_overlay(files[0]):
+        raise UserError(
+            f"{files[0]} changes a recipe and is none: name one before it, such as `--config R1-7B {files[0].stem}`."
+        )
+    given = dict(read_yaml(files[0]))
+    own = given.pop(OVERLAYS, None) or {}
+    if not isinstance(own, dict) or not all(isinstance(changes, dict) for changes in own.values()):
+        raise UserError(f"{files[0]}: `{OVERLAYS}`: expected a mapping from an overlay's name to fields.")
+    for file in files[1:]:
+        changes = read_yaml(file)
+        for name in NAMED:
+            if isinstance(given.get(name), str) and name not in changes:
+                given[name] += f"-{file.stem}"
+        _lay(given, changes, file)
+        _lay(given, own.get(file.stem, {}), files[0])
+    return _without_other_rules(given)
+
+
+def _lay(given: dict[str, Any], changes: dict[str, Any], file: Path) -> None:
+    for key, value in changes.items():
+        name = str(key).removesuffix("+")
+        given[name] = _added(given.get(name), value, f"{file}: `{key}`") if str(key).endswith("+") else value
+
+
+def _added(present: Any, value: Any, where: str) -> Any:
+    """A list with more entries, or a mapping with more keys, to any depth."""
+    if present is None:
+        return value
+    if isinstance(present, list) and isinstance(value, list):
+        return [*present, *value]
+    if isinstance(present, dict) and isinstance(value, dict):
+        deeper = {
+            name: _added(present[name], value[name], where)
+            for name in present.keys() & value.keys()
+            if isinstance(present[name], dict)
+        }
+        return present | value | deeper
+    raise UserError(f"{where} adds a {kind(value)} to a {kind(present)}: both must be lists or both mappings.")
+
+
+def _without_other_rules(given: dict[str, Any]) -> dict[str, Any]:
+    """Without the settings of built-in rules that `shaping` no longer names."""
+    others = {
+        f"{rule.name}_{setting}"
+        for rule in built_in()
+        if rule.name != given.get("shaping", "ces")
+        for setting in rule.settings.__dataclass_fields__
+    }
+    return {name: value for name, value in given.items() if name not in others}
