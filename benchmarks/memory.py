@@ -85,7 +85,7 @@ CUDA_CASES = [
 PROMPT = 32
 BASE = {
     "model_name_or_path": "unused",
-    "dataset_name": "arithmetic",
+    "dataset_builder": "trl_ces.lab.worlds.arithmetic.make_datasets",
     "use_cpu": True,
     "bf16": False,
     "dtype": "float32",

@@ -1,7 +1,7 @@
 """Estimate, without measuring, where the time of a training step goes on GPUs that are not here.
 
     python benchmarks/step_model.py
-    python benchmarks/step_model.py --recipe DeepSeek-R1-Distill-Qwen-1.5B/ces --gpus 4
+    python benchmarks/step_model.py --recipe R1-1.5B --gpus 4
 
 Arithmetic over the machine's data sheet. Completion lengths are drawn as in update_step.py; further assumptions are
 in `Machine` and are printed. Each phase is bound by one resource: decoding by memory bandwidth (weights and cached
@@ -17,7 +17,6 @@ from pathlib import Path
 from trl_ces.lab.plan.shapes import find_shape
 from trl_ces.layers.arrangement import arrange
 from trl_ces.train.recipe import load_recipe
-from trl_ces.train.shipped import find_recipe
 
 sys.path.insert(0, str(Path(__file__).parent))
 from rollouts import forward_flops, prompt_lengths, r1_lengths
@@ -50,11 +49,11 @@ def decode_seconds(lengths: list[int], weights: int, kv_bytes: int, prompt: floa
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recipe", default="DeepSeek-R1-Distill-Qwen-7B/ces")
+    parser.add_argument("--recipe", nargs="+", default=["R1-7B"])
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
-    recipe, machine = load_recipe(find_recipe(options.recipe)), Machine()
+    recipe, machine = load_recipe(options.recipe), Machine()
     config = recipe.training_fields(options.gpus)
     shape = find_shape(str(recipe.model.model_name_or_path)).config()
     weights = parameters(shape)

@@ -52,17 +52,16 @@ def evaluated(folder, replaced=None, added=EVALUATED, says=r"\| AIME24"):
 
 RUN = {
     # Training
-    "trl-ces train --config recipes/smollm2_135m/ces.yaml": trained(
+    "trl-ces train --config smollm2_135m": trained(
         "outputs/smollm2_135m-ces", added="--model_builder null --model_name_or_path tiny --max_completion_length 8"
     ),
-    "trl-ces train --config recipes/DeepSeek-R1-Distill-Qwen-7B/ces.yaml --accelerate_config zero3_offload": trained(
+    "trl-ces train --config R1-7B --accelerate_config zero3_offload": trained(
         R1_7B, {"--accelerate_config zero3_offload": ""}, ON_THIS_CPU
     ),
-    "trl-ces train --config DeepSeek-R1-Distill-Qwen-7B/ces --accelerate_config zero3_offload": trained(
+    "trl-ces train --config R1-7B --accelerate_config zero3_offload": trained(
         R1_7B, {"--accelerate_config zero3_offload": ""}, ON_THIS_CPU
     ),
-    "trl-ces train --config DeepSeek-R1-Distill-Qwen-7B/ces --accelerate_config zero3 --num_processes 8 "
-    "--responses_per_step 8": trained(
+    "trl-ces train --config R1-7B --accelerate_config zero3 --num_processes 8 --responses_per_step 8": trained(
         R1_7B, {"--accelerate_config zero3": "", "--num_processes 8": "--num_processes 1"}, ON_THIS_CPU
     ),
     "trl-ces train --config my.yaml --shaping none --max_steps 100": trained(R1, {"--max_steps 100": ""}, ON_THIS_CPU),
@@ -70,19 +69,20 @@ RUN = {
         R1,
         added=ON_THIS_CPU.replace("--dataset_name problems.jsonl ", "--solution_column answer "),
     ),
-    "trl-ces train --config arithmetic/ces --reward_funcs my_rewards.short_accuracy_reward "
+    "trl-ces train --config arithmetic --reward_funcs my_rewards.short_accuracy_reward "
     "--output_dir runs/mine": trained("runs/mine", added=SMALL_WORLD),
-    "trl-ces train --config arithmetic/alp": trained("runs/arithmetic/alp", added=SMALL_WORLD),
-    "trl-ces train --config arithmetic/ces --reward_funcs trl_ces.lab.worlds.arithmetic.arithmetic_accuracy_reward "
+    "trl-ces train --config arithmetic alp": trained("runs/arithmetic/alp", added=SMALL_WORLD),
+    "trl-ces train --config arithmetic --reward_funcs trl_ces.lab.worlds.arithmetic.arithmetic_accuracy_reward "
     "get_kimi_length_reward --output_dir runs/ces_kimi": trained("runs/ces_kimi", added=SMALL_WORLD),
-    "trl-ces train --config arithmetic/ces --model_name_or_path runs/base45 --output_dir runs/ces45 --seed 0": trained(
+    "trl-ces train --config arithmetic --model_name_or_path runs/base45 --output_dir runs/ces45 --seed 0": trained(
         "runs/ces45", added=SMALL_WORLD
     ),
-    "trl-ces train --config recipes/arithmetic/ces_without_entropy_gradient.yaml": trained(
+    "trl-ces train --config arithmetic ces_without_entropy_gradient": trained(
         "runs/arithmetic/ces_without_entropy_gradient", added=SMALL_WORLD
     ),
-    "trl-ces train --config recipes/arithmetic/ces.yaml --ces_beta_correct 1.0 "
-    "--output_dir runs/arithmetic/beta1": trained("runs/arithmetic/beta1", added=SMALL_WORLD),
+    "trl-ces train --config arithmetic --ces_beta_correct 1.0 --output_dir runs/arithmetic/beta1": trained(
+        "runs/arithmetic/beta1", added=SMALL_WORLD
+    ),
     "trl-ces quickstart": Here(
         leaves=("runs/quickstart/quickstart.png", "runs/quickstart/ces/model.safetensors"),
         says="CES against DAPO: accuracy",
@@ -95,18 +95,18 @@ RUN = {
         slow=True,
     ),
     # Before a training
-    "trl-ces inspect --config arithmetic/ces": Here(added="--num_samples 2", says=FORKS),
+    "trl-ces inspect --config arithmetic": Here(added="--num_samples 2", says=FORKS),
     "trl-ces inspect --model MODEL --prompt 37+48:": Here({"MODEL": "runs/base30"}, says=FORKS),
     "trl-ces inspect --model MODEL --data problems.jsonl --num_prompts 64": Here(
         {"MODEL": "tiny", "64": "4"}, "--max_new_tokens 8", says=FORKS
     ),
-    "trl-ces inspect --config arithmetic/ces --model runs/base30 --num_prompts 64 --max_new_tokens 128 --top 5": Here(
+    "trl-ces inspect --config arithmetic --model runs/base30 --num_prompts 64 --max_new_tokens 128 --top 5": Here(
         {"64": "4"}, says=FORKS
     ),
-    "trl-ces inspect --config arithmetic/ces --model runs/base45 --num_prompts 64 --max_new_tokens 128 --top 5": Here(
+    "trl-ces inspect --config arithmetic --model runs/base45 --num_prompts 64 --max_new_tokens 128 --top 5": Here(
         {"64": "4"}, says=FORKS
     ),
-    "trl-ces inspect --config arithmetic/ces --model runs/ces45 --num_prompts 64 --max_new_tokens 256": Here(
+    "trl-ces inspect --config arithmetic --model runs/ces45 --num_prompts 64 --max_new_tokens 256": Here(
         {"64": "4"}, says=FORKS
     ),
     'python -c "from trl_ces.lab.worlds.arithmetic_model import build_base_model; '
@@ -171,14 +171,13 @@ EXAMPLE = "tests/docs/test_docs_examples.py::test_an_example_trains_and_saves_fr
 PLANNED = "tests/docs/test_plan_docs.py::test_the_document_shows_what_the_command_prints"
 # Reasons. If another test runs the command, its name, which must exist.
 NOT_RUN = {
-    "trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B/ces --gpus 2 --gpu_memory 80 "
-    "--accelerate_config zero3_offload": PLANNED,
-    "trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B/ces --gpus 2 --gpu_memory 80 "
+    "trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload": PLANNED,
+    "trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 "
     "--accelerate_config zero3 --vllm_enable_sleep_mode false": PLANNED,
     "trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B --gpus 2 --gpu_memory 80 "
     "--accelerate_config zero3_offload": PLANNED,
     "trl-ces plan --config DeepSeek-R1-Distill-Qwen-1.5B --gpus 2 --gpu_memory 80 --accelerate_config zero3": PLANNED,
-    "trl-ces plan --config cluster/7B_server --gpus 16 --nodes 2 --server_gpus 8 --gpu_memory 80 "
+    "trl-ces plan --config R1-7B server --gpus 16 --nodes 2 --server_gpus 8 --gpu_memory 80 "
     "--accelerate_config zero3_multinode --bandwidth 100": PLANNED,
     "trl-ces plan --config smollm2_135m --gpu_memory 8 --prompt_length 128": PLANNED,
     "trl-ces plan --config arithmetic --gpu_memory 8 --prompt_length 32": PLANNED,
@@ -201,18 +200,17 @@ NOT_RUN = {
     "python docs/examples/group_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/brief "
     "--use_cpu": EXAMPLE,
     "python docs/examples/tools.py --model Qwen/Qwen3-0.6B --output_dir runs/calculator": EXAMPLE,
-    "trl-ces train --config recipes/cluster/7B_colocate.yaml --accelerate_config zero3 --num_processes 8": (
+    "trl-ces train --config R1-7B colocate --accelerate_config zero3 --num_processes 8": (
         "tests/train/test_recipes.py::test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for"
     ),
-    "trl-ces train --config DeepSeek-R1-Distill-Qwen-7B/ces --accelerate_config zero3 --num_processes 4": (
+    "trl-ces train --config R1-7B --accelerate_config zero3 --num_processes 4": (
         "tests/engines/test_recipes_launched.py"
         "::test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_answers"
     ),
-    "trl-ces train --config recipes/cluster/7B_server.yaml --accelerate_config zero3 --num_processes 8 "
-    "--vllm_server_host NODE": (
+    "trl-ces train --config R1-7B server --accelerate_config zero3 --num_processes 8 --vllm_server_host NODE": (
         "tests/engines/test_server.py::test_two_processes_and_two_machines_make_of_a_rollout_what_one_process_makes"
     ),
-    "trl-ces train --config cluster/7B_server --accelerate_config zero3_multinode --main_process_ip 10.0.0.1 "
+    "trl-ces train --config R1-7B server --accelerate_config zero3_multinode --main_process_ip 10.0.0.1 "
     "--machine_rank 0 --vllm_server_host 10.0.0.3": (
         "tests/engines/test_slurm_training.py"
         "::test_a_job_that_is_killed_and_requeued_ends_with_the_weights_of_one_that_is_not"

@@ -30,7 +30,7 @@ def test_no_token_is_in_what_the_command_line_says_of_itself(capsys, monkeypatch
     for name, token in TOKENS.items():
         monkeypatch.setenv(name, token)
     main(["env"])
-    main(["train", "--config", "smollm2_135m/ces", "--ces_tua", "1"])
+    main(["train", "--config", "smollm2_135m", "--ces_tua", "1"])
     said = capsys.readouterr()
     assert "SECRET" not in said.out + said.err
 

@@ -89,7 +89,7 @@ def test_commands_find_recipes_studies_and_benchmarks_without_a_checkout(install
     assert "--data_dir" in trl_ces("eval", "--help")
     assert "update_step" in trl_ces("bench", "--help")
     assert "smollm2_135m" in trl_ces("study", "--help")
-    words = ["--config", "DeepSeek-R1-Distill-Qwen-1.5B/ces", "--accelerate_config", "zero3", "--gpus", "2"]
+    words = ["--config", "R1-1.5B", "--accelerate_config", "zero3", "--gpus", "2"]
     assert "ZeRO-3 on 2 processes" in trl_ces("plan", *words)
 
 
@@ -105,6 +105,6 @@ def test_a_new_user_trains_from_the_wheel_in_an_empty_environment(built, tmp_pat
     run([*pip, f"{built[0]}[quickstart]"], tmp_path, timeout=1500)
     assert "CES against DAPO: accuracy" in run([trl_ces, "quickstart"], tmp_path, timeout=1500)
     assert (tmp_path / "runs/quickstart/quickstart.png").is_file()
-    trained = run([trl_ces, "train", "--config", "smollm2_135m/ces", "--max_steps", "1"], tmp_path, timeout=900)
+    trained = run([trl_ces, "train", "--config", "smollm2_135m", "--max_steps", "1"], tmp_path, timeout=900)
     assert "Load it:" in trained
     assert "--data_dir" in run([trl_ces, "eval", "--help"], tmp_path)

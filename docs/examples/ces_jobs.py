@@ -23,7 +23,7 @@ from huggingface_hub.errors import RepositoryNotFoundError
 
 from trl_ces.cli.main import main
 
-RECIPE = "DeepSeek-R1-Distill-Qwen-1.5B/ces"
+RECIPE = "R1-1.5B"
 OUTPUT = Path("outputs/ces")
 # The newest checkpoint is pushed whole. A save is the end of a rollout, as in the recipe, and more frequent.
 FIELDS = "--push_to_hub true --hub_private_repo true --hub_strategy checkpoint --save_steps 48"

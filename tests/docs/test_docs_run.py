@@ -33,7 +33,7 @@ STUDY = {
     "output_dir": "runs/study/small",
     "seeds": [0],
     "baseline": "DAPO",
-    "methods": {"DAPO": {"config": "arithmetic/dapo"}, "CES": {"config": "arithmetic/ces"}},
+    "methods": {"DAPO": {"config": ["arithmetic", "dapo"]}, "CES": {"config": "arithmetic"}},
     "overrides": {
         "model_name_or_path": "runs/arithmetic/base",
         "max_steps": 2,

@@ -10,7 +10,7 @@ from typing import Any
 from ..config import CESConfig
 from ..support.errors import UserError
 from ..train.launch import SAID
-from ..train.recipe import load_recipe
+from ..train.recipe import RESUME, load_recipe
 from ..train.run import StoppedTraining, train
 
 # By name: a training that pushes nothing loads nothing of the lab.
@@ -28,9 +28,11 @@ def main(words: list[str]) -> int:
     parser.add_argument("--expect_processes", type=int, default=1)
     parser.add_argument("--expect_distributed_type")
     parser.add_argument("--recipe", required=True)
+    parser.add_argument(f"--{RESUME}")
     options = parser.parse_args(words)
+    checkpoint = getattr(options, RESUME)
     try:
-        recipe = load_recipe([options.recipe])
+        recipe = load_recipe([options.recipe], {RESUME: [checkpoint]} if checkpoint else {})
         train(recipe, options.expect_processes, options.expect_distributed_type, _publisher)
     except UserError as error:
         if os.environ.get("RANK", "0") == "0" or isinstance(error, StoppedTraining):

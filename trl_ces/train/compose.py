@@ -68,6 +68,6 @@ def _without_other_rules(given: dict[str, Any]) -> dict[str, Any]:
         f"{rule.name}_{setting}"
         for rule in built_in()
         if rule.name != given.get("shaping", "ces")
-        for setting in rule.settings.__dataclass_fields__
+        for setting in rule.read({}, lambda name, why: None)
     }
     return {name: value for name, value in given.items() if name not in others}

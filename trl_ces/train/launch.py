@@ -23,7 +23,7 @@ from ..support.errors import UserError, kind
 from ..support.yaml import read_yaml
 from .checkpoints import Length, way_on
 from .command_line import CommandLine
-from .recipe import RECIPE, Recipe
+from .recipe import RECIPE, RESUME, Recipe
 from .shipped import find_accelerate_config
 
 # The entry of a training process, which joins training and Hub. Nothing here imports it.
@@ -46,9 +46,13 @@ class Launch:
     env: dict[str, str] = field(default_factory=dict)
     machine_rank: int = 0
 
+    def with_recipe(self, file: Path, checkpoint: str | bool | None) -> list[str]:
+        """The command, with the flat recipe that its workers read and the checkpoint from which they go on."""
+        return [*self.command, "--recipe", str(file), *([f"--{RESUME}", str(checkpoint)] if checkpoint else [])]
+
 
 def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
-    """How to start the training; the recipe's file is added when it starts."""
+    """How to start the training; [`Launch.with_recipe`] completes the command."""
     config_file = None if line.accelerate_config is None else find_accelerate_config(line.accelerate_config).resolve()
     settings = read_accelerate_config(config_file) if config_file else {}
     on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
@@ -154,9 +158,10 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     """
     with tempfile.TemporaryDirectory() as folder:
         said, file = Path(folder) / "said", Path(folder) / RECIPE
-        file.write_text(recipe.to_yaml(resume=True), encoding="utf-8")
-        command = [*launch.command, "--recipe", str(file)]
-        code = run_child(command, {**recipe.env, **launch.env, SAID: str(said)})
+        file.write_text(recipe.to_yaml(), encoding="utf-8")
+        code = run_child(
+            launch.with_recipe(file, recipe.setting(RESUME)), {**recipe.env, **launch.env, SAID: str(said)}
+        )
         if code in (0, 128 + signal.SIGINT, 128 + signal.SIGTERM):
             return code
         if said.exists():

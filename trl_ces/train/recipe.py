@@ -84,9 +84,9 @@ class Recipe:
     env: dict[str, str]
     given: dict[str, Any]
 
-    def to_yaml(self, resume: bool = False) -> str:
-        """The recipe as one file that repeats the run from its start, or with `resume` from where this one starts."""
-        return dump_yaml({name: value for name, value in self.given.items() if resume or name != RESUME})
+    def to_yaml(self) -> str:
+        """The recipe as one file that repeats the run from its start."""
+        return dump_yaml({name: value for name, value in self.given.items() if name != RESUME})
 
     def setting(self, name: str) -> Any:
         """A field of [`CESConfig`], as given or by default."""

@@ -271,7 +271,7 @@ def test_help_names_the_options_and_the_ways_to_call_it(capsys):
         main(["inspect", "--help"])
     assert stopped.value.code == 0
     said = capsys.readouterr().out
-    for part in ("--num_samples", "--tau", "trl-ces inspect --config arithmetic/ces", "docs/report.md"):
+    for part in ("--num_samples", "--tau", "trl-ces inspect --config arithmetic", "docs/report.md"):
         assert part in said
 
 
@@ -303,7 +303,7 @@ def test_help_names_the_options_and_the_ways_to_call_it(capsys):
             ["--model", "MODEL", "--prompt", "a", "--output_dir", "FOLDER/data.jsonl"],
             ["`--output_dir`", "name another"],
         ),
-        (["--config", "arithmetic/cse"], ["arithmetic/cse does not exist", "`arithmetic/ces`"]),
+        (["--config", "arithmetic cse"], ["arithmetic cse does not exist", "`arithmetic`"]),
         (["--config", "FOLDER/recipe.yaml", "--reward_funcs", "acuracy_reward"], ["'acuracy_reward'", "Did you mean"]),
     ],
 )
@@ -326,7 +326,7 @@ def test_a_recipes_builder_does_not_touch_a_model_that_was_named(tmp_path, capsy
     """The builder of recipes/arithmetic would make its own model in a directory that holds none."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    assert main(["inspect", "--config", "arithmetic/ces", "--model", "./empty"]) == 2
+    assert main(["inspect", "--config", "arithmetic", "--model", "./empty"]) == 2
     assert "'./empty' holds no config.json" in capsys.readouterr().err
     assert list((tmp_path / "empty").iterdir()) == []
 

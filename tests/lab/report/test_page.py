@@ -332,7 +332,7 @@ def test_the_page_can_be_read_without_seeing_it(everything):
 
 def test_an_empty_page_says_for_each_part_what_makes_it(tmp_path):
     html = render(page_of(write_evaluation(tmp_path / "one", {"gsm8k": [[(T, 5)]]})))
-    for command in ("trl-ces study --config arithmetic", "trl-ces train --config arithmetic/ces", "--tokens 32"):
+    for command in ("trl-ces study --config arithmetic", "trl-ces train --config arithmetic", "--tokens 32"):
         assert f"To make it: <code>{command}" in html or f"{command}</code>" in html
     Page(html)
 

@@ -82,7 +82,7 @@ def test_its_problems_are_in_no_training_of_the_recipe(base):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trl_ces.lab.inspect.sampling.sample_recipe", keep)
         with pytest.raises(UserError, match="enough"):
-            evaluate(base, "smollm2_135m/ces", num_problems=30)
+            evaluate(base, "smollm2_135m", num_problems=30)
     assert len(seen) == 30
     assert not questions & set(seen)
 

@@ -130,8 +130,8 @@ MINI = """
 output_dir: out
 seeds: [0, 1]
 methods:
-  DAPO: {config: arithmetic/dapo}
-  CES: {config: arithmetic/ces}
+  DAPO: {config: [arithmetic, dapo]}
+  CES: {config: arithmetic}
 overrides:
   model_name_or_path: base
   model_builder_kwargs: {steps: 60, batch_size: 16}
@@ -272,7 +272,7 @@ def test_a_study_of_strengths_writes_its_front_and_draws_the_middle_of_each_line
     monkeypatch.chdir(tmp_path)
     write_study(tmp_path)
     content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
-    content["methods"] |= {f"CES {beta}": {"config": "arithmetic/ces", "line": "CES"} for beta in (1, 2)}
+    content["methods"] |= {f"CES {beta}": {"config": "arithmetic", "line": "CES"} for beta in (1, 2)}
     content["methods"].pop("CES")
     (tmp_path / "mini.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     study = load_study(tmp_path / "mini.yaml")

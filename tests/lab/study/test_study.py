@@ -35,7 +35,7 @@ STUDIES = sorted((Path(__file__).parents[3] / "experiments").glob("*/study.yaml"
 PLAIN = {
     "output_dir": "out",
     "seeds": [3, 5],
-    "methods": {"DAPO": {"config": "arithmetic/dapo"}, "CES w/o b": {"config": "arithmetic/ces", "ces_tau": 0.5}},
+    "methods": {"DAPO": {"config": ["arithmetic", "dapo"]}, "CES w/o b": {"config": "arithmetic", "ces_tau": 0.5}},
 }
 
 
@@ -97,18 +97,18 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
         ({"seeds": [True]}, "expected distinct whole numbers"),
         ({"seeds": 3}, "`seeds`: expected a list"),
         ({"methods": {}}, "`methods` is empty"),
-        ({"methods": {"CES": "arithmetic/ces"}}, "expected a name and a mapping of fields"),
+        ({"methods": {"CES": "arithmetic"}}, "expected a name and a mapping of fields"),
         ({"methods": {"CES": {"ces_tau": 1}}}, "'CES' needs `config`"),
-        ({"methods": {"CES": {"config": "arithmetic/cse"}}}, "arithmetic/ces"),
-        ({"methods": {"a b": {"config": "arithmetic/ces"}, "A-B": {"config": "arithmetic/ces"}}}, "share a folder"),
+        ({"methods": {"CES": {"config": ["arithmetic", "cse"]}}}, "arithmetic/ces"),
+        ({"methods": {"a b": {"config": "arithmetic"}, "A-B": {"config": "arithmetic"}}}, "share a folder"),
         ({"baseline": "dapo"}, "`baseline` 'dapo' is none of the methods: DAPO, CES w/o b."),
         ({"overrides": {"seed": 1}}, "`overrides` sets `seed`"),
-        ({"methods": {"DAPO": {"config": "arithmetic/dapo", "output_dir": "x"}}}, "sets `output_dir`"),
+        ({"methods": {"DAPO": {"config": ["arithmetic", "dapo"], "output_dir": "x"}}}, "sets `output_dir`"),
         ({"variants": {"v": {"output_dir": "x"}}}, "sets `output_dir`"),
         ({"evaluation": {"num_problems": 3}}, "`evaluation` needs `function`"),
         ({"untrained": "Before"}, "`untrained` needs `evaluation`"),
         ({"output_dir": ""}, "`output_dir` is missing"),
-        ({"methods": {"..": {"config": "arithmetic/ces"}}}, "'..' gives no folder name"),
+        ({"methods": {"..": {"config": "arithmetic"}}}, "'..' gives no folder name"),
         ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown; known are {seed} and {variant}"),
         ({"evaluation": {"function": "f", "map": {1: 2}}}, "something other than words"),
         ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "is also a method's name"),
@@ -122,7 +122,7 @@ def test_a_study_that_cannot_work_is_refused_with_the_way_out(tmp_path, changes,
 
 def test_a_missing_key_is_named(tmp_path):
     file = tmp_path / "s.yaml"
-    file.write_text("methods: {A: {config: arithmetic/ces}}\nseeds: [0]\n")
+    file.write_text("methods: {A: {config: arithmetic}}\nseeds: [0]\n")
     with pytest.raises(UserError, match="`output_dir` is missing"):
         load_study(file)
 
@@ -190,12 +190,12 @@ def test_the_pareto_study_holds_every_method_and_three_strengths_of_each_rule():
 
 
 def test_a_line_is_a_name_and_no_field_of_the_recipe(tmp_path):
-    methods = {"A 1": {"config": "arithmetic/ces", "line": "A"}, "B": {"config": "arithmetic/dapo"}}
+    methods = {"A 1": {"config": "arithmetic", "line": "A"}, "B": {"config": ["arithmetic", "dapo"]}}
     study = study_of(tmp_path, methods=methods, seeds=[0])
     assert [cell.line for cell in study.cells] == ["A", ""]
     assert "line" not in study.cells[0].recipe
     with pytest.raises(UserError, match=r"`methods.A 1`: `line` is 3: expected a name"):
-        study_of(tmp_path, methods={"A 1": {"config": "arithmetic/ces", "line": 3}})
+        study_of(tmp_path, methods={"A 1": {"config": "arithmetic", "line": 3}})
 
 
 # Cells and their files

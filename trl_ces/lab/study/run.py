@@ -120,13 +120,13 @@ def visible_devices() -> list[str]:
 def make_pending(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:
     """What is left to do for a cell: train, continue training, measure. `flags` are accelerate's."""
     checkpoint = cell.checkpoint() if cell.trained else None
-    overrides = {} if checkpoint is None else {"resume_from_checkpoint": [str(checkpoint)]}
-    line = CommandLine(str(cell.recipe_file), study.accelerate_config, overrides, flags)
-    launch = check(line, cell.checked_recipe, cell.recipe_file)
+    line = CommandLine(accelerate_config=study.accelerate_config, accelerate_flags=flags)
+    launch = check(line, cell.checked_recipe)
     steps = []
     if not is_trained(cell):
         begin, finish = partial(begin_training, cell), partial(finish_training, cell)
-        steps.append(Step(launch.command, cell.folder / "train.log", begin, finish))
+        command = launch.with_recipe(cell.recipe_file.resolve(), None if checkpoint is None else str(checkpoint))
+        steps.append(Step(command, cell.folder / "train.log", begin, finish))
     if study.evaluation is not None:
         command, log = measuring_command(cell, study.evaluation), cell.folder / "evaluation.log"
         steps.append(Step(command, log) if cell.trained else Step(command, log, partial(write_recipe, cell)))
