@@ -58,9 +58,6 @@ RUN = {
     "trl-ces train --config R1-7B --accelerate_config zero3_offload": trained(
         R1_7B, {"--accelerate_config zero3_offload": ""}, ON_THIS_CPU
     ),
-    "trl-ces train --config R1-7B --accelerate_config zero3_offload": trained(
-        R1_7B, {"--accelerate_config zero3_offload": ""}, ON_THIS_CPU
-    ),
     "trl-ces train --config R1-7B --accelerate_config zero3 --num_processes 8 --responses_per_step 8": trained(
         R1_7B, {"--accelerate_config zero3": "", "--num_processes 8": "--num_processes 1"}, ON_THIS_CPU
     ),

@@ -1,4 +1,4 @@
-"""Every YAML under recipes/ is read as the command line reads it; siblings differ only in the lines that matter."""
+"""Each model's recipe whole, each overlay over it: read as the command line reads them, with the papers' numbers."""
 
 import re
 import shlex
@@ -10,97 +10,112 @@ from trl import get_peft_config
 
 from trl_ces.methods.group_reward import is_group_reward
 from trl_ces.support.errors import UserError
+from trl_ces.support.imports import import_function
 from trl_ces.support.reward_names import reward_name
 from trl_ces.support.yaml import read_yaml
 from trl_ces.train import checks
+from trl_ces.train.compose import compose
 from trl_ces.train.launch import read_accelerate_config
-from trl_ces.train.lookup import find_reward_functions, import_function
+from trl_ces.train.lookup import find_reward_functions
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.server import server_command
-from trl_ces.train.shipped import OTHER_KINDS
+from trl_ces.train.shipped import shipped_files
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-ALL = sorted(RECIPES.rglob("*.y*ml"))
-ACCELERATE = [file for file in ALL if file.parent.name == "accelerate"]
-# Other kinds of YAML are parsed by their own commands' tests.
-TRAINING = [file for file in ALL if file.parent.name not in OTHER_KINDS]
-METHODS = ["ces", "ces_without_dynamic_b", "ces_without_entropy_gradient", "dapo", "entropy_advantage"]
-# DAPO with all that its own paper has.
-DAPO_FULL = {"dynamic_sampling": True, "dynamic_sampling_max_rounds": 10}
-METHOD_KEYS = {
-    "shaping",
-    "ces_tau",
-    "ces_beta_correct",
-    "ces_beta_incorrect",
-    "ces_dynamic_multiplier",
-    "ces_entropy_gradient",
-    "entropy_advantage_alpha",
-    "entropy_advantage_kappa",
-}
-R1 = ["DeepSeek-R1-Distill-Qwen-1.5B", "DeepSeek-R1-Distill-Qwen-7B"]
-SMALL = "arithmetic"
-# Added to the rewards of dapo.yaml: the factory, its settings in the small world and for R1, accuracy's weight.
-ADDED_REWARDS = {
-    "kimi": ("get_kimi_length_reward", None, None, 1.0),
-    "arora": ("get_arora_length_reward", {"alpha": 0.2}, {"alpha": 0.2}, 1.0),
-    "alp": ("get_alp_length_reward", {"beta": 0.5}, {"beta": 0.5}, 1.0),
-    "linear": ("get_linear_length_reward", {"coefficient": 0.25}, {"coefficient": 0.25}, 1.0),
-    "shorter": ("get_shorter_length_reward", {"beta": 0.02}, {"beta": 0.001}, 2.0),
-    "laser": ("get_laser_length_reward", {"alpha": 0.5, "target": 18}, {"alpha": 0.5, "target": 4096}, 1.0),
-    "gr3": ("get_gr3_length_reward", {"alpha": 0.33}, {"alpha": 0.33}, 1.0),
-    "overlong": ("get_soft_overlong_punishment", {"soft_punish_cache": 13}, {"soft_punish_cache": 2400}, 1.0),
-}
+ACCELERATE = sorted(RECIPES.glob("accelerate/*.yaml"))
+TRAINING = sorted(file for folder in ("models", "methods", "cluster") for file in RECIPES.glob(f"{folder}/*.yaml"))
+R1, SMALL = ["R1-1.5B", "R1-7B"], "arithmetic"
+METHODS = sorted(shipped_files("methods"))
+# What reads chat messages, or asks for devices, is for the R1 models.
+FOR_R1 = {"cosine", "lora"}
+COMPOSED = [
+    *([model] for model in [*R1, SMALL, "smollm2_135m"]),
+    *([model, method] for model in [*R1, SMALL] for method in METHODS if model in R1 or method not in FOR_R1),
+    *([model, machines] for model in R1 for machines in shipped_files("cluster")),
+]
+CES = {"shaping": "ces", "ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
+SAMPLING = {"dynamic_sampling": True, "dynamic_sampling_max_rounds": 10}
+SHORT = {"max_completion_length": 4000, "vllm_max_model_length": 6000}
 
 
-def adaptive(step, target):
-    return {
+def rewarded(name, settings=None, **more):
+    """DAPO with one more reward."""
+    found = {"shaping": "none", "reward_funcs": ["accuracy_reward", "think_format_reward", name], **more}
+    return found if settings is None else {**found, "reward_kwargs": {name: settings}}
+
+
+# What each overlay makes of the paper's CES run for R1: the papers' numbers.
+EXPECTED = {
+    "dapo": {"shaping": "none"},
+    "dapo_full": rewarded("get_soft_overlong_punishment", **SAMPLING),
+    "dler": {"shaping": "none", **SAMPLING, "scale_rewards": "batch", **SHORT},
+    "truncation": {"shaping": "none", **SHORT},
+    "entropy_advantage": {
+        "shaping": "entropy_advantage",
+        "entropy_advantage_alpha": 0.4,
+        "entropy_advantage_kappa": 2.0,
+    },
+    "entropy_bonus": {"shaping": "none", "entropy_coef": 0.001},
+    "adaptive_entropy": {
+        "shaping": "none",
         "use_adaptive_entropy": True,
-        "entropy_coef": step,
-        "entropy_coef_delta": step,
-        "entropy_target": target,
-    }
-
-
-CLIP_COV = {"shaping": "clip_cov", "clip_cov_ratio": 0.0002, "clip_cov_low": 1.0, "clip_cov_high": 5.0}
-NO_CLIP = {"epsilon": 1.0, "epsilon_high": 1000000.0}
-KL_COV = {"shaping": "kl_cov", "kl_cov_ratio": 0.002, "kl_cov_coef": 1.0, **NO_CLIP}
-GFPO = {"gfpo_keep": 4, "gfpo_metric": "length"}
-# What else differs from dapo.yaml, in the small world and for R1.
-CHANGED = {
-    "clip_cov": (CLIP_COV, CLIP_COV),
-    "kl_cov": (KL_COV, KL_COV),
-    "gfpo": (GFPO, {**GFPO, "num_generations": 8, "responses_per_step": 8, "responses_per_rollout": 96}),
-    "top_entropy": ({"top_entropy_quantile": 0.2}, {"top_entropy_quantile": 0.2}),
-    "entropy_bonus": ({"entropy_coef": 0.01}, {"entropy_coef": 0.001}),
-    "adaptive_entropy": (adaptive(0.001, 0.05), adaptive(0.005, 0.2)),
-    "truncation": ({"max_completion_length": 32}, {"max_completion_length": 4000, "vllm_max_model_length": 6000}),
-    "dler": (
-        {**DAPO_FULL, "scale_rewards": "batch", "max_completion_length": 32},
-        {**DAPO_FULL, "scale_rewards": "batch", "max_completion_length": 4000, "vllm_max_model_length": 6000},
-    ),
+        "entropy_coef": 0.005,
+        "entropy_coef_delta": 0.005,
+        "entropy_target": 0.2,
+    },
+    "top_entropy": {"shaping": "none", "top_entropy_quantile": 0.2},
+    "clip_cov": {"shaping": "clip_cov", "clip_cov_ratio": 0.0002, "clip_cov_low": 1.0, "clip_cov_high": 5.0},
+    "kl_cov": {"shaping": "kl_cov", "kl_cov_ratio": 0.002, "kl_cov_coef": 1.0, "epsilon": 1.0, "epsilon_high": 1e6},
+    "gfpo": {
+        "shaping": "none",
+        "gfpo_keep": 4,
+        "gfpo_metric": "length",
+        "num_generations": 8,
+        "responses_per_step": 8,
+        "responses_per_rollout": 96,
+    },
+    "ces_signs_swapped": {**CES, "ces_beta_correct": -0.4, "ces_beta_incorrect": -0.4},
+    "ces_without_dynamic_b": {**CES, "ces_dynamic_multiplier": False},
+    "ces_without_entropy_gradient": {**CES, "ces_entropy_gradient": False},
+    "ces_capped": {**CES, "ces_cap_incorrect": 2.0},
+    "ces_correct_only": {**CES, "ces_beta_incorrect": 0.0},
+    "ces_alp": {**rewarded("get_alp_length_reward", {"beta": 0.5}), **CES},
+    "alp": rewarded("get_alp_length_reward", {"beta": 0.5}),
+    "arora": rewarded("get_arora_length_reward", {"alpha": 0.2}),
+    "gr3": rewarded("get_gr3_length_reward", {"alpha": 0.33}),
+    "kimi": rewarded("get_kimi_length_reward"),
+    "laser": rewarded("get_laser_length_reward", {"alpha": 0.5, "target": 4096}),
+    "linear": rewarded("get_linear_length_reward", {"coefficient": 0.25}),
+    "overlong": rewarded("get_soft_overlong_punishment"),
+    "shorter": rewarded("get_shorter_length_reward", {"beta": 0.001}, reward_weights=[2.0, 1.0, 1.0]),
+    "cosine": {
+        "shaping": "none",
+        "reward_funcs": ["get_cosine_scaled_reward", "think_format_reward"],
+        "reward_kwargs": {"get_cosine_scaled_reward": {"max_len": 12000}},
+    },
+    "lora": {
+        **CES,
+        "use_peft": True,
+        "lora_target_modules": ["all-linear"],
+        "lora_r": 16,
+        "lora_alpha": 32,
+        "lora_dropout": 0.0,
+        "dtype": "bfloat16",
+        "learning_rate": 2e-6,
+        "per_device_train_batch_size": 1,
+        "vllm_gpu_memory_utilization": 0.55,
+    },
 }
-LORA = {
-    "dtype": "bfloat16",
-    "use_peft": True,
-    "lora_target_modules": ["all-linear"],
-    "lora_r": 16,
-    "lora_alpha": 32,
-    "lora_dropout": 0.0,
-    "per_device_train_batch_size": 1,
-}
-# Instead of a vLLM in the training processes.
-SERVER = {
-    "vllm_mode": "server",
-    "vllm_server_port": 8000,
-    "vllm_server_timeout": 900,
-    "vllm_enable_sleep_mode": None,
-    "vllm_gpu_memory_utilization": None,
-}
-OTHERS = [*ADDED_REWARDS, *CHANGED, "ces_alp", "ces_signs_swapped"]
-# TRL's cosine reward grades chat messages, which the small world has not.
-COSINE = {
-    "reward_funcs": ["get_cosine_scaled_reward", "think_format_reward"],
-    "reward_kwargs": {"get_cosine_scaled_reward": {"max_len": 12000}},
+# And what the small world's own numbers are, where they differ from those.
+SMALL_NUMBERS = {
+    "adaptive_entropy": {"entropy_coef": 0.001, "entropy_coef_delta": 0.001, "entropy_target": 0.05},
+    "entropy_bonus": {"entropy_coef": 0.01},
+    "laser": {"reward_kwargs": {"get_laser_length_reward": {"alpha": 0.5, "target": 18}}},
+    "shorter": {"reward_kwargs": {"get_shorter_length_reward": {"beta": 0.02}}, "reward_weights": [2.0, 1.0]},
+    "overlong": {"soft_overlong_cache": 13},
+    "dapo_full": {"soft_overlong_cache": 13},
+    "truncation": {"max_completion_length": 32, "vllm_max_model_length": None},
+    "dler": {"max_completion_length": 32, "vllm_max_model_length": None},
 }
 
 
@@ -108,30 +123,68 @@ def name_of(file):
     return str(file.relative_to(RECIPES))
 
 
-def content(folder, method):
-    return read_yaml(RECIPES / folder / f"{method}.yaml")
-
-
-@pytest.mark.parametrize("file", TRAINING, ids=name_of)
-def test_a_training_recipe_is_accepted(file):
-    recipe = load_recipe(file)
-    recipe.check_training(1)
+@pytest.mark.parametrize("names", COMPOSED, ids=" ".join)
+def test_a_recipe_is_accepted_alone_and_under_each_overlay(names):
+    recipe = load_recipe(names)
+    recipe.check_training(8 if names[-1] in ("colocate", "server") else 1)
     find_reward_functions(recipe)
-    if recipe.script.model_builder is not None:
-        import_function(recipe.script.model_builder, "model_builder")
+    for field in ("model_builder", "dataset_builder"):
+        if getattr(recipe.script, field) is not None:
+            import_function(getattr(recipe.script, field), field)
+
+
+@pytest.mark.parametrize("model", R1)
+def test_an_overlay_changes_the_papers_run_in_what_its_method_is(model):
+    paper, expected = compose([model]), {}
+    assert EXPECTED.keys() == set(METHODS)
+    for method, changes in EXPECTED.items():
+        # The settings of CES go with it.
+        kept = {name: value for name, value in paper.items() if name not in CES}
+        expected[method] = {**kept, **changes, "output_dir": f"outputs/{model}-{method}"}
+    expected["lora"]["vllm_gpu_memory_utilization"] = {"R1-7B": 0.55, "R1-1.5B": 0.6}[model]
+    assert {method: compose([model, method]) for method in METHODS} == expected
+
+
+def test_the_small_world_has_numbers_of_its_own():
+    base = compose([SMALL])
+    for method in set(METHODS) - FOR_R1 - {"gfpo"}:
+        found, changes = compose([SMALL, method]), dict(EXPECTED[method])
+        if "reward_funcs" in changes:
+            changes["reward_funcs"] = [*base["reward_funcs"], changes["reward_funcs"][-1]]
+        changes |= {name: base[name] for name in CES if name in changes and changes[name] == CES[name]}
+        kept = {name: value for name, value in base.items() if name not in CES}
+        names = {name: f"{base[name]}-{method}" for name in ("output_dir", "run_name")}
+        assert found == {**kept, **changes, **SMALL_NUMBERS.get(method, {}), **names}
 
 
 @pytest.mark.parametrize("file", TRAINING, ids=name_of)
-def test_a_training_recipe_says_what_it_is_and_how_to_start_it(file):
-    header = [line for line in file.read_text().splitlines() if line.startswith("#")]
-    assert f"trl-ces train --config recipes/{name_of(file)}" in "\n".join(header)
-    assert len(header[0]) > 20
-
-
-@pytest.mark.parametrize("file", TRAINING, ids=name_of)
-def test_a_training_recipe_reads_the_same_by_any_yaml_parser(file):
+def test_a_file_says_what_it_is_and_reads_the_same_by_any_yaml_parser(file):
+    first = file.read_text().splitlines()[0]
+    assert first.startswith("# ")
+    assert len(first) > 20
     # `2e-7` is a number here and a string to PyYAML: our own files avoid what parsers disagree on
     assert yaml.safe_load(file.read_text()) == read_yaml(file)
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"ces_alp"}))
+def test_a_length_reward_is_of_whole_groups_and_the_punishment_is_not(method):
+    if "reward_funcs" not in EXPECTED[method] or method == "cosine":
+        return
+    added = find_reward_functions(load_recipe(["R1-7B", method]))[-1]
+    punished = method in ("overlong", "dapo_full")
+    assert is_group_reward(added) == (not punished)
+    assert reward_name(added).startswith("soft_overlong" if punished else f"{method}_length_reward")
+
+
+@pytest.mark.parametrize(("model", "cache"), [("R1-7B", 2400), (SMALL, 13)])
+def test_the_overlong_punishment_grows_over_the_last_fifth(model, cache):
+    for method in ("overlong", "dapo_full"):
+        recipe = load_recipe([model, method])
+        limit = recipe.training["max_completion_length"]
+        assert cache == pytest.approx(limit / 5, abs=0.5)  # DAPO: 4,096 of 20,480
+        lengths = [[0] * (limit - cache), [0] * limit, [0] * (limit + 1)]
+        punishment = find_reward_functions(recipe)[-1]
+        assert punishment(prompts=None, completions=None, completion_ids=lengths) == [0.0, -1.0, -1.0]
 
 
 @pytest.mark.parametrize("file", ACCELERATE, ids=name_of)
@@ -180,105 +233,44 @@ def test_fsdp2_is_read_as_meant_by_accelerate(monkeypatch):
     assert keys <= {option for action in launch_command_parser()._actions for option in action.option_strings}
 
 
-def changes(folder, method, base="dapo"):
-    """The keys of a recipe that differ from those of a sibling, with their values."""
-    before, after = content(folder, base), content(folder, method)
-    names = {"output_dir", "run_name"} & {*after}
-    assert {name: after[name] for name in names} == {name: before[name][: -len(base)] + method for name in names}
-    return {key: after.get(key) for key in before | after if before.get(key) != after.get(key) and key not in names}
-
-
-def added_reward(folder, method):
-    name, small, large, weight = ADDED_REWARDS[method]
-    settings = small if folder == SMALL else large
-    rewards = [*content(folder, "dapo")["reward_funcs"], name]
-    added = {"reward_funcs": rewards}
-    if settings is not None:
-        added["reward_kwargs"] = {name: settings}
-    if weight != 1.0:
-        added["reward_weights"] = [weight, *[1.0] * (len(rewards) - 1)]
-    return added
-
-
-@pytest.mark.parametrize("folder", [*R1, SMALL])
-def test_each_model_has_every_method(folder):
-    cosine = [] if folder == SMALL else ["cosine"]
-    lora = [] if folder == SMALL else ["ces_lora"]
-    expected = sorted([*METHODS, "dapo_full", *OTHERS, *cosine, *lora])
-    assert sorted(file.stem for file in (RECIPES / folder).glob("*.yaml")) == expected
-
-
-@pytest.mark.parametrize("folder", [*R1, SMALL])
-@pytest.mark.parametrize("method", ADDED_REWARDS)
-def test_a_recipe_with_one_more_reward_is_dapo_with_that_reward(folder, method):
-    assert changes(folder, method) == added_reward(folder, method)
-    recipe = load_recipe(RECIPES / folder / f"{method}.yaml")
-    added = find_reward_functions(recipe)[-1]
-    assert is_group_reward(added) == (method != "overlong")
-    assert reward_name(added).startswith("soft_overlong" if method == "overlong" else f"{method}_length_reward")
-
-
-@pytest.mark.parametrize("folder", [*R1, SMALL])
-@pytest.mark.parametrize("method", CHANGED)
-def test_a_recipe_with_other_settings_is_dapo_with_those(folder, method):
-    assert changes(folder, method) == CHANGED[method][folder != SMALL]
-
-
-@pytest.mark.parametrize("folder", [*R1, SMALL])
-def test_ces_alp_is_ces_with_the_reward_of_alp(folder):
-    assert changes(folder, "ces_alp", base="ces") == added_reward(folder, "alp")
-
-
-@pytest.mark.parametrize("folder", [*R1, SMALL])
-def test_signs_swapped_is_ces_with_negative_betas(folder):
-    swapped = {"ces_beta_correct": -0.4, "ces_beta_incorrect": -0.4}
-    assert changes(folder, "ces_signs_swapped", base="ces") == swapped
-    assert {name: content(folder, "ces")[name] for name in swapped} == dict.fromkeys(swapped, 0.4)
-
-
-@pytest.mark.parametrize("folder", R1)
-def test_lora_is_ces_with_adapters_ten_times_the_learning_rate_and_less_memory(folder):
-    found = changes(folder, "ces_lora", base="ces")
-    assert found.pop("learning_rate") == pytest.approx(10 * content(folder, "ces")["learning_rate"])
-    del found["vllm_gpu_memory_utilization"]
-    assert found == LORA
-    peft = get_peft_config(load_recipe(RECIPES / folder / "ces_lora.yaml").model)
+def test_lora_goes_into_every_linear_layer():
+    peft = get_peft_config(load_recipe(["R1-7B", "lora"]).model)
     assert (peft.target_modules, peft.r, peft.lora_alpha) == ("all-linear", 16, 32)
 
 
-def cluster_changes(size, kind, base, folder="cluster"):
-    """The keys of a cluster recipe that differ from those of another file, `None` where it has none."""
-    before, after = content(folder, base), content("cluster", f"{size}_{kind}")
-    assert after["output_dir"] == f"outputs/DeepSeek-R1-Distill-Qwen-{size}-ces-{kind.replace('_', '-')}"
-    keys = {key for key in before | after if before.get(key) != after.get(key)} - {"output_dir"}
-    return {key: after.get(key) for key in keys}
+# Instead of a vLLM in the training processes.
+SERVER = {
+    "vllm_mode": "server",
+    "vllm_server_port": 8000,
+    "vllm_server_timeout": 900,
+    "vllm_enable_sleep_mode": False,
+}
 
 
-@pytest.mark.parametrize("size", ["7B", "1.5B"])
-def test_the_cluster_recipes_are_the_papers_but_for_batches_and_vllm(size):
-    paper = f"DeepSeek-R1-Distill-Qwen-{size}"
-    assert cluster_changes(size, "server_paper", "ces", paper) == SERVER
-    assert cluster_changes(size, "server", f"{size}_colocate") == SERVER
-    found = cluster_changes(size, "colocate", "ces", paper)
-    before, after = found["learning_rate"] / content(paper, "ces")["learning_rate"], found["responses_per_step"] / 4
+def changes(names, base):
+    before, after = compose(base), compose(names)
+    return {key: after.get(key) for key in before | after if before.get(key) != after.get(key) and key != "output_dir"}
+
+
+@pytest.mark.parametrize("model", R1)
+def test_the_cluster_recipes_are_the_papers_but_for_batches_and_vllm(model):
+    assert changes([model, "server_paper"], [model]) == SERVER
+    found = changes([model, "colocate"], [model])
+    assert changes([model, "server"], [model]) == {
+        **SERVER,
+        **{key: value for key, value in found.items() if key != "vllm_gpu_memory_utilization"},
+    }
+    before, after = found["learning_rate"] / compose([model])["learning_rate"], found["responses_per_step"] / 4
     assert before == pytest.approx(after**0.5, rel=0.005)  # arXiv 2205.10287
     names = {"responses_per_step", "responses_per_rollout", "per_device_train_batch_size", "learning_rate"}
     assert found.keys() == names | {"save_steps", "vllm_gpu_memory_utilization"}
 
 
-def test_the_two_cluster_sizes_differ_only_in_model_output_and_memory():
-    for kind in ("colocate", "server", "server_paper"):
-        small, large = (content("cluster", f"{size}_{kind}") for size in ("1.5B", "7B"))
-        differing = {key for key in small | large if small.get(key) != large.get(key)}
-        memory = {"vllm_gpu_memory_utilization", "per_device_train_batch_size"}
-        assert differing - memory == {"model_name_or_path", "output_dir"}
-
-
-@pytest.mark.parametrize("size", ["7B", "1.5B"])
-def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(size):
+@pytest.mark.parametrize("model", R1)
+def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(model):
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
     for kind, processes, step in [("colocate", (8,), 48), ("server", (8, 16, 24), 48), ("server_paper", (1, 2, 4), 4)]:
-        recipe = load_recipe(RECIPES / "cluster" / f"{size}_{kind}.yaml")
+        recipe = load_recipe([model, kind])
         for number in processes:
             recipe.check_training(number)
             rows, passes, pieces = (recipe.training_fields(number)[name] for name in names)
@@ -289,74 +281,26 @@ def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(si
         recipe.check_training(8)
 
 
-@pytest.mark.parametrize("file", sorted(RECIPES.glob("cluster/*_server*.yaml")), ids=name_of)
-def test_the_server_in_a_header_is_the_one_that_the_recipe_asks_for(file):
-    header = re.sub(r"\\\n# +", "", file.read_text().partition("\n\n")[0])
+@pytest.mark.parametrize("name", ["server", "server_paper"])
+def test_the_server_in_a_header_is_the_one_that_the_recipe_asks_for(name):
+    header = re.sub(r"\\\n# +", "", (RECIPES / "cluster" / f"{name}.yaml").read_text())
     (given,) = re.findall(r"VLLM_SERVER_DEV_MODE=1 vllm serve .*", header)
-    words, expected = shlex.split(given), shlex.split(server_command(load_recipe(file)))
+    words, expected = shlex.split(given), shlex.split(server_command(load_recipe(["R1-7B", name])))
     more = words.index("--data-parallel-size")
     assert sorted(words[:more] + words[more + 2 :]) == sorted(expected)
 
 
-@pytest.mark.parametrize("folder", R1)
-def test_cosine_grades_in_the_place_of_the_accuracy_reward(folder):
-    assert changes(folder, "cosine") == COSINE
+def test_the_two_r1_sizes_differ_only_in_model_output_and_memory():
+    small, large = (read_yaml(RECIPES / "models" / f"{model}.yaml") for model in R1)
+    own = {key for key in small | large if small.get(key) != large.get(key)}
+    assert own == {"model_name_or_path", "output_dir", "vllm_gpu_memory_utilization", "overlays"}
 
 
-@pytest.mark.parametrize("folder", [*R1, "arithmetic"])
-@pytest.mark.parametrize("method", METHODS)
-def test_siblings_differ_only_in_output_and_method(folder, method):
-    ces, other = content(folder, "ces"), content(folder, method)
-    differing = {key for key in ces | other if ces.get(key) != other.get(key)}
-    assert differing <= METHOD_KEYS | {"output_dir", "run_name"}
-    assert method == "ces" or "output_dir" in differing
-
-
-@pytest.mark.parametrize("folder", [*R1, "arithmetic"])
-def test_dapo_full_is_dapo_with_dynamic_sampling_and_the_overlong_punishment(folder):
-    dapo, full = content(folder, "dapo"), content(folder, "dapo_full")
-    differing = {key for key in dapo | full if dapo.get(key) != full.get(key)} - {"output_dir", "run_name"}
-    assert differing == {*DAPO_FULL, "reward_funcs", "soft_overlong_cache"}
-    assert full["reward_funcs"] == [*dapo["reward_funcs"], "get_soft_overlong_punishment"]
-    recipe = load_recipe(RECIPES / folder / "dapo_full.yaml")
-    assert {key: recipe.training[key] for key in DAPO_FULL} == DAPO_FULL
-    limit = recipe.training["max_completion_length"]
-    assert full["soft_overlong_cache"] == pytest.approx(limit / 5, abs=0.5)  # DAPO: 4,096 of 20,480
-    punishment = find_reward_functions(recipe)[-1]
-    lengths = [[0] * (limit - full["soft_overlong_cache"]), [0] * limit, [0] * (limit + 1)]
-    assert punishment(prompts=None, completions=None, completion_ids=lengths) == [0.0, -1.0, -1.0]
-
-
-@pytest.mark.parametrize("method", [*METHODS, "dapo_full", *OTHERS, "cosine", "ces_lora"])
-def test_the_two_r1_sizes_differ_only_in_model_output_and_memory(method):
-    small, large = (content(folder, method) for folder in R1)
-    differing = {key for key in small | large if small.get(key) != large.get(key)}
-    assert differing == {"model_name_or_path", "output_dir", "vllm_gpu_memory_utilization"}
-
-
-@pytest.mark.parametrize("folder", R1)
-def test_the_methods_are_those_of_the_paper(folder):
-    def method(name):
-        recipe = load_recipe(RECIPES / folder / f"{name}.yaml")
-        return {key: value for key, value in recipe.training.items() if key in METHOD_KEYS}
-
-    ces = {"shaping": "ces", "ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
-    assert method("ces") == ces
-    assert method("ces_without_dynamic_b") == {**ces, "ces_dynamic_multiplier": False}
-    assert method("ces_without_entropy_gradient") == {**ces, "ces_entropy_gradient": False}
-    assert method("dapo") == {"shaping": "none"}
-    assert method("entropy_advantage") == {
-        "shaping": "entropy_advantage",
-        "entropy_advantage_alpha": 0.4,
-        "entropy_advantage_kappa": 2.0,
-    }
-
-
-@pytest.mark.parametrize("folder", R1)
-@pytest.mark.parametrize("method", METHODS)
-def test_the_r1_recipes_hold_the_papers_numbers(folder, method):
-    recipe = load_recipe(RECIPES / folder / f"{method}.yaml")
+@pytest.mark.parametrize("model", R1)
+def test_the_r1_recipes_hold_the_papers_numbers(model):
+    recipe = load_recipe(model)
     expected = {
+        **CES,
         "learning_rate": 2e-7,  # appendix, Table 3
         "temperature": 1.0,
         "top_p": 1.0,
@@ -390,36 +334,27 @@ def test_the_r1_recipes_hold_the_papers_numbers(folder, method):
 def test_flash_attention_is_refused_where_no_package_has_it(monkeypatch, installed):
     monkeypatch.setattr(checks, "find_spec", lambda name: name == installed or None)
     monkeypatch.setattr("transformers.utils.is_kernels_available", lambda: installed == "kernels")
-    recipe = load_recipe(RECIPES / R1[0] / "ces.yaml")
+    recipe = load_recipe(R1[0])
     if installed is not None:
         return checks._check_attention(recipe)
     said = r"`flash-attn` nor .*`kernels`.*: pip install \"trl_ces\[flash\]\", or give --attn_implementation sdpa"
     with pytest.raises(UserError, match=said):
         checks._check_attention(recipe)
-    checks._check_attention(load_recipe(RECIPES / R1[0] / "ces.yaml", {"attn_implementation": ["sdpa"]}))
+    checks._check_attention(load_recipe(R1[0], {"attn_implementation": ["sdpa"]}))
 
 
 def test_flash_attention_is_refused_on_a_cpu(monkeypatch):
     monkeypatch.setattr("transformers.utils.is_kernels_available", lambda: True)
-    recipe = load_recipe(RECIPES / R1[0] / "ces.yaml", {"use_cpu": ["true"]})
+    recipe = load_recipe(R1[0], {"use_cpu": ["true"]})
     with pytest.raises(UserError, match=r"which needs a GPU, and `use_cpu` is true: give --attn_implementation sdpa"):
         checks._check_attention(recipe)
-
-
-@pytest.mark.parametrize("file", [file for file in TRAINING if file.parent.name in R1], ids=name_of)
-def test_an_r1_recipe_trains_on_the_numbers_of_gpus_that_its_header_invites(file):
-    (line,) = [line for line in file.read_text().splitlines() if "(--num_processes)" in line]
-    invited = [int(number) for number in re.match(r"# On (\d+)(?: or (\d+))? GPU", line).groups() if number]
-    assert invited[0] == 1
-    for processes in [*invited, 2]:
-        load_recipe(file).check_training(processes)
 
 
 @pytest.mark.parametrize("folder", R1)
 @pytest.mark.parametrize("method", ["clip_cov", "kl_cov"])
 def test_one_response_a_process_is_refused_where_responses_are_compared(folder, method):
-    file = RECIPES / folder / f"{method}.yaml"
-    said = rf"{method}.yaml: `per_device_train_batch_size` is 1: .*`responses_per_step`, .* a multiple of twice"
+    file = [folder, method]
+    said = rf"{folder} \+ {method}: `per_device_train_batch_size` is 1: .*`responses_per_step`, .* a multiple of twice"
     with pytest.raises(UserError, match=said):
         load_recipe(file).check_training(4)
     doubled = load_recipe(file, {"responses_per_step": ["8"], "responses_per_rollout": ["96"]})
@@ -427,7 +362,7 @@ def test_one_response_a_process_is_refused_where_responses_are_compared(folder, 
 
 
 def test_kl_cov_with_one_step_a_rollout_is_refused_before_a_model_is_loaded():
-    recipe = load_recipe(RECIPES / R1[0] / "kl_cov.yaml", {"responses_per_rollout": ["4"]})
+    recipe = load_recipe([R1[0], "kl_cov"], {"responses_per_rollout": ["4"]})
     with pytest.raises(UserError, match=r"one optimizer step.*`responses_per_rollout` above `responses_per_step`"):
         recipe.check_training(2)
 
@@ -435,7 +370,7 @@ def test_kl_cov_with_one_step_a_rollout_is_refused_before_a_model_is_loaded():
 @pytest.mark.parametrize("folder", R1)
 @pytest.mark.parametrize(("processes", "batches"), [(1, (2, 2, 24)), (2, (2, 1, 12)), (4, (1, 1, 12))])
 def test_the_r1_recipes_keep_four_responses_a_step_and_48_a_rollout(folder, processes, batches):
-    recipe = load_recipe(RECIPES / folder / "ces.yaml")
+    recipe = load_recipe(folder)
     fields = recipe.training_fields(processes)
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
     assert tuple(fields[name] for name in names) == batches

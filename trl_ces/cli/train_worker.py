@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
     options = parser.parse_args(words)
     checkpoint = getattr(options, RESUME)
     try:
-        recipe = load_recipe([options.recipe], {RESUME: [checkpoint]} if checkpoint else {})
+        recipe = load_recipe(options.recipe, {RESUME: [checkpoint]} if checkpoint else {})
         train(recipe, options.expect_processes, options.expect_distributed_type, _publisher)
     except UserError as error:
         if os.environ.get("RANK", "0") == "0" or isinstance(error, StoppedTraining):

@@ -3,11 +3,12 @@
 import importlib
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .errors import UserError, nearest
+from .errors import UserError, kind, nearest
 
 
 def import_path(path: str, field: str) -> Any:
@@ -28,6 +29,14 @@ def import_path(path: str, field: str) -> Any:
     if name not in vars(module):
         raise UserError(f"`{field}`: {module_name} has no {name!r}.{nearest(name, public_functions(module))}")
     return vars(module)[name]
+
+
+def import_function(path: str, field: str) -> Callable[..., Any]:
+    """The function that a path names, see [`import_path`]."""
+    function = import_path(path, field)
+    if not callable(function):
+        raise UserError(f"`{field}`: {path!r} is {kind(function)}, not a function.")
+    return function
 
 
 def public_functions(module: ModuleType) -> list[str]:

@@ -8,12 +8,13 @@ from typing import Any
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
 from ..support.hub import check_repo, is_local
+from ..support.imports import import_function
 from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
 from .data import check_source
 from .launch import Launch, make_launch
-from .lookup import find_reward_functions, import_function
+from .lookup import find_reward_functions
 from .recipe import Recipe
 from .server import check_server
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind
 from ..support.hub import is_local
+from ..support.imports import import_function
 from ..support.prompts import build_prompt
 from .arguments import ScriptArguments
-from .lookup import import_function
 from .sources import Rows, read_rows
 
 if TYPE_CHECKING:
@@ -140,6 +140,8 @@ def _build(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
     count, held_out = script.max_train_samples or BUILT, script.num_eval_samples or 0
     try:
         return build(count, held_out, script.dataset_seed, script.system_prompt, **settings)
+    except UserError:
+        raise
     except (TypeError, ValueError) as error:
         raise UserError(f"`dataset_builder` {script.dataset_builder} with {settings}: {error}") from error
 

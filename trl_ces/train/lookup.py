@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..support.errors import UserError, kind, nearest
-from ..support.imports import import_path, public_functions
+from ..support.imports import import_function, public_functions
 from .recipe import Recipe
 
 SOFT_OVERLONG = "get_soft_overlong_punishment"
@@ -27,14 +27,6 @@ def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | Non
     if not found:
         raise UserError("`reward_funcs` is empty: name at least one reward function.")
     return found
-
-
-def import_function(path: str, field: str) -> Callable[..., Any]:
-    """The function that a path names, see [`import_path`]."""
-    function = import_path(path, field)
-    if not callable(function):
-        raise UserError(f"`{field}`: {path!r} is {kind(function)}, not a function.")
-    return function
 
 
 def model_path(recipe: Recipe) -> str:

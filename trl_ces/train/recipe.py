@@ -161,8 +161,9 @@ class Recipe:
         return CESConfig(**fields)
 
 
-def load_recipe(names: Sequence[str | Path], overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """Composes the named files, see [`compose`], overrides and checks."""
+def load_recipe(names: str | Path | Sequence[str | Path], overrides: dict[str, list[str]] | None = None) -> Recipe:
+    """Composes the named files, or reads one, see [`compose`]; overrides and checks."""
+    names = [names] if isinstance(names, str | Path) else names
     return make_recipe(compose(names) if names else {}, " + ".join(map(str, names)) or "command line", overrides)
 
 

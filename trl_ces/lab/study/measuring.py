@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ...support.environment import environment
 from ...support.errors import UserError
 from ...support.files import write_json
-from ...train.lookup import import_function, model_path
+from ...support.imports import import_function
+from ...train.lookup import model_path
 from ...train.recipe import RECIPE, load_recipe
 from .folder import EVALUATION
 
@@ -57,7 +58,7 @@ def measure_cell(folder: Path, settings: dict[str, Any], trained: bool) -> None:
     """Measures the model in `folder`, or the one that its recipe starts from, and writes `evaluation.json`."""
     measure = import_function(settings["function"], "evaluation")
     # A recipe is read only if it is needed: it imports TRL, which takes as long as measuring a small model.
-    model = str(folder) if trained else model_path(load_recipe([folder / RECIPE]))
+    model = str(folder) if trained else model_path(load_recipe(folder / RECIPE))
     started = time.monotonic()
     benchmarks = measure(model, **_arguments(settings))
     check_measured(benchmarks, settings["function"])
