@@ -40,7 +40,7 @@ ON_THIS_CPU = (
 )
 # The small world's model is here; it need not learn anything.
 SMALL_WORLD = "--per_device_train_batch_size 32 --steps_per_generation 1 --max_completion_length 16"
-R1_7B, R1 = "outputs/DeepSeek-R1-Distill-Qwen-7B-ces", "outputs/DeepSeek-R1-Distill-Qwen-1.5B-ces"
+R1_7B, R1 = "outputs/R1-7B", "outputs/R1-1.5B"
 EVALUATED = "--backend transformers --max_problems 2 --num_samples 1 --max_new_tokens 4"
 SUMMARY = ("summary.json", "table.md", "samples.jsonl")
 FORKS = r"likelier branch"
@@ -53,7 +53,7 @@ def evaluated(folder, replaced=None, added=EVALUATED, says=r"\| AIME24"):
 RUN = {
     # Training
     "trl-ces train --config smollm2_135m": trained(
-        "outputs/smollm2_135m-ces", added="--model_builder null --model_name_or_path tiny --max_completion_length 8"
+        "outputs/smollm2_135m", added="--model_builder null --model_name_or_path tiny --max_completion_length 8"
     ),
     "trl-ces train --config R1-7B --accelerate_config zero3_offload": trained(
         R1_7B, {"--accelerate_config zero3_offload": ""}, ON_THIS_CPU
@@ -68,14 +68,14 @@ RUN = {
     ),
     "trl-ces train --config arithmetic --reward_funcs my_rewards.short_accuracy_reward "
     "--output_dir runs/mine": trained("runs/mine", added=SMALL_WORLD),
-    "trl-ces train --config arithmetic alp": trained("runs/arithmetic/alp", added=SMALL_WORLD),
+    "trl-ces train --config arithmetic alp": trained("outputs/arithmetic-alp", added=SMALL_WORLD),
     "trl-ces train --config arithmetic --reward_funcs trl_ces.lab.worlds.arithmetic.arithmetic_accuracy_reward "
     "get_kimi_length_reward --output_dir runs/ces_kimi": trained("runs/ces_kimi", added=SMALL_WORLD),
     "trl-ces train --config arithmetic --model_name_or_path runs/base45 --output_dir runs/ces45 --seed 0": trained(
         "runs/ces45", added=SMALL_WORLD
     ),
     "trl-ces train --config arithmetic ces_without_entropy_gradient": trained(
-        "runs/arithmetic/ces_without_entropy_gradient", added=SMALL_WORLD
+        "outputs/arithmetic-ces_without_entropy_gradient", added=SMALL_WORLD
     ),
     "trl-ces train --config arithmetic --ces_beta_correct 1.0 --output_dir runs/arithmetic/beta1": trained(
         "runs/arithmetic/beta1", added=SMALL_WORLD
@@ -214,7 +214,7 @@ NOT_RUN = {
     ),
     **dict.fromkeys(
         (f"trl-ces train --config DeepSeek-R1-Distill-Qwen-{size}/ces_lora" for size in ("1.5B", "7B")),
-        "tests/train/test_recipes.py::test_lora_is_ces_with_adapters_ten_times_the_learning_rate_and_less_memory",
+        "tests/train/test_recipes.py::test_lora_goes_into_every_linear_layer",
     ),
     "trl-ces push runs/ces": PUSHED,
     "trl-ces push runs/ces --repo_id me/r1-ces --public": PUSHED,

@@ -73,11 +73,6 @@ def trl_ces(*words, cwd=None):
     return run_command(words, cwd)
 
 
-def worker(*words):
-    """The training process alone, which `trl-ces train` starts."""
-    return run_command(words, module="trl_ces.cli.train_worker")
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     recipe, output = make_job(tmp_path_factory.mktemp("trained"))
@@ -192,8 +187,9 @@ def test_deepspeed_is_asked_for_where_it_is_missing(job, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("nowhere.yaml", ["The recipe nowhere.yaml does not exist", "smollm2_135m/ces"]),
-        ("DeepSeek-R1-Distill-Qwen-7B/cess", ["Did you mean `DeepSeek-R1-Distill-Qwen-7B/ces`"]),
+        ("nowhere.yaml", ["The recipe nowhere.yaml does not exist", "R1-7B, "]),
+        ("smollm_135m", ["Did you mean `smollm2_135m`"]),
+        ("alp", ["recipes/methods/alp.yaml changes a recipe and is none", "--config R1-7B alp`"]),
     ],
 )
 def test_a_recipe_that_is_not_there_is_refused(capsys, name, parts):
@@ -220,25 +216,26 @@ def test_a_refusal_leaves_no_traceback_in_the_shell(job):
 
 
 def test_data_of_the_hub_that_do_not_come_are_refused_before_the_model_is_loaded(job):
-    result = worker("--config", job[0], "--dataset_name", "some/data", "--model_name_or_path", "not/loaded")
+    words = ["--dataset_name", "some/data", "--model_name_or_path", "not/loaded"]
+    result = trl_ces("train", "--config", job[0], *words)
     assert result.returncode == 2
     assert "The data set 'some/data' (split 'train') could not be loaded from the Hub" in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def test_shipped_recipes_have_names(tmp_path, monkeypatch):
-    file = find_recipe("smollm2_135m/ces")
-    assert file.name == "ces.yaml"
+    file = find_recipe("smollm2_135m")
+    assert file.name == "smollm2_135m.yaml"
     monkeypatch.chdir(tmp_path)  # where there is no such path
-    assert find_recipe("recipes/smollm2_135m/ces.yaml") == file
+    assert find_recipe("recipes/models/smollm2_135m.yaml") == file
 
 
 def test_fields_flags_and_files_are_told_apart():
     line = read_words(
-        ["--config", "a.yaml", "--accelerate_config=zero3", "--num-processes", "2", "--max_steps=-1", "--bf16",
+        ["--config", "a.yaml", "b", "--accelerate_config=zero3", "--num-processes", "2", "--max_steps=-1", "--bf16",
          "--gradient_accumulation_steps", "3", "--reward_funcs", "a.b", "c.d", "--multi_gpu"]
     )  # fmt: skip
-    assert (line.config, line.accelerate_config) == ("a.yaml", "zero3")
+    assert (line.config, line.accelerate_config) == (["a.yaml", "b"], "zero3")
     assert line.accelerate_flags == {"num_processes": ["2"], "multi_gpu": []}
     # also a flag of accelerate's: the recipe's field wins
     assert line.overrides == {
@@ -256,16 +253,21 @@ def plan(job, *words, devices=0, monkeypatch=None):
     from trl_ces.train.recipe import load_recipe
 
     line = read_words([str(word) for word in words])
-    return launch.make_launch(line, load_recipe(job[0], line.overrides), job[0])
+    return launch.make_launch(line, load_recipe(job[0], line.overrides))
 
 
 def test_one_process_is_started_directly(job):
-    planned = plan(job, "--max_steps", "3", "--report_to", "wandb", "trackio")
+    planned = plan(job, "--max_steps", "3")
     assert planned.num_processes == 1
     assert planned.command[1:] == [
-        "-m", "trl_ces.cli.train_worker", "--expect_processes", "1", "--config", str(job[0]), "--max_steps=3",
-        "--report_to", "wandb", "trackio",
+        "-m", "trl_ces.cli.train_worker", "--expect_processes", "1"
     ]  # fmt: skip
+    assert planned.with_recipe(Path("r.yaml"), "here")[5:] == [
+        "--recipe",
+        "r.yaml",
+        "--resume_from_checkpoint",
+        "here",
+    ]
 
 
 def test_several_processes_on_a_cpu_are_started_by_torchrun(job):
@@ -344,7 +346,7 @@ def test_help_and_versions_are_printed(capsys):
     assert main(["train", "--help"]) == 0
     said = capsys.readouterr().out
     assert said.index("--ces_tau") < said.index("--dataset_name") < said.index("--learning_rate")
-    assert "smollm2_135m/ces" in said
+    assert "zero3_offload" in said
     assert main(["env"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines[:4]] == ["- trl_ces", "- trl", "- transformers", "- torch"]

@@ -96,10 +96,10 @@ def parsers_stop(monkeypatch):
 def reader(tmp_path, monkeypatch):
     """A reader's working directory: recipes, and the files the docs have him write."""
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
-    shutil.copy(ROOT / "recipes" / "DeepSeek-R1-Distill-Qwen-1.5B" / "ces.yaml", tmp_path / "my.yaml")
+    shutil.copy(ROOT / "recipes" / "models" / "R1-1.5B.yaml", tmp_path / "my.yaml")
     run_of_a_study = tmp_path / "runs" / "study" / "arithmetic" / "ces" / "seed-0"
     run_of_a_study.mkdir(parents=True)
-    shutil.copy(ROOT / "recipes" / "arithmetic" / "ces.yaml", run_of_a_study / "recipe.yaml")
+    shutil.copy(ROOT / "recipes" / "models" / "arithmetic.yaml", run_of_a_study / "recipe.yaml")
     reward = next(block for block in blocks(DOCS / "recipes.md", "python") if "reward" in block)
     (tmp_path / "my_rewards.py").write_text(reward, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -111,7 +111,7 @@ def reader(tmp_path, monkeypatch):
 def read_recipe_words(words):
     """As `trl-ces train` does, up to looking for GPUs, vLLM and data."""
     line = read_words(words)
-    recipe = load_recipe(find_recipe(line.config), line.overrides)
+    recipe = load_recipe(line.config, line.overrides)
     launch = {}
     if line.accelerate_config is not None:
         launch = read_accelerate_config(find_accelerate_config(line.accelerate_config))

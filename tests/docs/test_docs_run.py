@@ -25,7 +25,9 @@ from trl_ces.cli import train_worker
 from trl_ces.cli.main import main
 from trl_ces.lab.study import quickstart
 from trl_ces.lab.worlds.arithmetic_model import build_base_model
+from trl_ces.support.yaml import dump_yaml
 from trl_ces.train import launch
+from trl_ces.train.compose import compose
 from trl_ces.train.launch import WORKER
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +93,7 @@ def prepared(tmp_path_factory):
     """Small versions of what a reader has by then: models, data, runs."""
     folder = tmp_path_factory.mktemp("reader")
     os.symlink(ROOT / "recipes", folder / "recipes")
-    shutil.copy(ROOT / "recipes" / "DeepSeek-R1-Distill-Qwen-1.5B" / "ces.yaml", folder / "my.yaml")
+    shutil.copy(ROOT / "recipes" / "models" / "R1-1.5B.yaml", folder / "my.yaml")
     reward = next(block for block in blocks(DOCS / "recipes.md", "python") if "reward" in block)
     (folder / "my_rewards.py").write_text(reward, encoding="utf-8")
     shutil.copy(DOCS / "examples" / "my_rule.py", folder / "my_rule.py")
@@ -110,9 +112,10 @@ def prepared(tmp_path_factory):
     for name, right in (("base_eval", False), ("ces_eval", True)):
         write_evaluation(folder / "runs" / name, {"gsm8k": [[(right, 5)], [(True, 9)]]})
     study = write_study(folder / "runs" / "study" / "arithmetic", name="arithmetic")
-    for cell, recipe in (("ces", "ces"), ("dapo", "dapo"), ("ces_w_o_dynamic_b", "ces_without_dynamic_b")):
+    for cell, names in (("ces", []), ("dapo", ["dapo"]), ("ces_w_o_dynamic_b", ["ces_without_dynamic_b"])):
         shutil.copytree(base, study / cell / "seed-0")
-        shutil.copy(ROOT / "recipes" / "arithmetic" / f"{recipe}.yaml", study / cell / "seed-0" / "recipe.yaml")
+        recipe = dump_yaml(compose(["arithmetic", *names]))
+        (study / cell / "seed-0" / "recipe.yaml").write_text(recipe)
         write_training(study / cell / "seed-0", POINTS)
     return folder
 

@@ -15,7 +15,6 @@ from huggingface_hub.errors import RepositoryNotFoundError
 
 from trl_ces.train.command_line import read_words
 from trl_ces.train.recipe import load_recipe
-from trl_ces.train.shipped import find_recipe
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = [file for room in ("recipes", "docs") for file in sorted((ROOT / room).rglob("*"))]
@@ -88,7 +87,7 @@ def test_a_job_trains_a_shipped_recipe_and_pushes_it_to_a_private_repository(job
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jobs, "snapshot_download", missing)
     line = read_words(jobs.words(["--hub_model_id", "me/ces", "--seed", "7"]))
-    recipe = load_recipe(find_recipe(line.config), line.overrides)
+    recipe = load_recipe(line.config, line.overrides)
     recipe.check_training(1)
     names = ("push_to_hub", "hub_private_repo", "hub_strategy", "hub_model_id", "seed", "resume_from_checkpoint")
     assert [recipe.setting(name) for name in names] == [True, True, "checkpoint", "me/ces", 7, None]

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hub_runs import RECIPE, write_adapter_run, write_recorded, write_run
 from huggingface_hub import ModelCard
-from train.test_recipes import ADDED_REWARDS
 
 from trl_ces import CESConfig
 from trl_ces.methods.rule import built_in, find_rule
@@ -166,7 +165,7 @@ def test_the_run_records_settings_and_versions_and_no_token(tmp_path):
     )
     write_facts(tmp_path, args)
     content = json.loads((tmp_path / "run.json").read_text())
-    own = {"ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier", "ces_entropy_gradient",
+    own = {"ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_cap_incorrect", "ces_dynamic_multiplier", "ces_entropy_gradient",
            "ces_accuracy_reward", "ces_correct_threshold", "ces_allow_dynamic_sampling"}  # fmt: skip
     assert content["rule"] == "Conditional Entropy Shaping (CES)"
     assert set(content["settings"]) == {"shaping", *own, *TRAINING_FIELDS}
@@ -239,14 +238,21 @@ def test_the_effect_follows_the_signs_of_the_strengths(correct, incorrect, said)
     assert effect({**settings, "shaping": "none"}) == ""
 
 
+REWARDS = {
+    name: f"DAPO and the reward `{name}_length_reward`"
+    for name in ["alp", "arora", "gr3", "kimi", "laser", "linear", "shorter"]
+}
 SHIPPED = {
-    **dict.fromkeys(("ces", "ces_lora", "colocate", "server", "paper", "ces_signs_swapped"), f"DAPO and {CES}"),
+    **REWARDS,
+    **dict.fromkeys(("lora", "colocate", "server", "server_paper", "ces_signs_swapped"), f"DAPO and {CES}"),
+    "ces_correct_only": f"DAPO and {CES}",
+    "ces_capped": f"DAPO and {CES} capped at |A| / 2 on incorrect completions",
+    "overlong": "DAPO and the reward `soft_overlong_punishment`",
     "dapo": "DAPO",
     "dapo_full": "DAPO, dynamic sampling and the reward `soft_overlong_punishment`",
     "entropy_advantage": f"DAPO and {CHENG}",
     "ces_without_dynamic_b": f"DAPO and {CES} without the dynamic multiplier b",
     "ces_without_entropy_gradient": f"DAPO and {CES} without the gradient through the entropy",
-    **{name: f"DAPO and the reward `{factory.removeprefix('get_')}`" for name, (factory, *_) in ADDED_REWARDS.items()},
     "ces_alp": f"DAPO, {CES} and the reward `alp_length_reward`",
     "clip_cov": f"DAPO and {CLIP_COV}",
     "kl_cov": f"DAPO and {KL_COV}",
@@ -260,12 +266,14 @@ SHIPPED = {
 }
 
 
-@pytest.mark.parametrize("name", shipped_files())
-def test_the_card_of_a_shipped_recipe_says_its_method(name):
-    recipe = load_recipe(shipped_files()[name])
-    settings = {key: recipe.setting(key) for key in (*DEFAULTS, "ces_dynamic_multiplier", "ces_entropy_gradient")}
+@pytest.mark.parametrize("method", [*shipped_files("methods"), *shipped_files("cluster")])
+def test_the_card_of_a_shipped_recipe_says_its_method(method):
+    recipe = load_recipe(["R1-7B", method])
+    settings = {
+        key: recipe.setting(key)
+        for key in (*DEFAULTS, "ces_dynamic_multiplier", "ces_entropy_gradient", "ces_cap_incorrect")
+    }
     rule = find_rule(recipe.setting("shaping"))
     said = trained_with(rule and rule.title, settings, recipe.given)
-    method = name.split("_")[-1] if name.startswith("cluster/") else name.split("/")[-1]
     assert said.startswith(SHIPPED[method])
     assert method == "gfpo" or said == SHIPPED[method]

@@ -32,7 +32,7 @@ TRL_LIB = [
 
 
 def script(path, **fields):
-    return ScriptArguments(dataset_name=str(path), **fields)
+    return ScriptArguments(dataset_name=None if path is None else str(path), **fields)
 
 
 def write_lines(tmp_path, rows, name="data.jsonl"):
@@ -215,21 +215,25 @@ def test_a_data_set_that_the_hub_does_not_give_is_one_sentence_with_the_way_out(
         load_datasets(script("zwhe99/DeepMath-103K"))
 
 
-def test_arithmetic_comes_from_its_own_world():
-    train, evaluation = load_datasets(script("arithmetic", max_train_samples=6, num_eval_samples=3))
+ARITHMETIC = "trl_ces.lab.worlds.arithmetic.make_datasets"
+WORLD = {"dataset_builder": ARITHMETIC, "max_train_samples": 6, "num_eval_samples": 3}
+
+
+def test_a_builder_makes_problems_to_train_on_and_others_to_hold_back():
+    train, evaluation = load_datasets(script(None, **WORLD))
     assert (len(train), len(evaluation)) == (6, 3)
     assert not set(train["prompt"]) & set(evaluation["prompt"])
     for row in train:
         assert sum(map(int, row["prompt"].rstrip(":").split("+"))) == int(row["solution"])
 
 
-def test_the_arithmetic_world_can_be_another():
+def test_a_builder_takes_arguments_and_refuses_others_in_a_sentence():
     many = {"min_terms": 4, "max_terms": 4}
-    for rows in load_datasets(script("arithmetic", dataset_kwargs=many, max_train_samples=6, num_eval_samples=3)):
+    for rows in load_datasets(script(None, **WORLD, dataset_kwargs=many)):
         assert {prompt.count("+") for prompt in rows["prompt"]} == {3}
     for wrong, words in (({"min_terms": 5}, "got 5 and 2"), ({"term": 3}, "unexpected keyword argument 'term'")):
-        with pytest.raises(UserError, match=f"`dataset_kwargs` .*{words}"):
-            check_source(script("arithmetic", dataset_kwargs=wrong))
+        with pytest.raises(UserError, match=f"`dataset_builder` {ARITHMETIC} with .*{words}"):
+            check_source(script(None, **WORLD, dataset_kwargs=wrong))
 
 
 TASKS = {
@@ -240,7 +244,8 @@ TASKS = {
 
 def gym(**fields):
     pytest.importorskip("reasoning_gym")
-    return script("reasoning_gym", **{"reasoning_gym_tasks": TASKS, "system_prompt": None, **fields})
+    builder = "trl_ces.lab.worlds.reasoning_tasks.make_datasets"
+    return script(None, **{"dataset_builder": builder, "dataset_kwargs": TASKS, "system_prompt": None, **fields})
 
 
 def test_reasoning_gym_tasks_take_turns_and_do_not_repeat():
@@ -262,7 +267,7 @@ def test_reasoning_gym_tasks_take_turns_and_do_not_repeat():
 )
 def test_tasks_and_settings_that_do_not_exist_are_refused(tasks, message):
     with pytest.raises(UserError, match=message):
-        check_source(gym(reasoning_gym_tasks=tasks, max_train_samples=4))
+        check_source(gym(dataset_kwargs=tasks, max_train_samples=4))
 
 
 @needs_shared

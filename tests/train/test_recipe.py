@@ -104,10 +104,9 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         ("solution_pattern: '####'", ["`solution_pattern`", "0 groups"]),
         ("solution_pattern: '('", ["`solution_pattern`", "not a regular expression"]),
         ("5: x", ["the key 5 must be text"]),
-        ("dataset_kwargs: {max_terms: 3}", ["`dataset_kwargs`", "remove it for other data"]),
-        ("eval_dataset_name: reasoning_gym", ["`eval_dataset_name`", "generated", "`num_eval_samples`"]),
+        ("dataset_kwargs: {max_terms: 3}", ["`dataset_kwargs`", "needs a `dataset_builder`"]),
+        ("dataset_builder: a.b", ["`dataset_builder` makes the problems", "set one of them to null"]),
         ("model_builder_kwargs: {seed: 3}", ["`model_builder_kwargs`", "needs a `model_builder`"]),
-        ("reasoning_gym_tasks: {products: }", ["`reasoning_gym_tasks`", "belong together"]),
         ("- a list", ["not valid YAML"]),
     ],
 )

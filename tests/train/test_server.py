@@ -207,7 +207,7 @@ def test_only_the_machine_with_rank_0_talks_to_the_server(model, tmp_path, monke
     fields = {"vllm_mode": mode, "use_cpu": True, "bf16": False, "output_dir": str(tmp_path / "out")}
     fields |= {"dataset_name": str(tmp_path / "rows.jsonl"), "num_generations": 4, "per_device_train_batch_size": 4}
     recipe = recipe_of(model, **fields)
-    launch = checks.check(read_words(["--num_processes", "2", *flags]), recipe, None)
+    launch = checks.check(read_words(["--num_processes", "2", *flags]), recipe)
     assert asked == ([recipe] if checked else [])
     assert launch.machine_rank == (1 if flags else 0)
 
@@ -215,7 +215,7 @@ def test_only_the_machine_with_rank_0_talks_to_the_server(model, tmp_path, monke
 def test_vllm_is_needed_on_the_trainer_in_server_mode_too(model, tmp_path):
     recipe = recipe_of(model, use_cpu=True, bf16=False, output_dir=str(tmp_path / "out"))
     with pytest.raises(UserError, match=r"`use_vllm` is true and vLLM is missing: pip install"):
-        checks.check(read_words([]), recipe, None)
+        checks.check(read_words([]), recipe)
 
 
 @pytest.mark.parametrize(

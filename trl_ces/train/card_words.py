@@ -16,6 +16,8 @@ def trained_with(rule: str | None, settings: Mapping[str, Any], recipe: Mapping[
     words = ["DAPO" if loss == "dapo" else f"GRPO (`loss_type` {loss})"]
     if rule is not None:
         without = [text for name, text in ABLATIONS.items() if settings.get(name) is False]
+        if settings.get("ces_cap_incorrect") is not None:
+            without.append(f"capped at |A| / {settings['ces_cap_incorrect']:g} on incorrect completions")
         words.append(f"{rule} {' and '.join(without)}".strip())
     rewards = [name.rpartition(".")[2] for name in recipe.get("reward_funcs") or []]
     kept, share = recipe.get("gfpo_keep"), recipe.get("top_entropy_quantile", 1.0)

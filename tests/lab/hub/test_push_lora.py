@@ -46,7 +46,7 @@ def trained(tmp_path_factory):
         "dtype": "float32",
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
-    assert train_worker.main(["--expect_processes", "1", "--config", str(folder / "recipe.yaml")]) == 0
+    assert train_worker.main(["--expect_processes", "1", "--recipe", str(folder / "recipe.yaml")]) == 0
     return base, folder / "run"
 
 
