@@ -80,6 +80,8 @@ RUN = {
     "trl-ces train --config arithmetic --ces_beta_correct 1.0 --output_dir runs/arithmetic/beta1": trained(
         "runs/arithmetic/beta1", added=SMALL_WORLD
     ),
+    "trl-ces recipes": Here(says="entropy_advantage"),
+    "trl-ces recipes show R1-7B alp": Here(says="get_alp_length_reward"),
     "trl-ces quickstart": Here(
         leaves=("runs/quickstart/quickstart.png", "runs/quickstart/ces/model.safetensors"),
         says="CES against DAPO: accuracy",
@@ -171,13 +173,8 @@ NOT_RUN = {
     "trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload": PLANNED,
     "trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 "
     "--accelerate_config zero3 --vllm_enable_sleep_mode false": PLANNED,
-    "trl-ces plan --config DeepSeek-R1-Distill-Qwen-7B --gpus 2 --gpu_memory 80 "
-    "--accelerate_config zero3_offload": PLANNED,
-    "trl-ces plan --config DeepSeek-R1-Distill-Qwen-1.5B --gpus 2 --gpu_memory 80 --accelerate_config zero3": PLANNED,
     "trl-ces plan --config R1-7B server --gpus 16 --nodes 2 --server_gpus 8 --gpu_memory 80 "
     "--accelerate_config zero3_multinode --bandwidth 100": PLANNED,
-    "trl-ces plan --config smollm2_135m --gpu_memory 8 --prompt_length 128": PLANNED,
-    "trl-ces plan --config arithmetic --gpu_memory 8 --prompt_length 32": PLANNED,
     "trl-ces bench gpu": "tests/cli/test_bench.py::test_every_part_of_the_gpu_benchmark_runs_on_a_cpu",
     "make test": f"{MAKE}; runs this test",
     "make test-slow": f"{MAKE}; runs this test",
@@ -213,7 +210,7 @@ NOT_RUN = {
         "::test_a_job_that_is_killed_and_requeued_ends_with_the_weights_of_one_that_is_not"
     ),
     **dict.fromkeys(
-        (f"trl-ces train --config DeepSeek-R1-Distill-Qwen-{size}/ces_lora" for size in ("1.5B", "7B")),
+        (f"trl-ces train --config R1-{size} lora" for size in ("1.5B", "7B")),
         "tests/train/test_recipes.py::test_lora_goes_into_every_linear_layer",
     ),
     "trl-ces push runs/ces": PUSHED,

@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from cli.test_cli import TOKENS, make_job, trl_ces, worker
+from cli.test_cli import TOKENS, make_job, trl_ces
 
 from trl_ces.cli.main import main
 from trl_ces.support.errors import UserError
@@ -55,7 +55,7 @@ def test_code_beside_a_model_is_not_run(tmp_path):
     config = json.loads((model / "config.json").read_text())
     config |= {"model_type": "mine", "auto_map": {"AutoConfig": "modeling_mine.Config"}}
     (model / "config.json").write_text(json.dumps(config))
-    result = worker("--config", recipe)
+    result = trl_ces("train", "--config", recipe)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "ran").exists()

@@ -80,7 +80,7 @@ def test_the_script_starts_the_server_and_the_training_of_its_recipe(tmp_path):
     server, training = [entry for entry in log(commands) if entry["command"] == "srun"]
     assert (server["nodes"], training["nodes"]) == (["127.0.0.3"], ["127.0.0.1", "127.0.0.2"])
     given = dict(re.findall(r'^([A-Z_]+)="?([^"\n]+)', SCRIPT.read_text(), flags=re.MULTILINE))
-    recipe = load_recipe(given["RECIPE"].split())
+    recipe = load_recipe(given["RECIPE"].strip("()").split())
     expected = shlex.split(server_command(recipe).replace(given["MODEL"], "NAME"))
     words = server["words"][server["words"].index("env") + 1 :]
     start = words.index("--port")
