@@ -166,7 +166,8 @@ def test_the_run_records_settings_and_versions_and_no_token(tmp_path):
     write_facts(tmp_path, args)
     content = json.loads((tmp_path / "run.json").read_text())
     own = {"ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_cap_incorrect", "ces_dynamic_multiplier",
-           "ces_entropy_gradient", "ces_accuracy_reward", "ces_correct_threshold", "ces_allow_dynamic_sampling"}  # fmt: skip
+           "ces_entropy_gradient", "ces_accuracy_reward", "ces_correct_threshold",
+           "ces_allow_dynamic_sampling"}  # fmt: skip
     assert content["rule"] == "Conditional Entropy Shaping (CES)"
     assert set(content["settings"]) == {"shaping", *own, *TRAINING_FIELDS}
     assert content["settings"]["seed"] == 5
