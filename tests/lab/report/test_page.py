@@ -28,10 +28,6 @@ def page_of(*places, names=None, **options):
     return make_page(read_runs(places, names), "trl-ces report", **options)
 
 
-def numbered(page):
-    return {table.number: table for table in page.tables}
-
-
 def point(name, length, accuracy):
     return Point(name, Interval(length, None, None), Interval(accuracy, None, None))
 
@@ -109,26 +105,28 @@ def test_the_band_is_the_range_of_the_seeds_and_the_line_their_mean(tmp_path):
     pyplot.close()
 
 
-def test_a_study_fills_tables_1_and_2_and_what_is_missing_names_its_command(tmp_path):
-    tables = numbered(page_of(write_study(tmp_path / "study", name="mine")))
-    assert list(tables) == [1, 2, 4, 6, 7, 8, 9]
-    (second,) = tables[2].found
-    assert second.header[:4] == ["Method", "Runs", "Acc ↑, %", "Δ"]
-    assert second.rows[2][:4] == ["CES", "2", "70.0 ± 63.5", "+20.0 ± 63.5"]
-    (first,) = tables[1].found
-    assert [row[0] for row in first.rows] == ["easy", "hard", "Average"]
-    assert first.rows[0][first.header.index("CES Len")] == "17.0 ± 12.7"
-    for number, words in {
-        4: "arithmetic_sensitivity",
-        7: "--config reasoning",
-        8: "--config code",
-        9: "paper",
-    }.items():
-        assert tables[number].found == []
-        assert words in tables[number].command
+def test_a_study_fills_the_tables_that_it_can_and_no_others(tmp_path):
+    tables = page_of(write_study(tmp_path / "study", name="mine")).tables
+    assert list(tables) == ["Methods", "By benchmark"]
+    (methods,) = tables["Methods"]
+    assert methods.header[:4] == ["Method", "Runs", "Acc ↑, %", "Δ"]
+    assert methods.rows[2][:4] == ["CES", "2", "70.0 ± 63.5", "+20.0 ± 63.5"]
+    (benchmarks,) = tables["By benchmark"]
+    assert [row[0] for row in benchmarks.rows] == ["easy", "hard", "Average"]
+    assert benchmarks.rows[0][benchmarks.header.index("CES Len")] == "17.0 ± 12.7"
     html = render(page_of(tmp_path / "study"))
-    assert "trl-ces study --config arithmetic_sensitivity --jobs 2" in html
-    assert "No study here has CES with two settings" in html
+    assert html.index('<h2 id="glance"') < html.index('<h2 id="tables"') < html.index('<h2 id="training"')
+
+
+def test_trainings_differ_by_the_last_five_points_of_their_logs(tmp_path):
+    write_training(tmp_path / "a", [(step, 0.5, 20.0, 0.8) for step in range(1, 7)])
+    write_training(tmp_path / "b", [(step, 0.1 * step, 2.0 * step, 0.8) for step in range(1, 7)])
+    runs = tmp_path / "a", tmp_path / "b"
+    (table,) = page_of(*runs).tables["At the end of training"]
+    # Steps 2 to 6: means of 0.4 and 8.
+    assert table.rows == [["a", "6", "50.0", "20.0"], ["b", "6", "40.0 (−10.0)", "8.0 (−12.0)"]]
+    (table,) = page_of(*runs, baseline="b").tables["At the end of training"]
+    assert table.rows[0] == ["a", "6", "50.0 (+10.0)", "20.0 (+12.0)"]
 
 
 def test_a_study_with_strengths_shows_its_front_and_the_middle_of_each_line_in_training(tmp_path):
@@ -154,36 +152,31 @@ def test_a_study_with_strengths_shows_its_front_and_the_middle_of_each_line_in_t
     assert html.index("gap to the front") < html.index("who dominates whom") < html.index('<h2 id="difficulty"')
 
 
-def test_a_study_of_several_kinds_of_benchmark_is_parted_by_kind(tmp_path):
-    folder = write_study(tmp_path / "study", sets=("arc_challenge", "openbookqa"))
-    tables = numbered(page_of(folder))
-    assert [row[0] for row in tables[7].found[0].rows] == ["ARC", "OpenBookQA", "Average"]
-    assert tables[1].found == []
-
-
-def test_a_study_over_tau_and_beta_fills_table_4_and_one_of_another_backbone_table_6(tmp_path):
+def test_studies_are_parted_by_kind_of_benchmark_and_by_tau_and_beta(tmp_path):
     study = {"DAPO": STUDY["DAPO"], "CES": STUDY["CES"], "CES strong": STUDY["CES"]}
     fields = {**FIELDS, "CES strong": {"shaping": "ces", "ces_beta_correct": 1.0, "ces_beta_incorrect": 1.0}}
     first = write_study(tmp_path / "one", study, fields)
-    second = write_study(tmp_path / "two", base="bases/small")
-    tables = numbered(page_of(first, second))
-    assert [row[:2] for row in tables[4].found[0].rows] == [["0.01", "0.4"], ["0.01", "1"], ["DAPO", ""]]
-    assert [table.caption for table in tables[1].found] == ["one"]
-    assert [table.caption for table in tables[6].found] == ["two"]
+    second = write_study(tmp_path / "two", sets=("arc_challenge", "openbookqa"))
+    tables = page_of(first, second).tables
+    (sensitivity,) = tables["Sensitivity to τ and β"]
+    assert [row[:2] for row in sensitivity.rows] == [["0.01", "0.4"], ["0.01", "1"], ["DAPO", ""]]
+    one, two = tables["By benchmark"]
+    assert (one.caption, two.caption) == ("one", "two")
+    assert [row[0] for row in two.rows] == ["ARC", "OpenBookQA", "Average"]
 
 
-def test_evaluations_fill_table_1_with_differences_and_table_9_with_the_references_split(tmp_path):
+def test_evaluations_are_compared_and_their_questions_split_by_the_reference(tmp_path):
     base, ours = write_evaluation(tmp_path / "base", BASE), write_evaluation(tmp_path / "ours", OURS)
     page = page_of(base, ours, names=["R1", "CES"])
-    tables = numbered(page)
-    (first,) = tables[1].found
+    tables = page.tables
+    (first,) = tables["By benchmark"]
     gsm = dict(zip(first.header, first.rows[0], strict=True))
     assert gsm["Dataset"] == "GSM8K"
     assert gsm["R1 Acc ↑"].startswith("50.0 [")  # 1, 0.5, 0
     assert gsm["CES Len ↓"].startswith("29.3 [")  # 8, 30, 50
     assert gsm["CES − R1 Acc"].startswith("+33.3 [")
     assert first.rows[-1][0] == "Average"
-    (ninth,) = tables[9].found
+    (ninth,) = tables["Simple and hard questions"]
     rows = [dict(zip(ninth.header, row, strict=True)) for row in ninth.rows]
     # Right in more than half: the first problem alone; in exactly half counts as hard.
     assert [(row["Part"], row["Questions"]) for row in rows[:3]] == [("simple", "1"), ("hard", "2"), ("total", "3")]
@@ -215,9 +208,9 @@ def test_evaluations_of_two_backbones_are_not_compared_with_each_other(tmp_path)
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps({"model_type": "qwen2", "num_hidden_layers": layers}))
     runs = [write_evaluation(tmp_path / f"{name}-run", BASE, tmp_path / name) for name in ("big", "small")]
-    tables = numbered(page_of(*runs))
-    assert tables[1].found[0].caption.startswith("big-run:")
-    assert tables[6].found[0].caption.startswith("small-run:")
+    big, small = page_of(*runs).tables["By benchmark"]
+    assert big.caption.startswith("big-run:")
+    assert small.caption.startswith("small-run:")
 
 
 def test_evaluations_that_cannot_be_compared_are_named(tmp_path):
@@ -354,7 +347,6 @@ def test_the_command_writes_the_page_and_the_pictures_and_says_what_is_missing(t
     assert f"Made by <code>trl-ces report {study} --out" in html
     assert "+20.0 ± 63.5" in html
     assert len(list((tmp_path / "pictures").iterdir())) == 8
-    assert "Missing: Table 4. No study here has CES with two settings" in out
     assert "Missing: the shaped tokens." in out
 
 

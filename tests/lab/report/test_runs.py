@@ -1,7 +1,6 @@
 """What the report reads from the folders of runs, and what it says of folders that lack something."""
 
 import json
-from pathlib import Path
 
 import pytest
 from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, write_training
@@ -9,7 +8,8 @@ from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, wr
 from trl_ces.lab.report.runs import read_runs, short_names
 from trl_ces.lab.study.comparison import is_whole_ces
 from trl_ces.support.errors import UserError
-from trl_ces.support.yaml import read_yaml
+from trl_ces.train.compose import compose
+from trl_ces.train.shipped import shipped_files
 
 
 def test_a_folder_of_none_of_the_commands_is_refused_with_what_each_of_them_writes(tmp_path):
@@ -142,12 +142,10 @@ def test_ces_with_a_reward_for_length_is_another_method(reward):
     assert not is_whole_ces({"shaping": "ces", "reward_funcs": ["accuracy_reward", reward]})
 
 
-@pytest.mark.parametrize(
-    ("folder", "whole"), [("arithmetic", ["ces"]), ("DeepSeek-R1-Distill-Qwen-1.5B", ["ces", "ces_lora"])]
-)
-def test_of_the_shipped_recipes_one_is_ces_itself(folder, whole):
-    files = sorted((Path(__file__).parents[3] / "recipes" / folder).glob("*.yaml"))
-    assert [file.stem for file in files if is_whole_ces(read_yaml(file))] == whole
+@pytest.mark.parametrize("model", ["arithmetic", "R1-1.5B"])
+def test_of_the_overlays_none_but_lora_leaves_ces_as_it_is(model):
+    assert is_whole_ces(compose([model]))
+    assert [name for name in shipped_files("methods") if is_whole_ces(compose([model, name]))] == ["lora"]
 
 
 def test_another_method_beside_ces_is_not_ces_itself():

@@ -1,4 +1,4 @@
-"""Every cell of the report's Tables 1, 2, 4, 6, 7, 8 and 9, against means and intervals worked out here."""
+"""Every cell of the report's tables, against means and intervals worked out here."""
 
 import math
 import random
@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 import interval_oracle as oracle
 import pytest
-from lab.report.test_page import numbered, page_of
+from lab.report.test_page import page_of
 from report_runs import write_evaluation, write_study
 
 T_975 = 4.302652729749464  # Student's t with two degrees of freedom: three seeds
@@ -72,13 +72,13 @@ def studied(tmp_path_factory):
         write_study(folder / f"table{number}", study, METHODS, sets[number], base=f"bases/{number}")
         for number, study in studies.items()
     ]
-    return studies, sets, numbered(page_of(*places))
+    return studies, sets, page_of(*places).tables
 
 
 @pytest.mark.parametrize("number", [1, 6, 7, 8])
 def test_a_study_by_benchmark_is_the_mean_over_seeds(studied, number):
     studies, sets, tables = studied
-    (table,) = [table for table in tables[number].found if table.caption == f"table{number}"]
+    (table,) = [table for table in tables["By benchmark"] if table.caption == f"table{number}"]
     rows = rows_of(table)
     titles = [TITLES.get(name, "CommonsenseQA") for name in sets[number]]
     assert list(rows) == [*titles, "Average"]
@@ -93,7 +93,7 @@ def test_a_study_by_benchmark_is_the_mean_over_seeds(studied, number):
 @pytest.mark.parametrize("number", [1, 6, 7, 8])
 def test_methods_of_a_study_differ_from_dapo_by_the_mean_of_the_seeds_differences(studied, number):
     studies, _, tables = studied
-    (table,) = [table for table in tables[2].found if table.caption.startswith(f"table{number}:")]
+    (table,) = [table for table in tables["Methods"] if table.caption.startswith(f"table{number}:")]
     rows, dapo = rows_of(table), values_of(studies[number], "DAPO")
     for method in METHODS:
         accuracy, length = values_of(studies[number], method)
@@ -107,7 +107,8 @@ def test_methods_of_a_study_differ_from_dapo_by_the_mean_of_the_seeds_difference
 
 def test_sensitivity_to_tau_and_beta_is_the_mean_over_seeds(studied):
     studies, _, tables = studied
-    rows = {tuple(row[:2]): row[2:] for row in next(t for t in tables[4].found if t.caption == "table1").rows}
+    (table,) = [table for table in tables["Sensitivity to τ and β"] if table.caption == "table1"]
+    rows = {tuple(row[:2]): row[2:] for row in table.rows}
     settings = {("0.01", "0.4"): "CES", ("0.02", "1, 0.5"): "CES 2", ("DAPO", ""): "DAPO"}
     assert set(rows) == set(settings)
     for key, method in settings.items():
@@ -174,13 +175,13 @@ def check_length(cell, sets, minus=None):
 def evaluated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evaluations")
     places = [write_evaluation(folder / name, answers) for name, answers in ANSWERS.items()]
-    return numbered(page_of(*places, names=list(ANSWERS)))
+    return page_of(*places, names=list(ANSWERS)).tables
 
 
 @pytest.mark.parametrize("number", KINDS)
 def test_evaluations_by_benchmark_are_means_over_problems_with_differences_problem_by_problem(evaluated, number):
-    (table,) = evaluated[number].found
     names, average = KINDS[number]
+    (table,) = [table for table in evaluated["By benchmark"] if table.rows[0][0] == TITLES[names[0]]]
     rows = rows_of(table)
     assert list(rows) == [*(TITLES[name] for name in names), average]
     for listed, title in [*(([name], TITLES[name]) for name in names), (names, average)]:
@@ -194,7 +195,7 @@ def test_evaluations_by_benchmark_are_means_over_problems_with_differences_probl
 
 
 def test_questions_are_parted_by_the_reference_and_each_part_averaged_by_itself(evaluated):
-    (table,) = evaluated[9].found
+    (table,) = evaluated["Simple and hard questions"]
     rows = {tuple(row[:2]): dict(zip(table.header[2:], row[2:], strict=True)) for row in table.rows}
     assert len(rows) == 3 * len(TITLES)
     for name, title in TITLES.items():
@@ -214,6 +215,6 @@ def test_a_method_of_any_name_keeps_its_row(tmp_path):
     names = {"DAPO": "DAPO", "CES": "CES | *new*"}
     study = {names[method]: seeds for method, seeds in random_study(1).items() if method in names}
     fields = {name: METHODS[method] for method, name in names.items()}
-    (table,) = numbered(page_of(write_study(tmp_path / "study", study, fields, KINDS[1][0])))[2].found
+    (table,) = page_of(write_study(tmp_path / "study", study, fields, KINDS[1][0])).tables["Methods"]
     assert [row[0] for row in table.rows] == ["DAPO", "CES | *new*"]
     assert {len(row) for row in [table.header, *table.rows]} == {6}

@@ -25,7 +25,7 @@ from .questions import UNTRAINED, splits_of_comparison, splits_of_runs
 from .runs import Found
 from .shaped_pairs import entropy_over_steps
 from .studies import StudyRuns, measured_on
-from .tables import Numbered, Table, paper_tables
+from .tables import Table, report_tables
 from .tokens import TokenFile, read_tokens
 from .trainings import Training
 from .viewer import LEVELS, RunView, view_run
@@ -56,7 +56,7 @@ class Page:
     training: list[FigureGroup] = field(default_factory=list)
     planes: list[FigureGroup] = field(default_factory=list)
     difficulty: list[FigureGroup] = field(default_factory=list)
-    tables: list[Numbered] = field(default_factory=list)
+    tables: dict[str, list[Table]] = field(default_factory=dict)
     forks: list[FigureGroup] = field(default_factory=list)
     tokens: list[RunView] = field(default_factory=list)
     runs: list[list[str]] = field(default_factory=list)
@@ -71,9 +71,6 @@ class Page:
     def missing(self) -> list[str]:
         """What could be on the page and is not, and what would make it."""
         missing = list(self.notes)
-        for table in self.tables:
-            if not table.found:
-                missing.append(f"Table {table.number}. {table.why} `{table.command}` makes its data.")
         if not self.tokens:
             missing.append("the shaped tokens. `--tokens 32` lets the saved models answer and shows them.")
         return missing
@@ -105,7 +102,7 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
             difficulty_figure(split, order, f"difficulty_{number}") for number, split in enumerate(splits, start=1)
         ]
         page.difficulty.append(FigureGroup("", "", drawn))
-    page.tables = paper_tables(found.studies, compared, splits, baseline)
+    page.tables = report_tables(found.studies, found.trainings, compared, splits, baseline)
     page.tokens = [view_run(training.name, training.seed, files) for training, files in tokens]
     forks = _fork_figures(tokens, order)
     if forks:

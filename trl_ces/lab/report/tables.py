@@ -1,10 +1,10 @@
-"""The paper's tables from what the runs hold; for one that cannot be filled, the command that would make its data."""
+"""Tables of what the runs hold, their differences first."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ...support.tables import percent
@@ -14,6 +14,7 @@ from ..evaluation.summary import KINDS, span, tokens
 from ..study.comparison import VARIANTS_NOTE, benchmark_table, method_table, sensitivity_table, variants_table
 from .questions import Split
 from .studies import StudyRuns, measured_on
+from .trainings import Training
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,46 +30,14 @@ class Table:
     note: str = ""
 
 
-@dataclass
-class Numbered:
-    """One of the paper's tables."""
-
-    number: int  # in the paper
-    title: str
-    command: str  # what would make its data, or more of it
-    why: str  # why there is none, if `found` is empty
-    found: list[Table] = field(default_factory=list)  # one per source that has data
-
-
-TITLES = {
-    1: "Accuracy and length by benchmark",
-    2: "Methods and ablations",
-    4: "Sensitivity to τ and β",
-    6: "Accuracy and length by benchmark, second backbone",
-    7: "General reasoning",
-    8: "Code",
-    9: "Simple and hard questions",
-}
-# How to fill a table. MODEL stands for each of the models to compare.
-TABLE_COMMANDS = {
-    1: "trl-ces eval --config paper --model MODEL --data_dir FOLDER --output_dir EVALUATION",
-    2: "trl-ces study --config arithmetic --jobs 2",
-    4: "trl-ces study --config arithmetic_sensitivity --jobs 2",
-    6: "trl-ces study --config DeepSeek-R1-Distill-Qwen-1.5B",
-    7: "trl-ces eval --config reasoning --model MODEL --output_dir EVALUATION",
-    8: "trl-ces eval --config code --model MODEL --output_dir EVALUATION --allow_code_execution",
-    9: "trl-ces eval --config paper --model BASE --data_dir FOLDER --output_dir EVALUATION",
-}
-WHY = {
-    1: "No run here was measured on two mathematics sets or more.",
-    2: "No study is among the runs.",
-    4: "No study here has CES with two settings of τ and β or more.",
-    6: "All runs here start from one backbone, or do not say from which.",
-    7: "No run here was measured on ARC-Challenge, CommonsenseQA or OpenBookQA.",
-    8: "No run here was measured on HumanEval or MBPP.",
-    9: "No evaluation, and no answers to the same questions over training (`--tokens N`), are among the runs.",
-}
-OF_KIND = {"math": 1, "choice": 7, "code": 8}
+# Headings, in the order of the page.
+TRAINED, METHODS, BENCHMARKED, SENSITIVITY, DIFFICULTY = (
+    "At the end of training",
+    "Methods",
+    "By benchmark",
+    "Sensitivity to τ and β",
+    "Simple and hard questions",
+)
 STUDY_NOTE = "Means over seeds, ± half the 95 % interval (Student's t). Δ: paired by seed, against {}."
 RUN_NOTE = (
     "In brackets: 95 % intervals over problems. Differences are taken problem by problem. Acc: right "
@@ -76,50 +45,59 @@ RUN_NOTE = (
 )
 
 
-def paper_tables(
-    studies: Sequence[StudyRuns], compared: Sequence[dict[str, Any]], splits: Sequence[Split], baseline: str
-) -> list[Numbered]:
-    """All of the tables, with the sources that can fill them."""
-    found = {number: Numbered(number, title, TABLE_COMMANDS[number], WHY[number]) for number, title in TITLES.items()}
-    first = ""  # the backbone of Table 1
+TRAINED_NOTE = "Means over the last five logged steps, of the training problems; in brackets, minus {}."
 
-    def add(number: int, table: Table, backbone: str) -> None:
-        nonlocal first
-        first = first or (backbone if number == 1 else "")
-        found[6 if number == 1 and backbone != first else number].found.append(table)
 
+def report_tables(
+    studies: Sequence[StudyRuns],
+    trainings: Sequence[Training],
+    compared: Sequence[dict[str, Any]],
+    splits: Sequence[Split],
+    baseline: str,
+) -> dict[str, list[Table]]:
+    """Heading -> tables, of what there is."""
+    found: dict[str, list[Table]] = {title: [] for title in (TRAINED, METHODS, BENCHMARKED, SENSITIVITY, DIFFICULTY)}
+    if trainings:
+        found[TRAINED].append(training_table(trainings, baseline))
     for study in studies:
-        for number, table in study_tables(study, study.baseline(baseline)):
-            add(number, table, f"study {_backbone(study)}")
-    for entry in compared:
-        add(OF_KIND[entry["kind"]], comparison_table(entry), f"evaluation {entry['backbone']}")
+        for title, table in study_tables(study, study.baseline(baseline)):
+            found[title].append(table)
+    found[BENCHMARKED] += [comparison_table(entry) for entry in compared]
     if splits:
-        found[9].found.append(split_table(splits))
-    if not found[1].found and studies and not compared:
-        found[1].why = "The study was measured on one set of problems, so Table 2 says all of it. " + WHY[1]
-    return list(found.values())
+        found[DIFFICULTY].append(split_table(splits))
+    return {title: tables for title, tables in found.items() if tables}
 
 
-def _backbone(study: StudyRuns) -> str:
-    """What all of a study's runs start from, without the number of a seed."""
-    model = next(iter(study.recipes.values())).get("model_name_or_path", study.name)
-    return re.sub(r"seed-\d+$", "", model)
+def training_table(trainings: Sequence[Training], baseline: str) -> Table:
+    """Accuracy and length at the end of each run's log, and their differences to the baseline, else to the first."""
+    names = [training.name for training in trainings]
+    against = trainings[names.index(baseline) if baseline in names else 0]
+    rows = []
+    for training in trainings:
+        cells = [training.name, f"{training.curve['step'][-1]:.0f}"]
+        for key, write in (("accuracy", percent), ("length", tokens)):
+            value, base = (fmean(run.curve[key][-5:]) for run in (training, against))
+            sign = "+" if value >= base else "−"
+            cells.append(write(value) + ("" if training is against else f" ({sign}{write(abs(value - base))})"))
+        rows.append(cells)
+    note = TRAINED_NOTE.format(against.name)
+    return Table(f"{', '.join(names)}: the logs", ["Run", "Steps", "Acc ↑, %", "Len ↓"], rows, note)
 
 
-def study_tables(study: StudyRuns, baseline: str) -> list[tuple[int, Table]]:
-    """Number and table, for each that a study's rows can fill."""
+def study_tables(study: StudyRuns, baseline: str) -> list[tuple[str, Table]]:
+    """Heading and table, for each that a study's rows can fill."""
     found = []
     note = STUDY_NOTE.format(baseline)
     for _, where, runs in study.parts():
-        filled = [(2, f"{where}: measured on {measured_on(runs)}", method_table(runs, baseline))]
-        for kind, number in OF_KIND.items():
+        filled = [(METHODS, f"{where}: measured on {measured_on(runs)}", method_table(runs, baseline))]
+        for kind in KINDS:
             header, *lines = benchmark_table(_of_kind(runs, kind)) or [[]]
             titled = [[BENCHMARKS[name].title if name in BENCHMARKS else name, *cells] for name, *cells in lines]
-            filled.append((number, where, [header, *titled]))
-        filled.append((4, where, sensitivity_table(runs, baseline)))
-        found += [(number, Table(caption, rows[0], rows[1:], note)) for number, caption, rows in filled if any(rows)]
+            filled.append((BENCHMARKED, where, [header, *titled]))
+        filled.append((SENSITIVITY, where, sensitivity_table(runs, baseline)))
+        found += [(title, Table(caption, rows[0], rows[1:], note)) for title, caption, rows in filled if any(rows)]
     if pooled := variants_table(study.runs, baseline):
-        found.append((2, Table(f"{study.name}: over all variants", pooled[0], pooled[1:], VARIANTS_NOTE)))
+        found.append((METHODS, Table(f"{study.name}: over all variants", pooled[0], pooled[1:], VARIANTS_NOTE)))
     return found
 
 
@@ -136,7 +114,7 @@ def _of_kind(runs: DataFrame, kind: str) -> DataFrame:
 
 
 def comparison_table(compared: dict[str, Any]) -> Table:
-    """The layout of Tables 1, 7 and 8: one row per benchmark, each run's accuracy and length, the differences."""
+    """One row per benchmark, each run's accuracy and length, the differences."""
     titled = [(BENCHMARKS[name].title, row) for name, row in compared["benchmarks"].items()]
     if compared["kind"] in compared["averages"]:
         titled.append((KINDS[compared["kind"]], compared["averages"][compared["kind"]]))
@@ -172,7 +150,7 @@ def _cell(found: Interval, write: Callable[[float | None], str], signed: bool = 
 
 
 def split_table(splits: Sequence[Split]) -> Table:
-    """Table 9: how many questions are simple and hard; each run's accuracy and length there."""
+    """How many questions are simple and hard; each run's accuracy and length there."""
     runs = list(dict.fromkeys(run for split in splits for run in split.simple.length))
     header = ["Dataset", "Part", "Questions", *(f"{run} {what}" for run in runs for what in ("Acc ↑", "Len ↓"))]
     rows, empty = [], Interval(None, None, None)

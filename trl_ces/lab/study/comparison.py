@@ -221,6 +221,7 @@ def is_whole_ces(settings: Mapping[str, Any]) -> bool:
         and all(settings.get(name, True) for name in ABLATIONS)
         # A beta of 0 shapes correct or incorrect answers only.
         and all(settings.get(name, TAU_AND_BETA[name]) > 0 for name in ("ces_beta_correct", "ces_beta_incorrect"))
+        and settings.get("ces_cap_incorrect") is None
         and settings.get("gfpo_keep") is None
         and not any(part in name for name in settings.get("reward_funcs") or () for part in LENGTH_REWARDS)
     )
