@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..methods.rule import built_in
 from ..support.errors import UserError, kind
 from ..support.yaml import read_yaml
 from .shipped import find_recipe, is_overlay
@@ -64,6 +63,8 @@ def _added(present: Any, value: Any, where: str) -> Any:
 
 def _without_other_rules(given: dict[str, Any]) -> dict[str, Any]:
     """Without the settings of built-in rules that `shaping` no longer names."""
+    from ..methods.rule import built_in  # imports torch, which `--help` does without
+
     others = {
         f"{rule.name}_{setting}"
         for rule in built_in()

@@ -135,19 +135,11 @@ def test_advice_for_trls_own_fields_keeps_the_step(recipe, capsys):
     assert fields in said
 
 
-def test_a_folder_gives_a_line_for_each_recipe(recipe, tmp_path, capsys):
-    folder = tmp_path / "several"
-    folder.mkdir()
-    text = recipe.read_text()
-    (folder / "a.yaml").write_text(text)
-    (folder / "b.yaml").write_text(text + "shaping: none\ndynamic_sampling: true\n")
-    lines = planned(capsys, folder, "--gpu_memory", 1).splitlines()
-    assert lines[0].startswith("several: ")
-    assert [[cell.strip() for cell in line.split("|")][1:3] for line in lines[4:]] == [
-        ["a", "16"],
-        ["b", "16 (to 160)"],
-    ]
-    assert all(line.rstrip(" |").endswith("no") for line in lines[4:])
+def test_an_overlay_is_planned_with_its_recipe(recipe, tmp_path, capsys):
+    (tmp_path / "more.yaml").write_text("shaping: none\ndynamic_sampling: true\n")
+    said = planned(capsys, recipe, tmp_path / "more.yaml")
+    assert said.startswith(f"{recipe} {tmp_path / 'more.yaml'}: ")
+    assert "dynamic sampling generates up to 10 times as many" in said
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def setup_of(tmp_path):
         usual |= {"bf16": True, "dtype": "float32", "num_generations": 4, "per_device_train_batch_size": 4}
         (tmp_path / "recipe.yaml").write_text(yaml.safe_dump({**usual, **fields}))
         named = str(tmp_path / "fsdp2.yaml") if engine == "fsdp2" else engine
-        return plan_recipe(tmp_path / "recipe.yaml", {}, name="it", gpus=2, accelerate_config=named).setup
+        return plan_recipe([str(tmp_path / "recipe.yaml")], {}, gpus=2, accelerate_config=named).setup
 
     return make
 

@@ -12,9 +12,9 @@ from trl_ces.lab.study.held_out import check_evaluate, evaluate
 from trl_ces.lab.worlds.arithmetic import load_problems
 from trl_ces.lab.worlds.arithmetic_model import build_base_model
 from trl_ces.support.errors import UserError
+from trl_ces.train.compose import compose
 from trl_ces.train.data import load_datasets
 from trl_ces.train.recipe import load_recipe
-from trl_ces.train.shipped import find_recipe
 
 REWARD = '''"""A reward of a test."""
 
@@ -36,7 +36,7 @@ def recipe_file(tmp_path, monkeypatch):
     """The small world's recipe with a reward that gives every verdict."""
     (tmp_path / "odd_reward.py").write_text(REWARD)
     monkeypatch.syspath_prepend(tmp_path)
-    fields = yaml.safe_load(find_recipe("arithmetic/ces").read_text())
+    fields = compose(["arithmetic"])
     fields |= {"reward_funcs": ["odd_reward.accuracy_reward"], "max_completion_length": 20}
     file = tmp_path / "recipe.yaml"
     file.write_text(yaml.safe_dump(fields))
@@ -47,7 +47,7 @@ def test_it_measures_answers_to_the_held_out_problems(base, recipe_file):
     found = evaluate(base, str(recipe_file), num_problems=6, num_samples=3, seed=4, batch_size=9)
     assert list(found) == ["held out"]
     problems = load_problems("held_out", 6, 0)
-    recipe = recipe_to_sample(recipe_file, {}, model=str(base))
+    recipe = recipe_to_sample([str(recipe_file)], {}, model=str(base))
     sampling = Sampling(num_samples=3, max_new_tokens=20, tau=0.2, seed=4, batch_size=9)
     asked = Prompts(list(problems["prompt"]), {"solution": list(problems["solution"])})
     sample = sample_recipe(recipe, asked, sampling)
@@ -70,7 +70,7 @@ def test_a_column_of_the_data_groups_the_problems(base, recipe_file, monkeypatch
 
 
 def test_its_problems_are_in_no_training_of_the_recipe(base):
-    script = load_recipe(find_recipe("smollm2_135m/ces")).script
+    script = load_recipe("smollm2_135m").script
     train, _ = load_datasets(script, say=lambda text: None)
     questions = {prompt[-1]["content"] for prompt in train["prompt"]}
     seen = []
@@ -104,7 +104,10 @@ def test_a_recipe_without_verdicts_is_named(base, recipe_file, monkeypatch):
 def test_data_of_ones_own_are_measured_on_what_the_recipe_itself_holds_out(recipe_file, tmp_path):
     lines = [json.dumps({"problem": f"1+{number}=", "answer": str(number + 1)}) for number in range(30)]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
-    fields = yaml.safe_load(recipe_file.read_text()) | {"dataset_name": str(tmp_path / "data.jsonl")}
+    fields = yaml.safe_load(recipe_file.read_text()) | {
+        "dataset_name": str(tmp_path / "data.jsonl"),
+        "dataset_builder": None,
+    }
     del fields["max_train_samples"]
 
     def refused(num_problems, **changes):

@@ -1,0 +1,66 @@
+"""Overlays: what replaces, what adds, and what is refused."""
+
+import pytest
+import yaml
+
+from trl_ces.support.errors import UserError
+from trl_ces.train.compose import compose
+from trl_ces.train.recipe import load_recipe
+
+WHOLE = {
+    "model_name_or_path": "m",
+    "dataset_name": "d",
+    "output_dir": "out/whole",
+    "shaping": "ces",
+    "ces_tau": 0.2,
+    "reward_funcs": ["a"],
+    "overlays": {"more": {"reward_kwargs+": {"b": {"size": 3}}}},
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def one(name, content):
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+        return tmp_path / f"{name}.yaml"
+
+    return one
+
+
+def test_later_files_replace_and_a_plus_adds_and_the_recipe_has_the_last_word_on_its_overlays(write):
+    more = {"reward_funcs+": ["b"], "reward_kwargs+": {"b": {"size": 1, "other": 2}}, "max_steps": 3}
+    found = compose([write("whole", WHOLE), write("more", more), write("last", {"max_steps": 5})])
+    assert found["reward_funcs"] == ["a", "b"]
+    assert found["reward_kwargs"] == {"b": {"size": 3, "other": 2}}
+    assert found["max_steps"] == 5
+    assert found["output_dir"] == "out/whole-more-last"
+    assert "overlays" not in found
+
+
+def test_an_overlay_that_names_its_output_keeps_it(write):
+    assert compose([write("whole", WHOLE), write("o", {"output_dir": "mine"})])["output_dir"] == "mine"
+
+
+def test_settings_of_a_rule_that_is_not_used_any_more_do_not_come_along(write):
+    assert compose([write("whole", WHOLE)])["ces_tau"] == 0.2
+    assert "ces_tau" not in compose([write("whole", WHOLE), write("dapo", {"shaping": "none"})])
+    recipe = load_recipe([write("whole", WHOLE), write("dapo", {"shaping": "none"})], {"ces_tau": ["0.3"]})
+    assert recipe.setting("ces_tau") == 0.3  # said on the command line
+
+
+@pytest.mark.parametrize(
+    ("overlay", "said"),
+    [
+        ({"reward_funcs+": {"a": 1}}, r"o.yaml: `reward_funcs\+` adds a mapping to a list: both must be"),
+        ({"output_dir+": "x"}, r"`output_dir\+` adds a str to a str"),
+        ({"max_step": 3}, "the key `max_step` is not known. Did you mean `max_steps`"),
+    ],
+)
+def test_an_overlay_that_does_not_fit_is_refused(write, overlay, said):
+    with pytest.raises(UserError, match=said):
+        load_recipe([write("whole", WHOLE), write("o", overlay)])
+
+
+def test_overlays_of_a_recipe_are_a_mapping(write):
+    with pytest.raises(UserError, match="`overlays`: expected a mapping from an overlay's name to fields"):
+        compose([write("whole", {**WHOLE, "overlays": ["more"]})])
