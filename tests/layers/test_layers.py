@@ -10,7 +10,22 @@ from tiny import AS_TRL, settings, tiny_model, tiny_tokenizer
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.layers import DynamicSampling, ExactResume, FiniteSteps, RealTokens
+from trl_ces.layers import (
+    DynamicSampling,
+    EndedRows,
+    ExactResume,
+    FiniteSteps,
+    Float32Outputs,
+    FrozenBase,
+    GroupFilter,
+    GroupRewards,
+    RealTokens,
+    RewardCalls,
+    ServerTimeout,
+    Verdicts,
+)
+from trl_ces.layers.reward_guard import RewardError
+from trl_ces.rewards import get_alp_length_reward
 from trl_ces.trainer import Shaping
 
 
@@ -34,11 +49,11 @@ class Bare(Shaping, GRPOTrainer):
     pass
 
 
-def make_trainer(trainer_class, folder, **changes):
+def make_trainer(trainer_class, folder, reward=short_reward, **changes):
     arguments = {"max_steps": 8, "steps_per_generation": 4, "per_device_train_batch_size": 4, **changes}
     return trainer_class(
         model=tiny_model(),
-        reward_funcs=[vowel_accuracy_reward, short_reward],
+        reward_funcs=[vowel_accuracy_reward, reward],
         args=CESConfig(**settings(folder, **arguments)),
         train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
         processing_class=tiny_tokenizer(),
@@ -101,6 +116,64 @@ def test_finite_steps_alone_skip_a_step_whose_gradient_is_not_finite(tmp_path):
     assert (tmp_path / "_nonfinite" / "step-1-process-0.safetensors").is_file()
     assert all(value.isfinite().all() for value in weights(trainer).values())
     assert_weights_moved(trainer)
+
+
+def alone(layer):
+    return type("Alone", (layer, GRPOTrainer), {})
+
+
+@pytest.mark.parametrize(
+    ("layer", "reward", "changes"),
+    [(GroupFilter, short_reward, {"gfpo_keep": 2}), (GroupRewards, get_alp_length_reward(beta=0.5), {})],
+)
+def test_a_layer_of_verdicts_alone_trains_as_in_the_whole(tmp_path, layer, reward, changes):
+    runs = []
+    for trainer_class in (alone(layer), CESTrainer):
+        trainer = make_trainer(trainer_class, tmp_path, reward, shaping="none", max_steps=2, **changes, **AS_TRL)
+        trainer.train()
+        runs.append(weights(trainer))
+    assert_same_bits(*runs)
+    if changes:  # and not as without it
+        trainer = make_trainer(GRPOTrainer, tmp_path, reward, shaping="none", max_steps=2, **changes, **AS_TRL)
+        trainer.train()
+        assert any(not torch.equal(value, runs[0][name]) for name, value in weights(trainer).items())
+
+
+def test_reward_calls_alone_stop_at_a_bad_reward(tmp_path):
+    def broken_reward(completions, last_turns, **kwargs):
+        assert [isinstance(text, str) for text in last_turns] == [True] * len(completions)
+        return [float("inf")] * len(completions)
+
+    with pytest.raises(RewardError, match="broken_reward"):
+        make_trainer(alone(RewardCalls), tmp_path, broken_reward, shaping="none").train()
+
+
+def test_ended_rows_alone_compute_fewer_tokens(tmp_path):
+    fed = {}
+    for trainer_class in (GRPOTrainer, alone(EndedRows)):
+        trainer = make_trainer(trainer_class, tmp_path, shaping="none", max_steps=1, max_completion_length=160)
+        generate, counted = trainer.model.forward, []
+
+        def counting(*args, generate=generate, counted=counted, **kwargs):
+            if not torch.is_grad_enabled():
+                counted.append(kwargs["input_ids"].numel())
+            return generate(*args, **kwargs)
+
+        trainer.model.forward = counting
+        trainer.train()
+        fed[trainer_class.__name__] = sum(counted)
+    assert 0 < fed["Alone"] < 0.9 * fed["GRPOTrainer"]
+
+
+@pytest.mark.parametrize("layer", [Verdicts, ServerTimeout, Float32Outputs, FrozenBase])
+def test_a_layer_that_nothing_asks_for_alone_is_trls_trainer_bit_for_bit(tmp_path, layer):
+    runs = []
+    for trainer_class in (alone(layer), GRPOTrainer):
+        trainer = make_trainer(trainer_class, tmp_path, shaping="none", max_steps=2)
+        trainer.train()
+        runs.append(trainer)
+    assert_weights_moved(runs[0])
+    assert_same_bits(weights(runs[0]), weights(runs[1]))
 
 
 @pytest.mark.parametrize("shaping", ["ces", "entropy_advantage", "none"])
