@@ -7,35 +7,10 @@ import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from rooms import CORE, LAB
+
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 
-# From the ground up. A room is a folder, or a file at the package's root; it imports only from rooms above it in this
-# list. `__init__` hands the two public names on and is no room. What a training needs, the core, comes first; the lab
-# stands on it.
-CORE = (
-    "support",
-    "grading.qwen",
-    "grading",
-    "methods",
-    "config",
-    "layers",
-    "trainer",
-    "rewards",
-    "train",
-    "cli",
-)
-LAB = (
-    "lab.rule_check",
-    "lab.evaluation.code",
-    "lab.evaluation",
-    "lab.worlds",
-    "lab.inspect",
-    "lab.plan",
-    "lab.study",
-    "lab.report",
-    "lab.hub",
-    "lab.commands",
-)
 ROOMS = CORE + LAB
 SEAM = re.compile(
     r"\b(_compute_loss|_generate_and_score_completions|_get_per_token_logps\w*|_calculate_rewards|_buffered_inputs)\b"
@@ -157,3 +132,17 @@ def test_the_public_names_are_these():
     assert trl_ces.__all__ == ["CESConfig", "CESTrainer"]
     assert {"CESConfig", "CESTrainer", "__version__"} <= set(dir(trl_ces))
     assert trl_ces.CESTrainer.__module__ == "trl_ces.trainer"
+
+
+def test_no_test_file_imports_from_another():
+    tests = Path(__file__).parent
+    files = [file for file in tests.rglob("test_*.py")]
+    named = {".".join(file.relative_to(tests).with_suffix("").parts) for file in files}
+    borrowed = {
+        f"{file.name}: {node.module}"
+        for file in [*files, *tests.glob("helpers/*.py")]
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module in named
+    }
+    assert len(files) > 100
+    assert borrowed == set()

@@ -11,15 +11,16 @@ import statistics
 
 import pytest
 import torch
-from datasets import Dataset
-from reference import chosen_positions, float64_copy, logps_and_bits, selection_sizes, shaped_loss
-from test_trainer_reference import (
+from against_reference import (
     PROMPTS,
     assert_loss_and_gradients_agree,
     make_trainer,
     reference_rows,
     rollout,
 )
+from datasets import Dataset
+from objectives import TAU, advantages_by_hand, objective, shaping_of, watch_shaping
+from reference import float64_copy, logps_and_bits, selection_sizes, shaped_loss
 from tiny import (
     random_script,
     scripted_accuracy_reward,
@@ -31,20 +32,6 @@ from tiny import (
 from transformers import Qwen2Config, Qwen2ForSequenceClassification
 
 from trl_ces import CESConfig, CESTrainer
-
-
-def watch_shaping(trainer):
-    """Records A' - A, (B, T), of every micro-batch: nonzero exactly at the selected tokens."""
-    seen, shape = [], trainer._shaped_advantages
-
-    def watched(inputs, *args, **kwargs):
-        shaped = shape(inputs, *args, **kwargs)
-        seen.append((shaped - inputs["advantages"].unsqueeze(1)).detach())
-        return shaped
-
-    trainer._shaped_advantages = watched
-    return seen
-
 
 # Reward models and the forms of a reward function.
 
@@ -158,57 +145,6 @@ def test_evaluation_with_one_completion_for_each_prompt_shapes_each_by_its_own_v
 
 
 # TRL's terms around the advantage.
-
-TAU, BETA = "0.3", 0.4
-
-
-def shaping_of(row, bits, size):
-    """A' - A for each token of a completion."""
-    sign = -1 if row["accuracy"] >= 1 else 1
-    chosen = chosen_positions([value.item() for value in bits], row["mask"], size)
-    return [sign * BETA * bits[position] if position in chosen else 0.0 for position in range(len(bits))]
-
-
-def objective(models, rows, advantages, *, old=None, ref=None, kl=0.0, delta=math.inf, weights=None):
-    """The dapo loss, token by token. `models` has one model per row, `weights` one list per row."""
-    sizes, losses = selection_sizes(rows, 4, TAU), []
-    for index, row in enumerate(rows):
-        logps, bits = logps_and_bits(models[index], row, 1.0)
-        with torch.no_grad():
-            old_logps = logps_and_bits(old, row, 1.0)[0] if old else [logp.detach() for logp in logps]
-            ref_logps = logps_and_bits(ref, row, 1.0)[0] if ref else old_logps
-        for position, shaping in enumerate(shaping_of(row, bits, sizes[index])):
-            shaped = advantages[index] + shaping
-            ratio = torch.exp(logps[position] - old_logps[position])
-            loss = -torch.minimum(ratio.clamp(max=delta) * shaped, ratio.clamp(0.8, 1.28) * shaped)
-            if weights is not None:
-                loss = loss * weights[index][position]
-            gap = ref_logps[position] - logps[position]
-            losses.append(loss + kl * ratio * (torch.exp(gap) - gap - 1))  # by the ratio: TRL's unbiased gradient
-    return sum(losses) / len(losses)
-
-
-def normalized(values, deviation=None):
-    deviation = statistics.stdev(values) if deviation is None else deviation
-    return [(value - statistics.mean(values)) / (deviation + 1e-4) for value in values]
-
-
-def by_group(change, values):
-    return [value for start in range(0, len(values), 4) for value in change(values[start : start + 4])]
-
-
-def advantages_by_hand(case, accuracy, bonus):
-    sums = [one + other for one, other in zip(accuracy, bonus, strict=True)]
-    if case == "reward_weights":
-        return by_group(normalized, [0.5 * one + 2 * other for one, other in zip(accuracy, bonus, strict=True)])
-    if case == "scale_rewards none":
-        return by_group(lambda group: [value - statistics.mean(group) for value in group], sums)
-    if case == "scale_rewards batch":
-        return by_group(lambda group: normalized(group, statistics.stdev(sums)), sums)
-    if case == "normalize_then_sum":
-        each = zip(by_group(normalized, accuracy), by_group(normalized, bonus), strict=True)
-        return normalized([one + other for one, other in each])
-    return by_group(normalized, sums)
 
 
 AROUND: dict[str, dict] = {

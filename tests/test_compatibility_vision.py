@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from objectives import by_group, normalized, objective
 from PIL import Image
 from reference import float64_copy
-from test_compatibility import by_group, normalized, objective
 from tiny import settings, tiny_model, tiny_tokenizer
 from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil

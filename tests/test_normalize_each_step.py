@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from layers.test_unpadded_training import CASES, train
 from tiny import AS_TRL, settings
 from trl import GRPOTrainer
+from unpadded_runs import CASES, train
 
 from trl_ces import CESConfig, CESTrainer
 

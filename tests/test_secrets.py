@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from cli.test_cli import TOKENS, make_job, trl_ces
+from train_jobs import TOKENS, make_job, trl_ces
 
 from trl_ces.cli.main import main
 from trl_ces.support.errors import UserError

@@ -18,6 +18,7 @@ from tiny import (
     tiny_tokenizer,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
+from trainers import PROMPTS, assert_same_bits, assert_weights_moved, short_reward, vowel_accuracy_reward, weights
 from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
@@ -26,17 +27,6 @@ from trl_ces.layers import RealTokens
 from trl_ces.layers.layer import check_trl_version
 from trl_ces.methods.metrics import CES_METRICS
 from trl_ces.support.reward_names import accuracy_reward_index
-
-PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
-
-
-def vowel_accuracy_reward(completions, **kwargs):
-    """1 if a completion has a vowel among its first three characters: about half of a random model's."""
-    return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
-
-
-def short_reward(completions, **kwargs):
-    return [float(len(text) < 8) for text in completions]
 
 
 def trained(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):
@@ -56,21 +46,6 @@ def trained(trainer_class, config_class, tmp_path, peft_config=None, dataset=Non
     )
     trainer.train()
     return trainer
-
-
-def weights(trainer):
-    return {name: value.detach().clone() for name, value in trainer.model.state_dict().items()}
-
-
-def assert_same_bits(one, other):
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        assert torch.equal(value, other[name]), name
-
-
-def assert_weights_moved(trainer):
-    start = tiny_model().state_dict()
-    assert any(not torch.equal(value, start[name]) for name, value in trainer.model.state_dict().items())
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])

@@ -7,7 +7,6 @@ import numpy
 import pytest
 import torch
 from datasets import Dataset
-from test_trainer import PROMPTS, short_reward, vowel_accuracy_reward
 from tiny import (
     random_script,
     scripted_accuracy_reward,
@@ -17,6 +16,7 @@ from tiny import (
     tiny_model,
     tiny_tokenizer,
 )
+from trainers import PROMPTS, short_reward, vowel_accuracy_reward
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer

@@ -1,11 +1,11 @@
-"""Training with vLLM's server, in this process, against the stand-in of tests/vllm_server.py."""
+"""Training with vLLM's server, in this process, against the stand-in of tests/helpers/vllm_server.py."""
 
 import pytest
 import requests
 import torch
 from datasets import Dataset
-from layers.test_resume import vowel_accuracy_reward
 from processes import free_port
+from resume_runs import vowel_accuracy_reward
 from server_runs import served_here, stub_here
 from tiny import settings, tiny_model, tiny_tokenizer
 from vllm_answers import digest, sample, seeded

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 # In a process of its own, because Triton reads TRITON_INTERPRET when it is imported.
-SCRIPT = Path(__file__).parent / "triton_steps.py"
+SCRIPT = Path(__file__).parent / "helpers" / "triton_steps.py"
 TOLERANCE = {"float32": 1e-6, "bfloat16": 1e-2}
 CASES = ["plain", "pieces", "packed", "off-policy", "masked"]
 

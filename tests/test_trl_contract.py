@@ -439,7 +439,7 @@ def test_dapo_divides_by_the_rollouts_tokens_over_its_optimizer_steps(trainer, e
     assert trainer._compute_loss(trainer.model, batch).item() == pytest.approx(loss.item() / 3, rel=1e-5)
 
 
-# What `vllm_mode: server` assumes, of TRL's client against the stand-in of tests/vllm_server.py.
+# What `vllm_mode: server` assumes, of TRL's client against the stand-in of tests/helpers/vllm_server.py.
 
 
 @pytest.fixture

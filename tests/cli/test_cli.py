@@ -12,8 +12,8 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from processes import run_command
-from tiny import tiny_model, tiny_tokenizer
+from tiny import tiny_model
+from train_jobs import TOKENS, make_job, trl_ces
 
 from trl_ces.cli.main import COMMANDS, main
 from trl_ces.support.errors import UserError
@@ -22,55 +22,10 @@ from trl_ces.train.command_line import read_words
 from trl_ces.train.launch import run_child
 from trl_ces.train.shipped import find_recipe
 
-RECIPE = """# A tiny model on four sums
-model_name_or_path: {model}
-output_dir: {output}
-dataset_name: {data}
-system_prompt: null
-use_cpu: true
-bf16: false
-activation_checkpointing: false
-reward_funcs: [accuracy_reward, get_soft_overlong_punishment]
-max_completion_length: 8
-num_generations: 2
-responses_per_step: 4
-responses_per_rollout: 8
-ces_tau: 0.5
-max_steps: 2
-learning_rate: 1e-3
-logging_steps: 1
-save_steps: 2
-disable_tqdm: true
-env: {{TRL_CES_TEST_VARIABLE: seen}}
-"""
-
-TOKENS = {
-    "HF_TOKEN": "hf_SECRETsecretSECRET1",
-    "HUGGING_FACE_HUB_TOKEN": "hf_SECRETsecretSECRET2",
-    "WANDB_API_KEY": "SECRETsecretSECRET3",
-    "OPENAI_API_KEY": "sk-SECRETsecretSECRET4",
-}
-
-
-def make_job(folder):
-    """A model, data and a recipe on disk; returns the recipe's file and the output directory."""
-    tiny_model().save_pretrained(folder / "model")
-    tiny_tokenizer().save_pretrained(folder / "model")
-    rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
-    (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    recipe = folder / "recipe.yaml"
-    output = folder / "out"
-    recipe.write_text(RECIPE.format(model=folder / "model", output=output, data=folder / "data.jsonl"))
-    return recipe, output
-
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
     return make_job(tmp_path_factory.mktemp("job"))
-
-
-def trl_ces(*words, cwd=None):
-    return run_command(words, cwd)
 
 
 @pytest.fixture(scope="module")

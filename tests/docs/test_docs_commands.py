@@ -1,20 +1,18 @@
 """Every command in the docs parses."""
 
 import argparse
-import ast
 import importlib
 import io
 import re
 import runpy
-import shlex
 import shutil
 import sys
 import tomllib
 from contextlib import redirect_stdout, suppress
 from functools import cache
-from pathlib import Path
 
 import pytest
+from docs_blocks import BLOCK, DOCS, OTHERS, PAGES, PROGRAMS, ROOT, SHELLS, blocks, cases, check_python
 
 from trl_ces.cli.main import COMMANDS, main
 from trl_ces.lab.commands import bench
@@ -24,52 +22,6 @@ from trl_ces.train.launch import read_accelerate_config
 from trl_ces.train.lookup import find_reward_functions
 from trl_ces.train.recipe import load_recipe, recipe_fields
 from trl_ces.train.shipped import find_accelerate_config, find_recipe
-
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-EXPERIMENTS = sorted((ROOT / "experiments").glob("*/README.md"))
-PAGES = [*sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]), *EXPERIMENTS]
-BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL)
-
-
-SHELLS, OTHERS = ("bash", "sh"), ("python", "text", "yaml", "json", "diff", "bibtex", "")
-PROGRAMS = ("trl-ces", "make", "python", "pip")
-
-
-def blocks(page, *languages):
-    found = BLOCK.findall(page.read_text(encoding="utf-8"))
-    return [re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, name, body in found if name in languages]
-
-
-def commands(script):
-    """The words of each command. A line continues while a quote or a backslash is open."""
-    open_line = ""
-    for line in script.splitlines():
-        open_line += line
-        if open_line.endswith("\\"):
-            open_line = open_line[:-1]
-            continue
-        try:
-            words = shlex.split(open_line, comments=True)
-        except ValueError:
-            open_line += "\n"
-            continue
-        open_line = ""
-        if words:
-            yield words
-    assert not open_line, f"{open_line!r} does not end"
-
-
-def cases():
-    for page in PAGES:
-        scripts = blocks(page, *SHELLS)
-        unnamed = rf"(?:[A-Z_]+=\S+ )*(?:{'|'.join(PROGRAMS)}) "
-        scripts += [block for block in blocks(page, "") if re.match(unnamed, block)]
-        if page.name == "CONTRIBUTING.md":  # whose commands stand in a block without a language
-            scripts += ["\n".join(re.findall(r"^    (make .*)$", page.read_text(), flags=re.MULTILINE))]
-        for script in scripts:
-            for words in commands(script):
-                yield pytest.param(words, id=f"{page.name}: {' '.join(words)[:80]}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -138,18 +90,6 @@ def read_trl_ces(command, words):
         named = getattr(read.value.args[0], "config", None)
         if named:
             read_yaml(find_recipe(named, kind={"eval": "evaluation"}.get(command, command)))
-
-
-def check_python(code):
-    """Parses as Python, and its imports exist."""
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom):
-            module = importlib.import_module(node.module)
-            for alias in node.names:
-                assert hasattr(module, alias.name), f"{node.module}.{alias.name}"
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                importlib.import_module(alias.name)
 
 
 def read_python(words):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from fixtures_evaluation import write_model
-from test_compatibility import watch_shaping
-from test_compatibility_tools import QWEN_END as END
-from test_compatibility_tools import QWEN_MARKERS, call, script_turns
+from objectives import watch_shaping
 from tiny import settings
+from tool_turns import QWEN_END as END
+from tool_turns import QWEN_MARKERS, call, script_turns
 from trl.chat_template_utils import qwen3_chat_template
 
 from trl_ces.methods.groups import Groups

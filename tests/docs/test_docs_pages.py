@@ -1,20 +1,18 @@
 """Settings, functions, tests, files and links named in the docs exist."""
 
-import ast
 import dataclasses
 import importlib.util
 import re
 import tomllib
-from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from docs_functions import ROOT, functions_of
 from packaging.requirements import Requirement
 from packaging.version import Version
-from test_architecture import CORE, LAB
+from rooms import CORE, LAB
 from trl import GRPOConfig, GRPOTrainer, ModelConfig
 
 from trl_ces.cli.main import COMMANDS
@@ -23,7 +21,6 @@ from trl_ces.methods import ces
 from trl_ces.methods.groups import group_counts
 from trl_ces.train.recipe import recipe_fields
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*/README.md"))
 PAGES = [*sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]), *EXPERIMENTS]
@@ -44,13 +41,6 @@ def load_builder():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@cache
-def functions_of(file):
-    """Names of a file's top-level functions."""
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 TEST = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)(\.\.\.)?`")

@@ -2,7 +2,7 @@
 
 import pytest
 from datasets import Dataset
-from docs.test_docs_commands import DOCS, PAGES, blocks, check_python
+from docs_blocks import DOCS, PAGES, blocks, check_python
 from fixtures_evaluation import write_model
 
 CONTRIBUTING = DOCS.parent / "CONTRIBUTING.md"

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from docs.test_docs_commands import DOCS, blocks, cases
-from docs.test_docs_pages import functions_of
+from code_sandbox import CANNOT
+from docs_blocks import DOCS, blocks, cases
+from docs_functions import functions_of
+from docs_study import STUDY
 from docs_table import NOT_RUN, RUN
 from fixtures_evaluation import write_data, write_model
-from lab.evaluation.code.test_code_benchmarks import CANNOT
 from report_runs import POINTS, write_evaluation, write_study, write_training
 
 from trl_ces.cli import train_worker
@@ -31,24 +32,6 @@ from trl_ces.train.compose import compose
 from trl_ces.train.launch import WORKER
 
 ROOT = Path(__file__).parents[2]
-STUDY = {
-    "output_dir": "runs/study/small",
-    "seeds": [0],
-    "baseline": "DAPO",
-    "methods": {"DAPO": {"config": ["arithmetic", "dapo"]}, "CES": {"config": "arithmetic"}},
-    "overrides": {
-        "model_name_or_path": "runs/arithmetic/base",
-        "max_steps": 2,
-        "logging_steps": 1,
-        "per_device_train_batch_size": 32,
-        "steps_per_generation": 1,
-    },
-    "evaluation": {
-        "function": "trl_ces.lab.worlds.arithmetic_evaluation.evaluate",
-        "num_problems": 4,
-        "num_samples": 2,
-    },
-}
 
 
 def words_of(line):

@@ -1,6 +1,6 @@
 """Injected faults of server, machines and disks: each ends in one sentence or in an exact resume, within its limit.
 
-The table of docs/cluster.md, "When something fails". The server is the stand-in of tests/vllm_server.py; machines are
+The table of docs/cluster.md, "When something fails". The server is tests/helpers/vllm_server.py; machines are
 launches on this one.
 """
 
@@ -10,10 +10,10 @@ import shutil
 import socket
 
 import pytest
-from engines.server_training import RECIPE, Training, assert_same_weights, make_job, train
 from hub_server import Hub
 from processes import free_port
 from server_runs import FLAGS, served, served_here, stub_here
+from server_training import RECIPE, Training, assert_same_weights, make_job, train
 
 from trl_ces.cli.main import main
 from trl_ces.train import launch

@@ -6,9 +6,9 @@ The other modes stand in tests/test_compatibility.py. No engine is needed: the l
 import math
 
 import torch
+from against_reference import PROMPTS, assert_loss_and_gradients_agree, make_trainer, reference_rows, rollout
+from objectives import TAU, advantages_by_hand, objective
 from reference import float64_copy, logps_and_bits
-from test_compatibility import PROMPTS, TAU, advantages_by_hand, make_trainer, objective, rollout
-from test_trainer_reference import assert_loss_and_gradients_agree, reference_rows
 from tiny import random_script
 
 BOUND = 3.0  # TRL's default

@@ -1,13 +1,13 @@
-"""`trl-ces train` with vLLM's server for real but for the server: the stand-in of tests/vllm_server.py.
+"""`trl-ces train` with vLLM's server for real but for the server: the stand-in of tests/helpers/vllm_server.py.
 
 One and two processes, two machines (two launches on this one), and a server that is started again.
 """
 
 import pytest
 import torch
-from engines.server_training import Training, assert_same_weights, make_job, train, weights
 from processes import free_port
 from server_runs import served
+from server_training import Training, assert_same_weights, make_job, train, weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

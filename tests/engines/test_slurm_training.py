@@ -1,6 +1,6 @@
 """recipes/slurm/ces.slurm trains on two nodes with a third for the server, is killed, requeued, and ends as if not.
 
-Nodes are launches on this machine; Slurm is tests/slurm_stand_in.py, the server tests/vllm_server.py.
+Nodes are launches on this machine; Slurm is tests/helpers/slurm_stand_in.py, the server tests/helpers/vllm_server.py.
 """
 
 import json
@@ -9,12 +9,12 @@ import sys
 
 import pytest
 import torch
-from engines.server_training import RECIPE, assert_same_weights, make_job, weights
 from processes import free_port
 from server_runs import install as install_vllm
 from server_runs import with_stub
+from server_training import RECIPE, assert_same_weights, make_job, weights
+from slurm_jobs import changed, submit
 from slurm_stand_in import install, log
-from train.test_slurm import changed, submit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 

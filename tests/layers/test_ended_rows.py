@@ -8,8 +8,8 @@ import torch
 from bigram import EOS, PAD, bigram_model, token_of
 from datasets import Dataset
 from peft import PromptTuningConfig, get_peft_model
-from test_trainer import short_reward
 from tiny import settings, tiny_model, tiny_tokenizer
+from trainers import short_reward
 from transformers import (
     GenerationConfig,
     LlamaConfig,

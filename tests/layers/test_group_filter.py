@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gfpo_runs import OF_ALL
 from group_filter_processes import make_trainer, scored
 from length_reward_processes import ACCURACIES, PROMPTS, make_script
 from reference import group_advantages, rewards_of_gfpo
@@ -9,8 +10,6 @@ from trl import GRPOTrainer
 
 from trl_ces.layers import GroupFilter
 
-# The metrics that tell of all completions, as without GFPO.
-OF_ALL = [f"rewards/scripted_{name}_reward/{part}" for name in ("accuracy", "bonus") for part in ("mean", "std")]
 OF_ALL += ["reward", "reward_std", "completions/mean_length"]
 
 

@@ -4,8 +4,8 @@ import json
 import math
 
 import pytest
+from gfpo_runs import OF_ALL
 from group_filter_processes import make_trainer, scored
-from layers.test_group_filter import OF_ALL
 from processes import run_processes
 
 

@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 from datasets import Dataset
-from test_trainer import assert_same_bits, weights
 from tiny import (
     random_script,
     scripted_accuracy_reward,
@@ -16,6 +15,7 @@ from tiny import (
     tiny_model,
     tiny_tokenizer,
 )
+from trainers import assert_same_bits, weights
 from trl import GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer

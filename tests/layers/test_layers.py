@@ -3,11 +3,11 @@
 import pytest
 import torch
 from datasets import Dataset
-from layers.test_resume import PROMPTS, log_of, vowel_accuracy_reward
-from layers.test_unpadded_training import CASES, assert_same_gradients, train
-from test_trainer import assert_same_bits, assert_weights_moved, short_reward, weights
+from resume_runs import PROMPTS, log_of, vowel_accuracy_reward
 from tiny import AS_TRL, settings, tiny_model, tiny_tokenizer
+from trainers import assert_same_bits, assert_weights_moved, short_reward, weights
 from trl import GRPOTrainer
+from unpadded_runs import CASES, assert_same_gradients, train
 
 from trl_ces import CESConfig, CESTrainer
 from trl_ces.layers import (

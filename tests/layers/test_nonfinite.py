@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from accelerate.utils import DistributedType
-from layers.test_resume import make_trainer
+from resume_runs import make_trainer
 from transformers import Trainer, TrainerCallback
 from trl import GRPOTrainer
 

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from datasets import Dataset
-from layers.test_unpadded_training import ACCURACIES, PROMPTS
 from tiny import (
     random_script,
     scripted_accuracy_reward,
@@ -13,6 +12,7 @@ from tiny import (
     tiny_model,
     tiny_tokenizer,
 )
+from unpadded_runs import ACCURACIES, PROMPTS
 
 from trl_ces import CESConfig, CESTrainer
 

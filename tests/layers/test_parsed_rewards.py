@@ -1,7 +1,7 @@
 """A completion must score the same whether or not TRL parses its thinking out of the message's content."""
 
 import pytest
-from test_compatibility_tools import (
+from tool_turns import (
     QWEN_END,
     R1_END,
     chat_trainer,

@@ -2,11 +2,11 @@
 
 import math
 
+import length_oracles
 import pytest
 import torch
 from length_reward_processes import ACCURACIES, PROMPTS, gathered_rewards, make_script
-from methods import length_oracles
-from methods.test_length_rewards import RULES
+from length_rules import RULES
 from processes import run_processes
 
 

@@ -5,26 +5,16 @@ import random
 from importlib import import_module
 from pathlib import Path
 
+import length_oracles
 import pytest
 import torch
-from methods import length_oracles
+from length_rules import RULES
 
 import trl_ces.methods
 from trl_ces.methods.groups import Groups
 from trl_ces.methods.lengths import from_mean
 
 LIMIT = 12000
-# By rule, the settings to try: the rule is in trl_ces/methods/, its oracle in length_oracles.py. The hand-worked row
-# takes the first, over lengths 100, 200, 300, 500, of which the first and the third are correct.
-RULES = {
-    "kimi": [{}],
-    "arora": [{"alpha": 0.2}, {"alpha": 1.0}],
-    "alp": [{"beta": 0.5, "normalizer": 2000}, {"beta": 0.02, "normalizer": 100.5}],
-    "linear": [{"coefficient": 0.25}, {"coefficient": 1.0}],
-    "shorter": [{"beta": 0.001}, {"beta": 0.02}],
-    "laser": [{"alpha": 0.5, "target": 300}, {"alpha": 0.3, "target": 13.5}],
-    "gr3": [{"alpha": 0.33}, {"alpha": 2.0}],
-}
 FUNCTIONS = {name: getattr(import_module(f"trl_ces.methods.{name}"), f"{name}_length_reward") for name in RULES}
 BY_HAND = {
     # (l - 100) / 400 = 0, 1/4, 1/2, 1; lambda = 1/2, 1/4, 0, -1/2; the second is wrong: min(0, 1/4)

@@ -1,21 +1,18 @@
-"""recipes/slurm/ces.slurm: what it starts, and how it ends. Slurm is tests/slurm_stand_in.py."""
+"""recipes/slurm/ces.slurm: what it starts, and how it ends. Slurm is tests/helpers/slurm_stand_in.py."""
 
-import os
 import re
 import shlex
-import subprocess
 import sys
 
 import pytest
-from processes import HERE, environment, free_port
+from processes import free_port
+from slurm_jobs import RECIPES, SCRIPT, changed, submit
 from slurm_stand_in import directives, install, log
 
 from trl_ces.support.yaml import read_yaml
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.server import server_command
 
-RECIPES = HERE.parent / "recipes"
-SCRIPT = RECIPES / "slurm" / "ces.slurm"
 # `vllm`: healthy after a moment, until it is killed. `trl-ces`: trains until told.
 VLLM = """#!/bin/sh
 [ "$1 $2" = "serve NAME" ] && [ "$VLLM_SERVER_DEV_MODE" = 1 ] || exit 3
@@ -28,26 +25,6 @@ echo "$@" >> said
 trap 'echo saved >> said; mkdir -p out/checkpoint-1; {saves}; exit 0' TERM
 {train}
 """
-
-
-def changed(folder, **lines):
-    """The script with the lines that a person changes, and a shorter pause."""
-    text = SCRIPT.read_text().replace("sleep 5 &", "sleep 0.1 &")
-    for name, value in lines.items():
-        pattern = rf"^(#SBATCH --{name.replace('_', '-')}|{name})=.*$"
-        text, count = re.subn(pattern, lambda found, value=value: f"{found[1]}={value}", text, flags=re.MULTILINE)
-        assert count == 1, name
-    (folder / "ces.slurm").write_text(text)
-    return folder / "ces.slurm"
-
-
-def submit(folder, commands, script, *words, **variables):
-    """Runs sbatch to its end; returns its code and what the job printed."""
-    path = os.pathsep.join([str(commands), os.environ["PATH"]])
-    finished = subprocess.run(
-        ["sbatch", str(script), *words], cwd=folder, env=environment(PATH=path, **variables), timeout=1200, check=False
-    )
-    return finished.returncode, (folder / f"ces-{4711}.out").read_text()
 
 
 def job(folder, train, vllm="", nodes=3, saves="touch out/checkpoint-1/trainer_state.json"):

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 import torch
-from layers.test_resume import make_trainer
+from resume_runs import make_trainer
 from transformers import TrainerControl
 
 from trl_ces.support.files import is_disk_full

@@ -1,6 +1,6 @@
 """The real `vllm serve` on this CPU: what the check of a server reads, TRL's client, and its refusal of a sync.
 
-tests/vllm_server.py stands in for this server elsewhere; here it is seen what the real one says.
+tests/helpers/vllm_server.py stands in for this server elsewhere; here it is seen what the real one says.
 """
 
 import os

@@ -14,6 +14,7 @@ import torch
 from hub_runs import RECIPE, write_adapter_run, write_recorded, write_run
 from hub_server import TOKEN, Hub, Repo
 from huggingface_hub import ModelCard, constants
+from pushes import push
 from report_runs import write_evaluation
 from transformers import AutoModelForCausalLM
 
@@ -38,10 +39,6 @@ def run(tmp_path, capsys):
     folder = write_run(tmp_path / "run")
     capsys.readouterr()
     return folder
-
-
-def push(*words):
-    return main(["push", *map(str, words)])
 
 
 def refusal(capsys, *words):

@@ -7,7 +7,7 @@ import torch
 import yaml
 from fixtures_evaluation import write_model
 from huggingface_hub import ModelCard
-from lab.hub.test_push import push
+from pushes import push
 from safetensors.torch import load, load_file
 from transformers import AutoModelForCausalLM
 

@@ -10,12 +10,12 @@ import threading
 
 import pytest
 import torch
-from cli.test_cli import make_job
 from datasets import Dataset
 from hub_server import TOKEN, Hub, Repo
 from huggingface_hub import ModelCard, constants
 from safetensors.torch import save_file
 from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
+from train_jobs import make_job
 from transformers import TrainerCallback
 
 from trl_ces import CESConfig, CESTrainer

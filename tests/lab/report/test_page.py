@@ -7,25 +7,18 @@ from html.parser import HTMLParser
 
 import pytest
 from interval_oracle import difference
+from report_pages import BASE, EVIL, OURS, F, T, answer, page_of
 from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, write_training
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation.statistics import Interval
 from trl_ces.lab.report.figures import Point, frontier, plane_figure, training_figures
-from trl_ces.lab.report.page import make_page, render
+from trl_ces.lab.report.page import render
 from trl_ces.lab.report.picture import DARK, LIGHT, save_figures
 from trl_ces.lab.report.runs import read_runs
-from trl_ces.lab.report.tokens import ShapedToken, TokenAnswer, TokenFile, write_tokens
+from trl_ces.lab.report.tokens import TokenFile, write_tokens
 
-EVIL = "<script>alert(1)</script>"
-T, F = True, False
-BASE = {"gsm8k": [[(T, 10), (T, 14)], [(T, 20), (F, 20)], [(F, 40), (F, 40)]], "svamp": [[(T, 8), (T, 8)]] * 2}
 SHARES = [[1, 0.5, 0], [1, 1]], [[1, 1, 0.5], [1, 1]]  # of right answers, in both
-OURS = {"gsm8k": [[(T, 8), (T, 8)], [(T, 30), (T, 30)], [(T, 50), (F, 50)]], "svamp": [[(T, 6), (T, 6)]] * 2}
-
-
-def page_of(*places, names=None, **options):
-    return make_page(read_runs(places, names), "trl-ces report", **options)
 
 
 def point(name, length, accuracy):
@@ -258,13 +251,6 @@ class Page(HTMLParser):
 
     def all(self, *tags):
         return [attributes for tag, attributes in self.elements if tag in tags]
-
-
-def answer(correct, tokens=("1", "+", EVIL), shaping=0.4, prompt=0):
-    pair = ([EVIL, "?"], [0.7, 0.2])
-    entropies = [0.0] * (len(tokens) - 1) + [1.0]
-    shaped = [ShapedToken(len(tokens) - 1, 1.0, -shaping if correct else shaping, *pair)]
-    return TokenAnswer(prompt, [3] * len(tokens), list(tokens), entropies, True, correct, shaped)
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import re
 
 import pytest
 import yaml
-from docs.test_docs_run import STUDY
-from lab.report.test_browser import DESK, PHONE, browser, luminance, pytestmark, show  # noqa: F401
+from browsers import DESK, PHONE, browser, luminance, pytestmark, show  # noqa: F401
+from docs_study import STUDY
 
 from trl_ces.cli.main import main
 from trl_ces.lab.worlds.arithmetic_model import build_base_model

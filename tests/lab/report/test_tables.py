@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 import interval_oracle as oracle
 import pytest
-from lab.report.test_page import page_of
+from report_pages import page_of
 from report_runs import write_evaluation, write_study
 
 T_975 = 4.302652729749464  # Student's t with two degrees of freedom: three seeds

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from code_sandbox import built
 from fixtures_evaluation import CODE_ROWS, REAL_DATA, write_data, write_model
 
 from trl_ces.cli.main import main
@@ -12,7 +13,7 @@ from trl_ces.lab.evaluation import run as run_module
 from trl_ces.lab.evaluation.code import judge
 from trl_ces.lab.evaluation.code.inside import Opaque, decode, encode, equal_outputs
 from trl_ces.lab.evaluation.code.judge import CodeJudge, CodeVerdict, find_program
-from trl_ces.lab.evaluation.code.sandbox import check_sandbox, run_sandboxed
+from trl_ces.lab.evaluation.code.sandbox import run_sandboxed
 from trl_ces.lab.evaluation.code.tasks import CodeTask, read_task
 from trl_ces.lab.evaluation.generate import GeneratedAnswer
 from trl_ces.lab.evaluation.problems import Problem, data_digest, load_benchmark
@@ -21,13 +22,6 @@ from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.evaluation.units import DrawnAnswer, Unit, judge_answers
 from trl_ces.support.errors import UserError
 
-try:
-    check_sandbox()
-except UserError as refusal:
-    CANNOT = str(refusal)
-else:
-    CANNOT = ""
-built = pytest.mark.skipif(bool(CANNOT), reason=CANNOT)
 DOUBLE = read_task("humaneval", CODE_ROWS["humaneval"])
 
 

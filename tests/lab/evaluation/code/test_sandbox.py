@@ -9,18 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from code_sandbox import built
 
 from trl_ces.lab.evaluation.code import sandbox
 from trl_ces.lab.evaluation.code.sandbox import Outcome, SandboxError, check_sandbox, run_sandboxed
 from trl_ces.support.errors import UserError
 
-try:
-    check_sandbox()
-except UserError as refusal:  # where it cannot be built nothing is run, which the last tests show everywhere
-    CANNOT = str(refusal)
-else:
-    CANNOT = ""
-built = pytest.mark.skipif(bool(CANNOT), reason=CANNOT)
 MARK = f"# asked for by {os.getpid()}"
 
 

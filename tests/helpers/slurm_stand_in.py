@@ -1,6 +1,6 @@
 """Stand-ins for `sbatch`, `srun` and `scontrol`, which run a job's commands on this machine. Not a test file.
 
-    python tests/slurm_stand_in.py sbatch FOLDER SCRIPT [WORDS ...]
+    python tests/helpers/slurm_stand_in.py sbatch FOLDER SCRIPT [WORDS ...]
 
 In FOLDER they record what they did, one JSON per line of `log`. Nodes are addresses of the loopback device. As in
 Slurm: directives end at the script's first command; the script is a copy; SIGTERM before the time limit reaches the

@@ -4,7 +4,7 @@ import sys
 
 import torch
 from datasets import Dataset
-from methods.test_length_rewards import RULES
+from length_rules import RULES
 from processes import end_processes
 from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
 

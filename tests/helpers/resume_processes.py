@@ -3,8 +3,8 @@
 import sys
 
 import torch
-from layers.test_resume import make_trainer
 from processes import end_processes
+from resume_runs import make_trainer
 
 
 def main(output, checkpoint):

@@ -3,8 +3,8 @@
 import sys
 
 import torch
-from layers.test_dynamic_sampling import PROMPTS, make_trainer, record_batches
 from processes import end_processes
+from sampling_runs import PROMPTS, make_trainer, record_batches
 from tiny import random_script
 
 # name: (completions of a prompt, outcomes of the prompts in turn, settings); 12 rows a rollout on any number of

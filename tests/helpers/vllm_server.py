@@ -1,8 +1,8 @@
 """A stand-in for `vllm serve`: the endpoints that TRL's client uses, with a small model on the CPU.
-`tests/server_runs.py` starts it, also as an executable named `vllm`. Real: the command line, the endpoints, the shape
-of their answers, token ids and log-probs of the model's own sampling, weights that replace the model's. Not real: the
-engine, its speed, its kernels' rounding, and NCCL; see tests/vllm_stub for how the weights come. Sampling is seeded by
-the weights and the request, so that a repeated run repeats.
+`server_runs.py` starts it, also as an executable named `vllm`. Real: the command line, the endpoints, the shape of
+their answers, token ids and log-probs of the model's own sampling, weights that replace the model's. Not real: the
+engine, its speed, its kernels' rounding, and NCCL; see tests/vllm_stub for how the weights come. Sampling is seeded
+by the weights and the request, so that a repeated run repeats.
 
 Stricter than vLLM, with status 400: an update must bring every parameter once, with the name, dtype and shape that
 were announced; completions may not be asked for inside an update, nor before the prefix cache was reset after it.

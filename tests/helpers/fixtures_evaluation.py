@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
 
 # The real files, where this machine has them; they are not part of the repository.
-REAL_DATA = Path(os.environ.get("TRL_CES_DATA") or Path(__file__).parents[2] / "shared" / "data")
+REAL_DATA = Path(os.environ.get("TRL_CES_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
 TABLE = "Fruit | Pieces\nApples | 3\nPears | 12"
 ROWS = {

@@ -68,7 +68,7 @@ class StandIn:
             return json.load(answer)
 
     def fail(self, path, what, skip=0, times=1):
-        """The requests of `path` after the next `skip` fail, `times` times; see tests/vllm_server.py."""
+        """The requests of `path` after the next `skip` fail, `times` times; see tests/helpers/vllm_server.py."""
         self.ask("/stand_in/faults", {"path": path, "what": what, "skip": skip, "times": times})
 
     def mend(self):

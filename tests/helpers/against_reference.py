@@ -1,0 +1,69 @@
+"""A trainer on a scripted rollout, beside tests/reference.py."""
+
+import pytest
+from datasets import Dataset
+from tiny import (
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+
+from trl_ces import CESConfig, CESTrainer
+
+PROMPTS = ["12+3=", "4+5="]
+
+
+def make_trainer(tmp_path, script, group_size=4, model=None, **changes):
+    dataset = Dataset.from_dict({"prompt": list(script)})
+    changes = {"per_device_train_batch_size": group_size * len(script), **changes}
+    arguments = settings(tmp_path, num_generations=group_size, max_completion_length=40, **changes)
+    return CESTrainer(
+        model=model or tiny_model(),
+        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+        args=CESConfig(**arguments),
+        train_dataset=dataset,
+        processing_class=tiny_tokenizer(),
+        rollout_func=scripted_rollout(script, group_size),
+    )
+
+
+def rollout(trainer, script, group_size=4):
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
+    examples = [{"prompt": prompt} for prompt in script for _ in range(group_size)]
+    return trainer._generate_and_score_completions(examples)
+
+
+def reference_rows(trainer, script, mask_truncated=False):
+    rows = []
+    for prompt, group in script.items():
+        for entry in group:
+            scores = [score for score in (entry["accuracy"], entry["bonus"]) if score is not None]
+            mask = entry.get("mask", [1] * len(entry["completion_ids"]))
+            if mask_truncated and entry["completion_ids"][-1] != 1:
+                mask = [0] * len(mask)
+            rows.append(
+                {
+                    "prompt_ids": trainer.processing_class.encode(prompt),
+                    "completion_ids": entry["completion_ids"],
+                    "mask": mask,
+                    "accuracy": entry["accuracy"],
+                    "rewards": sum(scores) if scores else None,
+                }
+            )
+    return rows
+
+
+def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_loss):
+    # Token losses are of order 1 and cancel in the mean: 1e-5 is relative to them.
+    assert loss.item() == pytest.approx(reference_loss.item(), rel=0, abs=1e-5)
+    trainer.model.zero_grad()
+    loss.backward()
+    reference_loss.backward()
+    expected = dict(reference_model.named_parameters())
+    for name, parameter in trainer.model.named_parameters():
+        difference = (parameter.grad.double() - expected[name].grad).norm() / expected[name].grad.norm()
+        assert difference < 1e-4, f"{name}: relative difference {difference:.2e}"

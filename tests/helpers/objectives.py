@@ -1,0 +1,72 @@
+"""The objective by hand, and what the shaping was given."""
+
+import math
+import statistics
+
+import torch
+from reference import chosen_positions, logps_and_bits, selection_sizes
+
+
+def watch_shaping(trainer):
+    """Records A' - A, (B, T), of every micro-batch: nonzero exactly at the selected tokens."""
+    seen, shape = [], trainer._shaped_advantages
+
+    def watched(inputs, *args, **kwargs):
+        shaped = shape(inputs, *args, **kwargs)
+        seen.append((shaped - inputs["advantages"].unsqueeze(1)).detach())
+        return shaped
+
+    trainer._shaped_advantages = watched
+    return seen
+
+
+TAU, BETA = "0.3", 0.4
+
+
+def shaping_of(row, bits, size):
+    """A' - A for each token of a completion."""
+    sign = -1 if row["accuracy"] >= 1 else 1
+    chosen = chosen_positions([value.item() for value in bits], row["mask"], size)
+    return [sign * BETA * bits[position] if position in chosen else 0.0 for position in range(len(bits))]
+
+
+def objective(models, rows, advantages, *, old=None, ref=None, kl=0.0, delta=math.inf, weights=None):
+    """The dapo loss, token by token. `models` has one model per row, `weights` one list per row."""
+    sizes, losses = selection_sizes(rows, 4, TAU), []
+    for index, row in enumerate(rows):
+        logps, bits = logps_and_bits(models[index], row, 1.0)
+        with torch.no_grad():
+            old_logps = logps_and_bits(old, row, 1.0)[0] if old else [logp.detach() for logp in logps]
+            ref_logps = logps_and_bits(ref, row, 1.0)[0] if ref else old_logps
+        for position, shaping in enumerate(shaping_of(row, bits, sizes[index])):
+            shaped = advantages[index] + shaping
+            ratio = torch.exp(logps[position] - old_logps[position])
+            loss = -torch.minimum(ratio.clamp(max=delta) * shaped, ratio.clamp(0.8, 1.28) * shaped)
+            if weights is not None:
+                loss = loss * weights[index][position]
+            gap = ref_logps[position] - logps[position]
+            losses.append(loss + kl * ratio * (torch.exp(gap) - gap - 1))  # by the ratio: TRL's unbiased gradient
+    return sum(losses) / len(losses)
+
+
+def normalized(values, deviation=None):
+    deviation = statistics.stdev(values) if deviation is None else deviation
+    return [(value - statistics.mean(values)) / (deviation + 1e-4) for value in values]
+
+
+def by_group(change, values):
+    return [value for start in range(0, len(values), 4) for value in change(values[start : start + 4])]
+
+
+def advantages_by_hand(case, accuracy, bonus):
+    sums = [one + other for one, other in zip(accuracy, bonus, strict=True)]
+    if case == "reward_weights":
+        return by_group(normalized, [0.5 * one + 2 * other for one, other in zip(accuracy, bonus, strict=True)])
+    if case == "scale_rewards none":
+        return by_group(lambda group: [value - statistics.mean(group) for value in group], sums)
+    if case == "scale_rewards batch":
+        return by_group(lambda group: normalized(group, statistics.stdev(sums)), sums)
+    if case == "normalize_then_sum":
+        each = zip(by_group(normalized, accuracy), by_group(normalized, bonus), strict=True)
+        return normalized([one + other for one, other in each])
+    return by_group(normalized, sums)

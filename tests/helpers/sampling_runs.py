@@ -1,0 +1,79 @@
+"""Trainers with dynamic sampling, and the batches that they train on."""
+
+from datasets import Dataset
+from tiny import (
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
+    tiny_model,
+    tiny_tokenizer,
+)
+from trl import GRPOConfig
+
+from trl_ces import CESConfig, CESTrainer
+
+# Prompts of every length from 4 to 13; two of each five are informative.
+PROMPTS = [f"{'+'.join('1' * (number % 10 + 1))}={number:02d}" for number in range(40)]
+
+
+def rollout_with_logprobs(script):
+    scripted = scripted_rollout(script, len(next(iter(script.values()))))
+    by_ids = {tuple(row["completion_ids"]): row["logprobs"] for group in script.values() for row in group}
+
+    def rollout(prompts, trainer):
+        output = scripted(prompts, trainer)
+        logprobs = [by_ids[tuple(ids)] for ids in output["completion_ids"]] if trainer.use_vllm else None
+        return {**output, "logprobs": logprobs}
+
+    return rollout
+
+
+def make_trainer(tmp_path, script, prompts=None, trainer_class=CESTrainer, model=None, **changes):
+    prompts = prompts or list(script)
+    defaults = {
+        "max_completion_length": 40,
+        "per_device_train_batch_size": 16,
+        "dynamic_sampling": True,
+        "shaping": "none",
+        "epsilon_high": 0.28,
+    }
+    arguments = settings(tmp_path, **{**defaults, **changes})
+    config_class = CESConfig if trainer_class is CESTrainer else GRPOConfig
+    fields = config_class.__dataclass_fields__
+    return trainer_class(
+        model=model or tiny_model(),
+        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
+        args=config_class(**{name: value for name, value in arguments.items() if name in fields}),
+        train_dataset=Dataset.from_dict({"prompt": prompts}),
+        eval_dataset=Dataset.from_dict({"prompt": prompts[:8]}),
+        processing_class=tiny_tokenizer(),
+        rollout_func=rollout_with_logprobs(script),
+    )
+
+
+def record_batches(trainer, whole_groups=True):
+    """
+    Records the prompts of each generation batch of a run, and of each round.
+
+    One per group or, where a process may hold parts of groups, one per row.
+    """
+    used, rounds = [], []
+    step = trainer.num_generations if whole_groups else 1
+    generate, once = trainer._generate_and_score_completions, trainer._sample
+
+    def recorded(inputs):
+        batch = generate(inputs)
+        if trainer.model.training:
+            texts = trainer.processing_class.batch_decode(batch["prompt_ids"], skip_special_tokens=True)
+            used.append(texts[::step])
+            assert texts == [text for text in used[-1] for _ in range(step)]
+        return batch
+
+    def recorded_round(inputs):
+        if trainer.model.training:
+            rounds.append([example["prompt"] for example in inputs][::step])
+        return once(inputs)
+
+    trainer._generate_and_score_completions, trainer._sample = recorded, recorded_round
+    return used, rounds
