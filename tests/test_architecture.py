@@ -136,7 +136,7 @@ def test_the_public_names_are_these():
 
 def test_no_test_file_imports_from_another():
     tests = Path(__file__).parent
-    files = [file for file in tests.rglob("test_*.py")]
+    files = list(tests.rglob("test_*.py"))
     named = {".".join(file.relative_to(tests).with_suffix("").parts) for file in files}
     borrowed = {
         f"{file.name}: {node.module}"

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from trl_ces.methods.metrics import CES_METRICS
 
-ACCELERATE = HERE.parent / "recipes" / "accelerate"
+ACCELERATE = HERE.parents[1] / "recipes" / "accelerate"
 # Engine: distributed type, ZeRO's stage, whether weights lie in shares, and the optimizer that steps.
 ENGINES = {
     "ddp": ("MULTI_CPU", None, False, "AdamW"),

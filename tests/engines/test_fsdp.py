@@ -15,7 +15,7 @@ from processes import HERE, run_processes
 from safetensors.torch import load_file
 from tiny import tiny_model, tiny_tokenizer
 
-FSDP2 = HERE.parent / "recipes" / "accelerate" / "fsdp2.yaml"
+FSDP2 = HERE.parents[1] / "recipes" / "accelerate" / "fsdp2.yaml"
 TIMEOUT = 600
 
 

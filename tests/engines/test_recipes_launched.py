@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from trl_ces.support.yaml import read_yaml
 
-RECIPES = HERE.parent / "recipes"
+RECIPES = HERE.parents[1] / "recipes"
 TIMEOUT = 1500
 # A tiny model and rows of one's own; no GPU, so neither vLLM nor flash attention; short answers, and one rollout of
 # the shipped twelve steps.

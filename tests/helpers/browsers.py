@@ -13,14 +13,8 @@ from trl_ces.lab.report.runs import read_runs
 from trl_ces.lab.report.tokens import TokenFile, write_tokens
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-
-
 DRIVER = shutil.which("chromedriver")
-
-
 SELENIUM = importlib.util.find_spec("selenium")
-
-
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
@@ -28,8 +22,6 @@ pytestmark = [
         reason="needs a browser: apt install chromium chromium-driver, and pip install selenium",
     ),
 ]
-
-
 PHONE, DESK = (390, 844), (1280, 900)
 
 

@@ -9,23 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-
-
 DOCS = ROOT / "docs"
-
-
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*/README.md"))
-
-
 PAGES = [*sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]), *EXPERIMENTS]
-
-
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL)
-
-
 SHELLS, OTHERS = ("bash", "sh"), ("python", "text", "yaml", "json", "diff", "bibtex", "")
-
-
 PROGRAMS = ("trl-ces", "make", "python", "pip")
 
 

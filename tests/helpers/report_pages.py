@@ -5,14 +5,8 @@ from trl_ces.lab.report.runs import read_runs
 from trl_ces.lab.report.tokens import ShapedToken, TokenAnswer
 
 EVIL = "<script>alert(1)</script>"
-
-
 T, F = True, False
-
-
 BASE = {"gsm8k": [[(T, 10), (T, 14)], [(T, 20), (F, 20)], [(F, 40), (F, 40)]], "svamp": [[(T, 8), (T, 8)]] * 2}
-
-
 OURS = {"gsm8k": [[(T, 8), (T, 8)], [(T, 30), (T, 30)], [(T, 50), (F, 50)]], "svamp": [[(T, 6), (T, 6)]] * 2}
 
 

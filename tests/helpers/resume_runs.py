@@ -6,8 +6,6 @@ from tiny import settings, tiny_model, tiny_tokenizer
 from trl_ces import CESConfig, CESTrainer
 
 PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
-
-
 TIMES = (
     "step_time",
     "train_runtime",

@@ -14,7 +14,7 @@ from processes import HERE, environment, free_port
 
 from trl_ces.train.recipe import make_recipe
 
-STUB = HERE / "vllm_stub"
+STUB = HERE.parent / "vllm_stub"
 # As `trl_ces.train.server.server_command` gives them.
 FLAGS = (
     "--weight-transfer-config",

@@ -6,9 +6,7 @@ import subprocess
 
 from processes import HERE, environment
 
-RECIPES = HERE.parent / "recipes"
-
-
+RECIPES = HERE.parents[1] / "recipes"
 SCRIPT = RECIPES / "slurm" / "ces.slurm"
 
 

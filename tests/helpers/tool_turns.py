@@ -13,11 +13,7 @@ from trl.chat_template_utils import (
 from trl_ces import CESConfig, CESTrainer
 
 QWEN_END, R1_START, R1_END = "<|im_end|>", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
-
-
 THINK = ["<think>", "</think>"]
-
-
 QWEN_MARKERS = ["<|im_start|>", QWEN_END, *THINK, "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
 
 

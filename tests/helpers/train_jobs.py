@@ -26,8 +26,6 @@ save_steps: 2
 disable_tqdm: true
 env: {{TRL_CES_TEST_VARIABLE: seen}}
 """
-
-
 TOKENS = {
     "HF_TOKEN": "hf_SECRETsecretSECRET1",
     "HUGGING_FACE_HUB_TOKEN": "hf_SECRETsecretSECRET2",

@@ -17,8 +17,6 @@ from trl import GRPOConfig, GRPOTrainer
 from trl_ces import CESConfig
 
 PROMPTS = ["1+2=", "1+2+3+4+5+6=", "7=", "8+9+10="]
-
-
 ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 1, 0]]
 
 
@@ -92,8 +90,6 @@ def assert_same_gradients(one, other, norm=0.01):
 
 
 OFF_POLICY = {"gradient_accumulation_steps": 4, "steps_per_generation": 8}
-
-
 CASES = {
     "on-policy": {},
     "a row at a time": {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 16},

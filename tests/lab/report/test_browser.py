@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from browsers import DESK, PHONE, luminance, show
+from browsers import DESK, PHONE, luminance, pytestmark, show  # noqa: F401
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

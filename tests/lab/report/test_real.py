@@ -5,7 +5,7 @@ import re
 
 import pytest
 import yaml
-from browsers import DESK, PHONE, browser, luminance, pytestmark, show  # noqa: F401
+from browsers import DESK, PHONE, luminance, pytestmark, show  # noqa: F401
 from docs_study import STUDY
 
 from trl_ces.cli.main import main
@@ -32,7 +32,7 @@ def study(tmp_path_factory):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
-def test_the_report_of_a_real_study_fits_the_screen(browser, study, tmp_path, size, scheme):  # noqa: F811
+def test_the_report_of_a_real_study_fits_the_screen(browser, study, tmp_path, size, scheme):
     show(browser, study / "report.html", size, scheme)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
     assert browser.execute_script("return [...document.images].every(image => image.complete && image.naturalWidth)")
@@ -44,7 +44,7 @@ def test_the_report_of_a_real_study_fits_the_screen(browser, study, tmp_path, si
     assert browser.execute_script(over) == []
 
 
-def test_what_is_read_there_is_what_the_study_measured(browser, study):  # noqa: F811
+def test_what_is_read_there_is_what_the_study_measured(browser, study):
     show(browser, study / "report.html", DESK, "light")
     text = browser.find_element("tag name", "main").text
     rows = list(csv.DictReader((study / "study" / "results.csv").open(encoding="utf-8")))
@@ -67,7 +67,7 @@ def test_what_is_read_there_is_what_the_study_measured(browser, study):  # noqa:
         assert float(ends[2]) == pytest.approx(lengths[-1], abs=0.051)
 
 
-def test_the_tokens_of_a_real_study_are_there_for_each_model(browser, study):  # noqa: F811
+def test_the_tokens_of_a_real_study_are_there_for_each_model(browser, study):
     show(browser, study / "report.html", DESK, "light")
     assert len(browser.find_elements("css selector", ".answer mark")) > 4
     text = browser.find_element("tag name", "main").text

@@ -1,0 +1,3 @@
+"""Fixtures of the browser tests."""
+
+from browsers import browser, page  # noqa: F401
