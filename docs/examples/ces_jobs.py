@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["trl_ces[vllm,flash,study]"]
+# dependencies = ["trl_ces[vllm,flash,lab]"]
 #
 # [tool.uv.sources]
 # trl_ces = { git = "https://github.com/OWNER/trl_ces" }

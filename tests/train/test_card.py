@@ -147,7 +147,7 @@ def test_cells_cannot_break_their_table(run):
 
 def test_curves_are_drawn_and_shown(tmp_path, monkeypatch):
     run = write_run(tmp_path / "run")
-    assert write_card(run, "run") == ['No curves.png: it needs matplotlib (pip install "trl_ces[study]").']
+    assert write_card(run, "run") == ['No curves.png: it needs matplotlib (pip install "trl_ces[lab]").']
     monkeypatch.undo()
     assert write_card(run, "run") == []
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -129,7 +129,7 @@ def _draw_curves(folder: Path, name: str, reward: str | None) -> str | None:
     if curve is None or not curve["step"]:
         return f"No {CURVES}: no accuracy was logged."
     if find_spec("matplotlib") is None:
-        return f'No {CURVES}: it needs matplotlib (pip install "trl_ces[study]").'
+        return f'No {CURVES}: it needs matplotlib (pip install "trl_ces[lab]").'
     plot_curves({name: [curve]}, folder / CURVES)
     return None
 

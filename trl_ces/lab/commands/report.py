@@ -47,7 +47,7 @@ def run(argv: list[str]) -> int:
         raise UserError(f"`--names` has {len(options.names)} names for {len(places)} runs: give one for each.")
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
-        raise UserError(f'the pictures need {" and ".join(missing)}: pip install "trl_ces[study]".')
+        raise UserError(f'the pictures need {" and ".join(missing)}: pip install "trl_ces[lab]".')
     for folder in (options.out.parent, options.figures):
         try:  # before hours of sampling for a page that cannot be written
             if folder is not None:

@@ -138,7 +138,7 @@ def _write_report(folder: Path, name: str, evaluations: Sequence[Path]) -> list[
     """Writes the page of `trl-ces report` into `folder`; returns why not."""
     missing = [package for package in ("scipy", "matplotlib", "jinja2") if find_spec(package) is None]
     if missing:
-        return [f'No {REPORT}: it needs {" and ".join(missing)} (pip install "trl_ces[study]").']
+        return [f'No {REPORT}: it needs {" and ".join(missing)} (pip install "trl_ces[lab]").']
     from ..report.page import make_page, render
     from ..report.runs import read_runs
 

@@ -31,7 +31,7 @@ def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple
     """
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
-        raise UserError(f'the comparison needs {" and ".join(missing)}: pip install "trl_ces[study]".')
+        raise UserError(f'the comparison needs {" and ".join(missing)}: pip install "trl_ces[lab]".')
     prepare(study, at_a_time)  # before anything is written
     with lock_file(study.output_dir / LOCK) as lock:
         sign(lock, os.getpid())
