@@ -28,7 +28,7 @@ def _listed() -> str:
     lines = []
     for folder in (WHOLE, *OVERLAYS):
         lines.append(f"{titles[folder]}:")
-        lines += [f"  {name:<28}{_first_comment(file)}" for name, file in shipped_files(folder).items()]
+        lines += [f"  {name:<30}{_first_comment(file)}" for name, file in shipped_files(folder).items()]
     return "\n".join([*lines, "", "  trl-ces recipes show R1-7B alp", "  trl-ces train --config R1-7B alp"])
 
 
