@@ -10,7 +10,7 @@ from processes import HERE, environment
 from tiny import tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from trl_ces.support.yaml import read_yaml
+from trl_ces.train.compose import compose
 
 RECIPES = HERE.parents[1] / "recipes"
 TIMEOUT = 1500
@@ -56,7 +56,7 @@ def launch(tiny, output, recipe, accelerate, **more):
         "trl_ces.cli.main",
         "train",
         "--config",
-        recipe,
+        *recipe,
         "--accelerate_config",
         str(accelerate),
     ]
@@ -66,19 +66,16 @@ def launch(tiny, output, recipe, accelerate, **more):
 @pytest.mark.parametrize(
     ("recipe", "engine"),
     [
-        ("DeepSeek-R1-Distill-Qwen-7B/ces", "zero3_offload"),
-        ("DeepSeek-R1-Distill-Qwen-7B/dapo_full", "zero3_offload"),
-        ("DeepSeek-R1-Distill-Qwen-1.5B/ces", "zero3"),
+        (["R1-7B"], "zero3_offload"),
+        (["R1-7B", "dapo_full"], "zero3_offload"),
+        (["R1-1.5B"], "zero3"),
     ],
 )
 def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_answers(tiny, tmp_path, recipe, engine):
     pytest.importorskip("deepspeed", reason="make test-slow installs it")
     # As shipped, bf16 with fp32 masters included; the launcher itself checks that DeepSpeed and two processes run.
-    shipped = read_yaml(RECIPES / f"{recipe}.yaml")
-    more = (
-        {"soft_overlong_cache": 4} if "soft_overlong_cache" in shipped else {}
-    )  # it must lie within the short answers
-    finished = launch(tiny, tmp_path / "out", recipe, accelerate_file(tmp_path, engine), **more)
+    shipped = compose(recipe)
+    finished = launch(tiny, tmp_path / "out", recipe, accelerate_file(tmp_path, engine))
     assert finished.returncode == 0, finished.stdout[-2000:] + finished.stderr[-6000:]
 
     state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
@@ -112,9 +109,7 @@ def test_an_r1_recipe_trains_a_rollout_under_its_engine_and_the_saved_model_answ
     ids=["MULTI_CPU", "FSDP"],
 )
 def test_an_engine_that_does_not_start_is_said_in_a_sentence_and_nothing_is_trained(tiny, tmp_path, changes, sentence):
-    finished = launch(
-        tiny, tmp_path / "out", "DeepSeek-R1-Distill-Qwen-7B/ces", accelerate_file(tmp_path, "ddp", **changes)
-    )
+    finished = launch(tiny, tmp_path / "out", ["R1-7B"], accelerate_file(tmp_path, "ddp", **changes))
     assert finished.returncode != 0
     assert finished.stderr.count("trl-ces train: error: ") == 1
     assert sentence in finished.stderr
