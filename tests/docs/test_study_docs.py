@@ -91,7 +91,7 @@ def test_readme_shows_means_of_the_study_with_their_intervals():
     table = next(part for part in parts if part.startswith("| Method"))
     found = cells_of(table)
     means = {name: cells[1::2] for name, cells in found.items()}  # after the number of runs, means and differences
-    shown = cells_of((ROOT / "README.md").read_text(encoding="utf-8"))
+    shown = cells_of((ROOT / "README.md").read_text(encoding="utf-8").partition("Means over ten seeds")[2])
     assert shown == {
         "before": means["Before training"],
         "DAPO": means["DAPO"],
@@ -173,6 +173,26 @@ def test_what_is_said_of_accuracy_on_the_thirty_worlds_is_so():
     for chosen in (wrong, ~wrong):
         difference = estimate(list((after["CES"] - after["DAPO"])[chosen])).text(100, 1, signed=True)
         assert f"{difference} points" in words_of(EXPERIMENTS / "forecast" / "README.md")
+
+
+def test_the_table_of_the_thirty_worlds_is_that_of_the_results():
+    worlds, lines = thirty_worlds(), []
+    before, after = worlds["accuracy_before"]["CES"], worlds["accuracy_after"]
+    points, tokens = after["CES"] - after["DAPO"], worlds["change"]["CES"] - worlds["change"]["DAPO"]
+    for title, chosen in (
+        ("under 40 %", before < 0.4),
+        ("40 to 60 %", (before >= 0.4) & (before <= 0.6)),
+        ("over 60 %", before > 0.6),
+    ):
+        ruined = [(after[method] < before / 2)[chosen].sum() for method in ("CES", "DAPO")]
+        difference = estimate(list(points[chosen])).text(100, 1, signed=True)
+        above = (points[chosen] > 0).sum()
+        lines.append(f"| {title} | {chosen.sum()} | {difference} | {above} | {ruined[0]}; {ruined[1]} |")
+    for page in (ROOT / "README.md", EXPERIMENTS / "forecast" / "README.md"):
+        assert "\n".join(lines) in page.read_text(encoding="utf-8")
+        assert estimate(list(points)).text(100, 1).lstrip("-") in words_of(page)
+        assert estimate(list(tokens)).text(1, 1, signed=True) in words_of(page)
+    assert ((points > 0) & (tokens < 0)).sum() == 6
 
 
 def test_the_pages_own_study_is_one(tmp_path):
