@@ -69,7 +69,7 @@ def test_uv_reads_a_scripts_metadata(file, tmp_path):
     assert lock["requires-python"] == project["requires-python"]
     (required,) = lock["manifest"]["requirements"]
     assert required["name"] == "trl-ces"
-    assert set(required["extras"]) == {"vllm", "flash", "study"}
+    assert set(required["extras"]) == {"vllm", "flash", "lab"}
 
 
 @pytest.fixture
