@@ -29,7 +29,8 @@ def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Samples answers to problems that the recipe holds out, at its temperature, and grades them.
 
-    No training of that recipe sees them; runs of a study must keep its data and `dataset_seed`.
+    Without `config` in the study it is each run's own recipe. No training of a recipe sees its held-out problems; with
+    `config`, runs must keep that recipe's data and `dataset_seed`.
     """
     from ..inspect.sampling import sample_recipe
 
@@ -56,10 +57,11 @@ def evaluate(
 
 
 def check_evaluate(
-    config: str | list[str], num_problems: int = 100, group_by: str | None = None, **settings: object
+    config: str | list[str] | None = None, num_problems: int = 100, group_by: str | None = None, **settings: object
 ) -> None:
     """Refuses what [`evaluate`] would refuse for any model: `trl-ces study` calls it before its first run."""
-    _problems_and_kinds(recipe_to_sample(_names(config), {}), num_problems, group_by)
+    if config is not None:
+        _problems_and_kinds(recipe_to_sample(_names(config), {}), num_problems, group_by)
 
 
 def _names(config: str | list[str]) -> list[str]:

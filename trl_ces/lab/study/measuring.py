@@ -30,7 +30,9 @@ def check_evaluation(settings: dict[str, Any]) -> None:
     function = import_function(settings["function"], "evaluation")
     arguments = _arguments(settings)
     try:
-        inspect.signature(function).bind("model", **arguments)
+        signature = inspect.signature(function)
+        of_run = {"config": RECIPE} if "config" in signature.parameters else {}
+        signature.bind("model", **of_run | arguments)
     except TypeError as error:
         raise UserError(f"`evaluation`: {settings['function']} does not take these settings: {error}.") from None
     check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}")
@@ -59,8 +61,11 @@ def measure_cell(folder: Path, settings: dict[str, Any], trained: bool) -> None:
     measure = import_function(settings["function"], "evaluation")
     # A recipe is read only if it is needed: it imports TRL, which takes as long as measuring a small model.
     model = str(folder) if trained else model_path(load_recipe(folder / RECIPE))
+    arguments = _arguments(settings)
+    if "config" in inspect.signature(measure).parameters:
+        arguments.setdefault("config", str(folder / RECIPE))  # the run's own problems
     started = time.monotonic()
-    benchmarks = measure(model, **_arguments(settings))
+    benchmarks = measure(model, **arguments)
     check_measured(benchmarks, settings["function"])
     content = {
         "settings": settings,
