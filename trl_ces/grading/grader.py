@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..support.limits import too_big
 from ..support.prompts import after_thinking
 from .answers import extract_answer
+from .copies import is_copy
 from .equality import count_values, equal
 from .forms import same_text
 from .golds import usable_without_algebra
@@ -107,7 +108,8 @@ def grade_many(
             Benchmark names, one per response, for the rules of `correct_qwen` that depend on the benchmark. Unknown
             names get the default rules. `correct` does not depend on them.
         questions (`Sequence[str]`, *optional*):
-            The questions, one per response: their nouns count as units in `correct`.
+            The questions, one per response: their nouns count as units in `correct`, and a copy of their formulas is
+            no answer (copies.py).
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*, defaults to `False`):
             Whether the prompt already opened `<think>`, for all responses or one value per response.
         with_qwen (`bool`, *optional*, defaults to `True`):
@@ -144,7 +146,9 @@ def grade_many(
         answers.append(None if text is None else extract_answer(text, count_values(gold or "")))
     asked = questions or [""] * len(responses)
     judged: list[Pair | None] = [
-        ("equal", gold, as_asked(answer, gold, question)) if gold_is_usable and answer is not None else None
+        ("equal", gold, as_asked(answer, gold, question))
+        if gold_is_usable and answer is not None and not is_copy(answer, gold, question)
+        else None
         for gold, answer, gold_is_usable, question in zip(golds, answers, usable, asked, strict=True)
     ]
     scripts: list[Pair | None] = [None] * len(responses)

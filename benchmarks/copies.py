@@ -1,0 +1,105 @@
+"""What a copy of the question's formula is worth, unread, by value alone and to the reward, which sees the question.
+
+    trl-ces bench copies --data ../shared/data            # needs train/math/math.json and math/NAME/test.jsonl there
+
+A policy boxes the longest, the last or the first formula of the question, or the longest one changed: in brackets,
+with `+ 0`, with spaces, with its sides exchanged. A copy that is spelled like the gold is right and not counted.
+"""
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)", re.DOTALL)
+LISTS = ("college_math", "olympiadbench", "gaokao2023en")
+
+
+class Row(NamedTuple):
+    question: str
+    gold: str
+    copy: str
+
+
+def read_questions(data: Path) -> dict[str, list[tuple[str, str]]]:
+    """List -> (question, gold)."""
+    rows = json.loads((data / "train/math/math.json").read_text(encoding="utf-8"))
+    found = {"MATH, training": [(row["problem"], row["answer"]) for row in rows]}
+    for name in LISTS:
+        lines = (data / "math" / name / "test.jsonl").read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        golds = [row.get("answer", row.get("final_answer")) for row in rows]
+        golds = [gold[0] if isinstance(gold, list) else gold for gold in golds]
+        found[name] = [(row["question"], str(gold).strip("$")) for row, gold in zip(rows, golds, strict=True)]
+    return found
+
+
+def formulas(question: str) -> list[str]:
+    """The contents of a question's mathematics."""
+    found = ["".join(parts).strip() for parts in FORMULA.findall(question)]
+    return [formula for formula in found if formula]
+
+
+def exchanged(formula: str) -> str:
+    left, equals, right = formula.partition("=")
+    return f"{right.strip()} = {left.strip()}" if equals else formula
+
+
+WHOLE = {
+    "longest": lambda found: max(found, key=len),
+    "last": lambda found: found[-1],
+    "first": lambda found: found[0],
+}
+CHANGED = {
+    "longest, in brackets": lambda found: f"({found[0]})",
+    "longest, + 0": lambda found: f"{found[0]} + 0",
+    "longest, with spaces": lambda found: re.sub(r"(?<=[-+=])", r"\\, ", found[0]),
+    "longest, sides exchanged": lambda found: exchanged(found[0]),
+}
+POLICIES = WHOLE | CHANGED
+
+
+def spelled(text: str) -> str:
+    return re.sub(r"[\s$]", "", text)
+
+
+def rewards_of(rows: list[Row], *, with_questions: bool) -> list[float | None]:
+    from trl_ces.rewards import accuracy_reward
+
+    columns = {"prompts": [row.question for row in rows]} if with_questions else {}
+    return accuracy_reward([rf"\boxed{{{row.copy}}}" for row in rows], [row.gold for row in rows], **columns)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder with train/ and math/")
+    parser.add_argument("--first", type=int, default=3000, help="questions of each list (3000)")
+    parser.add_argument("--show", type=int, default=0, help="accepted copies to print, of each list and policy (0)")
+    options = parser.parse_args()
+    print("| list | questions | copied formula | by value | by the reward | share | spelled like the gold |")
+    print("|---|--:|---|--:|--:|--:|--:|")
+    for name, pairs in read_questions(options.data).items():
+        asked = [(question, gold, formulas(question)) for question, gold in pairs[: options.first]]
+        by_value: list[Row] = []  # whose longest formula has the gold's value
+        for policy, choose in POLICIES.items():
+            if policy in CHANGED:
+                rows = [row._replace(copy=choose([row.copy])) for row in by_value]
+            else:
+                rows = [Row(question, gold, choose(found)) for question, gold, found in asked if found]
+            verbatim = sum(spelled(row.copy) == spelled(row.gold) for row in rows)
+            rows = [row for row in rows if spelled(row.copy) != spelled(row.gold)]
+            valued = [row for row, one in zip(rows, rewards_of(rows, with_questions=False), strict=True) if one]
+            paid = [row for row, one in zip(valued, rewards_of(valued, with_questions=True), strict=True) if one]
+            by_value = valued if policy == "longest" else by_value
+            share = f"{len(paid) / len(asked):.1%}"
+            print(
+                f"| {name} | {len(asked)} | {policy} | {len(valued)} | {len(paid)} | {share} | {verbatim} |",
+                flush=True,
+            )
+            for row in paid[: options.show]:
+                print(f"    gold {row.gold!r}, copied {row.copy!r}, of {row.question!r:.300}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+r"""
+Does an answer say more than the question? A copy of the question's formula has the value that is asked for, so no
+comparison of values refuses it, and it is the shortest answer there is: a policy that is paid for copies stops working.
+
+An answer is refused if it stands in the question, apart from blanks, brackets, `+ 0`, `1 \cdot` and the order of an
+equality's sides, or if it is a number that needs more operations than the gold. Never if it is spelled like the gold.
+"""
+
+import re
+from functools import lru_cache
+
+from ..support.limits import too_big
+from .notation import split_top, tidy, unwrap
+from .numbers import number
+
+_TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
+_NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
+_UNSEEN = re.compile(rf"[{{}}()\[\]]|{_TIMES}")
+_OPERATION = re.compile(
+    r"[-+*/^!±]|\\(?:frac|cdot|times|div|sqrt|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil)"
+    r"(?![A-Za-z])"
+)
+_SIGN = re.compile(r"(?:^|(?<=[=(,]))[-+]")
+_NAME = re.compile(r"(?<!\\)(?<![A-Za-z])(?![eidx](?![A-Za-z]))[A-Za-z]")
+
+
+def is_copy(answer: str, gold: str, question: str) -> bool:
+    """Whether the answer repeats the question, or is a number left to be worked out."""
+    if not question or any(map(too_big, (answer, gold, question))):
+        return False
+    written, expected = tidy(answer), tidy(gold)
+    shape, golds = _shape(written), {_shape(expected), *map(_shape, split_top(expected, "="))}
+    if not shape or shape in golds or not _OPERATION.search(written):
+        return False
+    if _stands_in(shape, _shapes(question)):
+        return True
+    is_value = number(expected) is not None and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", written))
+    return is_value and number(written) is None and _operations(written) > _operations(expected)
+
+
+def _operations(text: str) -> int:
+    return len(_OPERATION.findall(_SIGN.sub("", text)))
+
+
+def _shape(text: str) -> str:
+    """A tidied text without what changes no value, and the sides of an equality in one order."""
+    bare = (_UNSEEN.sub("", _NEUTRAL.sub("", re.sub(r"\s", "", unwrap(side)))) for side in split_top(text, "="))
+    return "=".join(sorted(bare))
+
+
+@lru_cache(maxsize=256)
+def _shapes(question: str) -> str:
+    """The question without blanks and brackets."""
+    return _UNSEEN.sub("", re.sub(r"\s", "", unwrap(tidy(question))))
+
+
+def _stands_in(shape: str, question: str) -> bool:
+    sides = shape.split("=")
+    forms = {shape, "=".join(reversed(sides))}
+    return any(re.search(rf"(?<![A-Za-z\d.\\]){re.escape(form)}(?![A-Za-z\d])", question) for form in forms)
