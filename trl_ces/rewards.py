@@ -8,6 +8,7 @@ Reward functions for TRL.
 DAPO's soft overlong punishment is TRL's own `get_soft_overlong_punishment`.
 """
 
+import functools
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -80,8 +81,8 @@ def accuracy_reward(
             The model's last turns as generated, thinking included. [`CESTrainer`] passes them, because TRL may have
             parsed the thinking out of a completion's `content`. `None`: the `content` is graded.
         **kwargs:
-            The other columns that TRL passes. The nouns of `prompts` count as units (`5 red marbles`); the prompts are
-            also used if `thinking_prefilled` is `None`.
+            The other columns that TRL passes. The nouns of `prompts` count as units (`5 red marbles`), and a copy of a
+            formula in them is no answer; they are also used if `thinking_prefilled` is `None`.
 
     Returns:
         `list[float | None]`: 1.0 for the gold; 0.0 for anything else, including unclosed thinking; `None` for an
@@ -107,16 +108,27 @@ def accuracy_reward(
         if not usable and gold not in _reported_golds:
             _reported_golds.add(gold)
             logger.warning("solution %d of the batch cannot be graded against; its reward is None: %r", index, gold)
+    prompts = kwargs.get("prompts")
+    if prompts is None:
+        _warn_of_copies()
     grades = grade_many(
         _last_turns(completions, last_turns),
         golds,
-        questions=[_question(prompt) for prompt in kwargs.get("prompts") or [""] * len(golds)],
+        questions=None if prompts is None else [_question(prompt) for prompt in prompts],
         thinking_prefilled=prefilled,
         with_qwen=False,
         limit_s=_LIMIT_S,
         first_limit_s=_FIRST_LIMIT_S,
     )
     return [None if grade.correct is None else float(grade.correct) for grade in grades]
+
+
+@functools.cache  # said once
+def _warn_of_copies() -> None:
+    logger.warning(
+        "accuracy_reward was called without `prompts`: a copy of the question's formula counts as an answer where it "
+        "has the gold's value. Pass the prompts, as TRL does."
+    )
 
 
 def _question(prompt: Completion) -> str:

@@ -1,6 +1,6 @@
 r"""
 Does an answer say more than the question? A copy of the question's formula has the value that is asked for, so no
-comparison of values refuses it, and it is the shortest answer there is: a policy that is paid for copies stops working.
+comparison of values refuses it, and it is the shortest answer there is: a policy paid for copies stops reasoning.
 
 An answer is refused if it stands in the question, apart from blanks, brackets, `+ 0`, `1 \cdot` and the order of an
 equality's sides, or if it is a number that needs more operations than the gold. Never if it is spelled like the gold.
@@ -21,6 +21,10 @@ _OPERATION = re.compile(
     r"(?![A-Za-z])"
 )
 _SIGN = re.compile(r"(?:^|(?<=[=(,]))[-+]")
+_DELIMITER = re.compile(r"\$\$?|\\[\[\]()]")
+_FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
+_CHOICE = re.compile(r"[A-K]")
+_START = r"(?<![A-Za-z\d.])"
 _NAME = re.compile(r"(?<!\\)(?<![A-Za-z])(?![eidx](?![A-Za-z]))[A-Za-z]")
 
 
@@ -30,12 +34,13 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
         return False
     written, expected = tidy(answer), tidy(gold)
     shape, golds = _shape(written), {_shape(expected), *map(_shape, split_top(expected, "="))}
-    if not shape or shape in golds or not _OPERATION.search(written):
+    if shape in golds or not _operations(written) or _CHOICE.fullmatch(unwrap(expected)):
         return False
     if _stands_in(shape, _shapes(question)):
         return True
-    is_value = number(expected) is not None and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", written))
-    return is_value and number(written) is None and _operations(written) > _operations(expected)
+    value = split_top(written, "=")[-1]  # of x = 5 - 3 = 2
+    is_value = number(expected) is not None and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
+    return is_value and number(value) is None and _operations(value) > _operations(expected)
 
 
 def _operations(text: str) -> int:
@@ -44,17 +49,22 @@ def _operations(text: str) -> int:
 
 def _shape(text: str) -> str:
     """A tidied text without what changes no value, and the sides of an equality in one order."""
-    bare = (_UNSEEN.sub("", _NEUTRAL.sub("", re.sub(r"\s", "", unwrap(side)))) for side in split_top(text, "="))
-    return "=".join(sorted(bare))
+    return "=".join(sorted(_bare(_NEUTRAL.sub("", re.sub(r"\s", "", unwrap(side)))) for side in split_top(text, "=")))
+
+
+def _bare(text: str) -> str:
+    return _UNSEEN.sub("", _FRACTION.sub(r"\1\3/\2\4", text))
 
 
 @lru_cache(maxsize=256)
 def _shapes(question: str) -> str:
-    """The question without blanks and brackets."""
-    return _UNSEEN.sub("", re.sub(r"\s", "", unwrap(tidy(question))))
+    """The question without blanks and brackets in its formulas; `|` stands where one starts or ends."""
+    text = tidy(_DELIMITER.sub(" | ", question))
+    return _bare(re.sub(r"\s(?![A-Za-z\d])|(?<![A-Za-z\d])\s|(?<=\d)\s(?=[a-z]\b)", "", unwrap(text)))
 
 
 def _stands_in(shape: str, question: str) -> bool:
-    sides = shape.split("=")
-    forms = {shape, "=".join(reversed(sides))}
-    return any(re.search(rf"(?<![A-Za-z\d.\\]){re.escape(form)}(?![A-Za-z\d])", question) for form in forms)
+    forms = {shape, "=".join(reversed(shape.split("=")))}
+    return any(
+        re.search(rf"{_START if form[0].isalnum() else ''}{re.escape(form)}(?![A-Za-z\d])", question) for form in forms
+    )

@@ -1,0 +1,69 @@
+import logging
+
+import pytest
+
+from trl_ces import rewards
+from trl_ces.grading import grade, grade_many
+from trl_ces.rewards import accuracy_reward
+
+# question, gold, copies that have the gold's value
+COPIED = [
+    (r"Compute $\dfrac{1}{2} + \dfrac13$.", r"\frac{5}{6}", [r"\frac12+\frac13", r"\frac{1}{2} + \frac{1}{3} + 0"]),
+    (r"Simplify $(x+1)(x-1)$.", "x^2-1", ["(x+1)(x-1)", "((x+1)(x-1))", r"(x+1)\cdot(x-1)", r"1\cdot(x+1)(x-1)"]),
+    (r"Find $\sqrt{16} \cdot 3$.", "12", [r"\sqrt{16}\times 3", r"\sqrt{16} \cdot 3 + 0", r"\sqrt{16}\cdot 3/1"]),
+    (r"Solve $2x + 3 = y$ for $y$.", "y=3+2x", ["2x+3=y", "y = 2x + 3"]),
+    (r"Write \[\frac{4}{8}\] in lowest terms.", r"\frac{1}{2}", [r"\frac48", "4/8"]),
+    (r"What is $|3 - 8|$ plus $2^3$?", "13", ["|3-8|+2^3", "5+8", r"\sqrt{169}"]),
+]
+# question, gold, answers that are right
+RIGHT = [
+    (r"Compute $\dfrac{1}{2} + \dfrac13$.", r"\frac{5}{6}", [r"\frac56", "5/6", r"0.8\overline{3}"]),
+    (r"Is $4/7$ the larger one of $4/7$ and $1/2$? Give the larger one.", r"\frac{4}{7}", ["4/7", r"\dfrac{4}{7}"]),
+    (r"Which of $2\sqrt{3}$ and $\sqrt{10}$ is larger?", r"2\sqrt{3}", [r"2\sqrt{3}", r"2 \sqrt 3"]),
+    (r"Simplify $(x+1)(x-1)$.", "x^2-1", ["x^2-1", "-1+x^2", "x^{2} - 1"]),
+    ("A jar holds 3 marbles and 4 more.", "7", ["7", "7.0", r"x = 7", r"7 \text{ marbles}"]),
+    (r"Solve $x + 3 = 5$.", "2", ["2", "x=2", "x = 5 - 3 = 2"]),
+    (r"Let $f(x) = x^2$ and $x = -3$. Find $f(x)$.", "9", ["9", "f(x) = 9"]),
+    (r"For which $x$ is $x^2 \le 4$?", "[-2,2]", ["[-2, 2]", r"-2 \le x \le 2"]),
+]
+
+
+def boxed(answers):
+    return [rf"\boxed{{{answer}}}" for answer in answers]
+
+
+@pytest.mark.parametrize(("question", "gold", "copies"), COPIED)
+def test_a_copy_is_right_by_value_and_wrong_where_the_question_is_known(question, gold, copies):
+    assert accuracy_reward(boxed(copies), [gold] * len(copies)) == [1.0] * len(copies)
+    assert accuracy_reward(boxed(copies), [gold] * len(copies), prompts=[question] * len(copies)) == [0.0] * len(
+        copies
+    )
+
+
+@pytest.mark.parametrize(("question", "gold", "answers"), RIGHT)
+def test_an_answer_stays_right_though_the_question_is_known(question, gold, answers):
+    assert accuracy_reward(boxed(answers), [gold] * len(answers), prompts=[question] * len(answers)) == [1.0] * len(
+        answers
+    )
+
+
+def test_the_verdict_of_the_evaluation_script_does_not_depend_on_the_question():
+    question, gold, [copied, *_] = COPIED[1]
+    for asked in (None, question):
+        assert grade(rf"\boxed{{{copied}}}", gold, question=asked).correct_qwen
+
+
+def test_a_copy_of_a_neighbours_question_is_no_copy():
+    golds, questions = ["12", "12"], [r"Find $\frac{24}{2}$.", "How many months has a year?"]
+    answers = boxed([r"\frac{24}{2}", r"\frac{24}{2}"])
+    assert [graded.correct for graded in grade_many(answers, golds, questions=questions)] == [False, True]
+
+
+def test_that_copies_count_without_prompts_is_said_once(caplog):
+    rewards._warn_of_copies.cache_clear()
+    with caplog.at_level(logging.WARNING, logger="trl_ces.rewards"):
+        accuracy_reward([r"\boxed{1}"], ["1"], prompts=["One?"])
+        assert not caplog.records
+        accuracy_reward([r"\boxed{1}"], ["1"])
+        accuracy_reward([r"\boxed{2}"], ["2"])
+    assert len(caplog.records) == 1
