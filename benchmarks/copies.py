@@ -25,7 +25,7 @@ class Row(NamedTuple):
 def read_questions(data: Path) -> dict[str, list[tuple[str, str]]]:
     """List -> (question, gold)."""
     rows = json.loads((data / "train/math/math.json").read_text(encoding="utf-8"))
-    found = {"MATH, training": [(row["problem"], row["answer"]) for row in rows]}
+    found = {"MATH, training": [(row["problem"], row["answer"] or "") for row in rows]}
     for name in LISTS:
         lines = (data / "math" / name / "test.jsonl").read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines]

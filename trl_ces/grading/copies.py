@@ -17,7 +17,7 @@ _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
 _NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
 _UNSEEN = re.compile(rf"[{{}}()\[\]]|{_TIMES}")
 _OPERATION = re.compile(
-    r"[-+*/^!±]|\\(?:frac|cdot|times|div|sqrt|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil)"
+    r"[-+*/^!±=]|\\(?:frac|cdot|times|div|sqrt|overline|dot|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil)"
     r"(?![A-Za-z])"
 )
 _SIGN = re.compile(r"(?:^|(?<=[=(,]))[-+]")
@@ -58,9 +58,11 @@ def _bare(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def _shapes(question: str) -> str:
-    """The question without blanks and brackets in its formulas; `|` stands where one starts or ends."""
-    text = tidy(_DELIMITER.sub(" | ", question))
-    return _bare(re.sub(r"\s(?![A-Za-z\d])|(?<![A-Za-z\d])\s|(?<=\d)\s(?=[a-z]\b)", "", unwrap(text)))
+    """The question's text and formulas, in turn, without brackets and without the blanks that tell no words apart."""
+    pieces = [unwrap(tidy(piece)) for piece in _DELIMITER.split(question)]
+    pieces[::2] = [re.sub(r"(?<![A-Za-z])\s|\s(?![A-Za-z])", "", text) for text in pieces[::2]]
+    pieces[1::2] = [re.sub(r"\s", "", formula) for formula in pieces[1::2]]
+    return _bare("|".join(pieces))
 
 
 def _stands_in(shape: str, question: str) -> bool:
