@@ -11,7 +11,14 @@ COPIED = [
     (r"Compute $\dfrac{1}{2} + \dfrac13$.", r"\frac{5}{6}", [r"\frac12+\frac13", r"\frac{1}{2} + \frac{1}{3} + 0"]),
     (r"Simplify $(x+1)(x-1)$.", "x^2-1", ["(x+1)(x-1)", "((x+1)(x-1))", r"(x+1)\cdot(x-1)", r"1\cdot(x+1)(x-1)"]),
     (r"Find $\sqrt{16} \cdot 3$.", "12", [r"\sqrt{16}\times 3", r"\sqrt{16} \cdot 3 + 0", r"\sqrt{16}\cdot 3/1"]),
-    (r"Solve $2x + 3 = y$ for $y$.", "y=3+2x", ["2x+3=y", "y = 2x + 3"]),
+    (r"Solve $2x + 3 = y$ for $x$.", r"x=\frac{y-3}{2}", ["2x+3=y", "y = 2x + 3"]),
+    (r"Find $\gcd(252, 198)$.", "18", [r"\gcd(198,54)"]),
+    (r"Evaluate $\sum_{k=1}^{4} k$.", "10", [r"\sum_{k=1}^4 k", r"\sum\limits_{j=1}^{4} j", r"\sum_{k=1}^{4} (5-k)"]),
+    (r"Simplify $\sqrt{50}+\sqrt{18}$.", r"8\sqrt{2}", [r"\left(\sqrt{18}\right)+\left(\sqrt{50}\right)"]),
+    (r"Factor $6x^2-7x-3$.", "(3x+1)(2x-3)", ["-3-7x+6x^2", "6x^2 - 7x - 3"]),
+    (r"Rationalize $\frac{1}{2+\sqrt3}$.", r"2-\sqrt{3}", [r"\dfrac{1}{\sqrt{3}+2}"]),
+    (r"Write $0.\overline{73}$ as a fraction.", r"\frac{73}{99}", [r"0.\overline{73}"]),
+    (r"Solve $|2x-3|<7$.", "(-2,5)", [r"|2x-3|<7", r"\{x : |2x-3| < 7\}"]),
     (r"Write \[\frac{4}{8}\] in lowest terms.", r"\frac{1}{2}", [r"\frac48", "4/8"]),
     (r"What is $|3 - 8|$ plus $2^3$?", "13", ["|3-8|+2^3", "5+8", r"\sqrt{169}"]),
 ]
@@ -24,6 +31,8 @@ RIGHT = [
     ("A jar holds 3 marbles and 4 more.", "7", ["7", "7.0", r"x = 7", r"7 \text{ marbles}"]),
     (r"Solve $x + 3 = 5$.", "2", ["2", "x=2", "x = 5 - 3 = 2"]),
     (r"Let $f(x) = x^2$ and $x = -3$. Find $f(x)$.", "9", ["9", "f(x) = 9"]),
+    ("Which constant is $C$ in the integral of $2x$?", "x^2+C", ["x^2 + C", "C + x^2"]),
+    (r"Find $\sqrt{16} \cdot 3$.", "12", ["12", r"\sqrt{16} \cdot 3 = 12"]),
     (r"For which $x$ is $x^2 \le 4$?", "[-2,2]", ["[-2, 2]", r"-2 \le x \le 2"]),
 ]
 

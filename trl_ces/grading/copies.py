@@ -2,8 +2,9 @@ r"""
 Does an answer say more than the question? A copy of the question's formula has the value that is asked for, so no
 comparison of values refuses it, and it is the shortest answer there is: a policy paid for copies stops reasoning.
 
-An answer is refused if it stands in the question, apart from blanks, brackets, `+ 0`, `1 \cdot` and the order of an
-equality's sides, or if it is a number that needs more operations than the gold. Never if it is spelled like the gold.
+An answer is refused if it stands in the question, apart from blanks, brackets, `+ 0`, `1 \cdot` and the order of
+terms, factors and sides; if it leaves a sum, an integral or a derivative to be worked out and the gold does not; or
+if it is a number that needs more operations than the gold. Never if it is spelled like the gold.
 """
 
 import re
@@ -17,9 +18,14 @@ _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
 _NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
 _UNSEEN = re.compile(rf"[{{}}()\[\]]|{_TIMES}")
 _OPERATION = re.compile(
-    r"[-+*/^!±=]|\\(?:frac|cdot|times|div|sqrt|overline|dot|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil)"
+    r"[-+*/^!±=<>]|\\(?:frac|cdot|times|div|sqrt|overline|dot|[lg]eq|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil)"
     r"(?![A-Za-z])"
 )
+_UNFINISHED = re.compile(
+    r"\\(?:sum|prod|i*int|oint|lim|gcd|det|max|min|deg)(?![A-Za-z])|\\frac\s*\{\s*(?:d|\\partial)[^{}]*\}\s*\{\s*(?:d|\\partial)"
+    r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])"
+)
+_CONDITION = re.compile(r"\\\{[^{}:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", re.DOTALL)
 _SIGN = re.compile(r"(?:^|(?<=[=(,]))[-+]")
 _DELIMITER = re.compile(r"\$\$?|\\[\[\]()]")
 _FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
@@ -33,12 +39,18 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     if not question or any(map(too_big, (answer, gold, question))):
         return False
     written, expected = tidy(answer), tidy(gold)
-    shape, golds = _shape(written), {_shape(expected), *map(_shape, split_top(expected, "="))}
-    if shape in golds or not _operations(written) or _CHOICE.fullmatch(unwrap(expected)):
+    shape, golds = _shape(written), [_shape(expected), *map(_shape, split_top(expected, "="))]
+    if _unordered(shape) in map(_unordered, golds) or _CHOICE.fullmatch(unwrap(expected)):
         return False
-    if _stands_in(shape, _shapes(question)):
+    condition = _CONDITION.fullmatch(written)  # of {x : x^2 < 4}
+    parts = (written, *(condition.groups() if condition else ()))
+    if _operations(written) and any(_stands_in(_shape(part), _shapes(question)) for part in parts):
         return True
     value = split_top(written, "=")[-1]  # of x = 5 - 3 = 2
+    if _shape(value) in golds:
+        return False
+    if _UNFINISHED.search(value) and not _UNFINISHED.search(expected):
+        return True
     is_value = number(expected) is not None and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
     return is_value and number(value) is None and _operations(value) > _operations(expected)
 
@@ -62,11 +74,19 @@ def _shapes(question: str) -> str:
     pieces = [unwrap(tidy(piece)) for piece in _DELIMITER.split(question)]
     pieces[::2] = [re.sub(r"(?<![A-Za-z])\s|\s(?![A-Za-z])", "", text) for text in pieces[::2]]
     pieces[1::2] = [re.sub(r"\s", "", formula) for formula in pieces[1::2]]
-    return _bare("|".join(pieces))
+    return _bare("\n".join(pieces))
 
 
 def _stands_in(shape: str, question: str) -> bool:
+    """Whether the shape is a part of the question's, or one of its formulas with terms or factors in another order."""
     forms = {shape, "=".join(reversed(shape.split("=")))}
-    return any(
+    if any(
         re.search(rf"{_START if form[0].isalnum() else ''}{re.escape(form)}(?![A-Za-z\d])", question) for form in forms
-    )
+    ):
+        return True
+    formulas = question.split("\n")[1::2]
+    return _unordered(shape) in {_unordered(side) for formula in formulas for side in (formula, *formula.split("="))}
+
+
+def _unordered(shape: str) -> str:
+    return "".join(sorted(re.sub(r"\\frac|[+/]", "", shape.rstrip(".,;"))))
