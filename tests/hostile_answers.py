@@ -269,7 +269,7 @@ def run(corpus, limit_s):
         names += [name, f"neighbour of {name}"]
     before = resident_bytes()
     start = time.monotonic()
-    found = rewards.accuracy_reward(responses, golds)
+    found = rewards.accuracy_reward(responses, golds, prompts=[""] * len(golds))
     rewards.think_format_reward(responses)
     reward_seconds, start = time.monotonic() - start, time.monotonic()
     grades = grade_many(responses, golds, limit_s=limit_s)

@@ -55,7 +55,7 @@ def test_a_box_ends_with_its_value():
         (r"\boxed {4}", "4"),
         (r"\boxed 5.", "5"),
         (r"\boxed{1}, \boxed{2}, \boxed{3}", "3"),
-        (r"\boxed{1}, the answer is 2", None),
+        (r"\boxed{1}, the answer is 2", "2"),
         (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
         (r"\boxed{\boxed{6}}", r"\boxed{6}"),
         (r"write \boxed{ first, then \boxed{7}", "7"),

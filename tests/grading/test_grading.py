@@ -435,7 +435,7 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path):
         r"""
         print("started")
         from trl_ces.rewards import accuracy_reward
-        print(accuracy_reward([r"\boxed{\sqrt{8}}", r"\boxed{9}"], [r"2\sqrt{2}", r"2\sqrt{2}"]))
+        print(accuracy_reward([r"\boxed{\sqrt{8}}", r"\boxed{9}"], [r"2\sqrt{2}", r"2\sqrt{2}"], prompts=["", ""]))
         """,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "started\n[1.0, 0.0]\n", "")

@@ -7,6 +7,8 @@ import re
 from typing import NamedTuple
 
 from .context import stands
+from .notation import tidy
+from .numbers import number
 
 # Statements and closing expressions count only in the last characters, boxes anywhere.
 STATEMENT_WINDOW = 2000
@@ -143,11 +145,20 @@ def extract_answer(text: str, parts: int = 1) -> str | None:
         return None
     if not boxes:
         return find_statement(text)
+    if later := _stated_behind(text[boxes[-1].end :]):
+        return later
     several = len(boxes) == parts and all(box.content for box in boxes) and _is_one_value(boxes[-1].content)
     taken = boxes if several else boxes[-1:]
     if not all(stands(text, box.start, box.end, box.content) for box in taken):
         return None
     return "; ".join(box.content for box in taken) or None
+
+
+def _stated_behind(text: str) -> str | None:
+    """The value of the last explicit statement behind the boxes; it is what the text says in the end."""
+    statements = list(_STATEMENT.finditer(text[-STATEMENT_WINDOW:]))
+    stated = _stated(text[-STATEMENT_WINDOW:], statements[-1]) if statements else None
+    return stated if stated and ("$" in stated or number(tidy(stated)) is not None) else None
 
 
 def _is_one_value(text: str) -> bool:

@@ -18,7 +18,7 @@ _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
 _NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
 _UNSEEN = re.compile(rf"[{{}}()\[\]]|{_TIMES}")
 _OPERATION = re.compile(
-    r"[-+*/^!±=<>]|\\(?:frac|cdot|times|div|sqrt|overline|dot|[lg]eq|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil)"
+    r"[-+*/^!±=<>]|[)\d]\s*\(|\\(?:frac|cdot|times|div|sqrt|overline|dot|[lg]eq|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil)"
     r"(?![A-Za-z])"
 )
 _UNFINISHED = re.compile(
@@ -29,6 +29,7 @@ _CONDITION = re.compile(r"\\\{[^{}:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", re.DO
 _SIGN = re.compile(r"(?:^|(?<=[=(,]))[-+]")
 _DELIMITER = re.compile(r"\$\$?|\\[\[\]()]")
 _FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
+_FACTOR = re.compile(r"\([^()]*\)|[^()]+|[()]")
 _CHOICE = re.compile(r"[A-K]")
 _START = r"(?<![A-Za-z\d.])"
 _NAME = re.compile(r"(?<!\\)(?<![A-Za-z])(?![eidx](?![A-Za-z]))[A-Za-z]")
@@ -39,15 +40,15 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     if not question or any(map(too_big, (answer, gold, question))):
         return False
     written, expected = tidy(answer), tidy(gold)
-    shape, golds = _shape(written), [_shape(expected), *map(_shape, split_top(expected, "="))]
-    if _unordered(shape) in map(_unordered, golds) or _CHOICE.fullmatch(unwrap(expected)):
+    golds = [expected, split_top(expected, "=")[-1]]
+    if any(_ordered(written) == _ordered(one) for one in golds) or _CHOICE.fullmatch(unwrap(expected)):
         return False
     condition = _CONDITION.fullmatch(written)  # of {x : x^2 < 4}
     parts = (written, *(condition.groups() if condition else ()))
     if _operations(written) and any(_stands_in(_shape(part), _shapes(question)) for part in parts):
         return True
     value = split_top(written, "=")[-1]  # of x = 5 - 3 = 2
-    if _shape(value) in golds:
+    if any(_ordered(value) == _ordered(one) for one in golds):
         return False
     if _UNFINISHED.search(value) and not _UNFINISHED.search(expected):
         return True
@@ -62,6 +63,16 @@ def _operations(text: str) -> int:
 def _shape(text: str) -> str:
     """A tidied text without what changes no value, and the sides of an equality in one order."""
     return "=".join(sorted(_bare(_NEUTRAL.sub("", re.sub(r"\s", "", unwrap(side)))) for side in split_top(text, "=")))
+
+
+def _ordered(text: str) -> str:
+    """The shape of a text with its sides in one order, the terms in each, and the factors in each of these."""
+    return "=".join(sorted(_ordered_side(re.sub(r"\s", "", unwrap(side))) for side in split_top(text, "=")))
+
+
+def _ordered_side(text: str) -> str:
+    terms = [term for part in split_top(text, "+") for term in re.split(r"(?<=[^({\[^=,])(?=-)", part)]
+    return "+".join(sorted("".join(sorted(_bare(factor) for factor in _FACTOR.findall(term))) for term in terms))
 
 
 def _bare(text: str) -> str:

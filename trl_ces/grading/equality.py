@@ -33,6 +33,9 @@ _AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # not \pmod
+_WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
+_FUNCTION_NAME = re.compile(r"\\(?:sin|cos|tan)(?![A-Za-z])")
+_POINT_NAME = re.compile(r"^[A-Z]\s*=?\s*(?=\()")
 _LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
 
 
@@ -201,6 +204,8 @@ def _stated_tuple(items: list[str]) -> str | None:
 def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
     value = _value(answer)
     gold_tuple, answer_tuple = _tuple(gold), _tuple(value)
+    if gold_tuple and answer_tuple is None:
+        answer_tuple = _tuple(_POINT_NAME.sub("", value))  # P(0,2)
     if gold_tuple and answer_tuple:
         (gold_ends, gold_values), (answer_ends, answer_values) = gold_tuple, answer_tuple
         return gold_ends == answer_ends and _same_in_order(gold_values, answer_values, algebra)
@@ -216,7 +221,7 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
     brackets = enclosed(text)
     if brackets is None or brackets[0] == r"\{":
         return None
-    values = split_top(brackets[1], ",")
+    values = split_top(brackets[1], ";") if ";" in brackets[1] else split_top(brackets[1], ",")  # (-\\infty;2)
     return ((brackets[0], brackets[2]), values) if len(values) > 1 else None
 
 
@@ -272,12 +277,16 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     (gold_value, gold_unit), (answer_value, answer_unit) = split_unit(gold), split_unit(answer)
     if not unit_fits(answer_unit, gold_unit):
         return False
+    if _WORDS.search(gold_value) or _WORDS.search(answer_value):
+        return False  # a word is no factor: 0\\text{ to }5 is not 0
     return algebra(unwrap(gold_value), unwrap(answer_value))
 
 
 def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
     r"""Whether a statement gives the gold: `x = 5`, `5 = x`, `x = 2+3 = 5`, `\frac{1}{3} \approx 0.33`."""
     value, name = answer_sides[-1], answer_sides[0]
+    if any(map(_WORDS.search, answer_sides[1:-1])) or (_FUNCTION_NAME.match(name) and has_unknowns(value)):
+        return False  # "x = 1 so x = 2", \\sin x = \\cos x
     if is_name(value) and not is_name(name):
         value, name = name, value
     if has_unknowns(name):

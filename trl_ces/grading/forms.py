@@ -124,7 +124,7 @@ def is_words(text: str) -> bool:
     plain = re.sub(r"\\[A-Za-z]+", " ", unwrap(text)).strip().rstrip(".")
     if re.search(r"[一-鿿]|\\textcircled", text) or re.search(r"\d\s*[AaPp]\.?\s?[Mm]\b", plain):
         return True
-    if plain.lower() in _SHORT_WORDS or re.fullmatch(r"[A-Za-z]{3,}|[IVX]{2,}", plain):
+    if plain.lower() in _SHORT_WORDS or re.fullmatch(r"[A-Za-z]{3,}|[A-Z]{2,}", plain):
         return not _FUNCTIONS.fullmatch(plain)
     runs = [run for run in re.findall(r"[A-Za-z]{4,}", plain) if not _FUNCTIONS.fullmatch(run)]
     return bool(runs)

@@ -24,6 +24,10 @@ _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pm
 _REWRITES: list[tuple[re.Pattern[str], str]] = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
+        (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank
+        (r"\{:\}", ":"),
+        (r"(\w{1,20}|\{[^{}]*\})\s*\\choose\s*(\w{1,20}|\{[^{}]*\})", r"\\binom{\1}{\2}"),
+        (r"(?<![A-Za-z\\])C\(\s*(\d+)\s*,\s*(\d+)\s*\)", r"\\binom{\1}{\2}"),
         (r"\n\s*", "\n"),
         (r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\\\\ "),  # space between rows
         (r"\\cr(?![A-Za-z])", r"\\\\ "),

@@ -29,8 +29,9 @@ _REPEATING = re.compile(
     r"([-+]?)(\d*)\.(\d*)(?:\\(?:overline|bar)\s*\{(\d+)\}|\((\d+)\)|\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?)"
     r"(?:\\[cl]?dots|\.\.\.)?"
 )
-# 0.333\ldots: three times the same digits, at least
+# 0.333\ldots: three times the same digits, at least; of two digits or more, twice
 _CONTINUED = re.compile(r"([-+]?)(\d*)\.(\d*?)(\d+?)\4{2,}\s*\\[cl]?dots")
+_TWICE = re.compile(r"([-+]?)(\d*)\.(\d*?)(\d{2,}?)\4\s*\\[cl]?dots")
 _MULTIPLES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _MULTIPLES |= {"百": 100, "千": 10**3, "万": 10**4, "亿": 10**8}
 _RESTATED = re.compile(r"([^()]+?)\s+\(([^()]+)\)")
@@ -48,7 +49,7 @@ def number(text: str) -> Fraction | None:
         text = match.group(1) + re.sub("[, ]", "", match.group(2)) + (match.group(3) or "")
     if _PLAIN.fullmatch(text):
         return Fraction(text)
-    if match := _REPEATING.fullmatch(text) or _CONTINUED.fullmatch(text):
+    if match := _REPEATING.fullmatch(text) or _CONTINUED.fullmatch(text) or _TWICE.fullmatch(text):
         return _repeating(*match.groups())
     if match := _FRACTION.fullmatch(text):
         sign, top, short_top, bottom, short_bottom = match.groups()

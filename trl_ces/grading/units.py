@@ -62,6 +62,8 @@ _SIGNS = {
     "degrees": re.compile(r"\\circ|\\degree|°"),
     "percent": re.compile("%"),
 }
+_PERCENT = re.compile(r"\$?\s*(-?\d+(?:\.\d+)?)\s*\\?%\s*\$?")
+_OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
 _WITH_BASE = re.compile(r"^\s*([0-9A-F]*\d[0-9A-F]*)\s*_\s*\{?\s*\d+\s*\}?\s*$")
 
 
@@ -113,7 +115,7 @@ def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int]
             scale = _SCALES[token]
         elif last and (token in _POWERS or token.startswith("^")):
             powers[last] = sign * (_POWERS.get(token) or int(token.lstrip("^{ ")))
-        elif written in _JOINERS and (token != "in" or position + 1 < len(tokens)):
+        elif written in _JOINERS and (token != "in" or re.match("[A-Za-z]", "".join(tokens[position + 1 :]))):
             continue
         elif name := _name(written) or next(iter(_stems(token) & nouns), None):
             last = name
@@ -150,11 +152,17 @@ def implied_unit(text: str) -> str:
 
 
 def as_asked(answer: str, gold: str, question: str) -> str:
-    """Drops what repeats the question behind a number: its nouns (`5 red marbles`), its base if the gold has none."""
+    """
+    Drops what repeats the question behind a number: its nouns (`5 red marbles`), its base if the gold has none. A
+    percent sign is 1/100 unless question or gold speak of percent.
+    """
     if not question or len(answer) > MAX_DIGITS or too_big(question):
         return answer
     if "_" not in gold and re.search(r"\bbase\b", question):
         answer = _WITH_BASE.sub(r"\1", answer)
+    percent = _PERCENT.fullmatch(answer.strip())
+    if percent and not (_OF_PERCENT.search(gold) or _OF_PERCENT.search(question)):
+        return f"{percent.group(1)}/100"
     value, unit = split_unit(tidy(answer), _stems(question) - _NO_NOUNS)
     return value if unit and parse_unit(unit) is None else answer
 
