@@ -76,3 +76,8 @@ def test_that_copies_count_without_prompts_is_said_once(caplog):
         accuracy_reward([r"\boxed{1}"], ["1"])
         accuracy_reward([r"\boxed{2}"], ["2"])
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("answer", ["", "=", "==", "{}", "()", "+", "|", r"\{:\}", ","])
+def test_an_answer_that_says_nothing_is_wrong_and_breaks_nothing(answer):
+    assert accuracy_reward([rf"\boxed{{{answer}}}"], ["5"], prompts=["What is $2 + 3$?"]) == [0.0]

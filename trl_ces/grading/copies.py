@@ -40,20 +40,26 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     if not question or any(map(too_big, (answer, gold, question))):
         return False
     written, expected = tidy(answer), tidy(gold)
-    golds = [expected, split_top(expected, "=")[-1]]
+    if not written or not expected:
+        return False
+    golds = [expected, _last_side(expected)]
     if any(_ordered(written) == _ordered(one) for one in golds) or _CHOICE.fullmatch(unwrap(expected)):
         return False
     condition = _CONDITION.fullmatch(written)  # of {x : x^2 < 4}
     parts = (written, *(condition.groups() if condition else ()))
     if _operations(written) and any(_stands_in(_shape(part), _shapes(question)) for part in parts):
         return True
-    value = split_top(written, "=")[-1]  # of x = 5 - 3 = 2
+    value = _last_side(written)  # of x = 5 - 3 = 2
     if any(_ordered(value) == _ordered(one) for one in golds):
         return False
     if _UNFINISHED.search(value) and not _UNFINISHED.search(expected):
         return True
     is_value = number(expected) is not None and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
     return is_value and number(value) is None and _operations(value) > _operations(expected)
+
+
+def _last_side(text: str) -> str:
+    return (split_top(text, "=") or [text])[-1]
 
 
 def _operations(text: str) -> int:
@@ -92,7 +98,8 @@ def _stands_in(shape: str, question: str) -> bool:
     """Whether the shape is a part of the question's, or one of its formulas with terms or factors in another order."""
     forms = {shape, "=".join(reversed(shape.split("=")))}
     if any(
-        re.search(rf"{_START if form[0].isalnum() else ''}{re.escape(form)}(?![A-Za-z\d])", question) for form in forms
+        re.search(rf"{_START if form[:1].isalnum() else ''}{re.escape(form)}(?![A-Za-z\d])", question)
+        for form in forms
     ):
         return True
     formulas = question.split("\n")[1::2]
