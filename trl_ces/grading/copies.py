@@ -22,7 +22,7 @@ _OPERATION = re.compile(
     r"(?![A-Za-z])"
 )
 _UNFINISHED = re.compile(
-    r"\\(?:sum|prod|i*int|oint|lim|gcd|det|max|min|deg)(?![A-Za-z])|\\frac\s*\{\s*(?:d|\\partial)[^{}]*\}\s*\{\s*(?:d|\\partial)"
+    r"\\(?:sum|prod|[io]*int|lim|gcd|det|max|min|deg)(?![A-Za-z])|\\frac\s*\{\s*(?:d|\\partial)[^{}]*\}\s*\{\s*(?:d|\\partial)"
     r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])"
 )
 _CONDITION = re.compile(r"\\\{[^{}:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", re.DOTALL)

@@ -219,7 +219,7 @@ def history(*points):
 def cell_in(tmp_path, **recipe):
     folder = tmp_path / "ces" / "seed-1"
     folder.mkdir(parents=True)
-    return Cell("", "CES", 1, folder, {"seed": 1, **recipe})
+    return Cell("", "CES", 1, folder, {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "output_dir": "o", **recipe})
 
 
 def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path):
@@ -244,7 +244,7 @@ def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path)
     assert row["train/length_tokens"] == pytest.approx(39.5)
     assert row["train/entropy_bits"] == pytest.approx(19.5)
     assert (row["train/steps"], row["train/tokens"], row["train/attempts"]) == (20, 2000, 1)
-    assert json.loads(row["settings"]) == {"seed": 1, "ces_tau": 0.2}
+    assert json.loads(row["settings"]) == cell.recipe
     assert json.loads(row["packages"])["trl"] == version("trl")
 
 
@@ -278,13 +278,14 @@ def test_a_cell_is_finished_when_trained_and_measured_with_these_settings(tmp_pa
 
 
 def test_a_folder_with_other_settings_is_refused_by_field(tmp_path):
-    cell = cell_in(tmp_path, ces_tau=0.2)
-    cell.recipe_file.write_text(yaml.safe_dump({"seed": 1, "ces_tau": 0.1, "max_steps": 3}))
+    cell = cell_in(tmp_path, ces_tau=0.2, env={"OMP_NUM_THREADS": 1})
+    same = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "env": {"OMP_NUM_THREADS": "1"}}
+    cell.recipe_file.write_text(yaml.safe_dump({**same, "ces_tau": 0.1, "max_steps": 3}))
     with pytest.raises(UserError) as error:
         check_unchanged(cell)
     assert "`ces_tau` 0.1 there, 0.2 here; `max_steps` 3 there, None here" in str(error.value)
-    cell.recipe_file.write_text(yaml.safe_dump({"seed": 1, "ces_tau": 0.2, "output_dir": "moved", "run_name": "x"}))
-    check_unchanged(cell)  # where it lies and what it is called does not matter
+    cell.recipe_file.write_text(yaml.safe_dump({**same, "ces_tau": 0.2, "output_dir": "moved", "run_name": "x"}))
+    check_unchanged(cell)  # where it lies and what it is called does not matter, nor that `env` holds text there
 
 
 def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
@@ -505,7 +506,7 @@ def test_means_over_variants_are_those_of_each_method_and_variant(tmp_path, monk
 def test_a_recipe_is_written_whole_and_only_when_it_differs(tmp_path):
     cell = cell_in(tmp_path, ces_tau=0.2)
     write_recipe(cell)
-    assert read_yaml(cell.recipe_file) == {"seed": 1, "ces_tau": 0.2}
+    assert read_yaml(cell.recipe_file) == cell.recipe
     before = cell.recipe_file.stat().st_mtime_ns
     write_recipe(cell)
     assert cell.recipe_file.stat().st_mtime_ns == before

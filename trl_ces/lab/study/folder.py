@@ -38,7 +38,7 @@ def read_json(file: Path) -> Any:
 
 def write_recipe(cell: Cell) -> None:
     """Writes the cell's `recipe.yaml` unless it is there already."""
-    text = dump_yaml(cell.recipe)
+    text = dump_yaml(cell.checked_recipe.given)  # what the training itself writes there
     if not cell.recipe_file.is_file() or cell.recipe_file.read_text(encoding="utf-8") != text:
         write_text(cell.recipe_file, text)
 
@@ -60,11 +60,11 @@ def check_unchanged(cell: Cell) -> None:
     """Refuses a folder that holds a run of another recipe, which would be taken for this one."""
     if not cell.recipe_file.is_file():
         return
-    found = read_yaml(cell.recipe_file)
+    found, here = read_yaml(cell.recipe_file), cell.checked_recipe.given
     differing = [
-        f"`{name}` {found.get(name)!r} there, {cell.recipe.get(name)!r} here"
-        for name in {**found, **cell.recipe}
-        if found.get(name) != cell.recipe.get(name) and name not in NAMES_ONLY
+        f"`{name}` {found.get(name)!r} there, {here.get(name)!r} here"
+        for name in {**found, **here}
+        if found.get(name) != here.get(name) and name not in NAMES_ONLY
     ]
     if differing:
         raise UserError(
