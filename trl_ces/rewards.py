@@ -28,6 +28,7 @@ from .support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 __all__ = [
     "Groups",
     "accuracy_reward",
+    "boxed_accuracy_reward",
     "get_alp_length_reward",
     "get_arora_length_reward",
     "get_gr3_length_reward",
@@ -64,6 +65,7 @@ def accuracy_reward(
     solution: Sequence[str | None],
     thinking_prefilled: bool | Sequence[bool] | None = None,
     last_turns: Sequence[str] | None = None,
+    boxes_only: bool = False,
     **kwargs: Any,
 ) -> list[float | None]:
     r"""
@@ -80,9 +82,11 @@ def accuracy_reward(
         last_turns (`Sequence[str]`, *optional*):
             The model's last turns as generated, thinking included. [`CESTrainer`] passes them, because TRL may have
             parsed the thinking out of a completion's `content`. `None`: the `content` is graded.
+        boxes_only (`bool`, *optional*, defaults to `False`):
+            Whether an answer without a box is none; see [`boxed_accuracy_reward`].
         **kwargs:
-            The other columns that TRL passes. The nouns of `prompts` count as units (`5 red marbles`), and a copy of a
-            formula in them is no answer; they are also used if `thinking_prefilled` is `None`.
+            The other columns that TRL passes. `prompts` say what counts as the answer (its units, base, order and
+            options), and a copy of a formula in them is none; they are also used if `thinking_prefilled` is `None`.
 
     Returns:
         `list[float | None]`: 1.0 for the gold; 0.0 for anything else, including unclosed thinking; `None` for an
@@ -117,10 +121,18 @@ def accuracy_reward(
         questions=None if prompts is None else [_question(prompt) for prompt in prompts],
         thinking_prefilled=prefilled,
         with_qwen=False,
+        boxes_only=boxes_only,
         limit_s=_LIMIT_S,
         first_limit_s=_FIRST_LIMIT_S,
     )
     return [None if grade.correct is None else float(grade.correct) for grade in grades]
+
+
+def boxed_accuracy_reward(
+    completions: Sequence[Completion], solution: Sequence[str | None], **kwargs: Any
+) -> list[float | None]:
+    r"""As [`accuracy_reward`], but only a `\boxed{...}` or `\fbox{...}` is an answer: nothing is read from prose."""
+    return accuracy_reward(completions, solution, boxes_only=True, **kwargs)
 
 
 @functools.cache  # said once

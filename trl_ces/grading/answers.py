@@ -138,13 +138,13 @@ def _with_tail(value: str, tail: str) -> str:
     return f"{value} {words.strip()}" if words.strip() else value
 
 
-def extract_answer(text: str, parts: int = 1) -> str | None:
+def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str | None:
     r"""Extracts the final answer."""
     boxes = find_boxes(text)
     if boxes is None:
         return None
     if not boxes:
-        return find_statement(text)
+        return None if boxes_only else find_statement(text)
     if later := _stated_behind(text[boxes[-1].end :]):
         return later
     several = len(boxes) == parts and all(box.content for box in boxes) and _is_one_value(boxes[-1].content)

@@ -5,10 +5,21 @@ order; unions; statements (`x = 2`, `\log_2 32 = 5`); words by spelling; the res
 """
 
 import re
+from fractions import Fraction
 from itertools import combinations
 
 from ..support.limits import MAX_ITEMS, too_big
-from .forms import chooses, condition, is_words, same_text, spelling, split_base, with_constants_of, without_blanks
+from .forms import (
+    chooses,
+    condition,
+    congruence,
+    is_words,
+    same_text,
+    spelling,
+    split_base,
+    with_constants_of,
+    without_blanks,
+)
 from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number
 from .qwen.equality import Algebra
@@ -36,6 +47,8 @@ _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # not \pmod
 _WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
 _FUNCTION_NAME = re.compile(r"\\(?:sin|cos|tan)(?![A-Za-z])")
 _POINT_NAME = re.compile(r"^[A-Z]\s*=?\s*(?=\()")
+_DECIMAL_COMMA = re.compile(r"(-?\d+),(\d{1,2}|\d{4,})")
+_THEREFORE = re.compile(r"(?<![A-Za-z\\])(?:so|thus|then|hence|therefore|but|or)(?![A-Za-z])")
 _LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
 
 
@@ -77,6 +90,11 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     gold, answer = condition(gold), condition(answer)
     if not gold or not answer or _sets_in_sets(gold) != _sets_in_sets(answer):
         return False
+    if expected := congruence(gold):
+        return congruence(answer) == expected
+    if len(parts := _ratio(gold)) > 2:
+        others = _ratio(answer)
+        return [part * parts[0] for part in others] == [part * others[0] for part in parts] if others else False
     (gold, base), (answer, given) = split_base(gold), split_base(answer)
     if given and given != (base or "10"):
         return False
@@ -96,12 +114,20 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     return _compare_leaves(gold, answer, algebra)
 
 
+def _ratio(text: str) -> list[Fraction]:
+    """The numbers of `1:2:3`, which is a list up to a factor."""
+    parts = [number(part) for part in split_top(text, ":")]
+    return [part for part in parts if part is not None] if None not in parts else []
+
+
 def _compare_numbers(gold: str, answer: str) -> bool | None:
     """`None` unless both are number literals, with or without a unit."""
     gold_text, gold_unit = split_unit(gold)
     answer_text, answer_unit = split_unit(_value(answer))
     if gold_unit and (lettered := _LETTER_BEHIND.fullmatch(answer_text)) and unit_fits(lettered.group(2), gold_unit):
         answer_text = lettered.group(1)  # 40s for 40 seconds
+    if "." in gold_text and (french := _DECIMAL_COMMA.fullmatch(answer_text)):
+        answer_text = ".".join(french.groups())
     expected, given = number(gold_text), number(answer_text)
     if expected is None or given is None:
         return None
@@ -285,7 +311,9 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
 def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
     r"""Whether a statement gives the gold: `x = 5`, `5 = x`, `x = 2+3 = 5`, `\frac{1}{3} \approx 0.33`."""
     value, name = answer_sides[-1], answer_sides[0]
-    if any(map(_WORDS.search, answer_sides[1:-1])) or (_FUNCTION_NAME.match(name) and has_unknowns(value)):
+    if any(_WORDS.search(side) or _THEREFORE.search(side) for side in answer_sides[1:-1]) or (
+        _FUNCTION_NAME.match(name) and has_unknowns(value)
+    ):
         return False  # "x = 1 so x = 2", \\sin x = \\cos x
     if is_name(value) and not is_name(name):
         value, name = name, value

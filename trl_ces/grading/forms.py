@@ -33,6 +33,9 @@ _BLANKS = re.compile(r"\s+")
 _BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
 _NEEDLESS_BRACES = re.compile(r"\{(\w?)\}(?!\w)")  # x^{2}, but neither x^{12} nor \{2\}
 _BASE = re.compile(r"\(?([-+]?[0-9A-F]*\d[0-9A-F]*)\)?\s*(?:_\s*(?:\{\s*([^{}]+?)\s*\}|(\w+))|\(\s*base\s+(\w+)\s*\))")
+_CONGRUENCE = re.compile(
+    r"(?:[A-Za-z]\s*\\equiv\s*)?(-?\d{1,99})\s*\(?\s*(?:\\[pb]?mod|\\text\{\s*mod\s*\})\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
+)
 _AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
 _NO_SOLUTION = re.compile(
     r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|无解|\\\{\s*\\\}",
@@ -97,6 +100,13 @@ def split_base(text: str) -> tuple[str, str | None]:
     base = next(filter(None, based.groups()[1:]))
     value = number(base)
     return based.group(1), base if value is None else str(value)
+
+
+def congruence(text: str) -> tuple[int, int] | None:
+    r"""Residue and modulus of `x \equiv 10 \pmod{7}`, (3, 7), and `3 \bmod 7`; `None` for anything else."""
+    found = _CONGRUENCE.fullmatch(text)
+    value, modulus = (int(digits) for digits in found.groups()) if found else (0, 0)
+    return (value % modulus, modulus) if modulus else None
 
 
 def spelling(text: str) -> str:

@@ -4,7 +4,7 @@ import re
 
 from ..support.limits import too_big
 from .equality import listed_values, tuple_values, union_parts
-from .forms import condition, is_words
+from .forms import condition, congruence, is_words
 from .notation import balanced, unwrap
 from .numbers import number
 from .statements import has_words, results
@@ -56,6 +56,7 @@ def _plain(value: str) -> bool:
     return (
         number(split_unit(value)[0]) is not None
         or is_words(value)
+        or congruence(value) is not None
         or bare == r"\emptyset"
         or (len(bare) == 1 and bare.isalnum())
     )

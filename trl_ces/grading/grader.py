@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..support.limits import too_big
 from ..support.prompts import after_thinking
 from .answers import extract_answer
+from .asked import as_asked
 from .copies import is_copy
 from .equality import count_values, equal
 from .forms import same_text
@@ -16,7 +17,6 @@ from .golds import usable_without_algebra
 from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 from .qwen.equality import equal_as_script, parser_problem
 from .qwen.extract import predict, prepare_gold
-from .units import as_asked
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +28,11 @@ Pair = tuple[str, str, str]
 # With `first_limit_s`, one comparison for so many answers gets the full limit, too, and at least _FULL_LIMITS.
 _ANSWERS_PER_FULL_LIMIT = 300
 _FULL_LIMITS = 3
-# Seconds of processor time that a pair exceeded, by its digest: it is not computed again to exceed them again.
+# By a pair's digest: the seconds of processor time that it exceeded, and its verdict. Nothing is computed twice, and a
+# comparison near the limit does not fall on either side of it in turn.
 _exceeded: dict[bytes, float] = {}
-_EXCEEDED_SIZE = 50_000
+_decided: dict[bytes, dict] = {}
+_REMEMBERED = 50_000
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def grade(
     question: str | None = None,
     thinking_prefilled: bool = False,
     with_qwen: bool = True,
+    boxes_only: bool = False,
     limit_s: float = DEFAULT_LIMIT_S,
     pool: WorkerPool | None = None,
 ) -> Grade:
@@ -78,6 +81,7 @@ def grade(
         questions=None if question is None else [question],
         thinking_prefilled=thinking_prefilled,
         with_qwen=with_qwen,
+        boxes_only=boxes_only,
         limit_s=limit_s,
         pool=pool,
     )
@@ -92,6 +96,7 @@ def grade_many(
     questions: Sequence[str] | None = None,
     thinking_prefilled: bool | Sequence[bool] = False,
     with_qwen: bool = True,
+    boxes_only: bool = False,
     limit_s: float = DEFAULT_LIMIT_S,
     first_limit_s: float | None = None,
     pool: WorkerPool | None = None,
@@ -108,12 +113,14 @@ def grade_many(
             Benchmark names, one per response, for the rules of `correct_qwen` that depend on the benchmark. Unknown
             names get the default rules. `correct` does not depend on them.
         questions (`Sequence[str]`, *optional*):
-            The questions, one per response: their nouns count as units in `correct`, and a copy of their formulas is
-            no answer (copies.py).
+            The questions, one per response. They say what `correct` takes for the answer (asked.py), and a copy of
+            their formulas is none (copies.py).
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*, defaults to `False`):
             Whether the prompt already opened `<think>`, for all responses or one value per response.
         with_qwen (`bool`, *optional*, defaults to `True`):
             Whether to compute `correct_qwen`. Rewards need only `correct`, at half the cost.
+        boxes_only (`bool`, *optional*, defaults to `False`):
+            Whether an answer without a box is none.
         limit_s (`float`, *optional*, defaults to 3 seconds):
             Processor time of one comparison. An answer that exceeds it is wrong.
         first_limit_s (`float`, *optional*):
@@ -143,10 +150,10 @@ def grade_many(
     answers: list[str | None] = []
     for response, gold, is_prefilled in zip(responses, golds, prefilled, strict=True):
         text = after_thinking(response, is_prefilled)
-        answers.append(None if text is None else extract_answer(text, count_values(gold or "")))
+        answers.append(None if text is None else extract_answer(text, count_values(gold or ""), boxes_only))
     asked = questions or [""] * len(responses)
     judged: list[Pair | None] = [
-        ("equal", gold, as_asked(answer, gold, question))
+        ("equal", *as_asked(answer, gold, question))
         if gold_is_usable and answer is not None and not is_copy(answer, gold, question)
         else None
         for gold, answer, gold_is_usable, question in zip(golds, answers, usable, asked, strict=True)
@@ -249,17 +256,25 @@ def _compare(
 
 
 def _replies(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict[Pair, dict]:
-    """Replies of the workers. A pair that is known to exceed the limit is not sent."""
-    replies = {pair: {"status": "timeout"} for pair in pairs if _exceeded.get(_digest(pair), 0.0) >= limit_s}
+    """Replies of the workers to what is not known yet."""
+    replies: dict[Pair, dict] = {}
+    for pair in pairs:
+        if _exceeded.get(digest := _digest(pair), 0.0) >= limit_s:
+            replies[pair] = {"status": "timeout"}
+        elif digest in _decided:
+            replies[pair] = _decided[digest]
     sent = [pair for pair in pairs if pair not in replies]
     messages = [{"op": op, "gold": gold, "answer": answer} for op, gold, answer in sent]
     if messages:
         replies |= zip(sent, (pool or shared_pool()).map(messages, limit_s), strict=True)
+    for known in (_exceeded, _decided):
+        if len(known) > _REMEMBERED:
+            known.clear()  # an order of eviction would need a lock
     for pair in sent:
         if replies[pair]["status"] == "timeout":
             _exceeded[_digest(pair)] = limit_s
-            if len(_exceeded) > _EXCEEDED_SIZE:
-                _exceeded.clear()  # an order of eviction would need a lock
+        elif replies[pair]["status"] == "ok":
+            _decided[_digest(pair)] = replies[pair]
     return replies
 
 

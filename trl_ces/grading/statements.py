@@ -42,7 +42,7 @@ def sides(text: str) -> list[str]:
 
 def is_name(text: str) -> bool:
     r"""Whether a text is a name for a value: `x`, `f(x)`, `y_{1}`, `(x, y)`, `P(X=2)`, `\bar{x}`, `\|u\|`."""
-    return bool(_NAME.fullmatch(unwrap(text).strip()))
+    return bool(_NAME.fullmatch(unwrap(text).strip())) and text.strip() != r"\infty"
 
 
 def may_be_named(text: str) -> bool:

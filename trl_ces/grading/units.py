@@ -8,9 +8,8 @@ change it (`5 \text{ k}`, `9 \text{ halved}`, `5 \text{ at most}`).
 import re
 from functools import lru_cache
 
-from ..support.limits import too_big
-from .notation import tidy, unwrap
-from .numbers import MAX_DIGITS, number
+from .notation import unwrap
+from .numbers import number
 
 _TEXT = r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)"
 _POWER = r"(?:\s*\^\s*\{?\s*-?\d\s*\}?)?"
@@ -62,9 +61,6 @@ _SIGNS = {
     "degrees": re.compile(r"\\circ|\\degree|°"),
     "percent": re.compile("%"),
 }
-_PERCENT = re.compile(r"\$?\s*(-?\d+(?:\.\d+)?)\s*\\?%\s*\$?")
-_OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
-_WITH_BASE = re.compile(r"^\s*([0-9A-F]*\d[0-9A-F]*)\s*_\s*\{?\s*\d+\s*\}?\s*$")
 
 
 def _spellings() -> dict[str, str]:
@@ -79,6 +75,17 @@ def _spellings() -> dict[str, str]:
 
 
 _KNOWN = _spellings()
+# Units of measurement: a number of these is another number of another.
+MEASURES = frozenset(_KNOWN.values()) - {
+    *_COUNTED.split(),
+    "unit",
+    "person",
+    "child",
+    "man",
+    "woman",
+    "percent",
+    "mass",
+}
 
 
 def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str]:
@@ -117,7 +124,7 @@ def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int]
             powers[last] = sign * (_POWERS.get(token) or int(token.lstrip("^{ ")))
         elif written in _JOINERS and (token != "in" or re.match("[A-Za-z]", "".join(tokens[position + 1 :]))):
             continue
-        elif name := _name(written) or next(iter(_stems(token) & nouns), None):
+        elif name := _name(written) or next(iter(stems(token) & nouns), None):
             last = name
             powers[last] = powers.get(last, 0) + sign * scale
             scale = 1
@@ -151,31 +158,7 @@ def implied_unit(text: str) -> str:
     return next((unit for unit, sign in _SIGNS.items() if sign.search(text)), "")
 
 
-def as_asked(answer: str, gold: str, question: str) -> str:
-    """
-    Drops what repeats the question behind a number: its nouns (`5 red marbles`), its base if the gold has none. A
-    percent sign is 1/100 unless question or gold speak of percent.
-    """
-    if not question or len(answer) > MAX_DIGITS or too_big(question):
-        return answer
-    if "_" not in gold and re.search(r"\bbase\b", question):
-        answer = _WITH_BASE.sub(r"\1", answer)
-    percent = _PERCENT.fullmatch(answer.strip())
-    if percent and not (_OF_PERCENT.search(gold) or _OF_PERCENT.search(question)):
-        return f"{percent.group(1)}/100"
-    value, unit = split_unit(tidy(answer), _stems(question) - _NO_NOUNS)
-    return value if unit and parse_unit(unit) is None else answer
-
-
 @lru_cache(maxsize=256)
-def _stems(text: str) -> frozenset[str]:
+def stems(text: str) -> frozenset[str]:
+    """The words of a text, singular and plural alike."""
     return frozenset(re.sub("(?<=..)(?:es|s|e)$", "", word) for word in re.findall("[a-z]+", text.lower()))
-
-
-# Words of a question that behind a number would change the value or doubt it.
-_NO_NOUNS = _stems(
-    "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect "
-    "is by if for where minus plus times over point half third quarter pair dozen double triple square cube percent "
-    "base mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i "
-    "x y z n k m b"
-)

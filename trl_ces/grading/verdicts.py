@@ -34,7 +34,9 @@ def answer_request(request: dict) -> bool:
         if script_problem is not None:
             raise ImportError(script_problem)
         return equal_as_script(request["gold"], request["answer"], same_as_script)
-    gold = request["gold"]
-    return usable_without_algebra(gold) is not False and all(
-        number(value) is not None or is_words(value) or expression(value) is not None for value in leaves(gold)
-    )
+    usable = usable_without_algebra(request["gold"])
+    return all(map(_is_known, leaves(request["gold"]))) if usable is None else usable
+
+
+def _is_known(value: str) -> bool:
+    return number(value) is not None or is_words(value) or expression(value) is not None

@@ -219,7 +219,9 @@ def history(*points):
 def cell_in(tmp_path, **recipe):
     folder = tmp_path / "ces" / "seed-1"
     folder.mkdir(parents=True)
-    return Cell("", "CES", 1, folder, {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "output_dir": "o", **recipe})
+    return Cell(
+        "", "CES", 1, folder, {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "output_dir": "o", **recipe}
+    )
 
 
 def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path):

@@ -1,0 +1,117 @@
+"""What the question says about its answer: nouns, base, percentage, unit, order, options."""
+
+import pytest
+
+from trl_ces.grading import grade
+from trl_ces.grading.asked import as_asked
+from trl_ces.grading.numbers import MAX_DIGITS
+from trl_ces.support.limits import MAX_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("answer", "question", "expected"),
+    [
+        ("5 gizmos", "", "5 gizmos"),
+        ("5 red gizmos", "How many red gizmos does Ann have?", "5"),
+        (r"5\text{ gizmos}", "Ann has a gizmo.", "5"),
+        ("5 gizmos", "How many apples?", "5 gizmos"),
+        ("5 red gizmos", "How many gizmos?", "5 red gizmos"),
+        ("5 apples", "How many apples?", "5 apples"),  # known anyway
+        (r"5\text{ at most}", "Ann has at most 9.", r"5\text{ at most}"),
+        ("5 less", "How many less than Ann?", "5 less"),
+        ("5 thousand", "Ann has a thousand.", "5 thousand"),
+        ("5", "How many?", "5"),
+        (r"\$5", "How many?", r"\$5"),
+        (r"x=5\text{ gizmos}", "How many gizmos?", "x=5"),
+        ("1011_2", "Write 11 in base 2.", "1011"),
+        ("1011_{2}", "Write 11 in binary.", "1011_{2}"),
+        ("a_2", "base", "a_2"),
+    ],
+)
+def test_what_the_question_names_is_dropped_behind_a_number(answer, question, expected):
+    assert as_asked(answer, "5", question)[1] == expected
+
+
+def test_a_base_stays_where_the_gold_has_one():
+    assert as_asked("1011_3", "1011_2", "Write 11 in base 2.")[1] == "1011_3"
+
+
+def test_a_very_long_answer_or_question_is_left_alone():
+    longest = "5" + " " * (MAX_DIGITS - 8) + "gizmos"
+    assert as_asked(longest + " ", "5", "How many gizmos?")[1] == "5"
+    assert as_asked(longest + "  ", "5", "How many gizmos?")[1] == longest + "  "
+    assert as_asked("μ" * 9_900 + "x", "5", "How many gizmos?")[1] == "μ" * 9_900 + "x"
+    assert as_asked("5 gizmos" + " " * MAX_LENGTH, "5", "How many gizmos?")[1].startswith("5 gizmos")
+    assert as_asked("5 gizmos", "5", "How many gizmos?" * MAX_LENGTH)[1] == "5 gizmos"
+
+
+ROOT_TWO = r"Evaluate. (A) $\sqrt{2}$ (B) $12$ (C) $\frac{1}{3}$ (D) $-5$"
+TEXT_OPTIONS = r"Which is it? $\textbf{(A)}\ 10 \qquad\textbf{(B)}\ 12 \qquad\textbf{(C)}\ 15$"
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "answer", "correct"),
+    [
+        ("Write 3, 1, 2 in increasing order.", "1, 2, 3", "3, 1, 2", False),
+        ("Write 3, 1, 2 in increasing order.", "1, 2, 3", "1,2,3", True),
+        ("Find all roots.", "1, 2, 3", "3, 1, 2", True),
+        ("Find f(2) for f(x) = x + 3.", "5", "f(3) = 5", False),
+        ("Find f(2) for f(x) = x + 3.", "5", "f(2) = 5", True),
+        ("Find the value.", "5", "f(2) = 5", True),
+        ("How many minutes does it take?", "5", r"5\text{ hours}", False),
+        ("How many minutes does it take?", "5", r"5\text{ minutes}", True),
+        ("How many miles per hour is that?", "5", r"5\text{ mph}", True),
+        ("How many people came?", "5", r"5\text{ students}", True),
+        ("How long is it? Express your answer in centimeters.", "5", r"5\text{ m}", False),
+        ("How long is it? Express your answer in centimeters.", "5", r"5\text{ cm}", True),
+        ("Write 11 in base 2.", "1011", "1011_2", True),
+        ("Write 11 in base 2.", "1011", "1011_3", False),
+        (ROOT_TWO, "B", "12", True),
+        (ROOT_TWO, "B", r"\sqrt{2}", False),
+        (ROOT_TWO, "C", r"\dfrac13", True),
+        (ROOT_TWO, "12", "(B)", True),
+        (ROOT_TWO, "12", "A", False),
+        (ROOT_TWO, "12", r"\text{(B) }12", True),
+        (ROOT_TWO, "B", r"\text{(B) }12", True),
+        (TEXT_OPTIONS, "B", "12", True),
+        (TEXT_OPTIONS, "15", r"\textbf{(C)}", True),
+        ("Points A. and B. lie on a line.", "B", "12", False),
+        ("What is the volume, in cubic centimeters?", "5", r"5\text{ cm}^2", False),
+        ("What is the volume, in cubic centimeters?", "5", r"5\text{ cm}^3", True),
+        ("They are in increasing order. What are both?", "1, 2", "2, 1", True),
+        ("What is the discount?", "0.2", r"20\%", True),
+        ("What is the discount?", "20", r"20\%", False),
+        ("What percent is the discount?", "20", r"20\%", True),
+        ("Solve it.", r"x \equiv 3 \pmod{7}", r"10 \bmod 7", True),
+        ("Solve it.", r"x \equiv 3 \pmod{7}", r"x \equiv 3 \pmod{8}", False),
+        ("Which group is it?", r"\mathbb{Z}/6\mathbb{Z}", r"\mathbb{Z}_6", True),
+        ("Which group is it?", r"\mathbb{Z}/6\mathbb{Z}", r"\mathbb{Z}/5\mathbb{Z}", False),
+    ],
+)
+def test_the_question_decides_what_its_answer_is(question, gold, answer, correct):
+    assert grade(rf"\boxed{{{answer}}}", gold, question=question, with_qwen=False).correct is correct
+
+
+def test_only_boxes_count_where_that_is_asked_for():
+    text = "The answer is 5."
+    assert grade(text, "5", with_qwen=False).correct
+    assert grade(text, "5", with_qwen=False, boxes_only=True).answer is None
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "correct"),
+    [
+        ("2:4:6", "1:2:3", True),
+        ("2:4:6", "1:2:4", False),
+        ("2:4:6", "1:2", False),
+        ("0.5", "0,5", True),
+        ("0, 5", "0.5", False),
+        ("(1,2)", "]1,2[", True),
+        ("[1,2)", "[1;2[", True),
+        ("(1,2]", "[1,2[", False),
+        ("3", r"3=\infty", False),
+        ("2", "x = 1 so x = 2", False),
+    ],
+)
+def test_ratios_commas_intervals_and_sides(gold, answer, correct):
+    assert grade(rf"\boxed{{{answer}}}", gold, with_qwen=False).correct is correct

@@ -1,0 +1,112 @@
+r"""
+What the question says about its answer: the nouns, the base and the percentage that may be repeated, the unit and the
+order that are asked for, the options that letters stand for.
+"""
+
+import re
+from functools import lru_cache
+
+from ..support.limits import too_big
+from .forms import chooses
+from .notation import split_top, tidy, unwrap
+from .numbers import MAX_DIGITS, number
+from .units import MEASURES, implied_unit, parse_unit, split_unit, stems
+
+_PERCENT = re.compile(r"\$?\s*(-?\d+(?:\.\d+)?)\s*\\?%\s*\$?")
+_OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
+_WITH_BASE = re.compile(r"\s*([0-9A-F]*\d[0-9A-F]*)\s*_\s*\{?\s*(\d+)\s*\}?\s*")
+_BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)", re.IGNORECASE)
+_NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
+_LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
+_ORDER = re.compile(
+    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)[^.?]{0,80}"
+    r"(?:\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the (?:same|given)|that) "
+    r"order|\bin order (?:from|of)\b|\bfrom (?:least|smallest|lowest|shortest|lightest|largest|greatest|highest|longest|"
+    r"tallest|heaviest) to\b)|\brespectively\b|从[小大]到",
+    re.IGNORECASE,
+)
+_UNIT = r"((?:square |cubic )?[a-z]+(?:(?: per |/)[a-z]+)?)"
+_ASKED_UNIT = re.compile(
+    rf"\bhow many {_UNIT}|\b(?:answer|express\w*|give|round\w*)\b[^.?]{{0,60}}\bin {_UNIT}|\bin {_UNIT}[?.,]",
+    re.IGNORECASE,
+)
+_OPTION = re.compile(r"\(?(?<![A-Za-z])([A-K])[).]")
+_AROUND_OPTION = re.compile(r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q?quad|\\hspace\{[^{}]*\}|~")
+_CHOICE = re.compile(r"[A-K]")
+
+
+def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
+    """The gold and the answer that are to be compared; an empty answer where the question asks for something else."""
+    if not question or len(answer) > MAX_DIGITS or too_big(question):
+        return gold, answer
+    if (chosen := _with_options(answer, gold, question)) is not None:
+        return chosen
+    if _names_another_value(answer, gold, question) or _has_another_unit(answer, gold, question):
+        return gold, ""
+    based = _WITH_BASE.fullmatch(answer)
+    if based and "_" not in gold and based.group(2) in _bases(question):
+        return gold, based.group(1)
+    percent = _PERCENT.fullmatch(answer.strip())
+    if percent and not (_OF_PERCENT.search(gold) or _OF_PERCENT.search(question)):
+        return gold, f"{percent.group(1)}/100"
+    if _ORDER.search(question) and (ordered := _in_order(gold)) and (given := _in_order(answer)):
+        return ordered, given
+    value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
+    return gold, value if unit and parse_unit(unit) is None else answer
+
+
+def _in_order(text: str) -> str | None:
+    """`3, 1, 2` as `3; 1; 2`, whose order counts; `None` for anything but a bare list."""
+    items = split_top(tidy(text), ",")
+    return "; ".join(items) if len(items) > 1 and number(tidy(text)) is None else None
+
+
+def _bases(question: str) -> set[str]:
+    return {str(number(base)) for base in _BASE.findall(question)}
+
+
+def _names_another_value(answer: str, gold: str, question: str) -> bool:
+    """Whether the answer is f(3) = ... where question and gold know f, but not at 3."""
+    named = _NAMED_VALUE.match(_LEFT_RIGHT.sub("", answer))
+    known = _LEFT_RIGHT.sub("", f"{question} {gold}")
+    return bool(named) and named.group(1) + "(" in known and named.group(1) + named.group(2) not in known  # type: ignore[union-attr]
+
+
+def _has_another_unit(answer: str, gold: str, question: str) -> bool:
+    """Whether a measure follows the number that is none of those the question asks for; golds with a unit decide."""
+    if implied_unit(gold) or split_unit(tidy(gold))[1]:
+        return False
+    given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
+    asked = [parse_unit(next(filter(None, found))) or {} for found in _ASKED_UNIT.findall(question)]
+    measures = [unit for unit in asked if unit and unit.keys() <= MEASURES]
+    return bool(given and given.keys() <= MEASURES and measures) and given not in measures
+
+
+def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:
+    """The pair with the option's value for its letter where only one side has a letter; else `None`."""
+    options = _options(question)
+    written, letter = unwrap(tidy(answer)), unwrap(tidy(gold))
+    chosen = [one for one in options if chooses(written, one)]
+    if _CHOICE.fullmatch(letter):
+        return (options[letter], answer) if letter in options and not chosen else None
+    return (gold, options[chosen[0]]) if len(chosen) == 1 else None
+
+
+@lru_cache(maxsize=256)
+def _options(question: str) -> dict[str, str]:
+    """Letter -> text of the options A, B, C, ... that a question lists, three at least and no two alike."""
+    _, *pieces = _OPTION.split(question)
+    letters, texts = pieces[::2], [tidy(_AROUND_OPTION.sub("", text).strip(" \n$")) for text in pieces[1::2]]
+    start = "".join(letters).rfind("ABC")
+    listed = dict(zip(letters[start:], texts[start:], strict=True)) if start >= 0 else {}
+    in_turn = "".join(listed) == "ABCDEFGHIJK"[: len(letters) - start]
+    return listed if in_turn and all(texts[start:]) and len(set(listed.values())) == len(listed) else {}
+
+
+# Words of a question that behind a number would change the value or doubt it.
+_NO_NOUNS = stems(
+    "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect "
+    "is by if for where minus plus times over point half third quarter pair dozen double triple square cube percent "
+    "base mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i "
+    "x y z n k m b"
+)
