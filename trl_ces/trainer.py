@@ -36,11 +36,13 @@ from .layers import (
     FrozenBase,
     GroupFilter,
     GroupRewards,
+    OwnSeed,
     RealTokens,
     RewardCalls,
     ServerTimeout,
     Verdicts,
 )
+from .layers.first_rollout import never_shapes
 from .layers.rows import NUM_ITEMS, rows_of_process
 from .layers.verdicts import accuracy_column
 from .methods.ces import swapped_signs
@@ -81,9 +83,11 @@ class Shaping(Verdicts):
                 f"`steps_per_generation`, {steps}, to a multiple of `gradient_accumulation_steps`, "
                 f"{self.args.gradient_accumulation_steps}."
             )
-        swapped = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
-        if self.args.shaping == "ces" and swapped and self.accelerator.is_main_process:
-            logger.warning(swapped)
+        if self.args.shaping == "ces" and self.accelerator.is_main_process:
+            swapped = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
+            unshaped = never_shapes(self.args.ces_tau, cast(int, self.args.max_completion_length))
+            for warning in filter(None, (swapped, unshaped)):
+                logger.warning(warning)
 
     def _asks_for(self):
         return super()._asks_for() | ({"correct"} if self.args.needs_verdicts else set())
@@ -202,6 +206,7 @@ class CESTrainer(
     FiniteSteps,
     RewardCalls,
     ServerTimeout,
+    OwnSeed,
     Float32Outputs,
     FrozenBase,
 ):

@@ -55,8 +55,8 @@ REFUSED = {
     "wrong token of the server": ((*FLAGS, "--api-key", "x"), {}, (), "asks for an API key, which TRL's client does"),
     "weights' port taken": (FLAGS, {"vllm_group_port": "taken"}, (), "cannot be opened here (Address already in use)"),
     "machines' port taken": (FLAGS, {}, ("--main_process_port", "taken"), "`main_process_port` "),
-    "vLLM missing": (FLAGS, {}, (), '`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]"'),
-    "DeepSpeed missing": (FLAGS, {}, ("--accelerate_config", "zero3"), 'pip install "trl_ces[deepspeed]"'),
+    "vLLM missing": (FLAGS, {}, (), '`use_vllm` is true and vLLM is missing: [vllm]"'),
+    "DeepSpeed missing": (FLAGS, {}, ("--accelerate_config", "zero3"), '[deepspeed]"'),
     "reward's module missing": (FLAGS, {"reward_funcs": ["not_here.accuracy_reward"]}, (), "not_here"),
 }
 

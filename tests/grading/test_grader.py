@@ -39,7 +39,6 @@ class SlowPool:
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch):
     monkeypatch.setattr(grader, "_usable_golds", {})
-    monkeypatch.setattr(grader, "_exceeded", {})
 
 
 def boxed(answer):
@@ -248,6 +247,7 @@ def test_neighbours_never_change_a_verdict_and_cost_a_quick_answer_nothing(monke
     found = []
     for _ in range(5):
         monkeypatch.setattr(grader, "_exceeded", {})
+        monkeypatch.setattr(grader, "_decided", {})
         draw.shuffle(batch)
         found.append(verdicts_of(batch, SlowPool({**quick, **slow, **HOSTILE})))
     assert all(verdicts == found[0] for verdicts in found)  # whatever their places
@@ -256,11 +256,11 @@ def test_neighbours_never_change_a_verdict_and_cost_a_quick_answer_nothing(monke
     assert all(verdicts_of([answer], SlowPool(slow))[answer] is True for answer in slow)
 
 
-def test_a_pair_that_timed_out_is_not_computed_again_and_the_rewards_stay():
+def test_nothing_is_computed_again_and_the_rewards_stay():
     first = verdicts_of(["x+1", *HOSTILE], SlowPool(HOSTILE))
     pool = SlowPool(HOSTILE)
     assert verdicts_of(["x+1", *HOSTILE], pool) == first
-    assert pool.asked == [("x+1", 0.2)]
+    assert pool.asked == []
     # In other company too, and without a first limit; but not for longer.
     known = next(answer for answer, verdict in first.items() if verdict is False)
     pool = SlowPool(HOSTILE)
@@ -273,16 +273,22 @@ def test_a_pair_that_timed_out_is_not_computed_again_and_the_rewards_stay():
     assert pool.asked[1:] == [(known, 1.0)]
 
 
-def test_only_time_is_remembered_and_only_of_so_many_pairs(monkeypatch):
-    for reply in (OK, WRONG, DIED, {"status": "error", "error": "MemoryError: "}):
-        grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(*[OK] * (not grader._usable_golds), reply))
+def test_a_comparison_near_the_limit_keeps_its_verdict():
+    assert verdicts_of(["x+1"], SlowPool({"x+1": 0.19})) == {"x+1": True}
+    assert verdicts_of(["x+1"], SlowPool({"x+1": 0.21})) == {"x+1": True}
+
+
+def test_a_worker_that_failed_is_asked_again_and_only_so_many_pairs_are_remembered(monkeypatch):
+    for reply in (DIED, {"status": "error", "error": "MemoryError: "}, OK):
+        graded = grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(*[OK] * (not grader._usable_golds), reply))
+    assert graded.correct is True
     assert grader._exceeded == {}
-    monkeypatch.setattr(grader, "_EXCEEDED_SIZE", 3)
+    monkeypatch.setattr(grader, "_REMEMBERED", 3)
     sizes = []
-    for answer in [*HOSTILE][:7]:
+    for answer in [*HOSTILE][:8]:
         verdicts_of([answer], SlowPool(HOSTILE))
         sizes.append(len(grader._exceeded))
-    assert sizes == [1, 2, 3, 1, 2, 3, 1]
+    assert sizes == [1, 2, 3, 1, 2, 3, 1, 2]
 
 
 # ---- the second verdict

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from torch.utils.data import DataLoader, Dataset
 
-from trl_ces.grading import WorkerPool, grade, grade_many, grader
+from trl_ces.grading import WorkerPool, grade, grade_many
 from trl_ces.grading.pool import GRACE_S
 from trl_ces.grading.worker import CLOCK_GRACE_S
 from trl_ces.rewards import accuracy_reward
@@ -72,8 +72,7 @@ class Killer(threading.Thread):
 
 
 @pytest.fixture
-def pool(monkeypatch):
-    monkeypatch.setattr(grader, "_exceeded", {})
+def pool():
     pool = WorkerPool(2)
     assert grade_many(*right_answers(4, start=900), with_qwen=False, pool=pool)[0].correct is True
     yield pool

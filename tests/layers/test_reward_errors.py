@@ -203,7 +203,7 @@ def test_a_function_that_fails_costs_the_others_nothing(tmp_path, caplog):
     assert rewards[::2, 0].tolist() == [0.0, 2.0, 0.0, 2.0]
     assert rewards[1::2].isnan().all()
     assert rewards[:, 1].isnan().all()
-    messages = [record.getMessage() for record in caplog.records if record.name.startswith("trl_ces")]
+    messages = [record.getMessage() for record in caplog.records if record.name.endswith("reward_guard")]
     assert messages == [
         "The reward function 'nan_for_odd' returned nan for row 1 of 8 (prompt '2+2=', completion 'c'); "
         "4 of 8 completions get no reward from it.",

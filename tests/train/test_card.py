@@ -10,6 +10,7 @@ from huggingface_hub import ModelCard
 
 from trl_ces import CESConfig
 from trl_ces.methods.rule import built_in, find_rule
+from trl_ces.support.imports import install_line
 from trl_ces.train import card as cards
 from trl_ces.train.card import TRAINING_FIELDS, write_card, write_facts
 from trl_ces.train.card_words import effect, trained_with
@@ -147,7 +148,7 @@ def test_cells_cannot_break_their_table(run):
 
 def test_curves_are_drawn_and_shown(tmp_path, monkeypatch):
     run = write_run(tmp_path / "run")
-    assert write_card(run, "run") == ['No curves.png: it needs matplotlib (pip install "trl_ces[lab]").']
+    assert write_card(run, "run") == [f"No curves.png: it needs matplotlib ({install_line('lab')})."]
     monkeypatch.undo()
     assert write_card(run, "run") == []
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -337,7 +337,7 @@ def test_flash_attention_is_refused_where_no_package_has_it(monkeypatch, install
     recipe = load_recipe(R1[0])
     if installed is not None:
         return checks._check_attention(recipe)
-    said = r"`flash-attn` nor .*`kernels`.*: pip install \"trl_ces\[flash\]\", or give --attn_implementation sdpa"
+    said = r"`flash-attn` nor .*`kernels`.*: pip install .*\[flash\]\", or give --attn_implementation sdpa"
     with pytest.raises(UserError, match=said):
         checks._check_attention(recipe)
     checks._check_attention(load_recipe(R1[0], {"attn_implementation": ["sdpa"]}))

@@ -10,16 +10,18 @@ from ..train.launch import run_training
 from ..train.recipe import load_recipe, recipe_fields
 from ..train.shipped import shipped_files
 
-USAGE = """usage: trl-ces train --config RECIPE [OVERLAY ...] [--accelerate_config NAME|FILE] [--FIELD VALUE ...]
+EXAMPLES = """\
+  trl-ces train --config smollm2_135m
+  trl-ces train --config R1-7B alp --accelerate_config zero3_offload
+  trl-ces train --config my.yaml --shaping none --max_steps 100 --resume_from_checkpoint true
+"""
+USAGE = f"""usage: trl-ces train --config RECIPE [OVERLAY ...] [--accelerate_config NAME|FILE] [--FIELD VALUE ...]
 
 Train a model by a recipe, changed by overlays from left to right. Each is a YAML file or the name of a shipped one
 (`trl-ces recipes` lists them); every FIELD below may be set there, or overrides it on the command line. Flags of
 `accelerate launch` are passed on. Exit code 2: the input was refused and nothing was started.
 
-  trl-ces train --config smollm2_135m
-  trl-ces train --config R1-7B alp --accelerate_config zero3_offload
-  trl-ces train --config my.yaml --shaping none --max_steps 100 --resume_from_checkpoint true
-"""
+{EXAMPLES}"""
 
 
 def _help_text() -> str:
@@ -42,7 +44,10 @@ def _help_text() -> str:
 
 def run(argv: list[str]) -> int:
     """Checks the run without loading a model, then starts the training processes."""
-    if not argv or argv[0] in ("-h", "--help") or "--help" in argv:
+    if not argv:
+        print(USAGE.partition("\n\n")[0] + f"\n\n{EXAMPLES}\nAll fields: trl-ces train --help", file=sys.stderr)
+        return 2
+    if argv[0] in ("-h", "--help") or "--help" in argv:
         print(_help_text())
         return 0
     line = read_words(argv)

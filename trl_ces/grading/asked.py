@@ -19,10 +19,11 @@ _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)", re.IGNORECASE)
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
-    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)[^.?]{0,80}"
-    r"(?:\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the (?:same|given)|that) "
-    r"order|\bin order (?:from|of)\b|\bfrom (?:least|smallest|lowest|shortest|lightest|largest|greatest|highest|longest|"
-    r"tallest|heaviest) to\b)|\brespectively\b|从[小大]到",
+    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)[^.?]{0,80}(?:"
+    r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
+    r"\bin order (?:from|of)\b|"
+    r"\bfrom (?:least|smallest|lowest|shortest|lightest|largest|greatest|highest|longest|tallest|heaviest) to\b)|"
+    r"\brespectively\b|从[小大]到",
     re.IGNORECASE,
 )
 _UNIT = r"((?:square |cubic )?[a-z]+(?:(?: per |/)[a-z]+)?)"

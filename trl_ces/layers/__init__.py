@@ -24,7 +24,7 @@ from .group_filter import GroupFilter
 from .group_rewards import GroupRewards
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
-from .upstream import Float32Outputs, FrozenBase, ServerTimeout
+from .upstream import Float32Outputs, FrozenBase, OwnSeed, ServerTimeout
 from .verdicts import Verdicts
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "FrozenBase",
     "GroupFilter",
     "GroupRewards",
+    "OwnSeed",
     "RealTokens",
     "RewardCalls",
     "ServerTimeout",

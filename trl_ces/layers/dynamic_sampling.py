@@ -22,6 +22,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from ..methods.groups import Groups
 from .rows import rows_of_process
 from .sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
+from .upstream import one_sleep
 from .verdicts import Verdicts
 
 # TRL's placeholder where the environment owns the data.
@@ -79,7 +80,8 @@ class DynamicSampling(Verdicts):
     def _generate_and_score_completions(self, inputs):
         if self._sampler is None or not self.model.training:
             return super()._generate_and_score_completions(inputs)
-        groups, metrics = self._sampler.sample(self._sample_round)
+        with one_sleep(getattr(self, "vllm_generation", None)):
+            groups, metrics = self._sampler.sample(self._sample_round)
         batch = self._score(groups)
         for name, value in metrics.items():
             self._metrics["train"][name].append(value)

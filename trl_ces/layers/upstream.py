@@ -1,16 +1,18 @@
 """Workarounds for what lies upstream: each layer names the fault and what would end it.
 
-Overrides of transformers: `create_accelerator_and_postprocess`. Reads `vllm_generation.vllm_client.session`, and leans
-on TRL calling the model's `merge_adapter` before and `unmerge_adapter` after it reads the weights.
+Overrides of transformers: `create_accelerator_and_postprocess`. Reads `vllm_generation`: its client's `session`, its
+`llm`, `mode`, `enable_sleep_mode` and `_llm_weights_sleeping`; and leans on TRL calling the model's `merge_adapter`
+before and `unmerge_adapter` after it reads the weights.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-from accelerate.utils import is_peft_model
+from accelerate.utils import is_peft_model, set_seed
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from urllib3.exceptions import ReadTimeoutError
@@ -61,6 +63,52 @@ class _NoSecondWait(Retry):
         if isinstance(error, ReadTimeoutError):
             raise error
         return super().increment(method, url, response, error, _pool, _stacktrace)
+
+
+class OwnSeed(Layer):
+    """
+    Two runs of different seeds sample different completions from colocated vLLM, too.
+
+    vLLM's engine seeds torch, numpy and random when it is made, after TRL did. TRL gives it the number of the process,
+    or of its tensor-parallel group, whatever `seed` says.
+
+    Upstream: `_init_vllm` of trl 1.16's `VLLMGeneration`; no issue is known to us. Ends with a TRL that adds the seed.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self.use_vllm and self.vllm_mode == "colocate":
+            # Processes of one tensor-parallel group must sample alike.
+            group = self.accelerator.process_index // self.args.vllm_tensor_parallel_size
+            set_seed(self.args.seed + group)
+
+
+@contextmanager
+def one_sleep(generation: Any) -> Iterator[None]:
+    """
+    Lets colocated vLLM sleep once at the end, however often TRL generates within: it wakes and gets the weights once.
+
+    TRL puts vLLM to sleep after each generation, which drops the weights, and sends all of them before the next.
+
+    Args:
+        generation (`VLLMGeneration`, *optional*): A trainer's; changed within. One that never sleeps stays as it is.
+    """
+    if generation is None or generation.mode != "colocate" or not generation.enable_sleep_mode:
+        yield
+        return
+    sleep = generation.llm.sleep
+
+    def stay_awake(level: int) -> None:  # and TRL neither wakes it nor sends weights until `enable_sleep_mode` is back
+        generation.enable_sleep_mode = False
+
+    generation.llm.sleep = stay_awake
+    try:
+        yield
+    finally:
+        generation.llm.sleep = sleep
+        if not generation.enable_sleep_mode:
+            sleep(level=2)
+            generation.enable_sleep_mode = generation._llm_weights_sleeping = True
 
 
 class Float32Outputs(Layer):

@@ -12,6 +12,7 @@ from accelerate.utils import gather
 from ..config import CESConfig
 from ..methods.group_reward import is_group_reward
 from ..methods.groups import Groups, odd_reward
+from .first_rollout import teaches_nothing
 from .layer import Layer
 from .turns import policy_lengths
 
@@ -35,6 +36,7 @@ class Verdicts(Layer):
     _masks: list | None = None  # of this process's latest completions: 1 on the policy's own tokens
     _accuracy_index: int | None = None
     _warned_of_graded = False
+    _saw_a_rollout = False
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -72,6 +74,12 @@ class Verdicts(Layer):
             rewards=accuracy,
             max_length=self.args.max_completion_length,
         )
+        if "correct" in self._asked and self.model.training and not self._saw_a_rollout:
+            self._saw_a_rollout = True
+            tau = self.args.ces_tau if self.args.shaping == "ces" else None
+            problem = teaches_nothing(self._groups, tau, completions, [row.get("solution") for row in inputs])
+            if problem and self.accelerator.is_main_process:
+                logger.warning(problem)
         return rewards
 
     def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:

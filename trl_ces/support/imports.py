@@ -1,14 +1,29 @@
 """From a path in a recipe to the object that it names."""
 
 import importlib
+import json
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from .errors import UserError, kind, nearest
+
+
+def install_line(extra: str) -> str:
+    """The command that adds an extra of this package, from where it was installed: PEP 610's record says."""
+    try:
+        record = json.loads(distribution("trl_ces").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:  # a checkout on PYTHONPATH
+        record = {"url": Path(__file__).parents[2].as_uri(), "dir_info": {"editable": True}}
+    url = record.get("url", "")
+    if record.get("dir_info", {}).get("editable"):
+        return f'pip install -e "{url.removeprefix("file://")}[{extra}]"'
+    source = f"{record['vcs_info']['vcs']}+{url}" if "vcs_info" in record else url
+    return f'pip install "trl_ces[{extra}]{source and f" @ {source}"}"'
 
 
 def import_path(path: str, field: str) -> Any:

@@ -15,6 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from ..support.environment import MISSING, environment
 from ..support.files import write_json, write_text
 from ..support.hub import is_local
+from ..support.imports import install_line
 from ..support.yaml import read_yaml
 from .arguments import ScriptArguments
 from .card_words import effect, trained_with
@@ -129,7 +130,7 @@ def _draw_curves(folder: Path, name: str, reward: str | None) -> str | None:
     if curve is None or not curve["step"]:
         return f"No {CURVES}: no accuracy was logged."
     if find_spec("matplotlib") is None:
-        return f'No {CURVES}: it needs matplotlib (pip install "trl_ces[lab]").'
+        return f"No {CURVES}: it needs matplotlib ({install_line('lab')})."
     plot_curves({name: [curve]}, folder / CURVES)
     return None
 

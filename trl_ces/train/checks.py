@@ -8,7 +8,7 @@ from typing import Any
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
 from ..support.hub import check_repo, is_local
-from ..support.imports import import_function
+from ..support.imports import import_function, install_line
 from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
@@ -32,7 +32,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     _check_deepspeed(recipe.setting("deepspeed"))
     _check_loggers(recipe.setting("report_to"))
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's client of a server imports it, too
-        raise UserError('`use_vllm` is true and vLLM is missing: pip install "trl_ces[vllm]", or set it to false.')
+        raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
     _check_attention(recipe)
     _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
     _check_output_dir(output_dir, _weight_bytes(model))
@@ -110,7 +110,7 @@ def _check_attention(recipe: Recipe) -> None:
     if not (is_kernels_available() or find_spec("flash_attn") or find_spec("flash_attn_interface")):
         raise UserError(
             f"`attn_implementation` is {recipe.attention!r}, and neither `flash-attn` nor a `kernels` that this "
-            'transformers takes is installed: pip install "trl_ces[flash]", or give --attn_implementation sdpa.'
+            f"transformers takes is installed: {install_line('flash')}, or give --attn_implementation sdpa."
         )
 
 

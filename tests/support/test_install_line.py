@@ -1,0 +1,41 @@
+"""The install line in messages: right for however the package was installed."""
+
+import json
+
+import pytest
+
+from trl_ces.support import imports
+from trl_ces.support.imports import install_line
+
+
+class Installed:
+    def __init__(self, record):
+        self.record = record
+
+    def read_text(self, _name):
+        return self.record and json.dumps(self.record)
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        (None, 'pip install "trl_ces[vllm]"'),  # from an index
+        ({"url": "file:///src/trl_ces", "dir_info": {"editable": True}}, 'pip install -e "/src/trl_ces[vllm]"'),
+        ({"url": "file:///src/trl_ces", "dir_info": {}}, 'pip install "trl_ces[vllm] @ file:///src/trl_ces"'),
+        (
+            {"url": "https://host/a/trl_ces", "vcs_info": {"vcs": "git", "commit_id": "0"}},
+            'pip install "trl_ces[vllm] @ git+https://host/a/trl_ces"',
+        ),
+    ],
+)
+def test_the_line_repeats_where_the_package_came_from(record, line, monkeypatch):
+    monkeypatch.setattr(imports, "distribution", lambda _: Installed(record))
+    assert install_line("vllm") == line
+
+
+def test_a_checkout_that_is_not_installed_is_installed_from_where_it_lies(monkeypatch):
+    def missing(name):
+        raise imports.PackageNotFoundError(name)
+
+    monkeypatch.setattr(imports, "distribution", missing)
+    assert install_line("lab").startswith('pip install -e "/')

@@ -1,0 +1,87 @@
+"""Training with colocated vLLM, against the stand-in of tests/helpers/colocated_vllm.py."""
+
+import pytest
+import torch
+from colocated_vllm import ColocatedLLM, colocated_here
+from datasets import Dataset
+from tiny import settings, tiny_model, tiny_tokenizer
+from trainers import vowel_accuracy_reward
+from vllm_answers import digest
+
+from trl_ces import CESConfig, CESTrainer
+
+PROMPTS = ["1+2=", "3+4=", "5+6=", "7+8="]
+STEPS = 2
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    colocated_here(monkeypatch)
+    tiny_model().save_pretrained(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+def make_trainer(folder, model, lora=None, **changes):
+    arguments = settings(folder, max_steps=STEPS, ces_tau=0.3, learning_rate=1e-2)
+    arguments |= {"use_vllm": True, "vllm_mode": "colocate", "vllm_enable_sleep_mode": True}
+    return CESTrainer(
+        model=model,
+        reward_funcs=vowel_accuracy_reward,
+        args=CESConfig(**arguments | changes),
+        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        peft_config=lora,
+    )
+
+
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, sleeps):
+    trainer = make_trainer(tmp_path / "run", model, vllm_enable_sleep_mode=sleeps)
+    policies = []
+    step = trainer.training_step
+    trainer.training_step = lambda *args: policies.append(digest(trainer.model)) or step(*args)
+    trainer.train()
+    assert ColocatedLLM.last.sampled_from == policies
+    assert len(set(policies)) == STEPS
+    # The sampled policy is the trained one: importance ratios of 1.
+    ratios = [entry["sampling/importance_sampling_ratio/mean"] for entry in trainer.state.log_history[:-1]]
+    assert ratios == pytest.approx([1.0] * STEPS, abs=1e-4)
+
+
+def first_rollout(trainer):
+    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    return batch["completion_ids"]
+
+
+def test_runs_of_two_seeds_sample_differently_and_of_one_alike(tmp_path, model):
+    drawn = []
+    for number, seed in enumerate([1, 1, 2]):
+        trainer = make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False)
+        trainer.model.train()
+        trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
+        drawn.append(first_rollout(trainer))
+    assert torch.equal(drawn[0], drawn[1])
+    assert drawn[0].shape != drawn[2].shape or not torch.equal(drawn[0], drawn[2])
+
+
+def test_the_rounds_of_dynamic_sampling_send_the_weights_once_and_sleep_once(tmp_path, model):
+    def rarely(completions, **kwargs):
+        """The first group of a round is informative, the others are not."""
+        return [float(index == 0) for index in range(len(completions))]
+
+    trainer = make_trainer(
+        tmp_path / "run", model, max_steps=1, shaping="none", dynamic_sampling=True, dynamic_sampling_max_rounds=3
+    )
+    trainer.reward_funcs[0] = rarely
+    trainer.train()
+    calls = ColocatedLLM.last.calls
+    tensors = len(list(trainer.model.named_parameters()))
+    rounds = calls.count("generate")
+    assert rounds > 1
+    assert calls[0] == calls[-1] == "sleep"  # when it was made, and at the end
+    assert calls.count("sleep") == 2
+    assert calls.count("wake weights") == calls.count("wake kv_cache") == 1
+    assert calls.count("load") == tensors
+    trainer.vllm_generation.generate(prompts=[[3, 4]], images=None, num_generations=1)  # and it can be woken again
+    assert calls.count("sleep") == 3
+    assert calls.count("load") == 2 * tensors

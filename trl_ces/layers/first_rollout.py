@@ -1,0 +1,64 @@
+"""Says before and after the first rollout why a run teaches nothing, if it does not."""
+
+from typing import Any
+
+from ..methods.groups import Groups
+from ..methods.rule import exact
+
+_SHOWN = 160  # characters of a completion and of a gold
+
+
+def never_shapes(tau: float, longest: int) -> str:
+    """Why completions of at most `longest` tokens have no shaped one (Eq. 5), for the log; empty if some may."""
+    if tau == 0 or longest * exact(tau) >= 1:
+        return ""
+    return (
+        f"Nothing will be shaped: a completion of at most {longest} tokens (`max_completion_length`) has no token to "
+        f"spare for `ces_tau` {tau:g} (Eq. 5). Set it to {4 / longest:.2g}, about 4 shaped tokens."
+    )
+
+
+def teaches_nothing(groups: Groups, tau: float | None, completions: list[Any], golds: list[Any]) -> str:
+    """
+    One sentence with the likeliest cause and the way out, or an empty one.
+
+    Args:
+        groups ([`Groups`]): The first rollout, of all processes.
+        tau (`float`, *optional*): Share of a completion that is shaped; `None` where nothing depends on it.
+        completions (`list`): This process's, as the reward functions get them.
+        golds (`list`): Their column `solution`; `None` where there is none.
+    """
+    count = groups.correct.numel()
+    if not groups.scorable.any():
+        return (
+            f"The accuracy reward is None for all {count} completions of the first rollout, so nothing is trained: no "
+            f"gold can be graded against.{_example(completions, golds)}"
+        )
+    if not groups.correct.any():
+        cut_off = 100 * groups.truncated.float().mean().item()
+        return (
+            f"None of the {count} completions of the first rollout is correct ({cut_off:.0f} % were cut off at "
+            f"`max_completion_length`).{_example(completions, golds)} If that is correct, the reward reads another "
+            "form of answer; else try easier problems, longer completions, or a stronger model. `trl-ces inspect` "
+            "shows more."
+        )
+    if groups.correct[groups.scorable].all():
+        return (
+            f"All {count} completions of the first rollout are correct: with equal rewards nothing is learned but "
+            "length. Take harder problems."
+        )
+    longest = groups.lengths.max().item()
+    if tau and longest * tau < 1:
+        mean = groups.lengths.float().mean().item()
+        return (
+            f"No token of the first rollout is shaped: its longest completion has {longest:.0f} tokens, and `ces_tau` "
+            f"{tau:g} takes one in {1 / tau:.0f}. Set it to about {4 / mean:.1g}, four tokens a completion."
+        )
+    return ""
+
+
+def _example(completions: list[Any], golds: list[Any]) -> str:
+    """What the grader saw of the first completion."""
+    text = completions[0] if isinstance(completions[0], str) else completions[0][-1].get("content") or ""
+    gold = "" if golds[0] is None else f" against the gold {str(golds[0])[:_SHOWN]!r}"
+    return f" For example, it got {'...' if len(text) > _SHOWN else ''}{str(text)[-_SHOWN:]!r}{gold}."
