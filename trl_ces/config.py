@@ -67,6 +67,9 @@ class CESConfig(RuleFields, GRPOConfig):
             or the only one whose name contains "accuracy".
         ces_correct_threshold (`float`, *optional*, defaults to `1.0`):
             A completion is correct if that reward, before weighting, is at least this.
+        stop_on_runaway (`bool`, *optional*, defaults to `False`):
+            Whether training ends, after a checkpoint, when CES ruins the model: the last five logs have 1.5 times the
+            entropy of the first five, and less than 0.8 times the accuracy. Otherwise it only warns.
         gfpo_keep (`int`, *optional*):
             k of GFPO, arXiv 2508.09726, with any shaping: in training only the k best completions of each group get an
             advantage, normalized over those k. Above 1 and below `num_generations`. `None`: all.
@@ -138,6 +141,10 @@ class CESConfig(RuleFields, GRPOConfig):
     ces_correct_threshold: float = field(
         default=1.0,
         metadata={"help": "A completion is correct if the accuracy reward, before weighting, is >= this."},
+    )
+    stop_on_runaway: bool = field(
+        default=False,
+        metadata={"help": "Whether training ends when CES ruins the model: entropy rises while accuracy falls."},
     )
     gfpo_keep: int | None = field(
         default=None,

@@ -44,6 +44,7 @@ from .layers import (
 )
 from .layers.first_rollout import never_shapes
 from .layers.rows import NUM_ITEMS, rows_of_process
+from .layers.runaway import RunawayWatch
 from .layers.verdicts import accuracy_column
 from .methods.ces import swapped_signs
 from .methods.group_reward import is_group_reward
@@ -88,6 +89,8 @@ class Shaping(Verdicts):
             unshaped = never_shapes(self.args.ces_tau, cast(int, self.args.max_completion_length))
             for warning in filter(None, (swapped, unshaped)):
                 logger.warning(warning)
+        if self.args.shaping == "ces" and self.args.ces_beta_incorrect > 0 and self._accuracy_index is not None:
+            self.add_callback(RunawayWatch(self.reward_func_names[self._accuracy_index], self.args.stop_on_runaway))
 
     def _asks_for(self):
         return super()._asks_for() | ({"correct"} if self.args.needs_verdicts else set())

@@ -42,6 +42,30 @@ def test_the_shaped_share_is_expected_over_the_rest_of_the_group():
     assert facts_of(TWO_PROMPTS, dynamic_multiplier=False)["shaped_share"] == 24 / 240
 
 
+def test_what_teaches_nothing_and_what_rewards_mistakes_is_counted_in_every_group():
+    """Listed, with Eq. 7 and TRL's advantage written out."""
+    bits = [2.0, 0.3, 1.0, 0.0, 0.7, 1.5, 0.1, 0.9, 0.2, 0.4]
+    answers = [SampledAnswer(0, [5] * 10, True, bits[n:] + bits[:n], []) for n in range(6)]
+    verdicts, size, tau, beta = [True, False, False, True, False, False], 3, 0.5, 0.8
+    shaped = equal = rewarded = 0
+    for group in combinations(range(6), size):
+        right = sum(verdicts[one] for one in group)
+        rewards = [float(verdicts[one]) for one in group]
+        mean = sum(rewards) / size
+        deviation = math.sqrt(sum((reward - mean) ** 2 for reward in rewards) / (size - 1))
+        for one, reward in zip(group, rewards, strict=True):
+            k = math.floor(10 * tau * (right if verdicts[one] else size - right) / size + 1e-9)
+            advantage = (reward - mean) / deviation if deviation else 0.0
+            top = sorted(answers[one].entropies, reverse=True)[:k]
+            shaped += k
+            equal += k * (right in (0, size))
+            rewarded += 0 if verdicts[one] else sum(advantage + beta * entropy > 0 for entropy in top)
+    found = group_facts(answers, verdicts, size=size, tau=tau, beta_incorrect=beta)
+    assert found["shaped_in_equal_groups"] == pytest.approx(equal / shaped)
+    assert found["shaped_incorrect_rewarded"] == pytest.approx(rewarded / shaped)
+    assert 0 < equal < rewarded < shaped
+
+
 def test_shares_agree_with_every_group_listed():
     judged = [(0, length, length % 3 == 0) for length in (31, 33, 36, 47, 50, 51, 64)]
     groups = list(combinations(judged, 4))

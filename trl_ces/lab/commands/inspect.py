@@ -81,6 +81,7 @@ def run(argv: list[str]) -> int:
         sample.correct,
         size=recipe.setting("num_generations"),
         tau=sampling.tau,
+        beta_incorrect=0 if recipe.setting("ces_cap_incorrect") else recipe.setting("ces_beta_incorrect"),
         dynamic_multiplier=recipe.setting("ces_dynamic_multiplier"),
     )
     print(pairs_report(facts, pairs, direction(pairs), sample.tokenizer, options.top, sample.reason))

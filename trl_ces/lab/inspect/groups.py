@@ -20,43 +20,56 @@ def group_facts(
     *,
     size: int,
     tau: float,
+    beta_incorrect: float = 0.4,
     dynamic_multiplier: bool = True,
 ) -> dict[str, float]:
-    """Shares of equal groups, and of the tokens that Eq. 5 selects; NaN where no prompt has G answers with a verdict.
+    """
+    Shares of equal groups; of the tokens that Eq. 5 selects; of these, of the ones in equal groups, and of the ones in
+    wrong answers that Eq. 7 rewards. NaN where no prompt has G answers with a verdict.
 
     Prompts with fewer such answers are left out.
     """
-    of_prompt: dict[int, list[tuple[int, bool]]] = {}
+    of_prompt: dict[int, list[tuple[SampledAnswer, bool]]] = {}
     for answer, verdict in zip(answers, correct or [None] * len(answers), strict=True):
         if verdict is not None:
-            of_prompt.setdefault(answer.prompt, []).append((len(answer.tokens), verdict))
+            of_prompt.setdefault(answer.prompt, []).append((answer, verdict))
     prompts = [judged for judged in of_prompt.values() if len(judged) >= size]
     counts = [(len(judged), sum(verdict for _, verdict in judged)) for judged in prompts]
+    shaped = equal = rewarded = tokens = 0.0
+    for judged, (n, c) in zip(prompts, counts, strict=True):
+        for answer, verdict in judged:
+            tokens += len(answer.tokens)
+            for among in range(size):  # correct ones among the G - 1 others, any of the n - 1
+                ways = math.comb(c - verdict, among) * math.comb(n - 1 - (c - verdict), size - 1 - among)
+                chance = ways / math.comb(n - 1, size - 1)
+                selected = _selected(answer, verdict, among + verdict, size, tau, dynamic_multiplier)
+                shaped += chance * len(selected)
+                equal += chance * len(selected) * (among + verdict in (0, size))
+                if not verdict:
+                    advantage = _advantage_of_incorrect(among, size)
+                    rewarded += chance * sum(advantage + beta_incorrect * bits > 0 for bits in selected)
     return {
         "num_generations": size,
         "groups_all_incorrect": _mean([math.comb(n - c, size) / math.comb(n, size) for n, c in counts]),
         "groups_all_correct": _mean([math.comb(c, size) / math.comb(n, size) for n, c in counts]),
-        "shaped_share": _shaped_share(prompts, size, tau, dynamic_multiplier),
+        "shaped_share": shaped / tokens if tokens else math.nan,
+        "shaped_in_equal_groups": equal / shaped if shaped else math.nan,
+        "shaped_incorrect_rewarded": rewarded / shaped if shaped else math.nan,
     }
 
 
-def _shaped_share(prompts: list[list[tuple[int, bool]]], size: int, tau: float, dynamic_multiplier: bool) -> float:
-    """Expected share of tokens in S_H, over the groups that hold an answer: the other G - 1 are any of the n - 1."""
-    judged = [(length, verdict) for prompt in prompts for length, verdict in prompt]
-    if not judged:
-        return math.nan
-    lengths, right = torch.tensor([one[0] for one in judged]), torch.tensor([one[1] for one in judged])
-    if not dynamic_multiplier:
-        return selection_size(lengths, tau).sum().item() / lengths.sum().item()
-    others = [  # how many, and how many of them are correct
-        (len(prompt) - 1, sum(one for _, one in prompt) - verdict) for prompt in prompts for _, verdict in prompt
-    ]
-    expected = torch.zeros(len(judged), dtype=torch.float64)
-    for among in range(size):  # correct ones among the G - 1 others
-        b = multiplier(right, among + right.long(), torch.full_like(lengths, size))
-        ways = [math.comb(c, among) * math.comb(n - c, size - 1 - among) / math.comb(n, size - 1) for n, c in others]
-        expected += torch.tensor(ways, dtype=torch.float64) * selection_size(lengths, tau, b)
-    return expected.sum().item() / lengths.sum().item()
+def _selected(answer: SampledAnswer, verdict: bool, right: int, size: int, tau: float, dynamic: bool) -> list[float]:
+    """The entropies in S_H of an answer whose group has `right` correct ones, in bits."""
+    length = torch.tensor([len(answer.tokens)])
+    b = multiplier(torch.tensor([verdict]), torch.tensor([right]), torch.tensor([size])) if dynamic else None
+    k = int(selection_size(length, tau, b).item())
+    return sorted(answer.entropies, reverse=True)[:k]
+
+
+def _advantage_of_incorrect(right: int, size: int) -> float:
+    """A of an incorrect answer: rewards of 0 and 1, scaled by the group."""
+    share = right / size
+    return -math.sqrt(share / (1 - share) * (size - 1) / size)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -62,6 +62,8 @@ def opening(facts: dict[str, Any]) -> str:
             (f"groups of {size} without a correct answer", percent(facts["groups_all_incorrect"]), "%"),
             (f"groups of {size} with correct answers only", percent(facts["groups_all_correct"]), "%"),
             ("tokens that CES shapes (Eq. 5)", percent(facts["shaped_share"]), "%"),
+            ("  of these, in groups of one verdict", percent(facts["shaped_in_equal_groups"]), "%"),
+            ("  of these, incorrect and rewarded (A' > 0)", percent(facts["shaped_incorrect_rewarded"]), "%"),
         ]
     return "\n".join(
         [
