@@ -18,7 +18,7 @@ def watched(rows, stop=False):
     watch, control = RunawayWatch("acc", stop), SimpleNamespace(should_save=False, should_training_stop=False)
     history = []
     for accuracy, bits in rows:
-        history.append({"rewards/acc/mean": accuracy, "entropy": bits * math.log(2)})
+        history.append({"rewards/acc/mean": accuracy, "entropy": bits and bits * math.log(2)})
         watch.on_log(None, SimpleNamespace(log_history=history, is_world_process_zero=True), control)
     return control
 
@@ -44,7 +44,7 @@ def test_it_takes_a_rise_of_entropy_and_a_fall_of_accuracy(later, told, caplog):
     assert len(messages) == told
     assert not control.should_training_stop
     if told:
-        assert "entropy rose from 0.10 to 0.20 bits a token, accuracy fell from 50 to 30 %" in messages[0]
+        assert "entropy rose from 0.10 to 0.20 bits a token, and accuracy fell from 50 to 30 %" in messages[0]
 
 
 def test_it_can_stop_with_a_checkpoint():
