@@ -7,8 +7,9 @@ import re
 from functools import lru_cache
 
 from ..support.limits import too_big
-from .forms import chooses
-from .notation import split_top, tidy, unwrap
+from .copies import is_copy, repeats
+from .forms import choice, chooses
+from .notation import enclosed, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .units import MEASURES, implied_unit, parse_unit, split_unit, stems
 
@@ -33,7 +34,6 @@ _ASKED_UNIT = re.compile(
 )
 _OPTION = re.compile(r"\(?(?<![A-Za-z])([A-K])[).]")
 _AROUND_OPTION = re.compile(r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q?quad|\\hspace\{[^{}]*\}|~")
-_CHOICE = re.compile(r"[A-K]")
 
 
 def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
@@ -44,6 +44,11 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return chosen
     if _names_another_value(answer, gold, question) or _has_another_unit(answer, gold, question):
         return gold, ""
+    sides = split_top(tidy(answer), "=")
+    if len(sides) == 2 and "=" not in gold and repeats(sides[0], question):
+        answer = sides[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
+        if is_copy(answer, gold, question):
+            return gold, ""
     based = _WITH_BASE.fullmatch(answer)
     if based and "_" not in gold and based.group(2) in _bases(question):
         return gold, based.group(1)
@@ -58,7 +63,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
 
 def _in_order(text: str) -> str | None:
     """`3, 1, 2` as `3; 1; 2`, whose order counts; `None` for anything but a bare list."""
-    items = split_top(tidy(text), ",")
+    brackets = enclosed(tidy(text))
+    items = split_top(brackets[1] if brackets and brackets[0] == r"\{" else tidy(text), ",")
     return "; ".join(items) if len(items) > 1 and number(tidy(text)) is None else None
 
 
@@ -86,9 +92,9 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
 def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """The pair with the option's value for its letter where only one side has a letter; else `None`."""
     options = _options(question)
-    written, letter = unwrap(tidy(answer)), unwrap(tidy(gold))
+    written, letter = unwrap(tidy(answer)), choice(tidy(gold))
     chosen = [one for one in options if chooses(written, one)]
-    if _CHOICE.fullmatch(letter):
+    if letter:
         return (options[letter], answer) if letter in options and not chosen else None
     return (gold, options[chosen[0]]) if len(chosen) == 1 else None
 

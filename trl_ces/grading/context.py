@@ -97,7 +97,7 @@ _TAKEN_BACK = re.compile(
     r"\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|"
     r"misread|miscalculated|miscounted)\b|scratch that|\bone of (?:these|them) is (?:right|correct)|"
     r"\A[\s$)*}]*(?:can|must|should) be (?:eliminated|ruled out|excluded|rejected|discarded)|"
-    r"(?:^|[.!;(]\s*)(?:(?:but|no|wait|actually)[,\s]+)*(?:that|this|it)(?:'s| is| was) "
+    r"(?:^|[.!;:(]\s*)(?:(?:but|no|wait|actually)[,\s]+)*(?:that|this|it)(?:'s| is| was) "
     r"(?:wrong|incorrect|false|not (?:right|correct))|"
     r",\s*but (?:that|this|it)(?:'s| is) (?:wrong|incorrect|false)|"
     r"\A[\s$.,)*}]*which is (?:wrong|incorrect|false)|"

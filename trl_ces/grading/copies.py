@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 
 from ..support.limits import too_big
+from .forms import choice
 from .notation import split_top, tidy, unwrap
 from .numbers import number
 
@@ -30,7 +31,6 @@ _SIGN = re.compile(r"(?:^|(?<=[=(,]))[-+]")
 _DELIMITER = re.compile(r"\$\$?|\\[\[\]()]")
 _FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
 _FACTOR = re.compile(r"\([^()]*\)|[^()]+|[()]")
-_CHOICE = re.compile(r"[A-K]")
 _START = r"(?<![A-Za-z\d.])"
 _NAME = re.compile(r"(?<!\\)(?<![A-Za-z])(?![eidx](?![A-Za-z]))[A-Za-z]")
 
@@ -43,7 +43,7 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     if not written or not expected:
         return False
     golds = [expected, _last_side(expected)]
-    if any(_ordered(written) == _ordered(one) for one in golds) or _CHOICE.fullmatch(unwrap(expected)):
+    if any(_ordered(written) == _ordered(one) for one in golds) or choice(expected):
         return False
     condition = _CONDITION.fullmatch(written)  # of {x : x^2 < 4}
     parts = (written, *(condition.groups() if condition else ()))
@@ -52,10 +52,17 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     value = _last_side(written)  # of x = 5 - 3 = 2
     if any(_ordered(value) == _ordered(one) for one in golds):
         return False
+    if value.count(r"\begin") > expected.count(r"\begin"):  # a product of matrices
+        return True
     if _UNFINISHED.search(value) and not _UNFINISHED.search(expected):
         return True
     is_value = number(expected) is not None and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
     return is_value and number(value) is None and _operations(value) > _operations(expected)
+
+
+def repeats(text: str, question: str) -> bool:
+    """Whether a tidied formula with an operation stands in the question."""
+    return bool(_operations(text)) and _stands_in(_shape(text), _shapes(question))
 
 
 def _last_side(text: str) -> str:

@@ -10,6 +10,7 @@ from itertools import combinations
 
 from ..support.limits import MAX_ITEMS, too_big
 from .forms import (
+    choice,
     chooses,
     condition,
     congruence,
@@ -35,7 +36,6 @@ from .statements import (
 )
 from .units import implied_unit, split_unit, unit_fits
 
-_CHOICE = re.compile(r"[A-K]")
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
 _CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
@@ -103,8 +103,8 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return True
     if _CHOICES.fullmatch(unwrap(gold)) and sorted(unwrap(gold)) == sorted(_BETWEEN_CHOICES.sub("", unwrap(answer))):
         return True
-    if _CHOICE.fullmatch(unwrap(gold)):
-        return chooses(unwrap(answer), unwrap(gold))
+    if letter := choice(gold):
+        return chooses(unwrap(answer), letter)
     verdict = _compare_numbers(gold, answer)
     if verdict is not None and (verdict or "," not in gold):
         return verdict

@@ -9,6 +9,7 @@ from .notation import tidy, unwrap
 from .numbers import number
 from .statements import is_name, is_relation, restated
 
+_CHOICE = re.compile(r"\(?([A-K])\)?\.?|\(([A-K])\)\s*(?:\\\s*)?[^,;]+")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
 # (A), (B) chooses nothing, A. Angle B chooses A
 _CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
@@ -118,6 +119,12 @@ def spelling(text: str) -> str:
         spelled = without_blanks(_ARTICLE.sub("", unwrap(text)))
         return re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold()
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
+
+
+def choice(text: str) -> str | None:
+    r"""The letter of `C`, `(C)`, `\text{(C)}` and `\textbf{(C)}\ 32`; `None` for anything else."""
+    found = _CHOICE.fullmatch(unwrap(text))
+    return found and (found.group(1) or found.group(2))
 
 
 def chooses(answer: str, letter: str) -> bool:

@@ -26,6 +26,7 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
     for pattern, replacement in [
         (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank
         (r"\{:\}", ":"),
+        (r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))", "."),  # 4{,}5
         (r"\\mathbb\s*\{?Z\}?\s*(?:/\s*|_\s*\{?)(\d+)\s*\}?(?:\s*\\mathbb\s*\{?Z\}?)?", r"\\text{integers modulo \1}"),
         (r"(\w{1,20}|\{[^{}]*\})\s*\\choose\s*(\w{1,20}|\{[^{}]*\})", r"\\binom{\1}{\2}"),
         (r"(?<![A-Za-z\\])C\(\s*(\d+)\s*,\s*(\d+)\s*\)", r"\\binom{\1}{\2}"),
