@@ -55,7 +55,8 @@ def text(one, other, draw):
     tens = one // 10 + other // 10 + ones // 10
     if draw.random() < SLIPS:
         tens += draw.choice([-1, 1])
-    return f"{one % 10}+{other % 10}={ones},{one // 10}+{other // 10}+{ones // 10}={tens};{BOX}{{{10 * tens + ones % 10}}}"
+    working = f"{one % 10}+{other % 10}={ones},{one // 10}+{other // 10}+{ones // 10}={tens};"
+    return working + f"{BOX}{{{10 * tens + ones % 10}}}"
 
 
 def base_model(folder, seed):

@@ -1,8 +1,9 @@
 """
-The contract with TRL, against the oldest and the newest TRL and transformers that pyproject.toml admits.
+The contract with TRL, against the oldest and the newest TRL and transformers that pyproject.toml admits, and against
+those of constraints-gpu.txt.
 
-    python tests/upgrades/run.py                     # both
-    python tests/upgrades/run.py oldest              # or newest: one of them
+    python tests/upgrades/run.py                     # all three
+    python tests/upgrades/run.py oldest              # or newest, or gpu: one of them
     python tests/upgrades/run.py --folder FOLDER     # where the environments are made; default .venv-upgrades
 
 Each environment gets the torch of constraints.txt first, then the package. Says for each what held and, in the words
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = ("tests/test_trl_contract.py", "tests/test_trainer_reference.py")
 # What the seam leans on, and what these pull in by version; the rest is as pip chooses.
 UPSTREAM = ("trl", "transformers", "datasets", "accelerate", "peft")
+KINDS = ("oldest", "newest", "gpu")
 
 
 def admitted():
@@ -99,7 +101,10 @@ def by_reason(broken):
 
 
 def requirements_of(kind):
-    """What pip is asked for in the `oldest` or `newest` environment."""
+    """What pip is asked for in an environment of this kind."""
+    if kind == "gpu":
+        lines = (ROOT / "constraints-gpu.txt").read_text().splitlines()
+        return [line for line in lines if line.partition("==")[0] in (*UPSTREAM, "numpy")]
     pins = admitted()
     if kind == "oldest":
         return [f"{name}=={lowest}" for name, (lowest, _) in pins.items()]
@@ -120,12 +125,12 @@ def check(kind, folder):
 
 def main(arguments):
     parser = argparse.ArgumentParser(description="The contract with TRL, against what pyproject.toml admits.")
-    parser.add_argument("kinds", nargs="*", metavar="oldest|newest", help="default: both")
+    parser.add_argument("kinds", nargs="*", metavar="|".join(KINDS), help="default: all")
     parser.add_argument("--folder", type=Path, default=ROOT / ".venv-upgrades")
     options = parser.parse_args(arguments)
-    if unknown := set(options.kinds) - {"oldest", "newest"}:
-        parser.error(f"{', '.join(unknown)}: name oldest, newest or none")
-    held = [check(kind, options.folder.resolve()) for kind in options.kinds or ("oldest", "newest")]
+    if unknown := set(options.kinds) - {*KINDS}:
+        parser.error(f"{', '.join(unknown)}: name {', '.join(KINDS)} or none")
+    held = [check(kind, options.folder.resolve()) for kind in options.kinds or KINDS]
     return 0 if all(held) else 1
 
 

@@ -1,0 +1,32 @@
+"""constraints-gpu.txt: one version of everything a GPU machine installs, inside what the extras and TRL allow."""
+
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+LINES = (ROOT / "constraints-gpu.txt").read_text().splitlines()
+PINS = dict(line.split("==") for line in LINES if not line.startswith("#"))
+EXTRAS = ("vllm", "deepspeed", "flash", "lab")
+
+
+def pinned(requirement):
+    return PINS[canonicalize_name(requirement.name)]
+
+
+def test_every_requirement_of_the_package_and_its_extras_has_a_version_that_it_allows():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [*project["dependencies"], *(line for extra in EXTRAS for line in project["optional-dependencies"][extra])]
+    for requirement in map(Requirement, named):
+        assert requirement.specifier.contains(pinned(requirement)), requirement
+
+
+def test_trl_is_the_tested_one_and_vllm_one_that_it_supports():
+    tested = (ROOT / "constraints.txt").read_text().splitlines()
+    assert f"trl=={PINS['trl']}" in tested
+    found = [Requirement(line) for line in requires("trl")]
+    [vllm] = [one for one in found if one.name == "vllm" and one.marker.evaluate({"extra": "vllm"})]
+    assert vllm.specifier.contains(PINS["vllm"])
