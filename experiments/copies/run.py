@@ -114,7 +114,7 @@ def train(folder, base, method, reward, seed):
     settings |= {"gradient_checkpointing": False, "logging_steps": 40}
     functions = [graded_accuracy_reward]
     if method == "DAPO + ALP":
-        functions.append(get_alp_length_reward(beta=0.01))
+        functions.append(get_alp_length_reward(beta=0.5))
     trainer = CESTrainer(
         model=str(base),
         reward_funcs=functions,
