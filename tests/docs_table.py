@@ -187,6 +187,7 @@ NOT_RUN = {
     "make quickstart": f"{MAKE}, then runs `trl-ces quickstart`, which is run",
     "pip install torch": NETWORK,
     "pip install -e .": NETWORK,
+    "pip install -c constraints-gpu.txt -e .[vllm,deepspeed,flash]": NETWORK,
     "python docs/examples/custom_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/estimates "
     "--use_cpu": EXAMPLE,
     "python docs/examples/drop_in.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/drop_in "

@@ -122,7 +122,7 @@ def read_pip(words):
     for word in words[1:]:
         named = re.fullmatch(r"(?:trl_ces|\.)\[([\w,]+)\]", word)
         assert set(named[1].split(",") if named else []) <= set(extras), word
-        assert named or word in ("-e", ".", "torch"), word
+        assert named or word in ("-e", "-c", ".", "torch") or (ROOT / word).is_file(), word
 
 
 @pytest.mark.parametrize("words", cases())

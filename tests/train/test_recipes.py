@@ -102,6 +102,8 @@ EXPECTED = {
         "lora_dropout": 0.0,
         "dtype": "bfloat16",
         "learning_rate": 2e-6,
+        "vllm_importance_sampling_correction": True,
+        "vllm_importance_sampling_mode": "token_truncate",
         "per_device_train_batch_size": 1,
         "vllm_gpu_memory_utilization": 0.55,
     },
