@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from ..support.errors import UserError, nearest
+from ..support.errors import UserError, nearest, quiet_others
 
 # Name -> module with `run(argv) -> int`, imported only when called, and its line in `trl-ces --help`.
 COMMANDS = {
@@ -35,6 +35,7 @@ def _help_text() -> str:
 def main(argv: list[str] | None = None) -> int:
     """Runs a sub-command."""
     words = list(sys.argv[1:] if argv is None else argv)
+    quiet_others()
     if not words or words[0] in ("-h", "--help", "help"):
         print(_help_text())
         return 0

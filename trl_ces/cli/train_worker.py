@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import CESConfig
-from ..support.errors import UserError
+from ..support.errors import UserError, quiet_others
 from ..train.launch import SAID
 from ..train.recipe import RESUME, load_recipe
 from ..train.run import StoppedTraining, train
@@ -24,6 +24,7 @@ def _publisher(config: CESConfig) -> Any:
 
 def main(words: list[str]) -> int:
     """Trains, and saves the model."""
+    quiet_others()
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)
     parser.add_argument("--expect_distributed_type")

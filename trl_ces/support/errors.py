@@ -2,6 +2,7 @@
 
 import difflib
 import reprlib
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -44,3 +45,9 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
     # The HTTP library's base class, for connections without an answer: httpx in huggingface_hub 1, httpx2 in 2.
     return (errors.HfHubHTTPError, errors.HTTPError, OSError)
+
+
+def quiet_others() -> None:
+    """Drops warnings of TRL's and transformers' own calls about names that torch and transformers will retire."""
+    for message in (r"`(is_)?gradient_checkpointing` is deprecated", r"`torch\.distributed\.\w+` is deprecated"):
+        warnings.filterwarnings("ignore", message=message, category=FutureWarning)

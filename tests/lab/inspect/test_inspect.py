@@ -56,10 +56,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-def inspect(capsys, *words):
-    code = main(["inspect", *map(str, words)])
+def inspect(capsys, *words, code=0):
+    found = main(["inspect", *map(str, words)])
     said = capsys.readouterr()
-    assert code == 0, said.err
+    assert found == code, said.err
     assert all(len(line) <= 119 for line in said.out.splitlines() if "/" not in line)  # a path is not broken
     return said.out
 
@@ -128,19 +128,20 @@ def test_answers_whose_gold_cannot_be_used_count_in_no_share_of_correct_ones(fol
 
 
 @pytest.mark.parametrize(
-    ("words", "part"),
+    ("words", "part", "code"),
     [
         (
             ["--reward_funcs", "inspect_test_rewards.broken"],
             "the reward broken failed here (KeyError: 'environment').",
+            1,
         ),
-        (["--reward_funcs", "think_format_reward", "inspect_test_rewards.broken"], "`ces_accuracy_reward`"),
-        (["--reward_funcs", "[]", "--reward_model_name_or_path", "x/judge"], "the reward model x/judge"),
+        (["--reward_funcs", "think_format_reward", "inspect_test_rewards.broken"], "`ces_accuracy_reward`", 0),
+        (["--reward_funcs", "[]", "--reward_model_name_or_path", "x/judge"], "the reward model x/judge", 0),
     ],
 )
-def test_a_reward_that_cannot_be_asked_costs_its_column_and_says_why(folder, capsys, monkeypatch, words, part):
+def test_a_reward_that_cannot_be_asked_costs_its_column_and_says_why(folder, capsys, monkeypatch, words, part, code):
     monkeypatch.chdir(folder)
-    printed = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "4", *words)
+    printed = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "4", *words, code=code)
     assert part in printed.split("Without the share of correct answers: ")[1]
     assert len(rows_of(printed)[0]) == 11
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, write_training
 
-from trl_ces.lab.report.runs import read_runs, short_names
+from trl_ces.lab.report.runs import read_runs, runs_below, short_names
 from trl_ces.lab.study.comparison import is_whole_ces
 from trl_ces.support.errors import UserError
 from trl_ces.train.compose import compose
@@ -18,6 +18,14 @@ def test_a_folder_of_none_of_the_commands_is_refused_with_what_each_of_them_writ
         read_runs([tmp_path / "photos"])
     with pytest.raises(UserError, match="nowhere does not exist"):
         read_runs([tmp_path / "nowhere"])
+
+
+def test_a_folder_of_runs_stands_for_the_runs_in_it(tmp_path):
+    runs = [write_training(tmp_path / "outputs" / name, POINTS) for name in ("ces", "dapo")]
+    (tmp_path / "outputs" / "photos").mkdir()
+    assert runs_below(tmp_path / "outputs") == runs
+    assert runs_below(runs[0]) == [runs[0]]
+    assert runs_below(tmp_path / "outputs" / "photos") == [tmp_path / "outputs" / "photos"]  # refused by its name
 
 
 def test_a_training_is_read_with_its_pace_in_problems(tmp_path):

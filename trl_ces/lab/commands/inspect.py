@@ -54,7 +54,7 @@ def _parser() -> Parser:
 
 
 def run(argv: list[str]) -> int:
-    """Samples, counts and prints; returns 0."""
+    """Samples, counts and prints; returns 0, or 1 where the recipe's reward fails."""
     options, recipe, sampling = _read(argv or ["--help"])
     asked = Prompts(options.prompt, typed=True) if options.prompt else read_prompts(recipe, options.num_prompts)
     folder = options.output_dir
@@ -88,7 +88,7 @@ def run(argv: list[str]) -> int:
     if folder is not None:
         files = write_files(folder, facts, pairs, sample.tokenizer)
         print("\n".join(["\nEvery number, of all forks:", *(f"  {file}" for file in files)]))
-    return 0
+    return 1 if (sample.reason or "").startswith("the reward ") else 0  # it failed, as it would in training
 
 
 def _show_progress(done: int, of: int) -> None:

@@ -25,7 +25,13 @@ def _parser() -> Parser:
         epilog=EPILOG,
     )
     add = parser.add_argument
-    add("runs", nargs="+", type=Path, metavar="RUN", help="an output directory of trl-ces train, study or eval")
+    add(
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="RUN",
+        help="an output of trl-ces train, study or eval, or a folder of them",
+    )
     add("--out", type=Path, required=True, metavar="FILE", help="the HTML file")
     add("--names", nargs="+", metavar="NAME", help="names of the runs; trainings of one name are seeds of a method")
     add("--baseline", default="DAPO", metavar="NAME", help="what the others are compared with (default DAPO)")
@@ -57,9 +63,11 @@ def run(argv: list[str]) -> int:
             raise UserError(f"{folder} cannot be made ({error.strerror}): name another place.") from None
 
     from ..report.page import make_page, write_page
-    from ..report.runs import read_runs
+    from ..report.runs import read_runs, runs_below
     from ..report.token_runs import sample_tokens
 
+    if options.names is None:
+        places = [run for place in places for run in runs_below(place)]
     found = read_runs(places, options.names)
     if options.tokens is not None:
         sample_tokens(found, options.tokens, say=lambda text: print(text, flush=True))

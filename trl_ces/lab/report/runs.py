@@ -39,6 +39,18 @@ def read_runs(places: Sequence[Path], names: Sequence[str] | None = None) -> Fou
     return found
 
 
+def runs_below(place: Path) -> list[Path]:
+    """The folder itself if it holds a run, else those of its folders that do, else itself, to be refused."""
+    if _holds_a_run(place):
+        return [place]
+    return sorted(child for child in place.glob("*/") if _holds_a_run(child)) or [place]
+
+
+def _holds_a_run(place: Path) -> bool:
+    files = any((place / name).is_file() for name in (RESULTS, SETTINGS, STATE))
+    return place.is_file() or files or bool(logged_checkpoints(place)) or bool(list(place.glob(f"*/seed-*/{RECIPE}")))
+
+
 def _read(place: Path, name: str, found: Found) -> None:
     if place.is_file() and place.suffix == ".csv":
         found.studies.append(read_study(place, name, found.notes))

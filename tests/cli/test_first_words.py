@@ -1,0 +1,29 @@
+"""What the command line says before it has anything to do, and what it keeps to itself."""
+
+import subprocess
+import sys
+
+from processes import environment
+
+from trl_ces.cli.main import main
+
+
+def test_train_without_arguments_is_a_few_lines_and_exit_code_2(capsys):
+    assert main(["train"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) <= 7
+    assert "trl-ces train --config smollm2_135m" in said.err
+
+
+def test_known_warnings_of_others_are_dropped_and_no_more():
+    code = """
+import warnings
+from trl_ces.support.errors import quiet_others
+quiet_others()
+for name in ("gradient_checkpointing", "is_gradient_checkpointing", "torch.distributed.reduce_op", "other"):
+    warnings.warn(f"`{name}` is deprecated and will go.", FutureWarning)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    assert "`other` is deprecated" in ended.stderr
+    assert ended.stderr.count("FutureWarning") == 1
