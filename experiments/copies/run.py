@@ -1,6 +1,6 @@
 """A policy that can answer or copy: is it paid for copying the question, and does it learn to?
 
-    python experiments/copies/run.py --output runs/copies           # results.csv; two CPU cores, ten minutes
+    python experiments/copies/run.py --output runs/copies           # rollouts.csv; two CPU cores, ten minutes
 
 A model of 130,000 weights writes the sum of two numbers with its working, and boxes it; in three texts of ten that it
 learned from, it boxes the question's own formula instead. CES, and DAPO with ALP's length reward, then train it twice:
@@ -143,7 +143,7 @@ def main():
                 named = {"method": method, "reward": reward, "seed": seed}
                 found += [{**named, "step": 4 * number, **row} for number, row in enumerate(rows)]
                 print(named, "first", rows[0], "last", rows[-1], flush=True)
-                pd.DataFrame(found).round(4).to_csv(options.output / "results.csv", index=False)
+                pd.DataFrame(found).round(4).to_csv(options.output / "rollouts.csv", index=False)
 
 
 if __name__ == "__main__":

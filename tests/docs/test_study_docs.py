@@ -203,3 +203,16 @@ def test_the_pages_own_study_is_one(tmp_path):
     assert study.cells[-1].recipe["max_completion_length"] == 64
     for cell in study.cells:
         make_recipe(cell.recipe, cell.name).check_training(2)
+
+
+def test_the_page_of_copies_says_what_its_csv_holds():
+    page = (EXPERIMENTS / "copies" / "README.md").read_text()
+    runs = pandas.read_csv(EXPERIMENTS / "copies" / "results.csv")
+    for (method, reward, seed), run in runs.groupby(["method", "reward", "seed"]):
+        first, last = 100 * run.iloc[0][["copies", "right"]].astype(float), run.tail(5)
+        shares = (
+            f"{first.copies:.0f} | {100 * last.copies.mean():.1f} | {first.right:.0f} | {100 * last.right.mean():.1f}"
+        )
+        assert f"| {method} | {reward} | {seed} | {shares} | {last.tokens.mean():.1f} |" in page
+    by_value = runs[runs.reward == "by value"].groupby(["method", "seed"])
+    assert by_value.apply(lambda run: run[run.copies > 0.5].step.min()).max() == 32
