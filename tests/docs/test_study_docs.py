@@ -207,12 +207,11 @@ def test_the_pages_own_study_is_one(tmp_path):
 
 def test_the_page_of_copies_says_what_its_csv_holds():
     page = (EXPERIMENTS / "copies" / "README.md").read_text()
-    runs = pandas.read_csv(EXPERIMENTS / "copies" / "results.csv")
+    runs = pandas.read_csv(EXPERIMENTS / "copies" / "rollouts.csv")
     for (method, reward, seed), run in runs.groupby(["method", "reward", "seed"]):
-        first, last = 100 * run.iloc[0][["copies", "right"]].astype(float), run.tail(5)
-        shares = (
-            f"{first.copies:.0f} | {100 * last.copies.mean():.1f} | {first.right:.0f} | {100 * last.right.mean():.1f}"
-        )
-        assert f"| {method} | {reward} | {seed} | {shares} | {last.tokens.mean():.1f} |" in page
+        first, last = run.iloc[0], run.tail(5).mean(numeric_only=True)
+        copies = f"{100 * first.copies:.0f} | {100 * last.copies:.1f}"
+        right = f"{100 * first.right:.0f} | {100 * last.right:.1f}"
+        assert f"| {method} | {reward} | {seed} | {copies} | {right} | {last.tokens:.1f} |" in page
     by_value = runs[runs.reward == "by value"].groupby(["method", "seed"])
-    assert by_value.apply(lambda run: run[run.copies > 0.5].step.min()).max() == 32
+    assert max(run[run.copies > 0.5].step.min() for _, run in by_value) == 32
