@@ -22,6 +22,7 @@ from .methods.groups import Groups
 from .methods.kimi import kimi_length_reward
 from .methods.laser import laser_length_reward
 from .methods.linear import linear_length_reward
+from .methods.mai import mai_length_reward
 from .methods.shorter import shorter_length_reward
 from .support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 
@@ -35,6 +36,7 @@ __all__ = [
     "get_kimi_length_reward",
     "get_laser_length_reward",
     "get_linear_length_reward",
+    "get_mai_length_reward",
     "get_shorter_length_reward",
     "group_reward",
     "think_format_reward",
@@ -48,6 +50,7 @@ get_gr3_length_reward = reward_factory(gr3_length_reward, __name__)
 get_kimi_length_reward = reward_factory(kimi_length_reward, __name__)
 get_laser_length_reward = reward_factory(laser_length_reward, __name__)
 get_linear_length_reward = reward_factory(linear_length_reward, __name__)
+get_mai_length_reward = reward_factory(mai_length_reward, __name__)
 get_shorter_length_reward = reward_factory(shorter_length_reward, __name__)
 
 Completion = str | list[dict[str, Any]]

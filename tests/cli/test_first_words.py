@@ -3,9 +3,11 @@
 import subprocess
 import sys
 
+import pytest
 from processes import environment
 
 from trl_ces.cli.main import main
+from trl_ces.train.compose import compose
 
 
 def test_train_without_arguments_is_a_few_lines_and_exit_code_2(capsys):
@@ -27,3 +29,12 @@ for name in ("gradient_checkpointing", "is_gradient_checkpointing", "torch.distr
     ended = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
     assert "`other` is deprecated" in ended.stderr
     assert ended.stderr.count("FutureWarning") == 1
+
+
+def test_a_recipe_is_copied_to_a_new_file_whole(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["recipes", "copy", "R1-7B", "alp", "my.yaml"]) == 0
+    assert compose(["my.yaml"]) == compose(["R1-7B", "alp"])
+    with pytest.raises(SystemExit):
+        main(["recipes", "copy", "R1-7B", "my.yaml"])
+    assert "my.yaml exists: name a new file" in capsys.readouterr().err

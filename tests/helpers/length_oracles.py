@@ -66,6 +66,14 @@ def laser(rewards, lengths, alpha, target):
     ]
 
 
+def mai(rewards, lengths, weight):
+    longest = max(right_lengths(rewards, lengths), default=1)
+    return [
+        -weight * share_right(rewards) * length / longest if is_right(reward) else 0.0
+        for reward, length in zip(rewards, lengths, strict=True)
+    ]
+
+
 def gr3(rewards, lengths, alpha):
     mean = sum(lengths) / len(lengths)
     result = []

@@ -9,5 +9,6 @@ RULES = {
     "linear": [{"coefficient": 0.25}, {"coefficient": 1.0}],
     "shorter": [{"beta": 0.001}, {"beta": 0.02}],
     "laser": [{"alpha": 0.5, "target": 300}, {"alpha": 0.3, "target": 13.5}],
+    "mai": [{"weight": 0.25}, {"weight": 1.0}],
     "gr3": [{"alpha": 0.33}, {"alpha": 2.0}],
 }

@@ -29,10 +29,17 @@ BY_HAND = {
     "shorter": [0.0, -0.1, -0.2, -0.4],
     # both correct ones keep to 300 tokens
     "laser": [0.5, 0.0, 0.5, 0.0],
+    # 0.25 * 1/2 / 300 = 1/2400 a token of a correct one
+    "mai": [-0.0416667, 0.0, -0.125, 0.0],
     # mean 275: S = 1 / (1 + 0.12) = 0.892857 and 1 / (1 + 0.36) = 0.735294
     "gr3": [-0.1071429, 0.0, -0.2647059, 0.0],
 }
-DEFAULTS = {"linear": {"coefficient": 0.25}, "shorter": {"beta": 0.001}, "gr3": {"alpha": 0.33}}
+DEFAULTS = {
+    "linear": {"coefficient": 0.25},
+    "shorter": {"beta": 0.001},
+    "gr3": {"alpha": 0.33},
+    "mai": {"weight": 0.25},
+}
 # Accuracy rewards and lengths of one group.
 GROUPS = {
     "mixed": ([1.0, 0.0, 1.0, 0.0], [100, 200, 300, 500]),

@@ -242,7 +242,7 @@ def test_the_effect_follows_the_signs_of_the_strengths(correct, incorrect, said)
 
 REWARDS = {
     name: f"DAPO and the reward `{name}_length_reward`"
-    for name in ["alp", "arora", "gr3", "kimi", "laser", "linear", "shorter"]
+    for name in ["alp", "arora", "gr3", "kimi", "laser", "linear", "mai", "shorter"]
 }
 SHIPPED = {
     **REWARDS,

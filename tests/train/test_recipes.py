@@ -86,6 +86,7 @@ EXPECTED = {
     "kimi": rewarded("get_kimi_length_reward"),
     "laser": rewarded("get_laser_length_reward", {"alpha": 0.5, "target": 4096}),
     "linear": rewarded("get_linear_length_reward", {"coefficient": 0.25}),
+    "mai": rewarded("get_mai_length_reward", {"weight": 0.25}),
     "overlong": rewarded("get_soft_overlong_punishment"),
     "shorter": rewarded("get_shorter_length_reward", {"beta": 0.001}, reward_weights=[2.0, 1.0, 1.0]),
     "cosine": {

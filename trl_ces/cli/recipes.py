@@ -1,7 +1,8 @@
-"""`trl-ces recipes`: what is shipped, and one recipe whole."""
+"""`trl-ces recipes`: what is shipped, and one recipe whole, to see or to keep."""
 
 from pathlib import Path
 
+from ..support.files import write_text
 from ..support.yaml import dump_yaml
 from ..train.compose import compose
 from ..train.shipped import OVERLAYS, WHOLE, shipped_files
@@ -11,13 +12,23 @@ from .parser import Parser
 def run(argv: list[str]) -> int:
     """Lists the shipped files, or prints the flat recipe of some."""
     parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe whole.")
-    parser.add_argument("verb", nargs="?", choices=["show"], help="print the recipe that the names make together")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a recipe, and overlays, left to right")
+    verbs = "print the recipe that the names make together, or copy it to a file of your own"
+    parser.add_argument("verb", nargs="?", choices=["show", "copy"], help=verbs)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="a recipe, and overlays; for `copy`, the new file last"
+    )
     options = parser.parse_args(argv)
     if options.verb is None:
         print(_listed())
-    elif not options.names:
-        parser.error("`show` needs a name, such as `trl-ces recipes show R1-7B alp`")
+    elif len(options.names) < (1 if options.verb == "show" else 2):
+        file = "" if options.verb == "show" else " my.yaml"
+        parser.error(f"name what to {options.verb}, such as `trl-ces recipes {options.verb} R1-7B alp{file}`")
+    elif options.verb == "copy":
+        *names, file = options.names
+        if Path(file).exists():
+            parser.error(f"{file} exists: name a new file")
+        write_text(Path(file), f"# {' + '.join(names)}\n{dump_yaml(compose(names))}")
+        print(f"Wrote {file}. Change it, and start: trl-ces train --config {file}")
     else:
         print(dump_yaml(compose(options.names)), end="")
     return 0
@@ -29,7 +40,15 @@ def _listed() -> str:
     for folder in (WHOLE, *OVERLAYS):
         lines.append(f"{titles[folder]}:")
         lines += [f"  {name:<30}{_first_comment(file)}" for name, file in shipped_files(folder).items()]
-    return "\n".join([*lines, "", "  trl-ces recipes show R1-7B alp", "  trl-ces train --config R1-7B alp"])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "  trl-ces recipes show R1-7B alp",
+            "  trl-ces recipes copy R1-7B alp my.yaml",
+            "  trl-ces train --config R1-7B alp",
+        ]
+    )
 
 
 def _first_comment(file: Path) -> str:
