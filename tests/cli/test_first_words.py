@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import pytest
 from processes import environment
 
 from trl_ces.cli.main import main
@@ -35,6 +34,5 @@ def test_a_recipe_is_copied_to_a_new_file_whole(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["recipes", "copy", "R1-7B", "alp", "my.yaml"]) == 0
     assert compose(["my.yaml"]) == compose(["R1-7B", "alp"])
-    with pytest.raises(SystemExit):
-        main(["recipes", "copy", "R1-7B", "my.yaml"])
+    assert main(["recipes", "copy", "R1-7B", "my.yaml"]) == 2
     assert "my.yaml exists: name a new file" in capsys.readouterr().err

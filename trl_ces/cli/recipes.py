@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ..support.errors import UserError
 from ..support.files import write_text
 from ..support.yaml import dump_yaml
 from ..train.compose import compose
@@ -14,9 +15,7 @@ def run(argv: list[str]) -> int:
     parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe whole.")
     verbs = "print the recipe that the names make together, or copy it to a file of your own"
     parser.add_argument("verb", nargs="?", choices=["show", "copy"], help=verbs)
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="a recipe, and overlays; for `copy`, the new file last"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a recipe, and overlays; `copy`: the new file last")
     options = parser.parse_args(argv)
     if options.verb is None:
         print(_listed())
@@ -26,7 +25,7 @@ def run(argv: list[str]) -> int:
     elif options.verb == "copy":
         *names, file = options.names
         if Path(file).exists():
-            parser.error(f"{file} exists: name a new file")
+            raise UserError(f"{file} exists: name a new file.")
         write_text(Path(file), f"# {' + '.join(names)}\n{dump_yaml(compose(names))}")
         print(f"Wrote {file}. Change it, and start: trl-ces train --config {file}")
     else:
@@ -40,15 +39,8 @@ def _listed() -> str:
     for folder in (WHOLE, *OVERLAYS):
         lines.append(f"{titles[folder]}:")
         lines += [f"  {name:<30}{_first_comment(file)}" for name, file in shipped_files(folder).items()]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "  trl-ces recipes show R1-7B alp",
-            "  trl-ces recipes copy R1-7B alp my.yaml",
-            "  trl-ces train --config R1-7B alp",
-        ]
-    )
+    examples = ["recipes show R1-7B alp", "recipes copy R1-7B alp my.yaml", "train --config R1-7B alp"]
+    return "\n".join([*lines, "", *(f"  trl-ces {words}" for words in examples)])
 
 
 def _first_comment(file: Path) -> str:
