@@ -255,6 +255,7 @@ SHIPPED = {
     "entropy_advantage": f"DAPO and {CHENG}",
     "ces_without_dynamic_b": f"DAPO and {CES} without the dynamic multiplier b",
     "ces_without_entropy_gradient": f"DAPO and {CES} without the gradient through the entropy",
+    "ces_mai": f"DAPO, {CES} and the reward `mai_length_reward`",
     "ces_alp": f"DAPO, {CES} and the reward `alp_length_reward`",
     "clip_cov": f"DAPO and {CLIP_COV}",
     "kl_cov": f"DAPO and {KL_COV}",

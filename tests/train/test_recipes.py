@@ -79,6 +79,7 @@ EXPECTED = {
     "ces_without_entropy_gradient": {**CES, "ces_entropy_gradient": False},
     "ces_capped": {**CES, "ces_cap_incorrect": 2.0},
     "ces_correct_only": {**CES, "ces_beta_incorrect": 0.0},
+    "ces_mai": {**rewarded("get_mai_length_reward", {"weight": 0.25}), **CES, "ces_beta_incorrect": 0.0},
     "ces_alp": {**rewarded("get_alp_length_reward", {"beta": 0.5}), **CES},
     "alp": rewarded("get_alp_length_reward", {"beta": 0.5}),
     "arora": rewarded("get_arora_length_reward", {"alpha": 0.2}),
@@ -169,7 +170,7 @@ def test_a_file_says_what_it_is_and_reads_the_same_by_any_yaml_parser(file):
     assert yaml.safe_load(file.read_text()) == read_yaml(file)
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"ces_alp"}))
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"ces_alp", "ces_mai"}))
 def test_a_length_reward_is_of_whole_groups_and_the_punishment_is_not(method):
     if "reward_funcs" not in EXPECTED[method] or method == "cosine":
         return
