@@ -10,48 +10,38 @@ DAPO's soft overlong punishment is TRL's own `get_soft_overlong_punishment`.
 
 import functools
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
 
+from . import methods
 from .grading import grade_many, usable_golds
-from .methods.alp import alp_length_reward
-from .methods.arora import arora_length_reward
-from .methods.gr3 import gr3_length_reward
 from .methods.group_reward import group_reward, reward_factory
 from .methods.groups import Groups
-from .methods.kimi import kimi_length_reward
-from .methods.laser import laser_length_reward
-from .methods.linear import linear_length_reward
-from .methods.mai import mai_length_reward
-from .methods.shorter import shorter_length_reward
 from .support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 
 __all__ = [
     "Groups",
     "accuracy_reward",
     "boxed_accuracy_reward",
-    "get_alp_length_reward",
-    "get_arora_length_reward",
-    "get_gr3_length_reward",
-    "get_kimi_length_reward",
-    "get_laser_length_reward",
-    "get_linear_length_reward",
-    "get_mai_length_reward",
-    "get_shorter_length_reward",
     "group_reward",
     "think_format_reward",
 ]
 
 logger = logging.getLogger(__name__)
 
-get_alp_length_reward = reward_factory(alp_length_reward, __name__)
-get_arora_length_reward = reward_factory(arora_length_reward, __name__)
-get_gr3_length_reward = reward_factory(gr3_length_reward, __name__)
-get_kimi_length_reward = reward_factory(kimi_length_reward, __name__)
-get_laser_length_reward = reward_factory(laser_length_reward, __name__)
-get_linear_length_reward = reward_factory(linear_length_reward, __name__)
-get_mai_length_reward = reward_factory(mai_length_reward, __name__)
-get_shorter_length_reward = reward_factory(shorter_length_reward, __name__)
+# methods/NAME.py with a rule `NAME_length_reward` makes `get_NAME_length_reward`: a new one is one file.
+for _module in iter_modules(methods.__path__):
+    _rule = getattr(import_module(f"{methods.__name__}.{_module.name}"), f"{_module.name}_length_reward", None)
+    if _rule is not None:
+        globals()[f"get_{_rule.__name__}"] = reward_factory(_rule, __name__)
+        __all__.append(f"get_{_rule.__name__}")
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Any]: ...
+
 
 Completion = str | list[dict[str, Any]]
 

@@ -74,10 +74,85 @@ def mai(rewards, lengths, weight):
     ]
 
 
+def smart_thinker(rewards, lengths):
+    def moments(values):
+        mean = sum(values) / len(values)
+        return mean, sum((value - mean) ** 2 for value in values) / len(values)
+
+    right, p = right_lengths(rewards, lengths), share_right(rewards)
+    if p in (0, 1):
+        return [0.0] * len(lengths)
+    (mu1, v1), (mu2, v2) = moments(lengths), moments(right)
+    if abs(v2 - v1) < 1e-6:
+        target = max(lengths) if mu2 < mu1 else min(lengths)
+    elif v2 > v1:
+        target = min(lengths)
+    else:
+        target = max(min(lengths), min(max(lengths), (v1 * mu2 - v2 * mu1) / (v1 - v2)))
+    excess = [
+        max(0.0, length - target) if is_right(reward) else 0.0 for reward, length in zip(rewards, lengths, strict=True)
+    ]
+    known = [value for value, reward in zip(excess, rewards, strict=True) if reward is not None]
+    price = (1 - p) / (max(known) - sum(known) / len(known) + 1e-6)
+    return [-price * value for value in excess]
+
+
+def grpo_lead(rewards, lengths, alpha):
+    right = right_lengths(rewards, lengths)
+    if not right:
+        return [-1.0] * len(lengths)
+    mean = sum(right) / len(right)
+    std = math.sqrt(sum((length - mean) ** 2 for length in right) / len(right))
+    return [
+        math.exp(-alpha * (length - mean) / (std + 1e-7)) if is_right(reward) else -1.0
+        for reward, length in zip(rewards, lengths, strict=True)
+    ]
+
+
+def acoer(rewards, lengths, budget, alpha=0.02):
+    """The first rollout's; [`Acoer`] goes on."""
+    return [
+        alpha * math.log(1 + 5 * max(0.0, 1 - length / budget)) / math.log(6) if is_right(reward) else 0.0
+        for reward, length in zip(rewards, lengths, strict=True)
+    ]
+
+
+class Acoer:
+    """ACOER over rollouts, each a list of (rewards, lengths)."""
+
+    def __init__(self, budget, warmup, window):
+        self.first, self.warmup, self.window = budget, warmup, window
+        self.alpha, self.budget, self.accuracies, self.lengths, self.calls = 0.02, budget, [], [], 0
+
+    def rollout(self, groups):
+        result = [acoer(rewards, lengths, self.budget, self.alpha) for rewards, lengths in groups]
+        known = [reward for rewards, _ in groups for reward in rewards if reward is not None]
+        right = [length for rewards, lengths in groups for length in right_lengths(rewards, lengths)]
+        self.calls += 1
+        if known:
+            self.accuracies.append(sum(map(is_right, known)) / len(known))
+        if right:
+            self.lengths.append(sum(right) / len(right))
+        averages = [self.average(self.accuracies[: end + 1]) for end in range(len(self.accuracies))]
+        if self.calls >= self.warmup and len(averages) >= self.window:
+            drop = averages[-self.window] - averages[-1]
+            self.alpha = max(0.01, self.alpha * 0.95) if drop > 0.02 else min(0.5, self.alpha * 1.02)
+            if self.lengths:
+                self.budget = max(self.first / 8, 0.85 * self.average(self.lengths))
+        return result
+
+    @staticmethod
+    def average(values):
+        result = values[0]
+        for value in values[1:]:
+            result = 2 / 51 * value + 49 / 51 * result
+        return result
+
+
 def gr3(rewards, lengths, alpha):
     mean = sum(lengths) / len(lengths)
     result = []
     for reward, length in zip(rewards, lengths, strict=True):
         scale = 1 / (1 + alpha * length / mean)
-        result.append(0.0 if reward is None else reward * scale - reward)
+        result.append(reward * scale - reward if reward is not None and reward > 0 else 0.0)
     return result

@@ -10,5 +10,8 @@ RULES = {
     "shorter": [{"beta": 0.001}, {"beta": 0.02}],
     "laser": [{"alpha": 0.5, "target": 300}, {"alpha": 0.3, "target": 13.5}],
     "mai": [{"weight": 0.25}, {"weight": 1.0}],
+    "smart_thinker": [{}],
+    "grpo_lead": [{"alpha": 0.1}, {"alpha": 1.0}],
+    "acoer": [{"budget": 1000}, {"budget": 13.5}],
     "gr3": [{"alpha": 0.33}, {"alpha": 2.0}],
 }

@@ -21,7 +21,7 @@ def vowel_accuracy_reward(completions, **kwargs):
     return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
 
 
-def make_trainer(folder, prompts=PROMPTS, **changes):
+def make_trainer(folder, prompts=PROMPTS, more_rewards=(), **changes):
     arguments = {
         "max_steps": 8,
         "steps_per_generation": 4,
@@ -33,9 +33,10 @@ def make_trainer(folder, prompts=PROMPTS, **changes):
     }
     return CESTrainer(
         model=tiny_model(),
-        reward_funcs=vowel_accuracy_reward,
+        reward_funcs=[vowel_accuracy_reward, *more_rewards],
         args=CESConfig(**settings(folder, **arguments)),
         train_dataset=Dataset.from_dict({"prompt": prompts}),
+        eval_dataset=Dataset.from_dict({"prompt": prompts[:2]}),
         processing_class=tiny_tokenizer(),
     )
 

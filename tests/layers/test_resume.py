@@ -9,6 +9,7 @@ from processes import run_processes
 from resume_runs import PROMPTS, log_of, make_trainer
 
 from trl_ces.layers.files import load_micro_batches, save_micro_batches
+from trl_ces.rewards import get_acoer_length_reward
 
 CASES = {
     "four steps a rollout": {},
@@ -69,6 +70,27 @@ def test_a_later_pass_over_the_data_goes_on_in_its_own_order(tmp_path):
     for step in (7, 8, 9, 12, 17):
         resumed = make_trainer(tmp_path / f"from-{step}", prompts=PROMPTS[:8], max_steps=20)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
+        for value, expected in zip(
+            resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True
+        ):
+            assert torch.equal(value, expected), step
+
+
+def test_a_reward_with_a_state_goes_on_from_it(tmp_path):
+    """ACOER moves its price after each rollout; an evaluation in between leaves it alone."""
+    changes = {"steps_per_generation": 2, "eval_strategy": "steps", "eval_steps": 3}
+
+    def make(folder):
+        reward = get_acoer_length_reward(budget=20, warmup=1, window=1)
+        return reward.of_groups.state, make_trainer(folder, more_rewards=[reward], **changes)
+
+    state, whole = make(tmp_path / "whole")
+    whole.train()
+    assert state["rollouts"] == 4
+    for step in (1, 2, 5):
+        state_again, resumed = make(tmp_path / f"from-{step}")
+        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
+        assert state_again == state
         for value, expected in zip(
             resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True
         ):

@@ -1,5 +1,6 @@
 """Each length reward against an independent loop, and against figures worked out by hand."""
 
+import itertools
 import math
 import random
 from importlib import import_module
@@ -31,6 +32,13 @@ BY_HAND = {
     "laser": [0.5, 0.0, 0.5, 0.0],
     # 0.25 * 1/2 / 300 = 1/2400 a token of a correct one
     "mai": [-0.0416667, 0.0, -0.125, 0.0],
+    # all: mean 275, variance 21875; correct: mean 200, variance 10000;
+    # l* = 1625000 / 11875 = 136.842, 163.158 too many, Lambda = 1/2 / (163.158 * 3/4)
+    "smart_thinker": [0.0, 0.0, -0.6666667, 0.0],
+    # z = -1, 1; exp(0.1), exp(-0.1)
+    "grpo_lead": [1.1051709, -1.0, 0.9048374, -1.0],
+    # 0.02 log(5.5) / log(6), 0.02 log(4.5) / log(6)
+    "acoer": [0.0190288, 0.0, 0.0167888, 0.0],
     # mean 275: S = 1 / (1 + 0.12) = 0.892857 and 1 / (1 + 0.36) = 0.735294
     "gr3": [-0.1071429, 0.0, -0.2647059, 0.0],
 }
@@ -139,7 +147,9 @@ def test_a_default_is_the_papers(name):
 def test_completions_without_a_token_give_a_number(name):
     rewards = FUNCTIONS[name](groups_of([([1.0, 0.0], [0, 0])]), **RULES[name][0])
     # The rules for correct completions alone give these what they give any group of one length.
-    expected = {"arora": [-0.1, 0.0], "laser": [0.5, 0.0]}.get(name, [0.0, 0.0])
+    expected = {"arora": [-0.1, 0.0], "laser": [0.5, 0.0], "grpo_lead": [1.0, -1.0], "acoer": [0.02, 0.0]}.get(
+        name, [0.0, 0.0]
+    )
     assert rewards[0].tolist() == pytest.approx(expected)
 
 
@@ -171,5 +181,50 @@ def test_gr3_and_the_accuracy_reward_add_up_to_the_rescaled_reward():
     rewards, lengths = GROUPS["graded"]
     column = FUNCTIONS["gr3"](groups_of([(rewards, lengths)]), alpha=0.5)[0]
     mean = sum(lengths) / 4
-    rescaled = [reward / (1 + 0.5 * length / mean) for reward, length in zip(rewards, lengths, strict=True)]
+    rescaled = [
+        reward / (1 + 0.5 * length / mean) if reward > 0 else reward
+        for reward, length in zip(rewards, lengths, strict=True)
+    ]
     assert (torch.tensor(rewards) + column).tolist() == pytest.approx(rescaled)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_lengthening_a_wrong_completion_never_pays(name):
+    generator, paid = random.Random(name), 0
+    for _ in range(300):
+        size = generator.randint(2, 8)
+        rewards = [generator.choice([1.0, 0.0, -1.0]) for _ in range(size)]
+        lengths = [generator.randint(1, 60) for _ in range(size)]
+        place = generator.randrange(size)
+        rewards[place] = generator.choice([0.0, -1.0])
+        longer = [*lengths]
+        longer[place] += generator.randint(1, 60)
+        settings = generator.choice(RULES[name])
+        before, after = FUNCTIONS[name](groups_of([(rewards, lengths), (rewards, longer)]), **settings)[:, place]
+        paid += after.item() > before.item() + 1e-6
+    # ShorterBetter draws every completion to the shortest correct one, from below, too.
+    assert paid > 0 if name == "shorter" else paid == 0
+
+
+@pytest.mark.parametrize(("budget", "warmup", "window"), [(30, 200, 100), (8.5, 3, 1), (30, 1, 20)])
+def test_acoer_moves_its_price_and_budget_as_its_oracle(budget, warmup, window):
+    generator, state, alphas = random.Random(window), {}, []
+    oracle = length_oracles.Acoer(budget, warmup, window)
+    for rollout in range(450):
+        skill = 0.5 + 0.4 * math.sin(rollout / 40)
+        rows = [
+            (
+                [None if generator.random() < 0.1 else float(generator.random() < skill) for _ in range(4)],
+                [generator.randint(1, 60) for _ in range(4)],
+            )
+            for _ in range(3)
+        ]
+        settings = {"budget": budget, "warmup": warmup, "window": window}
+        found = FUNCTIONS["acoer"](groups_of(rows), state=state, **settings)
+        assert_equal_where_scorable(found, rows, oracle.rollout(rows))
+        alphas.append(state["alpha"])
+    assert state["budget"] == pytest.approx(oracle.budget)
+    assert state["budget"] != budget
+    assert alphas[: warmup - 1] == [0.02] * (warmup - 1)
+    steps = {round(later / before, 2) for before, later in itertools.pairwise(alphas)}
+    assert {0.95, 1.02} <= steps or window == 1

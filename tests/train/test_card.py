@@ -242,7 +242,19 @@ def test_the_effect_follows_the_signs_of_the_strengths(correct, incorrect, said)
 
 REWARDS = {
     name: f"DAPO and the reward `{name}_length_reward`"
-    for name in ["alp", "arora", "gr3", "kimi", "laser", "linear", "mai", "shorter"]
+    for name in [
+        "acoer",
+        "alp",
+        "arora",
+        "gr3",
+        "grpo_lead",
+        "kimi",
+        "laser",
+        "linear",
+        "mai",
+        "shorter",
+        "smart_thinker",
+    ]
 }
 SHIPPED = {
     **REWARDS,

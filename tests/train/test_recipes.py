@@ -88,6 +88,9 @@ EXPECTED = {
     "laser": rewarded("get_laser_length_reward", {"alpha": 0.5, "target": 4096}),
     "linear": rewarded("get_linear_length_reward", {"coefficient": 0.25}),
     "mai": rewarded("get_mai_length_reward", {"weight": 0.25}),
+    "acoer": rewarded("get_acoer_length_reward"),
+    "smart_thinker": rewarded("get_smart_thinker_length_reward"),
+    "grpo_lead": rewarded("get_grpo_lead_length_reward", {"alpha": 0.1}, reward_weights=[0.0, 1.0, 1.0]),
     "overlong": rewarded("get_soft_overlong_punishment"),
     "shorter": rewarded("get_shorter_length_reward", {"beta": 0.001}, reward_weights=[2.0, 1.0, 1.0]),
     "cosine": {
@@ -114,6 +117,8 @@ EXPECTED = {
 SMALL_NUMBERS = {
     "adaptive_entropy": {"entropy_coef": 0.001, "entropy_coef_delta": 0.001, "entropy_target": 0.05},
     "entropy_bonus": {"entropy_coef": 0.01},
+    "acoer": {"reward_kwargs": {"get_acoer_length_reward": {"budget": 40, "warmup": 10, "window": 10}}},
+    "grpo_lead": {"reward_weights": [0.0, 1.0]},
     "laser": {"reward_kwargs": {"get_laser_length_reward": {"alpha": 0.5, "target": 18}}},
     "shorter": {"reward_kwargs": {"get_shorter_length_reward": {"beta": 0.02}}, "reward_weights": [2.0, 1.0]},
     "overlong": {"soft_overlong_cache": 13},

@@ -3,6 +3,7 @@
 Overrides of TRL: `_calculate_rewards`.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -38,5 +39,25 @@ class GroupRewards(Verdicts):
         for column, func in enumerate(funcs):
             if is_group_reward(func):
                 rule, name = cast(Any, func).of_groups, self.reward_func_names[column]
+                before = copy.deepcopy(self._states())
                 rewards[:, column] = call_group_reward(rule, self._groups, name, self.args.on_reward_error)
+                if not self.model.training:
+                    self._set_states(before)
         return rewards
+
+    def _states(self) -> list[dict[str, Any] | None]:
+        """What each reward function carries from rollout to rollout; `None` where there is nothing."""
+        return [getattr(getattr(func, "of_groups", None), "state", None) for func in self.reward_funcs]
+
+    def _set_states(self, states: list[dict[str, Any] | None]) -> None:
+        for own, values in zip(self._states(), states, strict=True):
+            if own is not None and values is not None:
+                own.clear()
+                own.update(values)
+
+    def _remembered(self):
+        return {**super()._remembered(), "group_rewards": self._states()}
+
+    def _recall(self, state: dict[str, Any]):
+        super()._recall(state)
+        self._set_states(state["group_rewards"])

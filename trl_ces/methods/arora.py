@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from .groups import Groups
-from .lengths import from_mean
+from .lengths import z_scores
 
 
 def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
@@ -36,7 +36,4 @@ def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
     Returns:
         `Tensor`: Shape (P, G), float32, in (-alpha, 0]. Undefined where a completion is unscorable.
     """
-    deviation = from_mean(groups.lengths, groups.correct)
-    n = groups.correct.sum(dim=1, keepdim=True).clamp(min=1)
-    std = ((deviation**2 * groups.correct).sum(dim=1, keepdim=True) / n).sqrt()
-    return -alpha * torch.sigmoid(deviation / (std + 1e-7)) * groups.correct
+    return -alpha * torch.sigmoid(z_scores(groups.lengths, groups.correct)) * groups.correct

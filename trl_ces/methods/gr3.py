@@ -13,6 +13,8 @@ reward, the two sum to R'_i exactly. The mean is over the whole group. alpha = 0
 Assumes that the accuracy reward is the reward to rescale: other rewards are not touched. Where all are correct only
 length tells them apart; prime-rl drops such groups, as `dynamic_sampling` does.
 
+A reward below 0 stays as it is: scaled towards 0 it would pay for length.
+
 Degenerate cases: none correct: 0. All lengths equal, or one completion: R_i * -alpha / (1 + alpha), so no advantage
 beyond the accuracy's. All correct: shorter is better. Unscorable and truncated completions count in the mean.
 """
@@ -35,4 +37,4 @@ def gr3_length_reward(groups: Groups, *, alpha: float = 0.33) -> Tensor:
     """
     total = groups.lengths.sum(dim=1, keepdim=True).clamp(min=1)
     relative = alpha * (groups.lengths * groups.lengths.size(1) / total)
-    return -groups.rewards * relative / (1 + relative)  # R * (S - 1)
+    return -groups.rewards.clamp(min=0) * relative / (1 + relative)  # R * (S - 1)

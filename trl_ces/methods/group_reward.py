@@ -67,7 +67,10 @@ def reward_factory(rule: Callable[..., Tensor], module: str) -> Callable[..., Ca
     Makes `get_NAME(**settings)` from the rule `NAME(groups, *, **settings)`.
 
     Args:
-        rule (`Callable`): As in [`group_reward`], with settings, each a finite number above 0.
+        rule (`Callable`):
+            As in [`group_reward`], with settings, each a finite number above 0. If it takes a `state`, that is a dict
+            of what it carries from one rollout of the training to the next, as JSON. Checkpoints have it; an
+            evaluation does not change it.
         module (`str`): Where the factory is found.
 
     Returns:
@@ -78,7 +81,8 @@ def reward_factory(rule: Callable[..., Tensor], module: str) -> Callable[..., Ca
         `ValueError`: by the factory, if a setting is not a finite number above 0, nor its default.
     """
     parameters = list(inspect.signature(rule).parameters.values())[1:]
-    signature = inspect.Signature([each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in parameters])
+    settable = [each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in parameters if each.name != "state"]
+    signature = inspect.Signature(settable)
 
     def get(*args: Any, **kwargs: Any) -> Callable[..., Any]:
         settings = signature.bind(*args, **kwargs).arguments
@@ -87,7 +91,11 @@ def reward_factory(rule: Callable[..., Tensor], module: str) -> Callable[..., Ca
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise ValueError(f"`{name}` is {value!r}: expected a finite number above 0.")
-        return group_reward(functools.update_wrapper(functools.partial(rule, **settings), rule))
+        made: Any = functools.update_wrapper(functools.partial(rule, **settings), rule)
+        if len(settable) < len(parameters):
+            made.state = {}
+            made.keywords["state"] = made.state
+        return group_reward(made)
 
     get.__name__ = get.__qualname__ = f"get_{rule.__name__}"
     get.__module__, get.__doc__ = module, rule.__doc__
