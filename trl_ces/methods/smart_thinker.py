@@ -47,9 +47,8 @@ def smart_thinker_length_reward(groups: Groups) -> Tensor:
     target = torch.where(gap.abs() < 1e-6, equal, target)
 
     penalty = (lengths - target.unsqueeze(1)).clamp(min=0) * correct
-    scored = groups.scorable.sum(dim=1).clamp(min=1)
-    mean_penalty = (penalty * groups.scorable).sum(dim=1) / scored
-    p = (correct & groups.scorable).sum(dim=1) / scored
+    mean_penalty = penalty.sum(dim=1) / groups.scorable.sum(dim=1).clamp(min=1)
+    p = groups.solve_rate
     price = (1 - p) / (penalty.amax(dim=1) - mean_penalty + 1e-6)
     return -(torch.where(p == 0, 0.0, price).unsqueeze(1) * penalty).float()
 
