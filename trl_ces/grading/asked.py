@@ -11,13 +11,14 @@ from .copies import is_copy, repeats
 from .forms import choice, chooses
 from .notation import enclosed, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
-from .units import MEASURES, implied_unit, parse_unit, split_unit, stems
+from .units import KINDS, MEASURES, implied_unit, measures_in, parse_unit, split_unit, stems
 
-_PERCENT = re.compile(r"\$?\s*(-?\d+(?:\.\d+)?)\s*\\?%\s*\$?")
+_PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
 _OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
 _WITH_BASE = re.compile(r"\s*([0-9A-F]*\d[0-9A-F]*)\s*_\s*\{?\s*(\d+)\s*\}?\s*")
 _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)", re.IGNORECASE)
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
+_NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
     r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)[^.?]{0,80}(?:"
@@ -29,7 +30,8 @@ _ORDER = re.compile(
 )
 _UNIT = r"((?:square |cubic )?[a-z]+(?:(?: per |/)[a-z]+)?)"
 _ASKED_UNIT = re.compile(
-    rf"\bhow many {_UNIT}|\b(?:answer|express\w*|give|round\w*)\b[^.?]{{0,60}}\bin {_UNIT}|\bin {_UNIT}[?.,]",
+    rf"\b(?:how many|number of) {_UNIT}|\b(?:answer|express\w*|give|round\w*)\b[^.?]{{0,60}}\bin {_UNIT}|"
+    rf"\bin {_UNIT}[?.,]",
     re.IGNORECASE,
 )
 _OPTION = re.compile(r"\(?(?<![A-Za-z])([A-K])[).]")
@@ -54,7 +56,10 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, based.group(1)
     percent = _PERCENT.fullmatch(answer.strip())
     if percent and not (_OF_PERCENT.search(gold) or _OF_PERCENT.search(question)):
-        return gold, f"{percent.group(1)}/100"
+        hundredfold = number(tidy(percent.group(1)))
+        return gold, "" if hundredfold is None else str(hundredfold / 100)
+    if (named := _named_values(answer, question)) and "=" not in gold and (ordered := _in_order(gold)):
+        return ordered, named
     if _ORDER.search(question) and (ordered := _in_order(gold)) and (given := _in_order(answer)):
         return ordered, given
     value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
@@ -66,6 +71,18 @@ def _in_order(text: str) -> str | None:
     brackets = enclosed(tidy(text))
     items = split_top(brackets[1] if brackets and brackets[0] == r"\{" else tidy(text), ",")
     return "; ".join(items) if len(items) > 1 and number(tidy(text)) is None else None
+
+
+def _named_values(answer: str, question: str) -> str | None:
+    """`y = 2, x = 1` as `1; 2`, in the order in which the question last names x and y; `None` for anything else."""
+    pairs = [split_top(item, "=") for item in split_top(tidy(answer), ",")]
+    if len(pairs) < 2 or any(len(pair) != 2 or not _NAME.fullmatch(pair[0].strip()) for pair in pairs):
+        return None
+    values = {name.strip(): value for name, value in pairs}
+    last = {name: [found.start() for found in re.finditer(_LETTER.format(name), question)][-1:] for name in values}
+    if len(values) < len(pairs) or not all(last.values()):
+        return None
+    return "; ".join(values[name] for name in sorted(values, key=last.__getitem__))
 
 
 def _bases(question: str) -> set[str]:
@@ -80,13 +97,20 @@ def _names_another_value(answer: str, gold: str, question: str) -> bool:
 
 
 def _has_another_unit(answer: str, gold: str, question: str) -> bool:
-    """Whether a measure follows the number that is none of those the question asks for; golds with a unit decide."""
+    """Whether the answer has a unit that the question does not ask for, or names none of, but others of its kind.
+
+    Golds with a unit decide themselves.
+    """
     if implied_unit(gold) or split_unit(tidy(gold))[1]:
         return False
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
+    if not given or not given.keys() <= MEASURES:
+        return False
     asked = [parse_unit(next(filter(None, found))) or {} for found in _ASKED_UNIT.findall(question)]
-    measures = [unit for unit in asked if unit and unit.keys() <= MEASURES]
-    return bool(given and given.keys() <= MEASURES and measures) and given not in measures
+    if measures := [unit for unit in asked if unit and unit.keys() <= MEASURES]:
+        return given not in measures
+    named = measures_in(question)
+    return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
 
 
 def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:
