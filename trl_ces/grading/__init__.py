@@ -11,7 +11,6 @@ How an answer travels, and the file to open for a bug on its way:
 4. `equality.py` applies the rules in order: choices, lists, intervals, words. `numbers.py` reads literals, `units.py`
    what stands behind them, `statements.py` what `x = 2` and inequalities say.
 5. `symbolic.py` decides the remaining pairs by computer algebra, in a worker: expressions, equations, sets, matrices.
-   `braces.py` completes the LaTeX for its parser.
 
 `golds.py` decides whether a gold can be graded against at all. `pool.py` is the trainer's side of the workers,
 `worker.py` their process, `verdicts.py` what they answer. `qwen/` is the second verdict, that of the Qwen2.5-Math

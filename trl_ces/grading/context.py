@@ -54,8 +54,8 @@ _BEHIND_IN_TEXT = re.compile(
 _TOUCHING = re.compile(rf"(?:[$({{*_|]|\\\(|\\\[|\\left|{_SPACE}|{_FONT})*\Z")
 _CLOSERS = re.compile(rf"(?:[\s)}}]|{_SPACE}|\\right(?![A-Za-z]))*")
 _WORDS_BEHIND = re.compile(
-    r"(?:thousand|million|dozen|squared|modulo|minus|plus|to \$?\d|(?:percent|\\?%\$?)\s+of|(?:more|less) than|with the opposite sign|"
-    r"only if)\b|,\s*doubled\b|"
+    r"(?:thousand|million|dozen|squared|modulo|minus|plus|to \$?\d|(?:percent|\\?%\$?)\s+of|(?:more|less) than|"
+    r"with the opposite sign|only if)\b|,\s*doubled\b|"
     # "for even n and 72 for odd n", "when n is even; otherwise 72", "and $(4,3)$", "and D"
     r"(?:for|when|if|in)\b[^.\n]{0,200}(?:\botherwise\b|\bin general\b|"
     r"\b(?:and|but|while)\s+\$?[-\d(\\][^.\n]{0,99}\b(?:for|if|when|in)\b)|"
