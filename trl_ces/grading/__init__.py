@@ -20,7 +20,7 @@ Only workers load the computer algebra. The other files run on text a policy wro
 linear in its length or bounded by `support/limits.py`.
 """
 
-from .grader import Grade, grade, grade_many, is_usable_gold, usable_golds
+from .grader import Grade, grade, grade_many, usable_golds
 from .pool import WorkerPool
 
-__all__ = ["Grade", "WorkerPool", "grade", "grade_many", "is_usable_gold", "usable_golds"]
+__all__ = ["Grade", "WorkerPool", "grade", "grade_many", "usable_golds"]
