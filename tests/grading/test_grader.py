@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from trl_ces.grading import Grade, grade, grade_many, grader, is_usable_gold, usable_golds
+from trl_ces.grading import Grade, grade, grade_many, grader, usable_golds
 from trl_ces.grading.pool import DEFAULT_LIMIT_S
 
 OK, WRONG = {"status": "ok", "verdict": True}, {"status": "ok", "verdict": False}
@@ -54,8 +54,8 @@ def asked_equal(gold, answer, op="equal"):
 
 def test_golds_that_need_no_algebra_are_judged_without_a_worker():
     assert usable_golds(["5", None, "", "yes", r"\frac{", "5"], pool=Pool()) == [True, False, False, True, False, True]
-    assert is_usable_gold("7", pool=Pool()) is True
-    assert is_usable_gold(None, pool=Pool()) is False
+    assert usable_golds(["7"], pool=Pool()) == [True]
+    assert usable_golds([None], pool=Pool()) == [False]
     assert usable_golds([], pool=Pool()) == []
 
 
@@ -69,18 +69,18 @@ def test_other_golds_are_asked_once_and_the_verdict_is_kept():
 
 @pytest.mark.parametrize("reply", [{"status": "timeout"}, {"status": "error", "error": "MemoryError: "}])
 def test_a_gold_that_cannot_be_parsed_in_time_or_memory_is_unusable_for_good(reply, caplog):
-    assert is_usable_gold("x+y", pool=Pool(reply)) is False
-    assert is_usable_gold("x+y", pool=Pool()) is False
+    assert usable_golds(["x+y"], pool=Pool(reply)) == [False]
+    assert usable_golds(["x+y"], pool=Pool()) == [False]
     assert caplog.text == ""
 
 
 def test_a_gold_whose_worker_died_is_unusable_with_a_warning_and_asked_again_next_time(caplog):
     pool = Pool(DIED)
     with caplog.at_level(logging.WARNING):
-        assert is_usable_gold("x+y", pool=pool) is False
+        assert usable_golds(["x+y"], pool=pool) == [False]
     assert "died twice on the gold 'x+y'. killed by the kernel" in caplog.text
     assert pool.limits == [DEFAULT_LIMIT_S] == [3.0]
-    assert is_usable_gold("x+y", pool=Pool(OK)) is True
+    assert usable_golds(["x+y"], pool=Pool(OK)) == [True]
 
 
 def test_a_gold_that_is_no_text_is_refused_before_anything_is_asked():

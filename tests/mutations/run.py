@@ -66,7 +66,6 @@ TESTS = {
     "layers/sampler.py": ("layers/test_sampler.py",),
     "layers/arrangement.py": ("layers/test_arrangement.py",),
     "grading/answers.py": ("grading/test_answers.py",),
-    "grading/braces.py": ("grading/test_braces.py",),
     "grading/context.py": ("grading/test_context.py", "grading/test_answers.py"),
     "grading/equality.py": ("grading/test_equality.py",),
     "grading/forms.py": ("grading/test_forms.py", "grading/test_equality.py"),

@@ -11,7 +11,6 @@ How an answer travels, and the file to open for a bug on its way:
 4. `equality.py` applies the rules in order: choices, lists, intervals, words. `numbers.py` reads literals, `units.py`
    what stands behind them, `statements.py` what `x = 2` and inequalities say.
 5. `symbolic.py` decides the remaining pairs by computer algebra, in a worker: expressions, equations, sets, matrices.
-   `braces.py` completes the LaTeX for its parser.
 
 `golds.py` decides whether a gold can be graded against at all. `pool.py` is the trainer's side of the workers,
 `worker.py` their process, `verdicts.py` what they answer. `qwen/` is the second verdict, that of the Qwen2.5-Math
@@ -21,7 +20,7 @@ Only workers load the computer algebra. The other files run on text a policy wro
 linear in its length or bounded by `support/limits.py`.
 """
 
-from .grader import Grade, grade, grade_many, is_usable_gold, usable_golds
+from .grader import Grade, grade, grade_many, usable_golds
 from .pool import WorkerPool
 
-__all__ = ["Grade", "WorkerPool", "grade", "grade_many", "is_usable_gold", "usable_golds"]
+__all__ = ["Grade", "WorkerPool", "grade", "grade_many", "usable_golds"]

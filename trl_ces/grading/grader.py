@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..support.limits import too_big
 from ..support.prompts import after_thinking
@@ -38,17 +39,11 @@ _REMEMBERED = 50_000
 @dataclass(frozen=True)
 class Grade:
     """
-    The verdict on one response.
+    The verdict on one response, and its final answer as written.
 
-    Attributes:
-        correct (`bool` or `None`):
-            Whether the final answer is mathematically equal to the gold. `None` if the gold is unusable, the worker
-            died twice, or the batch has no time left for an answer that exceeded `first_limit_s`.
-        answer (`str` or `None`):
-            The final answer as written; `None` if there is none.
-        correct_qwen (`bool` or `None`):
-            Verdict of the Qwen2.5-Math evaluation script, for comparison with published numbers (docs/evaluation.md).
-            `None` only if it was not requested.
+    `correct` is `None` if the gold is unusable, the worker died twice, or the batch has no time left for an answer
+    that exceeded `first_limit_s`. `correct_qwen`, the verdict of the Qwen2.5-Math evaluation script, is for comparison
+    with published numbers (docs/evaluation.md); it is `None` only if it was not requested.
     """
 
     correct: bool | None
@@ -61,31 +56,12 @@ class _NeedsAlgebra(Exception):
 
 
 def grade(
-    response: str,
-    gold: str,
-    benchmark: str | None = None,
-    *,
-    question: str | None = None,
-    thinking_prefilled: bool = False,
-    with_qwen: bool = True,
-    boxes_only: bool = False,
-    limit_s: float = DEFAULT_LIMIT_S,
-    pool: WorkerPool | None = None,
+    response: str, gold: str, benchmark: str | None = None, *, question: str | None = None, **settings: Any
 ) -> Grade:
-    """Grades one response. See [`grade_many`], which is faster for several."""
+    """Grades one response, with the settings of [`grade_many`], which is faster for several."""
     benchmarks = None if benchmark is None else [benchmark]
-    [graded] = grade_many(
-        [response],
-        [gold],
-        benchmarks,
-        questions=None if question is None else [question],
-        thinking_prefilled=thinking_prefilled,
-        with_qwen=with_qwen,
-        boxes_only=boxes_only,
-        limit_s=limit_s,
-        pool=pool,
-    )
-    return graded
+    questions = None if question is None else [question]
+    return grade_many([response], [gold], benchmarks, questions=questions, **settings)[0]
 
 
 def grade_many(
@@ -104,40 +80,18 @@ def grade_many(
     r"""
     Grades responses against their golds.
 
-    Args:
-        responses (`Sequence[str]`):
-            Completions, thinking included.
-        golds (`Sequence[str]`):
-            Reference answers, LaTeX or plain text, one per response.
-        benchmarks (`Sequence[str]`, *optional*):
-            Benchmark names, one per response, for the rules of `correct_qwen` that depend on the benchmark. Unknown
-            names get the default rules. `correct` does not depend on them.
-        questions (`Sequence[str]`, *optional*):
-            The questions, one per response. They say what `correct` takes for the answer (asked.py), and a copy of
-            their formulas is none (copies.py).
-        thinking_prefilled (`bool` or `Sequence[bool]`, *optional*, defaults to `False`):
-            Whether the prompt already opened `<think>`, for all responses or one value per response.
-        with_qwen (`bool`, *optional*, defaults to `True`):
-            Whether to compute `correct_qwen`. Rewards need only `correct`, at half the cost.
-        boxes_only (`bool`, *optional*, defaults to `False`):
-            Whether an answer without a box is none.
-        limit_s (`float`, *optional*, defaults to 3 seconds):
-            Processor time of one comparison. An answer that exceeds it is wrong.
-        first_limit_s (`float`, *optional*):
-            Bounds the batch, for rewards: every comparison first gets this much processor time, and of those that
-            exceed it, one for every 300 answers, at least 3, gets `limit_s`. Which ones depends on their texts,
-            not on their places. The others have no verdict. So a hostile neighbour cannot make a right answer wrong.
-        pool ([`WorkerPool`], *optional*):
-            Workers to use. Defaults to the shared pool of this process.
+    `responses` are completions, thinking included; an answer inside unclosed thinking does not count.
+    `thinking_prefilled` says whether the prompt already opened `<think>`, for all or for each. `benchmarks` name the
+    rules of `correct_qwen`, which `with_qwen` asks for; it doubles the cost. `questions` say what `correct` takes for
+    the answer (asked.py), and a copy of their formulas is none (copies.py). With `boxes_only` an answer needs a box.
 
-    Returns:
-        `list[Grade]`: In the order of the responses. An answer inside unclosed thinking does not count, and one that
-        the algebra cannot parse is wrong.
+    `limit_s` is the processor time of one comparison; an answer that exceeds it is wrong. `first_limit_s` bounds the
+    batch, for rewards: every comparison first gets this much, and of those that exceed it, one for every 300 answers,
+    at least 3, gets `limit_s`, chosen by their texts, not by their places. The others have no verdict. So a
+    hostile neighbour cannot make a right answer wrong.
 
-    Raises:
-        `ValueError`: The sequences differ in length.
-        `TypeError`: A gold is not a string.
-        `RuntimeError`: `with_qwen` is set and sympy's LaTeX parser cannot run with the installed antlr and sympy.
+    Raises `ValueError` where the sequences differ in length, `TypeError` for a gold that is not a string, and
+    `RuntimeError` where `with_qwen` is set and sympy's LaTeX parser cannot run with the installed antlr and sympy.
     """
     if with_qwen and (problem := parser_problem()):
         raise RuntimeError(problem)
@@ -179,31 +133,14 @@ def _script_pair(response: str, gold: str, benchmark: str | None) -> Pair | None
     return None if prediction is None else ("equal_as_script", prepared, prediction)
 
 
-def is_usable_gold(gold: str | None, *, limit_s: float = DEFAULT_LIMIT_S, pool: WorkerPool | None = None) -> bool:
-    """Whether answers can be graded against one gold. See [`usable_golds`]."""
-    [usable] = usable_golds([gold], limit_s=limit_s, pool=pool)
-    return usable
-
-
 def usable_golds(
     golds: Sequence[str | None], *, limit_s: float = DEFAULT_LIMIT_S, pool: WorkerPool | None = None
 ) -> list[bool]:
     """
-    Decides for each gold whether answers can be graded against it. Results are cached for the life of the process.
+    Decides for each gold whether answers can be graded against it, and remembers it for the life of the process.
 
-    Args:
-        golds (`Sequence[str | None]`):
-            Reference answers, LaTeX or plain text.
-        limit_s (`float`, *optional*, defaults to 3 seconds):
-            Time limit for parsing one gold. A gold that takes longer is unusable.
-        pool ([`WorkerPool`], *optional*):
-            Workers to use. Defaults to the shared pool of this process.
-
-    Returns:
-        `list[bool]`: `False` for a gold that is missing, empty, malformed, too long, or that the algebra cannot parse.
-
-    Raises:
-        `TypeError`: A gold is neither a string nor `None`.
+    `False` for a gold that is missing, empty, malformed, too long, or that the algebra cannot parse within `limit_s`.
+    `TypeError` for one that is neither a string nor `None`.
     """
     for index, gold in enumerate(golds):
         if gold is not None and not isinstance(gold, str):

@@ -29,7 +29,6 @@ from sympy import (
 )
 from sympy.core.relational import Eq, GreaterThan, LessThan, Ne, Relational, StrictGreaterThan, StrictLessThan
 
-from .braces import with_braces
 from .notation import unwrap
 from .numbers import decimal_places, number
 
@@ -38,7 +37,13 @@ from .numbers import decimal_places, number
 _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
 # The parser reads i as a symbol. It is the imaginary unit unless it is an index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
+_ARGUMENT = r"\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(\d|[A-Za-z]|\\(?!frac|sqrt|left)[A-Za-z]+))"
 _REWRITES = [
+    # Arguments without braces: \sqrt10, \sqrt[3]2, \frac\pi2, \frac{a}b, x^-1, 2^\frac12.
+    (re.compile(r"\\sqrt(?![A-Za-z])(\[[^\[\]]*\])?\s*(\d+(?:\.\d+)?|[A-Za-z]|\\pi(?![A-Za-z]))"), r"\\sqrt\1{\2}"),
+    (re.compile(rf"\\(frac|binom)(?![A-Za-z]){_ARGUMENT}{_ARGUMENT}"), r"\\\1{\2\3}{\4\5}"),
+    (re.compile(r"\^\s*([-+])\s*(\d+|[A-Za-z])"), r"^{\1\2}"),
+    (re.compile(r"\^\s*([-+]?)\s*(\\frac\{[^{}]*\}\{[^{}]*\})"), r"^{\1\2}"),
     (re.compile(r"(?<![A-Za-z\\])C\s*_\s*\{?\s*(\d+)\s*\}?\s*\^\s*\{?\s*(\d+)\s*\}?"), r"\\binom{\1}{\2}"),
     (re.compile(r"\\log\s*_\s*(\d+)\s+(?=\d)"), r"\\log_{\1}"),
     # Functions and constants in program notation, which the parser would read as products of letters.
@@ -99,7 +104,7 @@ def expression(text: str) -> Basic | MatrixBase | None:
     text = unwrap(text)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    text = _TRANSPOSED.sub("^{T_{0}}", with_braces(text))
+    text = _TRANSPOSED.sub("^{T_{0}}", text)
     text = _PRIMES.sub(lambda primes: "^{" + r"\prime" * len(primes.group()) + "}", text)
     if _TWO_NUMBERS.search(text) and "prime" not in text:  # 63 45' are minutes of arc
         return None
