@@ -162,13 +162,6 @@ def test_out_makes_the_folder_and_uploads_nothing(hub, run, tmp_path, monkeypatc
     assert (run / "recipe.yaml").read_text() == RECIPE
 
 
-def test_a_card_of_ones_own_is_taken(hub, run, tmp_path):
-    own = tmp_path / "card.md"
-    own.write_text("---\nlicense: mit\n---\n# Mine\n")
-    assert push(run, "--card", own) == 0
-    assert hub.repos["me/run"].files["README.md"].decode() == own.read_text()
-
-
 def test_without_matplotlib_curves_and_report_are_left_out_and_that_is_said(hub, run, undrawn, capsys):
     assert push(run) == 0
     said = capsys.readouterr().out
@@ -231,8 +224,6 @@ def test_the_licence_of_the_base_is_asked_of_the_hub(hub, run):
     card = ModelCard(hub.repos["me/run"].files["README.md"].decode())
     assert (card.data.license, card.data.license_name, card.data.license_link) == ("other", "base-licence", link)
     assert f"[base-licence]({link})" in card.text
-    assert push(run, "--license", "mit") == 0
-    assert ModelCard(hub.repos["me/run"].files["README.md"].decode()).data.license == "mit"
 
 
 def test_the_lines_of_the_docs_push(hub, tmp_path, undrawn):
@@ -282,10 +273,10 @@ def test_an_upload_that_was_broken_off_is_resumed_by_the_command_it_prints(hub, 
 
 
 def test_the_line_that_retries_repeats_every_option(run):
-    job = Push(run, run, "me/run", False, "v1", True, [run / "one", run / "two"], "mit")
+    job = Push(run, run, "me/run", False, "v1", True, [run / "one", run / "two"])
     assert shlex.split(job.command()) == [
         "trl-ces", "push", str(run), "--repo_id", "me/run", "--merge", "--public", "--revision", "v1",
-        "--evaluation", str(run / "one"), str(run / "two"), "--license", "mit",
+        "--evaluation", str(run / "one"), str(run / "two"),
     ]  # fmt: skip
 
 
@@ -311,7 +302,6 @@ def test_what_the_hub_refuses_is_a_sentence_in_its_own_words(hub, run, undrawn, 
         (["nowhere"], "nowhere holds no trained weights"),
         (["{run}", "--repo_id", "a/b/c"], "'a/b/c' is not a repository name"),
         (["{run}", "--merge"], "holds a full model, not an adapter"),
-        (["{run}", "--card", "none.md"], "`--card` none.md does not exist"),
         (["{run}", "--evaluation", "{run}"], "holds no intact summary.json"),
         (["{run}", "--out", "{run}"], "already exists"),
         (["{run}", "--privat"], "Unrecognized arguments: --privat"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,7 +15,7 @@ from ...support.errors import UserError, first_line
 from ...support.files import write_text
 from ...support.hub import HubError, check_repo
 from ...support.imports import install_line
-from ...train.card import ADAPTER, CARD, FACTS, write_card
+from ...train.card import ADAPTER, FACTS, write_card
 from ...train.recipe import RECIPE
 from ..evaluation.settings import default_folder
 from ..evaluation.summary import results_table
@@ -36,8 +35,6 @@ class Push:
     revision: str | None = None  # branch, created if missing. Default: main
     merge: bool = False  # merge a LoRA adapter into its base
     evaluations: Sequence[Path] = ()  # folders of `trl-ces eval` that measured these weights
-    license: str | None = None  # of the base model, if its own card does not say
-    card: Path | None = None  # a model card to upload instead of the generated one
 
     @property
     def home(self) -> Path:
@@ -51,8 +48,6 @@ class Push:
         words += [] if self.private else ["--public"]
         words += ["--revision", self.revision] if self.revision else []
         words += ["--evaluation", *map(str, self.evaluations)] if self.evaluations else []
-        words += ["--license", self.license] if self.license else []
-        words += ["--card", str(self.card)] if self.card else []
         return shlex.join(words)
 
 
@@ -64,15 +59,8 @@ def plan_push(
     revision: str | None,
     merge: bool,
     evaluation: Sequence[Path] | None,
-    license: str | None,
-    card: Path | None,
 ) -> Push:
-    """
-    A [`Push`] from the options of `trl-ces push`.
-
-    What is `None` comes from the recipe's `hub_*` fields; the evaluation, from where `trl-ces eval` writes by default,
-    if it measured these weights.
-    """
+    """A [`Push`]; what is `None` comes from the recipe, or from where `trl-ces eval` writes by default."""
     weights, home = find_weights(run), home_of(run)
     missing = [name for name in (RECIPE, FACTS) if not (home / name).is_file()]
     if missing:
@@ -80,8 +68,6 @@ def plan_push(
     recipe = read_recipe(home)
     if merge and not (weights / ADAPTER).is_file():
         raise UserError(f"{weights} holds a full model, not an adapter: push it without `--merge`.")
-    if card is not None and not card.is_file():
-        raise UserError(f"`--card` {card} does not exist.")
     for place in evaluation or ():
         check_measured_weights(place, weights)
     usual = default_folder(str(run))
@@ -94,7 +80,7 @@ def plan_push(
     repo_id = repo_id or recipe.get("hub_model_id") or run.resolve().name
     private = not public and recipe.get("hub_private_repo") is not False
     revision = revision or recipe.get("hub_revision")
-    return Push(run, weights, repo_id, private, revision, merge, evaluation or (), license, card)
+    return Push(run, weights, repo_id, private, revision, merge, evaluation or ())
 
 
 def push(job: Push, message: str) -> str:
@@ -124,12 +110,10 @@ def complete(folder: Path, job: Push, repo: str) -> None:
         repo,
         results=[result for summary in summaries for result in eval_results(summary)],
         tables=[results_table({**each, "settings": {**each["settings"], "model": name}}) for each in summaries],
-        licence={"license": job.license} if job.license else find_licence(base),
+        licence=find_licence(base),
         merged=job.merge,
         has_report=not missing,
     )
-    if job.card is not None:
-        shutil.copyfile(job.card, folder / CARD)
     for note in missing + notes:
         print(note, flush=True)
     check_secrets(folder)
