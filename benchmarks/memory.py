@@ -126,7 +126,7 @@ def predicted(shape, fields, device):
 
     recipe = recipe_of(fields, "unused", device)
     config = whole_run(recipe, 1)
-    shape = ModelShape(json.dumps(shape), "this file")
+    shape = ModelShape(json.dumps(shape))
     setup = make_setup(recipe, config, make_schedule(config, 1, None), shape, Engine(1), None, PROMPT)
     # The answers are scripted, so nothing is generated.
     memory = plan_memory(replace(setup, generation=replace(setup.generation, server=True)))

@@ -64,7 +64,7 @@ def test_without_rows_or_memory_the_plan_says_what_it_cannot_know(recipe, capsys
 def test_what_does_not_fit_comes_with_what_is_left(recipe, capsys):
     said = planned(capsys, recipe, "--gpus", 2, "--gpu-memory=1")
     assert "Does not fit: 2.1 GiB a device are missing." in said
-    assert "what is left is a shorter `max_completion_length`" in said
+    assert "What is left is a shorter `max_completion_length`" in said
 
 
 def test_fields_of_the_recipe_can_be_overridden(recipe, capsys):

@@ -94,7 +94,6 @@ def _refuse_what_no_plan_covers(recipe: Recipe, engine: Engine) -> None:
 
 
 def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine: Engine, dtype: str) -> Generation:
-    """How the rollout is generated; `dtype` is that of the weights in a step."""
     colocated = bool(config.use_vllm) and config.vllm_mode == "colocate"
     server = bool(config.use_vllm) and not colocated
     parallel = config.vllm_tensor_parallel_size if colocated else 1
@@ -113,7 +112,6 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
 
 
 def _one_row(recipe: Recipe, config: CESConfig, schedule: Schedule) -> tuple[tuple[str, str], ...]:
-    """See [`Setup`]."""
     if not config.rows_are_independent():
         return ()
     fields = {"per_device_train_batch_size": 1}
