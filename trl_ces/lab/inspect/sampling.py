@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...support.errors import UserError, first_line, hub_errors
 from ...support.prompts import build_prompt
 from .answers import SampledAnswer, encode_prompt, sample_answers
-from .model import load_model
 from .settings import Prompts, Sampling
 from .verdicts import accuracy_verdicts
 
@@ -38,7 +39,7 @@ def sample_recipe(
     on_batch: Callable[[int, int], None] | None = None,
 ) -> RecipeSample:
     """Loads the recipe's model, lets it answer, and grades the answers by the recipe's accuracy reward."""
-    name, model, tokenizer = load_model(recipe, build)
+    name, model, tokenizer = _load_model(recipe, build)
     prompts = asked.prompts
     if asked.typed and tokenizer.chat_template is not None:
         prompts = [build_prompt(text, recipe.script.system_prompt) for text in prompts]
@@ -48,3 +49,40 @@ def sample_recipe(
     if asked.columns:
         correct, reason = accuracy_verdicts(recipe, tokenizer, asked, encoded, answers)
     return RecipeSample(name, model, tokenizer, encoded, answers, correct, reason)
+
+
+def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
+    """The model's name, the model and its tokenizer."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+    from trl import get_quantization_config
+
+    from ...train.lookup import model_path
+
+    logging.disable_progress_bar()
+    name = model_path(recipe) if build else str(recipe.model.model_name_or_path)
+    place = os.path.expanduser(name)
+    on_cpu = recipe.training.get("use_cpu") or not torch.accelerator.is_available()
+    hub = {
+        "revision": recipe.model.model_revision,
+        "trust_remote_code": recipe.training.get("trust_remote_code", False),
+    }
+    loading = {
+        "dtype": recipe.model.dtype,
+        "quantization_config": get_quantization_config(recipe.model),
+        "device_map": "cpu" if on_cpu else str(torch.accelerator.current_accelerator()),
+        **(recipe.training.get("model_init_kwargs") or {}),
+    }
+    # A recipe's flash attention is for the forwards of training: it takes neither a CPU nor float32 weights.
+    loading["attn_implementation"] = None if "flash" in str(recipe.attention) else recipe.attention
+    loading = {key: value for key, value in loading.items() if value is not None}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, **hub)
+        return name, AutoModelForCausalLM.from_pretrained(place, **hub, **loading), tokenizer
+    except (*hub_errors(), ValueError, ImportError) as error:
+        if os.environ.get("TRL_CES_DEBUG"):
+            raise
+        raise UserError(
+            f"The model {name!r} cannot be loaded: {first_line(error)} (TRL_CES_DEBUG=1 shows where)"
+        ) from error
