@@ -66,7 +66,7 @@ def run(argv: list[str]) -> int:
     progress = _show_progress if sys.stderr.isatty() else None
 
     from ..inspect.groups import group_facts
-    from ..inspect.pairs import count_pairs, direction, sample_facts
+    from ..inspect.pairs import count_pairs, sample_facts
     from ..inspect.sampling import sample_recipe
     from ..inspect.table import pairs_report, write_file
 
@@ -82,7 +82,7 @@ def run(argv: list[str]) -> int:
         beta_incorrect=0 if recipe.setting("ces_cap_incorrect") else recipe.setting("ces_beta_incorrect"),
         dynamic_multiplier=recipe.setting("ces_dynamic_multiplier"),
     )
-    print(pairs_report(facts, pairs, direction(pairs), sample.tokenizer, options.top, sample.reason))
+    print(pairs_report(facts, pairs, sample.tokenizer, options.top, sample.reason))
     if folder is not None:
         print(f"\nEvery number, of all forks: {write_file(folder, facts, pairs, sample.tokenizer)}")
     return 1 if (sample.reason or "").startswith("the reward ") else 0  # it failed, as it would in training

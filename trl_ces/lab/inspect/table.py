@@ -12,7 +12,7 @@ import pandas as pd
 
 from ...support.files import write_json
 from ...support.tables import percent
-from .pairs import CLOSE, SIDES, Direction
+from .pairs import SIDES, shorter_share
 from .tokens import token_text
 
 WIDTH = 119
@@ -26,7 +26,7 @@ MOSTLY_WRONG = 0.4
 
 
 def pairs_report(
-    facts: dict[str, Any], pairs: pd.DataFrame, leads: Direction, tokenizer: Any, top: int, reason: str | None = None
+    facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int, reason: str | None = None
 ) -> str:
     """What is printed."""
     rest = ""
@@ -35,7 +35,7 @@ def pairs_report(
         part = percent(weight[:top].sum() / weight.sum() if weight.any() else math.nan)
         rest = f"\n{len(pairs) - top} more pairs are not shown (--top); those shown hold {part} % of count x entropy."
     table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
-    parts = [opening(facts), table + rest, reading(facts, leads)]
+    parts = [opening(facts), table + rest, reading(facts, shorter_share(pairs))]
     if reason is not None:
         parts.append(textwrap.fill(f"Without the share of correct answers: {reason}", WIDTH))
     return "\n\n".join(parts)
@@ -110,29 +110,19 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def reading(facts: dict[str, Any], leads: Direction) -> str:
+def reading(facts: dict[str, Any], shorter: float) -> str:
     """How to read the table, with its caveats."""
     text = (
         "CES lowers the entropy of correct answers at such tokens, which sharpens a fork towards the branch that is "
         "likelier there (mostly the left one). "
     )
-    if leads.comparable == 0:
+    if math.isnan(shorter):
         text += (
             "Which way it leads is unknown: no fork had both of its branches drawn in answers that ended. Sample more "
             "(--num_samples), or longer (--max_new_tokens)."
         )
     else:
-        more = "more" if leads.difference > 0 else "fewer"
-        text += (
-            f"Weighted by count x entropy, that branch is the shorter one in {percent(leads.shorter)} % of the forks "
-            f"and the longer one in {percent(leads.longer)} %; on average it has {abs(leads.difference):.1f} tokens "
-            f"{more} to go. (Counted where both branches were drawn in answers that ended: "
-            f"{percent(leads.comparable)} % of all.)"
-        )
-    text += (
-        f" In {percent(leads.close)} % of all, the branches are less than {CLOSE} apart at the place itself: "
-        "sharpening is weak there, and rewards can turn the fork either way."
-    )
+        text += f"Weighted by count x entropy, that branch is the shorter one in {percent(shorter)} % of the forks."
     paragraphs = [text]
     if facts["truncated"] > 0:
         paragraphs.append(
