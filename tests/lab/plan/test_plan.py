@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.lab.plan.schedule import make_schedule, whole_run
+from trl_ces.lab.plan.setup import make_schedule, whole_run
 from trl_ces.lab.plan.shapes import BUILT_SHAPES, KNOWN_SHAPES, find_shape
 from trl_ces.lab.plan.step import count_step
 from trl_ces.lab.worlds.arithmetic_model import BASE_TRAINING, _new_model, build_tokenizer

@@ -11,9 +11,8 @@ from ...train.recipe import load_recipe
 from ...train.shipped import find_accelerate_config
 from .engine import read_engine
 from .memory import GIB, Memory, Setup, plan_memory
-from .schedule import Schedule, make_schedule, whole_run
 from .server import Server, Transfer, plan_server, transfers
-from .setup import make_setup, prompt_tokens
+from .setup import Schedule, make_schedule, make_setup, prompt_tokens, whole_run
 from .shapes import find_shape
 
 
