@@ -74,6 +74,7 @@ def test_a_push_uploads_the_run_and_nothing_else_into_a_private_repository(hub, 
     report = repo.files["report.html"].decode()
     assert "<svg" in report or "data:image/svg" in report
     assert "_push-" not in report
+    assert [name for name, content in repo.files.items() if TOKEN.encode() in content] == []
     assert "trl-ces report RUN --out report.html --tokens 32" in report  # `trl-ces push` has no --tokens
 
 
@@ -92,11 +93,6 @@ def test_what_was_pushed_can_be_used_by_the_lines_of_its_card(hub, run, tmp_path
         assert torch.equal(one, other)
     assert names["messages"][0]["role"] == "system"
     assert names["output"].shape[1] > names["inputs"]["input_ids"].shape[1]
-
-
-def test_public_means_public(hub, run, undrawn):
-    assert push(run, "--public", "--repo_id", "me/shown") == 0
-    assert hub.repos["me/shown"].private is False
 
 
 def test_a_push_that_is_private_does_not_go_into_a_repository_that_is_public(hub, run, undrawn, capsys):
@@ -359,11 +355,6 @@ def test_settings_about_tokens_are_no_secrets(hub, run, undrawn):
     with (run / "recipe.yaml").open("a") as file:
         file.write("env: {TOKENIZERS_PARALLELISM: quite-false, MAX_BATCHED_TOKENS: 123456789}\n")
     assert push(run) == 0
-
-
-def test_no_uploaded_file_holds_the_token(hub, run):
-    assert push(run) == 0
-    assert [name for name, content in hub.repos["me/run"].files.items() if TOKEN.encode() in content] == []
 
 
 def test_what_a_killed_push_left_is_removed(run):
