@@ -13,6 +13,7 @@ import torch
 
 from ...methods.ces import selection_size
 from .answers import SampledAnswer
+from .groups import mean
 
 PAIR, SIDES = ["low", "high"], ("likelier", "other")
 
@@ -69,14 +70,10 @@ def sample_facts(
     sizes = selection_size(torch.tensor(lengths), tau)
     return {
         "answers": len(answers),
-        "mean_length": _mean(lengths),
-        "truncated": _mean([not answer.ended for answer in answers]),
-        "entropy": _mean([bits for answer in answers for bits in answer.entropies]),
-        "fork_entropy": _mean([fork.entropy for answer in answers for fork in answer.forks]),
-        "too_short": _mean((sizes == 0).tolist()),
-        "accuracy": _mean([verdict for verdict in correct or [] if verdict is not None]),
+        "mean_length": mean(lengths),
+        "truncated": mean([not answer.ended for answer in answers]),
+        "entropy": mean([bits for answer in answers for bits in answer.entropies]),
+        "fork_entropy": mean([fork.entropy for answer in answers for fork in answer.forks]),
+        "too_short": mean((sizes == 0).tolist()),
+        "accuracy": mean([verdict for verdict in correct or [] if verdict is not None]),
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from transformers import TrainerState
+from trl.trainer.utils import is_async_callable
+
+from ...layers.reward_guard import accepted
+from ...layers.turns import read_turns
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.prompts import build_prompt
+from ...support.reward_names import accuracy_reward_index, reward_name
+from ...train.lookup import find_reward_functions, model_path
 from .answers import SampledAnswer, encode_prompt, sample_answers
 from .settings import Prompts, Sampling
-from .verdicts import accuracy_verdicts
 
 if TYPE_CHECKING:
     from ...train.recipe import Recipe
@@ -47,7 +54,7 @@ def sample_recipe(
     answers = sample_answers(model, tokenizer, encoded, sampling, on_batch)
     correct, reason = None, None
     if asked.columns:
-        correct, reason = accuracy_verdicts(recipe, tokenizer, asked, encoded, answers)
+        correct, reason = _accuracy_verdicts(recipe, tokenizer, asked, encoded, answers)
     return RecipeSample(name, model, tokenizer, encoded, answers, correct, reason)
 
 
@@ -57,8 +64,6 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
     from trl import get_quantization_config
-
-    from ...train.lookup import model_path
 
     logging.disable_progress_bar()
     name = model_path(recipe) if build else str(recipe.model.model_name_or_path)
@@ -86,3 +91,50 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
         raise UserError(
             f"The model {name!r} cannot be loaded: {first_line(error)} (TRL_CES_DEBUG=1 shows where)"
         ) from error
+
+
+def _accuracy_verdicts(
+    recipe: Recipe, tokenizer: Any, asked: Prompts, encoded: Sequence[list[int]], answers: Sequence[SampledAnswer]
+) -> tuple[list[bool | None] | None, str | None]:
+    """Asks the accuracy reward."""
+    functions = find_reward_functions(recipe)
+    try:
+        index = accuracy_reward_index([reward_name(func) for func in functions], recipe.setting("ces_accuracy_reward"))
+    except ValueError as error:
+        return None, str(error)
+    func: Any = functions[index]
+    if isinstance(func, str):
+        return None, f"the accuracy reward is the reward model {func}, which only the trainer loads."
+    arguments = accepted(func, _reward_arguments(tokenizer, asked, encoded, answers))
+    try:
+        values = list(asyncio.run(func(**arguments)) if is_async_callable(func) else func(**arguments))
+    except Exception as error:  # a user's function can fail in any way, and the table is of use without it
+        said = first_line(error) if str(error).strip() else "no message"
+        return None, f"the reward {reward_name(func)} failed here ({type(error).__name__}: {said})."
+    if len(values) != len(answers):
+        return None, f"the reward {reward_name(func)} returned {len(values)} values for {len(answers)} answers."
+    threshold = recipe.setting("ces_correct_threshold")
+    return [None if value is None or value != value else bool(value >= threshold) for value in values], None
+
+
+def _reward_arguments(
+    tokenizer: Any, asked: Prompts, encoded: Sequence[list[int]], answers: Sequence[SampledAnswer]
+) -> dict[str, Any]:
+    """Keyword arguments of a reward function, TRL's and CESTrainer's, one entry per answer."""
+    tokens = [answer.tokens for answer in answers]
+    prompts = [asked.prompts[answer.prompt] for answer in answers]
+    texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
+    return {
+        "prompts": prompts,
+        "completions": [
+            text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
+            for prompt, text in zip(prompts, texts, strict=True)
+        ],
+        "completion_ids": tokens,
+        **read_turns([encoded[answer.prompt] for answer in answers], tokens, None, tokenizer),
+        **{name: [values[answer.prompt] for answer in answers] for name, values in asked.columns.items()},
+        # What TRL offers for logging goes nowhere: there is no run.
+        "trainer_state": TrainerState(),
+        "log_extra": lambda *args, **kwargs: None,
+        "log_metric": lambda *args, **kwargs: None,
+    }
