@@ -82,10 +82,11 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
     # A recipe's flash attention is for the forwards of training: it takes neither a CPU nor float32 weights.
     loading["attn_implementation"] = None if "flash" in str(recipe.attention) else recipe.attention
     loading = {key: value for key, value in loading.items() if value is not None}
+    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, **hub)
         return name, AutoModelForCausalLM.from_pretrained(place, **hub, **loading), tokenizer
-    except (*hub_errors(), ValueError, ImportError) as error:
+    except refusals as error:
         if os.environ.get("TRL_CES_DEBUG"):
             raise
         raise UserError(
