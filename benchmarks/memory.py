@@ -120,13 +120,12 @@ def predicted(shape, fields, device):
     """Planned bytes, without the reserve for the process itself."""
     from trl_ces.lab.plan.engine import Engine
     from trl_ces.lab.plan.memory import plan_memory
-    from trl_ces.lab.plan.schedule import make_schedule, whole_run
-    from trl_ces.lab.plan.setup import make_setup
+    from trl_ces.lab.plan.setup import make_schedule, make_setup, whole_run
     from trl_ces.lab.plan.shapes import ModelShape
 
     recipe = recipe_of(fields, "unused", device)
     config = whole_run(recipe, 1)
-    shape = ModelShape(json.dumps(shape), "this file")
+    shape = ModelShape(json.dumps(shape))
     setup = make_setup(recipe, config, make_schedule(config, 1, None), shape, Engine(1), None, PROMPT)
     # The answers are scripted, so nothing is generated.
     memory = plan_memory(replace(setup, generation=replace(setup.generation, server=True)))

@@ -21,7 +21,7 @@ SMALL = {
 
 def step(shape=SMALL, **changes):
     usual = {
-        "shape": ModelShape(json.dumps(shape), "this test"),
+        "shape": ModelShape(json.dumps(shape)),
         "rows": 2,
         "tokens": 256,
         "checkpointing": False,

@@ -74,6 +74,7 @@ def test_a_push_uploads_the_run_and_nothing_else_into_a_private_repository(hub, 
     report = repo.files["report.html"].decode()
     assert "<svg" in report or "data:image/svg" in report
     assert "_push-" not in report
+    assert [name for name, content in repo.files.items() if TOKEN.encode() in content] == []
     assert "trl-ces report RUN --out report.html --tokens 32" in report  # `trl-ces push` has no --tokens
 
 
@@ -92,11 +93,6 @@ def test_what_was_pushed_can_be_used_by_the_lines_of_its_card(hub, run, tmp_path
         assert torch.equal(one, other)
     assert names["messages"][0]["role"] == "system"
     assert names["output"].shape[1] > names["inputs"]["input_ids"].shape[1]
-
-
-def test_public_means_public(hub, run, undrawn):
-    assert push(run, "--public", "--repo_id", "me/shown") == 0
-    assert hub.repos["me/shown"].private is False
 
 
 def test_a_push_that_is_private_does_not_go_into_a_repository_that_is_public(hub, run, undrawn, capsys):
@@ -162,13 +158,6 @@ def test_out_makes_the_folder_and_uploads_nothing(hub, run, tmp_path, monkeypatc
     assert (run / "recipe.yaml").read_text() == RECIPE
 
 
-def test_a_card_of_ones_own_is_taken(hub, run, tmp_path):
-    own = tmp_path / "card.md"
-    own.write_text("---\nlicense: mit\n---\n# Mine\n")
-    assert push(run, "--card", own) == 0
-    assert hub.repos["me/run"].files["README.md"].decode() == own.read_text()
-
-
 def test_without_matplotlib_curves_and_report_are_left_out_and_that_is_said(hub, run, undrawn, capsys):
     assert push(run) == 0
     said = capsys.readouterr().out
@@ -231,8 +220,6 @@ def test_the_licence_of_the_base_is_asked_of_the_hub(hub, run):
     card = ModelCard(hub.repos["me/run"].files["README.md"].decode())
     assert (card.data.license, card.data.license_name, card.data.license_link) == ("other", "base-licence", link)
     assert f"[base-licence]({link})" in card.text
-    assert push(run, "--license", "mit") == 0
-    assert ModelCard(hub.repos["me/run"].files["README.md"].decode()).data.license == "mit"
 
 
 def test_the_lines_of_the_docs_push(hub, tmp_path, undrawn):
@@ -282,10 +269,10 @@ def test_an_upload_that_was_broken_off_is_resumed_by_the_command_it_prints(hub, 
 
 
 def test_the_line_that_retries_repeats_every_option(run):
-    job = Push(run, run, "me/run", False, "v1", True, [run / "one", run / "two"], "mit")
+    job = Push(run, run, "me/run", False, "v1", True, [run / "one", run / "two"])
     assert shlex.split(job.command()) == [
         "trl-ces", "push", str(run), "--repo_id", "me/run", "--merge", "--public", "--revision", "v1",
-        "--evaluation", str(run / "one"), str(run / "two"), "--license", "mit",
+        "--evaluation", str(run / "one"), str(run / "two"),
     ]  # fmt: skip
 
 
@@ -311,7 +298,6 @@ def test_what_the_hub_refuses_is_a_sentence_in_its_own_words(hub, run, undrawn, 
         (["nowhere"], "nowhere holds no trained weights"),
         (["{run}", "--repo_id", "a/b/c"], "'a/b/c' is not a repository name"),
         (["{run}", "--merge"], "holds a full model, not an adapter"),
-        (["{run}", "--card", "none.md"], "`--card` none.md does not exist"),
         (["{run}", "--evaluation", "{run}"], "holds no intact summary.json"),
         (["{run}", "--out", "{run}"], "already exists"),
         (["{run}", "--privat"], "Unrecognized arguments: --privat"),
@@ -369,11 +355,6 @@ def test_settings_about_tokens_are_no_secrets(hub, run, undrawn):
     with (run / "recipe.yaml").open("a") as file:
         file.write("env: {TOKENIZERS_PARALLELISM: quite-false, MAX_BATCHED_TOKENS: 123456789}\n")
     assert push(run) == 0
-
-
-def test_no_uploaded_file_holds_the_token(hub, run):
-    assert push(run) == 0
-    assert [name for name, content in hub.repos["me/run"].files.items() if TOKEN.encode() in content] == []
 
 
 def test_what_a_killed_push_left_is_removed(run):

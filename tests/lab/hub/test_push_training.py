@@ -174,8 +174,7 @@ def test_a_hub_that_fails_at_everything_does_not_touch_the_training(hub, tmp_pat
 
 def test_nobody_at_the_hubs_address_does_not_touch_the_training(hub, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    publisher, trainer, recipe = make(tmp_path / "run", hub_strategy="end")
-    train(publisher, trainer, recipe)
+    train(*make(tmp_path / "run", hub_strategy="end"))
     said = capsys.readouterr().out
     assert "The Hub does not answer now (" in said
     assert "The push to the Hub failed: " in said

@@ -1,6 +1,5 @@
 """`trl-ces inspect` from the outside: its table for a model known by hand, its files, and what it refuses."""
 
-import csv
 import json
 import math
 import re
@@ -13,7 +12,7 @@ from peft import LoraConfig, get_peft_model
 from tiny import tiny_model, tiny_tokenizer
 
 from trl_ces.cli.main import main
-from trl_ces.lab.inspect.table import pad, pairs_table
+from trl_ces.lab.inspect.table import pairs_table
 
 REWARDS = """
 def y_is_right(completions, prompts, solution, completion_ids, thinking_prefilled, last_turns, **kwargs):
@@ -79,21 +78,16 @@ def test_a_recipe_shows_the_fork_of_its_model_with_correct_answers_by_its_reward
     assert cells[:5] == ["200", "100.0", f"{ENTROPY_OF_A:.3f}", "'x'", "0.750"]
     assert cells[6:10] == ["2.0", "0.0", "'y'", "0.250"]
     assert [float(cell) for cell in cells[10:]] == [100 - drawn, 4.0, 100.0]
-    assert f"{folder / 'model'}: 200 answers (4 prompts x 50) at temperature 1, at most 8 tokens, seed 0" in " ".join(
-        printed.split()
-    )
-    assert "that branch is the shorter one in 100.0 % of the forks and the longer one in 0.0 %" in " ".join(
-        printed.split()
-    )
-    assert "on average it has 2.0 tokens fewer to go" in " ".join(printed.split())
+    said = " ".join(printed.split())
+    assert f"{folder / 'model'}: 200 answers (4 prompts x 50) at temperature 1, at most 8 tokens, seed 0" in said
+    assert "that branch is the shorter one in 100.0 % of the forks" in said
 
     whole = json.loads((folder / "out" / "forks.json").read_text())
     assert (whole["tau"], whole["temperature"], whole["answers"], whole["truncated"]) == (0.25, 1.0, 200, 0.0)
     assert whole["forks"][0]["entropy"] == pytest.approx(ENTROPY_OF_A, abs=1e-5)
-    with (folder / "out" / "forks.csv").open() as stream:
-        (row,) = csv.DictReader(stream)
-    assert float(row["other_probability"]) == pytest.approx(0.25, abs=1e-5)
-    assert (row["likelier_text"], row["other_tokens_left"], row["other_correct"]) == ("'x'", "4.0", "1.0")
+    (row,) = whole["forks"]
+    assert row["other_probability"] == pytest.approx(0.25, abs=1e-5)
+    assert (row["likelier_text"], row["other_tokens_left"], row["other_correct"]) == ("'x'", 4.0, 1.0)
     assert not (folder / "never").exists()
 
 
@@ -146,16 +140,12 @@ def test_a_reward_that_cannot_be_asked_costs_its_column_and_says_why(folder, cap
     assert len(rows_of(printed)[0]) == 11
 
 
+LATER = ("--reward_funcs", "inspect_test_rewards.y_is_right_later")
+
+
 def test_an_asynchronous_reward_and_a_threshold_serve_too(folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
-    words = [
-        "--config",
-        "recipe.yaml",
-        "--num_samples",
-        "40",
-        "--reward_funcs",
-        "inspect_test_rewards.y_is_right_later",
-    ]
+    words = ["--config", "recipe.yaml", "--num_samples", "40", *LATER]
     assert [rows_of(inspect(capsys, *words))[0][place] for place in (7, 12)] == ["0.0", "100.0"]
     below = inspect(capsys, *words, "--ces_correct_threshold", "0")
     assert [rows_of(below)[0][place] for place in (7, 12)] == ["100.0", "100.0"]
@@ -169,9 +159,7 @@ def test_a_model_that_is_mostly_wrong_is_warned_of(folder, capsys, monkeypatch):
     assert float(share) < 40
     assert f"Only {share} % of the answers are correct. In 13 of 14 small worlds below 40.0 % CES lost" in wrong
     assert "correct answers only (ces_beta_incorrect: 0)" in wrong
-    right = inspect(
-        capsys, *words, "--reward_funcs", "inspect_test_rewards.y_is_right_later", "--ces_correct_threshold", "0"
-    )
+    right = inspect(capsys, *words, *LATER, "--ces_correct_threshold", "0")
     assert "small worlds below" not in right
 
 
@@ -252,9 +240,9 @@ def test_the_widest_table_fits_into_119_columns_and_its_numbers_stand_under_each
             return self.decode([token])
 
         def decode(self, ids, **options):
-            return {5: " a_very_long_identifier", 6: "等等等等等等等等等"}[ids[0]]
+            return {5: " a_very_long_identifier", 6: "b"}[ids[0]]
 
-    pair = {"count": 12345, "share": 1.0, "entropy": 12.345, "leads": 1.0, "close": 0.0}
+    pair = {"count": 12345, "share": 1.0, "entropy": 12.345, "leads": 1.0}
     for side, values in {"likelier": (5, 0.7, 1.0, 12345.6, 1.0), "other": (6, 0.3, 0.0, math.nan, math.nan)}.items():
         names = ("token", "probability", "sampled", "tokens_left", "correct")
         pair |= {f"{side}_{name}": value for name, value in zip(names, values, strict=True)}
@@ -262,18 +250,6 @@ def test_the_widest_table_fits_into_119_columns_and_its_numbers_stand_under_each
     assert {len(line) for line in lines[3:4]} == {119}
     assert lines[-1].startswith("12345  100.0   12.345  ' a_ver")
     assert lines[1].index("mean P") + 6 == lines[-1].index("0.700") + 5
-    assert pad("等等等", 6) == "等等等"
-    assert pad("等等等", 5) == "等等…"
-    assert pad("ab", 4) == "ab  "
-
-
-def test_help_names_the_options_and_the_ways_to_call_it(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["inspect", "--help"])
-    assert stopped.value.code == 0
-    said = capsys.readouterr().out
-    for part in ("--num_samples", "--tau", "trl-ces inspect --config arithmetic", "docs/report.md"):
-        assert part in said
 
 
 @pytest.mark.parametrize(
@@ -282,35 +258,27 @@ def test_help_names_the_options_and_the_ways_to_call_it(capsys):
         (["--prompt", "a"], ["No model is named", "`--model`", "`--config`"]),
         (["--model", "MODEL"], ["There are no prompts", "`--prompt`, `--data`"]),
         (["--model", "./nowhere", "--prompt", "a"], ["'./nowhere' holds no config.json", "`--model`"]),
-        (["--model", "runs/not/there", "--prompt", "a"], ["'runs/not/there' holds no config.json"]),
-        (["--model", "FOLDER", "--prompt", "a"], ["holds no config.json"]),
         (["--model", "no-one/nothing", "--prompt", "a"], ["'no-one/nothing' cannot be loaded", "huggingface.co"]),
         (["--model", "MODEL", "--data", "no-one/nothing"], ["'no-one/nothing'", "the Hub"]),
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
-        (["--model", "MODEL", "--data", "FOLDER/broken.parquet"], ["broken.parquet: not a parquet file"]),
         (["--model", "MODEL", "--data", "FOLDER/broken.jsonl"], ["broken.jsonl", "not valid JSON"]),
         (["--model", "MODEL", "--data", "FOLDER/data.jsonl", "--prompt", "a"], ["both given", "remove the other"]),
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
         (["--model", "MODEL", "--prompt", "a", "--tau", "1.5"], ["`--tau` is 1.5", "[0, 1]"]),
-        (["--model", "MODEL", "--prompt", "a", "--tau", "nan"], ["`--tau` is nan", "[0, 1]"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["`--tau` is -0.1", "[0, 1]"]),
-        (["--model", "MODEL", "--prompt", "a", "--tau", "0.0000000001"], ["9 decimals at most"]),
         (["--model", "MODEL", "--prompt", "a", "--temperature", "0"], ["temperature is 0.0", "above 0"]),
         (["--model", "MODEL", "--prompt", "a", "--num_samples", "0"], ["--num_samples: '0'", "at least 1"]),
-        (["--model", "MODEL", "--prompt", "a", "--top", "all"], ["--top: 'all'", "whole number"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tua", "1"], ["`ces_tua`", "`ces_tau`"]),
         (["--model", "MODEL", "--prompt", "a", "--num_processes", "2"], ["`--num_processes` is for training"]),
         (
             ["--model", "MODEL", "--prompt", "a", "--output_dir", "FOLDER/data.jsonl"],
             ["`--output_dir`", "name another"],
         ),
-        (["--config", "arithmetic cse"], ["arithmetic cse does not exist", "`arithmetic`"]),
         (["--config", "FOLDER/recipe.yaml", "--reward_funcs", "acuracy_reward"], ["'acuracy_reward'", "Did you mean"]),
     ],
 )
 def test_what_cannot_be_inspected_is_refused_in_one_sentence(folder, capsys, monkeypatch, words, parts):
     monkeypatch.chdir(folder)
-    (folder / "broken.parquet").write_text("PAR1 is what a parquet file begins with, and this is all there is of it")
     (folder / "broken.jsonl").write_text('{"question": ')
     words = [word.replace("MODEL", str(folder / "model")).replace("FOLDER", str(folder)) for word in words]
     capsys.readouterr()

@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from trl_ces.lab.inspect import tokens as inspection
 from trl_ces.lab.inspect.answers import SampledAnswer, encode_prompt, sample_answers
-from trl_ces.lab.inspect.pairs import count_pairs, direction, sample_facts
+from trl_ces.lab.inspect.pairs import count_pairs, sample_facts, shorter_share
 from trl_ces.lab.inspect.settings import Sampling
 from trl_ces.lab.inspect.tokens import ForkingToken, distribution_facts, forking_tokens, token_text
 from trl_ces.support.errors import UserError
@@ -44,7 +44,7 @@ def test_the_fork_of_a_known_model_has_its_entropy_in_bits_its_branches_and_what
 def test_a_known_model_gives_a_known_fork():
     answers = story_answers(num_samples=400)
     (fork,) = pairs_of(answers, [answer.tokens[0] == Y for answer in answers])
-    assert (fork.count, fork.share, fork.leads, fork.close) == (400, 1.0, 1.0, 0.0)
+    assert (fork.count, fork.share, fork.leads) == (400, 1.0, 1.0)
     assert fork.entropy == pytest.approx(ENTROPY_OF_A, abs=1e-5)
     assert (fork.likelier_token, fork.likelier_tokens_left, fork.likelier_correct) == (X, 2.0, 0.0)
     assert (fork.other_token, fork.other_tokens_left, fork.other_correct) == (Y, 4.0, 1.0)
@@ -79,7 +79,7 @@ def test_an_answer_that_was_cut_off_has_no_tokens_left_to_count():
     assert fork.likelier_tokens_left == 2.0
     assert math.isnan(fork.other_tokens_left)
     assert sample_facts(answers, 0.25)["truncated"] == pytest.approx(fork.other_sampled)
-    assert direction(count_pairs(answers)).comparable == 0.0
+    assert math.isnan(shorter_share(count_pairs(answers)))
 
 
 def test_answers_come_in_the_order_of_the_prompts_whatever_the_batches():
@@ -198,7 +198,6 @@ def test_places_are_grouped_by_their_pair_in_either_order():
     assert (first.count, first.share) == (3, 0.6)
     assert first.entropy == pytest.approx(2 / 3)
     assert first.leads == pytest.approx(0.75)  # 1.5 of 2 bits where 5 is the likelier one there, too
-    assert first.close == pytest.approx(0.25)  # 0.5 of 2 bits, at .6 to .5
     assert first.likelier_token == 5
     assert first.likelier_probability == pytest.approx((0.8 + 0.5 + 0.7) / 3)
     assert first.likelier_sampled == pytest.approx(2 / 3)
@@ -212,38 +211,20 @@ def test_places_are_grouped_by_their_pair_in_either_order():
     assert math.isnan(sample_facts(hand_made(), 0.2)["accuracy"])
 
 
-def made_pairs(**columns):
-    return pd.DataFrame({name: columns[name] for name in ("count", "entropy", "leads", "close")}).assign(
-        likelier_tokens_left=columns["left"], other_tokens_left=columns["other_left"]
-    )
+def test_the_shorter_branch_is_weighted_by_count_and_entropy_and_follows_the_lead_at_each_place():
+    columns = {
+        "count": [10, 2, 4, 8],
+        "entropy": [0.6, 1.0, 0.5, 0.25],  # 6 bits: shorter; 1.5 bits longer, 0.5 shorter; 2: unknown; 2: equal
+        "leads": [1.0, 0.75, 1.0, 0.75],
+        "likelier_tokens_left": [4.0, 9.0, 3.0, 4.0],
+        "other_tokens_left": [20.0, 5.0, math.nan, 4.0],
+    }
+    assert shorter_share(pd.DataFrame(columns)) == pytest.approx(6.5 / 10)
 
 
-def test_the_direction_is_weighted_by_count_and_entropy_and_follows_the_lead_at_each_place():
-    pairs = made_pairs(
-        count=[10, 2, 4],
-        entropy=[0.6, 1.0, 0.5],  # 6 bits: shorter by 16; 1.5 bits longer, 0.5 shorter; 2 bits: unknown
-        leads=[1.0, 0.75, 1.0],
-        close=[0.0, 0.5, 1.0],
-        left=[4.0, 9.0, 3.0],
-        other_left=[20.0, 5.0, math.nan],
-    )
-    found = direction(pairs)
-    assert found.comparable == pytest.approx(8 / 10)
-    assert found.shorter == pytest.approx(6.5 / 8)
-    assert found.longer == pytest.approx(1.5 / 8)
-    assert found.difference == pytest.approx((6 * -16 + 1.5 * 4 + 0.5 * -4) / 8)
-    assert found.close == pytest.approx((1 + 2) / 10)
-
-
-def test_branches_of_one_length_are_neither_shorter_nor_longer():
-    found = direction(made_pairs(count=[2], entropy=1.0, leads=0.75, close=0.0, left=4.0, other_left=4.0))
-    assert (found.comparable, found.shorter, found.longer, found.difference) == (1.0, 0.0, 0.0, 0.0)
-
-
-def test_a_model_without_any_doubt_has_a_direction_of_nothing():
-    found = direction(count_pairs([SampledAnswer(0, [5, 1], True, [0, 0], [fork(0, (5, 6), (1.0, 0.0), 0.0, 5)])]))
-    assert found.comparable == 0.0
-    assert math.isnan(found.close)
+def test_a_model_without_any_doubt_leads_nowhere():
+    sure = [SampledAnswer(0, [5, 1], True, [0, 0], [fork(0, (5, 6), (1.0, 0.0), 0.0, 5)])]
+    assert math.isnan(shorter_share(count_pairs(sure)))
 
 
 def test_white_space_shows_in_a_tokens_text():

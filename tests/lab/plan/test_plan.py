@@ -12,10 +12,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.lab.plan.schedule import make_schedule, whole_run
+from trl_ces.lab.plan.setup import make_schedule, whole_run
 from trl_ces.lab.plan.shapes import BUILT_SHAPES, KNOWN_SHAPES, find_shape
 from trl_ces.lab.plan.step import count_step
-from trl_ces.lab.worlds.arithmetic_model import _new_model, build_tokenizer
+from trl_ces.lab.worlds.arithmetic_model import BASE_TRAINING, _new_model, build_tokenizer
 from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import make_recipe
 
@@ -36,11 +36,10 @@ def test_the_known_shapes_have_the_models_numbers_of_weights(name, weights):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(shape.config())
     assert model.num_parameters() == weights
-    assert shape.source == "known to trl-ces"
 
 
 def test_the_quickstarts_shape_is_that_of_the_model_it_makes():
-    made = _new_model(build_tokenizer(), 0).config
+    made = _new_model(build_tokenizer(), 0, BASE_TRAINING["layers"], BASE_TRAINING["width"]).config
     ((builder, known),) = BUILT_SHAPES.items()
     assert {name: getattr(made, name) for name in known} == known
     assert find_shape("runs/not/there", builder).config().vocab_size == made.vocab_size

@@ -15,8 +15,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 
 from trl_ces.lab.plan.engine import Engine
 from trl_ces.lab.plan.memory import Generation, Setup, in_flight, plan_memory
-from trl_ces.lab.plan.network import BYTES_PER_TOKEN, transfers
-from trl_ces.lab.plan.server import WORKSPACE, plan_server
+from trl_ces.lab.plan.server import BYTES_PER_TOKEN, WORKSPACE, plan_server, transfers
 from trl_ces.lab.plan.step import count_step
 
 GIB = 2**30

@@ -213,10 +213,10 @@ def test_asking_for_more_problems_than_there_are_says_how_many_there_are():
     [
         ({"slip_probability": 1.5}, "slip_probability is a probability"),
         ({"check_probability": 1}, "check_probability must be below 1"),
-        ({"digits": 0}, "digits must be at least 1"),
-        ({"min_terms": 3}, "got 3 and 2"),
-        ({"sums": 0}, "from 1 to 26, got 0"),
-        ({"sums": 27}, "from 1 to 26, got 27"),
+        ({"digits": 0}, "digits >= 1"),
+        ({"min_terms": 3}, "min_terms=3, max_terms=2"),
+        ({"sums": 0}, "1 to 26 sums"),
+        ({"sums": 27}, "1 to 26 sums"),
     ],
 )
 def test_impossible_worlds_are_refused(fields, message):

@@ -49,7 +49,7 @@ def _parser() -> Parser:
     add("--top", type=count, default=15, metavar="N", help="pairs to print (default 15)")
     add("--seed", type=int, help=f"seed of the sampling (default {Sampling.seed})")
     add("--batch_size", type=count, metavar="N", help=f"answers generated together (default {Sampling.batch_size})")
-    add("--output_dir", type=Path, metavar="DIR", help="also write every number there: forks.csv, forks.json")
+    add("--output_dir", type=Path, metavar="DIR", help="also write every number there, in forks.json")
     return parser
 
 
@@ -62,15 +62,13 @@ def run(argv: list[str]) -> int:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(
-                f"`--output_dir` {str(folder)!r} cannot be made ({error.strerror}): name another."
-            ) from None
+            raise UserError(f"`--output_dir` {folder} cannot be made ({error.strerror}): name another.") from None
     progress = _show_progress if sys.stderr.isatty() else None
 
     from ..inspect.groups import group_facts
-    from ..inspect.pairs import count_pairs, direction, sample_facts
+    from ..inspect.pairs import count_pairs, sample_facts
     from ..inspect.sampling import sample_recipe
-    from ..inspect.table import pairs_report, write_files
+    from ..inspect.table import pairs_report, write_file
 
     sample = sample_recipe(recipe, asked, sampling, build=options.model is None, on_batch=progress)
     pairs = count_pairs(sample.answers, sample.correct)
@@ -84,10 +82,9 @@ def run(argv: list[str]) -> int:
         beta_incorrect=0 if recipe.setting("ces_cap_incorrect") else recipe.setting("ces_beta_incorrect"),
         dynamic_multiplier=recipe.setting("ces_dynamic_multiplier"),
     )
-    print(pairs_report(facts, pairs, direction(pairs), sample.tokenizer, options.top, sample.reason))
+    print(pairs_report(facts, pairs, sample.tokenizer, options.top, sample.reason))
     if folder is not None:
-        files = write_files(folder, facts, pairs, sample.tokenizer)
-        print("\n".join(["\nEvery number, of all forks:", *(f"  {file}" for file in files)]))
+        print(f"\nEvery number, of all forks: {write_file(folder, facts, pairs, sample.tokenizer)}")
     return 1 if (sample.reason or "").startswith("the reward ") else 0  # it failed, as it would in training
 
 
@@ -105,8 +102,5 @@ def _read(argv: list[str]) -> tuple[argparse.Namespace, Recipe, Sampling]:
     recipe = recipe_to_sample(
         options.config, line.overrides, model=options.model, data=options.data, prompts=options.prompt
     )
-    return (
-        options,
-        recipe,
-        Sampling.of_recipe(recipe, **{field.name: vars(options)[field.name] for field in fields(Sampling)}),
-    )
+    given = {field.name: getattr(options, field.name) for field in fields(Sampling)}
+    return options, recipe, Sampling.of_recipe(recipe, **given)

@@ -32,8 +32,6 @@ def _parser() -> Parser:
     add("--public", action="store_true", help="create the repository public, or push to a public one")
     add("--revision", metavar="BRANCH", help="default: `hub_revision` of the recipe, or main")
     add("--evaluation", nargs="+", type=_path, metavar="DIR", help="of trl-ces eval; default: its folder for RUN")
-    add("--license", metavar="ID", help="of the base model, if its own card does not say: apache-2.0, mit, ...")
-    add("--card", type=_path, metavar="FILE", help="a model card of your own instead of the generated one")
     add("--out", type=_path, metavar="DIR", help="write everything there for review, and upload nothing")
     return parser
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from huggingface_hub import HfApi
+from huggingface_hub import EvalResult, HfApi, ModelCard
 from huggingface_hub.errors import HfHubHTTPError
 
-from ...support.errors import UserError, first_line
+from ...support.errors import UserError, first_line, hub_errors
 from ...support.files import write_text
-from ...support.hub import HubError, check_repo
+from ...support.hub import HubError, check_repo, is_local
 from ...support.imports import install_line
 from ...train.card import ADAPTER, CARD, FACTS, write_card
 from ...train.recipe import RECIPE
+from ..evaluation.benchmarks import BENCHMARKS
+from ..evaluation.models import fingerprint
 from ..evaluation.settings import default_folder
-from ..evaluation.summary import results_table
+from ..evaluation.summary import SUMMARY, results_table
 from ..report.trainings import read_recipe
-from .facts import check_measured_weights, eval_results, find_licence, read_summary
 from .staging import REPORT, check_secrets, find_weights, home_of, merge, place_run, stage
 
 
@@ -36,8 +38,6 @@ class Push:
     revision: str | None = None  # branch, created if missing. Default: main
     merge: bool = False  # merge a LoRA adapter into its base
     evaluations: Sequence[Path] = ()  # folders of `trl-ces eval` that measured these weights
-    license: str | None = None  # of the base model, if its own card does not say
-    card: Path | None = None  # a model card to upload instead of the generated one
 
     @property
     def home(self) -> Path:
@@ -51,8 +51,6 @@ class Push:
         words += [] if self.private else ["--public"]
         words += ["--revision", self.revision] if self.revision else []
         words += ["--evaluation", *map(str, self.evaluations)] if self.evaluations else []
-        words += ["--license", self.license] if self.license else []
-        words += ["--card", str(self.card)] if self.card else []
         return shlex.join(words)
 
 
@@ -64,15 +62,8 @@ def plan_push(
     revision: str | None,
     merge: bool,
     evaluation: Sequence[Path] | None,
-    license: str | None,
-    card: Path | None,
 ) -> Push:
-    """
-    A [`Push`] from the options of `trl-ces push`.
-
-    What is `None` comes from the recipe's `hub_*` fields; the evaluation, from where `trl-ces eval` writes by default,
-    if it measured these weights.
-    """
+    """A [`Push`]; what is `None` comes from the recipe, or from where `trl-ces eval` writes by default."""
     weights, home = find_weights(run), home_of(run)
     missing = [name for name in (RECIPE, FACTS) if not (home / name).is_file()]
     if missing:
@@ -80,8 +71,6 @@ def plan_push(
     recipe = read_recipe(home)
     if merge and not (weights / ADAPTER).is_file():
         raise UserError(f"{weights} holds a full model, not an adapter: push it without `--merge`.")
-    if card is not None and not card.is_file():
-        raise UserError(f"`--card` {card} does not exist.")
     for place in evaluation or ():
         check_measured_weights(place, weights)
     usual = default_folder(str(run))
@@ -94,7 +83,7 @@ def plan_push(
     repo_id = repo_id or recipe.get("hub_model_id") or run.resolve().name
     private = not public and recipe.get("hub_private_repo") is not False
     revision = revision or recipe.get("hub_revision")
-    return Push(run, weights, repo_id, private, revision, merge, evaluation or (), license, card)
+    return Push(run, weights, repo_id, private, revision, merge, evaluation or ())
 
 
 def push(job: Push, message: str) -> str:
@@ -124,12 +113,10 @@ def complete(folder: Path, job: Push, repo: str) -> None:
         repo,
         results=[result for summary in summaries for result in eval_results(summary)],
         tables=[results_table({**each, "settings": {**each["settings"], "model": name}}) for each in summaries],
-        licence={"license": job.license} if job.license else find_licence(base),
+        licence=find_licence(base),
         merged=job.merge,
         has_report=not missing,
     )
-    if job.card is not None:
-        shutil.copyfile(job.card, folder / CARD)
     for note in missing + notes:
         print(note, flush=True)
     check_secrets(folder)
@@ -197,3 +184,66 @@ def reason(error: BaseException) -> str:
     if isinstance(cause, HfHubHTTPError) and cause.server_message:
         return f"{cause.server_message.rstrip('.')} ({cause.response.status_code})"
     return first_line(cause).rstrip(".")
+
+
+def read_summary(place: Path) -> dict[str, Any]:
+    """The summary.json of an evaluation; raises `UserError` if it is missing or damaged."""
+    try:
+        summary = json.loads((place / SUMMARY).read_text(encoding="utf-8"))
+        if summary["settings"] and summary["benchmarks"]:
+            return summary
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise UserError(
+        f"{place} holds no intact {SUMMARY}: name an output directory of `trl-ces eval`. An interrupted one resumes "
+        "when started again."
+    )
+
+
+def check_measured_weights(place: Path, weights: Path) -> None:
+    """Raises `UserError` if the evaluation in `place` measured other weights than those in `weights`."""
+    measured = read_summary(place)["settings"].get("fingerprint")
+    if measured is not None and measured != fingerprint(weights):
+        raise UserError(
+            f"{place} measured other weights than those in {weights}: run `trl-ces eval --model {weights}`."
+        )
+
+
+def eval_results(summary: dict[str, Any]) -> list[EvalResult]:
+    """Accuracy and completion length of an evaluation on each benchmark, for the card's model-index."""
+    settings, found = summary["settings"], []
+    how = {key: settings[key] for key in ("num_samples", "temperature", "top_p", "max_new_tokens") if key in settings}
+    for name, entry in summary["benchmarks"].items():
+        benchmark, accuracy = BENCHMARKS[name], entry["correct"]["accuracy"]
+        if accuracy is None:
+            continue
+        where: dict[str, Any] = {
+            "task_type": "text-generation",
+            "dataset_name": benchmark.title,
+            "dataset_type": benchmark.hub.repository if benchmark.hub else name,
+            "dataset_config": benchmark.hub.configuration if benchmark.hub else None,
+            "dataset_split": benchmark.hub.split if benchmark.hub else None,
+            "metric_args": how,
+        }
+        for kind, title, value in (
+            ("accuracy", "accuracy, %", round(100 * accuracy, 2)),
+            ("completion_length", "mean completion length, tokens", round(entry["length_tokens"]["mean"], 1)),
+        ):
+            metric = f"{title}, of {entry['problems']} problems"
+            found.append(EvalResult(metric_type=kind, metric_name=metric, metric_value=value, **where))
+    return found
+
+
+def find_licence(base: str) -> dict[str, str]:
+    """`license`, `license_name` and `license_link` as the card of the base model states them."""
+    card = Path(base).expanduser() / CARD
+    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError)  # no metadata, a model that is gone
+    try:
+        if card.is_file():
+            data: Any = ModelCard.load(card, ignore_metadata_errors=True).data
+        else:
+            data = None if is_local(base) else HfApi().model_info(base).card_data
+    except refusals:
+        return {}
+    stated = {name: getattr(data, name, None) for name in ("license", "license_name", "license_link")}
+    return {name: value for name, value in stated.items() if isinstance(value, str)}

@@ -50,8 +50,8 @@ def group_facts(
                     rewarded += chance * sum(advantage + beta_incorrect * bits > 0 for bits in selected)
     return {
         "num_generations": size,
-        "groups_all_incorrect": _mean([math.comb(n - c, size) / math.comb(n, size) for n, c in counts]),
-        "groups_all_correct": _mean([math.comb(c, size) / math.comb(n, size) for n, c in counts]),
+        "groups_all_incorrect": mean([math.comb(n - c, size) / math.comb(n, size) for n, c in counts]),
+        "groups_all_correct": mean([math.comb(c, size) / math.comb(n, size) for n, c in counts]),
         "shaped_share": shaped / tokens if tokens else math.nan,
         "shaped_in_equal_groups": equal / shaped if shaped else math.nan,
         "shaped_incorrect_rewarded": rewarded / shaped if shaped else math.nan,
@@ -72,5 +72,5 @@ def _advantage_of_incorrect(right: int, size: int) -> float:
     return -math.sqrt(share / (1 - share) * (size - 1) / size)
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else math.nan

@@ -6,7 +6,6 @@ is already likelier. So it matters which branch that is: the one that ends the a
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,9 +13,8 @@ import torch
 
 from ...methods.ces import selection_size
 from .answers import SampledAnswer
+from .groups import mean
 
-# Branches whose probabilities differ by less count as close to a tie. Ours; it only affects what is printed.
-CLOSE = 0.2
 PAIR, SIDES = ["low", "high"], ("likelier", "other")
 
 
@@ -26,67 +24,42 @@ def count_pairs(answers: Sequence[SampledAnswer], correct: Sequence[bool | None]
     rows = []  # one per place and branch
     for answer, verdict in zip(answers, verdicts, strict=True):
         for fork in answer.forks:
-            lead = fork.probabilities[0] - fork.probabilities[1]
             for rank, (token, probability) in enumerate(zip(fork.pair, fork.probabilities, strict=True)):
                 drawn = fork.sampled == token
                 left = len(answer.tokens) - fork.place if drawn and answer.ended else math.nan
                 right = math.nan if verdict is None or not drawn else float(verdict)
-                rows.append((*sorted(fork.pair), token, rank, fork.entropy, lead, probability, drawn, left, right))
-    columns = [*PAIR, "token", "rank", "entropy", "lead", "probability", "sampled", "tokens_left", "correct"]
+                rows.append((*sorted(fork.pair), token, rank, fork.entropy, probability, drawn, left, right))
+    columns = [*PAIR, "token", "rank", "entropy", "probability", "sampled", "tokens_left", "correct"]
     places = pd.DataFrame(rows, columns=columns)
     branches = places.groupby([*PAIR, "token"])[["probability", "sampled", "tokens_left", "correct"]].mean()
     ranked = branches.reset_index("token").sort_values("probability", ascending=False, kind="stable").groupby(PAIR)
     likelier, other = (ranked.nth(rank).add_prefix(f"{side}_") for rank, side in enumerate(SIDES))
     first = places[places["rank"] == 0].join(likelier["likelier_token"], on=PAIR)
     first["leads"] = first.entropy.where(first.token == first.likelier_token, 0.0)
-    first["close"] = first.entropy.where(first.lead < CLOSE, 0.0)
     pairs = first.groupby(PAIR, sort=False).agg(
         count=("entropy", "size"),
         share=("entropy", lambda entropy: len(entropy) / len(first)),
         entropy=("entropy", "sum"),
         leads=("leads", "sum"),
-        close=("close", "sum"),
     )
     pairs = pairs.sort_values("entropy", ascending=False, kind="stable")
-    pairs[["leads", "close"]] = pairs[["leads", "close"]].div(pairs.entropy, axis=0)
+    pairs["leads"] /= pairs.entropy
     pairs["entropy"] /= pairs["count"]
     return pairs.join([likelier, other]).reset_index(drop=True)
 
 
-@dataclass(frozen=True)
-class Direction:
-    """Where the likelier branch of each place leads, weighted by entropy. A mean of nothing is NaN."""
+def shorter_share(pairs: pd.DataFrame) -> float:
+    """Share of [`count_pairs`]'s places, weighted by entropy, whose likelier branch has fewer tokens left.
 
-    comparable: float  # share of the places whose pair had both branches drawn in answers that ended
-    shorter: float  # share of those at which the likelier branch has fewer tokens left
-    longer: float  # share of those at which it has more
-    difference: float  # mean over those of tokens left, likelier minus other branch
-    # Share of all places at which the probabilities are less than `CLOSE` apart. There the entropy is near its maximum
-    # over the two, so its slope is small and other parts of the gradient decide.
-    close: float
-
-
-def direction(pairs: pd.DataFrame) -> Direction:
-    """Where the likelier branches of [`count_pairs`]'s rows lead."""
-    pairs = pairs[pairs.entropy > 0]
-    weight = pairs["count"] * pairs.entropy
-    known = (pairs.likelier_tokens_left - pairs.other_tokens_left).dropna()
-    if weight.empty:
-        return Direction(0.0, math.nan, math.nan, math.nan, math.nan)
-    close = float(np.average(pairs.close, weights=weight))
-    if known.empty:
-        return Direction(0.0, math.nan, math.nan, math.nan, close)
-    of_known, leads = weight[known.index], pairs.leads[known.index]
+    NaN if no pair had both of its branches drawn in answers that ended.
+    """
+    gap = (pairs.likelier_tokens_left - pairs.other_tokens_left)[pairs.entropy > 0].dropna()
+    if gap.empty:
+        return math.nan
+    known = pairs.loc[gap.index]
     # At the places where the other branch is the likelier one, the gap is the same with the other sign.
-    shorter = leads.where(known < 0, 1 - leads).where(known != 0, 0.0)
-    longer = leads.where(known > 0, 1 - leads).where(known != 0, 0.0)
-    return Direction(
-        comparable=float(of_known.sum() / weight.sum()),
-        shorter=float(np.average(shorter, weights=of_known)),
-        longer=float(np.average(longer, weights=of_known)),
-        difference=float(np.average(known * (2 * leads - 1), weights=of_known)),
-        close=close,
-    )
+    shorter = known.leads.where(gap < 0, 1 - known.leads).where(gap != 0, 0.0)
+    return float(np.average(shorter, weights=known["count"] * known.entropy))
 
 
 def sample_facts(
@@ -97,14 +70,10 @@ def sample_facts(
     sizes = selection_size(torch.tensor(lengths), tau)
     return {
         "answers": len(answers),
-        "mean_length": _mean(lengths),
-        "truncated": _mean([not answer.ended for answer in answers]),
-        "entropy": _mean([bits for answer in answers for bits in answer.entropies]),
-        "fork_entropy": _mean([fork.entropy for answer in answers for fork in answer.forks]),
-        "too_short": _mean((sizes == 0).tolist()),
-        "accuracy": _mean([verdict for verdict in correct or [] if verdict is not None]),
+        "mean_length": mean(lengths),
+        "truncated": mean([not answer.ended for answer in answers]),
+        "entropy": mean([bits for answer in answers for bits in answer.entropies]),
+        "fork_entropy": mean([fork.entropy for answer in answers for fork in answer.forks]),
+        "too_short": mean((sizes == 0).tolist()),
+        "accuracy": mean([verdict for verdict in correct or [] if verdict is not None]),
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan

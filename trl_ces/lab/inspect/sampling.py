@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from transformers import TrainerState
+from trl.trainer.utils import is_async_callable
+
+from ...layers.reward_guard import accepted
+from ...layers.turns import read_turns
+from ...support.errors import UserError, first_line, hub_errors
 from ...support.prompts import build_prompt
+from ...support.reward_names import accuracy_reward_index, reward_name
+from ...train.lookup import find_reward_functions, model_path
 from .answers import SampledAnswer, encode_prompt, sample_answers
-from .model import load_model
 from .settings import Prompts, Sampling
-from .verdicts import accuracy_verdicts
 
 if TYPE_CHECKING:
     from ...train.recipe import Recipe
@@ -38,7 +46,7 @@ def sample_recipe(
     on_batch: Callable[[int, int], None] | None = None,
 ) -> RecipeSample:
     """Loads the recipe's model, lets it answer, and grades the answers by the recipe's accuracy reward."""
-    name, model, tokenizer = load_model(recipe, build)
+    name, model, tokenizer = _load_model(recipe, build)
     prompts = asked.prompts
     if asked.typed and tokenizer.chat_template is not None:
         prompts = [build_prompt(text, recipe.script.system_prompt) for text in prompts]
@@ -46,5 +54,88 @@ def sample_recipe(
     answers = sample_answers(model, tokenizer, encoded, sampling, on_batch)
     correct, reason = None, None
     if asked.columns:
-        correct, reason = accuracy_verdicts(recipe, tokenizer, asked, encoded, answers)
+        correct, reason = _accuracy_verdicts(recipe, tokenizer, asked, encoded, answers)
     return RecipeSample(name, model, tokenizer, encoded, answers, correct, reason)
+
+
+def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
+    """The model's name, the model and its tokenizer."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+    from trl import get_quantization_config
+
+    logging.disable_progress_bar()
+    name = model_path(recipe) if build else str(recipe.model.model_name_or_path)
+    place = os.path.expanduser(name)
+    on_cpu = recipe.training.get("use_cpu") or not torch.accelerator.is_available()
+    hub = {
+        "revision": recipe.model.model_revision,
+        "trust_remote_code": recipe.training.get("trust_remote_code", False),
+    }
+    loading = {
+        "dtype": recipe.model.dtype,
+        "quantization_config": get_quantization_config(recipe.model),
+        "device_map": "cpu" if on_cpu else str(torch.accelerator.current_accelerator()),
+        **(recipe.training.get("model_init_kwargs") or {}),
+    }
+    # A recipe's flash attention is for the forwards of training: it takes neither a CPU nor float32 weights.
+    loading["attn_implementation"] = None if "flash" in str(recipe.attention) else recipe.attention
+    loading = {key: value for key, value in loading.items() if value is not None}
+    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, **hub)
+        return name, AutoModelForCausalLM.from_pretrained(place, **hub, **loading), tokenizer
+    except refusals as error:
+        if os.environ.get("TRL_CES_DEBUG"):
+            raise
+        raise UserError(
+            f"The model {name!r} cannot be loaded: {first_line(error)} (TRL_CES_DEBUG=1 shows where)"
+        ) from error
+
+
+def _accuracy_verdicts(
+    recipe: Recipe, tokenizer: Any, asked: Prompts, encoded: Sequence[list[int]], answers: Sequence[SampledAnswer]
+) -> tuple[list[bool | None] | None, str | None]:
+    """Asks the accuracy reward."""
+    functions = find_reward_functions(recipe)
+    try:
+        index = accuracy_reward_index([reward_name(func) for func in functions], recipe.setting("ces_accuracy_reward"))
+    except ValueError as error:
+        return None, str(error)
+    func: Any = functions[index]
+    if isinstance(func, str):
+        return None, f"the accuracy reward is the reward model {func}, which only the trainer loads."
+    arguments = accepted(func, _reward_arguments(tokenizer, asked, encoded, answers))
+    try:
+        values = list(asyncio.run(func(**arguments)) if is_async_callable(func) else func(**arguments))
+    except Exception as error:  # a user's function can fail in any way, and the table is of use without it
+        said = first_line(error) if str(error).strip() else "no message"
+        return None, f"the reward {reward_name(func)} failed here ({type(error).__name__}: {said})."
+    if len(values) != len(answers):
+        return None, f"the reward {reward_name(func)} returned {len(values)} values for {len(answers)} answers."
+    threshold = recipe.setting("ces_correct_threshold")
+    return [None if value is None or value != value else bool(value >= threshold) for value in values], None
+
+
+def _reward_arguments(
+    tokenizer: Any, asked: Prompts, encoded: Sequence[list[int]], answers: Sequence[SampledAnswer]
+) -> dict[str, Any]:
+    """Keyword arguments of a reward function, TRL's and CESTrainer's, one entry per answer."""
+    tokens = [answer.tokens for answer in answers]
+    prompts = [asked.prompts[answer.prompt] for answer in answers]
+    texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
+    return {
+        "prompts": prompts,
+        "completions": [
+            text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
+            for prompt, text in zip(prompts, texts, strict=True)
+        ],
+        "completion_ids": tokens,
+        **read_turns([encoded[answer.prompt] for answer in answers], tokens, None, tokenizer),
+        **{name: [values[answer.prompt] for answer in answers] for name, values in asked.columns.items()},
+        # What TRL offers for logging goes nowhere: there is no run.
+        "trainer_state": TrainerState(),
+        "log_extra": lambda *args, **kwargs: None,
+        "log_metric": lambda *args, **kwargs: None,
+    }

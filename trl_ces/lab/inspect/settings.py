@@ -24,9 +24,7 @@ class Sampling:
     num_samples: int = 8  # answers per prompt
     temperature: float = 1.0  # of the sampling, hence of entropies and probabilities too
     max_new_tokens: int = 512
-    tau: float = (
-        0.01  # the paper's; share of an answer's tokens that are forking tokens, see [`CESConfig`]; at least one is
-    )
+    tau: float = 0.01  # the paper's; share of an answer's tokens that are forking tokens; at least one is
     seed: int = 0
     batch_size: int = 32  # answers generated together; another size draws other answers
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import textwrap
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from ...support.files import write_json
 from ...support.tables import percent
-from .pairs import CLOSE, SIDES, Direction
+from .pairs import SIDES, shorter_share
 from .tokens import token_text
 
 WIDTH = 119
@@ -27,7 +26,7 @@ MOSTLY_WRONG = 0.4
 
 
 def pairs_report(
-    facts: dict[str, Any], pairs: pd.DataFrame, leads: Direction, tokenizer: Any, top: int, reason: str | None = None
+    facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int, reason: str | None = None
 ) -> str:
     """What is printed."""
     rest = ""
@@ -36,7 +35,7 @@ def pairs_report(
         part = percent(weight[:top].sum() / weight.sum() if weight.any() else math.nan)
         rest = f"\n{len(pairs) - top} more pairs are not shown (--top); those shown hold {part} % of count x entropy."
     table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
-    parts = [opening(facts), table + rest, reading(facts, leads)]
+    parts = [opening(facts), table + rest, reading(facts, shorter_share(pairs))]
     if reason is not None:
         parts.append(textwrap.fill(f"Without the share of correct answers: {reason}", WIDTH))
     return "\n\n".join(parts)
@@ -85,7 +84,7 @@ def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
 
     def line(cells: Sequence[str]) -> str:
         padded = [
-            pad(cell, width) if name == "token" else cell.rjust(width)
+            _cut(cell, width).ljust(width) if name == "token" else cell.rjust(width)
             for cell, (name, _, width) in zip(cells, columns, strict=True)
         ]
         return "  ".join(padded).rstrip()
@@ -107,29 +106,23 @@ def pairs_table(pairs: pd.DataFrame, tokenizer: Any, with_correct: bool) -> str:
     return "\n".join(lines)
 
 
-def reading(facts: dict[str, Any], leads: Direction) -> str:
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def reading(facts: dict[str, Any], shorter: float) -> str:
     """How to read the table, with its caveats."""
     text = (
         "CES lowers the entropy of correct answers at such tokens, which sharpens a fork towards the branch that is "
         "likelier there (mostly the left one). "
     )
-    if leads.comparable == 0:
+    if math.isnan(shorter):
         text += (
             "Which way it leads is unknown: no fork had both of its branches drawn in answers that ended. Sample more "
             "(--num_samples), or longer (--max_new_tokens)."
         )
     else:
-        more = "more" if leads.difference > 0 else "fewer"
-        text += (
-            f"Weighted by count x entropy, that branch is the shorter one in {percent(leads.shorter)} % of the forks "
-            f"and the longer one in {percent(leads.longer)} %; on average it has {abs(leads.difference):.1f} tokens "
-            f"{more} to go. (Counted where both branches were drawn in answers that ended: "
-            f"{percent(leads.comparable)} % of all.)"
-        )
-    text += (
-        f" In {percent(leads.close)} % of all, the branches are less than {CLOSE} apart at the place itself: "
-        "sharpening is weak there, and rewards can turn the fork either way."
-    )
+        text += f"Weighted by count x entropy, that branch is the shorter one in {percent(shorter)} % of the forks."
     paragraphs = [text]
     if facts["truncated"] > 0:
         paragraphs.append(
@@ -155,37 +148,15 @@ def reading(facts: dict[str, Any], leads: Direction) -> str:
     return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
 
 
-def pad(text: str, width: int) -> str:
-    """`text` cut or padded to `width` terminal columns; a wide character, such as a Chinese one, takes two."""
-
-    def columns(part: str) -> int:
-        return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in part)
-
-    if columns(text) > width:
-        text = text[:width]
-        while columns(text) > width - 1:
-            text = text[:-1]
-        text += "…"
-    return text + " " * (width - columns(text))
+def write_file(folder: Path, facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any) -> Path:
+    """Writes `forks.json`: settings, facts and all pairs; shares in [0, 1], entropies in bits, lengths in tokens."""
+    texts = {f"{side}_text": [token_text(tokenizer, token) for token in pairs[f"{side}_token"]] for side in SIDES}
+    rows = [_without_nan(row) for row in pairs.assign(**texts).to_dict("records")]
+    file = folder / "forks.json"
+    write_json(file, {**_without_nan(facts), "forks": rows})
+    return file
 
 
-def write_files(folder: Path, facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any) -> list[Path]:
-    """Writes `forks.csv`, one row per pair, and `forks.json`, the same with the settings and facts; of all pairs.
-
-    Shares are in [0, 1], entropies in bits, lengths in tokens. What has no value is empty, or null.
-    """
-    pairs = pairs.copy()
-    for side in SIDES:
-        texts = [token_text(tokenizer, token) for token in pairs[f"{side}_token"]]
-        pairs.insert(pairs.columns.get_loc(f"{side}_token"), f"{side}_text", texts)
-    table, whole = folder / "forks.csv", folder / "forks.json"
-    pairs.to_csv(table, index=False, lineterminator="\r\n")
-    rows = [without_nan(row) for row in pairs.to_dict("records")]
-    content = {**without_nan(facts), "forks": rows}
-    whole.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    return [table, whole]
-
-
-def without_nan(values: dict[str, Any]) -> dict[str, Any]:
+def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
     """NaN as `None`, which JSON has."""
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}

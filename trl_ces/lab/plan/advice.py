@@ -42,8 +42,7 @@ def _checkpointing(setup: Setup) -> Iterator[Change]:
 
 def _sleep(setup: Setup) -> Iterator[Change]:
     if setup.generation.vllm and not setup.generation.sleeps:
-        changed = replace(setup, generation=replace(setup.generation, sleeps=True))
-        yield {"vllm_enable_sleep_mode": "true"}, changed
+        yield {"vllm_enable_sleep_mode": "true"}, replace(setup, generation=replace(setup.generation, sleeps=True))
 
 
 def _utilization(setup: Setup) -> Iterator[Change]:

@@ -56,28 +56,25 @@ def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = No
     kind = settings.get("distributed_type", "NO")
     if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):
         return Engine(processes, nodes=machines)
-    if kind == "FSDP":
-        return replace(_read_fsdp(settings.get("fsdp_config") or {}, processes), nodes=machines)
-    if kind != "DEEPSPEED":
+    if kind not in ("FSDP", "DEEPSPEED"):
         raise UserError(
             f"There is no plan for `distributed_type: {kind}`: one process, DDP, DeepSpeed and FSDP2 have one."
         )
-    return replace(_read_deepspeed(settings, processes), nodes=machines)
+    given = settings.get(f"{kind.lower()}_config") or {}
+    engine = _read_fsdp(given, processes) if kind == "FSDP" else _read_deepspeed(given, processes)
+    return replace(engine, nodes=machines)
 
 
 def _read_fsdp(given: dict[str, Any], processes: int) -> Engine:
-    # accelerate's defaults
-    if given.get("fsdp_version", 1) != 2:
-        raise UserError("There is no plan for FSDP1: set `fsdp_version: 2`.")
-    if given.get("fsdp_offload_params", False):
-        raise UserError("There is no plan for `fsdp_offload_params: true`: remove it, or take zero3_offload.")
-    if given.get("fsdp_reshard_after_forward", True) is not True:
-        raise UserError("There is no plan for FSDP2 without `fsdp_reshard_after_forward: true`.")
+    planned = {"fsdp_version": 2, "fsdp_offload_params": False, "fsdp_reshard_after_forward": True}
+    defaults = {**planned, "fsdp_version": 1}  # accelerate's
+    for name, value in planned.items():
+        if given.get(name, defaults[name]) != value:
+            raise UserError(f"There is no plan for FSDP without `{name}: {str(value).lower()}`.")
     return Engine(processes, fsdp=True, loads_once=bool(given.get("fsdp_cpu_ram_efficient_loading", True)))
 
 
-def _read_deepspeed(settings: dict[str, Any], processes: int) -> Engine:
-    given = settings.get("deepspeed_config") or {}
+def _read_deepspeed(given: dict[str, Any], processes: int) -> Engine:
     file = given.get("deepspeed_config_file")
     if file is not None:
         try:

@@ -1,4 +1,4 @@
-"""A recipe's plan, from its file and what only the user knows: the machines, the model's shape, the longest prompt."""
+"""A recipe's plan, from its file and what only the user knows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from ...train.recipe import load_recipe
 from ...train.shipped import find_accelerate_config
 from .engine import read_engine
 from .memory import GIB, Memory, Setup, plan_memory
-from .network import Transfer, transfers
-from .schedule import Schedule, make_schedule, whole_run
-from .server import Server, plan_server
-from .setup import make_setup, prompt_tokens
+from .server import Server, Transfer, plan_server, transfers
+from .setup import Schedule, make_schedule, make_setup, prompt_tokens, whole_run
 from .shapes import find_shape
 
 

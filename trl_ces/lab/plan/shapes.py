@@ -12,61 +12,37 @@ from ...support.errors import UserError, first_line, hub_errors
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
+
+def _shape(model_type: str, tied: bool, *numbers: int) -> dict[str, Any]:
+    names = (
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "vocab_size",
+    )
+    return {"model_type": model_type, "tie_word_embeddings": tied, **dict(zip(names, numbers, strict=True))}
+
+
 # From each model's config.json on the Hub, so that the shipped recipes can be planned offline. DeepSeek's distilled
 # Qwens have the shapes of Qwen2.5-Math, untied. tests/lab/plan/test_plan.py counts their parameters.
-KNOWN_SHAPES: dict[str, dict[str, Any]] = {
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": {
-        "model_type": "qwen2",
-        "hidden_size": 1536,
-        "intermediate_size": 8960,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 12,
-        "num_key_value_heads": 2,
-        "vocab_size": 151936,
-        "tie_word_embeddings": False,
-    },
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": {
-        "model_type": "qwen2",
-        "hidden_size": 3584,
-        "intermediate_size": 18944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "vocab_size": 152064,
-        "tie_word_embeddings": False,
-    },
-    "HuggingFaceTB/SmolLM2-135M-Instruct": {
-        "model_type": "llama",
-        "hidden_size": 576,
-        "intermediate_size": 1536,
-        "num_hidden_layers": 30,
-        "num_attention_heads": 9,
-        "num_key_value_heads": 3,
-        "vocab_size": 49152,
-        "tie_word_embeddings": True,
-    },
+KNOWN_SHAPES = {
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": _shape("qwen2", False, 1536, 8960, 28, 12, 2, 151936),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": _shape("qwen2", False, 3584, 18944, 28, 28, 4, 152064),
+    "HuggingFaceTB/SmolLM2-135M-Instruct": _shape("llama", True, 576, 1536, 30, 9, 3, 49152),
 }
-# The quickstart's base model, which its recipes build on first use: trl_ces/lab/worlds/arithmetic_model.py.
-BUILT_SHAPES: dict[str, dict[str, Any]] = {
-    "trl_ces.lab.worlds.arithmetic_model.make_base_model": {
-        "model_type": "llama",
-        "hidden_size": 96,
-        "intermediate_size": 256,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 4,
-        "vocab_size": 18,
-        "tie_word_embeddings": True,
-    },
+# The quickstart's base model, which its recipes build on first use.
+BUILT_SHAPES = {
+    "trl_ces.lab.worlds.arithmetic_model.make_base_model": _shape("llama", True, 96, 256, 3, 4, 4, 18),
 }
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A model's configuration and where it comes from."""
+    """A model's configuration."""
 
-    settings: str  # the configuration as JSON, with `model_type`; a string, so that it can be a cache key
-    source: str  # where it comes from, in words
+    settings: str  # as JSON, with `model_type`; a string, so that it can be a cache key
 
     def config(self) -> PretrainedConfig:
         """A new configuration object."""
@@ -82,9 +58,9 @@ def find_shape(name: str, builder: str | None = None, given: str | None = None) 
     if (Path(name).expanduser() / "config.json").is_file():
         return _read_file(name)
     if name in KNOWN_SHAPES:
-        return ModelShape(json.dumps(KNOWN_SHAPES[name]), "known to trl-ces")
+        return ModelShape(json.dumps(KNOWN_SHAPES[name]))
     if builder in BUILT_SHAPES:
-        return ModelShape(json.dumps(BUILT_SHAPES[str(builder)]), f"made by {builder}")
+        return ModelShape(json.dumps(BUILT_SHAPES[str(builder)]))
     from transformers import AutoConfig
 
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, KeyError)
@@ -95,7 +71,7 @@ def find_shape(name: str, builder: str | None = None, given: str | None = None) 
             f"The shape of {name!r} is not known here and cannot be read ({first_line(error)}): give its "
             "config.json, or the directory that holds it, with `--model_config`."
         ) from error
-    return ModelShape(json.dumps(config.to_diff_dict() | {"model_type": config.model_type}, default=str), "the Hub")
+    return ModelShape(json.dumps(config.to_diff_dict() | {"model_type": config.model_type}, default=str))
 
 
 def _read_file(given: str) -> ModelShape:
@@ -109,4 +85,4 @@ def _read_file(given: str) -> ModelShape:
 
     if not isinstance(settings, dict) or settings.get("model_type") not in CONFIG_MAPPING:
         raise UserError(f"{path} has no `model_type` that transformers knows: give the config.json of a model.")
-    return ModelShape(json.dumps(settings, sort_keys=True), str(path))
+    return ModelShape(json.dumps(settings, sort_keys=True))

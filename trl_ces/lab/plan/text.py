@@ -19,14 +19,8 @@ SERVER_TOO_SMALL = (
 def text(plan: Plan) -> str:
     """One plan: schedule, memory by part, server and network, and what to change if it does not fit."""
     memory, setup = plan.memory, plan.setup
-    lines = [
-        f"{plan.name}: {plan.model}, {setup.engine.name}",
-        "",
-        *_schedule_lines(plan),
-        "",
-        *_memory_lines(plan, memory),
-    ]
-    lines += _host_lines(setup, memory)
+    lines = [f"{plan.name}: {plan.model}, {setup.engine.name}", "", *_schedule_lines(plan), ""]
+    lines += [*_memory_lines(plan, memory), *_host_lines(setup, memory)]
     if setup.generation.server:
         lines += ["", *_server_lines(plan.server)]
     if plan.transfers:
@@ -39,7 +33,7 @@ def text(plan: Plan) -> str:
         share = max(memory.training, memory.generating) / memory.device
         server = "" if plan.server is None else " So does the server."
         percent = f"{100 * share:.0f} % of {_gib(memory.device)} GiB at the most"
-        lines += ["", f"Fits: {percent}.{server}{_tight(share, setup)}"]
+        lines += ["", f"Fits: {percent}.{server}"]
     else:
         lines += ["", *_change_lines(setup, memory)]
     return "\n".join(
@@ -57,7 +51,7 @@ def _number(value: int | None) -> str:
 
 
 def _schedule_lines(plan: Plan) -> list[str]:
-    schedule, step = plan.schedule, plan.setup.step
+    schedule = plan.schedule
     rollout = f"{schedule.responses} responses to {schedule.prompts} prompts"
     if schedule.rounds > 1:
         rollout += f"; dynamic sampling generates up to {schedule.rounds} times as many"
@@ -68,7 +62,7 @@ def _schedule_lines(plan: Plan) -> list[str]:
         f"{schedule.accumulation} accumulated x {plan.setup.engine.processes} devices",
         f"a rollout    {schedule.updates} steps, {schedule.policy}",
         f"in all       {_number(schedule.rollouts)} rollouts, {_number(schedule.steps)} steps{unknown}",
-        f"at most      {step.tokens:,} tokens a row (prompt: {plan.prompt})",
+        f"at most      {plan.setup.step.tokens:,} tokens a row (prompt: {plan.prompt})",
     ]
 
 
@@ -133,13 +127,6 @@ def _network_lines(plan: Plan) -> list[str]:
     ]
 
 
-def _tight(share: float, setup: Setup) -> str:
-    if share <= 0.95:
-        return ""
-    smaller = " or a smaller micro-batch" if setup.one_row and setup.step.rows > 1 else ""
-    return f" That is tight: shorter answers{smaller} would give room."
-
-
 def _change_lines(setup: Setup, memory: Memory) -> list[str]:
     if memory.full_answers < 1:
         problem = "vLLM's cache cannot hold one answer of full length, so vLLM would not start."
@@ -153,9 +140,5 @@ def _change_lines(setup: Setup, memory: Memory) -> list[str]:
         peak = _gib(max(after.training, after.generating))
         return [f"Does not fit: {problem}", f"It fits, with {peak} GiB, after: {listed}."]
     shorter = "a shorter `max_completion_length`, more or larger devices, or LoRA (`use_peft: true`)"
-    if not changes:
-        return [f"Does not fit: {problem}", f"What is left is {shorter}."]
-    return [
-        f"Does not fit: {problem}",
-        f"Not after {listed} either ({_gib(after.excess)} GiB missing): what is left is {shorter}.",
-    ]
+    tried = f"Not after {listed} either ({_gib(after.excess)} GiB missing). " if changes else ""
+    return [f"Does not fit: {problem}", f"{tried}What is left is {shorter}."]

@@ -44,39 +44,18 @@ SPLITS = ("train", "held_out")
 
 @dataclass(frozen=True)
 class World:
-    """The problems, and the texts from which the base model learns.
+    """The problems, and the texts from which the base model learns."""
 
-    Args:
-        digits (`int`, *optional*, defaults to `2`):
-            Digits of each number.
-        min_terms (`int`, *optional*, defaults to `2`):
-            Fewest numbers to add.
-        max_terms (`int`, *optional*, defaults to `2`):
-            Most numbers to add; the count is uniform between the two.
-        slip_probability (`float`, *optional*, defaults to `0.2`):
-            Probability of a wrong column in the first pass.
-        check_probability (`float`, *optional*, defaults to `0.3`):
-            Probability of a check after each pass. Below 1, or no text would end.
-        mend_probability (`float`, *optional*, defaults to `0.7`):
-            Probability that a check corrects a wrong pass.
-        forget_probability (`float`, *optional*, defaults to `0.0`):
-            Probability that the first pass forgets a carry out of the units. Above a half it makes problems with a
-            carry hard, and leaves those without easy.
-        guess_first (`bool`, *optional*, defaults to `False`):
-            Whether the first pass is a guess: its answer alone, without the working that would make it computable.
-        sums (`int`, *optional*, defaults to `1`):
-            Additions in one problem, at most 26. An answer is right if all of them are.
-    """
-
-    digits: int = 2
-    min_terms: int = 2
+    digits: int = 2  # of each number
+    min_terms: int = 2  # numbers to add; the count is uniform between the two
     max_terms: int = 2
-    slip_probability: float = 0.2
-    check_probability: float = 0.3
-    mend_probability: float = 0.7
+    slip_probability: float = 0.2  # of a wrong column in the first pass
+    check_probability: float = 0.3  # of a check after each pass; below 1, or no text would end
+    mend_probability: float = 0.7  # that a check corrects a wrong pass
+    # That the first pass forgets a carry out of the units. Above a half, problems with a carry are hard, others easy.
     forget_probability: float = 0.0
-    guess_first: bool = False
-    sums: int = 1
+    guess_first: bool = False  # whether the first pass is its answer alone, without the working behind it
+    sums: int = 1  # additions in one problem, at most 26; an answer is right if all of them are
 
     def __post_init__(self):
         for name in ("slip_probability", "check_probability", "mend_probability", "forget_probability"):
@@ -84,15 +63,8 @@ class World:
                 raise ValueError(f"World.{name} is a probability in [0, 1], got {getattr(self, name)}.")
         if self.check_probability == 1:
             raise ValueError("World.check_probability must be below 1: at 1 no text would ever end.")
-        if self.digits < 1:
-            raise ValueError(f"World.digits must be at least 1, got {self.digits}.")
-        if not 2 <= self.min_terms <= self.max_terms:
-            raise ValueError(
-                f"World.min_terms and max_terms must satisfy 2 <= min_terms <= max_terms, got {self.min_terms} and "
-                f"{self.max_terms}."
-            )
-        if not 1 <= self.sums <= len(LETTERS):
-            raise ValueError(f"World.sums must be from 1 to {len(LETTERS)}, got {self.sums}.")
+        if self.digits < 1 or not 2 <= self.min_terms <= self.max_terms or not 1 <= self.sums <= len(LETTERS):
+            raise ValueError(f"A World needs digits >= 1, 2 <= min_terms <= max_terms and 1 to 26 sums, got {self}.")
 
 
 def split_of(terms: list[int]) -> str:
@@ -146,20 +118,9 @@ def carries(terms: list[int]) -> bool:
 def write_pass(
     terms: list[int], slip_column: int | None = None, slip: int = 0, forget: bool = False
 ) -> tuple[str, str]:
-    """One pass of working, and the answer that follows from it.
+    """One pass of working and the answer that follows: `("7+8=15,3+4+1=8", "85")` for `[37, 48]`.
 
-    Args:
-        terms (`list[int]`):
-            The numbers to add, all of the same length.
-        slip_column (`int`, *optional*):
-            The column (0: the units) whose sum is wrong, if any.
-        slip (`int`, *optional*, defaults to `0`):
-            The error of that sum: +1 or -1.
-        forget (`bool`, *optional*, defaults to `False`):
-            Whether the carry out of the units is forgotten.
-
-    Returns:
-        `tuple[str, str]`: for `[37, 48]` the pair `("7+8=15,3+4+1=8", "85")`.
+    The sum of `slip_column` (0: the units) is off by `slip`; `forget`: the carry out of the units is forgotten.
     """
     columns, written, carry = [], "", 0
     digits = len(str(terms[0]))
@@ -204,24 +165,7 @@ def make_datasets(
 
 
 def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0, **world_fields: Any) -> Dataset:
-    """Distinct problems to train on or to measure on.
-
-    Args:
-        split (`str`, *optional*, defaults to `"train"`):
-            `"train"` or `"held_out"`; no problem is in both, whatever the seed.
-        num_problems (`int`, *optional*, defaults to `2000`):
-            Number of problems. Two numbers of two digits make 8,100 in all.
-        seed (`int`, *optional*, defaults to `0`):
-            Selects the problems and their order.
-        world_fields:
-            Fields of [`World`].
-
-    Returns:
-        `Dataset` with the string columns `prompt` (`"37+48:"`) and `solution` (`"85"`).
-
-    Raises:
-        ValueError: if the split is unknown or has too few problems.
-    """
+    """Distinct problems as columns `prompt` (`"37+48:"`) and `solution` (`"85"`); no problem is in both splits."""
     from datasets import Dataset
 
     world, rng = World(**world_fields), random.Random(seed)

@@ -58,10 +58,7 @@ def build_base_model(
     device: str = BASE_TRAINING["device"],
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> bool:
-    """Trains a small Llama on texts of the train problems and saves it.
-
-    A model that was made with the same settings is kept. The same settings give the same weights on one machine.
-    """
+    """Trains a small Llama on texts of the train problems and saves it; one of the same settings is kept."""
     import torch
 
     world, output_dir = world or World(), Path(output_dir)
@@ -119,12 +116,7 @@ def _made_with(folder: Path) -> Any:
     return {**BASE_TRAINING, **written, "world": {**asdict(World()), **written["world"]}}
 
 
-def _new_model(
-    tokenizer: PreTrainedTokenizerFast,
-    seed: int,
-    layers: int = BASE_TRAINING["layers"],
-    width: int = BASE_TRAINING["width"],
-) -> LlamaForCausalLM:
+def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int, layers: int, width: int) -> LlamaForCausalLM:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
