@@ -125,3 +125,36 @@ def test_only_boxes_count_where_that_is_asked_for():
 )
 def test_ratios_commas_intervals_and_sides(gold, answer, correct):
     assert grade(rf"\boxed{{{answer}}}", gold, with_qwen=False).correct is correct
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "answer", "right"),
+    [
+        ("What is the probability?", r"\frac{5}{6}", r"\frac56\%", False),
+        ("What is the probability?", "0.25", r"25\%", True),
+        ("What is the attendance, which was 94% before?", "0.96", r"96\%", True),
+        ("How far do the trains travel, after 80 miles?", "230", r"230\text{ kilometers}", False),
+        ("How far do the trains travel, after 80 miles?", "230", r"230\text{ miles}", True),
+        ("Find the number of minutes the walk takes, at 4 km per hour.", "204", r"204\text{ hours}", False),
+        ("What did the book cost, sold for \\$19.50?", "26", r"26\text{ cents}", False),
+        ("买3瓶饮料花了9元，5瓶需要多少元？", "15", r"15\text{角}", False),
+        ("买3瓶饮料花了9元，5瓶需要多少元？", "15", r"15\text{元}", True),
+        ("A square has sides of 3 cm. What is its area?", "9", r"9\text{ cm}^2", True),
+        ("What are the values of $a, h$ and $k$?", "2,-1,-18", "a=-1, h=2, k=-18", False),
+        ("What are the values of $a, h$ and $k$?", "2,-1,-18", "h=-1, k=-18, a=2", True),
+        ("Solve $y''=y'$.", "y=c_{1}+c_{2} e^{x}", "y=Be^{x}+A", True),
+        ("Solve $y''=y'$.", "y=c_{1}+c_{2} e^{x}", "y=Ae^{x}+A", False),
+        ("Find all $f$ with $f(f(n))=n$.", "f(n)=2n+1", "f(x)=2x+1", True),
+        ("Find all $f$ with $f(f(n))=n$.", "f(n)=2n+1", "f(x)=2n+1", False),
+        ("Find the tangent of $y=3(x^2+x)e^x$.", "3x-y=0", "y=3x", True),
+        ("When does it end?", "5am", r"5\text{:}00\text{ a.m.}", True),
+        ("Does it converge?", "diverges", r"\text{The series diverges}", True),
+    ],
+)
+def test_what_the_blind_lists_found(question, gold, answer, right):
+    assert grade(rf"\boxed{{{answer}}}", gold, question=question, with_qwen=False).correct is right
+
+
+def test_an_escaped_dollar_opens_no_formula():
+    text = r"Net income: \$6,840 - \$620 = $\boxed{\$6220}$."
+    assert grade(text, "6,220", with_qwen=False).correct is True

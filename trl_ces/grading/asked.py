@@ -55,9 +55,11 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if based and "_" not in gold and based.group(2) in _bases(question):
         return gold, based.group(1)
     percent = _PERCENT.fullmatch(answer.strip())
-    if percent and not (_OF_PERCENT.search(gold) or _OF_PERCENT.search(question)):
-        hundredfold = number(tidy(percent.group(1)))
-        return gold, "" if hundredfold is None else str(hundredfold / 100)
+    if percent and not _OF_PERCENT.search(gold):
+        hundredfold, value = number(tidy(percent.group(1))), number(tidy(gold))
+        share = None if hundredfold is None else hundredfold / 100
+        if share == value or not _OF_PERCENT.search(question):
+            return gold, "" if share is None else str(share)
     if (named := _named_values(answer, question)) and "=" not in gold and (ordered := _in_order(gold)):
         return ordered, named
     if _ORDER.search(question) and (ordered := _in_order(gold)) and (given := _in_order(answer)):

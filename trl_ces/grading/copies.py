@@ -105,7 +105,7 @@ def _stands_in(shape: str, question: str) -> bool:
     """Whether the shape is a part of the question's, or one of its formulas with terms or factors in another order."""
     forms = {shape, "=".join(reversed(shape.split("=")))}
     if any(
-        re.search(rf"{_START if form[:1].isalnum() else ''}{re.escape(form)}(?![A-Za-z\d])", question)
+        re.search(rf"{_START if form[:1].isalnum() else ''}{re.escape(form)}(?![A-Za-z\d^])", question)
         for form in forms
     ):
         return True

@@ -98,7 +98,10 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     (gold, base), (answer, given) = split_base(gold), split_base(answer)
     if given and given != (base or "10"):
         return False
-    answer = with_constants_of(gold, answer)
+    return any(_same(gold, renamed, algebra) for renamed in with_constants_of(gold, answer))
+
+
+def _same(gold: str, answer: str, algebra: Algebra) -> bool:
     if spelling(gold) == spelling(answer):
         return True
     if _CHOICES.fullmatch(unwrap(gold)) and sorted(unwrap(gold)) == sorted(_BETWEEN_CHOICES.sub("", unwrap(answer))):
@@ -253,7 +256,7 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
 
 def union_parts(text: str) -> list[str]:
     r"""Splits a text at `\cup`; without one, the text is the only part."""
-    return [part.strip() for part in re.split(r"\\cup(?![A-Za-z])", text)]
+    return [part.strip() for part in re.split(r"\\(?:big)?cup(?![A-Za-z])", text)]
 
 
 def tuple_values(text: str) -> list[str]:

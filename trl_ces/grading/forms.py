@@ -4,6 +4,7 @@ base, words by spelling, a choice by its letter. Nothing here compares values.
 """
 
 import re
+from itertools import permutations
 
 from .notation import tidy, unwrap
 from .numbers import number
@@ -44,8 +45,12 @@ _NO_SOLUTION = re.compile(
 )
 _NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?", re.IGNORECASE)
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
+_NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_\{?\d\}?")
+_CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-D](?![A-Z_(])")
+_ARGUMENT = re.compile(r"^[A-Za-z]\(([a-z])\)\s*=")
 _INTEGER = re.compile(r"(?<![A-Za-z\\])([a-z])\s*\\in\s*\\mathbb\s*\{?\s*Z")
-_ARTICLE = re.compile(r"^(?:the|an?)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
+_ARTICLE = re.compile(r"^(?:the (?:series|integral|sequence|limit)|the|an?)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
+_FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
@@ -77,16 +82,24 @@ def condition(text: str) -> str:
     return tidy(builder.group(1) if builder else text)
 
 
-def with_constants_of(gold: str, answer: str) -> str:
-    r"""The answer with the gold's names for constants, `+C` or `c_1`, and for a free integer, `k\in\mathbb{Z}`."""
+def with_constants_of(gold: str, answer: str) -> list[str]:
+    r"""
+    The answer with the gold's names: for constants, `+C` or `c_1`, in each order; for a free integer,
+    `k\in\mathbb{Z}`; for the variable of `f(x) = ...`.
+    """
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
-    if re.search(r"c_\{?\d", gold) and "c_" not in answer:
-        answer = re.sub(r"C(?=_\{?\d)", "c", answer)
-    theirs, ours = _INTEGER.search(gold), _INTEGER.search(answer)
-    if theirs and ours and not re.search(_letter(theirs.group(1)), answer):
-        answer = re.sub(_letter(ours.group(1)), theirs.group(1), answer)
-    return answer
+    for pattern in (_INTEGER, _ARGUMENT):
+        theirs, ours = pattern.search(gold), pattern.search(answer)
+        if theirs and ours and not re.search(_letter(theirs.group(1)), answer):
+            answer = re.sub(_letter(ours.group(1)), theirs.group(1), answer)
+    names = sorted(set(_NUMBERED.findall(gold)))
+    given = sorted(set(_NUMBERED.findall(answer)) or set(_CAPITALS.findall(answer)))
+    if not names or len(names) != len(given) or len(names) > 3:
+        return [answer]
+    either = re.compile(f"{_NUMBERED.pattern}|{_CAPITALS.pattern}")
+    orders = [dict(zip(given, order, strict=True)) for order in permutations(names)]
+    return [either.sub(lambda found, by=by: by.get(found.group(), found.group()), answer) for by in orders]
 
 
 def _letter(letter: str) -> str:
@@ -117,7 +130,7 @@ def spelling(text: str) -> str:
     spelled = without_blanks(unwrap(text)).rstrip(".")
     if is_words(text):
         spelled = without_blanks(_ARTICLE.sub("", unwrap(text)))
-        return re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold()
+        return _FULL_HOUR.sub("", re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold())
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
 
 
