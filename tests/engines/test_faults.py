@@ -50,11 +50,9 @@ REFUSED = {
     "another model": (FLAGS, {"model_name_or_path": "me/other"}, (), "and `model_name_or_path` is 'me/other': start"),
     "no development mode": (FLAGS, {}, (), "does not expose its development endpoints"),
     "no weight transfer": (FLAGS[2:], {}, (), "has no weight-transfer engine: start it with"),
-    "server too short": ((*FLAGS, "--max-model-len", "12"), {}, (), "takes 12 tokens of prompt and answer"),
     "raw log-probs": (FLAGS[:2], {}, (), "runs with `--logprobs-mode raw_logprobs`"),
     "wrong token of the server": ((*FLAGS, "--api-key", "x"), {}, (), "asks for an API key, which TRL's client does"),
     "weights' port taken": (FLAGS, {"vllm_group_port": "taken"}, (), "cannot be opened here (Address already in use)"),
-    "machines' port taken": (FLAGS, {}, ("--main_process_port", "taken"), "`main_process_port` "),
     "vLLM missing": (FLAGS, {}, (), '`use_vllm` is true and vLLM is missing: [vllm]"'),
     "DeepSpeed missing": (FLAGS, {}, ("--accelerate_config", "zero3"), '[deepspeed]"'),
     "reward's module missing": (FLAGS, {"reward_funcs": ["not_here.accuracy_reward"]}, (), "not_here"),
@@ -77,8 +75,6 @@ def test_what_cannot_work_is_refused_in_one_sentence_before_it_starts(job, tmp_p
         fields |= {"output_dir": str(tmp_path / "out"), "vllm_server_base_url": url, "vllm_group_port": free_port()}
         fields |= {"vllm_server_timeout": 0.0, **changes}
         fields = {name: taken if value == "taken" else value for name, value in fields.items()}
-        if "taken" in words:
-            words = ("--accelerate_config", "ddp", "--num_machines", "2", *words[:-1], str(taken))
         (tmp_path / "recipe.yaml").write_text(json.dumps(fields))
         capsys.readouterr()
         assert main(["train", "--config", str(tmp_path / "recipe.yaml"), *words]) == 2

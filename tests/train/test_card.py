@@ -12,8 +12,7 @@ from trl_ces import CESConfig
 from trl_ces.methods.rule import built_in, find_rule
 from trl_ces.support.imports import install_line
 from trl_ces.train import card as cards
-from trl_ces.train.card import TRAINING_FIELDS, write_card, write_facts
-from trl_ces.train.card_words import effect, trained_with
+from trl_ces.train.card import TRAINING_FIELDS, effect, trained_with, write_card, write_facts
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.shipped import shipped_files
 
