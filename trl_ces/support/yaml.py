@@ -53,11 +53,9 @@ def parse_yaml(text: str) -> Any:
     """The value of one YAML 1.2 document. Refuses what is not YAML, builds Python objects or repeats a key."""
     try:
         return yaml.load(text, _Loader)
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise UserError(f"{line}not valid YAML ({error.problem:.200}).") from None
     except yaml.YAMLError as error:
-        raise UserError(f"not valid YAML ({first_line(error)}).") from None
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or first_line(error)
+        raise UserError(f"{f'line {mark.line + 1}: ' if mark else ''}not valid YAML ({problem:.200}).") from None
 
 
 class _Dumper(yaml.SafeDumper):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..support.errors import UserError, kind, nearest
-from ..support.imports import import_function, public_functions
+from ..support.imports import call_builder, import_function, public_functions
 from .recipe import Recipe
 
 SOFT_OVERLONG = "get_soft_overlong_punishment"
@@ -34,12 +34,8 @@ def model_path(recipe: Recipe) -> str:
     name = str(recipe.model.model_name_or_path)
     if recipe.script.model_builder is None:
         return name
-    build = import_function(recipe.script.model_builder, "model_builder")
     settings = recipe.script.model_builder_kwargs or {}
-    try:
-        return str(build(name, **settings))
-    except (TypeError, ValueError) as error:
-        raise UserError(f"`model_builder` {recipe.script.model_builder} with {settings}: {error}") from error
+    return str(call_builder("model_builder", recipe.script.model_builder, name, **settings))
 
 
 def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
