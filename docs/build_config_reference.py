@@ -1,7 +1,7 @@
 """
 Writes docs/config.md, every key of a recipe that is not TRL's, from the dataclasses.
 
-The docstring of `CESConfig` describes its fields; the `help` of a field, those of a rule and of a recipe.
+The docstring of `CESConfig` describes its fields, and is their `help`; so is the `help` of a rule's and a recipe's.
 """
 
 import dataclasses
@@ -65,15 +65,6 @@ def readable(text: str) -> str:
     return "".join(parts)
 
 
-def described_arguments(doc: str) -> dict[str, str]:
-    """Argument -> its text, from the `Args` of a docstring in TRL's grammar."""
-    block = re.search(r"^Args:\n(.*?)(?=^\S|\Z)", inspect.cleandoc(doc), flags=re.MULTILINE | re.DOTALL)
-    if block is None:
-        raise ValueError("the docstring has no Args.")
-    parts = re.split(r"^    (\w+) \([^\n]*\):\n", block[1], flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
 def described_errors(doc: str) -> str:
     """The text of the docstring's `ValueError`."""
     found = re.search(r"^Raises:\n    `ValueError`: (.*?)(?=^\S|\Z)", inspect.cleandoc(doc), re.MULTILINE | re.DOTALL)
@@ -85,12 +76,11 @@ def described_errors(doc: str) -> str:
 def page() -> str:
     """docs/config.md"""
     doc = CESConfig.__doc__ or ""
-    texts = described_arguments(doc)
     inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
     entries = recipe_fields().values()
     own = [entry for entry in entries if entry.owner is CESConfig and entry.name not in inherited]
     own.sort(key=lambda entry: not entry.name.startswith("shaping"))  # before the settings of the rules
-    ours = [item(entry, texts.get(entry.name, entry.help)) for entry in own]
+    ours = [item(entry, entry.help) for entry in own]
     script = [item(e, e.help) for e in entries if e.owner is ScriptArguments]
     refused = readable(described_errors(doc))
     return TEXT.format(ours="\n".join(ours), refused=refused, script="\n".join(script))

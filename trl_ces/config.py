@@ -1,9 +1,12 @@
 """`CESConfig`: TRL's `GRPOConfig` with the paper's shaping on, DAPO's clip range, and nothing else changed."""
 
 import dataclasses
+import inspect
 import math
+import re
 import warnings
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, NoReturn, cast
 
 from trl import GRPOConfig
@@ -120,101 +123,23 @@ class CESConfig(RuleFields, GRPOConfig):
         default=0.28,
         metadata={"help": "Upper clip range. Default: DAPO's 0.28; the CES paper states none."},
     )
-    shaping: str = field(
-        default="ces",
-        metadata={
-            "help": "What shapes the advantage: `none` (plain DAPO), "
-            + ", ".join(f"`{name}`" for name in BUILT_IN)
-            + ", a rule's path (`my_package.rules:my_rule`) or a name that an installed package registers."
-        },
-    )
-    shaping_kwargs: dict[str, Any] | None = field(
-        default=None, metadata={"help": "Settings of a rule of your own, a mapping (`{gamma: 0.2}`)."}
-    )
-    ces_accuracy_reward: str | None = field(
-        default=None,
-        metadata={
-            "help": "Name of the reward function that decides whether a completion is correct. Default: the only "
-            "reward function, or the only one whose name contains `accuracy`."
-        },
-    )
-    ces_correct_threshold: float = field(
-        default=1.0,
-        metadata={"help": "A completion is correct if the accuracy reward, before weighting, is >= this."},
-    )
-    stop_on_runaway: bool = field(
-        default=False,
-        metadata={"help": "Whether training ends when CES ruins the model: entropy rises while accuracy falls."},
-    )
-    gfpo_keep: int | None = field(
-        default=None,
-        metadata={"help": "k of GFPO: in training only the k best completions of a group get an advantage."},
-    )
-    gfpo_metric: str = field(
-        default="length",
-        metadata={
-            "help": "What GFPO keeps: the completions of fewest tokens (`length`), or of most reward per token.",
-            "choices": list(GFPO_METRICS),
-        },
-    )
-    dynamic_sampling: bool = field(
-        default=False,
-        metadata={
-            "help": "DAPO's dynamic sampling: drop groups whose completions all have the same accuracy, and draw more "
-            "prompts until the generation batch is full."
-        },
-    )
-    dynamic_sampling_max_rounds: int = field(
-        default=10,
-        metadata={
-            "help": "Rounds of generation per batch, including the first, >= 1. Dropped groups then fill the batch."
-        },
-    )
-    ces_allow_dynamic_sampling: bool = field(
-        default=False,
-        metadata={"help": "Allow `dynamic_sampling` with `shaping: ces`, although CES learns from dropped groups."},
-    )
-    trim_padding: bool = field(
-        default=True,
-        metadata={
-            "help": "Drop the columns of a forward that are padding in all of its rows, and rows that have ended "
-            "from transformers' generation."
-        },
-    )
-    arrange_by_length: bool = field(
-        default=True,
-        metadata={
-            "help": "Arrange the rows of an optimizer step so that rows of similar length share a micro-batch and "
-            "processes get similar token counts."
-        },
-    )
-    padding_free: bool | None = field(
-        default=None,
-        metadata={"help": "Pack each forward into one unpadded sequence. Default: on with FlashAttention."},
-    )
-    max_tokens_per_micro_batch: int | None = field(
-        default=None,
-        metadata={"help": "Split each micro-batch into forwards of at most this many token positions per process."},
-    )
-    normalize_each_step: bool = field(
-        default=False,
-        metadata={
-            "help": "With `loss_type: dapo`, divide each optimizer step by its own tokens in the loss, as in Eq. 1, "
-            "not by the rollout's mean, as TRL does."
-        },
-    )
-    on_reward_error: str = field(
-        default="stop",
-        metadata={
-            "help": "If a reward function raises, or returns NaN, infinity, a wrong type or a wrong number of "
-            "rewards: `stop` training, or `skip` those rows with a warning.",
-            "choices": list(ON_REWARD_ERROR),
-        },
-    )
-    max_nonfinite_steps: int = field(
-        default=3,
-        metadata={"help": "Stop after this many consecutive steps with a non-finite gradient; fewer are skipped."},
-    )
+    shaping: str = "ces"
+    shaping_kwargs: dict[str, Any] | None = None
+    ces_accuracy_reward: str | None = None
+    ces_correct_threshold: float = 1.0
+    stop_on_runaway: bool = False
+    gfpo_keep: int | None = None
+    gfpo_metric: str = field(default="length", metadata={"choices": list(GFPO_METRICS)})
+    dynamic_sampling: bool = False
+    dynamic_sampling_max_rounds: int = 10
+    ces_allow_dynamic_sampling: bool = False
+    trim_padding: bool = True
+    arrange_by_length: bool = True
+    padding_free: bool | None = None
+    max_tokens_per_micro_batch: int | None = None
+    normalize_each_step: bool = False
+    on_reward_error: str = field(default="stop", metadata={"choices": list(ON_REWARD_ERROR)})
+    max_nonfinite_steps: int = 3
 
     def __post_init__(self):
         self._check()  # before TRL looks at devices: a wrong value fails on any machine
@@ -404,6 +329,14 @@ class CESConfig(RuleFields, GRPOConfig):
                 "`vllm_importance_sampling_correction=False`.",
                 stacklevel=3,
             )
+
+
+# The docstring's texts are the fields' help, for `trl-ces train --help` and every parser of dataclasses.
+for _name, _text in re.findall(
+    r"^    (\w+) \(.*\):\n((?:        .*\n)+)", inspect.getdoc(CESConfig) or "", re.MULTILINE
+):
+    _field = CESConfig.__dataclass_fields__[_name]
+    _field.metadata = MappingProxyType({**_field.metadata, "help": " ".join(_text.split())})
 
 
 def is_count(value: Any) -> bool:

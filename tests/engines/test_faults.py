@@ -4,19 +4,14 @@ The table of docs/cluster.md, "When something fails". The server is tests/helper
 launches on this one.
 """
 
-import json
 import os
 import shutil
-import socket
 
 import pytest
 from hub_server import Hub
 from processes import free_port
-from server_runs import FLAGS, served, served_here, stub_here
-from server_training import RECIPE, Training, assert_same_weights, make_job, train
-
-from trl_ces.cli.main import main
-from trl_ces.train import launch
+from server_runs import served, served_here
+from server_training import Training, assert_same_weights, make_job, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -42,51 +37,6 @@ def whole(job, stand_in, tmp_path_factory):
     runs = {1: train(job, folder / "1", stand_in.url), 2: train(job, folder / "2", stand_in.url, TWO)}
     assert [run.code for run in runs.values()] == [0, 0]
     return {number: folder / str(number) for number in runs}
-
-
-# Before the start: exit code 2 and nothing written. (flags of the server, `None` for no server; changes; words; said)
-REFUSED = {
-    "server not started": (None, {}, (), "cannot be reached after 0 s (`vllm_server_timeout`): start it with `VLLM_"),
-    "another model": (FLAGS, {"model_name_or_path": "me/other"}, (), "and `model_name_or_path` is 'me/other': start"),
-    "no development mode": (FLAGS, {}, (), "does not expose its development endpoints"),
-    "no weight transfer": (FLAGS[2:], {}, (), "has no weight-transfer engine: start it with"),
-    "server too short": ((*FLAGS, "--max-model-len", "12"), {}, (), "takes 12 tokens of prompt and answer"),
-    "raw log-probs": (FLAGS[:2], {}, (), "runs with `--logprobs-mode raw_logprobs`"),
-    "wrong token of the server": ((*FLAGS, "--api-key", "x"), {}, (), "asks for an API key, which TRL's client does"),
-    "weights' port taken": (FLAGS, {"vllm_group_port": "taken"}, (), "cannot be opened here (Address already in use)"),
-    "machines' port taken": (FLAGS, {}, ("--main_process_port", "taken"), "`main_process_port` "),
-    "vLLM missing": (FLAGS, {}, (), '`use_vllm` is true and vLLM is missing: [vllm]"'),
-    "DeepSpeed missing": (FLAGS, {}, ("--accelerate_config", "zero3"), '[deepspeed]"'),
-    "reward's module missing": (FLAGS, {"reward_funcs": ["not_here.accuracy_reward"]}, (), "not_here"),
-}
-
-
-@pytest.mark.parametrize("fault", REFUSED)
-def test_what_cannot_work_is_refused_in_one_sentence_before_it_starts(job, tmp_path, monkeypatch, capsys, fault):
-    flags, changes, words, sentence = REFUSED[fault]
-    if fault != "vLLM missing":
-        stub_here(monkeypatch)
-    if fault == "DeepSpeed missing":
-        monkeypatch.setattr(launch, "find_spec", lambda name: None)
-    monkeypatch.setattr(launch, "run_child", lambda *_: pytest.fail("something was started"))
-    with socket.create_server(("", 0)) as other, served_here(job / "model", *(flags or FLAGS)) as (running, server):
-        server.development = fault != "no development mode"
-        taken = other.getsockname()[1]
-        url = f"http://127.0.0.1:{free_port()}" if flags is None else running.url
-        fields = {**RECIPE, "model_name_or_path": str(job / "model"), "dataset_name": str(job / "rows.jsonl")}
-        fields |= {"output_dir": str(tmp_path / "out"), "vllm_server_base_url": url, "vllm_group_port": free_port()}
-        fields |= {"vllm_server_timeout": 0.0, **changes}
-        fields = {name: taken if value == "taken" else value for name, value in fields.items()}
-        if "taken" in words:
-            words = ("--accelerate_config", "ddp", "--num_machines", "2", *words[:-1], str(taken))
-        (tmp_path / "recipe.yaml").write_text(json.dumps(fields))
-        capsys.readouterr()
-        assert main(["train", "--config", str(tmp_path / "recipe.yaml"), *words]) == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.startswith("trl-ces train: error: ")
-    assert said.count("\n") == 1
-    assert not (tmp_path / "out").exists()
 
 
 # In a run: (the server's fault, changes, what the command says). The run then resumes to the same weights.

@@ -68,27 +68,6 @@ def no_room():
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # a file may grow to 4 kB and no further
 
 
-# Name -> (changes, further lines, words, parts of the sentence).
-RUNS = {
-    "typo": ({"ces_tua": "1"}, "", [], ["recipe.yaml", "`ces_tua`", "Did you mean `ces_tau`?"]),
-    "typo on the command line": ({}, "", ["--max_stepps", "3"], ["`max_stepps`", "Did you mean `max_steps`?"]),
-    "wrong type": ({"max_steps": "many"}, "", [], ["`max_steps`: expected int, got str 'many'"]),
-    "wrong type on the command line": ({}, "", ["--ces_tau", "small"], ["`ces_tau`: expected float, got str"]),
-    "batch arithmetic": ({}, "", ["--num_processes", "3"], ["`responses_per_step` is 4 and 3 processes"]),
-    "group arithmetic": ({"num_generations": "3"}, "", [], ["`responses_per_rollout` is 8", "`num_generations`, 3"]),
-    "missing model": ({"model_name_or_path": "./gone"}, "", [], ["`model_name_or_path` './gone'"]),
-    "missing data": ({"dataset_name": "gone.jsonl"}, "", [], ["gone.jsonl does not exist"]),
-    "unwritable output": ({"output_dir": "/proc/out"}, "", [], ["`output_dir` '/proc/out' cannot be written"]),
-    "unknown accelerate file": ({}, "", ["--accelerate_config", "zero9"], ["'zero9' is neither a file nor"]),
-    "python in yaml": (
-        {},
-        "run_name: !!python/object/apply:os.system ['touch ran']\n",
-        [],
-        ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
-    ),
-}
-
-
 @pytest.fixture(scope="module")
 def cpu_of_trl():
     """CPU seconds of a process that only imports what every refusal must: TRL, for the names of its settings."""
@@ -97,13 +76,13 @@ def cpu_of_trl():
     return cpu_seconds() - before
 
 
-def trl_ces(folder, words, limit=None):
+def trl_ces(folder, limit=None):
     """Exit code, stderr and CPU seconds of a real run."""
     # Not measured by `make coverage`: the limits on time and on files are for the command alone.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     before = cpu_seconds()
     done = subprocess.run(
-        [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", "recipe.yaml", *words],
+        [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", "recipe.yaml"],
         cwd=folder,
         env={**inherited, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -117,15 +96,14 @@ def trl_ces(folder, words, limit=None):
 
 # Found by the last of the checks.
 def test_a_real_run_is_refused_in_a_sentence_within_seconds(job, cpu_of_trl):
-    changes, rest, words, parts = RUNS["missing data"]
-    write(job, changes, rest)
+    write(job, {"dataset_name": "gone.jsonl"})
     before = content(job)
-    code, said, cpu = trl_ces(job, words)
+    code, said, cpu = trl_ces(job)
     assert code == 2
     assert said.startswith("trl-ces train: error: ")
     assert said.endswith("\n")
     assert said.count("\n") == 1
-    assert all(part in said for part in parts), said
+    assert "gone.jsonl does not exist" in said
     assert cpu < 2 * cpu_of_trl
     assert content(job) == before
 
@@ -134,7 +112,7 @@ def test_a_disk_without_room_is_found_out_before_the_start(job, cpu_of_trl):
     """Simulated by RLIMIT_FSIZE: the trial file of one megabyte meets it as it would meet the end of the disk."""
     write(job)
     before = content(job)
-    code, said, cpu = trl_ces(job, [], limit=no_room)
+    code, said, cpu = trl_ces(job, limit=no_room)
     assert code == 2
     assert said == (
         "trl-ces train: error: `output_dir` 'out' cannot be written (File too large): make room, or name another.\n"
@@ -154,19 +132,18 @@ def refused(capsys, monkeypatch, *words):
     return said.err
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_is_refused_in_a_sentence(job, capsys, monkeypatch, name):
-    changes, rest, words, parts = RUNS[name]
-    write(job, changes, rest)
-    before = content(job)
-    said = refused(capsys, monkeypatch, *words)
-    assert all(part in said for part in parts), said
-    assert content(job) == before
-
-
 @pytest.mark.parametrize(
     ("changes", "rest", "parts"),
     [
+        ({"ces_tua": "1"}, "", ["recipe.yaml", "`ces_tua`", "Did you mean `ces_tau`?"]),
+        ({"max_steps": "many"}, "", ["`max_steps`: expected int, got str 'many'"]),
+        ({"num_generations": "3"}, "", ["recipe.yaml", "divisible", "3"]),
+        ({"output_dir": "/proc/out"}, "", ["`output_dir` '/proc/out' cannot be written"]),
+        (
+            {},
+            "run_name: !!python/object/apply:os.system ['touch ran']\n",
+            ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
+        ),
         ({"model_name_or_path": None}, "", ["`model_name_or_path` is missing"]),
         ({"model_name_or_path": "./half"}, "", ["'./half' holds no weights: name a model saved as"]),
         ({"dataset_name": None}, "", ["`dataset_name` is missing"]),
@@ -179,16 +156,11 @@ def test_a_run_is_refused_in_a_sentence(job, capsys, monkeypatch, name):
         ({"dataset_name": "no_golds.jsonl"}, "", ["has 0 rows with a usable gold (of 1) and 1 are asked for"]),
         ({"max_train_samples": "9"}, "", ["data.jsonl has 4 rows with a usable gold (of 4) and 9 are asked for"]),
         ({"responses_per_rollout": "6"}, "", ["`responses_per_rollout` is 6, which is 1.5 steps"]),
-        (
-            {"responses_per_step": None, "responses_per_rollout": None, "num_generations": "3"},
-            "",
-            ["recipe.yaml", "divisible", "3"],
-        ),
         ({"learning_rate": ".nan"}, "", ["`learning_rate`: expected float, got float nan"]),
         ({"run_name": r'"a\0b"'}, "", ["`run_name`: expected str or null, got str 'a\\x00b'"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
         ({}, "env: {'A=B': 1}\n", ["`env`: 'A=B' is not a variable's name"]),
-        ({}, 'env: {A: "x\\0y"}\n', ["`env`: 'A' has the value 'x\\x00y'"]),
+        ({}, 'env: {A: "x\\0y"}\n', ["`env`: expected str or int or float or bool, got str 'x\\x00y'"]),
         ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward'", "ZeroDivisionError in", "divides.py, line 1"]),
         ({"reward_funcs": "[garbled.reward]"}, "", ["'garbled.reward'", "SyntaxError in", "garbled.py, line 1"]),
         ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward'", "SystemExit in", "leaves.py, line 1: 0"]),
@@ -196,7 +168,6 @@ def test_a_run_is_refused_in_a_sentence(job, capsys, monkeypatch, name):
         ({"reward_funcs": "[.reward]"}, "", ["'.reward' is not a dotted path"]),
         ({"report_to": "wandbb"}, "", ["`report_to`: 'wandbb' is not one of", "Did you mean `wandb`?"]),
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
-        ({"deepspeed": "gone.json"}, "", ["`deepspeed` 'gone.json' does not exist"]),
     ],
 )
 def test_what_a_recipe_can_have_wrong_is_said_in_one_line(job, capsys, monkeypatch, changes, rest, parts):

@@ -12,8 +12,7 @@ from trl_ces import CESConfig
 from trl_ces.methods.rule import built_in, find_rule
 from trl_ces.support.imports import install_line
 from trl_ces.train import card as cards
-from trl_ces.train.card import TRAINING_FIELDS, write_card, write_facts
-from trl_ces.train.card_words import effect, trained_with
+from trl_ces.train.card import TRAINING_FIELDS, effect, trained_with, write_card, write_facts
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.shipped import shipped_files
 
@@ -188,11 +187,8 @@ DEFAULTS = {"shaping": "ces", "loss_type": "dapo", "ces_tau": 0.02, "ces_beta_co
 @pytest.mark.parametrize(
     ("rule", "settings", "recipe", "said"),
     [
-        (None, {}, {}, "DAPO"),
         (None, {"loss_type": "grpo"}, {}, "GRPO (`loss_type` grpo)"),
-        (CES, {}, {}, "DAPO and Conditional Entropy Shaping (CES)"),
         (CES, {}, {"dynamic_sampling": True}, f"DAPO, {CES} and dynamic sampling"),
-        (CES, {"ces_dynamic_multiplier": False}, {}, f"DAPO and {CES} without the dynamic multiplier b"),
         (
             CES,
             {"ces_dynamic_multiplier": False, "ces_entropy_gradient": False},
@@ -206,15 +202,6 @@ DEFAULTS = {"shaping": "ces", "loss_type": "dapo", "ces_tau": 0.02, "ces_beta_co
             "DAPO, the reward `alp_length_reward` and the reward `kimi_length_reward`",
         ),
         (None, {}, {"gfpo_keep": 2}, "DAPO and GFPO (an advantage for 2 of a group)"),
-        (None, {}, {"scale_rewards": "batch"}, "DAPO and rewards scaled by the batch"),
-        (None, {}, {"entropy_coef": 0.1}, "DAPO and an entropy bonus"),
-        (None, {}, {"use_adaptive_entropy": True}, "DAPO and an adaptive entropy bonus"),
-        (
-            None,
-            {},
-            {"top_entropy_quantile": 0.2},
-            "DAPO and a loss on the 20 % of the tokens with the highest entropy",
-        ),
     ],
 )
 def test_the_card_says_what_was_done_and_nothing_that_was_not(rule, settings, recipe, said):

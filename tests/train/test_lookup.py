@@ -35,20 +35,10 @@ def test_trls_factories_take_the_same_road():
     assert overlong(completion_ids=lengths) == [0.0, -0.5, -1.0]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"soft_overlong_max_completion_length": 60, "soft_overlong_cache": 20},
-        {"reward_kwargs": {"get_soft_overlong_punishment": {"max_completion_len": 60, "soft_punish_cache": 20}}},
-        # the newer spelling wins
-        {
-            "soft_overlong_cache": 7,
-            "reward_kwargs": {"get_soft_overlong_punishment": {"max_completion_len": 60, "soft_punish_cache": 20}},
-        },
-    ],
-)
-def test_both_spellings_of_the_overlong_punishment(settings):
-    (overlong,) = rewards_of({"reward_funcs": ["get_soft_overlong_punishment"], **settings})
+def test_the_overlong_punishment_takes_trls_settings():
+    name = "get_soft_overlong_punishment"
+    settings = {name: {"max_completion_len": 60, "soft_punish_cache": 20}}
+    (overlong,) = rewards_of({"reward_funcs": [name], "reward_kwargs": settings})
     assert overlong(completion_ids=[[0] * 40, [0] * 50, [0] * 61]) == [0.0, -0.5, -1.0]
 
 

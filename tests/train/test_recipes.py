@@ -121,8 +121,8 @@ SMALL_NUMBERS = {
     "grpo_lead": {"reward_weights": [0.0, 1.0]},
     "laser": {"reward_kwargs": {"get_laser_length_reward": {"alpha": 0.5, "target": 18}}},
     "shorter": {"reward_kwargs": {"get_shorter_length_reward": {"beta": 0.02}}, "reward_weights": [2.0, 1.0]},
-    "overlong": {"soft_overlong_cache": 13},
-    "dapo_full": {"soft_overlong_cache": 13},
+    "overlong": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
+    "dapo_full": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
     "truncation": {"max_completion_length": 32, "vllm_max_model_length": None},
     "dler": {"max_completion_length": 32, "vllm_max_model_length": None},
 }

@@ -54,6 +54,17 @@ def import_function(path: str, field: str) -> Callable[..., Any]:
     return function
 
 
+def call_builder(field: str, path: str, *given: Any, **settings: Any) -> Any:
+    """What the function that the key `field` names makes of its arguments; `UserError` where it refuses them."""
+    build = import_function(path, field)
+    try:
+        return build(*given, **settings)
+    except UserError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise UserError(f"`{field}` {path} with {settings}: {error}") from error
+
+
 def public_functions(module: ModuleType) -> list[str]:
     """Public functions defined in the module itself."""
     return [

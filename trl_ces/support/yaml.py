@@ -53,11 +53,9 @@ def parse_yaml(text: str) -> Any:
     """The value of one YAML 1.2 document. Refuses what is not YAML, builds Python objects or repeats a key."""
     try:
         return yaml.load(text, _Loader)
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise UserError(f"{line}not valid YAML ({error.problem:.200}).") from None
     except yaml.YAMLError as error:
-        raise UserError(f"not valid YAML ({first_line(error)}).") from None
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or first_line(error)
+        raise UserError(f"{f'line {mark.line + 1}: ' if mark else ''}not valid YAML ({problem:.200}).") from None
 
 
 class _Dumper(yaml.SafeDumper):
@@ -191,7 +189,7 @@ def fit_text(texts: list[str], hint: Any) -> Any:
     text = texts[0]
     is_plain = not (text == "null" and type(None) in members)
     is_plain = is_plain and not ((mappings and text.startswith("{")) or (lists and text.startswith("[")))
-    if str in members and is_plain and not (bool in members and text in ("true", "false")):
+    if str in members and is_plain and not (bool in members and text.lower() in ("true", "false")):
         return fit(text, hint)
     try:
         value = parse_yaml(text)

@@ -85,14 +85,6 @@ class ScriptArguments:
     reward_model_name_or_path: str | None = field(
         default=None, metadata={"help": "A reward model that scores beside the reward functions: a Hub id or a path."}
     )
-    soft_overlong_max_completion_length: int | None = field(
-        default=None,
-        metadata={"help": "get_soft_overlong_punishment: tokens where it is full. Default: max_completion_length."},
-    )
-    soft_overlong_cache: int | None = field(
-        default=None,
-        metadata={"help": "get_soft_overlong_punishment: tokens over which it grows. Default: a fifth, as in DAPO."},
-    )
     responses_per_step: int | None = field(
         default=None,
         metadata={

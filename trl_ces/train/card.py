@@ -18,7 +18,6 @@ from ..support.hub import is_local
 from ..support.imports import install_line
 from ..support.yaml import read_yaml
 from .arguments import ScriptArguments
-from .card_words import effect, trained_with
 from .checkpoints import read_state
 from .curves import logged_accuracy_reward, plot_curves, read_curves
 from .recipe import RECIPE, recipe_fields
@@ -37,6 +36,11 @@ TRAINING_FIELDS = (
     "steps_per_generation", "num_iterations", "temperature", "top_p", "max_completion_length", "seed", "world_size",
 )  # fmt: skip
 SHOWN_IN_TEXT = {"dataset_name", "model_builder", "model_builder_kwargs", "system_prompt"}
+PAPER = "[arXiv 2605.19358](https://arxiv.org/abs/2605.19358)"
+ABLATIONS = {
+    "ces_dynamic_multiplier": "without the dynamic multiplier b",
+    "ces_entropy_gradient": "without the gradient through the entropy",
+}
 LOGGED = (
     "reward", "completions/mean_length", "entropy", "ces/group_accuracy", "ces/selected_tokens",
     "ces/shaping_to_advantage", "ces/sign_flip_share",
@@ -146,3 +150,39 @@ def _train_command(recipe: Mapping[str, Any], processes: int) -> str:
     words += ["--num_processes", str(processes)] if processes > 1 else []
     words += ["--push_to_hub", "false"] if recipe.get("push_to_hub") else []
     return shlex.join(words)
+
+
+def trained_with(rule: str | None, settings: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
+    """The objective, the title of its token rule, and what the recipe adds: `DAPO, ... and dynamic sampling`."""
+    loss = settings["loss_type"]
+    words = ["DAPO" if loss == "dapo" else f"GRPO (`loss_type` {loss})"]
+    if rule is not None:
+        without = [text for name, text in ABLATIONS.items() if settings.get(name) is False]
+        if settings.get("ces_cap_incorrect") is not None:
+            without.append(f"capped at |A| / {settings['ces_cap_incorrect']:g} on incorrect completions")
+        words.append(f"{rule} {' and '.join(without)}".strip())
+    rewards = [name.rpartition(".")[2] for name in recipe.get("reward_funcs") or []]
+    kept, share = recipe.get("gfpo_keep"), recipe.get("top_entropy_quantile", 1.0)
+    added = {
+        "dynamic sampling": recipe.get("dynamic_sampling"),
+        f"GFPO (an advantage for {kept} of a group)": kept is not None,
+        **{f"the reward `{name.removeprefix('get_')}`": name.startswith("get_") for name in rewards},
+        "rewards scaled by the batch": recipe.get("scale_rewards") == "batch",
+        f"a loss on the {100 * share:g} % of the tokens with the highest entropy": share < 1,
+        "an adaptive entropy bonus": recipe.get("use_adaptive_entropy"),
+        "an entropy bonus": recipe.get("entropy_coef") and not recipe.get("use_adaptive_entropy"),
+    }
+    words += [text for text, is_true in added.items() if is_true]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def effect(settings: Mapping[str, Any]) -> str:
+    """What CES does at the most uncertain tokens, as a sentence; empty for other shapings."""
+    if settings["shaping"] != "ces":
+        return ""
+    sides = (("correct", settings["ces_beta_correct"]), ("incorrect", -settings["ces_beta_incorrect"]))
+    parts = [f"{'takes entropy from' if beta > 0 else 'gives entropy to'} {which} completions"
+             for which, beta in sides if beta and settings["ces_tau"] > 0]  # fmt: skip
+    if not parts:
+        return "These settings change no token."
+    return f"At the most uncertain tokens, CES ({PAPER}) {' and '.join(parts)}."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind
 from ..support.hub import is_local
-from ..support.imports import import_function
+from ..support.imports import call_builder
 from ..support.prompts import build_prompt
 from .arguments import ScriptArguments
 from .sources import Rows, read_rows
@@ -136,14 +136,9 @@ def _check_rows(rows: Rows, script: ScriptArguments, eval_count: int) -> None:
 
 def _build(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
     """The problems of `dataset_builder`."""
-    build, settings = import_function(str(script.dataset_builder), "dataset_builder"), script.dataset_kwargs or {}
-    count, held_out = script.max_train_samples or BUILT, script.num_eval_samples or 0
-    try:
-        return build(count, held_out, script.dataset_seed, script.system_prompt, **settings)
-    except UserError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise UserError(f"`dataset_builder` {script.dataset_builder} with {settings}: {error}") from error
+    counts = (script.max_train_samples or BUILT, script.num_eval_samples or 0)
+    given, settings = (*counts, script.dataset_seed, script.system_prompt), script.dataset_kwargs or {}
+    return call_builder("dataset_builder", str(script.dataset_builder), *given, **settings)
 
 
 def load_datasets(script: ScriptArguments, say: Callable[[str], None] = print) -> tuple["Dataset", "Dataset | None"]:

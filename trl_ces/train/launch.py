@@ -6,7 +6,6 @@ others by `accelerate launch` with an explicit file.
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -36,7 +35,6 @@ CHECKED_TYPES = ("DEEPSPEED", "FSDP")
 # Names the file that a worker writes once it has said why it ends: launchers hide its exit code.
 SAID = "TRL_CES_SAID"
 THREADS = "OMP_NUM_THREADS"
-DEFAULT_PORT = 29500  # of accelerate, for several machines
 
 
 @dataclass(frozen=True)
@@ -62,23 +60,16 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     devices = 0 if on_cpu else _device_count()
     if not on_cpu and devices == 0:
         raise UserError("This machine has no accelerator: train on its CPU with `--use_cpu true`, or start elsewhere.")
-    machines = _whole_number(
-        line.accelerate_flags.get("num_machines", [settings.get("num_machines", 1)])[0], "num_machines"
-    )
-    rank = _whole_number(
-        line.accelerate_flags.get("machine_rank", [settings.get("machine_rank", 0)])[0], "machine_rank", least=0
-    )
-    default = settings.get("num_processes", max(devices, 1))
-    processes = _whole_number(line.accelerate_flags.get("num_processes", [default])[0], "num_processes")
+    given = settings | {name: values[0] for name, values in line.accelerate_flags.items() if values}
+    machines = _whole_number(given.get("num_machines", 1), "num_machines")
+    rank = _whole_number(given.get("machine_rank", 0), "machine_rank", least=0)
+    processes = _whole_number(given.get("num_processes", max(devices, 1)), "num_processes")
     if devices and processes > devices * machines:
         there = f"{machines} machines like this one have" if machines > 1 else "this machine has"
         raise UserError(
             f"{processes} processes are asked for and {there} {devices * machines} accelerators: use "
             f"`--num_processes {devices * machines}`."
         )
-    if machines > 1 and rank == 0:
-        port = line.accelerate_flags.get("main_process_port", [settings.get("main_process_port") or DEFAULT_PORT])[0]
-        check_port_free("main_process_port", _whole_number(port, "main_process_port", least=0))
     distributed_type = settings.get("distributed_type")
     if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
         raise UserError(f"{config_file} needs DeepSpeed: {install_line('deepspeed')}.")
@@ -118,15 +109,6 @@ def _whole_number(value: Any, name: str, least: int = 1) -> int:
         if number >= least:
             return number
     raise UserError(f"`{name}` is {value!r} ({kind(value)}): expected a whole number of at least {least}.")
-
-
-def check_port_free(name: str, port: int) -> None:
-    """Refuses the port that the setting `name` gives if it cannot be opened on this machine."""
-    try:
-        socket.create_server(("", port)).close()
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)  # without the address
-        raise UserError(f"`{name}` {port} cannot be opened here ({reason}): set it to a free port.") from None
 
 
 def _device_count() -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..support.errors import UserError, kind, nearest
-from ..support.imports import import_function, public_functions
+from ..support.imports import call_builder, import_function, public_functions
 from .recipe import Recipe
 
 SOFT_OVERLONG = "get_soft_overlong_punishment"
@@ -34,12 +34,8 @@ def model_path(recipe: Recipe) -> str:
     name = str(recipe.model.model_name_or_path)
     if recipe.script.model_builder is None:
         return name
-    build = import_function(recipe.script.model_builder, "model_builder")
     settings = recipe.script.model_builder_kwargs or {}
-    try:
-        return str(build(name, **settings))
-    except (TypeError, ValueError) as error:
-        raise UserError(f"`model_builder` {recipe.script.model_builder} with {settings}: {error}") from error
+    return str(call_builder("model_builder", recipe.script.model_builder, name, **settings))
 
 
 def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
@@ -59,7 +55,15 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
             f"{', '.join(sorted(known))}, dotted paths."
         )
     if name == SOFT_OVERLONG:
-        return _made(name, known[name], _soft_overlong(recipe) | (settings or {}))
+        # TRL's factory takes any numbers; by default it grows over the last fifth, as in DAPO.
+        longest = (settings or {}).get("max_completion_len", recipe.setting("max_completion_length"))
+        settings = {"max_completion_len": longest, "soft_punish_cache": (longest or 0) // 5} | (settings or {})
+        cache = settings["soft_punish_cache"]
+        if not isinstance(longest, int) or not isinstance(cache, int) or not 0 < cache <= longest:
+            raise UserError(
+                f"`reward_kwargs`: {name}: `soft_punish_cache` is {cache!r}: it must lie between 1 and {longest!r}, "
+                "the longest completion (`max_completion_len`, by default `max_completion_length`)."
+            )
     if name.startswith("get_"):
         return _made(name, known[name], settings or {})
     if settings is not None:
@@ -76,21 +80,3 @@ def _made(name: str, factory: Callable[..., Any], settings: dict[str, Any]) -> C
     if not callable(function):
         raise UserError(f"`reward_kwargs`: {name} made {kind(function)} of its settings, not a reward function.")
     return function
-
-
-def _soft_overlong(recipe: Recipe) -> dict[str, int]:
-    """The settings of [`~trl.rewards.get_soft_overlong_punishment`] by the two `soft_overlong_*` fields."""
-    given = (recipe.script.reward_kwargs or {}).get(SOFT_OVERLONG, {})
-    longest = recipe.script.soft_overlong_max_completion_length or recipe.setting("max_completion_length")
-    longest = given.get("max_completion_len", longest)
-    if longest is None:
-        raise UserError(
-            "`soft_overlong_max_completion_length` is missing, and `max_completion_length` is null: set one."
-        )
-    cache = given.get("soft_punish_cache", recipe.script.soft_overlong_cache)
-    cache = longest // 5 if cache is None and isinstance(longest, int) else cache
-    if not isinstance(longest, int) or not isinstance(cache, int) or not 0 < cache <= longest:
-        raise UserError(
-            f"`soft_overlong_cache` is {cache!r}: it must lie between 1 and {longest!r}, the longest completion."
-        )
-    return {"max_completion_len": longest, "soft_punish_cache": cache}

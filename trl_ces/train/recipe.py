@@ -14,10 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.errors import UserError, kind, nearest, shown
-from ..support.yaml import describe_type, dump_yaml, fit, fit_text
+from ..support.errors import UserError, nearest
+from ..support.yaml import dump_yaml, fit, fit_text
 from .arguments import ScriptArguments
-from .batches import batch_sizes
 from .compose import compose
 
 if TYPE_CHECKING:
@@ -62,7 +61,9 @@ def recipe_fields() -> dict[str, RecipeField]:
             default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
             help_text = str(entry.metadata.get("help", "")).replace("%%", "%")
             choices = tuple(entry.metadata.get("choices") or ())
-            fields[entry.name] = RecipeField(owner, entry.name, hints[entry.name], default, choices, help_text)
+            # Typed as a path, but the Trainer also takes true (the last checkpoint in `output_dir`) and false.
+            hint = str | bool | None if entry.name == RESUME else hints[entry.name]
+            fields[entry.name] = RecipeField(owner, entry.name, hint, default, choices, help_text)
     inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
     own = {name: entry for name, entry in fields.items() if entry.owner is CESConfig and name not in inherited}
     return own | fields
@@ -112,14 +113,7 @@ class Recipe:
         micro_batch_size = self.training.get("per_device_train_batch_size", 2)
         if micro_batch_size < 1:
             raise UserError(f"`per_device_train_batch_size` is {micro_batch_size}: it must be at least 1.")
-        sizes = batch_sizes(step, rollout or step, num_processes, micro_batch_size)
-        group = self.training.get("num_generations", 0)
-        if rollout is not None and group > 0 and rollout % group:
-            raise UserError(
-                f"`responses_per_rollout` is {rollout}, which is {rollout / group:g} groups of `num_generations`, "
-                f"{group}: make it a multiple."
-            )
-        return {**self.training, **dataclasses.asdict(sizes)}
+        return {**self.training, **batch_sizes(step, rollout or step, num_processes, micro_batch_size)}
 
     def as_one_process(self, num_processes: int) -> dict[str, Any]:
         """[`training_fields`] of one process on a CPU that does the work of all, their batches together.
@@ -199,9 +193,6 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     if not training.get("output_dir"):
         raise UserError(f"{source}: `output_dir` is missing: name the directory in which the model is saved.")
     training["output_dir"] = str(Path(training["output_dir"]).expanduser())  # as the Trainer does
-    if training.get("resume_from_checkpoint") in ("true", "True", "false", "False"):
-        # Typed as a path, but the Trainer also takes true (the last checkpoint in `output_dir`) and false.
-        training["resume_from_checkpoint"] = training["resume_from_checkpoint"].lower() == "true"
     return Recipe(source, script, model, training, env, {**values, **({"env": env} if env else {})})
 
 
@@ -221,8 +212,6 @@ def check_key(name: str, source: str, others: typing.Iterable[str] = ()) -> None
 def _check_value(name: str, value: Any, source: str, from_text: bool = False) -> Any:
     check_key(name, source)
     entry = recipe_fields()[name]
-    if name == "resume_from_checkpoint" and isinstance(value, bool):
-        value = str(value)
     try:
         fitted = fit_text(value, entry.hint) if from_text else fit(value, entry.hint)
     except TypeError as error:
@@ -234,13 +223,37 @@ def _check_value(name: str, value: Any, source: str, from_text: bool = False) ->
 
 
 def _check_env(env: Any, source: str) -> dict[str, str]:
-    if env is None:
-        return {}
-    if not isinstance(env, dict):
-        raise UserError(f"{source}: `env`: expected a mapping from variable to value, got {kind(env)}.")
-    for name, value in env.items():
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+    try:
+        variables = fit(env, dict[str, str | int | float | bool] | None) or {}
+    except TypeError as error:
+        raise UserError(f"{source}: `env`: {error}.") from None
+    for name in variables:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)):
             raise UserError(f"{source}: `env`: {name!r} is not a variable's name: use letters, digits and _.")
-        if not isinstance(value, str | int | float | bool) or "\0" in str(value):
-            raise UserError(f"{source}: `env`: {name!r} has the value {shown(value)}: expected {describe_type(str)}.")
-    return {name: str(value) for name, value in env.items()}
+    return {name: str(value) for name, value in variables.items()}
+
+
+def batch_sizes(
+    responses_per_step: int, responses_per_rollout: int, num_processes: int, micro_batch_size: int = 2
+) -> dict[str, int]:
+    """TRL's batch sizes that keep a step and a rollout the same on any number of processes."""
+    if responses_per_step % num_processes:
+        usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
+        raise UserError(
+            f"`responses_per_step` is {responses_per_step} and {num_processes} processes cannot share it evenly "
+            f"({responses_per_step} / {num_processes} = {responses_per_step / num_processes:g} responses each): "
+            f"start {', '.join(map(str, usable))} processes with --num_processes, or change `responses_per_step`."
+        )
+    if responses_per_rollout % responses_per_step:
+        raise UserError(
+            f"`responses_per_rollout` is {responses_per_rollout}, "
+            f"which is {responses_per_rollout / responses_per_step:g} steps of {responses_per_step} responses: "
+            "make it a multiple of `responses_per_step`."
+        )
+    share = responses_per_step // num_processes
+    per_device = max(size for size in range(1, min(share, micro_batch_size) + 1) if share % size == 0)
+    return {
+        "per_device_train_batch_size": per_device,
+        "gradient_accumulation_steps": share // per_device,
+        "steps_per_generation": responses_per_rollout // (per_device * num_processes),
+    }

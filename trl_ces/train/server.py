@@ -3,13 +3,14 @@
 TRL's client talks to `vllm serve` and sends the weights through vLLM's weight-transfer engine.
 """
 
+import os
 import shlex
+import socket
 import time
 from typing import Any
 from urllib.parse import urlsplit
 
 from ..support.errors import UserError, first_line
-from .launch import check_port_free
 from .recipe import Recipe
 
 DEFAULT_PORT = 8000  # of `vllm serve`
@@ -56,7 +57,7 @@ def check_server(recipe: Recipe) -> None:
     For the machine with rank 0, whose process is the only one that talks to the server.
     """
     url = server_url(recipe)
-    check_port_free("vllm_group_port", recipe.setting("vllm_group_port"))
+    _check_port_free("vllm_group_port", recipe.setting("vllm_group_port"))
     _wait_for_health(url, recipe)
     models = _get(f"{url}/v1/models", recipe)
     if models.status_code == 401:
@@ -84,14 +85,9 @@ def _check_facts(url: str, model: str, max_length: int, mode: str, transfer: Any
     if (transfer or {}).get("backend") != "nccl":
         has = "no weight-transfer engine" if transfer is None else f"another weight-transfer engine, {transfer}"
         raise _refusal(url, f"has {has}", recipe)
-    bound, answer = recipe.setting("vllm_max_model_length"), recipe.setting("max_completion_length")
+    bound = recipe.setting("vllm_max_model_length")
     if bound is not None and max_length < bound:
         raise _refusal(url, f"takes {max_length} tokens, and `vllm_max_model_length` is {bound}", recipe)
-    if answer is not None and max_length <= answer:
-        raise UserError(
-            f"The vLLM server at {url} takes {max_length} tokens of prompt and answer, and `max_completion_length` is "
-            f"{answer}: start it with a larger `--max-model-len`, or lower `max_completion_length`."
-        )
     if mode != "processed_logprobs" and recipe.setting("vllm_importance_sampling_correction"):
         raise _refusal(url, f"runs with `--logprobs-mode {mode}`, which biases the importance sampling", recipe)
 
@@ -135,18 +131,19 @@ def _wait_for_health(url: str, recipe: Recipe) -> None:
             raise _refusal(url, f"is not vLLM's (/health answers {status})", recipe)
         left = end - time.monotonic()
         if left <= 0:
-            way = " through the proxy that http_proxy names (NO_PROXY makes exceptions)" if _proxies(url) else ""
-            raise _refusal(url, f"cannot be reached{way} after {seconds:g} s (`vllm_server_timeout`)", recipe)
+            raise _refusal(url, f"cannot be reached after {seconds:g} s (`vllm_server_timeout`)", recipe)
         if not waits:
             print(f"Waiting up to {seconds:g} s for the vLLM server at {url}.", flush=True)
             waits = True
         time.sleep(min(RETRY_SECONDS, left))
 
 
-def _proxies(url: str) -> dict[str, str]:
-    import requests
-
-    return requests.utils.get_environ_proxies(url, no_proxy=None)
+def _check_port_free(name: str, port: int) -> None:
+    try:
+        socket.create_server(("", port)).close()
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)  # without the address
+        raise UserError(f"`{name}` {port} cannot be opened here ({reason}): set it to a free port.") from None
 
 
 def _get(address: str, recipe: Recipe) -> Any:

@@ -44,7 +44,7 @@ def find_recipe(name: str, kind: str | None = None) -> Path:
     shipped = shipped_files(kind)
     if stem in shipped:
         return shipped[stem]
-    what = kind or "recipe"
+    what = {None: "recipe", "accelerate": "accelerate configuration"}.get(kind, kind)
     listed = "Shipped recipes" if kind is None else "Shipped"
     hint = nearest(stem, shipped) or f" {listed}: {', '.join(shipped)}."
     raise UserError(f"The {what} {name} does not exist (searched from {Path.cwd()}).{hint}")
@@ -52,10 +52,4 @@ def find_recipe(name: str, kind: str | None = None) -> Path:
 
 def find_accelerate_config(name: str) -> Path:
     """The file of `--accelerate_config`: a path, or the name of a file in recipes/accelerate such as `zero3`."""
-    if Path(name).expanduser().is_file():
-        return Path(name).expanduser()
-    shipped = shipped_files("accelerate")
-    if name in shipped:
-        return shipped[name]
-    hint = nearest(name, shipped)
-    raise UserError(f"`--accelerate_config` {name!r} is neither a file nor one of {', '.join(sorted(shipped))}.{hint}")
+    return find_recipe(name, "accelerate")

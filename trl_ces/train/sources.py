@@ -1,7 +1,7 @@
 """Reads problems from local JSON, JSONL and parquet files and from data sets of the Hub, dropping none."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,48 +58,31 @@ def find_columns(columns: Sequence[str], script: ScriptArguments, source: str) -
     return found[0], found[1]
 
 
-def _read_json(file: Path) -> Iterator[dict[str, Any]]:
+def _read_json(file: Path) -> list[dict[str, Any]]:
     """The rows of a JSON array, or of a file with one JSON object per line."""
-    with file.open(encoding="utf-8") as stream:
-        start = stream.read(1)
-        while start.isspace():
-            start = stream.read(1)
-        stream.seek(0)
-        numbered = enumerate(json.load(stream)) if start == "[" else _read_lines(stream)
-        for number, row in numbered:
-            if not isinstance(row, dict):
-                raise UserError(
-                    f"{file}: row {number} is a {kind(row)}: expected an object with a question and an answer."
-                )
-            yield row
-
-
-def _read_lines(stream: Any) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(stream):
-        if line.strip():
-            yield number, json.loads(line)
+    try:
+        text = file.read_text(encoding="utf-8")
+        is_array = text.lstrip().startswith("[")
+        rows = json.loads(text) if is_array else [json.loads(line) for line in text.split("\n") if line.strip()]
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror}).") from None
+    except (ValueError, RecursionError) as error:  # not JSON or UTF-8, or beyond Python's limits
+        raise UserError(f"{file}: not valid JSON ({error}).") from None
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise UserError(f"{file}: row {number} is a {kind(row)}: expected an object of question and answer.")
+    return rows
 
 
 def _read_local(script: ScriptArguments, name: str) -> Rows:
     files = local_files(name)
     if files[0].suffix == ".parquet":
         return _read_parquet(script, name, files)
-    prompts: list[Any] = []
-    golds: list[Any] = []
-    columns: tuple[str, str] | None = None
-    for file in files:
-        try:
-            for row in _read_json(file):
-                columns = columns or find_columns(list(row), script, name)
-                prompts.append(row.get(columns[0]))
-                golds.append(row.get(columns[1]))
-        except OSError as error:
-            raise UserError(f"{file}: cannot be read ({error.strerror}).") from None
-        except UserError:
-            raise
-        except (ValueError, RecursionError) as error:  # not JSON or UTF-8, or beyond Python's limits
-            raise UserError(f"{file}: not valid JSON ({error}).") from None
-    return Rows(name, prompts, golds)
+    rows = [row for file in files for row in _read_json(file)]
+    if not rows:
+        return Rows(name, [], [])
+    prompt_column, solution_column = find_columns(list(rows[0]), script, name)
+    return Rows(name, [row.get(prompt_column) for row in rows], [row.get(solution_column) for row in rows])
 
 
 def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows:
