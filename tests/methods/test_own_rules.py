@@ -99,7 +99,7 @@ def test_the_example_is_right_by_hand():
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_the_rules_of_the_package_pass(name):
-    assert len(list(check_rule(find_rule(name), {}))) == 4
+    assert len(list(check_rule(find_rule(name), {}))) == 5
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,16 @@
 """The progress bar says how the answers are; and every metric of CES reaches the loggers under a name of its own."""
 
+import math
+import re
+
 from datasets import Dataset
 from tiny import settings, tiny_model, tiny_tokenizer
 from transformers.integrations.integration_utils import rewrite_logs
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from trl_ces import CESConfig, CESTrainer
 from trl_ces.methods.metrics import CES_METRICS
+from trl_ces.train.callbacks import AnswerProgress, bar_text, show_answers_in_progress_bar
 
 
 def vowel_accuracy_reward(completions, **kwargs):
@@ -28,6 +33,49 @@ def trainer_with_bar(folder, **changes):
     )
 
 
+def test_the_bar_says_accuracy_length_and_entropy_in_bits():
+    logs = {
+        "rewards/right/mean": 0.8437,
+        "completions/mean_length": 20.47,
+        "entropy": 0.1 * math.log(2),
+        "reward": 2.0,
+    }
+    assert bar_text(logs, "right") == "84.4 % right, 20.5 tokens, 0.100 bits per token"
+    assert bar_text(logs, None) == "reward 2, 20.5 tokens, 0.100 bits per token"
+    assert bar_text({**logs, "rewards/right/mean": None}, "right") == "20.5 tokens, 0.100 bits per token"
+    assert bar_text({"train_runtime": 3.0}, "right") == ""
+
+
+def test_a_training_shows_it_in_place_of_the_trainers_bar(tmp_path, capsys):
+    trainer = trainer_with_bar(tmp_path)
+    show_answers_in_progress_bar(trainer)
+    bars = [entry for entry in trainer.callback_handler.callbacks if isinstance(entry, ProgressCallback)]
+    assert [type(bar) for bar in bars] == [AnswerProgress]
+    assert bars[0].accuracy_reward == "vowel_accuracy_reward"
+    trainer.train()
+    said = capsys.readouterr().err
+    last = trainer.state.log_history[-2]
+    accuracy, bits = last["rewards/vowel_accuracy_reward/mean"], last["entropy"] / math.log(2)
+    tokens = last["completions/mean_length"]
+    assert f"{100 * accuracy:.1f} % right, {tokens:.1f} tokens, {bits:.3f} bits per token" in said
+    assert re.search(r"2/2 .* bits per token", said)
+
+
+def test_the_bar_keeps_what_the_last_rollout_was_like_where_a_line_says_less(tmp_path, capsys):
+    """Two steps a rollout, a line each: the second has no new answers."""
+    trainer = trainer_with_bar(tmp_path, steps_per_generation=2, max_steps=4)
+    show_answers_in_progress_bar(trainer)
+    trainer.train()
+    first, second, third, _, _ = trainer.state.log_history
+    assert "completions/mean_length" in first
+    assert "completions/mean_length" not in second
+    said = capsys.readouterr().err
+    bits, right = second["entropy"] / math.log(2), 100 * first["rewards/vowel_accuracy_reward/mean"]
+    assert f"{right:.1f} % right, {first['completions/mean_length']:.1f} tokens, {bits:.3f} bits per token" in said
+    assert re.search(rf"4/4 .* right, {third['completions/mean_length']:.1f} tokens, ", said)
+    assert not re.search(r"it/s, [\d.]+ bits", said)
+
+
 def test_every_metric_of_ces_goes_to_the_loggers_apart_from_evaluation(tmp_path):
     trainer = trainer_with_bar(tmp_path)
     trainer.train()
@@ -35,3 +83,11 @@ def test_every_metric_of_ces_goes_to_the_loggers_apart_from_evaluation(tmp_path)
     nothing_right = {"train/ces/selected_entropy_correct"}  # a mean over nothing is left out
     assert trainer.state.log_history[0]["rewards/vowel_accuracy_reward/mean"] == 0
     assert {name for name in names if "ces/" in name} == {f"train/{name}" for name in CES_METRICS} - nothing_right
+
+
+def test_a_training_without_a_bar_gets_none(tmp_path):
+    trainer = trainer_with_bar(tmp_path, disable_tqdm=True)
+    show_answers_in_progress_bar(trainer)
+    kinds = [type(entry) for entry in trainer.callback_handler.callbacks]
+    assert AnswerProgress not in kinds
+    assert PrinterCallback in kinds

@@ -86,9 +86,10 @@ def test_the_command_serves_what_the_recipe_trains(changes, expected):
         (("--weight-transfer-config", '{"backend": "ipc"}', *FLAGS[2:]), {}, r"has another .*\{'backend': 'ipc'\}"),
         (FLAGS[:2], {}, "runs with `--logprobs-mode raw_logprobs`"),
         ((*FLAGS, "--max-model-len", "210"), {"vllm_max_model_length": 220}, "takes 210 tokens, .* is 220: start it "),
+        ((*FLAGS, "--max-model-len", "200"), {}, "takes 200 tokens of prompt and answer, .*`max_completion_length`"),
         ((*FLAGS, "--api-key", "secret"), {}, "asks for an API key, which TRL's client does not send"),
     ],
-    ids=["model", "no engine", "engine", "log-probs", "max length", "key"],
+    ids=["model", "no engine", "engine", "log-probs", "max length", "answers", "key"],
 )
 def test_a_server_of_another_run_is_refused_with_what_to_start(model, flags, changes, sentence):
     with served_here(model, *flags) as (stand_in, _):
@@ -118,6 +119,14 @@ def test_a_server_that_is_not_there_is_refused_with_the_command(model):
     assert f"http://127.0.0.1:{port} cannot be reached after 0 s (`vllm_server_timeout`): start it with `" in said
     options = started_by(said[said.index("`VLLM") + 1 : -2])
     assert (options.model, options.port, options.max_model_len) == (str(model), port, 4096)
+
+
+def test_a_proxy_in_between_is_named(monkeypatch):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    recipe = recipe_of("model", "http://node-4:8000")
+    assert "cannot be reached through the proxy that http_proxy names (NO_PROXY makes exceptions)" in refusal(recipe)
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
+    assert "cannot be reached after 0 s" in refusal(recipe_of("model", f"http://127.0.0.1:{free_port()}"))
 
 
 def test_a_server_that_is_still_loading_is_waited_for_with_one_line(model, monkeypatch, capsys):

@@ -5,6 +5,7 @@ A rule may be trained under all of that if A' of a row depends on the row alone,
 gradients that the rule declares.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -13,13 +14,14 @@ import torch
 from torch import Tensor
 
 from ..methods.groups import group_counts
-from ..methods.rule import Need, Rule
+from ..methods.rule import Need, Rule, find_rule
 from ..methods.shaped import ShapedAdvantages
 
 ROWS, GROUP, TOKENS = 8, 4, 640
 # Clip range that rules are given, DAPO's.
 CLIP = SimpleNamespace(epsilon=0.2, epsilon_high=0.28, delta=None)
 TOLERANCE = 1e-6
+TIMED_TOKENS, TIMES = 4096, 15
 
 Inputs = dict[str, Tensor]
 Run = Callable[..., ShapedAdvantages]  # of inputs, and a seed
@@ -29,17 +31,22 @@ class RuleError(ValueError):
     """What a rule does that the trainer cannot train as it is meant."""
 
 
-def sample() -> Inputs:
-    """What the trainer gives a rule: two groups, one mostly correct, with tool output and an unscorable row."""
-    generator = torch.Generator().manual_seed(0)
-    lengths = torch.linspace(0.5, 0.9, ROWS) * TOKENS
-    mask = (torch.arange(TOKENS) < lengths.unsqueeze(1)).long()
+def sample(tokens: int = TOKENS, seed: int = 0) -> Inputs:
+    """
+    A micro-batch of two groups, one mostly correct, with tool output in the middle of a row and one unscorable row.
+
+    Returns:
+        `dict[str, Tensor]`: What the trainer gives a rule, `entropies` and `mask` among it.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.linspace(0.5, 0.9, ROWS) * tokens
+    mask = (torch.arange(tokens) < lengths.unsqueeze(1)).long()
     mask[2, 40:60] = 0
     correct = torch.tensor([1, 1, 1, 0, 0, 1, 0, 0], dtype=torch.bool)
     scorable = torch.ones(ROWS, dtype=torch.bool)
     scorable[7] = False
     group_correct, group_scorable = group_counts(correct, scorable, GROUP)
-    logps = -3 * torch.rand(ROWS, TOKENS, generator=generator)
+    logps = -3 * torch.rand(ROWS, tokens, generator=generator)
     return {
         "advantages": torch.where(correct, 0.7, -0.9) * torch.linspace(0.5, 1.5, ROWS),
         "correct": correct,
@@ -49,8 +56,8 @@ def sample() -> Inputs:
         "equal_rewards": torch.zeros(ROWS, dtype=torch.bool),
         "truncated": torch.zeros(ROWS, dtype=torch.bool),
         "logps": logps,
-        "old_logps": logps + 0.05 * torch.randn(ROWS, TOKENS, generator=generator),
-        "entropies": 2 * torch.rand(ROWS, TOKENS, generator=generator) * mask,
+        "old_logps": logps + 0.05 * torch.randn(ROWS, tokens, generator=generator),
+        "entropies": 2 * torch.rand(ROWS, tokens, generator=generator) * mask,
         "mask": mask,
     }
 
@@ -59,7 +66,16 @@ VERDICTS = ("correct", "scorable", "group_correct", "group_scorable", "equal_rew
 
 
 def check_rule(rule: Rule, settings: Mapping[str, Any]) -> Iterator[str]:
-    """Says what was found, one line each; raises [`RuleError`] where the rule breaks a promise."""
+    """
+    Tries a rule, and says what was found, one line each.
+
+    Args:
+        rule ([`Rule`]): The rule.
+        settings (`Mapping[str, Any]`): Its settings where they differ from their defaults.
+
+    Raises:
+        [`RuleError`]: The rule breaks a promise; names it, and the way out.
+    """
     run = _runner(rule, settings)
     inputs = sample()
     shaped = run(inputs)
@@ -71,6 +87,7 @@ def check_rule(rule: Rule, settings: Mapping[str, Any]) -> Iterator[str]:
     _compare(run(hidden), shaped, mask, "reads what the mask hides, padding or tool output: use `mask`.")
     yield "padding and tool output change nothing" + _check_width(run, inputs, shaped, mask)
     yield _check_rows(rule, run, inputs, shaped, mask)
+    yield _cost(run)
 
 
 def _check_width(run: Run, inputs: Inputs, shaped: ShapedAdvantages, mask: Tensor) -> str:
@@ -186,3 +203,19 @@ def _compare(found: ShapedAdvantages, expected: ShapedAdvantages, mask: Tensor, 
     same = torch.equal(found.selected & mask, expected.selected & mask)
     if not same or not torch.allclose(found.advantages[mask], expected.advantages[mask], atol=TOLERANCE, rtol=0):
         raise RuleError(problem)
+
+
+def _cost(run: Run) -> str:
+    """Processor time beside that of CES, interleaved."""
+    ces = find_rule("ces")
+    assert ces is not None
+    inputs = sample(TIMED_TOKENS)
+    runs = {"it": run, "ces": _runner(ces, {})}
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(TIMES):
+        for name, one in runs.items():
+            begun = time.process_time()
+            one(inputs)
+            seconds[name].append(time.process_time() - begun)
+    its, cess = (1e3 * min(values) for values in seconds.values())
+    return f"{ROWS} x {TIMED_TOKENS} tokens cost {its:.1f} ms of processor time; with ces, {cess:.1f}"

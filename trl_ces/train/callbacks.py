@@ -1,5 +1,6 @@
-"""A checkpoint on SIGTERM."""
+"""Callbacks of a training: a checkpoint on SIGTERM, and a progress bar with accuracy, length and entropy."""
 
+import math
 import signal
 import threading
 from types import FrameType
@@ -7,6 +8,9 @@ from typing import Any
 
 import torch
 from transformers import TrainerCallback
+from transformers.trainer_callback import ProgressCallback
+
+from ..support.reward_names import accuracy_reward_index
 
 
 class SaveOnSigterm(TrainerCallback):
@@ -39,3 +43,49 @@ class SaveOnSigterm(TrainerCallback):
         """Skips the evaluation of an epoch that ended with the step."""
         if self.stopped:
             control.should_evaluate = False
+
+
+class AnswerProgress(ProgressCallback):
+    """The Trainer's progress bar, followed by accuracy, length and entropy of the last logged answers."""
+
+    def __init__(self, accuracy_reward: str | None):
+        super().__init__()
+        self.accuracy_reward = accuracy_reward
+        self.last: dict[str, Any] = {}
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Updates the text behind the bar."""
+        super().on_log(args, state, control, logs=logs, **kwargs)
+        # Between two rollouts only the entropy is logged; the last answers' figures still hold.
+        self.last |= {name: value for name, value in (logs or {}).items() if value is not None}
+        text = bar_text(self.last, self.accuracy_reward)
+        if self.training_bar is not None and text:
+            self.training_bar.set_postfix_str(text)
+
+
+def bar_text(logs: dict[str, Any], accuracy_reward: str | None) -> str:
+    """`84.4 % right, 20.5 tokens, 0.108 bits per token`, or the part of it that TRL logged (entropy in nats)."""
+    parts = []
+    accuracy = logs.get(f"rewards/{accuracy_reward}/mean")
+    if accuracy is not None:
+        parts.append(f"{100 * accuracy:.1f} % right")
+    elif accuracy_reward is None and logs.get("reward") is not None:
+        parts.append(f"reward {logs['reward']:.3g}")
+    if logs.get("completions/mean_length") is not None:
+        parts.append(f"{logs['completions/mean_length']:.1f} tokens")
+    if logs.get("entropy") is not None:
+        parts.append(f"{logs['entropy'] / math.log(2):.3f} bits per token")
+    return ", ".join(parts)
+
+
+def show_answers_in_progress_bar(trainer: Any) -> None:
+    """Replaces a [`CESTrainer`]'s progress bar, if it has one, by [`AnswerProgress`]; call it before `train()`."""
+    if trainer.args.disable_tqdm:
+        return
+    try:
+        names = trainer.reward_func_names
+        name = names[accuracy_reward_index(names, trainer.args.ces_accuracy_reward)]
+    except ValueError:  # without CES, rewards may have any name
+        name = None
+    trainer.remove_callback(ProgressCallback)
+    trainer.add_callback(AnswerProgress(name))

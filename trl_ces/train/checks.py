@@ -3,6 +3,7 @@
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
@@ -28,6 +29,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
         import_function(recipe.script.model_builder, "model_builder")
     else:
         _check_model_path(model)
+    _check_deepspeed(recipe.setting("deepspeed"))
     _check_loggers(recipe.setting("report_to"))
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's client of a server imports it, too
         raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
@@ -77,6 +79,11 @@ def _check_output_dir(output_dir: Path, model_bytes: int) -> None:
             f"`output_dir` {str(output_dir)!r} has {free / 1e9:.1f} GB left and the model alone takes "
             f"{model_bytes / 1e9:.1f}: make room, or name another."
         )
+
+
+def _check_deepspeed(file: Any) -> None:
+    if isinstance(file, str) and not Path(file).expanduser().is_file():
+        raise UserError(f"`deepspeed` {file!r} does not exist (searched from {Path.cwd()}).")
 
 
 def _check_loggers(wanted: str | list[str] | None) -> None:

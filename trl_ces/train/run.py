@@ -14,7 +14,7 @@ from ..layers.reward_guard import RewardError
 from ..support.errors import UserError, hub_errors
 from ..support.files import is_disk_full, write_text
 from ..trainer import CESTrainer
-from .callbacks import SaveOnSigterm
+from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
 from .card import ADAPTER, write_card, write_facts
 from .checkpoints import Length, newest_checkpoint, way_on
 from .data import load_datasets
@@ -50,6 +50,7 @@ def train(
         raise UserError(
             f"The accelerate configuration says {distributed_type} and {running} is running: check its `use_cpu`."
         )
+    show_answers_in_progress_bar(trainer)
     if publisher is not None:
         trainer.add_callback(publisher)
     if run_to_its_end(trainer, recipe):

@@ -85,9 +85,14 @@ def _check_facts(url: str, model: str, max_length: int, mode: str, transfer: Any
     if (transfer or {}).get("backend") != "nccl":
         has = "no weight-transfer engine" if transfer is None else f"another weight-transfer engine, {transfer}"
         raise _refusal(url, f"has {has}", recipe)
-    bound = recipe.setting("vllm_max_model_length")
+    bound, answer = recipe.setting("vllm_max_model_length"), recipe.setting("max_completion_length")
     if bound is not None and max_length < bound:
         raise _refusal(url, f"takes {max_length} tokens, and `vllm_max_model_length` is {bound}", recipe)
+    if answer is not None and max_length <= answer:
+        raise UserError(
+            f"The vLLM server at {url} takes {max_length} tokens of prompt and answer, and `max_completion_length` is "
+            f"{answer}: start it with a larger `--max-model-len`, or lower `max_completion_length`."
+        )
     if mode != "processed_logprobs" and recipe.setting("vllm_importance_sampling_correction"):
         raise _refusal(url, f"runs with `--logprobs-mode {mode}`, which biases the importance sampling", recipe)
 

@@ -12,7 +12,7 @@ def run(argv: list[str]) -> int:
         usage="trl-ces check RULE [--shaping_kwargs YAML]",
         description="Try a token rule on a made-up micro-batch: do gradients reach what they should, does padding,\n"
         "the arrangement of rows or the number of processes change anything, does A stay where nothing\n"
-        "is selected?",
+        "is selected, and what does it cost?",
         epilog="  trl-ces check my_package.rules:my_rule --shaping_kwargs '{gamma: 0.2}'",
     )
     parser.add_argument("rule", help="as in `shaping`: a path, or a rule's name")

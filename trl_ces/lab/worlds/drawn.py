@@ -1,0 +1,32 @@
+"""Worlds drawn at random, for claims that are to hold beyond one world."""
+
+import random
+from typing import Any
+
+CHECK, SLIP, FORGET = (0.10, 0.65), (0.05, 0.40), (0.30, 0.90)  # uniform
+TERMS = {1: (4, 5), 2: (2, 4), 3: (2, 3)}  # digits -> fewest and most terms; fewer would make too few problems
+
+
+def draw_worlds(count: int, seed: int) -> list[dict[str, Any]]:
+    """Fields of [`World`] and the base model's `seed`, which counts from 1; the first ones whatever the count.
+
+    Digits are 2, 3 and 1 in turn. Every other world of several digits forgets carries.
+    """
+    rng, worlds = random.Random(seed), []
+    for number in range(1, count + 1):
+        digits = sorted(TERMS)[number % len(TERMS)]
+        terms = sorted(rng.randint(*TERMS[digits]) for _ in range(2))
+        forget = round(rng.uniform(*FORGET), 2)
+        worlds.append(
+            {
+                "seed": number,
+                "digits": digits,
+                "min_terms": terms[0],
+                "max_terms": terms[1],
+                "check_probability": round(rng.uniform(*CHECK), 2),
+                "slip_probability": round(rng.uniform(*SLIP), 2),
+                # A number of one digit has no column to carry into.
+                "forget_probability": forget if number % 2 and digits > 1 else 0.0,
+            }
+        )
+    return worlds
