@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,11 @@ STREAM_FILE = "dynamic_sampling.json"
 
 class PromptStream:
     """
-    An endless stream of a dataset's prompts, epoch after epoch.
+    An endless stream of a dataset's prompts, epoch after epoch; `position`, the prompts used so far, is its state.
 
-    The order is that of TRL's `RepeatSampler`: one seeded generator, a new permutation per epoch. Unlike there, the
-    last prompts of an epoch come even if they do not fill a batch. `position` is the whole state.
-
-    Args:
-        num_prompts (`int`): Size of the dataset.
-        seed (`int`): Seed of the order.
-        shuffle (`bool`): Whether to shuffle; else each epoch is in the dataset's order.
-
-    Attributes:
-        position (`int`): Prompts used so far, over all epochs. Set it to continue from there.
+    The order is that of TRL's `RepeatSampler`: one generator, seeded with `seed`, and a new permutation per epoch, or
+    the dataset's order without `shuffle`. Unlike there, the last prompts of an epoch come even if they do not fill a
+    batch.
     """
 
     def __init__(self, num_prompts: int, seed: int, shuffle: bool):
@@ -45,41 +39,30 @@ class PromptStream:
         self.seed = seed
         self.shuffle = shuffle
         self.position = 0
-        self._orders: dict[int, list[int]] = {}  # of the two latest epochs
-        self._passes = 0
-        self._generator = torch.Generator()
 
     def ahead(self, count: int) -> list[int]:
         """Row numbers of the next `count` prompts, without moving `position`."""
         places = range(self.position, self.position + count)
         return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
 
-    def _order(self, number: int) -> list[int] | range:
-        if not self.shuffle:
-            return range(self.num_prompts)
-        if number not in self._orders:
-            if number < self._passes:
-                self._passes = 0
-            if self._passes == 0:
-                self._generator.manual_seed(self.seed)
-            while self._passes <= number:
-                self._orders[self._passes] = torch.randperm(self.num_prompts, generator=self._generator).tolist()
-                self._orders.pop(self._passes - 2, None)
-                self._passes += 1
-        return self._orders[number]
+    def _order(self, epoch: int) -> Sequence[int]:
+        return _shuffled(self.num_prompts, self.seed, epoch) if self.shuffle else range(self.num_prompts)
+
+
+@lru_cache(maxsize=2)
+def _shuffled(num_prompts: int, seed: int, epoch: int) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(epoch):
+        torch.randperm(num_prompts, generator=generator)
+    return torch.randperm(num_prompts, generator=generator).tolist()
 
 
 def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     """
-    Finds the informative groups: those whose completions differ in accuracy (DAPO, Eq. 11).
+    Which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
 
-    Args:
-        accuracy (`torch.Tensor`): (N,) float, accuracy rewards, NaN where there is none; groups contiguous.
-        group_size (`int`): G, completions per prompt.
-
-    Returns:
-        `torch.Tensor`: (N / G,) bool. Completions without a verdict do not count; a group with fewer than two verdicts
-        is not informative.
+    `accuracy` has shape (N,), groups contiguous, NaN without a verdict. A group with fewer than two verdicts is not
+    informative.
     """
     lowest, highest = group_extremes(accuracy, group_size)
     return highest > lowest
@@ -87,18 +70,10 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
 
 def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
     """
-    Prompts of the next round: as many as should fill the batch, given the share of groups kept so far.
+    Prompts of the next round: as many as should fill a batch of `wanted`, given the share of groups kept so far.
 
-    More than are missing, because a round takes as long as its longest completion, however few there are.
-
-    Args:
-        wanted (`int`): Groups in a full batch, a multiple of `unit`.
-        kept (`int`): Informative groups so far, fewer than `wanted`.
-        decided (`int`): Groups judged so far.
-        unit (`int`): Smallest number of prompts whose completions split evenly over the processes.
-
-    Returns:
-        `int`: A multiple of `unit`, at most `wanted`.
+    More than are missing, because a round takes as long as its longest completion, however few there are. At most
+    `wanted`, and a multiple of `unit`, so that the completions split evenly over the processes.
     """
     if decided == 0:
         return wanted
@@ -108,12 +83,9 @@ def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
 
 class InformativeBatch:
     """
-    Collects the groups of one rollout, in stream order, until enough are informative.
+    Collects the groups of one rollout, in stream order, until `wanted` are informative.
 
-    Args:
-        wanted (`int`): P, groups in a full batch.
-        group_size (`int`): G, completions per prompt.
-        num_processes (`int`): Processes that share the completions of a round.
+    `num_processes` share the `group_size` completions of each prompt of a round.
     """
 
     def __init__(self, wanted: int, group_size: int, num_processes: int):
@@ -141,12 +113,7 @@ class InformativeBatch:
         """
         Keeps or drops the groups of a round, in order, until the batch is full.
 
-        Args:
-            informative (`Sequence[bool]`): One per group of the round.
-            groups (`Sequence`): What to keep of each group.
-
-        Returns:
-            `int`: Groups judged. The rest is not needed: their prompts go back to the stream.
+        Returns how many were judged. The rest is not needed: their prompts go back to the stream.
         """
         before = self.decided
         self.rounds += 1
@@ -184,7 +151,7 @@ class DynamicSampler:
         group_size (`int`): G, completions per prompt.
         max_rounds (`int`): Rounds of generation per batch, >= 1.
         num_processes (`int`): Processes that share the completions of a round.
-        warns (`bool`, *optional*, defaults to `True`): Whether this process logs warnings.
+        warns (`bool`): Whether this process logs warnings.
     """
 
     def __init__(
@@ -211,12 +178,8 @@ class DynamicSampler:
         """
         Runs rounds until the batch has enough informative groups, at most `max_rounds`.
 
-        Args:
-            generate (`Callable`): Takes the row numbers of a round's R prompts; returns which of the R groups are
-                informative, and what to keep of each.
-
-        Returns:
-            `tuple[list, dict]`: What `generate` returned for each of the P groups, and the batch's metrics.
+        `generate` takes the row numbers of a round's prompts; it returns which of their groups are informative, and
+        what to keep of each. Returns that of the P groups, and the batch's metrics.
         """
         batch = InformativeBatch(self.wanted, self.group_size, self.num_processes)
         self._rollout_start = self.stream.position
@@ -251,12 +214,10 @@ class DynamicSampler:
 
     def save(self, folder: Path, inside_rollout: bool):
         """
-        Writes the state into the checkpoint's `folder`, creating it if missing.
+        Writes the state into the checkpoint's `folder`.
 
-        Args:
-            folder (`Path`): The checkpoint.
-            inside_rollout (`bool`): Whether the latest batch has steps left. A run resumed without that batch
-                generates it again, so its prompts must be drawn again.
+        If the batch has steps left (`inside_rollout`), a run resumed without it generates it again, so its prompts
+        must be drawn again.
         """
         folder.mkdir(parents=True, exist_ok=True)
         position = self._rollout_start if inside_rollout else self.stream.position
@@ -266,10 +227,7 @@ class DynamicSampler:
         """
         Reads the state from the checkpoint's `folder`; if it has none, skips `planned_rollouts` batches.
 
-        Args:
-            folder (`Path`): The checkpoint.
-            planned_rollouts (`int`): Batches begun before the checkpoint.
-            with_rollout (`bool`, *optional*, defaults to `False`): Whether the batch in progress was saved too.
+        `with_rollout`: the batch in progress was saved too.
         """
         file = folder / STREAM_FILE
         if file.exists():
