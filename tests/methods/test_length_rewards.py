@@ -11,8 +11,7 @@ import torch
 from length_rules import RULES
 
 import trl_ces.methods
-from trl_ces.methods.groups import Groups
-from trl_ces.methods.lengths import from_mean
+from trl_ces.methods.groups import Groups, from_mean
 
 LIMIT = 12000
 FUNCTIONS = {name: getattr(import_module(f"trl_ces.methods.{name}"), f"{name}_length_reward") for name in RULES}
