@@ -2,6 +2,7 @@
 
 import json
 import random
+import weakref
 
 import pytest
 import torch
@@ -10,7 +11,6 @@ from trl.trainer.utils import RepeatSampler
 
 from trl_ces.layers.sampler import (
     DynamicSampler,
-    InformativeBatch,
     PromptStream,
     check_can_be_drawn,
     informative_groups,
@@ -103,47 +103,6 @@ def test_the_next_round_is_as_large_as_the_share_of_kept_groups_asks_for(wanted,
     assert round_size(wanted, kept, decided, unit) == size
 
 
-@pytest.mark.parametrize(
-    ("wanted", "group_size", "processes", "unit"), [(8, 4, 2, 1), (8, 3, 2, 2), (8, 4, 8, 2), (12, 6, 4, 2)]
-)
-def test_rounds_can_be_shared_evenly_by_the_processes(wanted, group_size, processes, unit):
-    batch = InformativeBatch(wanted, group_size, processes)
-    batch.judge([True] * (wanted - 1) + [False], range(wanted))
-    assert batch.missing == 1
-    assert batch.next_size() == max(2, unit)  # wanted / (wanted - 1) prompts, rounded up
-    assert batch.next_size() * group_size % processes == 0
-
-
-def test_what_lies_behind_the_last_needed_group_is_not_judged():
-    batch = InformativeBatch(3, 2, 1)
-    assert batch.judge([True, False, False], [10, 11, 12]) == 3
-    assert batch.judge([False, True, True, False, True], [13, 14, 15, 16, 17]) == 3
-    assert batch.missing == 0
-    assert batch.groups() == [10, 14, 15]
-    assert batch.metrics() == {
-        "dynamic_sampling/rounds": 2,
-        "dynamic_sampling/dropped_groups": 3 / 6,
-        "dynamic_sampling/prompts": 6,
-        "dynamic_sampling/uninformative_groups": 0,
-    }
-
-
-def test_a_batch_that_stays_short_is_filled_with_the_first_dropped_groups_in_the_streams_order():
-    batch = InformativeBatch(4, 2, 1)
-    batch.judge([False, True, False, False], [0, 1, 2, 3])
-    batch.judge([False, False, True, False], [4, 5, 6, 7])
-    assert batch.groups() == [0, 1, 2, 6]
-    assert batch.metrics()["dynamic_sampling/uninformative_groups"] == 0.5
-    assert batch.metrics()["dynamic_sampling/dropped_groups"] == 6 / 8
-
-
-def test_only_groups_that_can_still_be_needed_are_kept_in_memory():
-    batch = InformativeBatch(4, 2, 1)
-    for _ in range(20):
-        batch.judge([False] * 4, [0, 1, 2, 3])
-    assert list(batch._groups.values()) == [0, 1, 2, 3]
-
-
 # Many rollouts.
 
 
@@ -209,9 +168,26 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order(mo
                 assert metrics["dynamic_sampling/uninformative_groups"] == missing / wanted
             assert groups == expected
             assert metrics["dynamic_sampling/prompts"] == end - start
+            assert metrics["dynamic_sampling/dropped_groups"] == (len(decided) - len(good)) / len(decided)
             assert metrics["dynamic_sampling/epoch"] == end / prompts
             assert metrics["dynamic_sampling/rounds"] == len(rounds)
             assert metrics["dynamic_sampling/extra_generation_time"] == len(rounds) - 1
+
+
+def test_only_groups_that_can_still_be_needed_are_kept_in_memory():
+    class Group:
+        """Something that a weak reference can watch."""
+
+    alive = weakref.WeakSet()
+
+    def generate(prompts):
+        assert len(alive) <= 8  # those of the batch, and of the round before
+        groups = [Group() for _ in prompts]
+        alive.update(groups)
+        return [False] * len(prompts), groups
+
+    sampler = DynamicSampler(PromptStream(9, 1, True), 4, 2, max_rounds=20, num_processes=1)
+    assert len(sampler.sample(generate)[0]) == 4
 
 
 @pytest.mark.parametrize("informative", [True, False])
@@ -254,10 +230,3 @@ def test_a_checkpoint_says_what_comes_next_and_inside_a_rollout_what_that_rollou
         assert other.stream.position == position
         other.load(folder, planned_rollouts=77, with_rollout=True)
         assert other.stream.position == second
-
-
-def test_a_checkpoint_without_a_position_goes_on_where_training_without_dropping_would_be(tmp_path, caplog):
-    sampler = scripted_sampler(PromptStream(9, 1, True), lambda prompt: True, 4, 2, 100)[0]
-    sampler.load(tmp_path, planned_rollouts=3)
-    assert sampler.stream.position == 12
-    assert "dynamic_sampling.json does not exist" in caplog.text

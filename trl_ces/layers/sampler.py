@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -81,66 +82,6 @@ def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
     return min(wanted, math.ceil(expected / unit) * unit)
 
 
-class InformativeBatch:
-    """
-    Collects the groups of one rollout, in stream order, until `wanted` are informative.
-
-    `num_processes` share the `group_size` completions of each prompt of a round.
-    """
-
-    def __init__(self, wanted: int, group_size: int, num_processes: int):
-        self.wanted = wanted
-        self.rounds = 0
-        # Indices in the order of judgement.
-        self.kept: list[int] = []
-        self.dropped: list[int] = []
-        self._unit = num_processes // math.gcd(group_size, num_processes)
-        self._groups: dict[int, Any] = {}
-
-    @property
-    def decided(self) -> int:
-        return len(self.kept) + len(self.dropped)
-
-    @property
-    def missing(self) -> int:
-        return self.wanted - len(self.kept)
-
-    def next_size(self) -> int:
-        """Prompts of the next round."""
-        return round_size(self.wanted, len(self.kept), self.decided, self._unit)
-
-    def judge(self, informative: Sequence[bool], groups: Sequence[Any]) -> int:
-        """
-        Keeps or drops the groups of a round, in order, until the batch is full.
-
-        Returns how many were judged. The rest is not needed: their prompts go back to the stream.
-        """
-        before = self.decided
-        self.rounds += 1
-        for teaches, group in zip(informative, groups, strict=True):
-            if not self.missing:
-                break
-            place = self.decided
-            (self.kept if teaches else self.dropped).append(place)
-            # Only the first dropped groups can be needed, to fill the batch.
-            if teaches or len(self.dropped) <= self.missing:
-                self._groups[place] = group
-        return self.decided - before
-
-    def groups(self) -> list[Any]:
-        """The full batch: the kept groups, filled up with the first dropped ones; in order of judgement."""
-        return [self._groups[place] for place in sorted(self.kept + self.dropped[: self.missing])]
-
-    def metrics(self) -> dict[str, float]:
-        """The metrics that follow from the groups alone."""
-        return {
-            "dynamic_sampling/rounds": self.rounds,
-            "dynamic_sampling/dropped_groups": len(self.dropped) / self.decided,
-            "dynamic_sampling/prompts": self.decided,
-            "dynamic_sampling/uninformative_groups": self.missing / self.wanted,
-        }
-
-
 class DynamicSampler:
     """
     Draws the prompts of a training run and selects the groups of its generation batches.
@@ -165,9 +106,8 @@ class DynamicSampler:
     ):
         self.stream = stream
         self.wanted = wanted
-        self.group_size = group_size
         self.max_rounds = max_rounds
-        self.num_processes = num_processes
+        self._unit = num_processes // math.gcd(group_size, num_processes)
         self.warns = warns
         self._rollout_start = 0  # the stream's position before the latest batch
         self._warned = False
@@ -181,36 +121,47 @@ class DynamicSampler:
         `generate` takes the row numbers of a round's prompts; it returns which of their groups are informative, and
         what to keep of each. Returns that of the P groups, and the batch's metrics.
         """
-        batch = InformativeBatch(self.wanted, self.group_size, self.num_processes)
         self._rollout_start = self.stream.position
-        first_round_end = 0.0
-        while batch.missing and batch.rounds < self.max_rounds:
-            informative, groups = generate(self.stream.ahead(batch.next_size()))
-            # Only judged groups are used up: the prompts after the last needed group come again.
-            self.stream.position += batch.judge(informative, groups)
+        kept: list[tuple[int, Any]] = []  # with their positions
+        dropped: list[tuple[int, Any]] = []
+        rounds, first_round_end = 0, 0.0
+        while len(kept) < self.wanted and rounds < self.max_rounds:
+            size = round_size(self.wanted, len(kept), len(kept) + len(dropped), self._unit)
+            informative, groups = generate(self.stream.ahead(size))
+            rounds += 1
+            for teaches, group in zip(informative, groups, strict=True):
+                if len(kept) == self.wanted:  # the prompts after the last needed group come again
+                    break
+                if not teaches and len(kept) + len(dropped) >= self.wanted:
+                    group = None  # only the first dropped groups can be needed, to fill the batch
+                (kept if teaches else dropped).append((self.stream.position, group))
+                self.stream.position += 1
             first_round_end = first_round_end or time.perf_counter()
-        extra_seconds = time.perf_counter() - first_round_end if batch.rounds > 1 else 0.0
-        metrics = {
-            **batch.metrics(),
-            "dynamic_sampling/extra_generation_time": extra_seconds,
+        missing, decided = self.wanted - len(kept), len(kept) + len(dropped)
+        batch = sorted(kept + dropped[:missing], key=itemgetter(0))
+        if missing:
+            self._warn_of_filling(len(kept), rounds)
+        return [group for _, group in batch], {
+            "dynamic_sampling/rounds": rounds,
+            "dynamic_sampling/dropped_groups": len(dropped) / decided,
+            "dynamic_sampling/prompts": decided,
+            "dynamic_sampling/uninformative_groups": missing / self.wanted,
+            "dynamic_sampling/extra_generation_time": time.perf_counter() - first_round_end if rounds > 1 else 0.0,
             "dynamic_sampling/epoch": self.stream.position / self.stream.num_prompts,
         }
-        self._warn_of_filling(batch)
-        return batch.groups(), metrics
 
-    def _warn_of_filling(self, batch: InformativeBatch):
-        if batch.missing and not self._warned:
+    def _warn_of_filling(self, kept: int, rounds: int):
+        if self.warns and not self._warned:
             self._warned = True
-            if self.warns:
-                logger.warning(
-                    "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
-                    "so groups of equal accuracy fill the batch. Logged once; `dynamic_sampling/uninformative_groups` "
-                    "is their share. Allow more rounds, raise `num_generations`, or train on problems that the model "
-                    "sometimes solves.",
-                    len(batch.kept),
-                    batch.wanted,
-                    batch.rounds,
-                )
+            logger.warning(
+                "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
+                "so groups of equal accuracy fill the batch. Logged once; `dynamic_sampling/uninformative_groups` "
+                "is their share. Allow more rounds, raise `num_generations`, or train on problems that the model "
+                "sometimes solves.",
+                kept,
+                self.wanted,
+                rounds,
+            )
 
     def save(self, folder: Path, inside_rollout: bool):
         """
