@@ -88,12 +88,12 @@ class Bench:
         settings["gradient_checkpointing"] = self.options.checkpointing
         return Workload(who, completions, prompts, micro_batch, self.model, self.options.device, **settings)
 
-    def in_turn(self, workloads: dict[str, Workload]) -> dict[str, list[float]]:
+    def in_turn(self, workloads: dict[str, Workload], whole: bool = False) -> dict[str, list[float]]:
         """Seconds of each workload, taking turns; the first turn warms up."""
         seconds: dict[str, list[float]] = {who: [] for who in workloads}
         for turn in range(self.options.repeats + 1):
             for who, workload in workloads.items():
-                spent = workload.step()
+                spent = workload.whole_step() if whole else workload.step()
                 if turn > 0:
                     seconds[who].append(spent)
         return seconds
@@ -168,6 +168,16 @@ def relative_difference(one: dict[str, torch.Tensor], other: dict[str, torch.Ten
     return float((apart / sum(value.double().square().sum() for value in one.values())).sqrt())
 
 
+def equal(bench: Bench) -> None:
+    """Completions of equal length: no padding to save."""
+    length = bench.options.longest // 3
+    workloads = {who: bench.workload(who, [length] * bench.options.rows, 2) for who in ("trl", "none")}
+    seconds = bench.in_turn(workloads)
+    print(
+        f"\nAll completions of {length} tokens, 2 rows a micro-batch: none / TRL, time {ratio(seconds, 'none', 'trl')}"
+    )
+
+
 def linear(bench: Bench) -> None:
     """1 to 16 times the tokens beside one row of full length; one row per micro-batch."""
     options, tokens, points = bench.options, [], {"trl": [], "none": []}
@@ -188,6 +198,17 @@ def linear(bench: Bench) -> None:
         f"R^2 of a line, {who}: {statistics.correlation(tokens, values) ** 2:.4f}" for who, values in points.items()
     )
     print("\n" + ", ".join(fits))
+
+
+def whole(bench: Bench) -> None:
+    """What CES adds to a whole training step: generation, rewards and update."""
+    length = bench.options.longest // 6
+    workloads = {}
+    for who in ("none", "ces"):
+        workloads[who] = bench.workload(who, [length] * bench.options.rows, 2, generate=True)
+    seconds = bench.in_turn(workloads, whole=True)
+    ratios = ratio(seconds, "ces", "none")
+    print(f"\nA whole step, answers of up to {length} tokens by the model itself: ces / none, time {ratios}")
 
 
 def packed(bench: Bench) -> None:
@@ -233,7 +254,9 @@ def kernel_seconds(weight: torch.Tensor, tokens: int, options: argparse.Namespac
 PARTS = {
     "unequal": unequal,
     "memory": memory,
+    "equal": equal,
     "linear": linear,
+    "whole": whole,
     "packed": packed,
     "vocabulary": vocabulary,
 }

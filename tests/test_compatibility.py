@@ -18,20 +18,17 @@ from against_reference import (
     reference_rows,
     rollout,
 )
-from datasets import Dataset
 from objectives import TAU, advantages_by_hand, objective, shaping_of, watch_shaping
 from reference import float64_copy, logps_and_bits, selection_sizes, shaped_loss
 from tiny import (
     random_script,
     scripted_accuracy_reward,
     scripted_rollout,
-    settings,
     tiny_model,
     tiny_tokenizer,
 )
+from trainers import scripted_trainer, tiny_trainer
 from transformers import Qwen2Config, Qwen2ForSequenceClassification
-
-from trl_ces import CESConfig, CESTrainer
 
 # Reward models and the forms of a reward function.
 
@@ -60,16 +57,15 @@ def test_a_reward_model_stands_beside_an_accuracy_function_or_is_it(tmp_path, wa
         ]
         scores = [judge(torch.tensor([tokenizer.encode(text)])).logits.item() for text in texts]
     threshold = statistics.median(scores) if wanted else 1.0
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[judge, scripted_accuracy_reward],
-        reward_processing_classes=[tokenizer, None],
-        args=CESConfig(
-            **settings(tmp_path, max_steps=1, ces_accuracy_reward=wanted, ces_correct_threshold=threshold, ces_tau=0.3)
-        ),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script, 4),
+    trainer = scripted_trainer(
+        tmp_path,
+        script,
+        [judge, scripted_accuracy_reward],
+        more={"reward_processing_classes": [tokenizer, None]},
+        max_steps=1,
+        ces_accuracy_reward=wanted,
+        ces_correct_threshold=threshold,
+        ces_tau=0.3,
     )
     batch = rollout(trainer, script)
     assert trainer.reward_func_names == ["quality", "scripted_accuracy_reward"]
@@ -98,13 +94,8 @@ def graded_accuracy(completions, level, **kwargs):
     ("wanted", "index", "accuracy"), [(None, 1, 0.0), ("graded_accuracy", 1, 0.0), ("ExactAnswer", 0, 1.0)]
 )
 def test_partial_functions_and_callable_objects_are_known_by_trls_names(tmp_path, wanted, index, accuracy):
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[ExactAnswer(), functools.partial(functools.partial(graded_accuracy), level=0.5)],
-        args=CESConfig(**settings(tmp_path, max_steps=1, ces_accuracy_reward=wanted)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-    )
+    rewards = [ExactAnswer(), functools.partial(functools.partial(graded_accuracy), level=0.5)]
+    trainer = tiny_trainer(tmp_path, rewards, PROMPTS, max_steps=1, ces_accuracy_reward=wanted)
     assert trainer.reward_func_names == ["ExactAnswer", "graded_accuracy"]
     assert trainer._accuracy_index == index
     trainer.train()
@@ -112,13 +103,10 @@ def test_partial_functions_and_callable_objects_are_known_by_trls_names(tmp_path
 
 
 def test_a_batch_without_any_verdict_leaves_the_weights_alone(tmp_path):
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=lambda completions, **kwargs: [None] * len(completions),
-        args=CESConfig(**settings(tmp_path, max_steps=1, ces_tau=1.0)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-    )
+    def nothing(completions, **kwargs):
+        return [None] * len(completions)
+
+    trainer = tiny_trainer(tmp_path, nothing, PROMPTS, max_steps=1, ces_tau=1.0)
     trainer.train()
     for name, start in tiny_model().state_dict().items():
         assert torch.equal(trainer.model.state_dict()[name], start), name

@@ -11,7 +11,6 @@ from objectives import watch_shaping
 from reference import float64_copy, selection_sizes, shaped_loss
 from tool_turns import (
     QWEN_END,
-    R1_END,
     call,
     chat_trainer,
     four_of_each,
@@ -21,7 +20,6 @@ from tool_turns import (
     script_turns,
 )
 from trl.chat_template_utils import (
-    add_response_schema,
     qwen3_5_think_chat_template,
 )
 
@@ -205,52 +203,3 @@ def test_real_templates_tell_the_rewards_whether_they_opened_thinking(tmp_path, 
     prompt = trainer.processing_class.decode(batch["prompt_ids"][0])
     assert ("</think>" in prompt) == bool(template_kwargs)
     assert seen == [opened] * 8
-
-
-PARSED = {  # template: completion -> the message that TRL parses from it if the tokenizer has a response template
-    "R1-Distill": (
-        r1_tokenizer,
-        {
-            f"so\n</think>\n\n7{R1_END}": {"content": "7", "reasoning_content": "so"},
-            f"\n</think>\n\n7{R1_END}": {"content": "7"},
-            "so 7": {"content": "so 7"},
-            f"7{R1_END}": {"content": "7"},
-        },
-    ),
-    "qwen3": (
-        qwen_tokenizer,
-        {
-            f"<think>\nso\n</think>\n\n7{QWEN_END}": {"content": "7", "reasoning_content": "so"},
-            f"<think>\n\n</think>\n\n7{QWEN_END}": {"content": "7"},
-            "<think>\nso 7": {"content": "", "reasoning_content": "so 7"},
-            f"7{QWEN_END}": {"content": "7"},
-        },
-    ),
-    "qwen3.5 thinking": (
-        lambda: qwen_tokenizer(qwen3_5_think_chat_template),
-        {
-            f"so\n</think>\n\n7{QWEN_END}": {"content": "7", "reasoning_content": "so"},
-            f"\n</think>\n\n7{QWEN_END}": {"content": "7"},
-            "so 7": {"content": "", "reasoning_content": "so 7"},
-            f"7{QWEN_END}": {"content": "", "reasoning_content": f"7{QWEN_END}"},
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("template", PARSED)
-def test_where_answers_are_parsed_trl_moves_the_thinking_out_of_the_content(tmp_path, template):
-    """What rewards must handle: `content` alone cannot tell closed thinking from none or, in R1, from unclosed."""
-    make_tokenizer, messages = PARSED[template]
-    tokenizer = add_response_schema(make_tokenizer())
-    seen = []
-
-    def accuracy(completions, **kwargs):
-        seen.extend(completions)
-        return [0.0] * len(completions)
-
-    columns = {"prompt": [question("3+4")] * 2}
-    trainer = chat_trainer(tmp_path, accuracy, tokenizer, columns)
-    script_turns(trainer, [[text] for text in messages] * 2)
-    trainer._generate_and_score_completions(four_of_each(columns))
-    assert seen == [[{"role": "assistant", **message}] for message in messages.values()] * 2

@@ -7,11 +7,11 @@ import string
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 from objectives import by_group, normalized, objective
 from PIL import Image
 from reference import float64_copy
-from tiny import settings, tiny_model, tiny_tokenizer
+from tiny import tiny_model, tiny_tokenizer
+from trainers import tiny_trainer
 from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from trl import GRPOConfig, GRPOTrainer
@@ -63,18 +63,12 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
 
     arguments = {"max_steps": 2, "steps_per_generation": 2, "optim": "sgd", "epsilon_high": 0.28, **changes}
     arguments["generation_kwargs"] = {"suppress_tokens": [vocabulary - 1]}  # a random model would sample <image>
-    return trainer_class(
-        model=vision_model(vocabulary),
-        reward_funcs=lower_accuracy,
-        args=config_class(**settings(tmp_path, **arguments)),
-        train_dataset=Dataset.from_dict(
-            {
-                "prompt": [[{"role": "user", "content": "what is it"}]] * 4,
-                "images": [[picture] for picture in pictures],
-            }
-        ),
-        processing_class=processor,
-    )
+    columns = {
+        "prompt": [[{"role": "user", "content": "what is it"}]] * 4,
+        "images": [[picture] for picture in pictures],
+    }
+    more = {"model": vision_model(vocabulary), "processing_class": processor}
+    return tiny_trainer(tmp_path, lower_accuracy, columns, trainer_class, config_class, more, **arguments)
 
 
 def trained(trainer):

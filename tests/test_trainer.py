@@ -10,15 +10,21 @@ from peft import LoraConfig, PeftModel
 from tiny import (
     AS_TRL,
     random_script,
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    scripted_rollout,
     settings,
     tiny_model,
     tiny_tokenizer,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
-from trainers import PROMPTS, assert_same_bits, assert_weights_moved, short_reward, vowel_accuracy_reward, weights
+from trainers import (
+    PROMPTS,
+    assert_same_bits,
+    assert_weights_moved,
+    scripted_trainer,
+    short_reward,
+    tiny_trainer,
+    vowel_accuracy_reward,
+    weights,
+)
 from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
@@ -32,17 +38,13 @@ from trl_ces.support.reward_names import accuracy_reward_index
 def trained(trainer_class, config_class, tmp_path, peft_config=None, dataset=None, **changes):
     """Ten optimizer steps of real sampling, by default four per generation batch."""
     defaults = {"max_steps": 10, "steps_per_generation": 4, "epsilon_high": 0.28, "ces_tau": 0.3}
-    arguments = settings(tmp_path, **{**defaults, **changes})
-    if config_class is GRPOConfig:
-        arguments = {name: value for name, value in arguments.items() if name in GRPOConfig.__dataclass_fields__}
-    trainer = trainer_class(
-        model=tiny_model(),
-        reward_funcs=[vowel_accuracy_reward, short_reward],
-        args=config_class(**arguments),
-        train_dataset=dataset or Dataset.from_dict({"prompt": PROMPTS}),
-        eval_dataset=Dataset.from_dict({"prompt": PROMPTS[:4]}),
-        processing_class=tiny_tokenizer(),
-        peft_config=peft_config,
+    trainer = tiny_trainer(
+        tmp_path,
+        [vowel_accuracy_reward, short_reward],
+        trainer_class=trainer_class,
+        config_class=config_class,
+        more={"peft_config": peft_config, **({"train_dataset": dataset} if dataset else {})},
+        **{**defaults, **changes},
     )
     trainer.train()
     return trainer
@@ -113,14 +115,7 @@ def test_logged_metrics_are_those_of_the_rollout(tmp_path):
     for group in script.values():
         for row in group:
             row["bonus"] = 0.0
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-        args=CESConfig(**settings(tmp_path, max_steps=1, ces_tau=1.0)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS[:2]}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script, 4),
-    )
+    trainer = scripted_trainer(tmp_path, script, max_steps=1, ces_tau=1.0)
     trainer.train()
     logged = trainer.state.log_history[0]
     mixed, solved = ([len(row["completion_ids"]) for row in script[prompt]] for prompt in PROMPTS[:2])
@@ -141,13 +136,7 @@ def test_ces_runs_one_forward_and_one_backward_for_each_micro_batch_as_trl_does(
     """Counts forwards: CES must add none."""
     counts = {}
     for shaping in ("none", "ces"):
-        trainer = CESTrainer(
-            model=tiny_model(),
-            reward_funcs=vowel_accuracy_reward,
-            args=CESConfig(**settings(tmp_path, max_steps=4, steps_per_generation=2, shaping=shaping)),
-            train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-            processing_class=tiny_tokenizer(),
-        )
+        trainer = tiny_trainer(tmp_path, max_steps=4, steps_per_generation=2, shaping=shaping)
         calls = []
         trainer.model.model.register_forward_hook(lambda *_, calls=calls: calls.append(torch.is_grad_enabled()))
         trainer.generation_config.max_new_tokens = trainer.generation_config.min_new_tokens = 5
@@ -170,13 +159,7 @@ def test_the_shaping_never_waits_for_the_device(tmp_path):
 
     counts = {}
     for shaping, changes in (("none", {}), ("ces", {}), ("TRL's", {"shaping": "none", **AS_TRL})):
-        trainer = CESTrainer(
-            model=tiny_model(),
-            reward_funcs=vowel_accuracy_reward,
-            args=CESConfig(**settings(tmp_path, **{"shaping": shaping, **changes})),
-            train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-            processing_class=tiny_tokenizer(),
-        )
+        trainer = tiny_trainer(tmp_path, **{"shaping": shaping, **changes})
         trainer.model.train()
         trainer.current_gradient_accumulation_steps = 1
         batch = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS[:2] for _ in "1234"])
@@ -211,23 +194,15 @@ def test_accumulation_over_micro_batches_gives_the_weights_of_one_batch(tmp_path
     script = random_script(PROMPTS[:4], [[1, 0, 0, 1]] * 4, torch.Generator().manual_seed(4))
     results = []
     for batch_size, accumulation in ((16, 1), (2, 8)):
-        trainer = CESTrainer(
-            model=tiny_model(),
-            reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-            args=CESConfig(
-                **settings(
-                    tmp_path,
-                    max_steps=3,
-                    per_device_train_batch_size=batch_size,
-                    gradient_accumulation_steps=accumulation,
-                    ces_tau=0.3,
-                    optim="sgd",
-                    learning_rate=0.1,
-                )
-            ),
-            train_dataset=Dataset.from_dict({"prompt": PROMPTS[:4]}),
-            processing_class=tiny_tokenizer(),
-            rollout_func=scripted_rollout(script, 4),
+        trainer = scripted_trainer(
+            tmp_path,
+            script,
+            max_steps=3,
+            per_device_train_batch_size=batch_size,
+            gradient_accumulation_steps=accumulation,
+            ces_tau=0.3,
+            optim="sgd",
+            learning_rate=0.1,
         )
         trainer.train()
         results.append((weights(trainer), trainer.state.log_history[0]))
@@ -276,53 +251,21 @@ def test_async_rewards_and_a_threshold_decide_correctness(tmp_path):
     async def graded_accuracy(completions, **kwargs):
         return [0.5 if index % 2 else 0.2 for index in range(len(completions))]
 
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[short_reward, graded_accuracy],
-        args=CESConfig(**settings(tmp_path, max_steps=1, ces_correct_threshold=0.5)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-    )
+    trainer = tiny_trainer(tmp_path, [short_reward, graded_accuracy], max_steps=1, ces_correct_threshold=0.5)
     trainer.train()
     assert trainer.state.log_history[0]["ces/group_accuracy"] == 0.5
 
 
-def record_of(chat_template, prompt, tmp_path):
-    """The `thinking_prefilled` that a reward function receives for this template and prompt."""
+@pytest.mark.parametrize(("prompt", "opened"), [("1+1=<think>\n", True), ("1+1=", False)])
+def test_rewards_are_told_whether_a_plain_prompt_opened_thinking(tmp_path, prompt, opened):
     seen = []
 
     def accuracy(completions, thinking_prefilled, **kwargs):
         seen.extend(thinking_prefilled)
         return [0.0] * len(completions)
 
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=accuracy,
-        args=CESConfig(**settings(tmp_path, max_steps=1)),
-        train_dataset=Dataset.from_dict({"prompt": [prompt] * 2}),
-        processing_class=tiny_tokenizer(chat_template),
-    )
-    trainer.train()
-    return set(seen), len(seen)
-
-
-OPENED = "{% for m in messages %}{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<think>\n{% endif %}"
-CLOSED = OPENED.replace("<think>\n", "<think>\n\n</think>\n\n")
-
-
-@pytest.mark.parametrize(
-    ("template", "prompt", "opened"),
-    [
-        (OPENED, [{"role": "user", "content": "1+1="}], True),
-        (CLOSED, [{"role": "user", "content": "1+1="}], False),
-        (OPENED.replace("<think>\n", ""), [{"role": "user", "content": "1+1="}], False),
-        (OPENED, "1+1=<think>\n", True),
-        (OPENED, "1+1=", False),
-    ],
-    ids=["opened", "closed", "no thinking", "plain opened", "plain"],
-)
-def test_rewards_are_told_whether_the_prompt_opened_thinking(tmp_path, template, prompt, opened):
-    assert record_of(template, prompt, tmp_path) == ({opened}, 8)
+    tiny_trainer(tmp_path, accuracy, [prompt] * 2, max_steps=1).train()
+    assert seen == [opened] * 8
 
 
 @pytest.mark.parametrize(
@@ -368,13 +311,7 @@ def test_other_shapings_need_no_accuracy_reward(tmp_path, shaping):
     def style(completions, **kwargs):
         return [float(len(text)) for text in completions]
 
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[style, short_reward],
-        args=CESConfig(**settings(tmp_path, max_steps=1, shaping=shaping)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-    )
+    trainer = tiny_trainer(tmp_path, [style, short_reward], max_steps=1, shaping=shaping)
     trainer.train()
     assert_weights_moved(trainer)
 

@@ -3,12 +3,9 @@
 import pytest
 import torch
 from colocated_vllm import ColocatedLLM, colocated_here
-from datasets import Dataset
-from tiny import settings, tiny_model, tiny_tokenizer
-from trainers import vowel_accuracy_reward
+from tiny import tiny_model
+from trainers import tiny_trainer
 from vllm_answers import digest
-
-from trl_ces import CESConfig, CESTrainer
 
 PROMPTS = ["1+2=", "3+4=", "5+6=", "7+8="]
 STEPS = 2
@@ -22,16 +19,9 @@ def model(tmp_path, monkeypatch):
 
 
 def make_trainer(folder, model, lora=None, **changes):
-    arguments = settings(folder, max_steps=STEPS, ces_tau=0.3, learning_rate=1e-2)
-    arguments |= {"use_vllm": True, "vllm_mode": "colocate", "vllm_enable_sleep_mode": True}
-    return CESTrainer(
-        model=model,
-        reward_funcs=vowel_accuracy_reward,
-        args=CESConfig(**arguments | changes),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        peft_config=lora,
-    )
+    arguments = {"max_steps": STEPS, "ces_tau": 0.3, "learning_rate": 1e-2}
+    arguments |= {"use_vllm": True, "vllm_mode": "colocate", "vllm_enable_sleep_mode": True, **changes}
+    return tiny_trainer(folder, prompts=PROMPTS, more={"model": model, "peft_config": lora}, **arguments)
 
 
 @pytest.mark.parametrize("sleeps", [True, False])

@@ -214,19 +214,6 @@ def test_covariance_rules_have_the_loss_and_gradient_of_their_paper_off_policy(t
     assert (abs(plain - expected) < 1e-6) == (reference_changes["rule"] == "none"), "the rule must change the loss"
 
 
-def test_micro_batches_of_one_row_add_up_to_the_whole(tmp_path):
-    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
-    trainer = make_trainer(tmp_path, script, ces_tau=0.3, per_device_train_batch_size=1, gradient_accumulation_steps=8)
-    batch = rollout(trainer, script)
-    model = float64_copy(trainer.model)
-    losses = []
-    for row in range(8):
-        micro_batch = {name: value[row : row + 1] if value.ndim else value for name, value in batch.items()}
-        losses.append(trainer._compute_loss(trainer.model, micro_batch))
-    expected = shaped_loss(model, reference_rows(trainer, script), 4, tau="0.3")
-    assert_loss_and_gradients_agree(trainer, sum(losses), model, expected)
-
-
 def test_evaluation_shapes_with_its_own_group_size_and_without_a_graph(tmp_path):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
     trainer = make_trainer(tmp_path, script, ces_tau=0.3, num_generations_eval=2)

@@ -6,20 +6,18 @@ import re
 import numpy
 import pytest
 import torch
-from datasets import Dataset
 from tiny import (
     random_script,
     scripted_accuracy_reward,
     scripted_bonus_reward,
     scripted_rollout,
-    settings,
     tiny_model,
     tiny_tokenizer,
 )
-from trainers import PROMPTS, short_reward, vowel_accuracy_reward
+from trainers import PROMPTS, scripted_trainer, vowel_accuracy_reward
 from trl import GRPOTrainer
 
-from trl_ces import CESConfig, CESTrainer
+from trl_ces import CESTrainer
 from trl_ces.layers.reward_guard import REWARD_KEYWORDS
 from trl_ces.layers.turns import last_turn
 from trl_ces.methods.metrics import SUMS
@@ -30,13 +28,17 @@ SCRIPT = random_script(PROMPTS[:2], [[1, 0, 0, 1], [1, 1, 1, 1]], torch.Generato
 
 def make_trainer(tmp_path, rewards=None, columns=None, tokenizer=None, rollout_func=None, **changes):
     tokenizer = tokenizer or tiny_tokenizer()
-    trainer = CESTrainer(
-        model=tiny_model(vocabulary=len(tokenizer)),
-        reward_funcs=rewards or [scripted_accuracy_reward, scripted_bonus_reward],
-        args=CESConfig(**settings(tmp_path, **{"ces_tau": 0.3, "max_completion_length": 40, **changes})),
-        train_dataset=Dataset.from_dict(columns or {"prompt": PROMPTS[:2]}),
-        processing_class=tokenizer,
-        rollout_func=rollout_func or scripted_rollout(SCRIPT, 4),
+    trainer = scripted_trainer(
+        tmp_path,
+        SCRIPT,
+        rewards or [scripted_accuracy_reward, scripted_bonus_reward],
+        prompts=columns or PROMPTS[:2],
+        more={
+            "model": tiny_model(vocabulary=len(tokenizer)),
+            "processing_class": tokenizer,
+            "rollout_func": rollout_func or scripted_rollout(SCRIPT, 4),
+        },
+        **{"ces_tau": 0.3, "max_completion_length": 40, **changes},
     )
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
@@ -263,11 +265,6 @@ def test_help_shows_trls_parameters():
     )
 
 
-def test_two_rewards_without_accuracy_in_their_names_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="There are: short_reward, scripted_bonus_reward"):
-        make_trainer(tmp_path, [short_reward, scripted_bonus_reward])
-
-
 def detach_entropies(trainer, monkeypatch):
     """Detaches the entropies, as TRL 1.9 and before did."""
     upstream = GRPOTrainer._get_per_token_logps_and_entropies
@@ -292,9 +289,3 @@ def test_entropies_without_a_gradient_serve_where_none_is_wanted(tmp_path, monke
     detach_entropies(trainer, monkeypatch)
     trainer.train()
     assert trainer.state.global_step == 1
-
-
-def test_evaluation_needs_no_gradient_of_the_entropies(tmp_path):
-    trainer = make_trainer(tmp_path, max_steps=1)
-    trainer.train()
-    assert "eval_loss" in trainer.evaluate(trainer.train_dataset)

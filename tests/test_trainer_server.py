@@ -3,14 +3,11 @@
 import pytest
 import requests
 import torch
-from datasets import Dataset
 from processes import free_port
-from resume_runs import vowel_accuracy_reward
 from server_runs import served_here, stub_here
-from tiny import settings, tiny_model, tiny_tokenizer
+from tiny import tiny_model, tiny_tokenizer
+from trainers import tiny_trainer
 from vllm_answers import digest, sample, seeded
-
-from trl_ces import CESConfig, CESTrainer
 
 PROMPTS = ["1+2=", "3+4=", "5+6=", "7+8="]
 STEPS = 2
@@ -40,18 +37,11 @@ def undisturbed(model, tmp_path_factory):
 
 
 def make_trainer(folder, stand_in=None, rollout_func=None, **changes):
-    arguments = settings(folder, max_steps=STEPS, ces_tau=0.3, temperature=0.7, learning_rate=1e-2, **changes)
+    arguments = {"max_steps": STEPS, "ces_tau": 0.3, "temperature": 0.7, "learning_rate": 1e-2, **changes}
     if stand_in is not None:
         arguments |= {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": stand_in.url}
         arguments |= {"vllm_group_port": free_port()}
-    return CESTrainer(
-        model=tiny_model(),
-        reward_funcs=vowel_accuracy_reward,
-        args=CESConfig(**arguments),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=rollout_func,
-    )
+    return tiny_trainer(folder, prompts=PROMPTS, more={"rollout_func": rollout_func}, **arguments)
 
 
 def test_a_run_through_the_server_ends_with_the_weights_of_one_that_samples_from_its_own_model(tmp_path, stand_in):

@@ -111,7 +111,7 @@ def accuracy_reward(
     grades = grade_many(
         _last_turns(completions, last_turns),
         golds,
-        questions=None if prompts is None else [_question(prompt) for prompt in prompts],
+        questions=None if prompts is None else [_last_text(prompt, "user") for prompt in prompts],
         thinking_prefilled=prefilled,
         with_qwen=False,
         boxes_only=boxes_only,
@@ -134,13 +134,6 @@ def _warn_of_copies() -> None:
         "accuracy_reward was called without `prompts`: a copy of the question's formula counts as an answer where it "
         "has the gold's value. Pass the prompts, as TRL does."
     )
-
-
-def _question(prompt: Completion) -> str:
-    """What a prompt asks: its text, of a conversation the last user message."""
-    if isinstance(prompt, str):
-        return prompt
-    return _last_text(prompt, "user")
 
 
 def think_format_reward(
@@ -182,14 +175,13 @@ def _is_well_formed(text: str, prefilled: bool) -> bool:
 
 
 def _last_turns(completions: Sequence[Completion], given: Sequence[str] | None) -> Sequence[str]:
-    return [_last_assistant_text(completion) for completion in completions] if given is None else given
+    return [_last_text(completion, "assistant") for completion in completions] if given is None else given
 
 
-def _last_assistant_text(completion: Completion) -> str:
-    return completion if isinstance(completion, str) else _last_text(completion, "assistant")
-
-
-def _last_text(messages: list[dict[str, Any]], role: str) -> str:
+def _last_text(messages: Completion, role: str) -> str:
+    """A text itself, or that of a conversation's last message of `role`."""
+    if isinstance(messages, str):
+        return messages
     for message in reversed(messages):
         if message["role"] == role:
             content = message.get("content") or ""  # `None` in a message that only calls a tool

@@ -1,33 +1,15 @@
 """A trainer on a scripted rollout, beside tests/reference.py."""
 
 import pytest
-from datasets import Dataset
-from tiny import (
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    scripted_rollout,
-    settings,
-    tiny_model,
-    tiny_tokenizer,
-)
-
-from trl_ces import CESConfig, CESTrainer
+from trainers import scripted_trainer
 
 PROMPTS = ["12+3=", "4+5="]
 
 
 def make_trainer(tmp_path, script, group_size=4, model=None, **changes):
-    dataset = Dataset.from_dict({"prompt": list(script)})
-    changes = {"per_device_train_batch_size": group_size * len(script), **changes}
-    arguments = settings(tmp_path, num_generations=group_size, max_completion_length=40, **changes)
-    return CESTrainer(
-        model=model or tiny_model(),
-        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-        args=CESConfig(**arguments),
-        train_dataset=dataset,
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script, group_size),
-    )
+    changes = {"per_device_train_batch_size": group_size * len(script), "max_completion_length": 40, **changes}
+    more = {} if model is None else {"model": model}
+    return scripted_trainer(tmp_path, script, num_generations=group_size, more=more, **changes)
 
 
 def rollout(trainer, script, group_size=4):

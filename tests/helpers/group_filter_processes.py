@@ -5,19 +5,14 @@ import sys
 from pathlib import Path
 
 from accelerate.utils import gather
-from datasets import Dataset
 from length_reward_processes import PROMPTS, make_script
 from processes import end_processes
-from tiny import (
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    scripted_rollout,
-    settings,
-    tiny_model,
-    tiny_tokenizer,
-)
+from trainers import scripted_trainer
 
-from trl_ces import CESConfig, CESTrainer
+from trl_ces import CESTrainer
+
+# The metrics that tell of all completions, as without GFPO.
+OF_ALL = [f"rewards/scripted_{name}_reward/{part}" for name in ("accuracy", "bonus") for part in ("mean", "std")]
 
 
 def make_trainer(output, processes=1, trainer_class=CESTrainer, **changes):
@@ -32,15 +27,7 @@ def make_trainer(output, processes=1, trainer_class=CESTrainer, **changes):
         "log_completions": True,
         **changes,
     }
-    return trainer_class(
-        model=tiny_model(),
-        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-        args=CESConfig(**settings(output, **arguments)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        eval_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(make_script(), arguments.get("num_generations", 4)),
-    )
+    return scripted_trainer(output, make_script(), trainer_class=trainer_class, **arguments)
 
 
 def scored(trainer):

@@ -3,12 +3,12 @@
 import sys
 
 import torch
-from datasets import Dataset
 from length_rules import RULES
 from processes import end_processes
-from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
+from tiny import random_script, scripted_accuracy_reward
+from trainers import scripted_trainer
 
-from trl_ces import CESConfig, CESTrainer, rewards
+from trl_ces import rewards
 
 PROMPTS = ["1+2=", "3+4=", "5+6="]
 ACCURACIES = [[1, 0, None, 1], [0, 1, 1, 0], [0, 0, 0, 0]]
@@ -21,21 +21,15 @@ def make_script():
 
 def gathered_rewards(output, processes):
     """The rewards of one rollout: column 0 the accuracy, then one per rule. Shape (12, 1 + len(RULES))."""
-    arguments = settings(
+    of_rules = [getattr(rewards, f"get_{name}_length_reward")(**RULES[name][-1]) for name in RULES]
+    trainer = scripted_trainer(
         output,
+        make_script(),
+        [scripted_accuracy_reward, *of_rules],
         per_device_train_batch_size=12 // processes,
         max_steps=1,
         max_completion_length=40,
         shuffle_dataset=False,
-    )
-    of_rules = [getattr(rewards, f"get_{name}_length_reward")(**RULES[name][-1]) for name in RULES]
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[scripted_accuracy_reward, *of_rules],
-        args=CESConfig(**arguments),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(make_script(), 4),
     )
     assert trainer.accelerator.num_processes == processes
     found, calculate = [], trainer._calculate_rewards

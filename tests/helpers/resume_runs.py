@@ -1,11 +1,7 @@
 """A trainer that is stopped and resumed, and its log."""
 
-from datasets import Dataset
-from tiny import settings, tiny_model, tiny_tokenizer
+from trainers import PROMPTS, tiny_trainer, vowel_accuracy_reward
 
-from trl_ces import CESConfig, CESTrainer
-
-PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
 TIMES = (
     "step_time",
     "train_runtime",
@@ -15,10 +11,6 @@ TIMES = (
     "total_flos",
     "dynamic_sampling/extra_generation_time",
 )
-
-
-def vowel_accuracy_reward(completions, **kwargs):
-    return [float(any(character in "aeiou" for character in text[:3])) for text in completions]
 
 
 def make_trainer(folder, prompts=PROMPTS, more_rewards=(), **changes):
@@ -31,14 +23,7 @@ def make_trainer(folder, prompts=PROMPTS, more_rewards=(), **changes):
         "ces_tau": 0.3,
         **changes,
     }
-    return CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[vowel_accuracy_reward, *more_rewards],
-        args=CESConfig(**settings(folder, **arguments)),
-        train_dataset=Dataset.from_dict({"prompt": prompts}),
-        eval_dataset=Dataset.from_dict({"prompt": prompts[:2]}),
-        processing_class=tiny_tokenizer(),
-    )
+    return tiny_trainer(folder, [vowel_accuracy_reward, *more_rewards], prompts, **arguments)
 
 
 def log_of(trainer):

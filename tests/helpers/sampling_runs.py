@@ -1,14 +1,8 @@
 """Trainers with dynamic sampling, and the batches that they train on."""
 
 from datasets import Dataset
-from tiny import (
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    scripted_rollout,
-    settings,
-    tiny_model,
-    tiny_tokenizer,
-)
+from tiny import scripted_rollout
+from trainers import scripted_trainer
 from trl import GRPOConfig
 
 from trl_ces import CESConfig, CESTrainer
@@ -30,7 +24,6 @@ def rollout_with_logprobs(script):
 
 
 def make_trainer(tmp_path, script, prompts=None, trainer_class=CESTrainer, model=None, **changes):
-    prompts = prompts or list(script)
     defaults = {
         "max_completion_length": 40,
         "per_device_train_batch_size": 16,
@@ -38,17 +31,19 @@ def make_trainer(tmp_path, script, prompts=None, trainer_class=CESTrainer, model
         "shaping": "none",
         "epsilon_high": 0.28,
     }
-    arguments = settings(tmp_path, **{**defaults, **changes})
-    config_class = CESConfig if trainer_class is CESTrainer else GRPOConfig
-    fields = config_class.__dataclass_fields__
-    return trainer_class(
-        model=model or tiny_model(),
-        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-        args=config_class(**{name: value for name, value in arguments.items() if name in fields}),
-        train_dataset=Dataset.from_dict({"prompt": prompts}),
-        eval_dataset=Dataset.from_dict({"prompt": prompts[:8]}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=rollout_with_logprobs(script),
+    prompts = prompts or list(script)
+    return scripted_trainer(
+        tmp_path,
+        script,
+        prompts=prompts,
+        trainer_class=trainer_class,
+        config_class=CESConfig if trainer_class is CESTrainer else GRPOConfig,
+        more={
+            "model": model,
+            "eval_dataset": Dataset.from_dict({"prompt": prompts[:8]}),
+            "rollout_func": rollout_with_logprobs(script),
+        },
+        **{**defaults, **changes},
     )
 
 

@@ -3,14 +3,12 @@
 import json
 import string
 
-from datasets import Dataset
-from tiny import settings, tiny_model, tiny_tokenizer
+from tiny import tiny_model, tiny_tokenizer
+from trainers import tiny_trainer
 from trl.chat_template_utils import (
     deepseek_r1_distill_chat_template,
     qwen3_chat_template,
 )
-
-from trl_ces import CESConfig, CESTrainer
 
 QWEN_END, R1_START, R1_END = "<|im_end|>", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
 THINK = ["<think>", "</think>"]
@@ -32,14 +30,8 @@ def chat_trainer(tmp_path, rewards, tokenizer, columns, changes=None, **argument
     model = tiny_model(vocabulary=len(tokenizer))
     model.config.max_position_embeddings = 4096
     changes = {"max_completion_length": 400, "ces_tau": 0.3, **(changes or {})}
-    trainer = CESTrainer(
-        model=model,
-        reward_funcs=rewards,
-        args=CESConfig(**settings(tmp_path, **changes)),
-        train_dataset=Dataset.from_dict(columns),
-        processing_class=tokenizer,
-        **arguments,
-    )
+    more = {"model": model, "processing_class": tokenizer, **arguments}
+    trainer = tiny_trainer(tmp_path, rewards, columns, more=more, **changes)
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1
     return trainer

@@ -1,9 +1,17 @@
-"""A trainer over prompts of vowels: its rewards, and what tests ask of its weights."""
+"""A trainer of the tiny model, its rewards, and what tests ask of its weights."""
 
 import torch
+from datasets import Dataset
 from tiny import (
+    scripted_accuracy_reward,
+    scripted_bonus_reward,
+    scripted_rollout,
+    settings,
     tiny_model,
+    tiny_tokenizer,
 )
+
+from trl_ces import CESConfig, CESTrainer
 
 PROMPTS = [f"{a}+{b}=" for a in range(4) for b in range(4)]
 
@@ -15,6 +23,33 @@ def vowel_accuracy_reward(completions, **kwargs):
 
 def short_reward(completions, **kwargs):
     return [float(len(text) < 8) for text in completions]
+
+
+def tiny_trainer(
+    folder,
+    rewards=vowel_accuracy_reward,
+    prompts=PROMPTS,
+    trainer_class=CESTrainer,
+    config_class=CESConfig,
+    more=None,
+    **changes,
+):
+    """`prompts`: texts, or columns of the data. `more`: further arguments of the trainer. `changes`: settings."""
+    arguments, fields = settings(folder, **changes), config_class.__dataclass_fields__
+    data = Dataset.from_dict(prompts if isinstance(prompts, dict) else {"prompt": prompts})
+    more = {"train_dataset": data, "eval_dataset": data, "processing_class": tiny_tokenizer(), **(more or {})}
+    return trainer_class(
+        more.pop("model", None) or tiny_model(),
+        rewards,
+        config_class(**{name: value for name, value in arguments.items() if name in fields}),
+        **more,
+    )
+
+
+def scripted_trainer(folder, script, rewards=(scripted_accuracy_reward, scripted_bonus_reward), more=None, **changes):
+    """A [`tiny_trainer`] whose completions, accuracies and bonuses are those of `script`."""
+    more = {"rollout_func": scripted_rollout(script, changes.get("num_generations", 4)), **(more or {})}
+    return tiny_trainer(folder, list(rewards), changes.pop("prompts", list(script)), more=more, **changes)
 
 
 def weights(trainer):

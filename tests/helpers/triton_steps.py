@@ -14,19 +14,12 @@ from unittest import mock
 import torch
 import trl.kernels.chunked_logprob as kernels
 import trl.trainer.utils
-from datasets import Dataset
 from tiny import (
     random_script,
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    scripted_rollout,
-    settings,
     tiny_model,
-    tiny_tokenizer,
 )
+from trainers import scripted_trainer
 from transformers import TrainerCallback
-
-from trl_ces import CESConfig, CESTrainer
 
 PROMPTS = ["1+2=", "7+8+9="]
 ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1]]
@@ -84,15 +77,8 @@ def train(bf16, masked=False, truncated=(), **changes):
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), (5, 10), 60, masked, truncated)
     record = Record()
     with tempfile.TemporaryDirectory() as folder:
-        trainer = CESTrainer(
-            model=tiny_model(vocabulary=VOCABULARY, spread=0.2),
-            reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-            args=CESConfig(**settings(folder, **{**BASE, **changes, "bf16": bf16})),
-            train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-            processing_class=tiny_tokenizer(),
-            rollout_func=scripted_rollout(script, 4),
-            callbacks=[record],
-        )
+        more = {"model": tiny_model(vocabulary=VOCABULARY, spread=0.2), "callbacks": [record]}
+        trainer = scripted_trainer(folder, script, more=more, **{**BASE, **changes, "bf16": bf16})
         trainer.train()
     return record
 

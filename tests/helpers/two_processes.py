@@ -3,20 +3,10 @@
 import sys
 
 import torch
-from datasets import Dataset
 from margins import selection_margins
 from processes import end_processes
-from tiny import (
-    random_script,
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    scripted_rollout,
-    settings,
-    tiny_model,
-    tiny_tokenizer,
-)
-
-from trl_ces import CESConfig, CESTrainer
+from tiny import random_script
+from trainers import scripted_trainer
 
 PROMPTS = ["1+2=", "3+4=", "5+6="]
 ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
@@ -25,8 +15,9 @@ ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
 def main(output, processes):
     # Three groups of four completions: of two processes with six each, both hold half of the middle group.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), truncated=(1, 6, 9))
-    arguments = settings(
+    trainer = scripted_trainer(
         output,
+        script,
         per_device_train_batch_size=12 // processes // 2,
         gradient_accumulation_steps=2,
         max_steps=4,
@@ -35,14 +26,6 @@ def main(output, processes):
         optim="sgd",
         learning_rate=0.2,
         logging_steps=2,
-    )
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-        args=CESConfig(**arguments),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script, 4),
     )
     assert trainer.accelerator.num_processes == processes
     with selection_margins() as margins:

@@ -4,20 +4,13 @@ import sys
 
 import torch
 from accelerate.utils import gather_object
-from datasets import Dataset
 from margins import selection_margins
 from processes import end_processes
 from tiny import (
     random_script,
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    scripted_rollout,
-    settings,
     tiny_model,
-    tiny_tokenizer,
 )
-
-from trl_ces import CESConfig, CESTrainer
+from trainers import scripted_trainer
 
 PROMPTS = ["1+2=", "1+2+3+4+5+6=", "7=", "8+9+10="]
 ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, None, 1], [0, 0, 1, 0]]
@@ -31,8 +24,10 @@ def main(output, processes, kind):
     if kind == "pieces":
         batches = {"per_device_train_batch_size": rows, "gradient_accumulation_steps": 1}
         batches["max_tokens_per_micro_batch"] = 90
-    arguments = settings(
+    trainer = scripted_trainer(
         output,
+        script,
+        more={"model": tiny_model(spread=0.1)},
         max_steps=4,
         max_completion_length=40,
         ces_tau=0.3,
@@ -40,14 +35,6 @@ def main(output, processes, kind):
         learning_rate=0.1,
         shaping="ces",
         **batches,
-    )
-    trainer = CESTrainer(
-        model=tiny_model(spread=0.1),
-        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-        args=CESConfig(**arguments),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script, 4),
     )
     forwards, seen = [], {"generated": [], "trained": []}
     generate, backbone = trainer._generate_and_score_completions, trainer.accelerator.unwrap_model(trainer.model).model

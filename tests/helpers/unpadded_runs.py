@@ -1,16 +1,8 @@
 """Trainings with and without padding, and what they computed."""
 
 import torch
-from datasets import Dataset
-from tiny import (
-    random_script,
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    scripted_rollout,
-    settings,
-    tiny_model,
-    tiny_tokenizer,
-)
+from tiny import random_script, tiny_model
+from trainers import scripted_trainer
 from transformers import Qwen2Model, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -57,20 +49,15 @@ def train(trainer_class, tmp_path, script_options=None, peft_config=None, **chan
         "max_grad_norm": 0.0,
         **changes,
     }
-    config_class = CESConfig
-    if trainer_class is GRPOTrainer:
-        config_class = GRPOConfig
-        arguments = {name: value for name, value in arguments.items() if name in GRPOConfig.__dataclass_fields__}
     start = tmp_path / "start"  # on disk, because TRL loads the reference model from there
     tiny_model(spread=0.1).save_pretrained(start)
-    trainer = trainer_class(
-        model=str(start),
-        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-        args=config_class(**settings(tmp_path, **arguments)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script, 4),
-        peft_config=peft_config,
+    trainer = scripted_trainer(
+        tmp_path,
+        script,
+        trainer_class=trainer_class,
+        config_class=GRPOConfig if trainer_class is GRPOTrainer else CESConfig,
+        more={"model": str(start), "peft_config": peft_config},
+        **arguments,
     )
     record = Record(trainer.model)
     if trainer.ref_model is not None:

@@ -13,9 +13,8 @@ from tiny import (
     scripted_bonus_reward,
     settings,
     tiny_model,
-    tiny_tokenizer,
 )
-from trainers import assert_same_bits, assert_weights_moved, short_reward, vowel_accuracy_reward, weights
+from trainers import assert_same_bits, assert_weights_moved, short_reward, tiny_trainer, vowel_accuracy_reward, weights
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
@@ -62,21 +61,17 @@ def test_where_no_further_prompt_is_drawn_training_is_trls_bit_for_bit(tmp_path,
         (GRPOTrainer, GRPOConfig, {}),
         (CESTrainer, CESConfig, {"shaping": "none", "dynamic_sampling": True, **AS_TRL, **rounds}),
     ):
-        trainer = trainer_class(
-            model=tiny_model(),
-            reward_funcs=[accuracy, short_reward],
-            args=config_class(
-                **settings(
-                    tmp_path,
-                    max_steps=20,
-                    epsilon_high=0.28,
-                    per_device_train_batch_size=8 // accumulation,
-                    **steps,
-                    **more,
-                )
-            ),
-            train_dataset=Dataset.from_dict({"prompt": PROMPTS[:16]}),
-            processing_class=tiny_tokenizer(),
+        trainer = tiny_trainer(
+            tmp_path,
+            [accuracy, short_reward],
+            PROMPTS[:16],
+            trainer_class,
+            config_class,
+            max_steps=20,
+            epsilon_high=0.28,
+            per_device_train_batch_size=8 // accumulation,
+            **steps,
+            **more,
         )
         trainer.train()
         runs.append(trainer)
@@ -178,14 +173,6 @@ def test_old_and_reference_log_probabilities_belong_to_their_rows(tmp_path):
         assert batch[name][~real].abs().sum() == 0
 
 
-def test_the_tokens_of_the_batch_are_counted_not_those_of_a_round(tmp_path):
-    script = world(masked=True)
-    trainer = make_trainer(tmp_path, script, **MULTI)
-    used, _ = record_batches(trainer)
-    batch = one_batch(trainer)
-    assert batch["num_items_in_batch"] == sum(sum(row["mask"]) for prompt in used[0] for row in script[prompt])
-
-
 # Whole runs.
 
 
@@ -211,15 +198,6 @@ def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_pat
         assert entry["dynamic_sampling/extra_generation_time"] > 0
     assert sum(entry["dynamic_sampling/rounds"] for entry in logged) == len(rounds)
     assert [entry["step"] for entry in logged] == [1, 5, 9, 13]  # as many optimizer steps per batch as without
-
-
-def test_a_second_pass_has_its_own_order(tmp_path):
-    trainer = make_trainer(tmp_path, world(), max_steps=8)
-    used, _ = record_batches(trainer)
-    trainer.train()
-    passes = [[prompt for batch in used[start : start + 4] for prompt in batch] for start in (0, 4)]
-    assert set(passes[0]) == set(passes[1]) == TEACHING
-    assert passes[0] != passes[1]
 
 
 def test_a_world_that_teaches_nothing_is_survived(tmp_path, caplog):
@@ -250,33 +228,6 @@ def test_evaluation_neither_drops_groups_nor_moves_the_prompts(tmp_path):
 
 
 # Resuming.
-
-
-def sampling_trainer(tmp_path, **changes):
-    """Real sampling, so that the random state matters; some groups are informative, some are not."""
-    defaults = {"shaping": "none", "dynamic_sampling": True, "steps_per_generation": 2, "max_steps": 8}
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[vowel_accuracy_reward, short_reward],
-        args=CESConfig(**settings(tmp_path, save_strategy="steps", save_steps=1, **{**defaults, **changes})),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS[:10]}),
-        processing_class=tiny_tokenizer(),
-    )
-    return trainer, *record_batches(trainer)
-
-
-@pytest.mark.parametrize("changes", [{}, {"gradient_accumulation_steps": 2, "steps_per_generation": 4}], ids=str)
-def test_resumed_between_rollouts_training_goes_on_bit_for_bit(tmp_path, changes):
-    whole, used, rounds = sampling_trainer(tmp_path / "whole", **changes)
-    whole.train()
-    assert len(used) == 4
-    assert len(rounds) > 4, "the test needs dropped groups"
-    resumed, used_after, rounds_after = sampling_trainer(tmp_path / "resumed", **changes)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-4"))
-    assert used_after == used[2:]
-    assert rounds_after == rounds[-len(rounds_after) :]
-    assert_same_bits(weights(whole), weights(resumed))
-    assert resumed._sampler.stream.position == whole._sampler.stream.position
 
 
 def test_resumed_inside_a_rollout_it_is_taken_up_or_else_its_prompts_are_drawn_again(tmp_path):
@@ -327,14 +278,10 @@ def test_data_that_cannot_be_drawn_is_refused_before_the_model_is_loaded(tmp_pat
     data = Dataset.from_dict({"prompt": PROMPTS})
     stream = data.to_iterable_dataset()
     pictures = data.add_column("image", [None] * 40)
-    for dataset, sentence in (
-        (stream, "`train_dataset` is an IterableDataset, but `dynamic_sampling`"),
-        (pictures, "`train_dataset` has the column 'image', but `dynamic_sampling`"),
-    ):
-        with pytest.raises(ValueError, match=f"{sentence}.*`dynamic_sampling=False`"):
-            CESTrainer("no/such-model", scripted_accuracy_reward, args, train_dataset=dataset)
-        with pytest.raises(ValueError, match=sentence):
-            CESTrainer("no/such-model", scripted_accuracy_reward, args, dataset)
+    with pytest.raises(ValueError, match=r"`train_dataset` is an IterableDataset.*`dynamic_sampling=False`"):
+        CESTrainer("no/such-model", scripted_accuracy_reward, args, train_dataset=stream)
+    with pytest.raises(ValueError, match=r"`train_dataset` has the column 'image'.*`dynamic_sampling=False`"):
+        CESTrainer("no/such-model", scripted_accuracy_reward, args, pictures)
 
 
 def test_an_accuracy_reward_that_cannot_be_told_is_refused_before_the_model_is_loaded(tmp_path):
@@ -377,10 +324,7 @@ def test_log_probs_are_computed_for_the_kept_groups_alone(tmp_path):
     model = tiny_model()
     model.save_pretrained(tmp_path / "start")
     model.config._name_or_path = str(tmp_path / "start")
-    changes = {"beta": 0.1, "max_steps": 16, "per_device_train_batch_size": 16, "steps_per_generation": 2}
-    trainer = make_trainer(
-        tmp_path, world(), model=model, **{**changes, "per_device_train_batch_size": 8, "num_iterations": 2}
-    )
+    trainer = make_trainer(tmp_path, world(), model=model, beta=0.1, max_steps=16, **MULTI)
     scored = {"policy": 0, "reference": 0}
 
     def count(name):

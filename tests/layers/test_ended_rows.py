@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 from bigram import EOS, PAD, bigram_model, token_of
-from datasets import Dataset
 from peft import PromptTuningConfig, get_peft_model
-from tiny import settings, tiny_model, tiny_tokenizer
-from trainers import short_reward
+from tiny import tiny_model
+from trainers import short_reward, tiny_trainer
 from transformers import (
     GenerationConfig,
     LlamaConfig,
@@ -23,7 +22,7 @@ from transformers import (
 )
 from trl import GRPOTrainer
 
-from trl_ces import CESConfig, CESTrainer
+from trl_ces import CESTrainer
 from trl_ces.layers import EndedRows
 from trl_ces.layers.ended_rows import can_drop_rows, generate_in_pieces
 
@@ -132,13 +131,7 @@ class Plain(EndedRows, GRPOTrainer):
 
 
 def make_trainer(trainer_class, folder, **changes):
-    return trainer_class(
-        model=tiny_model(),
-        reward_funcs=short_reward,
-        args=CESConfig(**settings(folder, max_completion_length=40, **changes)),
-        train_dataset=Dataset.from_dict({"prompt": ["1+2=", "7="] * 4}),
-        processing_class=tiny_tokenizer(),
-    )
+    return tiny_trainer(folder, short_reward, trainer_class=trainer_class, max_completion_length=40, **changes)
 
 
 def calls_of_generate(trainer):

@@ -5,10 +5,8 @@ import re
 
 import pytest
 import torch
-from datasets import Dataset
-from tiny import settings, tiny_model, tiny_tokenizer
+from trainers import tiny_trainer
 
-from trl_ces import CESConfig, CESTrainer
 from trl_ces.layers.first_rollout import teaches_nothing
 from trl_ces.methods.groups import Groups
 
@@ -58,13 +56,8 @@ def test_a_trainer_says_it_once(tmp_path, caplog):
     def accuracy_reward(completions, **kwargs):
         return [0.0] * len(completions)
 
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=accuracy_reward,
-        args=CESConfig(**settings(tmp_path, max_steps=2, ces_tau=0.001)),
-        train_dataset=Dataset.from_dict({"prompt": ["1+2="] * 4, "solution": ["3"] * 4}),
-        processing_class=tiny_tokenizer(),
-    )
+    columns = {"prompt": ["1+2="] * 4, "solution": ["3"] * 4}
+    trainer = tiny_trainer(tmp_path, accuracy_reward, columns, max_steps=2, ces_tau=0.001)
     with caplog.at_level(logging.WARNING):
         trainer.train()
     said = [record.message for record in caplog.records if "of the first rollout is correct" in record.message]

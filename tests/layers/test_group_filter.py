@@ -2,19 +2,11 @@
 
 import pytest
 import torch
-from gfpo_runs import OF_ALL
-from group_filter_processes import make_trainer, scored
+from group_filter_processes import OF_ALL, make_trainer, scored
 from length_reward_processes import ACCURACIES, PROMPTS, make_script
 from reference import group_advantages, rewards_of_gfpo
-from trl import GRPOTrainer
-
-from trl_ces.layers import GroupFilter
 
 OF_ALL += ["reward", "reward_std", "completions/mean_length"]
-
-
-class Alone(GroupFilter, GRPOTrainer):
-    pass
 
 
 def script_rows():
@@ -26,11 +18,9 @@ def script_rows():
     ]
 
 
-@pytest.mark.parametrize("trainer_class", [Alone, None], ids=["alone", "whole"])
 @pytest.mark.parametrize("metric", ["length", "reward_per_token"])
-def test_only_the_best_of_each_group_have_an_advantage_normalized_over_them(tmp_path, metric, trainer_class):
-    changes = {"gfpo_metric": metric} | ({"trainer_class": trainer_class} if trainer_class else {})
-    found = scored(make_trainer(tmp_path, **changes))["advantages"]
+def test_only_the_best_of_each_group_have_an_advantage_normalized_over_them(tmp_path, metric):
+    found = scored(make_trainer(tmp_path, gfpo_metric=metric))["advantages"]
     expected = group_advantages(rewards_of_gfpo(script_rows(), 4, 2, metric), 4)
     assert found == pytest.approx(expected, rel=1e-5)
     assert sum(value != 0 for value in expected) >= 4  # two of each group, but for equal rewards

@@ -4,8 +4,7 @@ import json
 import math
 
 import pytest
-from gfpo_runs import OF_ALL
-from group_filter_processes import make_trainer, scored
+from group_filter_processes import OF_ALL, make_trainer, scored
 from processes import run_processes
 
 

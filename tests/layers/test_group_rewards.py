@@ -5,20 +5,15 @@ import math
 
 import pytest
 import torch
-from datasets import Dataset
 from tiny import (
     random_script,
     scripted_accuracy_reward,
     scripted_bonus_reward,
-    scripted_rollout,
-    settings,
-    tiny_model,
-    tiny_tokenizer,
 )
-from trainers import assert_same_bits, weights
+from trainers import assert_same_bits, scripted_trainer, weights
 from trl import GRPOTrainer
 
-from trl_ces import CESConfig, CESTrainer
+from trl_ces import CESTrainer
 from trl_ces.layers import GroupRewards, RewardCalls
 from trl_ces.layers.reward_guard import LARGEST, RewardError
 from trl_ces.methods.alp import alp_length_reward
@@ -49,15 +44,8 @@ def make_trainer(folder, rewards, trainer_class=CESTrainer, script=None, **chang
         "shuffle_dataset": False,
         **changes,
     }
-    return trainer_class(
-        model=tiny_model(),
-        reward_funcs=rewards,
-        args=CESConfig(**settings(folder, **arguments)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        eval_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script or script_of(), arguments.get("num_generations", 4)),
-    )
+    script = script or script_of()
+    return scripted_trainer(folder, script, rewards, trainer_class=trainer_class, **arguments)
 
 
 def watched(rule):
@@ -227,19 +215,6 @@ def test_a_rule_may_work_in_place_and_return_verdicts(tmp_path):
     torch.testing.assert_close(found[0][:, 2], known, equal_nan=True)  # 1.0 where it is correct
     assert seen[0].scorable.sum() == SCORABLE
     assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx(known.nanmean().item())
-
-
-@pytest.mark.parametrize("shaping", ["none", "ces"])
-def test_graded_accuracies_are_warned_of_once(tmp_path, shaping, caplog):
-    script = script_of()
-    script["ab"][0]["accuracy"] = 0.9
-    reward, _ = watched(lambda groups: groups.lengths.float())
-    changes = {"shaping": shaping, "max_steps": 2, "num_train_epochs": 2}
-    make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script, **changes).train()
-    warnings = [record.getMessage() for record in caplog.records if "which returned 0.9" in record.getMessage()]
-    assert len(warnings) == 1
-    assert "scripted_accuracy_reward, which returned 0.9" in warnings[0]
-    assert "`ces_correct_threshold`" in warnings[0]
 
 
 def test_the_largest_float32_is_a_reward(tmp_path):

@@ -2,14 +2,20 @@
 
 import pytest
 import torch
-from datasets import Dataset
-from resume_runs import PROMPTS, log_of, vowel_accuracy_reward
-from tiny import AS_TRL, settings, tiny_model, tiny_tokenizer
-from trainers import assert_same_bits, assert_weights_moved, short_reward, weights
+from resume_runs import log_of
+from tiny import AS_TRL
+from trainers import (
+    assert_same_bits,
+    assert_weights_moved,
+    short_reward,
+    tiny_trainer,
+    vowel_accuracy_reward,
+    weights,
+)
 from trl import GRPOTrainer
 from unpadded_runs import CASES, assert_same_gradients, train
 
-from trl_ces import CESConfig, CESTrainer
+from trl_ces import CESTrainer
 from trl_ces.layers import (
     DynamicSampling,
     EndedRows,
@@ -29,51 +35,29 @@ from trl_ces.rewards import get_alp_length_reward
 from trl_ces.trainer import Shaping
 
 
-class Plain(RealTokens, GRPOTrainer):
-    pass
-
-
-class Resumable(ExactResume, GRPOTrainer):
-    pass
-
-
-class Sampled(DynamicSampling, GRPOTrainer):
-    pass
-
-
-class Finite(FiniteSteps, GRPOTrainer):
-    pass
-
-
-class Bare(Shaping, GRPOTrainer):
-    pass
+def alone(layer):
+    return type("Alone", (layer, GRPOTrainer), {})
 
 
 def make_trainer(trainer_class, folder, reward=short_reward, **changes):
     arguments = {"max_steps": 8, "steps_per_generation": 4, "per_device_train_batch_size": 4, **changes}
-    return trainer_class(
-        model=tiny_model(),
-        reward_funcs=[vowel_accuracy_reward, reward],
-        args=CESConfig(**settings(folder, **arguments)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-    )
+    return tiny_trainer(folder, [vowel_accuracy_reward, reward], trainer_class=trainer_class, **arguments)
 
 
 @pytest.mark.parametrize("case", ["on-policy", "off-policy, old log-probs", "pieces"])
 def test_real_tokens_alone_take_trls_gradients(tmp_path, case):
     _, padded = train(GRPOTrainer, tmp_path / "trl", **{**CASES[case], "max_tokens_per_micro_batch": None})
-    _, record = train(Plain, tmp_path / "ours", **CASES[case])
+    _, record = train(alone(RealTokens), tmp_path / "ours", **CASES[case])
     assert_same_gradients(padded, record)
     assert record.positions() < 0.8 * padded.positions()
 
 
 def test_exact_resume_alone_goes_on_bit_for_bit(tmp_path):
     changes = {"shaping": "none", "save_strategy": "steps", "save_steps": 1}
-    whole = make_trainer(Resumable, tmp_path / "whole", **changes)
+    whole = make_trainer(alone(ExactResume), tmp_path / "whole", **changes)
     whole.train()
     assert_weights_moved(whole)
-    resumed = make_trainer(Resumable, tmp_path / "resumed", **changes)
+    resumed = make_trainer(alone(ExactResume), tmp_path / "resumed", **changes)
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))  # inside the second rollout
     assert_same_bits(weights(whole), weights(resumed))
     assert log_of(resumed) == log_of(whole)
@@ -82,19 +66,16 @@ def test_exact_resume_alone_goes_on_bit_for_bit(tmp_path):
 def test_trl_alone_does_not_go_on_bit_for_bit(tmp_path):
     """If TRL saved its rollouts, the test above would prove nothing, and ExactResume could go."""
 
-    class Upstream(GRPOTrainer):
-        pass
-
     changes = {"shaping": "none", "save_strategy": "steps", "save_steps": 1}
-    whole = make_trainer(Upstream, tmp_path / "whole", **changes)
+    whole = make_trainer(GRPOTrainer, tmp_path / "whole", **changes)
     whole.train()
-    resumed = make_trainer(Upstream, tmp_path / "resumed", **changes)
+    resumed = make_trainer(GRPOTrainer, tmp_path / "resumed", **changes)
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))
     assert any(not torch.equal(value, weights(resumed)[name]) for name, value in weights(whole).items())
 
 
 def test_dynamic_sampling_alone_fills_batches_with_groups_that_teach(tmp_path):
-    trainer = make_trainer(Sampled, tmp_path, shaping="none", dynamic_sampling=True, max_steps=4)
+    trainer = make_trainer(alone(DynamicSampling), tmp_path, shaping="none", dynamic_sampling=True, max_steps=4)
     trainer.train()
     entry = trainer.state.log_history[0]
     assert entry["dynamic_sampling/rounds"] > 1
@@ -103,7 +84,7 @@ def test_dynamic_sampling_alone_fills_batches_with_groups_that_teach(tmp_path):
 
 
 def test_finite_steps_alone_skip_a_step_whose_gradient_is_not_finite(tmp_path):
-    trainer = make_trainer(Finite, tmp_path, shaping="none", max_steps=2, max_nonfinite_steps=2)
+    trainer = make_trainer(alone(FiniteSteps), tmp_path, shaping="none", max_steps=2, max_nonfinite_steps=2)
     compute, calls = trainer._compute_loss, []
 
     def poisoned(model, inputs):
@@ -116,10 +97,6 @@ def test_finite_steps_alone_skip_a_step_whose_gradient_is_not_finite(tmp_path):
     assert (tmp_path / "_nonfinite" / "step-1-process-0.safetensors").is_file()
     assert all(value.isfinite().all() for value in weights(trainer).values())
     assert_weights_moved(trainer)
-
-
-def alone(layer):
-    return type("Alone", (layer, GRPOTrainer), {})
 
 
 @pytest.mark.parametrize(
@@ -179,7 +156,7 @@ def test_a_layer_that_nothing_asks_for_alone_is_trls_trainer_bit_for_bit(tmp_pat
 @pytest.mark.parametrize("shaping", ["ces", "entropy_advantage", "none"])
 def test_without_the_layers_training_is_that_with_their_switches_off_bit_for_bit(tmp_path, shaping):
     runs = []
-    for trainer_class in (Bare, CESTrainer):
+    for trainer_class in (alone(Shaping), CESTrainer):
         trainer = make_trainer(trainer_class, tmp_path, shaping=shaping, ces_tau=0.3, **AS_TRL)
         trainer.train()
         runs.append(trainer)

@@ -2,19 +2,14 @@
 
 import pytest
 import torch
-from datasets import Dataset
 from tiny import (
     random_script,
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    scripted_rollout,
-    settings,
     tiny_model,
-    tiny_tokenizer,
 )
+from trainers import scripted_trainer
 from unpadded_runs import ACCURACIES, PROMPTS
 
-from trl_ces import CESConfig, CESTrainer
+from trl_ces import CESTrainer
 
 FIRST = "log_ratio/first_step_max"
 
@@ -45,14 +40,7 @@ def ratios(tmp_path, dtype, **changes):
     tiny_model(spread=0.3).save_pretrained(tmp_path / "start")
     model = tiny_model(spread=0.3).to(dtype)
     model.config._name_or_path = str(tmp_path / "start")  # TRL loads the reference model from here
-    trainer = Watch(
-        model=model,
-        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-        args=CESConfig(**settings(tmp_path, **arguments)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script, 4),
-    )
+    trainer = scripted_trainer(tmp_path, script, trainer_class=Watch, more={"model": model}, **arguments)
     trainer.train()
     logged = [entry[FIRST] for entry in trainer.state.log_history if FIRST in entry]
     return trainer.ratios, logged

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from datasets import Dataset
-from tiny import settings, tiny_model, tiny_tokenizer
+from tiny import settings, tiny_model
+from trainers import tiny_trainer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from trl_ces import CESConfig, CESTrainer
+from trl_ces import CESConfig
 
 BOUNDARIES = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
@@ -25,13 +25,7 @@ def test_packed_rows_say_where_they_begin_so_that_attention_need_not_look(tmp_pa
     ALL_MASK_ATTENTION_FUNCTIONS.register("recording", sdpa_mask)
     model = tiny_model()
     model.config._attn_implementation = "recording"
-    trainer = CESTrainer(
-        model=model,
-        reward_funcs=lambda completions, **kwargs: [float(len(text) % 2) for text in completions],
-        args=CESConfig(**settings(tmp_path, padding_free=True, max_steps=1)),
-        train_dataset=Dataset.from_dict({"prompt": ["1+2=", "1+2+3+4="]}),
-        processing_class=tiny_tokenizer(),
-    )
+    trainer = tiny_trainer(tmp_path, more={"model": model}, padding_free=True, max_steps=1)
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1
     rows = {

@@ -1,6 +1,7 @@
 """Forwards without padding equal padded ones, and put each row's values where TRL reads them."""
 
 import copy
+import functools
 import logging
 from types import SimpleNamespace
 
@@ -22,11 +23,10 @@ from trl.trainer.utils import add_fused_lm_head
 
 from trl_ces.layers.padding import (
     PACKED_APART,
-    LeftAlignedModel,
     PackedModel,
     PaddingSupport,
-    RightTrimmedModel,
     Span,
+    TrimmedModel,
     padding_plan,
     padding_support,
     real_spans,
@@ -46,10 +46,7 @@ def padded_rows(seed=0):
     """Four rows as TRL pads them, prompts on the left and completions on the right, and the columns to score."""
     generator = torch.Generator().manual_seed(seed)
     width_p, width_c = max(PROMPTS) + 2, max(COMPLETIONS) + 3  # wider than any of these rows needs
-    ids, mask = (
-        torch.zeros(4, width_p + width_c, dtype=torch.long),
-        torch.zeros(4, width_p + width_c, dtype=torch.long),
-    )
+    ids, mask = torch.zeros(2, 4, width_p + width_c, dtype=torch.long)
     for row, (prompt, completion) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True)):
         real = slice(width_p - prompt, width_p + completion)
         ids[row, real] = torch.randint(2, 40, (prompt + completion,), generator=generator)
@@ -64,30 +61,23 @@ def fused(model):
     return model
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "left-aligned",
-        "multiples of 8",
-        "beyond the padding",
-        "trimmed on the right",
-        "trimmed to a multiple",
-        "packed",
-    ],
-)
+WITHOUT = {
+    "left-aligned": TrimmedModel,
+    "multiples of 8": functools.partial(TrimmedModel, multiple=8),
+    "beyond the padding": functools.partial(TrimmedModel, multiple=64),
+    "trimmed on the right": functools.partial(TrimmedModel, left=False),
+    "trimmed to a multiple": functools.partial(TrimmedModel, multiple=4, left=False),
+    "packed": PackedModel,
+}
+
+
+@pytest.mark.parametrize("kind", WITHOUT)
 def test_log_probs_entropies_and_gradients_are_those_of_padded_rows(kind):
     ids, mask, labels = padded_rows()
     spans = real_spans(mask)
     plain = fused(tiny_model())
     other = fused(copy.deepcopy(tiny_model()))
-    without = {
-        "left-aligned": LeftAlignedModel(other, spans),
-        "multiples of 8": LeftAlignedModel(other, spans, 8),
-        "beyond the padding": LeftAlignedModel(other, spans, 64),
-        "trimmed on the right": RightTrimmedModel(other, spans),
-        "trimmed to a multiple": RightTrimmedModel(other, spans, 4),
-        "packed": PackedModel(other, real_spans(mask)),
-    }[kind]
+    without = WITHOUT[kind](other, spans)
     scored = labels[:, 1:] != -100
     arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
     weight = torch.randn(scored.shape, generator=torch.Generator().manual_seed(1))
@@ -111,7 +101,7 @@ def test_the_model_sees_no_column_of_padding(kind, computed):
     ids, mask, labels = padded_rows()
     model, seen = fused(tiny_model()), []
     model.model.register_forward_hook(lambda *call: seen.append(call[-1].last_hidden_state.shape[:2].numel()))
-    without = PackedModel(model, real_spans(mask)) if kind == "packed" else LeftAlignedModel(model, real_spans(mask))
+    without = WITHOUT[kind](model, real_spans(mask))
     without(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     assert seen == [computed]
     assert ids.numel() == 4 * (7 + 14)
@@ -133,18 +123,19 @@ def handed_on(kind, ids, mask, *multiple):
     return seen, outputs.log_probs
 
 
+right_trimmed = functools.partial(TrimmedModel, left=False)
 IDS = torch.tensor([[0, 5, 6, 7], [4, 3, 0, 0]])
 MASK = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
 
 
 def test_rows_are_moved_to_the_left_and_what_lies_beyond_them_is_no_label():
-    seen, back = handed_on(LeftAlignedModel, IDS, MASK)
+    seen, back = handed_on(TrimmedModel, IDS, MASK)
     assert seen["input_ids"].tolist() == [[5, 6, 7], [4, 3, 0]]
     assert seen["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
     assert seen["labels"].tolist() == [[5, 6, 7], [4, 3, -100]]
     assert back.tolist() == [[0, 1, 2], [1, 2, 0]]
     # To a multiple of 2: the first row gets a fourth column, beyond the input's edge.
-    seen, back = handed_on(LeftAlignedModel, IDS, MASK, 2)
+    seen, back = handed_on(TrimmedModel, IDS, MASK, 2)
     assert seen["input_ids"].tolist() == [[5, 6, 7, 7], [4, 3, 0, 0]]
     assert seen["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
     assert seen["labels"].tolist() == [[5, 6, 7, -100], [4, 3, -100, -100]]
@@ -152,20 +143,21 @@ def test_rows_are_moved_to_the_left_and_what_lies_beyond_them_is_no_label():
 
 
 def test_columns_go_on_the_right_only_and_come_back_as_zeros():
-    seen, back = handed_on(RightTrimmedModel, IDS[1:], MASK[1:])
+    seen, back = handed_on(right_trimmed, IDS[1:], MASK[1:])
     assert seen["input_ids"].tolist() == seen["labels"].tolist() == [[4, 3]]
     assert seen["attention_mask"].tolist() == [[1, 1]]
     assert back.tolist() == [[1, 0, 0]]
     for multiple in ((), (3,), (8,)):  # as wide as the input, or wider
-        seen, back = handed_on(RightTrimmedModel, IDS, MASK, *multiple)
-        assert seen["input_ids"].tolist() == IDS.tolist()
+        seen, back = handed_on(right_trimmed, IDS, MASK, *multiple)
+        assert seen["input_ids"][:, :4].tolist() == IDS.tolist()
+        assert seen["attention_mask"][:, 4:].sum() == 0
         assert back.tolist() == [[1, 2, 3]] * 2
     ids, mask = torch.ones(1, 6), torch.tensor([[1, 1, 1, 0, 0, 0]])
-    assert handed_on(RightTrimmedModel, ids, mask)[0]["labels"].shape == (1, 3)
-    assert handed_on(RightTrimmedModel, ids, mask, 2)[0]["labels"].shape == (1, 4)
+    assert handed_on(right_trimmed, ids, mask)[0]["labels"].shape == (1, 3)
+    assert handed_on(right_trimmed, ids, mask, 2)[0]["labels"].shape == (1, 4)
 
 
-@pytest.mark.parametrize("kind", [LeftAlignedModel, RightTrimmedModel])
+@pytest.mark.parametrize("kind", [TrimmedModel, right_trimmed])
 def test_a_row_of_one_token_keeps_a_column_to_predict_and_no_more(kind):
     seen, back = handed_on(kind, torch.tensor([[5, 0, 0]]), torch.tensor([[1, 0, 0]]))
     assert seen["input_ids"].tolist() == [[5, 0]]
@@ -175,7 +167,7 @@ def test_a_row_of_one_token_keeps_a_column_to_predict_and_no_more(kind):
 def test_rows_of_one_prompt_token_and_no_completion_are_survived():
     ids, mask = torch.tensor([[0, 0, 5, 0, 0]]), torch.tensor([[0, 0, 1, 0, 0]])
     labels = torch.full_like(ids, -100)
-    model = LeftAlignedModel(fused(tiny_model()), real_spans(mask))
+    model = TrimmedModel(fused(tiny_model()), real_spans(mask))
     outputs = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     assert outputs.log_probs.tolist() == [[0.0] * 4]
     outputs.log_probs.sum().backward()  # connected, as DDP wants it
@@ -218,7 +210,7 @@ def test_rows_of_these_models_stay_apart_when_packed_and_when_moved(model_type):
     arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
     scored = labels[:, 1:] != -100
     padded = model(**arguments).log_probs[scored]
-    for without in (PackedModel(model, real_spans(mask)), LeftAlignedModel(model, real_spans(mask))):
+    for without in (PackedModel(model, real_spans(mask)), TrimmedModel(model, real_spans(mask))):
         torch.testing.assert_close(without(**arguments).log_probs[scored], padded, rtol=1e-4, atol=1e-4)
 
 
@@ -257,7 +249,7 @@ def test_the_load_balancing_of_a_mixture_of_experts_counts_no_padding():
     ids, mask, labels = padded_rows()
     arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
     arguments["output_router_logits"] = True
-    padded, moved = model(**arguments), LeftAlignedModel(model, real_spans(mask))(**arguments)
+    padded, moved = model(**arguments), TrimmedModel(model, real_spans(mask))(**arguments)
     torch.testing.assert_close(moved.aux_loss, padded.aux_loss, rtol=1e-5, atol=1e-6)
     assert not torch.isclose(model(**{**arguments, "attention_mask": None}).aux_loss, padded.aux_loss, rtol=1e-5)
 
@@ -269,8 +261,8 @@ def test_trimming_on_the_left_would_change_a_model_of_absolute_positions():
     arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
     scored, spans = labels[:, 1:] != -100, real_spans(mask)
     padded = model(**arguments).log_probs[scored]
-    right = RightTrimmedModel(model, spans)(**arguments).log_probs[scored]
-    left = LeftAlignedModel(model, spans)(**arguments).log_probs[scored]
+    right = TrimmedModel(model, spans, left=False)(**arguments).log_probs[scored]
+    left = TrimmedModel(model, spans)(**arguments).log_probs[scored]
     torch.testing.assert_close(right, padded, rtol=1e-5, atol=1e-5)
     assert (left - padded).abs().max() > 1e-3
 
@@ -326,17 +318,13 @@ def test_padding_that_stays_although_less_was_asked_for_is_told(model, trim, tol
 
 
 def test_the_model_that_trl_calls_is_as_the_plan_says():
-    model, spans = object(), [Span(0, 3)]
+    model, spans = object(), [Span(1, 3)]
     packed = unpadded(model, PaddingSupport(True, True, True), spans, 8)
     assert type(packed) is PackedModel
     assert packed.model is model
-    for support, kind in (
-        (PaddingSupport(True, True, False), LeftAlignedModel),
-        (PaddingSupport(False, True, False), RightTrimmedModel),
-    ):
-        moved = unpadded(model, support, spans, 8)
-        assert type(moved) is kind
-        assert (moved.model, moved.spans, moved.multiple) == (model, spans, 8)
+    for left, kept in ((True, spans), (False, [Span(0, 3)])):
+        moved = unpadded(model, PaddingSupport(left, True, False), spans, 8)
+        assert (moved.model, moved.spans, moved.multiple, moved.left) == (model, kept, 8, left)
     assert unpadded(model, PaddingSupport(False, False, False), spans, 8) is model
 
 

@@ -1,12 +1,12 @@
 """Resumed from any checkpoint, training ends with the weights and log of an uninterrupted run."""
 
 import logging
-import os
 
 import pytest
 import torch
 from processes import run_processes
-from resume_runs import PROMPTS, log_of, make_trainer
+from resume_runs import log_of, make_trainer
+from trainers import PROMPTS
 
 from trl_ces.layers.files import load_micro_batches, save_micro_batches
 from trl_ces.rewards import get_acoer_length_reward
@@ -160,50 +160,3 @@ def test_micro_batches_come_back_from_disk_as_they_were(tmp_path):
     with pytest.raises(TypeError):
         save_micro_batches(tmp_path / "odd.safetensors", [{"picture": object()}], {})
     assert not (tmp_path / "odd.safetensors").exists()
-
-
-def test_each_process_removes_its_own_rollouts_where_it_does_not_write_checkpoints(tmp_path, monkeypatch):
-    """Without a shared disk, process 0 removes old checkpoints from its own disk only."""
-    changes = {"save_total_limit": 2, "load_best_model_at_end": False, "max_steps": 4}
-    trainer = make_trainer(tmp_path, **changes)
-    trainer._rollout_file = lambda: "rollout-1.safetensors"
-    monkeypatch.setattr(type(trainer.args), "should_save", property(lambda self: False))
-    trainer.train()
-    assert sorted(file.parent.name for file in tmp_path.glob("checkpoint-*/rollout-1.safetensors")) == [
-        "checkpoint-3",
-        "checkpoint-4",
-    ]
-    backup = tmp_path / "checkpoint-1-backup"
-    backup.mkdir()
-    (backup / "rollout-1.safetensors").touch()
-    for step in (1, 2):
-        (tmp_path / f"checkpoint-{step}" / "rollout-0.safetensors").touch()
-    trainer._remove_old_rollouts(tmp_path / "checkpoint-4")
-    assert len(list(tmp_path.glob("checkpoint-*/rollout-*.safetensors"))) == 5
-
-
-def test_what_another_process_rotates_is_left_alone_so_that_it_rotates_the_oldest(tmp_path):
-    """On a shared disk process 0 removes checkpoints by the time they were changed: removing a file changes it."""
-    trainer = make_trainer(tmp_path, save_total_limit=1)
-    trainer._rollout_file = lambda: "rollout-1.safetensors"
-    for step in (10, 20, 30):
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        (folder / "rollout-1.safetensors").touch()
-        if step < 30:
-            (folder / "trainer_state.json").touch()  # process 0 is still writing that of 30
-    trainer._remove_old_rollouts(tmp_path / "checkpoint-30")
-    assert len(list(tmp_path.glob("checkpoint-*/rollout-1.safetensors"))) == 3
-
-
-def test_the_rollout_just_saved_stays_whatever_higher_numbers_are_left_from_before(tmp_path):
-    trainer = make_trainer(tmp_path, save_total_limit=2)
-    trainer._rollout_file = lambda: "rollout-1.safetensors"
-    for age, step in enumerate((15, 30, 20)):  # 15 was saved last: the run was resumed from 10
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        (folder / "rollout-1.safetensors").touch()
-        os.utime(folder / "rollout-1.safetensors", (1e9 - age, 1e9 - age))
-    trainer._remove_old_rollouts(tmp_path / "checkpoint-15")
-    kept = {file.parent.name for file in tmp_path.glob("checkpoint-*/rollout-1.safetensors")}
-    assert kept == {"checkpoint-15", "checkpoint-30"}

@@ -5,11 +5,8 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from datasets import Dataset
-from tiny import settings, tiny_model, tiny_tokenizer
-from trainers import vowel_accuracy_reward
+from trainers import tiny_trainer
 
-from trl_ces import CESConfig, CESTrainer
 from trl_ces.layers.runaway import RunawayWatch
 
 
@@ -57,12 +54,6 @@ def test_it_can_stop_with_a_checkpoint():
     ("changes", "watches"), [({}, True), ({"ces_beta_incorrect": 0.0}, False), ({"shaping": "none"}, False)]
 )
 def test_a_trainer_watches_where_incorrect_answers_are_shaped(tmp_path, changes, watches):
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=vowel_accuracy_reward,
-        args=CESConfig(**settings(tmp_path, **changes)),
-        train_dataset=Dataset.from_dict({"prompt": ["1+2="] * 4}),
-        processing_class=tiny_tokenizer(),
-    )
+    trainer = tiny_trainer(tmp_path, **changes)
     found = [one for one in trainer.callback_handler.callbacks if isinstance(one, RunawayWatch)]
     assert [one.accuracy for one in found] == (["rewards/vowel_accuracy_reward/mean"] if watches else [])

@@ -1,9 +1,8 @@
 """Dynamic sampling without a trainer: prompt order, kept groups, and rounds that form a batch."""
 
 import json
-import logging
 import random
-from types import SimpleNamespace
+import weakref
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from trl.trainer.utils import RepeatSampler
 
 from trl_ces.layers.sampler import (
     DynamicSampler,
-    InformativeBatch,
     PromptStream,
     check_can_be_drawn,
     informative_groups,
@@ -40,6 +38,7 @@ def test_a_pass_has_every_prompt_also_those_that_fill_no_batch():
     expected = list(RepeatSampler(range(10), mini_repeat_count=1, batch_size=4, shuffle=True, seed=5))
     stream = PromptStream(10, seed=5, shuffle=True)
     assert len(expected) == 8
+    assert stream.ahead(8) == expected  # looking ahead uses nothing up
     assert stream.ahead(8) == expected
     assert sorted(stream.ahead(10)) == list(range(10))
 
@@ -58,20 +57,6 @@ def test_the_position_is_all_that_a_stream_is():
         fresh = PromptStream(7, seed=3, shuffle=True)
         fresh.position = one.position
         assert one.ahead(count) == fresh.ahead(count) == whole[one.position : one.position + count]
-
-
-def test_only_the_orders_of_the_two_latest_passes_are_kept_in_memory():
-    stream = PromptStream(5, seed=1, shuffle=True)
-    for passes in (1, 2, 5, 9):
-        stream.position = 5 * (passes - 1)
-        stream.ahead(5)
-        assert list(stream._orders) == list(range(max(0, passes - 2), passes))
-
-
-def test_looking_ahead_uses_nothing_up():
-    stream = PromptStream(5, seed=1, shuffle=True)
-    assert stream.ahead(4) == stream.ahead(4)
-    assert stream.position == 0
 
 
 # The judgement.
@@ -118,47 +103,6 @@ def test_the_next_round_is_as_large_as_the_share_of_kept_groups_asks_for(wanted,
     assert round_size(wanted, kept, decided, unit) == size
 
 
-@pytest.mark.parametrize(
-    ("wanted", "group_size", "processes", "unit"), [(8, 4, 2, 1), (8, 3, 2, 2), (8, 4, 8, 2), (12, 6, 4, 2)]
-)
-def test_rounds_can_be_shared_evenly_by_the_processes(wanted, group_size, processes, unit):
-    batch = InformativeBatch(wanted, group_size, processes)
-    batch.judge([True] * (wanted - 1) + [False], range(wanted))
-    assert batch.missing == 1
-    assert batch.next_size() == max(2, unit)  # wanted / (wanted - 1) prompts, rounded up
-    assert batch.next_size() * group_size % processes == 0
-
-
-def test_what_lies_behind_the_last_needed_group_is_not_judged():
-    batch = InformativeBatch(3, 2, 1)
-    assert batch.judge([True, False, False], [10, 11, 12]) == 3
-    assert batch.judge([False, True, True, False, True], [13, 14, 15, 16, 17]) == 3
-    assert batch.missing == 0
-    assert batch.groups() == [10, 14, 15]
-    assert batch.metrics() == {
-        "dynamic_sampling/rounds": 2,
-        "dynamic_sampling/dropped_groups": 3 / 6,
-        "dynamic_sampling/prompts": 6,
-        "dynamic_sampling/uninformative_groups": 0,
-    }
-
-
-def test_a_batch_that_stays_short_is_filled_with_the_first_dropped_groups_in_the_streams_order():
-    batch = InformativeBatch(4, 2, 1)
-    batch.judge([False, True, False, False], [0, 1, 2, 3])
-    batch.judge([False, False, True, False], [4, 5, 6, 7])
-    assert batch.groups() == [0, 1, 2, 6]
-    assert batch.metrics()["dynamic_sampling/uninformative_groups"] == 0.5
-    assert batch.metrics()["dynamic_sampling/dropped_groups"] == 6 / 8
-
-
-def test_only_groups_that_can_still_be_needed_are_kept_in_memory():
-    batch = InformativeBatch(4, 2, 1)
-    for _ in range(20):
-        batch.judge([False] * 4, [0, 1, 2, 3])
-    assert list(batch._groups.values()) == [0, 1, 2, 3]
-
-
 # Many rollouts.
 
 
@@ -191,19 +135,21 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order(mo
         )
         # A round takes a second.
         monkeypatch.setattr("trl_ces.layers.sampler.time.perf_counter", lambda rounds=rounds: float(len(rounds)))
-        reference = PromptStream(prompts, seed=trial, shuffle=True).ahead(100_000)
+        reference = PromptStream(prompts, seed=trial, shuffle=True)
         end = 0
         for _ in range(8):
             start, rounds[:] = stream.position, []
             assert start == end
             groups, metrics = sampler.sample(generate)
             end = stream.position
-            decided = reference[start:end]
+            reference.position = start
+            expected_order = reference.ahead(end - start + wanted)
+            decided = expected_order[: end - start]
             good = [prompt for prompt in decided if teaches[prompt]]
             # Every round continues exactly after the prompts that the previous one decided.
             seen = 0
             for drawn in rounds:
-                assert drawn == reference[start + seen : start + seen + len(drawn)]
+                assert drawn == expected_order[seen : seen + len(drawn)]
                 assert len(drawn) <= wanted
                 assert len(drawn) * group_size % processes == 0
                 seen += len(drawn)
@@ -222,42 +168,34 @@ def test_whatever_is_dropped_every_prompt_is_decided_once_a_pass_and_in_order(mo
                 assert metrics["dynamic_sampling/uninformative_groups"] == missing / wanted
             assert groups == expected
             assert metrics["dynamic_sampling/prompts"] == end - start
+            assert metrics["dynamic_sampling/dropped_groups"] == (len(decided) - len(good)) / len(decided)
             assert metrics["dynamic_sampling/epoch"] == end / prompts
             assert metrics["dynamic_sampling/rounds"] == len(rounds)
             assert metrics["dynamic_sampling/extra_generation_time"] == len(rounds) - 1
 
 
-def test_the_extra_time_is_that_of_all_rounds_but_the_first(monkeypatch):
-    sampler, generate, rounds = scripted_sampler(PromptStream(9, 1, True), lambda prompt: prompt == 3, 4, 2, 100)
-    clock = SimpleNamespace(seconds=5.0)
+def test_only_groups_that_can_still_be_needed_are_kept_in_memory():
+    class Group:
+        """Something that a weak reference can watch."""
 
-    def slowly(prompts):
-        clock.seconds += 10
-        return generate(prompts)
+    alive = weakref.WeakSet()
 
-    monkeypatch.setattr("trl_ces.layers.sampler.time.perf_counter", lambda: clock.seconds)
-    metrics = sampler.sample(slowly)[1]
-    assert len(rounds) > 2
-    assert metrics["dynamic_sampling/extra_generation_time"] == 10 * (len(rounds) - 1)
+    def generate(prompts):
+        assert len(alive) <= 8  # those of the batch, and of the round before
+        groups = [Group() for _ in prompts]
+        alive.update(groups)
+        return [False] * len(prompts), groups
+
+    sampler = DynamicSampler(PromptStream(9, 1, True), 4, 2, max_rounds=20, num_processes=1)
+    assert len(sampler.sample(generate)[0]) == 4
 
 
-def test_a_full_batch_is_not_warned_of(caplog):
-    sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: True, 4, 2, 3)
-    with caplog.at_level(logging.WARNING):
+@pytest.mark.parametrize("informative", [True, False])
+def test_a_batch_that_stays_short_is_warned_of_once(informative, caplog):
+    sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: informative, 4, 2, 3)
+    for _ in range(2):
         sampler.sample(generate)
-    assert not caplog.records
-
-
-def test_a_batch_that_stays_short_is_warned_of_once(caplog):
-    sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: False, 4, 2, 3)
-    with caplog.at_level(logging.WARNING):
-        sampler.sample(generate)
-        sampler.sample(generate)
-    assert [record.message for record in caplog.records] == [
-        "Dynamic sampling found 0 of 4 informative groups in 3 rounds (`dynamic_sampling_max_rounds`), so groups of "
-        "equal accuracy fill the batch. Logged once; `dynamic_sampling/uninformative_groups` is their share. Allow "
-        "more rounds, raise `num_generations`, or train on problems that the model sometimes solves."
-    ]
+    assert caplog.text.count("found 0 of 4 informative groups in 3 rounds") == (not informative)
 
 
 def test_prompts_can_be_drawn_from_rows_that_can_be_gone_back_to_and_have_no_pictures():
@@ -292,10 +230,3 @@ def test_a_checkpoint_says_what_comes_next_and_inside_a_rollout_what_that_rollou
         assert other.stream.position == position
         other.load(folder, planned_rollouts=77, with_rollout=True)
         assert other.stream.position == second
-
-
-def test_a_checkpoint_without_a_position_goes_on_where_training_without_dropping_would_be(tmp_path, caplog):
-    sampler = scripted_sampler(PromptStream(9, 1, True), lambda prompt: True, 4, 2, 100)[0]
-    sampler.load(tmp_path, planned_rollouts=3)
-    assert sampler.stream.position == 12
-    assert "dynamic_sampling.json does not exist" in caplog.text

@@ -38,10 +38,6 @@ def test_group_accuracy_leaves_unscorable_completions_out_of_both_counts():
     assert group_accuracy(group_correct, group_scorable).tolist() == [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
 
 
-def test_the_accuracy_of_a_group_with_one_verdict_is_that_verdict():
-    assert group_accuracy(ints(1, 0), ints(1, 1)).tolist() == [1.0, 0.0]
-
-
 def test_a_group_without_any_verdict_has_accuracy_and_multiplier_zero():
     group_correct, group_scorable = group_counts(bools(0, 0), bools(0, 0), group_size=2)
     assert group_accuracy(group_correct, group_scorable).tolist() == [0.0, 0.0]
@@ -89,22 +85,10 @@ def test_exactly_k_tokens_are_selected_and_ties_go_to_the_earlier_position():
     assert selected.tolist() == [[False, True, True, False, False], [True, True, True, False, False]]
 
 
-def test_ties_go_to_the_earlier_position_in_a_completion_of_paper_length():
-    selected = top_entropy_tokens(torch.ones(2, 12000), torch.ones(2, 12000), ints(120, 1))
-    assert selected[0].nonzero().flatten().tolist() == list(range(120))
-    assert selected[1].nonzero().flatten().tolist() == [0]
-
-
 def test_tokens_outside_the_mask_are_never_selected():
     entropies = torch.tensor([[9.0, 1.0, 8.0, 0.0]])
     selected = top_entropy_tokens(entropies, torch.tensor([[0, 1, 0, 1]]), ints(2))
     assert selected.tolist() == [[False, True, False, True]]
-
-
-def test_each_row_selects_its_own_number_of_tokens():
-    entropies = torch.tensor([[1.0, 2.0, 3.0]]).expand(4, 3)
-    selected = top_entropy_tokens(entropies, torch.ones(4, 3), ints(0, 1, 2, 3))
-    assert selected.int().tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 1], [1, 1, 1]]
 
 
 def test_correct_answers_lose_advantage_and_wrong_ones_gain_it_at_selected_tokens():
@@ -201,14 +185,6 @@ def test_tool_output_counts_neither_in_the_length_nor_among_the_candidates():
     assert shaped.selected.int().tolist() == [[0, 1, 0, 0], [1, 1, 0, 0]]
 
 
-def test_equal_rewards_leave_the_entropy_as_the_only_advantage():
-    batch = micro_batch(
-        advantages=torch.zeros(2), correct=bools(1, 1), group_correct=ints(2, 2), group_scorable=ints(2, 2)
-    )
-    shaped = conditional_entropy_shaping(batch, NATS, torch.ones(2, 4), tau=0.25, beta_correct=0.4, beta_incorrect=0.4)
-    torch.testing.assert_close(shaped.advantages, torch.tensor([[0.0, 0.0, 0.0, -1.6], [-1.6, 0.0, 0.0, 0.0]]))
-
-
 def test_entropy_advantage_is_capped_at_a_share_of_the_advantage_and_never_flips_it():
     # alpha 0.4 per nat, kappa 2. A = 1: min(0.4 * 0.5, 0.5) = 0.2 and min(0.4 * 5, 0.5) = 0.5. A = -1: -0.8, -0.5
     nats = torch.tensor([[0.5, 5.0], [0.5, 5.0], [0.5, 5.0]])
@@ -251,15 +227,14 @@ def test_entropy_advantage_is_detached():
         (-0.4, 0.4, ["`ces_beta_correct` is -0.4", "raised on correct"]),
         (0.0, -0.4, ["`ces_beta_incorrect` is -0.4", "lowered on wrong"]),
         (0.4, -0.4, ["`ces_beta_incorrect` is -0.4", "lowered on wrong"]),
+        (0.0, 0.0, []),
+        (0.4, 0.4, []),
     ],
 )
 def test_negative_betas_have_a_name(correct, incorrect, words):
-    assert [part for part in words if part not in swapped_signs(correct, incorrect)] == []
-
-
-@pytest.mark.parametrize(("correct", "incorrect"), [(0.0, 0.0), (0.4, 0.4), (0.0, 0.4), (0.4, 0.0)])
-def test_the_signs_of_the_paper_need_no_name(correct, incorrect):
-    assert swapped_signs(correct, incorrect) == ""
+    said = swapped_signs(correct, incorrect)
+    assert [part for part in words if part not in said] == []
+    assert bool(said) == bool(words)
 
 
 def test_ties_at_the_threshold_go_to_the_earlier_tokens_in_every_row():

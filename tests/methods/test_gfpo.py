@@ -17,25 +17,12 @@ def kept(lengths, rewards, keep, metric):
     return (~rejected[0]).nonzero().flatten().tolist()
 
 
-def test_the_shortest_are_kept_whatever_their_reward():
-    assert kept([30, 10, 20, 40], [1.0, 0.0, 0.0, 1.0], 2, "length") == [1, 2]
-
-
 def test_the_most_reward_per_token_is_kept():
     # 1/30, 0/10, 1/20, 2/41: in order the fourth, third, first, second.
     lengths, rewards = [30, 10, 20, 41], [1.0, 0.0, 1.0, 2.0]
     assert kept(lengths, rewards, 1, "reward_per_token") == [2]  # 0.05 > 2/41
     assert kept(lengths, rewards, 2, "reward_per_token") == [2, 3]
     assert kept(lengths, rewards, 3, "reward_per_token") == [0, 2, 3]
-
-
-def test_among_negative_rewards_per_token_the_longest_loses_least():
-    assert kept([10, 20, 40], [-1.0, -1.0, -1.0], 1, "reward_per_token") == [2]
-
-
-def test_ties_go_to_the_earlier_completion():
-    assert kept([5, 5, 5, 5], [1.0, 1.0, 1.0, 1.0], 2, "length") == [0, 1]
-    assert kept([3, 6, 9, 9], [1.0, 2.0, 3.0, 1.0], 2, "reward_per_token") == [0, 1]  # 1/3 three times
 
 
 def test_a_completion_without_a_reward_comes_last_and_fills_up():

@@ -40,12 +40,6 @@ def test_a_completion_without_a_verdict_is_neither_right_nor_counted():
     assert result["group_scorable"] == [1, 1, 0, 0]
 
 
-def test_groups_are_contiguous_and_counted_for_each_member():
-    result = judged([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0]], group_size=3)
-    assert result["group_correct"] == [2, 2, 2, 2, 2, 2]
-    assert result["group_scorable"] == [3] * 6
-
-
 @pytest.mark.parametrize(
     ("rows", "weights", "equal"),
     [

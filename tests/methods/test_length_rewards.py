@@ -13,7 +13,6 @@ from length_rules import RULES
 
 import trl_ces.methods
 from trl_ces.methods.groups import Groups
-from trl_ces.methods.lengths import from_mean
 
 LIMIT = 12000
 FUNCTIONS = {name: getattr(import_module(f"trl_ces.methods.{name}"), f"{name}_length_reward") for name in RULES}
@@ -156,12 +155,6 @@ def test_completions_without_a_token_give_a_number(name):
 def test_the_solve_rate_is_over_the_scorable_completions():
     rows = [([1.0, None, 0.0, 0.0], [1, 1, 1, 1]), ([None] * 4, [1, 1, 1, 1]), ([1.0] * 4, [1, 1, 1, 1])]
     assert groups_of(rows).solve_rate.tolist() == pytest.approx([1 / 3, 0.0, 1.0])
-
-
-def test_distances_are_to_the_mean_of_the_counted_lengths():
-    lengths = torch.tensor([[3, 5, 10], [3, 5, 10], [3, 5, 10]])
-    counted = torch.tensor([[True, True, False], [False, True, False], [False, False, False]])
-    assert from_mean(lengths, counted).tolist() == [[-1.0, 1.0, 6.0], [-2.0, 0.0, 5.0], [0.0, 0.0, 0.0]]
 
 
 def test_alp_divides_by_the_longest_completion_allowed():

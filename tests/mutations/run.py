@@ -45,7 +45,6 @@ TESTS = {
     "support/limits.py": ("support/test_limits.py",),
     "methods/ces.py": ("methods/test_ces.py", "test_trainer_reference.py", "test_config.py"),
     "methods/entropy_advantage.py": ("methods/test_ces.py", "test_trainer_reference.py"),
-    "methods/lengths.py": ("methods/test_length_rewards.py",),
     **{
         f"methods/{file.name}": ("methods/test_length_rewards.py",)
         for file in sorted((ROOT / "trl_ces" / "methods").glob("*.py"))

@@ -25,7 +25,7 @@ def arrange(
     lengths: Sequence[int], processes: int, micro_batches: int, packed: bool = False, in_pieces: bool = False
 ) -> list[list[list[int]]]:
     """
-    Assigns the rows of one optimizer step to processes and micro-batches.
+    Assigns the rows of one optimizer step to processes and micro-batches, all with the same number of rows.
 
     The longest rows form the first micro-batch of all processes, the next the second, because ZeRO-3 synchronizes
     processes in every forward. Within it, rows of similar length go to one process; which process takes the longer
@@ -35,9 +35,9 @@ def arrange(
     Args:
         lengths (`Sequence[int]`): Tokens of each row of the step, over all processes.
         processes (`int`): Number of processes.
-        micro_batches (`int`): Micro-batches per step on each process, all with the same number of rows.
-        packed (`bool`, *optional*, defaults to `False`): Whether forwards have no padding.
-        in_pieces (`bool`, *optional*, defaults to `False`): Whether a micro-batch takes several forwards.
+        micro_batches (`int`): Micro-batches per step on each process.
+        packed (`bool`): Whether forwards have no padding.
+        in_pieces (`bool`): Whether a micro-batch takes several forwards.
 
     Returns:
         `list[list[list[int]]]`: Row numbers by process and micro-batch, longest first.
@@ -64,18 +64,10 @@ def positions(lengths: Sequence[int], packed: bool) -> int:
 
 def piece_sizes(lengths: Sequence[Sequence[int]], budget: int, packed: bool) -> list[int]:
     """
-    Splits a micro-batch so that no forward on any process exceeds `budget` token positions.
+    Splits a micro-batch so that no forward on any process exceeds `budget` token positions; a longer row goes alone.
 
-    The pieces have the same number of rows on every process, because ZeRO-3 and the metrics synchronize in each
-    forward.
-
-    Args:
-        lengths (`Sequence[Sequence[int]]`): Tokens of each row in order, by process; equally many rows on each.
-        budget (`int`): Token positions. A longer row forms a piece of its own.
-        packed (`bool`): See [`positions`].
-
-    Returns:
-        `list[int]`: Rows of each piece.
+    `lengths` are the tokens of each row in order, by process. The pieces have the same number of rows on every
+    process, because ZeRO-3 and the metrics synchronize in each forward.
     """
     sizes, start = [], 0
     total = len(lengths[0])

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from accelerate.utils import gather_object, send_to_device
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from ..methods.groups import Groups
 from .rows import rows_of_process
@@ -210,7 +209,7 @@ class DynamicSampling(Verdicts):
 
     def _save_checkpoint(self, model, trial):
         if self._sampler is not None and self.args.should_save:
-            folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+            folder = self._checkpoint_folder(trial)
             self._sampler.save(folder, inside_rollout=self._step % self._steps_of_a_rollout() != 0)
         super()._save_checkpoint(model, trial)
 

@@ -79,10 +79,10 @@ def generate_in_pieces(
     piece: int = PIECE,
 ) -> Tensor:
     """
-    What `generate` returns, computed without the rows that have ended.
+    What `generate` returns, computed without the rows that have ended; a model for it passes [`can_drop_rows`].
 
     Args:
-        generate (`Callable`): Of a model that [`can_drop_rows`].
+        generate (`Callable`): The model's.
         config (`PreTrainedConfig`): The model's.
         input_ids (`Tensor`): Shape (B, P), int64, prompts padded on the left.
         attention_mask (`Tensor`): Shape (B, P), 1 at real tokens.

@@ -8,14 +8,11 @@ writes `_step`, `_buffered_inputs` and `_metrics`.
 """
 
 import logging
-import re
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from accelerate.utils import gather_object
-from transformers.trainer import TRAINER_STATE_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from .files import load_micro_batches, save_micro_batches
 from .layer import Layer
@@ -48,12 +45,9 @@ class ExactResume(Layer):
         return self._train_sampler
 
     def _save_checkpoint(self, model, trial):
-        folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         if not self.args.save_only_model:  # first, so that every complete checkpoint has it
-            self._save_rollout(folder)
+            self._save_rollout(self._checkpoint_folder(trial))
         super()._save_checkpoint(model, trial)
-        if not self.args.should_save and self.args.save_total_limit:
-            self._remove_old_rollouts(folder)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -101,25 +95,6 @@ class ExactResume(Layer):
         self._recall(state)
         if rollout:
             self._buffered_inputs = cast(Any, rollout)
-
-    def _remove_old_rollouts(self, newest: Path):
-        """
-        Keep this process's file in the newest `save_total_limit` checkpoints, on a disk that only its machine writes.
-
-        The process that saves removes old checkpoints from its own disk, by the time they were last changed. A folder
-        with a trainer state is on that disk, so it is left alone.
-        """
-        kept = {newest.name, Path(self.state.best_model_checkpoint or newest).name}
-        files = [
-            file
-            for file in newest.parent.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{self._rollout_file()}")
-            if re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-\d+", file.parent.name)
-            and not (file.parent / TRAINER_STATE_NAME).exists()
-        ]
-        files.sort(key=lambda file: file.stat().st_mtime)
-        for file in files[: -cast(int, self.args.save_total_limit)]:
-            if file.parent.name not in kept:
-                file.unlink(missing_ok=True)
 
     def _rollout_file(self) -> str:
         return f"rollout-{self.accelerator.process_index}.safetensors"

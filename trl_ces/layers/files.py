@@ -17,16 +17,11 @@ from ..support.files import whole_file
 
 def save_micro_batches(file: Path, micro_batches: Sequence[dict[str, Any]], more: dict[str, Any]) -> None:
     """
-    Writes the file atomically: a kill or a full disk leaves no partial file.
-
-    Args:
-        file (`Path`): Its folder is created if missing.
-        micro_batches (`Sequence[dict[str, Any]]`): Tensors and JSON values.
-        more (`dict[str, Any]`): Further JSON values, saved with them.
+    Writes micro-batches of tensors and JSON values, and `more` JSON values; atomically.
 
     Raises:
-        TypeError: if an entry is neither a tensor nor JSON.
-        OSError: if the file cannot be written.
+        `TypeError`: An entry is neither a tensor nor JSON.
+        `OSError`: The file cannot be written.
     """
     tensors, others = {}, []
     for number, batch in enumerate(micro_batches):

@@ -20,13 +20,10 @@ def never_shapes(tau: float, longest: int) -> str:
 
 def teaches_nothing(groups: Groups, tau: float | None, completions: list[Any], golds: list[Any]) -> str:
     """
-    One sentence with the likeliest cause and the way out, or an empty one.
+    Sentences with the likeliest cause and the way out; empty if the first rollout, of all processes, teaches.
 
-    Args:
-        groups ([`Groups`]): The first rollout, of all processes.
-        tau (`float`, *optional*): Share of a completion that is shaped; `None` where nothing depends on it.
-        completions (`list`): This process's, as the reward functions get them.
-        golds (`list`): Their column `solution`; `None` where there is none.
+    `tau` is the share of a completion that is shaped, or `None` where nothing depends on it. `completions` are this
+    process's, as the reward functions get them; `golds` their column `solution`, `None` where there is none.
     """
     count = groups.correct.numel()
     if not groups.scorable.any():

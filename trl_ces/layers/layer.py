@@ -1,12 +1,14 @@
 """Base class of the layers: supported TRL versions, and state that survives a restart."""
 
 import warnings
+from pathlib import Path
 from typing import Any, cast
 
 import torch
 import trl
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOTrainer
 
 from ..config import CESConfig
@@ -40,6 +42,9 @@ class Layer(GRPOTrainer):
 
     def _recall(self, state: dict[str, Any]) -> None:
         """Restores the state that [`_remembered`] returned before the restart."""
+
+    def _checkpoint_folder(self, trial: Any) -> Path:
+        return Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
 
     @property
     def _group_size(self) -> int:

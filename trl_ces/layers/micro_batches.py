@@ -42,14 +42,11 @@ def arranged(
         micro_batches (`Sequence[dict[str, Any]]`):
             This process's, equally many rows in each; all pass [`can_be_arranged`].
         per_step (`int`): Micro-batches per optimizer step.
-        layout (`dict[str, Padding | None]`): How each tensor is padded, see [`row_layout`].
+        layout (`dict[str, Padding | None]`): See [`row_layout`].
         accelerator (`Accelerator`): For gathering.
         padding ([`PaddingSupport`]): Padding that forwards omit.
         budget (`int`, *optional*): Token positions per forward; adds `PIECES`, see [`piece_sizes`].
-        multiple (`int`, *optional*, defaults to 1): Row lengths are rounded up to a multiple of this.
-
-    Returns:
-        `list[dict[str, Any]]`: As many micro-batches, with as many rows each.
+        multiple (`int`): Row lengths are rounded up to a multiple of this.
     """
     names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]
     processes, result = accelerator.num_processes, []
@@ -103,18 +100,10 @@ def rows_at_a_time(
     multiple: int = 1,
 ) -> list[list[int]]:
     """
-    Batches rows for forwards without gradients: old and reference log-probs.
+    Row numbers of each forward without gradients, for old and reference log-probs.
 
-    Args:
-        spans (`Sequence[Span]`): Of this process's rows, as many on each process.
-        batch_size (`int`): Rows per forward if there is no budget.
-        sort (`bool`): Whether to batch rows of similar length.
-        padding ([`PaddingSupport`]): Padding that forwards omit.
-        budget (`int`, *optional*): Token positions per forward, see [`piece_sizes`].
-        multiple (`int`, *optional*, defaults to 1): Row lengths are rounded up to a multiple of this.
-
-    Returns:
-        `list[list[int]]`: Row numbers of each forward.
+    `spans` are this process's, as many on each. Without a `budget` of token positions, see [`piece_sizes`], a forward
+    has `batch_size` rows; `sort` puts rows of similar length together. `padding` and `multiple` as in [`arranged`].
     """
     lengths = rounded_up([span.end - span.start if padding.left else span.end for span in spans], multiple)
     order = by_length(lengths) if sort else list(range(len(lengths)))
@@ -140,9 +129,3 @@ def without_sync(accelerator: Any, model: Any) -> Iterator[None]:
             yield
     finally:
         state._set_sync_gradients(synced)
-
-
-def backward(accelerator: Any, loss: torch.Tensor) -> None:
-    """Backward for a piece of the loss, as `transformers.Trainer` does it."""
-    deepspeed = accelerator.distributed_type == DistributedType.DEEPSPEED
-    accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))

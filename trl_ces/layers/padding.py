@@ -35,13 +35,8 @@ class Span(NamedTuple):
 
 def real_spans(attention_mask: Tensor) -> list[Span]:
     """
-    Finds the real tokens of each row. Synchronizes with the device once.
-
-    Args:
-        attention_mask (`Tensor`): Shape (B, L), 1 from the first real token to the last.
-
-    Returns:
-        `list[Span]`: Length B. The span of a row without real tokens is the whole row.
+    The real tokens of each row of a mask, shape (B, L), 1 from the first of them to the last; the whole row if it has
+    none. Synchronizes with the device once.
     """
     real = attention_mask != 0
     start = real.int().argmax(dim=1)
@@ -50,20 +45,12 @@ def real_spans(attention_mask: Tensor) -> list[Span]:
 
 
 class PaddingSupport(NamedTuple):
-    """
-    Which padding a model's forwards can omit.
+    """Which padding a model's forwards can omit."""
 
-    Args:
-        left (`bool`): Padding to the left of prompts; needs relative positions.
-        right (`bool`): Padding to the right of completions.
-        pack (`bool`): All padding, with the rows packed into one and separated by their positions.
-        reason (`str`): Why some padding stays; empty if none does.
-    """
-
-    left: bool
-    right: bool
-    pack: bool
-    reason: str = ""
+    left: bool  # of prompts; needs relative positions
+    right: bool  # of completions
+    pack: bool  # all, with the rows packed into one and separated by their positions
+    reason: str = ""  # why some padding stays
 
 
 def padding_support(model: torch.nn.Module) -> PaddingSupport:
@@ -92,17 +79,12 @@ def padding_plan(
     model: torch.nn.Module, trim: bool, pack: bool | None, sequences_are_split: bool = False
 ) -> PaddingSupport:
     """
-    Decides which padding a model's forwards omit.
+    Decides which padding a model's forwards omit: `trim` is `trim_padding` of [`CESConfig`], `pack` `padding_free`.
 
-    Args:
-        model (`torch.nn.Module`): A Transformers or PEFT model.
-        trim (`bool`): `CESConfig.trim_padding`.
-        pack (`bool`, *optional*): `CESConfig.padding_free`; `None` packs with FlashAttention.
-        sequences_are_split (`bool`, *optional*, defaults to `False`):
-            Whether context or sequence parallelism splits sequences; then all padding stays.
+    All padding stays where context or sequence parallelism splits sequences.
 
     Raises:
-        ValueError: `pack` is `True`, but rows of this model cannot be packed.
+        `ValueError`: `pack` is `True`, but rows of this model cannot be packed.
     """
     support = padding_support(model)
     if sequences_are_split:
@@ -124,19 +106,13 @@ def padding_plan(
 
 def unpadded(model: Any, padding: PaddingSupport, spans: list[Span], multiple: int) -> Any:
     """
-    Wraps `model` so that TRL can call it with padded rows.
+    Wraps `model`, which has TRL's fused LM head, so that TRL can call it with padded rows.
 
-    Args:
-        model (`Callable`): A causal language model with TRL's fused LM head, itself wrapped or not.
-        padding ([`PaddingSupport`]): Padding to omit.
-        spans (`list[Span]`): Of the rows of the call.
-        multiple (`int`): TRL's `pad_to_multiple_of`, or 1.
+    `spans` are those of the rows of the call; row lengths are rounded up to a multiple of `multiple`.
     """
     if padding.pack:
         return PackedModel(model, spans)
-    if padding.left:
-        return LeftAlignedModel(model, spans, multiple)
-    return RightTrimmedModel(model, spans, multiple) if padding.right else model
+    return TrimmedModel(model, spans, multiple, padding.left) if padding.right else model
 
 
 def _text_config(model: torch.nn.Module) -> Any:
@@ -154,21 +130,18 @@ def _rope_types(parameters: dict[str, Any] | None) -> set[str]:
     return {entry.get("rope_type", "default") for entry in entries}
 
 
-class LeftAlignedModel:
+class TrimmedModel:
     """
-    Takes TRL's padded rows; the model inside sees them shifted left and cut at the longest.
+    Takes TRL's padded rows; the model inside sees them cut at the longest.
 
-    It then needs no attention mask, because causal attention never sees padding behind a row's end. This saves the
-    (B, L, L) mask and allows the faster kernels, which take none.
-
-    Args:
-        model (`Callable`): A causal language model with TRL's fused LM head, wrapped or not.
-        spans (`list[Span]`): Of the rows of the call.
-        multiple (`int`, *optional*, defaults to 1): Row lengths are rounded up to a multiple of this.
+    With `left` they are shifted left, too. They then need no attention mask, because causal attention never sees
+    padding behind a row's end. This saves the (B, L, L) mask and allows the faster kernels, which take none. Models
+    with absolute positions or state need their rows in place.
     """
 
-    def __init__(self, model: Any, spans: list[Span], multiple: int = 1):
-        self.model, self.spans, self.multiple = model, spans, multiple
+    def __init__(self, model: Any, spans: list[Span], multiple: int = 1, left: bool = True):
+        self.model, self.multiple, self.left = model, multiple, left
+        self.spans = spans if left else [Span(0, end) for _, end in spans]
 
     def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
         """As the model; `log_probs` and `entropy` have shape (B, L - 1), 0 at omitted positions."""
@@ -183,7 +156,7 @@ class LeftAlignedModel:
         outputs = self.model(
             input_ids=input_ids.gather(1, source),
             # The load-balancing loss of a mixture of experts counts the mask's tokens.
-            attention_mask=mask if kwargs.get("output_router_logits") else None,
+            attention_mask=None if self.left and not kwargs.get("output_router_logits") else mask,
             labels=labels.gather(1, source).masked_fill(mask == 0, -100),
             **kwargs,
         )
@@ -195,32 +168,6 @@ class LeftAlignedModel:
         return outputs
 
 
-class RightTrimmedModel:
-    """
-    As [`LeftAlignedModel`], for models with absolute positions or state: rows stay in place, and only the right-hand
-    columns that are padding in all of them are cut.
-    """
-
-    def __init__(self, model: Any, spans: list[Span], multiple: int = 1):
-        self.model, self.spans, self.multiple = model, spans, multiple
-
-    def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
-        """As [`LeftAlignedModel`]."""
-        longest = max(2, *(end for _, end in self.spans))
-        width = -(-longest // self.multiple) * self.multiple
-        outputs = self.model(
-            input_ids=input_ids[:, :width],
-            attention_mask=attention_mask[:, :width],
-            labels=labels[:, :width],
-            **kwargs,
-        )
-        for name in PER_TOKEN:
-            values = getattr(outputs, name)
-            if values is not None:
-                setattr(outputs, name, pad(values, (0, max(0, input_ids.size(1) - width))))
-        return outputs
-
-
 class PackedModel:
     """
     Takes TRL's padded rows; the model inside sees one unpadded row, whose positions restart at each of them so that
@@ -228,10 +175,6 @@ class PackedModel:
 
     Also passes the row boundaries (`cu_seq_lens_q`, `max_length_q`, ...), from lengths known here. Without them,
     FlashAttention would derive them from the positions in every layer, with a device synchronization each time.
-
-    Args:
-        model (`Callable`): As in [`LeftAlignedModel`].
-        spans (`list[Span]`): Of the rows of the call.
     """
 
     def __init__(self, model: Any, spans: list[Span]):
@@ -239,7 +182,7 @@ class PackedModel:
         self.lengths = [end - start for start, end in spans]
 
     def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, **kwargs: Any) -> Any:
-        """As [`LeftAlignedModel`]."""
+        """As [`TrimmedModel`]."""
         real = attention_mask != 0
         first = real & ~pad(real, (1, -1))  # in each row
         positions = (real.cumsum(dim=1) - 1)[real]

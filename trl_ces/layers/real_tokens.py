@@ -17,11 +17,11 @@ import logging
 from typing import Any, cast
 
 import torch
-from accelerate.utils import gather_object
+from accelerate.utils import DistributedType, gather_object
 from trl.models.utils import disable_gradient_checkpointing
 
 from .layer import Layer
-from .micro_batches import arranged, backward, can_be_arranged, pieces, rows_at_a_time, without_sync
+from .micro_batches import arranged, can_be_arranged, pieces, rows_at_a_time, without_sync
 from .padding import padding_plan, real_spans, unpadded
 from .rows import row_layout
 
@@ -159,7 +159,9 @@ class RealTokens(Layer):
         for rows in first:
             with without_sync(self.accelerator, model):
                 loss = self._loss_of_piece(model, rows, total)
-                backward(self.accelerator, loss)
+                # As `transformers.Trainer` does it.
+                deepspeed = self.accelerator.distributed_type == DistributedType.DEEPSPEED
+                self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
             earlier = earlier + loss.detach()
         loss = self._loss_of_piece(model, last, total)
         return loss + earlier if first else loss  # `earlier` is for the log: only `loss` has a graph left

@@ -45,18 +45,15 @@ def accepted(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
     """
-    Guards the reward functions of `trainer` inside the context.
+    Guards the reward functions of `trainer` inside the context; reward models are not checked.
 
-    Args:
-        trainer ([`~trl.GRPOTrainer`]): Its `reward_funcs` are replaced, and restored on exit.
-        on_error (`"stop"` or `"skip"`):
-            `"stop"` raises. `"skip"` warns and returns `None`, which excludes a row from its group's mean, for rows
-            with an invalid value, or for all rows if the function raised or returned the wrong number of rewards. No
-            function is called twice.
+    `on_error="stop"` raises. `"skip"` warns and returns `None`, which excludes a row from its group's mean, for rows
+    with an invalid value, or for all rows if the function raised or returned the wrong number of rewards. No function
+    is called twice.
 
     Raises:
-        RewardError: inside the context, if a function raises, or returns anything but an iterable of one finite number
-            or `None` per completion. Reward models are not checked.
+        [`RewardError`]: Inside the context, if a function raises, or returns anything but an iterable of one finite
+            number or `None` per completion.
     """
     funcs = trainer.reward_funcs
     trainer.reward_funcs = [
@@ -70,19 +67,13 @@ def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
 
 def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
     """
-    Calls a rule of whole groups and checks what it returns.
-
-    Args:
-        rule (`Callable`): From [`Groups`] to rewards, see [`group_reward`].
-        groups ([`Groups`]): P groups of G completions.
-        name (`str`): Of the reward function.
-        on_error (`"stop"` or `"skip"`): As in [`guarded_rewards`].
+    Calls a rule of whole groups, see [`group_reward`], and checks what it returns; `on_error` as [`guarded_rewards`].
 
     Returns:
         `Tensor`: Shape (P * G,), float32; NaN, which is TRL's `None`, where a completion is not scorable.
 
     Raises:
-        RewardError: if the rule raises, returns another shape, or a reward that is not finite where it is scorable.
+        [`RewardError`]: The rule raises, returns another shape, or a reward that is not finite where it is scorable.
     """
     shape = groups.correct.shape
     found, cause = torch.full(shape, math.nan, device=groups.correct.device), None
@@ -112,11 +103,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
 
 
 def guarded(func: Any, name: str, on_error: str) -> Any:
-    """
-    Wraps `func` in a guard that reports it as `name`; async if `func` is.
-
-    A reward model is returned as it is.
-    """
+    """Wraps `func` in a guard that reports it as `name`; async if `func` is. A reward model is returned as it is."""
     if isinstance(func, torch.nn.Module):
         return func
 

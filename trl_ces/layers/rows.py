@@ -23,13 +23,9 @@ class Padding(NamedTuple):
 
 def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
     """
-    The known tensors of a rollout, and how TRL pads the (B, T) ones.
+    The known tensors of a rollout, and how TRL pads the (B, T) ones; `None` for those that are not per-token.
 
-    Args:
-        pad_token_id (`int`): The tokenizer's.
-
-    Returns:
-        `dict[str, Padding | None]`: By name; `None` for tensors that are not per-token.
+    `pad_token_id` is the tokenizer's.
     """
     return {
         "prompt_ids": Padding(left=True, value=pad_token_id),
@@ -49,14 +45,7 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
 
 
 def gathered(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], accelerator: Any) -> dict:
-    """
-    Gathers rows over processes, in process order, padded to the longest.
-
-    Args:
-        rows (`dict[str, torch.Tensor]`): This process's; all names are in `layout`.
-        layout (`dict[str, Padding | None]`): How each tensor is padded, see [`row_layout`].
-        accelerator (`Accelerator`): Gathers.
-    """
+    """Gathers rows, all named in `layout`, over processes, in process order, padded to the longest."""
     every = {}
     for name, values in rows.items():
         padding = layout[name]

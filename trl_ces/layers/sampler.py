@@ -10,6 +10,8 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +28,11 @@ STREAM_FILE = "dynamic_sampling.json"
 
 class PromptStream:
     """
-    An endless stream of a dataset's prompts, epoch after epoch.
+    An endless stream of a dataset's prompts, epoch after epoch; `position`, the prompts used so far, is its state.
 
-    The order is that of TRL's `RepeatSampler`: one seeded generator, a new permutation per epoch. Unlike there, the
-    last prompts of an epoch come even if they do not fill a batch. `position` is the whole state.
-
-    Args:
-        num_prompts (`int`): Size of the dataset.
-        seed (`int`): Seed of the order.
-        shuffle (`bool`): Whether to shuffle; else each epoch is in the dataset's order.
-
-    Attributes:
-        position (`int`): Prompts used so far, over all epochs. Set it to continue from there.
+    The order is that of TRL's `RepeatSampler`: one generator, seeded with `seed`, and a new permutation per epoch, or
+    the dataset's order without `shuffle`. Unlike there, the last prompts of an epoch come even if they do not fill a
+    batch.
     """
 
     def __init__(self, num_prompts: int, seed: int, shuffle: bool):
@@ -45,41 +40,30 @@ class PromptStream:
         self.seed = seed
         self.shuffle = shuffle
         self.position = 0
-        self._orders: dict[int, list[int]] = {}  # of the two latest epochs
-        self._passes = 0
-        self._generator = torch.Generator()
 
     def ahead(self, count: int) -> list[int]:
         """Row numbers of the next `count` prompts, without moving `position`."""
         places = range(self.position, self.position + count)
         return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
 
-    def _order(self, number: int) -> list[int] | range:
-        if not self.shuffle:
-            return range(self.num_prompts)
-        if number not in self._orders:
-            if number < self._passes:
-                self._passes = 0
-            if self._passes == 0:
-                self._generator.manual_seed(self.seed)
-            while self._passes <= number:
-                self._orders[self._passes] = torch.randperm(self.num_prompts, generator=self._generator).tolist()
-                self._orders.pop(self._passes - 2, None)
-                self._passes += 1
-        return self._orders[number]
+    def _order(self, epoch: int) -> Sequence[int]:
+        return _shuffled(self.num_prompts, self.seed, epoch) if self.shuffle else range(self.num_prompts)
+
+
+@lru_cache(maxsize=2)
+def _shuffled(num_prompts: int, seed: int, epoch: int) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(epoch):
+        torch.randperm(num_prompts, generator=generator)
+    return torch.randperm(num_prompts, generator=generator).tolist()
 
 
 def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     """
-    Finds the informative groups: those whose completions differ in accuracy (DAPO, Eq. 11).
+    Which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
 
-    Args:
-        accuracy (`torch.Tensor`): (N,) float, accuracy rewards, NaN where there is none; groups contiguous.
-        group_size (`int`): G, completions per prompt.
-
-    Returns:
-        `torch.Tensor`: (N / G,) bool. Completions without a verdict do not count; a group with fewer than two verdicts
-        is not informative.
+    `accuracy` has shape (N,), groups contiguous, NaN without a verdict. A group with fewer than two verdicts is not
+    informative.
     """
     lowest, highest = group_extremes(accuracy, group_size)
     return highest > lowest
@@ -87,91 +71,15 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
 
 def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
     """
-    Prompts of the next round: as many as should fill the batch, given the share of groups kept so far.
+    Prompts of the next round: as many as should fill a batch of `wanted`, given the share of groups kept so far.
 
-    More than are missing, because a round takes as long as its longest completion, however few there are.
-
-    Args:
-        wanted (`int`): Groups in a full batch, a multiple of `unit`.
-        kept (`int`): Informative groups so far, fewer than `wanted`.
-        decided (`int`): Groups judged so far.
-        unit (`int`): Smallest number of prompts whose completions split evenly over the processes.
-
-    Returns:
-        `int`: A multiple of `unit`, at most `wanted`.
+    More than are missing, because a round takes as long as its longest completion, however few there are. At most
+    `wanted`, and a multiple of `unit`, so that the completions split evenly over the processes.
     """
     if decided == 0:
         return wanted
     expected = math.ceil((wanted - kept) * decided / max(kept, 1))
     return min(wanted, math.ceil(expected / unit) * unit)
-
-
-class InformativeBatch:
-    """
-    Collects the groups of one rollout, in stream order, until enough are informative.
-
-    Args:
-        wanted (`int`): P, groups in a full batch.
-        group_size (`int`): G, completions per prompt.
-        num_processes (`int`): Processes that share the completions of a round.
-    """
-
-    def __init__(self, wanted: int, group_size: int, num_processes: int):
-        self.wanted = wanted
-        self.rounds = 0
-        # Indices in the order of judgement.
-        self.kept: list[int] = []
-        self.dropped: list[int] = []
-        self._unit = num_processes // math.gcd(group_size, num_processes)
-        self._groups: dict[int, Any] = {}
-
-    @property
-    def decided(self) -> int:
-        return len(self.kept) + len(self.dropped)
-
-    @property
-    def missing(self) -> int:
-        return self.wanted - len(self.kept)
-
-    def next_size(self) -> int:
-        """Prompts of the next round."""
-        return round_size(self.wanted, len(self.kept), self.decided, self._unit)
-
-    def judge(self, informative: Sequence[bool], groups: Sequence[Any]) -> int:
-        """
-        Keeps or drops the groups of a round, in order, until the batch is full.
-
-        Args:
-            informative (`Sequence[bool]`): One per group of the round.
-            groups (`Sequence`): What to keep of each group.
-
-        Returns:
-            `int`: Groups judged. The rest is not needed: their prompts go back to the stream.
-        """
-        before = self.decided
-        self.rounds += 1
-        for teaches, group in zip(informative, groups, strict=True):
-            if not self.missing:
-                break
-            place = self.decided
-            (self.kept if teaches else self.dropped).append(place)
-            # Only the first dropped groups can be needed, to fill the batch.
-            if teaches or len(self.dropped) <= self.missing:
-                self._groups[place] = group
-        return self.decided - before
-
-    def groups(self) -> list[Any]:
-        """The full batch: the kept groups, filled up with the first dropped ones; in order of judgement."""
-        return [self._groups[place] for place in sorted(self.kept + self.dropped[: self.missing])]
-
-    def metrics(self) -> dict[str, float]:
-        """The metrics that follow from the groups alone."""
-        return {
-            "dynamic_sampling/rounds": self.rounds,
-            "dynamic_sampling/dropped_groups": len(self.dropped) / self.decided,
-            "dynamic_sampling/prompts": self.decided,
-            "dynamic_sampling/uninformative_groups": self.missing / self.wanted,
-        }
 
 
 class DynamicSampler:
@@ -184,7 +92,7 @@ class DynamicSampler:
         group_size (`int`): G, completions per prompt.
         max_rounds (`int`): Rounds of generation per batch, >= 1.
         num_processes (`int`): Processes that share the completions of a round.
-        warns (`bool`, *optional*, defaults to `True`): Whether this process logs warnings.
+        warns (`bool`): Whether this process logs warnings.
     """
 
     def __init__(
@@ -198,9 +106,8 @@ class DynamicSampler:
     ):
         self.stream = stream
         self.wanted = wanted
-        self.group_size = group_size
         self.max_rounds = max_rounds
-        self.num_processes = num_processes
+        self._unit = num_processes // math.gcd(group_size, num_processes)
         self.warns = warns
         self._rollout_start = 0  # the stream's position before the latest batch
         self._warned = False
@@ -211,52 +118,57 @@ class DynamicSampler:
         """
         Runs rounds until the batch has enough informative groups, at most `max_rounds`.
 
-        Args:
-            generate (`Callable`): Takes the row numbers of a round's R prompts; returns which of the R groups are
-                informative, and what to keep of each.
-
-        Returns:
-            `tuple[list, dict]`: What `generate` returned for each of the P groups, and the batch's metrics.
+        `generate` takes the row numbers of a round's prompts; it returns which of their groups are informative, and
+        what to keep of each. Returns that of the P groups, and the batch's metrics.
         """
-        batch = InformativeBatch(self.wanted, self.group_size, self.num_processes)
         self._rollout_start = self.stream.position
-        first_round_end = 0.0
-        while batch.missing and batch.rounds < self.max_rounds:
-            informative, groups = generate(self.stream.ahead(batch.next_size()))
-            # Only judged groups are used up: the prompts after the last needed group come again.
-            self.stream.position += batch.judge(informative, groups)
+        kept: list[tuple[int, Any]] = []  # with their positions
+        dropped: list[tuple[int, Any]] = []
+        rounds, first_round_end = 0, 0.0
+        while len(kept) < self.wanted and rounds < self.max_rounds:
+            size = round_size(self.wanted, len(kept), len(kept) + len(dropped), self._unit)
+            informative, groups = generate(self.stream.ahead(size))
+            rounds += 1
+            for teaches, group in zip(informative, groups, strict=True):
+                if len(kept) == self.wanted:  # the prompts after the last needed group come again
+                    break
+                if not teaches and len(kept) + len(dropped) >= self.wanted:
+                    group = None  # only the first dropped groups can be needed, to fill the batch
+                (kept if teaches else dropped).append((self.stream.position, group))
+                self.stream.position += 1
             first_round_end = first_round_end or time.perf_counter()
-        extra_seconds = time.perf_counter() - first_round_end if batch.rounds > 1 else 0.0
-        metrics = {
-            **batch.metrics(),
-            "dynamic_sampling/extra_generation_time": extra_seconds,
+        missing, decided = self.wanted - len(kept), len(kept) + len(dropped)
+        batch = sorted(kept + dropped[:missing], key=itemgetter(0))
+        if missing:
+            self._warn_of_filling(len(kept), rounds)
+        return [group for _, group in batch], {
+            "dynamic_sampling/rounds": rounds,
+            "dynamic_sampling/dropped_groups": len(dropped) / decided,
+            "dynamic_sampling/prompts": decided,
+            "dynamic_sampling/uninformative_groups": missing / self.wanted,
+            "dynamic_sampling/extra_generation_time": time.perf_counter() - first_round_end if rounds > 1 else 0.0,
             "dynamic_sampling/epoch": self.stream.position / self.stream.num_prompts,
         }
-        self._warn_of_filling(batch)
-        return batch.groups(), metrics
 
-    def _warn_of_filling(self, batch: InformativeBatch):
-        if batch.missing and not self._warned:
+    def _warn_of_filling(self, kept: int, rounds: int):
+        if self.warns and not self._warned:
             self._warned = True
-            if self.warns:
-                logger.warning(
-                    "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
-                    "so groups of equal accuracy fill the batch. Logged once; `dynamic_sampling/uninformative_groups` "
-                    "is their share. Allow more rounds, raise `num_generations`, or train on problems that the model "
-                    "sometimes solves.",
-                    len(batch.kept),
-                    batch.wanted,
-                    batch.rounds,
-                )
+            logger.warning(
+                "Dynamic sampling found %d of %d informative groups in %d rounds (`dynamic_sampling_max_rounds`), "
+                "so groups of equal accuracy fill the batch. Logged once; `dynamic_sampling/uninformative_groups` "
+                "is their share. Allow more rounds, raise `num_generations`, or train on problems that the model "
+                "sometimes solves.",
+                kept,
+                self.wanted,
+                rounds,
+            )
 
     def save(self, folder: Path, inside_rollout: bool):
         """
-        Writes the state into the checkpoint's `folder`, creating it if missing.
+        Writes the state into the checkpoint's `folder`.
 
-        Args:
-            folder (`Path`): The checkpoint.
-            inside_rollout (`bool`): Whether the latest batch has steps left. A run resumed without that batch
-                generates it again, so its prompts must be drawn again.
+        If the batch has steps left (`inside_rollout`), a run resumed without it generates it again, so its prompts
+        must be drawn again.
         """
         folder.mkdir(parents=True, exist_ok=True)
         position = self._rollout_start if inside_rollout else self.stream.position
@@ -266,10 +178,7 @@ class DynamicSampler:
         """
         Reads the state from the checkpoint's `folder`; if it has none, skips `planned_rollouts` batches.
 
-        Args:
-            folder (`Path`): The checkpoint.
-            planned_rollouts (`int`): Batches begun before the checkpoint.
-            with_rollout (`bool`, *optional*, defaults to `False`): Whether the batch in progress was saved too.
+        `with_rollout`: the batch in progress was saved too.
         """
         file = folder / STREAM_FILE
         if file.exists():

@@ -23,11 +23,8 @@ def read_turns(
     """
     Decodes the `REWARD_KEYWORDS`, with one entry per completion.
 
-    Args:
-        prompt_ids (`Sequence[Iterable]`): Token ids of the prompts: lists, or tensors from a user's rollout function.
-        completion_ids (`Sequence[Iterable]`): Token ids of the completions.
-        masks (`Sequence[Iterable]`, *optional*): 1 on the policy's tokens, 0 on tool or environment output.
-        tokenizer (`PreTrainedTokenizerBase`): Decodes them.
+    Token ids are lists, or tensors from a user's rollout function; `masks`, if any, are 1 on the policy's tokens and 0
+    on tool or environment output.
 
     Returns:
         `dict[str, list]`: `thinking_prefilled`, whether the last turn began inside an open `<think>`; `last_turns`,
@@ -46,15 +43,7 @@ def read_turns(
 
 
 def last_turn(mask: list[int]) -> tuple[int, int]:
-    """
-    Finds the policy's last turn: the last run of ones.
-
-    Args:
-        mask (`list[int]`): 1 on the policy's tokens, 0 on tool or environment output.
-
-    Returns:
-        `tuple[int, int]`: Start and end of the run; (0, 0) if there is none.
-    """
+    """Start and end of the policy's last turn, the last run of ones; (0, 0) if there is none."""
     end = len(mask)
     while end > 0 and mask[end - 1] == 0:
         end -= 1

@@ -43,13 +43,7 @@ class ServerTimeout(Layer):
 
 
 def limit_waiting(session: Any, seconds: float) -> None:
-    """
-    Gives all requests of a session a timeout, and ends them at a refused connection.
-
-    Args:
-        session (`requests.Session`): Changed in place. Its other retries stay.
-        seconds (`float`): Longest silence of the server.
-    """
+    """Gives all requests of a `requests.Session` a timeout, and ends them at a refused connection; others retry."""
     session.request = partial(session.request, timeout=(CONNECT_SECONDS, seconds))
     for adapter in session.adapters.values():
         retries = _NoSecondWait()
@@ -89,9 +83,7 @@ def one_sleep(generation: Any) -> Iterator[None]:
     Lets colocated vLLM sleep once at the end, however often TRL generates within: it wakes and gets the weights once.
 
     TRL puts vLLM to sleep after each generation, which drops the weights, and sends all of them before the next.
-
-    Args:
-        generation (`VLLMGeneration`, *optional*): A trainer's; changed within. One that never sleeps stays as it is.
+    `generation` is a trainer's `VLLMGeneration`, if it has one.
     """
     if generation is None or generation.mode != "colocate" or not generation.enable_sleep_mode:
         yield
@@ -128,12 +120,7 @@ class Float32Outputs(Layer):
 
 
 def keep_outputs(plugin: Any) -> None:
-    """
-    Stops FSDP2 from casting outputs; layers are still gathered and computed in the policy's dtypes.
-
-    Args:
-        plugin (`FullyShardedDataParallelPlugin`, *optional*): Changed in place. `None`, and FSDP1's, stay as they are.
-    """
+    """Stops an FSDP2 plugin from casting outputs; layers are still gathered and computed in the policy's dtypes."""
     policy = None if plugin is None else plugin.mixed_precision_policy
     if isinstance(policy, MixedPrecisionPolicy):
         plugin.mixed_precision_policy = replace(policy, output_dtype=None)
@@ -159,12 +146,7 @@ class FrozenBase(Layer):
 
 
 def restore_after_merge(model: Any) -> None:
-    """
-    Has `unmerge_adapter` bring back the bits that were there before `merge_adapter`.
-
-    Args:
-        model (`PeftModel`): Changed in place.
-    """
+    """Has `unmerge_adapter` of a `PeftModel` bring back the bits that were there before `merge_adapter`."""
     merge, unmerge = model.merge_adapter, model.unmerge_adapter
     kept: list[tuple[torch.Tensor, torch.Tensor]] = []
 

@@ -109,12 +109,7 @@ class Verdicts(Layer):
 
 def accuracy_column(args: CESConfig, names: list[str], funcs: list[Any]) -> int:
     """
-    The accuracy reward's index.
-
-    Args:
-        args ([`CESConfig`]): Its `ces_accuracy_reward` may name it.
-        names (`list[str]`): Names of the reward functions, as TRL logs them.
-        funcs (`list`): The reward functions.
+    The accuracy reward's index, among reward functions `funcs` that TRL logs under `names`.
 
     Raises:
         `ValueError`: There is none, it is ambiguous, or it is a reward of whole groups.

@@ -2,11 +2,10 @@
 
 - `ces.py`: Conditional Entropy Shaping, arXiv 2605.19358, and its two ablations.
 - `entropy_advantage.py`: the paper's baseline "Entropy Advantage", arXiv 2506.14758.
-- Files with a `NAME_length_reward`: length rewards of whole groups. `group_reward.py` makes reward functions of such
-  rules, `lengths.py` is what two of them share.
+- Files with a `NAME_length_reward`: length rewards of whole groups; `group_reward.py` makes reward functions of them.
 - `clip_cov.py`, `kl_cov.py`: Clip-Cov and KL-Cov, arXiv 2505.22617; `covariance.py`: what they share.
 - `gfpo.py`: GFPO, arXiv 2508.09726: which completions of a group get an advantage.
-- `groups.py`: correctness and group accuracy.
+- `groups.py`: a rollout's groups: correctness, accuracy, lengths.
 - `metrics.py`: logged metrics.
 - `rule.py`: what a token rule says of itself, and how it is found.
 """

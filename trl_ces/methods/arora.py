@@ -21,8 +21,7 @@ truncated one has if it is correct.
 import torch
 from torch import Tensor
 
-from .groups import Groups
-from .lengths import z_scores
+from .groups import Groups, z_scores
 
 
 def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:

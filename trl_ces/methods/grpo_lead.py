@@ -15,8 +15,7 @@ completion gains nothing by its length. Unscorable completions have no part in m
 import torch
 from torch import Tensor
 
-from .groups import Groups
-from .lengths import z_scores
+from .groups import Groups, z_scores
 
 
 def grpo_lead_length_reward(groups: Groups, *, alpha: float) -> Tensor:

@@ -28,17 +28,10 @@ SUMS = sorted({name for ratio in CES_METRICS.values() for name in ratio})
 @torch.no_grad()
 def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
     """
-    The sums behind [`ces_metrics`] for one micro-batch, without a device synchronization.
+    The sums behind [`ces_metrics`] for one micro-batch, in the order of `SUMS`, float32; no device synchronization.
 
-    Args:
-        batch (`dict[str, Tensor]`):
-            As in [`conditional_entropy_shaping`], with `equal_rewards` and `truncated`, shape (B,), bool.
-        entropies_nats (`Tensor`): Shape (B, T), nats.
-        mask (`Tensor`): Shape (B, T), the loss mask.
-        shaped (`ShapedAdvantages`): From [`conditional_entropy_shaping`].
-
-    Returns:
-        `Tensor`: Shape (len(SUMS),), float32, in the order of `SUMS`.
+    Arguments are those of [`conditional_entropy_shaping`], `batch` also with `equal_rewards` and `truncated`, shape
+    (B,), bool, and what it returned.
     """
     advantages = batch["advantages"].unsqueeze(1)
     selected, correct = shaped.selected, batch["correct"]
@@ -65,14 +58,9 @@ def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, sha
 
 def ces_metrics(totals: list[float]) -> dict[str, float]:
     """
-    The `ces/*` metrics, from sums over processes and micro-batches.
+    The `ces/*` metrics, from sums over processes and micro-batches in the order of `SUMS`.
 
-    Args:
-        totals (`list[float]`): In the order of `SUMS`.
-
-    Returns:
-        `dict[str, float]`: NaN where the denominator is 0, e.g. `ces/selected_entropy_incorrect` without wrong
-        completions.
+    NaN where the denominator is 0, e.g. `ces/selected_entropy_incorrect` without wrong completions.
     """
     sums = dict(zip(SUMS, totals, strict=True))
     return {
@@ -83,16 +71,7 @@ def ces_metrics(totals: list[float]) -> dict[str, float]:
 
 @torch.no_grad()
 def selection_sums(mask: Tensor, shaped: ShapedAdvantages) -> Tensor:
-    """
-    The sums behind [`selection_metrics`] for one micro-batch, without a device synchronization.
-
-    Args:
-        mask (`Tensor`): Shape (B, T), the loss mask.
-        shaped (`ShapedAdvantages`): From any rule.
-
-    Returns:
-        `Tensor`: Shape (2,), float32: tokens whose advantage changed, tokens in the loss.
-    """
+    """Of one micro-batch, the tokens whose advantage changed and those in the loss; float32, no synchronization."""
     return torch.stack([shaped.selected.sum().float(), mask.sum().float()])
 
 

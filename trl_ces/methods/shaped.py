@@ -12,10 +12,8 @@ class ShapedAdvantages:
     The result of a shaping rule.
 
     Args:
-        advantages (`Tensor`):
-            Shape (B, T), A'. In the graph if the rule keeps the entropy gradient.
-        selected (`Tensor`):
-            Shape (B, T), bool, S_H: tokens whose advantage the rule changed.
+        advantages (`Tensor`): Shape (B, T), A'. In the graph if the rule keeps the entropy gradient.
+        selected (`Tensor`): Shape (B, T), bool, S_H: tokens whose advantage the rule changed.
     """
 
     advantages: Tensor

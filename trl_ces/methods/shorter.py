@@ -19,8 +19,7 @@ completion: 0. All correct: l* is the shortest. A truncated completion counts as
 import torch
 from torch import Tensor
 
-from .groups import Groups
-from .lengths import from_mean
+from .groups import Groups, from_mean
 
 
 def shorter_length_reward(groups: Groups, *, beta: float = 0.001) -> Tensor:
