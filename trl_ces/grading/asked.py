@@ -56,9 +56,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, based.group(1)
     percent = _PERCENT.fullmatch(answer.strip())
     if percent and not _OF_PERCENT.search(gold):
-        hundredfold, value = number(tidy(percent.group(1))), number(tidy(gold))
+        hundredfold = number(tidy(percent.group(1)))
         share = None if hundredfold is None else hundredfold / 100
-        if share == value or not _OF_PERCENT.search(question):
+        if share == number(tidy(gold)) or not _OF_PERCENT.search(question):
             return gold, "" if share is None else str(share)
     if (named := _named_values(answer, question)) and "=" not in gold and (ordered := _in_order(gold)):
         return ordered, named
