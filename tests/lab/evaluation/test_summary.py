@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import re
 
 import numpy as np
 import pytest
@@ -152,29 +151,6 @@ def test_an_average_of_sets_varies_as_the_mean_of_independent_means():
     # equal sets are drawn apart: their chances do not add up
     same = interval_of_average([sets[0], sets[0]])
     assert same.high - same.low == pytest.approx(2 * 1.96 * np.std(sets[0]) / math.sqrt(400), rel=0.06)
-
-
-def test_a_set_with_prose_golds_is_measured_with_and_without_them():
-    wordy = "The rocket reaches its maximum height of 500 feet"
-    answers = [
-        *samples("college_math", 0, [T, T, T, T], [10] * 4),
-        *({**sample, "gold": wordy} for sample in samples("college_math", 1, [F] * 4, [50] * 4)),
-        *samples("college_math", 2, [T, T, F, F], [20] * 4),
-        *samples("gsm8k", 0, [T] * 4, [8] * 4),
-    ]
-    found = summarize(SETTINGS | {"benchmarks": ["college_math", "gsm8k"]}, answers)
-    whole = found["benchmarks"]["college_math"]
-    plain = whole["without_prose"]
-    assert (whole["problems"], plain["problems"], plain["samples"]) == (3, 2, 8)
-    assert (whole["correct"]["accuracy"], plain["correct"]["accuracy"]) == (0.5, 0.75)
-    assert plain["length_tokens"]["mean"] == 15
-    assert found["averages"]["math"]["correct"]["mean"] == (0.5 + 1) / 2  # as in the paper
-    assert "without_prose" not in found["benchmarks"]["gsm8k"]
-    text = results_table(found)
-    assert "| College Math without prose | 75.0 |" in re.sub(" +", " ", text)
-    assert "1 golds of College Math are sentences" in text
-    only = summarize(SETTINGS | {"benchmarks": ["college_math"]}, answers[:4])
-    assert "without_prose" not in only["benchmarks"]["college_math"]
 
 
 @pytest.mark.parametrize(("count", "correct"), [(4, 0), (4, 1), (4, 3), (4, 4), (6, 2)])

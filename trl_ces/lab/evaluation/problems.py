@@ -115,7 +115,7 @@ def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     place = f"give the folder that holds {benchmark.file} with `--data_dir`"
     hub = benchmark.hub
     if hub is None:
-        raise UserError(f"{benchmark.name}: this set ({benchmark.origin}) is not read from the Hub: {place}.")
+        raise UserError(f"{benchmark.name}: this set is not read from the Hub: {place}.")
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ...support.files import write_json, write_text
 from ...support.tables import markdown, percent
-from .benchmarks import BENCHMARKS, is_prose
+from .benchmarks import BENCHMARKS
 from .proportions import Shares, accuracy_interval
 from .samples import FIELDS, Sample
 from .statistics import interval, interval_of_average, majority_is_correct, pass_at_k
@@ -87,10 +87,6 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
     for name in settings["benchmarks"]:
         own = tables[name]
         found[name] = measured(own)
-        if BENCHMARKS[name].prose:
-            plain = own[~own["gold"].map(is_prose).astype(bool)]
-            if 0 < len(plain) < len(own):
-                found[name]["without_prose"] = measured(plain)
         if BENCHMARKS[name].kind == "code":
             # Two programs are hardly ever the same text: there is nothing to vote on.
             for verdict in VERDICTS:
@@ -132,8 +128,6 @@ def result_rows(summary: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         names = [name for name in found if BENCHMARKS[name].kind == kind]
         for name in names:
             rows.append([BENCHMARKS[name].title, *_cells(found[name], most)])
-            if "without_prose" in found[name]:
-                rows.append([f"{BENCHMARKS[name].title} without prose", *_cells(found[name]["without_prose"], most)])
         if len(names) > 1:
             mean = summary["averages"][kind]
             entry = {verdict: {"accuracy": mean[verdict]["mean"], **mean[verdict]} for verdict in VERDICTS}
@@ -173,13 +167,6 @@ def results_table(summary: dict[str, Any]) -> str:
             f"{not_judged} answers are not judged: `correct` cannot grade against their golds, which count in Script "
             "Acc alone, or a program's tests judge nothing."
         )
-    for name, entry in found.items():
-        if "without_prose" in entry:
-            prose = entry["problems"] - entry["without_prose"]["problems"]
-            notes.append(
-                f"{prose} golds of {BENCHMARKS[name].title} are sentences, which hardly any answer matches: the row "
-                "without prose leaves them out, the average does not."
-            )
     title = (
         f"{settings['model']}: {problems} problems, {settings['num_samples']} answers each, temperature "
         f"{settings['temperature']:g}, top-p {settings['top_p']:g}, repetition penalty "
