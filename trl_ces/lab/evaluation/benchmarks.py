@@ -33,6 +33,7 @@ class Benchmark:
     # Rows whose gold is empty: `correct` has no verdict there; the Qwen2.5-Math script accepts an empty answer.
     without_gold: tuple[int, ...] = ()
     dataset: str = ""  # `"humaneval"` or `"mbpp"` for code, else empty
+    url: str = ""  # where EvalPlus publishes the file
     base: str | None = None  # the set with the same questions and fewer tests
 
 
@@ -45,8 +46,20 @@ def _choice(name: str, title: str, file: str, count: int, read: Reader, hub: Hub
 
 
 def _code(name: str, title: str, dataset: str, base: str | None = None) -> Benchmark:
-    file, count = {"humaneval": ("HumanEvalPlus", 164), "mbpp": ("MbppPlus", 378)}[dataset]
-    return Benchmark(name, title, "code", f"code/{file}.jsonl.gz", count, read_code, dataset=dataset, base=base)
+    file, version, count = {"humaneval": ("HumanEvalPlus", "v0.1.10", 164), "mbpp": ("MbppPlus", "v0.2.0", 378)}[
+        dataset
+    ]
+    return Benchmark(
+        name,
+        title,
+        "code",
+        f"code/{file}.jsonl.gz",
+        count,
+        read_code,
+        dataset=dataset,
+        base=base,
+        url=f"https://github.com/evalplus/{file.lower()}_release/releases/download/{version}/{file}.jsonl.gz",
+    )
 
 
 _AIME = HubSource("HuggingFaceH4/aime_2024", None, "train", rows.read_plain)

@@ -11,7 +11,7 @@ from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
 from .proportions import Shares, accuracy_interval
 from .samples import FIELDS, Sample
-from .statistics import interval, interval_of_average, majority_is_correct, pass_at_k
+from .statistics import interval, interval_of_average, pass_at_k
 
 SUMMARY, TABLE = "summary.json", "table.md"
 VERDICTS = ("correct", "correct_qwen")
@@ -42,7 +42,7 @@ def mean_lengths(samples: pd.DataFrame) -> pd.Series:
 
 
 def score(samples: pd.DataFrame, verdict: str) -> dict[str, Any]:
-    """One verdict on one benchmark: how many problems have it, accuracy with interval, pass@k, majority vote."""
+    """One verdict on one benchmark: how many problems have it, accuracy with interval, pass@k."""
     judged = accuracies(samples, verdict)
     found = accuracy_interval([shares(judged)])
     count = samples.groupby("problem").size().min()
@@ -54,7 +54,6 @@ def score(samples: pd.DataFrame, verdict: str) -> dict[str, Any]:
         "low": found.low,
         "high": found.high,
         "pass_at": {str(k): _mean([pass_at_k(len(own), int(own[verdict].sum()), k) for own in answers]) for k in ks},
-        "majority": _mean([majority_is_correct(own["answer"].tolist(), own[verdict].tolist()) for own in answers]),
     }
 
 
@@ -66,7 +65,7 @@ def measured(samples: pd.DataFrame) -> dict[str, Any]:
     """
     One benchmark: `problems`, `samples`, `not_judged` (answers that `correct` has no verdict on), `truncated` (share
     in [0, 1] that reached `max_new_tokens`), `length_tokens`; per verdict `problems` (that have it), `accuracy` with
-    interval, `pass_at` for powers of two, `majority`.
+    interval, `pass_at` for powers of two.
     """
     return {
         "problems": samples["problem"].nunique(),
@@ -87,10 +86,6 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
     for name in settings["benchmarks"]:
         own = tables[name]
         found[name] = measured(own)
-        if BENCHMARKS[name].kind == "code":
-            # Two programs are hardly ever the same text: there is nothing to vote on.
-            for verdict in VERDICTS:
-                found[name][verdict]["majority"] = None
     averages = {}
     for kind in KINDS:
         sets = [tables[name] for name in settings["benchmarks"] if BENCHMARKS[name].kind == kind]
@@ -122,7 +117,7 @@ def result_rows(summary: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     found = summary["benchmarks"]
     most = str(max(int(k) for k in next(iter(found.values()))["correct"]["pass_at"]))
     header = ["Dataset", "Acc ↑", "95 %", "n", "Script Acc", "n", "Len ↓", "95 %"]
-    header += [f"pass@{most}", "Majority", "Cut off"]
+    header += [f"pass@{most}", "Cut off"]
     rows = []
     for kind, title in KINDS.items():
         names = [name for name in found if BENCHMARKS[name].kind == kind]
@@ -136,9 +131,9 @@ def result_rows(summary: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _cells(entry: dict[str, Any], most: str) -> list[str]:
-    """A row but for its name; an average has no counts, pass@k, majority and share of cut-off answers."""
+    """A row but for its name; an average has no counts, pass@k and share of cut-off answers."""
     right, script, length = entry["correct"], entry["correct_qwen"], entry["length_tokens"]
-    rest = [right["pass_at"][most], right["majority"], entry["truncated"]] if "problems" in entry else []
+    rest = [right["pass_at"][most], entry["truncated"]] if "problems" in entry else []
     return [
         percent(right["accuracy"]),
         span(right["low"], right["high"], percent),
@@ -147,7 +142,7 @@ def _cells(entry: dict[str, Any], most: str) -> list[str]:
         str(script.get("problems", "")),
         tokens(length["mean"]),
         span(length["low"], length["high"], tokens),
-        *(list(map(percent, rest)) or [""] * 3),
+        *(list(map(percent, rest)) or [""] * 2),
     ]
 
 
