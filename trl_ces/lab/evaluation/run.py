@@ -79,15 +79,15 @@ def run_evaluation(
     check_context(facts, prompts, settings)
     units = list_units(settings, problems, prompts)
     recorded = record(settings, facts, problems)
-    keys = [key for unit in units for key in unit.keys]
-    with SampleFile(output_dir, recorded, keys, wait) as file:
+    wanted = sum(len(unit.keys) for unit in units)
+    with SampleFile(output_dir, recorded, wait) as file:
         done = {key_of(sample) for sample in file.samples}
         say(f"{len(problems)} problems x {settings.num_samples} answers in {output_dir}: {len(done)} are there.")
         code_judge = CodeJudge(settings.code_time_limit)
         if settings.judge_again and done:
             file.replace(judge_again(units, file.samples, code_judge))
             say(f"{len(done)} answers judged again.")
-        if len(done) < len(keys):
+        if len(done) < wanted:
             _draw_missing(settings, facts, prompts, units, file, done, code_judge, progress)
         summary = summarize(recorded, file.samples)
         write_summary(output_dir, summary)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,17 +11,12 @@ RESAMPLES, SEED = 10_000, 0
 INDICES_AT_A_TIME = 2**22
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A mean and its 95 % interval; all `None` if there is nothing to average."""
 
     mean: float | None
     low: float | None
     high: float | None
-
-    def as_dict(self) -> dict[str, float | None]:
-        """For JSON."""
-        return asdict(self)
 
 
 def interval(values: Sequence[float], least: float = -math.inf, resamples: int = RESAMPLES) -> Interval:

@@ -72,7 +72,7 @@ def measured(samples: pd.DataFrame) -> dict[str, Any]:
         "samples": len(samples),
         "not_judged": int(samples["correct"].isna().sum()),
         "truncated": float((samples["finish_reason"] == "length").mean()),
-        "length_tokens": interval(mean_lengths(samples), least=0).as_dict(),
+        "length_tokens": interval(mean_lengths(samples), least=0)._asdict(),
         **{verdict: score(samples, verdict) for verdict in VERDICTS},
     }
 
@@ -91,9 +91,9 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
         sets = [tables[name] for name in settings["benchmarks"] if BENCHMARKS[name].kind == kind]
         if sets:
             averages[kind] = {
-                "length_tokens": interval_of_average([mean_lengths(own) for own in sets], least=0).as_dict(),
+                "length_tokens": interval_of_average([mean_lengths(own) for own in sets], least=0)._asdict(),
                 **{
-                    verdict: accuracy_interval([shares(accuracies(own, verdict)) for own in sets]).as_dict()
+                    verdict: accuracy_interval([shares(accuracies(own, verdict)) for own in sets])._asdict()
                     for verdict in VERDICTS
                 },
             }
