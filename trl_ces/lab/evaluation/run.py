@@ -1,5 +1,6 @@
 """Run an evaluation: problems, prompts, answers, verdicts, results. A killed run resumes."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -107,25 +108,15 @@ def _draw_missing(
     """Samples and judges the answers that are not yet in `file`, batch by batch."""
     longest = max(map(len, prompts.ids)) + settings.max_new_tokens
     backend = load_backend(facts, settings, longest)
-    bar = tqdm(
-        total=sum(len(unit.keys) for unit in units),
-        initial=len(done),
-        unit="answer",
-        disable=not progress,
-        mininterval=1.0,
-        smoothing=0.05,
-    )
-    tokens = 0
-    try:
+    wanted, tokens = sum(len(unit.keys) for unit in units), 0
+    bar = tqdm(total=wanted, initial=len(done), unit="answer", disable=not progress, smoothing=0.05)
+    with bar, contextlib.closing(backend):
         batches = pending_batches(units, done, backend.batch_size)
         for samples in draw(backend, batches, facts.tokenizer, done, code_judge):
             file.append(samples)
             tokens += sum(sample["tokens"] for sample in samples)
             bar.set_postfix_str(f"{tokens / (bar.format_dict['elapsed'] or 1):.0f} tokens/s", refresh=False)
             bar.update(len(samples))
-    finally:
-        bar.close()
-        backend.close()
 
 
 def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[Problem]) -> dict[str, Any]:

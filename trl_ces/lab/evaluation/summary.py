@@ -62,11 +62,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def measured(samples: pd.DataFrame) -> dict[str, Any]:
-    """
-    One benchmark: `problems`, `samples`, `not_judged` (answers that `correct` has no verdict on), `truncated` (share
-    in [0, 1] that reached `max_new_tokens`), `length_tokens`; per verdict `problems` (that have it), `accuracy` with
-    interval, `pass_at` for powers of two.
-    """
+    """One benchmark. `not_judged`: answers without a verdict; `truncated`: share that reached `max_new_tokens`."""
     return {
         "problems": samples["problem"].nunique(),
         "samples": len(samples),
@@ -111,9 +107,7 @@ def span(low: float | None, high: float | None, write: Any) -> str:
 
 
 def result_rows(summary: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """
-    Header and rows of the run's table: Dataset, Acc and Len as in the paper's Table 1, and what belongs beside them.
-    """
+    """Header and rows of the run's table: the paper's Table 1, and what belongs beside it."""
     found = summary["benchmarks"]
     most = str(max(int(k) for k in next(iter(found.values()))["correct"]["pass_at"]))
     header = ["Dataset", "Acc ↑", "95 %", "n", "Script Acc", "n", "Len ↓", "95 %"]
