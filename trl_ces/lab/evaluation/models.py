@@ -92,7 +92,7 @@ def fingerprint(folder: Path) -> str:
     """16 hexadecimal digits over a model's files: names, sizes, both ends of the contents."""
     digest = hashlib.sha256()
     # Not a study's records beside the model, which may change while the model stays.
-    names = tuple("config generation_config adapter tokenizer vocab merges special_tokens pytorch_model".split())
+    names = ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch")
     for file in sorted(folder.iterdir()):
         named = file.suffix in (".json", ".txt", ".bin") and file.name.startswith(names)
         if not file.is_file() or not (named or file.suffix in (".jinja", ".model", ".safetensors")):
