@@ -108,8 +108,10 @@ def test_the_models_own_generation_settings_do_not_count():
     assert model.generation_config.repetition_penalty == 5.0
 
 
-def draw(scores, seeds, prompts=None, *, temperature=1.0, top_p=1.0, repetition_penalty=1.0):
-    sampler = Sampler(prompts or [[0]] * len(seeds), seeds, temperature, top_p, repetition_penalty)
+def draw(scores, seeds, *, temperature=1.0, top_p=1.0):
+    sampler = Sampler(
+        [[0]] * len(seeds), seeds, settings(temperature=temperature, top_p=top_p, repetition_penalty=1.0)
+    )
     chosen = sampler(torch.zeros(len(seeds), 1, dtype=torch.long), torch.tensor(scores).expand(len(seeds), -1))
     assert (chosen == 0).sum(dim=-1).tolist() == [1] * len(seeds)
     assert torch.isneginf(chosen).sum(dim=-1).tolist() == [len(scores) - 1] * len(seeds)
@@ -134,7 +136,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely_and_never_outside_the_nucl
 
 def test_the_penalty_is_for_the_prompt_and_the_answer_and_not_for_the_padding():
     # token 0 is the padding, token 1 was in the prompt, token 2 is said now
-    sampler = Sampler([[1]], [0], 0.0, 1.0, 2.0)
+    sampler = Sampler([[1]], [0], settings(temperature=0.0, repetition_penalty=2.0))
     first = sampler(torch.tensor([[0, 0, 1]]), torch.tensor([[2.0, 3.9, 1.9]]))
     assert first.argmax().item() == 0
     second = sampler(torch.tensor([[0, 0, 1, 2]]), torch.tensor([[0.5, -1.0, 0.9]]))

@@ -13,7 +13,7 @@ from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
 from .proportions import Shares, accuracy_difference, accuracy_interval
 from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings_file
-from .statistics import interval, interval_of_average
+from .statistics import interval_of_average
 from .summary import KINDS, accuracies, by_benchmark, mean_lengths, span, tokens
 
 # Section 5.2: a question is simple if the reference model answers it right more often than this.
@@ -95,7 +95,7 @@ def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
 
 @dataclass(frozen=True)
 class Measured:
-    """All runs on one benchmark: tables with a row per problem and a column per run, numbered."""
+    """All runs on one benchmark: tables with a row per problem and a numbered column per run."""
 
     accuracy: pd.DataFrame  # share of correct answers, in [0, 1]. Only problems that every run could judge
     answers: pd.DataFrame  # how many answers each share is of
@@ -156,12 +156,12 @@ def _row(sets: Sequence[Measured], baseline: int) -> dict[str, Any]:
     return {
         "problems": sum(len(each.length) for each in sets),
         "judged": sum(len(each.accuracy) for each in sets),
-        "accuracy": [accuracy_interval(own).as_dict() for own in shares],
+        "accuracy": [accuracy_interval(own)._asdict() for own in shares],
         "accuracy_difference": [
-            None if run == baseline else accuracy_difference(shares[run], shares[baseline]).as_dict() for run in runs
+            None if run == baseline else accuracy_difference(shares[run], shares[baseline])._asdict() for run in runs
         ],
-        "length": [interval_of_average(own, least=0).as_dict() for own in lengths],
-        "length_difference": [None if run == baseline else interval_of_average(longer[run]).as_dict() for run in runs],
+        "length": [interval_of_average(own, least=0)._asdict() for own in lengths],
+        "length_difference": [None if run == baseline else interval_of_average(longer[run])._asdict() for run in runs],
     }
 
 
@@ -170,13 +170,7 @@ def _split(measured: Measured) -> dict[str, Any]:
     found = {}
     for part, chosen in (("simple", simple), ("hard", ~simple)):
         own = Measured(measured.accuracy[chosen], measured.answers[chosen], measured.length.loc[chosen.index[chosen]])
-        longer = own.length.sub(own.length[0], axis="index")
-        found[part] = {
-            "problems": len(own.accuracy),
-            "accuracy": [accuracy_interval([own.shares(run)]).as_dict() for run in own.accuracy],
-            "length": [interval(own.length[run], least=0).as_dict() for run in own.length],
-            "length_difference": [interval(longer[run]).as_dict() for run in longer],
-        }
+        found[part] = _row([own], baseline=0)
     return found
 
 

@@ -27,19 +27,14 @@ class GeneratedAnswer:
 
 
 class Backend(Protocol):
-    """
-    A generation engine.
+    """A generation engine."""
 
-    Attributes:
-        batch_size (`int` or `None`):
-            Answers generated together, if an answer's last bits can depend on its neighbours: after a kill, the same
-            batches are drawn again. `None`: all missing answers may be drawn at once.
-    """
-
+    # Answers generated together, if an answer's last bits can depend on its neighbours: after a kill, the same batches
+    # are drawn again. `None`: all missing answers may be drawn at once.
     batch_size: int | None
 
     def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
-        """Answers prompts."""
+        """Answers prompts, in any order."""
         ...
 
     def close(self) -> None:
@@ -50,16 +45,8 @@ class Backend(Protocol):
 class Sampler:
     """A logits processor that leaves each row a single token, drawn from the row's own seed."""
 
-    def __init__(
-        self,
-        prompts: Sequence[list[int]],
-        seeds: Sequence[int],
-        temperature: float,
-        top_p: float,
-        repetition_penalty: float,
-    ):
-        self.prompts, self.temperature, self.top_p = prompts, temperature, top_p
-        self.repetition_penalty = repetition_penalty
+    def __init__(self, prompts: Sequence[list[int]], seeds: Sequence[int], settings: EvaluationSettings):
+        self.prompts, self.settings = prompts, settings
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self.seen: Tensor | None = None
 
@@ -72,7 +59,8 @@ class Sampler:
                 self.seen[row, torch.tensor(prompt, device=scores.device)] = True
         else:
             self.seen[rows, input_ids[:, -1]] = True
-        penalized = torch.where(scores > 0, scores / self.repetition_penalty, scores * self.repetition_penalty)
+        penalty = self.settings.repetition_penalty
+        penalized = torch.where(scores > 0, scores / penalty, scores * penalty)
         scores = torch.where(self.seen, penalized, scores).float()
         uniforms = [torch.rand((), generator=generator, dtype=torch.float64) for generator in self.generators]
         drawn = self._draw(scores, torch.stack(uniforms).to(scores.device))
@@ -81,14 +69,14 @@ class Sampler:
         return chosen
 
     def _draw(self, scores: Tensor, uniforms: Tensor) -> Tensor:
-        if self.temperature == 0:
+        if self.settings.temperature == 0:
             return scores.argmax(dim=-1)
         # Stable: equal logits keep the vocabulary's order on every device.
-        ordered, tokens = (scores / self.temperature).sort(dim=-1, descending=True, stable=True)
+        ordered, tokens = (scores / self.settings.temperature).sort(dim=-1, descending=True, stable=True)
         probabilities = ordered.softmax(dim=-1)
         reached = probabilities.cumsum(dim=-1)
         # A token stays if those before it do not reach top_p; the first always does.
-        probabilities = probabilities.masked_fill(reached - probabilities >= self.top_p, 0.0)
+        probabilities = probabilities.masked_fill(reached - probabilities >= self.settings.top_p, 0.0)
         reached = probabilities.double().cumsum(dim=-1)
         target = uniforms[:, None] * reached[:, -1:]
         # The first token whose cumulative probability exceeds the target, hence never one of probability 0.
@@ -135,16 +123,14 @@ class TransformersBackend:
     def _answer(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
         from transformers import GenerationConfig
 
-        settings = self.settings
-        sampler = Sampler(prompts, seeds, settings.temperature, settings.top_p, settings.repetition_penalty)
         plain = GenerationConfig(
             do_sample=False,  # the sampler leaves one token
-            max_new_tokens=settings.max_new_tokens,
+            max_new_tokens=self.settings.max_new_tokens,
             eos_token_id=self.ends or None,
             pad_token_id=self.pad,
             disable_compile=True,
         )
-        return generate_batch(self.model, prompts, plain, logits_processor=[sampler])
+        return generate_batch(self.model, prompts, plain, logits_processor=[Sampler(prompts, seeds, self.settings)])
 
     def close(self) -> None:
         """Frees the model."""

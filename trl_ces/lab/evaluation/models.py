@@ -60,7 +60,9 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
         adapter_file = find_adapter_config_file(name)
         adapter = None if adapter_file is None else json.loads(Path(adapter_file).read_text(encoding="utf-8"))
         base = name if adapter is None else adapter["base_model_name_or_path"]
-        tokenizer = AutoTokenizer.from_pretrained(name if _has_tokenizer(name, adapter) else base, **hub)
+        # An adapter's directory may come without its base's tokenizer.
+        own = adapter is None or not Path(name).is_dir() or (Path(name) / "tokenizer_config.json").is_file()
+        tokenizer = AutoTokenizer.from_pretrained(name if own else base, **hub)
         config = AutoConfig.from_pretrained(base, **hub)
     except refusals as error:
         raise UserError(f"The model {settings.model!r} cannot be read: {first_line(error)}") from error
@@ -86,16 +88,14 @@ def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
     return ends if own is None or own in ends else [own, *ends]
 
 
-def _has_tokenizer(name: str, adapter: dict[str, Any] | None) -> bool:
-    return adapter is None or not Path(name).is_dir() or (Path(name) / "tokenizer_config.json").is_file()
-
-
 def fingerprint(folder: Path) -> str:
     """16 hexadecimal digits over a model's files: names, sizes, both ends of the contents."""
     digest = hashlib.sha256()
-    wanted = (".json", ".jinja", ".model", ".txt", ".safetensors", ".bin")
+    # Not a study's records beside the model, which may change while the model stays.
+    names = ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch")
     for file in sorted(folder.iterdir()):
-        if not file.is_file() or file.suffix not in wanted or not _belongs_to_the_model(file):
+        named = file.suffix in (".json", ".txt", ".bin") and file.name.startswith(names)
+        if not file.is_file() or not (named or file.suffix in (".jinja", ".model", ".safetensors")):
             continue
         size = file.stat().st_size
         digest.update(f"{file.name} {size}\n".encode())
@@ -104,13 +104,6 @@ def fingerprint(folder: Path) -> str:
             stream.seek(max(0, size - PROBED_BYTES))
             digest.update(stream.read())
     return digest.hexdigest()[:16]
-
-
-def _belongs_to_the_model(file: Path) -> bool:
-    # Not a study's records beside the model, which may change while the model stays.
-    return file.suffix in (".safetensors", ".jinja", ".model") or file.name.startswith(
-        ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch_model")
-    )
 
 
 def encode_prompts(tokenizer: Any, problems: Sequence[Problem], system_prompt: str | None) -> EncodedPrompts:

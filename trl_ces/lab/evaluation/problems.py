@@ -11,7 +11,6 @@ from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors, nearest
 from .benchmarks import BENCHMARKS, GROUPS, Benchmark
-from .code.evalplus import release_file
 from .code.tasks import CodeTask, read_task
 from .rows import Reader
 
@@ -44,10 +43,10 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
 def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
     """The problems of a benchmark."""
     benchmark = BENCHMARKS[name]
-    if data_dir is None and benchmark.kind != "code":
+    if data_dir is None:
         source, rows, read = _from_hub(benchmark)
     else:
-        file = release_file(benchmark.dataset) if data_dir is None else _local_file(benchmark, Path(data_dir))
+        file = _local_file(benchmark, Path(data_dir))
         source, rows, read = str(file), _read_file(name, file), benchmark.read
     if len(rows) != benchmark.count:
         raise UserError(
@@ -58,21 +57,16 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
     for number, row in enumerate(rows):
         try:
             question, gold = read(row)
-            task = _read_task(benchmark, row)
+            task = read_task(benchmark.dataset, row) if benchmark.kind == "code" else None
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
             raise UserError(f"{name}: row {number} of {source} cannot be read ({what}).") from None
         if not question.strip() or (not gold.strip() and number not in benchmark.without_gold):
             raise UserError(f"{name}: row {number} of {source} has an empty question or gold.")
+        if task is not None and benchmark.base is None:
+            task = task.base()
         problems.append(Problem(name, number, question, gold, task))
     return problems
-
-
-def _read_task(benchmark: Benchmark, row: Any) -> CodeTask | None:
-    if benchmark.kind != "code":
-        return None
-    task = read_task(benchmark.dataset, row)
-    return task.base() if benchmark.base is None else task
 
 
 def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
@@ -115,7 +109,8 @@ def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:
     place = f"give the folder that holds {benchmark.file} with `--data_dir`"
     hub = benchmark.hub
     if hub is None:
-        raise UserError(f"{benchmark.name}: this set ({benchmark.origin}) is not read from the Hub: {place}.")
+        published = f" EvalPlus publishes it: {benchmark.url}" if benchmark.url else ""
+        raise UserError(f"{benchmark.name}: this set is not read from the Hub: {place}.{published}")
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
 

@@ -1,5 +1,6 @@
 """Run an evaluation: problems, prompts, answers, verdicts, results. A killed run resumes."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -79,15 +80,15 @@ def run_evaluation(
     check_context(facts, prompts, settings)
     units = list_units(settings, problems, prompts)
     recorded = record(settings, facts, problems)
-    keys = [key for unit in units for key in unit.keys]
-    with SampleFile(output_dir, recorded, keys, wait) as file:
+    wanted = sum(len(unit.keys) for unit in units)
+    with SampleFile(output_dir, recorded, wait) as file:
         done = {key_of(sample) for sample in file.samples}
         say(f"{len(problems)} problems x {settings.num_samples} answers in {output_dir}: {len(done)} are there.")
         code_judge = CodeJudge(settings.code_time_limit)
         if settings.judge_again and done:
             file.replace(judge_again(units, file.samples, code_judge))
             say(f"{len(done)} answers judged again.")
-        if len(done) < len(keys):
+        if len(done) < wanted:
             _draw_missing(settings, facts, prompts, units, file, done, code_judge, progress)
         summary = summarize(recorded, file.samples)
         write_summary(output_dir, summary)
@@ -107,25 +108,15 @@ def _draw_missing(
     """Samples and judges the answers that are not yet in `file`, batch by batch."""
     longest = max(map(len, prompts.ids)) + settings.max_new_tokens
     backend = load_backend(facts, settings, longest)
-    bar = tqdm(
-        total=sum(len(unit.keys) for unit in units),
-        initial=len(done),
-        unit="answer",
-        disable=not progress,
-        mininterval=1.0,
-        smoothing=0.05,
-    )
-    tokens = 0
-    try:
+    wanted, tokens = sum(len(unit.keys) for unit in units), 0
+    bar = tqdm(total=wanted, initial=len(done), unit="answer", disable=not progress, smoothing=0.05)
+    with bar, contextlib.closing(backend):
         batches = pending_batches(units, done, backend.batch_size)
         for samples in draw(backend, batches, facts.tokenizer, done, code_judge):
             file.append(samples)
             tokens += sum(sample["tokens"] for sample in samples)
             bar.set_postfix_str(f"{tokens / (bar.format_dict['elapsed'] or 1):.0f} tokens/s", refresh=False)
             bar.update(len(samples))
-    finally:
-        bar.close()
-        backend.close()
 
 
 def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[Problem]) -> dict[str, Any]:

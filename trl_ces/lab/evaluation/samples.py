@@ -1,7 +1,7 @@
 """An evaluation's directory: settings.json, and samples.jsonl, which gets every answer as it finishes."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,42 +44,29 @@ def read_settings_file(folder: Path) -> dict[str, Any]:
 
 
 def read_samples(file: Path) -> tuple[list[Sample], int]:
-    """
-    The samples in the complete lines of samples.jsonl, and the size of these lines in bytes; a kill can tear the last.
-    """
-    if not file.is_file():
-        return [], 0
-    content = file.read_bytes()
+    """The samples in the complete lines of samples.jsonl, and these lines' bytes; a kill can tear the last line."""
+    content = file.read_bytes() if file.is_file() else b""
     length = content.rfind(b"\n") + 1
-    samples: list[Sample] = []
-    first_line: dict[Key, int] = {}
+    samples = []
     for number, line in enumerate(content[:length].split(b"\n")[:-1], start=1):
-        sample = _parse(line)
-        if sample is None:
+        try:
+            sample = json.loads(line)
+            fits = all(isinstance(sample.get(name, ...), kind) for name, kind in FIELDS.items())
+        except (ValueError, AttributeError):
+            fits = False
+        if not fits:
             raise UserError(
                 f"{file}: line {number} was not written by this version: remove the line to draw it again, or "
                 "give another `--output_dir`."
             )
-        if key_of(sample) in first_line:
-            raise UserError(f"{file}: line {number} repeats line {first_line[key_of(sample)]}: remove one of them.")
-        first_line[key_of(sample)] = number
         samples.append(sample)
     return samples, length
-
-
-def _parse(line: bytes) -> Sample | None:
-    try:
-        sample = json.loads(line)
-    except ValueError:
-        return None
-    fits = isinstance(sample, dict) and all(isinstance(sample.get(name, ...), of) for name, of in FIELDS.items())
-    return sample if fits else None
 
 
 class SampleFile:
     """samples.jsonl, open for appending by this process alone."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any], wanted: Iterable[Key], wait: bool = False):
+    def __init__(self, folder: Path, settings: dict[str, Any], wait: bool = False):
         self.folder, self.file = folder, folder / SAMPLES
         try:
             self._lock = lock_file(folder / LOCK, wait)
@@ -90,29 +77,31 @@ class SampleFile:
                 f"Another evaluation is at work in {folder}: wait for it, or give another `--output_dir`."
             ) from None
         try:
-            self._open(settings, set(wanted))
+            self._check_settings(json.loads(json.dumps(settings)))
+            self.samples, length = read_samples(self.file)
+            self._stream = self.file.open("ab")
         except BaseException:
             self._lock.close()
             raise
-
-    def _open(self, settings: dict[str, Any], wanted: set[Key]) -> None:
-        settings = json.loads(json.dumps(settings))
-        if (self.folder / SETTINGS).is_file():
-            check_equal(self.folder, read_settings_file(self.folder), settings)
-        elif self.file.is_file():
-            raise UserError(f"{self.file} has no {SETTINGS} beside it: give another `--output_dir`.")
-        else:
-            write_json(self.folder / SETTINGS, settings)
-        self.samples, length = read_samples(self.file)
-        unknown = [key_of(sample) for sample in self.samples if key_of(sample) not in wanted]
-        if unknown:
-            raise UserError(
-                f"{self.file} holds a sample {unknown[0]} that this run does not have: give another `--output_dir`."
-            )
-        self._stream = self.file.open("ab")
         # A kill tore the last line: its sample is drawn again.
         self._stream.truncate(length)
         self._stream.seek(length)
+
+    def _check_settings(self, here: dict[str, Any]) -> None:
+        """Writes settings.json, or refuses to mix samples drawn with different settings."""
+        if not (self.folder / SETTINGS).is_file():
+            if self.file.is_file():
+                raise UserError(f"{self.file} has no {SETTINGS} beside it: give another `--output_dir`.")
+            write_json(self.folder / SETTINGS, here)
+        differing = differences(read_settings_file(self.folder), here)
+        if differing:
+            changes = "; ".join(
+                f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items()
+            )
+            raise UserError(
+                f"{self.folder} holds samples drawn with other settings: {changes}. Name another `--output_dir`, or "
+                "give the settings from there."
+            )
 
     def append(self, samples: Sequence[Sample]) -> None:
         """Appends samples in the order given, and flushes them to the operating system."""
@@ -141,17 +130,6 @@ class SampleFile:
 
 def _lines(samples: Sequence[Sample]) -> str:
     return "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in samples)
-
-
-def check_equal(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
-    """Refuses to mix samples drawn with different settings."""
-    differing = differences(there, here)
-    if differing:
-        changes = "; ".join(f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items())
-        raise UserError(
-            f"{folder} holds samples drawn with other settings: {changes}. Name another `--output_dir`, or give the "
-            "settings from there."
-        )
 
 
 def differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

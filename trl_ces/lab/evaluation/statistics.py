@@ -1,30 +1,22 @@
-"""Means with bootstrap-t intervals over problems, pass@k and the majority vote."""
+"""Means with bootstrap-t intervals over problems, and pass@k."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
-
-from ...grading.forms import without_blanks
 
 RESAMPLES, SEED = 10_000, 0
 # Indices drawn at a time; for 2,818 problems all of them would take 225 MB.
 INDICES_AT_A_TIME = 2**22
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A mean and its 95 % interval; all `None` if there is nothing to average."""
 
     mean: float | None
     low: float | None
     high: float | None
-
-    def as_dict(self) -> dict[str, float | None]:
-        """For JSON."""
-        return asdict(self)
 
 
 def interval(values: Sequence[float], least: float = -math.inf, resamples: int = RESAMPLES) -> Interval:
@@ -73,13 +65,3 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
     if k > num_samples:
         raise ValueError(f"k is {k} with {num_samples} samples: it must not exceed their number.")
     return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
-
-
-def majority_is_correct(answers: Sequence[str | None], verdicts: Sequence[bool]) -> bool:
-    """The verdict on the most frequent answer, the first of ties."""
-    plain = [None if answer is None else without_blanks(answer) for answer in answers]
-    votes = Counter(answer for answer in plain if answer is not None)
-    if not votes:
-        return False
-    winner = votes.most_common(1)[0][0]  # the first of ties
-    return verdicts[plain.index(winner)]

@@ -8,10 +8,10 @@ import pandas as pd
 
 from ...support.files import write_json, write_text
 from ...support.tables import markdown, percent
-from .benchmarks import BENCHMARKS, is_prose
+from .benchmarks import BENCHMARKS
 from .proportions import Shares, accuracy_interval
 from .samples import FIELDS, Sample
-from .statistics import interval, interval_of_average, majority_is_correct, pass_at_k
+from .statistics import interval, interval_of_average, pass_at_k
 
 SUMMARY, TABLE = "summary.json", "table.md"
 VERDICTS = ("correct", "correct_qwen")
@@ -42,7 +42,7 @@ def mean_lengths(samples: pd.DataFrame) -> pd.Series:
 
 
 def score(samples: pd.DataFrame, verdict: str) -> dict[str, Any]:
-    """One verdict on one benchmark: how many problems have it, accuracy with interval, pass@k, majority vote."""
+    """One verdict on one benchmark: how many problems have it, accuracy with interval, pass@k."""
     judged = accuracies(samples, verdict)
     found = accuracy_interval([shares(judged)])
     count = samples.groupby("problem").size().min()
@@ -54,7 +54,6 @@ def score(samples: pd.DataFrame, verdict: str) -> dict[str, Any]:
         "low": found.low,
         "high": found.high,
         "pass_at": {str(k): _mean([pass_at_k(len(own), int(own[verdict].sum()), k) for own in answers]) for k in ks},
-        "majority": _mean([majority_is_correct(own["answer"].tolist(), own[verdict].tolist()) for own in answers]),
     }
 
 
@@ -63,17 +62,13 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def measured(samples: pd.DataFrame) -> dict[str, Any]:
-    """
-    One benchmark: `problems`, `samples`, `not_judged` (answers that `correct` has no verdict on), `truncated` (share
-    in [0, 1] that reached `max_new_tokens`), `length_tokens`; per verdict `problems` (that have it), `accuracy` with
-    interval, `pass_at` for powers of two, `majority`.
-    """
+    """One benchmark. `not_judged`: answers without a verdict; `truncated`: share that reached `max_new_tokens`."""
     return {
         "problems": samples["problem"].nunique(),
         "samples": len(samples),
         "not_judged": int(samples["correct"].isna().sum()),
         "truncated": float((samples["finish_reason"] == "length").mean()),
-        "length_tokens": interval(mean_lengths(samples), least=0).as_dict(),
+        "length_tokens": interval(mean_lengths(samples), least=0)._asdict(),
         **{verdict: score(samples, verdict) for verdict in VERDICTS},
     }
 
@@ -87,22 +82,14 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
     for name in settings["benchmarks"]:
         own = tables[name]
         found[name] = measured(own)
-        if BENCHMARKS[name].prose:
-            plain = own[~own["gold"].map(is_prose).astype(bool)]
-            if 0 < len(plain) < len(own):
-                found[name]["without_prose"] = measured(plain)
-        if BENCHMARKS[name].kind == "code":
-            # Two programs are hardly ever the same text: there is nothing to vote on.
-            for verdict in VERDICTS:
-                found[name][verdict]["majority"] = None
     averages = {}
     for kind in KINDS:
         sets = [tables[name] for name in settings["benchmarks"] if BENCHMARKS[name].kind == kind]
         if sets:
             averages[kind] = {
-                "length_tokens": interval_of_average([mean_lengths(own) for own in sets], least=0).as_dict(),
+                "length_tokens": interval_of_average([mean_lengths(own) for own in sets], least=0)._asdict(),
                 **{
-                    verdict: accuracy_interval([shares(accuracies(own, verdict)) for own in sets]).as_dict()
+                    verdict: accuracy_interval([shares(accuracies(own, verdict)) for own in sets])._asdict()
                     for verdict in VERDICTS
                 },
             }
@@ -120,20 +107,16 @@ def span(low: float | None, high: float | None, write: Any) -> str:
 
 
 def result_rows(summary: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """
-    Header and rows of the run's table: Dataset, Acc and Len as in the paper's Table 1, and what belongs beside them.
-    """
+    """Header and rows of the run's table: the paper's Table 1, and what belongs beside it."""
     found = summary["benchmarks"]
     most = str(max(int(k) for k in next(iter(found.values()))["correct"]["pass_at"]))
     header = ["Dataset", "Acc ↑", "95 %", "n", "Script Acc", "n", "Len ↓", "95 %"]
-    header += [f"pass@{most}", "Majority", "Cut off"]
+    header += [f"pass@{most}", "Cut off"]
     rows = []
     for kind, title in KINDS.items():
         names = [name for name in found if BENCHMARKS[name].kind == kind]
         for name in names:
             rows.append([BENCHMARKS[name].title, *_cells(found[name], most)])
-            if "without_prose" in found[name]:
-                rows.append([f"{BENCHMARKS[name].title} without prose", *_cells(found[name]["without_prose"], most)])
         if len(names) > 1:
             mean = summary["averages"][kind]
             entry = {verdict: {"accuracy": mean[verdict]["mean"], **mean[verdict]} for verdict in VERDICTS}
@@ -142,9 +125,9 @@ def result_rows(summary: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _cells(entry: dict[str, Any], most: str) -> list[str]:
-    """A row but for its name; an average has no counts, pass@k, majority and share of cut-off answers."""
+    """A row but for its name; an average has no counts, pass@k and share of cut-off answers."""
     right, script, length = entry["correct"], entry["correct_qwen"], entry["length_tokens"]
-    rest = [right["pass_at"][most], right["majority"], entry["truncated"]] if "problems" in entry else []
+    rest = [right["pass_at"][most], entry["truncated"]] if "problems" in entry else []
     return [
         percent(right["accuracy"]),
         span(right["low"], right["high"], percent),
@@ -153,7 +136,7 @@ def _cells(entry: dict[str, Any], most: str) -> list[str]:
         str(script.get("problems", "")),
         tokens(length["mean"]),
         span(length["low"], length["high"], tokens),
-        *(list(map(percent, rest)) or [""] * 3),
+        *(list(map(percent, rest)) or [""] * 2),
     ]
 
 
@@ -173,13 +156,6 @@ def results_table(summary: dict[str, Any]) -> str:
             f"{not_judged} answers are not judged: `correct` cannot grade against their golds, which count in Script "
             "Acc alone, or a program's tests judge nothing."
         )
-    for name, entry in found.items():
-        if "without_prose" in entry:
-            prose = entry["problems"] - entry["without_prose"]["problems"]
-            notes.append(
-                f"{prose} golds of {BENCHMARKS[name].title} are sentences, which hardly any answer matches: the row "
-                "without prose leaves them out, the average does not."
-            )
     title = (
         f"{settings['model']}: {problems} problems, {settings['num_samples']} answers each, temperature "
         f"{settings['temperature']:g}, top-p {settings['top_p']:g}, repetition penalty "

@@ -306,7 +306,6 @@ def test_one_answer_is_judged_for_the_set_and_the_stricter_set(tmp_path, monkeyp
     assert made[0].asked == 6 + 6  # three problems of aime24 and three of the two code sets
     accuracy = {name: entry["correct"]["accuracy"] for name, entry in summary["benchmarks"].items()}
     assert accuracy == {"humaneval_plus": 0.0, "aime24": 0.0, "humaneval": 1.0}
-    assert summary["benchmarks"]["humaneval"]["correct"]["majority"] is None
     file = tmp_path / "out" / "samples.jsonl"
     whole = sorted(file.read_text().splitlines())
     assert len(whole) == 18

@@ -1,84 +1,20 @@
-"""EvalPlus' data without its package: where its files are found, MBPP's argument types, the special rules."""
+"""EvalPlus' data without its package: where its files are, MBPP's argument types, the special rules."""
 
-import gzip
-import json
-import urllib.error
+import re
 
 import pytest
-from fixtures_evaluation import rows_of, write_data
+from fixtures_evaluation import write_data
 
 from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
-from trl_ces.lab.evaluation.code import evalplus
-from trl_ces.lab.evaluation.code.evalplus import ALSO_RIGHT, mbpp_inputs, release_file
+from trl_ces.lab.evaluation.code.evalplus import ALSO_RIGHT, mbpp_inputs
 from trl_ces.lab.evaluation.code.tasks import read_task
 from trl_ces.lab.evaluation.problems import load_benchmark
 from trl_ces.support.errors import UserError
 
-CACHED = {"humaneval": "HumanEvalPlus-v0.1.10.jsonl", "mbpp": "MbppPlus-v0.2.0.jsonl"}
-URLS = {
-    "humaneval": "https://github.com/evalplus/humanevalplus_release/releases/download/v0.1.10/HumanEvalPlus.jsonl.gz",
-    "mbpp": "https://github.com/evalplus/mbppplus_release/releases/download/v0.2.0/MbppPlus.jsonl.gz",
-}
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """An empty cache of EvalPlus, and no network."""
-
-    def refuse(url, timeout):
-        raise urllib.error.URLError("no network")
-
-    for dataset in CACHED:
-        monkeypatch.delenv(f"{dataset.upper()}_OVERRIDE_PATH", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(evalplus, "urlopen", refuse)
-    return tmp_path / "cache" / "evalplus"
-
-
-def lines(dataset):
-    return "".join(json.dumps(row) + "\n" for row in rows_of(f"{dataset}_plus"))
-
-
-@pytest.mark.parametrize("dataset", CACHED)
-@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
-def test_a_file_named_in_the_environment_is_read(dataset, ending, tmp_path, monkeypatch):
-    file = tmp_path / f"mine.{ending}"
-    text = lines(dataset).encode()
-    file.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
-    monkeypatch.setenv(f"{dataset.upper()}_OVERRIDE_PATH", str(file))
-    data = write_data(tmp_path, [f"{dataset}_plus"])
-    assert load_benchmark(f"{dataset}_plus") == load_benchmark(f"{dataset}_plus", data)
-    assert len(load_benchmark(dataset)) == BENCHMARKS[dataset].count
-
-
-@pytest.mark.parametrize("dataset", CACHED)
-def test_the_release_is_downloaded_once_into_evalplus_cache(dataset, cache, monkeypatch, tmp_path):
-    asked = []
-
-    def download(url, timeout):
-        asked.append(url)
-        packed = tmp_path / "release.gz"
-        packed.write_bytes(gzip.compress(lines(dataset).encode()))
-        return packed.open("rb")
-
-    monkeypatch.setattr(evalplus, "urlopen", download)
-    first = load_benchmark(dataset)
-    assert (cache / CACHED[dataset]).read_text() == lines(dataset)
-    assert load_benchmark(dataset) == first
-    assert asked == [URLS[dataset]]
-
-
-def test_a_release_that_cannot_be_had_is_a_refusal_with_the_way_out(cache, monkeypatch, tmp_path):
-    with pytest.raises(UserError, match=r"MbppPlus.jsonl.gz could not be downloaded .*no network.*`--data_dir`"):
-        release_file("mbpp")
-    torn = tmp_path / "torn.gz"
-    torn.write_bytes(gzip.compress(lines("mbpp").encode())[:-20])
-    monkeypatch.setattr(evalplus, "urlopen", lambda url, timeout: torn.open("rb"))
-    with pytest.raises(UserError, match="could not be downloaded"):
-        release_file("mbpp")
-    assert not (cache / CACHED["mbpp"]).exists()
-    monkeypatch.setenv("MBPP_OVERRIDE_PATH", str(tmp_path / "nowhere.jsonl"))
-    with pytest.raises(UserError, match=r"mbpp: .*nowhere\.jsonl cannot be read"):
+def test_without_a_folder_the_refusal_says_where_the_file_is():
+    url = "https://github.com/evalplus/mbppplus_release/releases/download/v0.2.0/MbppPlus.jsonl.gz"
+    with pytest.raises(UserError, match=rf"mbpp: .* code/MbppPlus.jsonl.gz with `--data_dir`\. .*{re.escape(url)}$"):
         load_benchmark("mbpp")
 
 

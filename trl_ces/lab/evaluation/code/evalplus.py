@@ -1,58 +1,14 @@
-"""What EvalPlus publishes about HumanEval+ and MBPP+: its release files, MBPP's argument types, its special rules.
+"""What EvalPlus says of HumanEval+ and MBPP+ beside its files: MBPP's argument types and special rules.
 
 Source: EvalPlus 0.3.1 (Liu et al. 2023, arXiv 2305.01210). Its package is not needed.
 """
 
-import gzip
 import math
-import os
 from collections.abc import Callable
-from http.client import HTTPException
 from itertools import chain, repeat, zip_longest
-from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
-from zlib import error as ZlibError
-
-from ....support.errors import UserError
-from ....support.files import write_text
 
 Convert = Callable[[Any], Any]
-# Set -> name and version of the release.
-RELEASES = {"humaneval": ("HumanEvalPlus", "v0.1.10"), "mbpp": ("MbppPlus", "v0.2.0")}
-DOWNLOAD_SECONDS = 60.0
-
-
-def release_file(dataset: str) -> Path:
-    """
-    The release file, found where EvalPlus looks for it: HUMANEVAL_OVERRIDE_PATH or MBPP_OVERRIDE_PATH, the cache, and
-    GitHub, from where it is downloaded into the cache.
-
-    Args:
-        dataset (`str`): `"humaneval"` or `"mbpp"`.
-
-    Raises:
-        UserError: if it cannot be downloaded.
-    """
-    override = os.environ.get(f"{dataset.upper()}_OVERRIDE_PATH")
-    if override:
-        return Path(override)
-    name, version = RELEASES[dataset]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "evalplus"
-    file = cache / f"{name}-{version}.jsonl"
-    if not file.is_file():
-        url = f"https://github.com/evalplus/{name.lower()}_release/releases/download/{version}/{name}.jsonl.gz"
-        try:
-            with urlopen(url, timeout=DOWNLOAD_SECONDS) as response:
-                text = gzip.decompress(response.read()).decode("utf-8")
-            cache.mkdir(parents=True, exist_ok=True)
-            write_text(file, text)
-        except (OSError, HTTPException, EOFError, ZlibError, UnicodeDecodeError) as error:
-            raise UserError(
-                f"{url} could not be downloaded to {cache} ({error}): check the network, or give the folder that "
-                "holds code/ with `--data_dir`."
-            ) from None
-    return file
 
 
 def _keep(value: Any) -> Any:
@@ -100,13 +56,7 @@ _TUPLES_OF_ARGUMENTS = {124, 580, 615, 791}
 
 
 def mbpp_inputs(task_id: str, inputs: list[list[Any]]) -> list[Any]:
-    """
-    Lists of arguments with the types that the function takes.
-
-    Args:
-        task_id (`str`): `"Mbpp/2"`.
-        inputs (`list[list]`): As JSON has them.
-    """
+    """Lists of arguments, from JSON, with the types that the function takes; `task_id` is such as `"Mbpp/2"`."""
     number = int(task_id.rpartition("/")[2])
     converters = _CONVERTERS.get(number, (_keep,))
     whole = tuple if number in _TUPLES_OF_ARGUMENTS else list

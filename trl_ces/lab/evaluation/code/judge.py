@@ -28,39 +28,22 @@ _PYTHON = ("", "python", "python3", "py")
 
 @dataclass(frozen=True)
 class CodeVerdict:
-    """
-    The verdict on an answer.
+    """The verdict on an answer."""
 
-    Args:
-        program (`str`, *optional*): The program in the answer; `None` if there is none.
-        passed (`list[bool | None]`): For each group of inputs, whether it and all before it passed; `None` if the
-            reference itself does not run here.
-    """
-
-    program: str | None
+    program: str | None  # `None` if there is none in the answer
+    # For each group of inputs, whether it and all before it passed; `None` if the reference does not run here.
     passed: list[bool | None]
 
 
 @dataclass(frozen=True)
 class _Reference:
-    """Frames of outputs; for each, whether equal text means equal values; CPU seconds allowed for each input."""
-
-    outputs: list[bytes]
-    plain: list[bool]
-    limits: list[float]
+    outputs: list[bytes]  # frames
+    plain: list[bool]  # for each, whether equal text means equal values
+    limits: list[float]  # CPU seconds allowed for each input
 
 
 def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
-    """
-    Refuses code benchmarks without permission or without a working sandbox.
-
-    Args:
-        benchmarks (`Sequence[str]`): Names of code benchmarks; if empty, nothing is checked.
-        allowed (`bool`): Whether `--allow_code_execution` was given.
-
-    Raises:
-        UserError: with the reason and the way out.
-    """
+    """Refuses code benchmarks without permission or without a working sandbox."""
     if benchmarks and not allowed:
         raise UserError(
             f"{', '.join(benchmarks)}: to judge these answers, programs that the model wrote are run on this machine, "
@@ -72,13 +55,7 @@ def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
 
 
 def find_program(text: str, entry_point: str) -> str | None:
-    """
-    The program in an answer: its last fenced Python block that defines the function, else its last Python block.
-
-    Args:
-        text (`str`): The answer without its thinking. An unclosed block runs to the end.
-        entry_point (`str`): The function's name.
-    """
+    """The last fenced Python block of an answer that defines the function, else its last Python block."""
     programs = [code for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
     defines = re.compile(rf"^(?:async\s+)?(?:def\s+{re.escape(entry_point)}\b|{re.escape(entry_point)}\s*=)", re.M)
     last = programs[-1] if programs else None
@@ -86,33 +63,16 @@ def find_program(text: str, entry_point: str) -> str | None:
 
 
 class CodeJudge:
-    """
-    Judges answers in parallel; runs each reference once.
+    """Judges answers, one per core at a time; runs each reference once."""
 
-    Args:
-        time_limit (`float`): Wall-clock seconds for all tests of one answer.
-        workers (`int`, *optional*): Answers judged at a time. Default: one per core.
-    """
-
-    def __init__(self, time_limit: float, workers: int | None = None):
-        self.time_limit = time_limit
-        self.workers = workers or os.cpu_count() or 1
+    def __init__(self, time_limit: float):
+        self.time_limit = time_limit  # wall-clock seconds for all tests of one answer
         self._references: dict[CodeTask, _Reference | None] = {}
 
     def verdicts(
         self, tasks: Sequence[CodeTask], texts: Sequence[str], thinking_prefilled: Sequence[bool]
     ) -> list[CodeVerdict]:
-        """
-        Judges answers.
-
-        Args:
-            tasks (`Sequence[CodeTask]`): How each is tested.
-            texts (`Sequence[str]`): What the model wrote, thinking included; code in the thinking does not count.
-            thinking_prefilled (`Sequence[bool]`): Whether the prompt had opened `<think>`.
-
-        Raises:
-            UserError: if the sandbox can no longer be built.
-        """
+        """Judges what the model wrote; code in the thinking does not count."""
         answers = [after_thinking(text, prefilled) for text, prefilled in zip(texts, thinking_prefilled, strict=True)]
         programs = [
             None if answer is None else find_program(answer, task.entry_point)
@@ -120,7 +80,7 @@ class CodeJudge:
         ]
         new = list(dict.fromkeys(task for task in tasks if task not in self._references))
         try:
-            with ThreadPoolExecutor(self.workers) as threads:
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
                 self._references |= dict(zip(new, threads.map(self._run_reference, new), strict=True))
                 passed = list(threads.map(self._test, tasks, programs))
         except (SandboxError, OSError) as error:

@@ -39,17 +39,10 @@ class SandboxError(RuntimeError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """
-    How a program ended.
+    """How a program ended."""
 
-    Args:
-        status (`str`): `"ok"`: ran to its end. `"died"`: exception, exit or signal. `"timeout"`. `"flood"`: sent as
-            many bytes as it may, or more.
-        output (`bytes`): What it sent: untrusted, whatever the status.
-    """
-
-    status: Status
-    output: bytes
+    status: Status  # `"died"`: by an exception, an exit or a signal; `"flood"`: sent as many bytes as it may, or more
+    output: bytes  # what it sent: untrusted, whatever the status
 
 
 def run_sandboxed(
@@ -60,19 +53,7 @@ def run_sandboxed(
     memory_bytes: int = SANDBOX_MEMORY_BYTES,
     output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Outcome:
-    """
-    Runs a Python program in the sandbox. Thread-safe.
-
-    Args:
-        program (`str`): Python source, with `payload` (`bytes`) and `send` (a function of `bytes`) in its globals.
-        payload (`bytes`): Input of the program.
-        seconds (`float`): Limit on wall-clock time.
-        memory_bytes (`int`): Limit on address space.
-        output_bytes (`int`): Limit on what it sends.
-
-    Raises:
-        SandboxError: if the sandbox cannot be built here.
-    """
+    """Runs Python source, with `payload` and `send` (a function of `bytes`) in its globals. Thread-safe."""
     text = program.encode(errors="surrogatepass")
     limits = [len(text), memory_bytes, output_bytes, int(seconds) + 2]
     command = [*_bubblewrap(), "-P", "-S", "-s", "-c", START, *map(str, limits), *_python_path()]
@@ -139,12 +120,7 @@ def visible_folders() -> list[str]:
 
 
 def check_sandbox() -> None:
-    """
-    Refuses a machine on which the sandbox does not work.
-
-    Raises:
-        UserError: with the reason and the way out.
-    """
+    """Refuses a machine on which the sandbox does not work."""
     try:
         outcome = run_sandboxed("import os\ntry: os.fork()\nexcept PermissionError: send(b'here')", seconds=60.0)
     except SandboxError as error:

@@ -17,26 +17,15 @@ INSTRUCTION = (
 
 @dataclass(frozen=True)
 class CodeTask:
-    """
-    How programs for one problem are tested.
+    """How programs for one problem are tested."""
 
-    Args:
-        entry_point (`str`): The function to call.
-        reference (`str`): A correct program; its outputs are the expected ones.
-        groups (`tuple[str, ...]`): Lists of argument lists, encoded: the base inputs, then EvalPlus' further ones.
-        atol (`float`): Absolute tolerance for numbers; 0: exact, floats within 1e-6.
-        convert (`str`, *optional*): `"set"`: compare outputs as sets. `"not_none"`: compare only whether there is one.
-        rule (`str`): `"equal"`; `"root"`: the output is a root of the input polynomial; `"any"`: any output.
-        accepted (`tuple[str, ...]`, *optional*): For each group, outputs that are right too, encoded.
-    """
-
-    entry_point: str
-    reference: str
-    groups: tuple[str, ...]
-    atol: float
-    convert: str | None = None
-    rule: str = "equal"
-    accepted: tuple[str, ...] | None = None
+    entry_point: str  # the function to call
+    reference: str  # a correct program; its outputs are the expected ones
+    groups: tuple[str, ...]  # lists of argument lists, encoded: the base inputs, then EvalPlus' further ones
+    atol: float  # absolute tolerance for numbers; 0: exact, floats within 1e-6
+    convert: str | None = None  # `"set"`: compare outputs as sets; `"not_none"`: only whether there is one
+    rule: str = "equal"  # or `"root"`: the output is a root of the input polynomial; `"any"`: any output
+    accepted: tuple[str, ...] | None = None  # for each group, outputs that are right too, encoded
 
     @property
     def digest(self) -> str:
@@ -55,13 +44,7 @@ def read_code(row: Row) -> tuple[str, str]:
 
 
 def read_task(dataset: str, row: Row) -> CodeTask:
-    """
-    How programs for a problem are tested.
-
-    Args:
-        dataset (`str`): `"humaneval"` or `"mbpp"`.
-        row (`dict`): A row of EvalPlus' release file.
-    """
+    """The task of a row of EvalPlus' release file; `dataset` is `"humaneval"` or `"mbpp"`."""
     name = row["entry_point"]
     groups = [list(row["base_input"]), list(row["plus_input"])]
     convert, rule, accepted = None, "equal", None
