@@ -21,9 +21,9 @@ _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
-    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)[^.?]{0,80}(?:"
+    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
-    r"\bin order (?:from|of)\b|"
+    r"\bin order\b|\bfrom left to right\b|"
     r"\bfrom (?:least|smallest|lowest|shortest|lightest|largest|greatest|highest|longest|tallest|heaviest) to\b)|"
     r"\brespectively\b|从[小大]到",
     re.IGNORECASE,

@@ -98,8 +98,12 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     if not names or len(names) != len(given) or len(names) > 3:
         return [answer]
     either = re.compile(f"{_NUMBERED.pattern}|{_CAPITALS.pattern}")
-    orders = [dict(zip(given, order, strict=True)) for order in permutations(names)]
-    return [either.sub(lambda found, by=by: by.get(found.group(), found.group()), answer) for by in orders]
+
+    def renamed(order: tuple[str, ...]) -> str:
+        by = dict(zip(given, order, strict=True))
+        return either.sub(lambda found: by.get(found.group(), found.group()), answer)
+
+    return [renamed(order) for order in permutations(names)]
 
 
 def _letter(letter: str) -> str:

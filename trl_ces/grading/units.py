@@ -35,7 +35,7 @@ _METRIC = {
 _OTHERS = """
     in inch inche|ft foot feet|yd yard|mi mile|h hr hour 小时|min minute 分钟|day 天|week wk|month|year yr 年
     t ton tonne 吨|cm 厘米|m 米|km 千米 公里|mm 毫米|dm 分米|kg 千克 公斤|g 克|L 升|mL 毫升|s 秒
-    μm micron|lb pound|oz ounce|gal gallon|qt quart|pt pint|rad radian|deg degree 度|C celsius|F fahrenheit|T|mph|kph
+    μm micron|lb pound|oz ounce|gal gallon|qt quart|pt pint|rad radian|deg degree 度|C celsius 摄氏度|F fahrenheit|T|mph|kph
     dollar USD|cent|euro EUR|GBP|percent|erg|Å angstrom|pc parsec|arcsec arcsecond|cal calorie|mass|K kelvin
     元 yuan RMB|角|分
     人 个人 名|个|只|本|页|棵|块|张|件|辆|次|种|组|支|台|条|岁|unit|people person|child children|man men|woman women
@@ -92,7 +92,7 @@ _LENGTHS = {"in", "ft", "yd", "mi", "Å", "pc", *(prefix + "m" for prefix in (""
 _MASSES = {"t", "lb", "oz", *(prefix + "g" for prefix in ("", *_PREFIXES))}
 _VOLUMES = {"gal", "qt", "pt", *(prefix + "L" for prefix in ("", *_PREFIXES))}
 _MONEY = {"dollar", "cent", "euro", "GBP", "元", "角", "分"}
-KINDS = [frozenset(kind) for kind in (_LENGTHS, _MASSES, _VOLUMES, {"s", "ms", "min", "h"}, _MONEY)]
+KINDS = [frozenset(kind) for kind in (_LENGTHS, _MASSES, _VOLUMES, {"s", "ms", "min", "h"}, {"C", "F"}, _MONEY)]
 _CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in {"μ", "Ω"}), key=len, reverse=True)
 
 
@@ -107,7 +107,7 @@ def measures_in(question: str) -> frozenset[str]:
         if word in rest:
             named.add(_KNOWN[word])
             rest = rest.replace(word, " ")
-    if r"\$" in question or question.count("$") % 2:
+    if r"\$" in question or question.count("$") % 2 or re.search(r"\$\d+\.\d\d(?!\d)", question):
         named.add("dollar")
     return frozenset(named) & MEASURES
 
