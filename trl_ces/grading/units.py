@@ -35,8 +35,8 @@ _METRIC = {
 _OTHERS = """
     in inch inche|ft foot feet|yd yard|mi mile|h hr hour 小时|min minute 分钟|day 天|week wk|month|year yr 年
     t ton tonne 吨|cm 厘米|m 米|km 千米 公里|mm 毫米|dm 分米|kg 千克 公斤|g 克|L 升|mL 毫升|s 秒
-    μm micron|lb pound|oz ounce|gal gallon|qt quart|pt pint|rad radian|deg degree 度|C celsius 摄氏度|F fahrenheit|T|mph|kph
-    dollar USD|cent|euro EUR|GBP|percent|erg|Å angstrom|pc parsec|arcsec arcsecond|cal calorie|mass|K kelvin
+    μm micron|lb pound|oz ounce|gal gallon|qt quart|pt pint|rad radian|deg degree 度|C celsius|F fahrenheit|T|mph|kph
+    dollar USD|cent|euro EUR|GBP|percent|erg|Å angstrom|pc parsec|arcsec arcsecond|cal calorie|mass|K kelvin|C 摄氏度
     元 yuan RMB|角|分
     人 个人 名|个|只|本|页|棵|块|张|件|辆|次|种|组|支|台|条|岁|unit|people person|child children|man men|woman women
 """
