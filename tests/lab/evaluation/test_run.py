@@ -2,8 +2,6 @@
 
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +14,7 @@ from trl_ces.lab.evaluation.generate import GeneratedAnswer
 from trl_ces.lab.evaluation.models import EncodedPrompts
 from trl_ces.lab.evaluation.problems import Problem
 from trl_ces.lab.evaluation.run import evaluate, run_evaluation
-from trl_ces.lab.evaluation.samples import SampleFile, read_samples
+from trl_ces.lab.evaluation.samples import SampleFile
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.evaluation.units import list_units, pending_batches, sample_seed
 from trl_ces.support.errors import UserError
@@ -220,34 +218,6 @@ def test_a_run_killed_at_random_moments_ends_with_the_answers_of_one_that_was_no
     assert (tmp_path / "summary.json").read_bytes() == (whole / "summary.json").read_bytes()
 
 
-@pytest.mark.slow
-def test_the_command_killed_at_random_moments_loses_no_answer_and_repeats_none(place, whole, tmp_path):
-    options = {"model": place / "model", "data_dir": place, "benchmarks": "aime24,amc23", "output_dir": tmp_path}
-    words = [word for name, value in {**options, **QUICK}.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "trl_ces.cli.main", "eval", *words]
-    samples, moments = tmp_path / "samples.jsonl", random.Random(time.time_ns())
-    kept: list[bytes] = []
-    for _ in range(3):
-        before = samples.stat().st_size if samples.exists() else 0
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            while not samples.exists() or samples.stat().st_size <= before:
-                assert process.poll() is None
-                time.sleep(0.005)
-            time.sleep(moments.random() * 0.04)
-            process.kill()
-        assert process.returncode == -signal.SIGKILL
-        kept.append(samples.read_bytes())
-    assert [len(content) for content in kept] == sorted({len(content) for content in kept})  # each start went on
-    assert len(kept[-1]) < (whole / "samples.jsonl").stat().st_size  # and the last one had not come to the end
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    finished = samples.read_bytes()
-    for content in kept:  # what was whole at a kill stands there as it was
-        assert finished.startswith(content[: content.rfind(b"\n") + 1])
-    assert lines(tmp_path) == lines(whole)
-    assert (tmp_path / "summary.json").read_bytes() == (whole / "summary.json").read_bytes()
-    assert (tmp_path / "table.md").read_text() in done.stdout
-
-
 def test_answers_that_are_there_get_this_versions_verdicts_where_that_is_asked_for(place, whole, tmp_path, scripted):
     run(place, tmp_path, max_problems=2)
     samples = tmp_path / "samples.jsonl"
@@ -324,16 +294,6 @@ def test_one_process_at_a_time_works_in_a_directory(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         SampleFile(tmp_path / "file" / "x", {})
-
-
-def test_every_sample_is_in_the_file_as_soon_as_it_is_appended(tmp_path, whole):
-    samples, _ = read_samples(whole / "samples.jsonl")
-    with SampleFile(tmp_path, {}) as file:
-        file.append(samples[:2])
-        assert read_samples(tmp_path / "samples.jsonl")[0] == samples[:2]
-        file.append([])
-        file.append(samples[2:3])
-        assert read_samples(tmp_path / "samples.jsonl")[0] == samples[:3]
 
 
 def test_batches_with_something_missing_are_asked_whole():

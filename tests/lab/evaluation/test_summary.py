@@ -3,11 +3,13 @@
 import itertools
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from interval_oracle import accuracy, bootstrap_t, difference
 
+from trl_ces.cli.main import main
 from trl_ces.lab.evaluation.comparison import compare, comparison_text, load_run
 from trl_ces.lab.evaluation.statistics import interval, interval_of_average, pass_at_k
 from trl_ces.lab.evaluation.summary import results_table, summarize
@@ -65,7 +67,8 @@ SECOND = [
 
 
 def test_the_numbers_of_a_run_are_these():
-    found = summarize(SETTINGS, FIRST[::-1])
+    found = summarize(SETTINGS, FIRST)
+    assert found == summarize(SETTINGS, FIRST[::-1])  # in whatever order they were finished
     aime, gsm = found["benchmarks"]["aime24"], found["benchmarks"]["gsm8k"]
     assert (aime["problems"], aime["samples"], aime["not_judged"], aime["truncated"]) == (2, 8, 0, 3 / 8)
     assert aime["correct"]["accuracy"] == 0.25  # 2 / 4 and 0 / 4
@@ -86,10 +89,6 @@ def test_the_numbers_of_a_run_are_these():
     assert set(found["averages"]) == {"math"}
     assert json.loads(json.dumps(found)) == found
     assert found["packages"]["trl_ces"]
-
-
-def test_the_order_in_which_samples_were_finished_changes_nothing():
-    assert summarize(SETTINGS, FIRST) == summarize(SETTINGS, FIRST[::-1])
 
 
 def test_the_table_has_the_papers_columns_and_the_average():
@@ -268,6 +267,64 @@ def test_ties_are_bold_on_both_sides_and_dashes_never(tmp_path):
     text = comparison_text(compare(both))
     assert "| **25.0** | **62.5** | **25.0** | **62.5** |" in " ".join(text.split())
     assert "**-**" not in text
+
+
+@pytest.fixture
+def folders(tmp_path):
+    contents = {"base": FIRST, "dapo": SECOND, "ces": SECOND}
+    return [str(write_run(tmp_path / name, content)) for name, content in contents.items()]
+
+
+def test_the_command_lays_out_three_runs_and_writes_their_numbers(folders, tmp_path, capsys):
+    file = tmp_path / "all.json"
+    assert main(["compare", *folders, "--baseline", "dapo", "--output", str(file)]) == 0
+    printed, found = (
+        capsys.readouterr().out,
+        compare([load_run(Path(folder), Path(folder).name) for folder in folders], baseline=1),
+    )
+    assert printed == comparison_text(found)
+    assert json.loads(file.read_text()) == found
+    headers = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if "| Dataset" in line
+    ]
+    assert headers[0][1:] == [
+        *("base Acc ↑", "base Len ↓", "dapo Acc ↑", "dapo Len ↓", "ces Acc ↑", "ces Len ↓"),
+        *("ces - dapo Acc", "Len"),
+    ]
+    assert headers[1][1:] == ["base Acc", "95 %", "Len", "95 %", "ces Acc", "95 %", "Len", "95 %"]
+    assert "## Differences to dapo" in printed
+    assert "simple: base is right" in printed
+    assert "other settings" not in printed
+
+
+def test_the_command_takes_the_scripts_verdict_and_other_names(folders, capsys):
+    assert main(["compare", *folders[:2], "--verdict", "correct_qwen", "--names", "R1-7B", "DAPO"]) == 0
+    printed = capsys.readouterr().out
+    assert "| R1-7B Acc ↑ | R1-7B Len ↓ | DAPO Acc ↑ |" in " ".join(printed.split())
+    assert "| AIME24 | 37.5 |" in " ".join(printed.split())
+    assert "right by the rules of the Qwen2.5-Math script" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["A"], ["One directory is named"]),
+        (["A", "A"], ["The names are base, base", "`--names`"]),
+        (["A", "B", "--names", "x"], ["The names are x for 2 directories"]),
+        (["A", "B", "--baseline", "dap"], ["`--baseline` 'dap'", "Did you mean `dapo`?"]),
+        (["A", "A/nowhere"], ["holds no settings.json", "`trl-ces eval`"]),
+        (["A", "B", "--verdict", "right"], ["--verdict", "--help"]),
+        (["A", "B", "--output", "A/settings.json/x"], ["`--output`", "cannot be written"]),
+    ],
+)
+def test_the_command_refuses_in_one_sentence(folders, capsys, words, parts):
+    places = {"A": folders[0], "B": folders[1]}
+    assert main(["compare", *(places.get(word, word.replace("A/", f"{folders[0]}/")) for word in words)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    (refusal,) = said.err.splitlines()
+    for part in ["trl-ces compare: error: ", *parts]:
+        assert part in refusal
 
 
 def test_a_markdown_table_stands_straight():
