@@ -7,10 +7,9 @@ import sys
 import time
 
 import pytest
-from fixtures_evaluation import write_data, write_model
+from fixtures_evaluation import Scripted, write_data, write_model
 
 from trl_ces.lab.evaluation import run as run_module
-from trl_ces.lab.evaluation.generate import GeneratedAnswer
 from trl_ces.lab.evaluation.models import EncodedPrompts
 from trl_ces.lab.evaluation.problems import Problem
 from trl_ces.lab.evaluation.run import evaluate, run_evaluation
@@ -52,28 +51,6 @@ def whole(place, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     run(place, folder)
     return folder
-
-
-class Scripted:
-    """A backend that writes `texts[problem]` for each sample in turn, and notes what it was asked."""
-
-    batch_size = 4
-
-    def __init__(self, tokenizer, texts):
-        self.tokenizer, self.texts, self.asked, self.closed = tokenizer, texts, [], False
-
-    def generate(self, prompts, seeds):
-        self.asked.append(list(seeds))
-        answers = []
-        for index, prompt in enumerate(prompts):
-            question = self.tokenizer.decode(prompt)
-            text = next(text for part, text in self.texts.items() if part in question)
-            answers.append(GeneratedAnswer(index, self.tokenizer(text)["input_ids"], "stop"))
-        yield answers[:1]
-        yield answers[1:]
-
-    def close(self):
-        self.closed = True
 
 
 @pytest.fixture

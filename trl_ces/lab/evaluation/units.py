@@ -37,16 +37,6 @@ class Unit:
         return [(problem.benchmark, problem.id, self.sample) for problem in self.problems]
 
 
-@dataclass(frozen=True)
-class DrawnAnswer:
-    """What the model wrote for a unit: number of tokens, `"stop"` or `"length"`, text."""
-
-    unit: Unit
-    tokens: int
-    finish_reason: str
-    text: str
-
-
 def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
     """A 31-bit seed for one answer, so that no two answers of a run share a random stream."""
     text = f"{seed}/{benchmark}/{problem}/{sample}"
@@ -91,49 +81,52 @@ def pending_batches(units: Sequence[Unit], done: set[Key], batch_size: int | Non
     return [batch for batch in batches if any(not done.issuperset(unit.keys) for unit in batch)]
 
 
-def judge_answers(answers: Sequence[DrawnAnswer], code_judge: CodeJudge) -> list[Sample]:
-    """Samples with both verdicts. A program has a single one, which stands for both."""
-    plain = [answer for answer in answers if answer.unit.problem.code is None]
+def judge_answers(answers: Sequence[tuple[Unit, Sample]], code_judge: CodeJudge) -> list[Sample]:
+    """
+    Samples with both verdicts, from units and what the model wrote: `tokens`, `finish_reason` and `text`.
+
+    A program has a single verdict, which stands for both.
+    """
+    plain = [(unit, drawn) for unit, drawn in answers if unit.problem.code is None]
     grades = grade_many(
-        [answer.text for answer in plain],
-        [answer.unit.problem.gold for answer in plain],
-        [answer.unit.problem.benchmark for answer in plain],
-        questions=[answer.unit.problem.question for answer in plain],
-        thinking_prefilled=[answer.unit.thinking_prefilled for answer in plain],
+        [drawn["text"] for _, drawn in plain],
+        [unit.problem.gold for unit, _ in plain],
+        [unit.problem.benchmark for unit, _ in plain],
+        questions=[unit.problem.question for unit, _ in plain],
+        thinking_prefilled=[unit.thinking_prefilled for unit, _ in plain],
     )
     samples = [
-        _sample(answer, answer.unit.problem, grade.answer, grade.correct, grade.correct_qwen)
-        for answer, grade in zip(plain, grades, strict=True)
+        _sample(unit, drawn, unit.problem, grade.answer, grade.correct, grade.correct_qwen)
+        for (unit, drawn), grade in zip(plain, grades, strict=True)
     ]
-    coded = [(task, answer) for answer in answers if (task := answer.unit.problems[-1].code) is not None]
+    coded = [(unit, drawn, task) for unit, drawn in answers if (task := unit.problems[-1].code) is not None]
     verdicts = code_judge.verdicts(
-        [task for task, _ in coded],
-        [answer.text for _, answer in coded],
-        [answer.unit.thinking_prefilled for _, answer in coded],
+        [task for *_, task in coded],
+        [drawn["text"] for _, drawn, _ in coded],
+        [unit.thinking_prefilled for unit, *_ in coded],
     )
-    for (_, answer), verdict in zip(coded, verdicts, strict=True):
+    for (unit, drawn, _), verdict in zip(coded, verdicts, strict=True):
         # The base set's verdict is on the first group of tests, the stricter set's on both.
-        problems = answer.unit.problems
-        for problem, correct in zip(problems, verdict.passed[-len(problems) :], strict=True):
-            samples.append(_sample(answer, problem, verdict.program, correct, correct))
+        for problem, correct in zip(unit.problems, verdict.passed[-len(unit.problems) :], strict=True):
+            samples.append(_sample(unit, drawn, problem, verdict.program, correct, correct))
     return samples
 
 
 def _sample(
-    answer: DrawnAnswer, problem: Problem, stated: str | None, correct: bool | None, correct_qwen: bool | None
+    unit: Unit, drawn: Sample, problem: Problem, stated: str | None, correct: bool | None, correct_qwen: bool | None
 ) -> Sample:
     return {
         "benchmark": problem.benchmark,
         "problem": problem.id,
-        "sample": answer.unit.sample,
-        "seed": answer.unit.seed,
+        "sample": unit.sample,
+        "seed": unit.seed,
         "gold": problem.gold,
         "answer": stated,
         "correct": correct,
         "correct_qwen": correct_qwen,
-        "tokens": answer.tokens,
-        "finish_reason": answer.finish_reason,
-        "text": answer.text,
+        "tokens": drawn["tokens"],
+        "finish_reason": drawn["finish_reason"],
+        "text": drawn["text"],
     }
 
 
@@ -143,13 +136,16 @@ def draw(
     """Yields the missing samples of the batches as they finish."""
     for batch in batches:
         for finished in backend.generate([unit.prompt for unit in batch], [unit.seed for unit in batch]):
-            new = [completion for completion in finished if not done.issuperset(batch[completion.index].keys)]
+            new = [answer for answer in finished if not done.issuperset(batch[answer.index].keys)]
             if not new:  # drawn only because a neighbour in the batch is missing
                 continue
-            texts = tokenizer.batch_decode([completion.tokens for completion in new], skip_special_tokens=True)
+            texts = tokenizer.batch_decode([answer.tokens for answer in new], skip_special_tokens=True)
             answers = [
-                DrawnAnswer(batch[completion.index], len(completion.tokens), completion.finish_reason, text)
-                for completion, text in zip(new, texts, strict=True)
+                (
+                    batch[answer.index],
+                    {"tokens": len(answer.tokens), "finish_reason": answer.finish_reason, "text": text},
+                )
+                for answer, text in zip(new, texts, strict=True)
             ]
             yield [sample for sample in judge_answers(answers, code_judge) if key_of(sample) not in done]
 
@@ -157,10 +153,6 @@ def draw(
 def judge_again(units: Sequence[Unit], samples: Sequence[Sample], code_judge: CodeJudge) -> list[Sample]:
     """The same answers in the same order, with this version's verdicts."""
     drawn = {key_of(sample): sample for sample in samples}
-    answers = [
-        DrawnAnswer(unit, sample["tokens"], sample["finish_reason"], sample["text"])
-        for unit in units
-        if (sample := next((drawn[key] for key in unit.keys if key in drawn), None)) is not None
-    ]
+    answers = [(unit, drawn[key]) for unit in units if (key := next((k for k in unit.keys if k in drawn), None))]
     judged = {key_of(sample): sample for sample in judge_answers(answers, code_judge)}
     return [judged[key] for key in drawn]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from code_sandbox import built
-from fixtures_evaluation import CODE_ROWS, REAL_DATA, write_data, write_model
+from fixtures_evaluation import CODE_ROWS, REAL_DATA, Scripted, write_data, write_model
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation import run as run_module
@@ -15,11 +15,10 @@ from trl_ces.lab.evaluation.code.inside import Opaque, decode, encode, equal_out
 from trl_ces.lab.evaluation.code.judge import CodeJudge, CodeVerdict, find_program
 from trl_ces.lab.evaluation.code.sandbox import run_sandboxed
 from trl_ces.lab.evaluation.code.tasks import CodeTask, read_task
-from trl_ces.lab.evaluation.generate import GeneratedAnswer
 from trl_ces.lab.evaluation.problems import Problem, data_digest, load_benchmark
 from trl_ces.lab.evaluation.run import run_evaluation
 from trl_ces.lab.evaluation.settings import EvaluationSettings
-from trl_ces.lab.evaluation.units import DrawnAnswer, Unit, judge_answers
+from trl_ces.lab.evaluation.units import Unit, judge_answers
 from trl_ces.support.errors import UserError
 
 DOUBLE = read_task("humaneval", CODE_ROWS["humaneval"])
@@ -232,8 +231,8 @@ def test_an_answer_that_cannot_be_judged_is_wrong_by_neither_verdict():
 
     base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
     stricter = replace(base, benchmark="humaneval_plus")
-    answer = DrawnAnswer(Unit(base, 0, [1], False, 7, stricter), 9, "stop", "text")
-    found = judge_answers([answer], ReferenceThatFails())
+    drawn = {"tokens": 9, "finish_reason": "stop", "text": "text"}
+    found = judge_answers([(Unit(base, 0, [1], False, 7, stricter), drawn)], ReferenceThatFails())
     assert [(sample["correct"], sample["correct_qwen"]) for sample in found] == [(True, True), (None, None)]
 
 
@@ -265,22 +264,6 @@ def test_a_machine_without_a_sandbox_is_refused(tmp_path, monkeypatch, capsys):
     assert "cannot be built here (the sandbox needs Linux" in capsys.readouterr().err
 
 
-class Scripted:
-    """Answers each prompt with the same text."""
-
-    batch_size = 4
-
-    def __init__(self, tokenizer, text):
-        self.tokenizer, self.text, self.asked = tokenizer, text, 0
-
-    def generate(self, prompts, seeds):
-        self.asked += len(prompts)
-        yield [GeneratedAnswer(index, self.tokenizer(self.text)["input_ids"], "stop") for index in range(len(prompts))]
-
-    def close(self):
-        pass
-
-
 @built
 def test_one_answer_is_judged_for_the_set_and_the_stricter_set(tmp_path, monkeypatch):
     write_data(tmp_path, ["humaneval", "aime24"])
@@ -288,7 +271,7 @@ def test_one_answer_is_judged_for_the_set_and_the_stricter_set(tmp_path, monkeyp
     made = []
 
     def load(facts, settings, longest):
-        made.append(Scripted(facts.tokenizer, fenced("def double(x): return abs(2 * x)")))
+        made.append(Scripted(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
         return made[-1]
 
     monkeypatch.setattr(run_module, "load_backend", load)
@@ -303,7 +286,7 @@ def test_one_answer_is_judged_for_the_set_and_the_stricter_set(tmp_path, monkeyp
         allow_code_execution=True,
     )
     summary = run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
-    assert made[0].asked == 6 + 6  # three problems of aime24 and three of the two code sets
+    assert sum(map(len, made[0].asked)) == 6 + 6  # three problems of aime24 and three of the two code sets
     accuracy = {name: entry["correct"]["accuracy"] for name, entry in summary["benchmarks"].items()}
     assert accuracy == {"humaneval_plus": 0.0, "aime24": 0.0, "humaneval": 1.0}
     file = tmp_path / "out" / "samples.jsonl"
