@@ -112,7 +112,9 @@ def _taken_back(value: str, behind: str) -> bool:
     if _TAKEN_BACK.search(behind):
         return True
     given = _number(value)
-    others = [_number(match.group(1).rstrip(".,/")) for match in _CLAIM.finditer(behind)] if given is not None else []
+    if given is None:
+        return False
+    others = [_number(match.group(1).rstrip(".,/")) for match in _CLAIM.finditer(behind)]
     # 0.33 behind a third takes nothing back.
     return any(other is not None and abs(other - given) > abs(given) / 100 for other in others)
 
