@@ -132,16 +132,6 @@ RUN = {
     ),
     "trl-ces eval --config paper --model deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B --data_dir data "
     "--output_dir runs/r1": evaluated("runs/r1", {"deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": "tiny"}),
-    "OMP_NUM_THREADS=1 trl-ces eval --config quick --max_new_tokens 256 "
-    "--model ~/.cache/trl_ces/SmolLM2-135M-Instruct --data_dir ../shared/data --output_dir runs/smol": evaluated(
-        "runs/smol",
-        {
-            "--max_new_tokens 256": "--max_new_tokens 4",
-            "~/.cache/trl_ces/SmolLM2-135M-Instruct": "tiny",
-            "../shared/data": "data",
-        },
-        "--backend transformers --max_problems 2",
-    ),
     "trl-ces eval --config code --model MODEL --data_dir data --allow_code_execution": evaluated(
         "runs/evaluation/*", {"MODEL": "tiny"}, says="MBPP"
     ),
@@ -149,9 +139,6 @@ RUN = {
     # Measurements, small
     "OMP_NUM_THREADS=1 trl-ces bench update_step --parts unequal --repeats 3": Here(
         {"--repeats 3": "--repeats 1"}, "--shape tiny --rows 4 --longest 60 --micro_batches 2", says=r"^\| 2 \|"
-    ),
-    "OMP_NUM_THREADS=1 trl-ces bench update_step --shape small --parts vocabulary": Here(
-        {"--shape small": "--shape tiny"}, "--rows 4 --longest 60 --repeats 1 --vocabularies 512", says=r"^\| 512 \|"
     ),
     "OMP_NUM_THREADS=1 trl-ces bench shaping": Here(added="--rows 2 --tokens 300 --repeats 1", says=r"\| 2 x 300 \|"),
     "OMP_NUM_THREADS=1 trl-ces bench grading --repeats 3": Here(

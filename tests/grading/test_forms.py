@@ -74,7 +74,7 @@ def test_words_are_told_from_mathematics(text, expected):
     ],
 )
 def test_constants_and_free_integers_are_named_as_the_golds(gold, answer, renamed):
-    assert with_constants_of(gold, answer) == renamed
+    assert with_constants_of(gold, answer) == [renamed]
 
 
 @pytest.mark.parametrize(

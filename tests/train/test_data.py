@@ -231,7 +231,10 @@ def test_a_builder_takes_arguments_and_refuses_others_in_a_sentence():
     many = {"min_terms": 4, "max_terms": 4}
     for rows in load_datasets(script(None, **WORLD, dataset_kwargs=many)):
         assert {prompt.count("+") for prompt in rows["prompt"]} == {3}
-    for wrong, words in (({"min_terms": 5}, "got 5 and 2"), ({"term": 3}, "unexpected keyword argument 'term'")):
+    for wrong, words in (
+        ({"min_terms": 5}, "min_terms=5, max_terms=2"),
+        ({"term": 3}, "unexpected keyword argument 'term'"),
+    ):
         with pytest.raises(UserError, match=f"`dataset_builder` {ARITHMETIC} with .*{words}"):
             check_source(script(None, **WORLD, dataset_kwargs=wrong))
 

@@ -121,14 +121,6 @@ def test_a_server_that_is_not_there_is_refused_with_the_command(model):
     assert (options.model, options.port, options.max_model_len) == (str(model), port, 4096)
 
 
-def test_a_proxy_in_between_is_named(monkeypatch):
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
-    recipe = recipe_of("model", "http://node-4:8000")
-    assert "cannot be reached through the proxy that http_proxy names (NO_PROXY makes exceptions)" in refusal(recipe)
-    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
-    assert "cannot be reached after 0 s" in refusal(recipe_of("model", f"http://127.0.0.1:{free_port()}"))
-
-
 def test_a_server_that_is_still_loading_is_waited_for_with_one_line(model, monkeypatch, capsys):
     monkeypatch.setattr(server, "RETRY_SECONDS", 0.01)
     with served_here(model) as (stand_in, _):

@@ -23,7 +23,7 @@ _HIDDEN = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _BEFORE_IN_MATH = re.compile(
-    r"(?:^|[=≈≡:;,\n]|[-=]>|\\(?:approx|in|implies|(?:long)?rightarrow|to|therefore|iff|colon)|\\\\|(?<![\\A-Za-z])[A-Za-z]{2,}[.!]?|"
+    r"(?:^|[=≈≡:;,\n]|[-=]>|\\(?:approx|implies|(?:long)?rightarrow|to|therefore|iff|colon)|\\\\|(?<![\\A-Za-z])[A-Za-z]{2,}[.!]?|"
     r"\\text\w*\s*\{[^{}]*\}|\\begin\s*\{[^{}]*\}(?:\{[^{}]*\})?)\Z",
     re.IGNORECASE,
 )

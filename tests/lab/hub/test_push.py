@@ -311,7 +311,7 @@ def test_what_cannot_be_pushed_is_refused_in_a_sentence(hub, run, undrawn, capsy
 def test_damaged_and_missing_files_are_refused(hub, run, undrawn, capsys):
     weights = (run / "model.safetensors").read_bytes()
     (run / "model.safetensors").write_bytes(weights[:-10])
-    assert "model.safetensors is cut off" in refusal(capsys, run)
+    assert "incomplete metadata, file not fully covered" in refusal(capsys, run)
     (run / "model.safetensors").unlink()
     assert "holds no trained weights" in refusal(capsys, run)
     (run / "model.safetensors").write_bytes(weights)
