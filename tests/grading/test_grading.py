@@ -1,6 +1,10 @@
+import os
+import resource
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -8,7 +12,7 @@ import pytest
 from answers_to import answers_to
 from cpu_time import cpu_seconds
 
-from trl_ces.grading import WorkerPool, grade, grade_many, usable_golds
+from trl_ces.grading import Grade, WorkerPool, grade, grade_many, usable_golds
 
 LIMIT_S = 1.0
 GRACE_S = 0.5  # extraction, which the limit does not count, and starting the next child
@@ -125,6 +129,28 @@ def test_an_answer_is_right_exactly_when_it_is_the_gold(gold, answer, expected):
     assert graded.correct is expected
 
 
+def test_as_many_boxes_as_the_gold_has_values_are_read_together():
+    text = r"First $\boxed{3}$ and second $\boxed{4}$."
+    assert grade(text, "3;4") == Grade(correct=True, answer="3; 4", correct_qwen=False)
+    assert grade(text, "4;3").correct is False
+    assert grade(text, "4, 3").correct is True
+    assert grade(text, "4").correct is True
+    assert grade(r"\boxed{1}, \boxed{3}, \boxed{4}", "3;4").correct is False
+    assert grade(r"\boxed{7}, or \boxed{3; 4}", "3;4").correct is True
+
+
+def test_answers_inside_unclosed_thinking_do_not_count():
+    response = r"\boxed{3}"
+    assert grade(response, "3").correct is True
+    # The script ignores thinking tags: a box inside counts.
+    assert grade(response, "3", thinking_prefilled=True) == Grade(correct=False, answer=None, correct_qwen=True)
+    assert grade("<think>" + response, "3") == Grade(correct=False, answer=None, correct_qwen=True)
+    assert [g.correct for g in grade_many([response] * 2, ["3"] * 2, thinking_prefilled=[True, False])] == [
+        False,
+        True,
+    ]
+
+
 def test_unusable_golds_are_none_and_the_rest_is_graded():
     golds = ["", " ", "$$", r"\boxed{}", r"\frac{", "{" * 5000 + "1" + "}" * 5000, "---", "1" * 20_000, "3"]
     assert usable_golds(golds) == [False] * 8 + [True]
@@ -186,11 +212,103 @@ def test_a_monster_costs_at_most_the_limit_and_leaves_the_next_answer_unharmed(n
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
 
 
+def test_a_monster_among_a_batch_is_the_only_one_that_is_wrong():
+    two = WorkerPool(2)
+    responses = [NEEDS_ALGEBRA[0], r"\boxed{9^{9^{9^9}}}", NEEDS_ALGEBRA[0], r"\boxed{3}"]
+    grades = grade_many(responses, [NEEDS_ALGEBRA[1], "x", NEEDS_ALGEBRA[1], "3"], limit_s=LIMIT_S, pool=two)
+    assert [g.correct for g in grades] == [True, False, True, True]
+    two.close()
+
+
+def test_a_gold_that_takes_too_long_is_unusable_and_asked_once(pool, monkeypatch):
+    gold = r"\int_0^1 \sqrt{u+v+w} \, du"
+    assert grade(r"\boxed{3}", gold, limit_s=0.001, pool=pool).correct is None
+    monkeypatch.setattr(pool, "map", lambda messages, limit_s: pytest.fail("asked again"))
+    assert grade(r"\boxed{4}", gold, with_qwen=False, pool=pool).correct is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced by Linux alone")
+def test_memory_of_a_comparison_is_bounded_and_running_out_of_it_is_an_error_not_a_death(pool):
+    assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
+    assert resource.prlimit(child_of(supervisor(pool)), resource.RLIMIT_AS) == (2**30, 2**30)
+    source = "from trl_ces.grading.worker import _limit_memory; _limit_memory(2**30); bytearray(2**30)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith("MemoryError\n")
+
+
 # ---- workers that are killed
 
 
 def supervisor(pool):
     return pool.workers[0].process.pid
+
+
+def child_of(pid):
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0]) if children else None
+
+
+def kill_during_a_request(pool, find_victim):
+    grade(*NEEDS_ALGEBRA, pool=pool)
+    killer = threading.Timer(0.5, lambda: os.kill(find_victim(), signal.SIGKILL))
+    killer.start()
+    graded = grade(r"\boxed{9^{9^{9^9}}}", "x", with_qwen=False, limit_s=2.0, pool=pool)
+    killer.join()
+    return graded
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_killed_child_and_a_killed_supervisor_are_replaced(pool):
+    for idle_victim in (lambda: child_of(supervisor(pool)), lambda: supervisor(pool)):
+        assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
+        os.kill(idle_victim(), signal.SIGKILL)
+        time.sleep(0.1)
+        assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
+    # Killed at work and tried once more; the second try hits the limit.
+    assert kill_during_a_request(pool, lambda: child_of(supervisor(pool))).correct is False
+    assert kill_during_a_request(pool, lambda: supervisor(pool)).correct is False
+    assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
+
+
+def test_a_worker_that_dies_twice_leaves_the_answer_ungraded_with_a_warning(pool, monkeypatch, caplog):
+    assert usable_golds(["x+y"], pool=pool) == [True]
+    replies = iter([{"status": "died", "error": "one"}, {"status": "died", "error": "two"}])
+    monkeypatch.setattr(pool.workers[0], "request", lambda message, limit_s: next(replies))
+    assert grade(r"\boxed{x+1}", "x+y", with_qwen=False, pool=pool).correct is None
+    assert "died twice" in caplog.text
+    assert "two" in caplog.text
+
+
+def test_a_worker_that_cannot_start_is_an_error_not_a_zero(monkeypatch):
+    broken = WorkerPool(1)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="did not start"):
+        grade(*NEEDS_ALGEBRA, pool=broken)
+
+
+def test_grading_works_in_threads():
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(grade(*NEEDS_ALGEBRA).correct)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 6
+
+
+def test_grading_works_after_a_fork_and_leaves_the_parents_workers_alone():
+    assert grade(*NEEDS_ALGEBRA).correct is True
+    child = os.fork()
+    if child == 0:
+        verdicts = [grade(*NEEDS_ALGEBRA).correct, grade(r"\boxed{x+x}", "3x").correct]
+        from trl_ces.grading import pool as pool_module
+
+        pool_module._close_pools()
+        os._exit(0 if verdicts == [True, False] else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert grade(*NEEDS_ALGEBRA).correct is True
 
 
 def run_script(tmp_path, source, *arguments):
@@ -237,3 +355,8 @@ def test_grading_imports_neither_torch_nor_sympy():
     source = "import sys, trl_ces.grading; print({'torch', 'trl', 'sympy'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_wrong_pool_size_is_refused():
+    with pytest.raises(ValueError, match="workers=0"):
+        WorkerPool(0)

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 import trl_ces
-from trl_ces.grading.pool import GRACE_S
-from trl_ces.grading.worker import CLOCK_GRACE_S
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and relies on RLIMIT_AS"),
@@ -173,7 +171,6 @@ def test_the_limit_counts_the_processors_time_and_the_clock_has_a_limit_of_its_o
         assert pipe.ask("sum(iter(int, 1))", limit=0.2) == "timeout"
     with worker(f"{settings}\nworker.CLOCK_GRACE_S = 0.4") as pipe:
         assert pipe.ask("time.sleep(600)", limit=0.1) == "died"  # says nothing about the answer
-    assert CLOCK_GRACE_S < GRACE_S
 
 
 def test_a_request_may_wait_beyond_its_limit_but_not_compute():
