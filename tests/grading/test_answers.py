@@ -112,6 +112,7 @@ def test_a_box_ends_with_its_value():
         ("One of the values is $5$.", None),
         ("We try $5$.", None),
         ("Suppose that it is $5$.", None),
+        ("6 = $5$ then", None),
         ("It is half of $5$", None),
         ("Twice $5$.", None),
         ("Either $6$ or $5$", None),

@@ -18,20 +18,20 @@ def stands_in(text, value="5"):
         # mathematics before it
         "$-@$", r"$-\,@$", r"$-\left(@\right)$", "The answer is -@.", "$x=$ $-$@", "$1 - @$", r"$2 \cdot @$",
         "2@", "0.@",
-        r"$\sqrt{@}$", r"\sqrt@", r"$\ln@$", r"$\frac{1}{@}$", r"$\frac{@}{2}$", r"$x \neq @$",
+        r"$\sqrt{@}$", r"\sqrt@", r"$\ln@$", r"$\frac{1}{@}$", r"$\frac{@}{2}$", r"\tfrac{1}{2}@", r"$x \neq @$",
         "$x > @$",
-        "x+@", "$2@$",
+        "$6 = @$", "x+@", "$2@$",
         # and behind it
-        "$@^2$", "@^2", "(@)_8", "{@}^2", "$@ + 1$", "$@ + y$", "@ + 1", "@ - 1", "$@000$", "@000",
+        "$@^2$", "@^2", "($@$)^2", "(@)_8", "{@}^2", "$@ + 1$", "$@ + y$", "@ + 1", "@ - 1", "$@000$", "@000",
         "@,000", "$@.5$",
         r"$@\pi$", r"@\pi", "$@i$", "$@!$", r"$@ \bmod 3$", r"@ \cup \{1\}", r"$@\,/\,2$", "$@ = 6$",
         r"$@ \approx 6.1$",
         # words before it
         "The answer is minus @.", "half of @", "Twice @", "greater than @", "at most @", "anything but @",
         "It is not @.",
-        "It cannot be equal to $@$.", "It isn't @", "不是 @", "everything except @",
-        "It is false that the answer is @.", "Suppose the answer were @.", "if the answer is @",
-        "I do not think that it is @", "A wrong answer is @",
+        "It cannot be equal to $@$.", "It isn't @", "neither @", "instead of @", "不是 @", "everything except @",
+        "It is false that the answer is @.", "Suppose the answer were @.", "if the answer is @", "perhaps @",
+        "I do not think that it is @", "A wrong answer is @", "答案是大约@",
         # and behind it
         "@ thousand", "$@$ million", "@ squared", "@ dozen eggs", "@ more than that", "@万", "@的一半", r"$@\%$ of 50",
         "@ to 6", "@, or possibly 6", "@ or 6",
@@ -39,9 +39,9 @@ def stands_in(text, value="5"):
         "@. Wait, it is 6.", "@. No, it is 6.", "@. But wait, I dropped a sign. It is 6.", "@. Final answer: 6",
         "@. The answer is 6, as 2+4 shows.",
         "@. Edit: should be 6.", "@. The correct answer is $6$.", "@. Hmm, on second thought, it must be 6.",
-        "@. I made a mistake.", "@. That is wrong.", "@ is wrong.",
+        "@ (this fails and 6 is right)", "@. I made a mistake.", "@. That is wrong.", "@ is wrong.",
         "@, which is wrong.",
-        "@, but it is wrong.", "@。不对", "@, no wait, 6",
+        "@, but it is wrong.", "@。不对", "@. Scratch that.", "@是错误的", "@, no wait, 6",
         # hidden
         "~~@~~", r"\sout{The answer is @}", r"\textcolor{white}{@}", r"\color{White}@", r"\phantom{@}", "% @",
         "<!-- @ -->",
