@@ -77,6 +77,12 @@ def test_constants_and_free_integers_are_named_as_the_golds(gold, answer, rename
     assert with_constants_of(gold, answer) == [renamed]
 
 
+def test_constants_keep_their_numbers_first_whatever_their_braces():
+    """Every other order costs a comparison of its own."""
+    assert with_constants_of("c_{1}x+c_2", "C_1x+C_{2}") == ["c_{1}x+c_2", "c_2x+c_{1}"]
+    assert with_constants_of("c_{1}x+c_2", "Bx+A")[0] == "c_2x+c_{1}"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

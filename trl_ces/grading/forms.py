@@ -93,8 +93,10 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
         theirs, ours = pattern.search(gold), pattern.search(answer)
         if theirs and ours and not re.search(_letter(theirs.group(1)), answer):
             answer = re.sub(_letter(ours.group(1)), theirs.group(1), answer)
-    names = sorted(set(_NUMBERED.findall(gold)))
-    given = sorted(set(_NUMBERED.findall(answer)) or set(_CAPITALS.findall(answer)))
+    # By their numbers, so that the order comes first in which c_1 stays c_1: each order may cost a comparison.
+    names = sorted(set(_NUMBERED.findall(gold)), key=lambda name: name.strip("Cc_{}"))
+    given = sorted(set(_NUMBERED.findall(answer)), key=lambda name: name.strip("Cc_{}"))
+    given = given or sorted(set(_CAPITALS.findall(answer)))
     if not names or len(names) != len(given) or len(names) > 3:
         return [answer]
     either = re.compile(f"{_NUMBERED.pattern}|{_CAPITALS.pattern}")
