@@ -71,7 +71,7 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     is_one = len(union_parts(gold)) == len(values) == 1
     if offers_two and (is_one or gives_different_names(values)):
         return False
-    return _equal(gold, answer, algebra)
+    return any(_equal(gold, renamed, algebra) for renamed in with_constants_of(gold, answer))
 
 
 def count_values(gold: str) -> int:
@@ -98,10 +98,6 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     (gold, base), (answer, given) = split_base(gold), split_base(answer)
     if given and given != (base or "10"):
         return False
-    return any(_same(gold, renamed, algebra) for renamed in with_constants_of(gold, answer))
-
-
-def _same(gold: str, answer: str, algebra: Algebra) -> bool:
     if spelling(gold) == spelling(answer):
         return True
     if _CHOICES.fullmatch(unwrap(gold)) and sorted(unwrap(gold)) == sorted(_BETWEEN_CHOICES.sub("", unwrap(answer))):
