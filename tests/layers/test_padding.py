@@ -149,8 +149,7 @@ def test_columns_go_on_the_right_only_and_come_back_as_zeros():
     assert back.tolist() == [[1, 0, 0]]
     for multiple in ((), (3,), (8,)):  # as wide as the input, or wider
         seen, back = handed_on(right_trimmed, IDS, MASK, *multiple)
-        assert seen["input_ids"][:, :4].tolist() == IDS.tolist()
-        assert seen["attention_mask"][:, 4:].sum() == 0
+        assert seen["input_ids"].tolist() == IDS.tolist()
         assert back.tolist() == [[1, 2, 3]] * 2
     ids, mask = torch.ones(1, 6), torch.tensor([[1, 1, 1, 0, 0, 0]])
     assert handed_on(right_trimmed, ids, mask)[0]["labels"].shape == (1, 3)

@@ -148,6 +148,7 @@ class TrimmedModel:
         rows, padded = input_ids.shape
         longest = max(2, *(end - start for start, end in self.spans))  # one token predicts the next
         width = -(-longest // self.multiple) * self.multiple
+        width = width if self.left else min(width, padded)  # rows in place are never widened
         device = input_ids.device
         columns = torch.tensor([start for start, _ in self.spans], device=device).unsqueeze(1)
         columns = columns + torch.arange(width, device=device)
