@@ -12,7 +12,7 @@ from .numbers import number
 
 # Characters of the text before an answer that are looked at.
 _BEFORE = 300
-_MATH = re.compile(r"(?<!\\)\$\$.+?\$\$|(?<!\\)\$(?:\\.|[^$\n\\])+\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL)
+_MATH = re.compile(r"\$\$.+?\$\$|\$[^$\n]+\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL)
 _FONT = r"\\(?:text|math|boldsymbol|bm|mbox|underline|emph|displaystyle|[lL]arge|LARGE|[hH]uge)[a-z]*"
 _SPACE = r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~"
 # What may stand between an answer and the text before it.
