@@ -9,7 +9,7 @@ from resume_runs import log_of, make_trainer
 from trainers import PROMPTS
 
 from trl_ces.layers.files import load_micro_batches, save_micro_batches
-from trl_ces.rewards import get_acoer_length_reward
+from trl_ces.rewards import get_acoer_length_reward, get_mai_length_reward
 
 CASES = {
     "four steps a rollout": {},
@@ -95,6 +95,18 @@ def test_a_reward_with_a_state_goes_on_from_it(tmp_path):
             resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True
         ):
             assert torch.equal(value, expected), step
+
+
+def test_a_resumed_run_may_have_other_rewards(tmp_path):
+    reward = get_acoer_length_reward(budget=20, warmup=1, window=1)
+    make_trainer(tmp_path / "whole", more_rewards=[reward], max_steps=4).train()
+    before = {**reward.of_groups.state}
+    again = get_acoer_length_reward(budget=20, warmup=1, window=1)
+    rewards = [get_mai_length_reward(), again]
+    resumed = make_trainer(tmp_path / "resumed", more_rewards=rewards, max_steps=5)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-4"))
+    assert before["rollouts"] == 1
+    assert again.of_groups.state["rollouts"] == 2
 
 
 def test_two_processes_go_on_inside_a_rollout(tmp_path):

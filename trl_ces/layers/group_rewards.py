@@ -39,21 +39,23 @@ class GroupRewards(Verdicts):
         for column, func in enumerate(funcs):
             if is_group_reward(func):
                 rule, name = cast(Any, func).of_groups, self.reward_func_names[column]
-                before = copy.deepcopy(self._states())
+                before = None if self.model.training else copy.deepcopy(self._states())
                 rewards[:, column] = call_group_reward(rule, self._groups, name, self.args.on_reward_error)
-                if not self.model.training:
+                if before is not None:
                     self._set_states(before)
         return rewards
 
-    def _states(self) -> list[dict[str, Any] | None]:
-        """What each reward function carries from rollout to rollout; `None` where there is nothing."""
-        return [getattr(getattr(func, "of_groups", None), "state", None) for func in self.reward_funcs]
+    def _states(self) -> dict[str, dict[str, Any]]:
+        """What rewards carry from rollout to rollout, by their names."""
+        rules = [getattr(func, "of_groups", None) for func in self.reward_funcs]
+        named = zip(self.reward_func_names, rules, strict=True)
+        return {name: cast(Any, rule).state for name, rule in named if hasattr(rule, "state")}
 
-    def _set_states(self, states: list[dict[str, Any] | None]) -> None:
-        for own, values in zip(self._states(), states, strict=True):
-            if own is not None and values is not None:
+    def _set_states(self, states: dict[str, dict[str, Any]]) -> None:
+        for name, own in self._states().items():
+            if name in states:  # a reward that a resumed run has anew starts anew
                 own.clear()
-                own.update(values)
+                own.update(states[name])
 
     def _remembered(self):
         return {**super()._remembered(), "group_rewards": self._states()}
