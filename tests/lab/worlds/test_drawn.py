@@ -40,3 +40,10 @@ def test_worlds_lie_in_the_ranges_and_have_problems_enough(seed):
         shape = {"digits": digits, "min_terms": least, "max_terms": most}
         assert len(load_problems("held_out", 200, 0, **shape)) == 200
         assert len(load_problems("train", 1280, 0, **shape)) == 1280
+
+
+def test_the_last_worlds_are_easy_where_that_is_asked_and_the_others_stay():
+    worlds = draw_worlds(40, 7, easy=10)
+    assert worlds[:30] == draw_worlds(30, 7)
+    for world in worlds[30:]:
+        assert world["slip_probability"] <= 0.03 and world["forget_probability"] == 0

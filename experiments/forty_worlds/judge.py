@@ -1,0 +1,51 @@
+"""Judges the frozen rule by results.csv, world by world: `python experiments/forty_worlds/judge.py`."""
+
+from pathlib import Path
+
+import pandas
+from scipy import stats
+
+RULE, BASELINE, PAPER, BEFORE = "CES and MAI, correct answers only", "DAPO", "CES", "Before training"
+
+
+def main() -> None:
+    rows = pandas.read_csv(Path(__file__).with_name("results.csv"))
+    base = rows[rows["method"] == BEFORE].set_index("variant")["accuracy"]
+    trained = rows[rows["method"] != BEFORE]
+    ruined = trained["accuracy"] < trained["variant"].map(base) / 2
+    ruins = trained[ruined].groupby("method")["variant"].agg(["nunique", "unique"])
+    worlds = trained.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method").dropna()
+    accuracy, length = 100 * worlds["accuracy"], worlds["length_tokens"]
+    print(f"{len(worlds)} whole worlds, {len(trained)} trainings; each method minus {BASELINE}, mean ± 95 %:")
+    for method in accuracy:
+        points, tokens = accuracy[method] - accuracy[BASELINE], length[method] - length[BASELINE]
+        count = ruins["nunique"].get(method, 0)
+        print(
+            f"{method:36} {points.mean():+6.2f} ± {half_width(points):5.2f} points, worst {points.min():+6.1f}; "
+            f"{tokens.mean():+6.2f} ± {half_width(tokens):5.2f} tokens, longest {tokens.max():+6.1f}; "
+            f"shorter in {(tokens < 0).sum()}, ruined {count}"
+        )
+    points, tokens = accuracy[RULE] - accuracy[BASELINE], length[RULE] - length[BASELINE]
+    lower = points.mean() - half_width(points)
+    alone = set(ruins["unique"].get(RULE, [])) - set(ruins["unique"].get(BASELINE, []))
+    ahead = accuracy[PAPER] > accuracy[BASELINE]
+    behind = (accuracy[RULE] - accuracy[PAPER])[ahead].mean()
+    verdicts = {
+        f"1 lower end {lower:+.2f} points, above -1.5": lower > -1.5,
+        f"2 ruined where {BASELINE} ruins none: {sorted(alone) or 'none'}": not alone,
+        f"3 {behind:+.2f} points against {PAPER} in the {ahead.sum()} worlds where it beats {BASELINE}": behind
+        >= -1.5,
+        f"4 {tokens.mean():+.2f} tokens, shorter in {(tokens < 0).sum()} of {len(worlds)}": tokens.mean() <= 0
+        and (tokens < 0).sum() >= 0.75 * len(worlds),
+    }
+    for text, holds in verdicts.items():
+        print("holds" if holds else "FAILS", text)
+
+
+def half_width(values: pandas.Series) -> float:
+    """Half of Student's 95 % interval of the mean."""
+    return float(stats.t.ppf(0.975, len(values) - 1) * values.sem())
+
+
+if __name__ == "__main__":
+    main()
