@@ -1,8 +1,11 @@
 """For mkdocs: links to experiments/, which is not part of the site, lead to the repository."""
 
-REPOSITORY = "https://github.com/OWNER/trl_ces/blob/main/"
+import tomllib
+from pathlib import Path
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def on_page_markdown(markdown: str, **_) -> str:
     """mkdocs calls this for each page."""
-    return markdown.replace("](../experiments/", f"]({REPOSITORY}experiments/")
+    return markdown.replace("](../experiments/", f"]({PROJECT['urls']['Repository']}/blob/main/experiments/")

@@ -15,6 +15,9 @@ ROOT = Path(__file__).parents[1]
 WORKFLOWS = {file.stem: read_yaml(file) for file in sorted((ROOT / ".github/workflows").glob("*.yml"))}
 
 
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+
+
 def steps(workflow):
     return [step for job in WORKFLOWS[workflow]["jobs"].values() for step in job["steps"]]
 
@@ -36,8 +39,8 @@ def test_changes_are_tested_with_each_python_that_the_package_names():
 @pytest.mark.parametrize(
     ("tag", "repository", "code"),
     [
-        (f"v{__version__}", "OWNER/trl_ces", 0),
-        ("v99.0", "OWNER/trl_ces", 1),
+        (f"v{__version__}", REPOSITORY.removeprefix("https://github.com/"), 0),
+        ("v99.0", REPOSITORY.removeprefix("https://github.com/"), 1),
         (f"v{__version__}", "somebody/trl_ces", 1),
     ],
 )
@@ -52,3 +55,8 @@ def test_only_the_job_that_publishes_may_ask_for_an_identity():
     jobs = WORKFLOWS["release"]["jobs"]
     assert {name for name, job in jobs.items() if "id-token" in job.get("permissions", {})} == {"publish"}
     assert jobs["publish"]["needs"] == "build"
+
+
+def test_what_only_the_owner_can_fill_in_stands_in_pyproject_alone():
+    found = subprocess.run(["git", "grep", "-lw", "OWNER"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(found.stdout.split()) == {"pyproject.toml", "CONTRIBUTING.md", "tests/test_workflows.py"}

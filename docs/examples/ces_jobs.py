@@ -3,15 +3,16 @@
 # dependencies = ["trl_ces[vllm,flash,lab]"]
 #
 # [tool.uv.sources]
-# trl_ces = { git = "https://github.com/OWNER/trl_ces" }
+# trl_ces = { git = "https://REPOSITORY" }
 # ///
 """
 CES on Hugging Face Jobs, pushed to a private repository; started again, it goes on from the last pushed checkpoint.
 
     hf jobs uv run --flavor h200 --timeout 24h --secrets HF_TOKEN docs/examples/ces_jobs.py --hub_model_id ME/MODEL
 
-Change OWNER above to where trl_ces lies, and RECIPE below. Without `--timeout` a job is ended after the Hub's default,
-and its disk is gone: what is not pushed by then is lost. Further words go to `trl-ces train`. Not yet run as a job.
+Put the repository's address in place of REPOSITORY above, and your recipe into RECIPE below. Without
+`--timeout` the Hub ends a job after its own default, and the job's disk is gone: what has not been pushed is lost.
+Further words go to `trl-ces train`. Not yet run as a job.
 """
 
 import argparse

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -41,7 +42,8 @@ def test_the_site_is_built_with_every_link_checked(site):
     assert {file.relative_to(docs).with_suffix("") for file in docs.rglob("*.md")} <= pages
     assert not (site / "build_config_reference.py").exists()
     assert (site / "examples" / "tools.py").is_file()
-    assert 'github.com/OWNER/trl_ces/blob/main/experiments/arithmetic/README.md"' in (site / "study.html").read_text()
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert f'{urls["Repository"]}/blob/main/experiments/arithmetic/README.md"' in (site / "study.html").read_text()
 
 
 @needs_mkdocs
