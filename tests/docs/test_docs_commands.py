@@ -12,7 +12,19 @@ from contextlib import redirect_stdout, suppress
 from functools import cache
 
 import pytest
-from docs_blocks import BLOCK, DOCS, OTHERS, PAGES, PROGRAMS, ROOT, SHELLS, blocks, cases, check_python
+from docs_blocks import (
+    BLOCK,
+    DOCS,
+    OTHERS,
+    PAGES,
+    PROGRAMS,
+    ROOT,
+    SHELLS,
+    blocks,
+    cases,
+    check_python,
+    write_tutorial,
+)
 
 from trl_ces.cli.main import COMMANDS, main
 from trl_ces.lab.commands import bench
@@ -54,6 +66,7 @@ def reader(tmp_path, monkeypatch):
     shutil.copy(ROOT / "recipes" / "models" / "arithmetic.yaml", run_of_a_study / "recipe.yaml")
     reward = next(block for block in blocks(DOCS / "recipes.md", "python") if "reward" in block)
     (tmp_path / "my_rewards.py").write_text(reward, encoding="utf-8")
+    write_tutorial(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_rewards", raising=False)

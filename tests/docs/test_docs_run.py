@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from code_sandbox import CANNOT
-from docs_blocks import DOCS, blocks, cases
+from docs_blocks import DOCS, blocks, cases, commands, write_tutorial
 from docs_functions import functions_of
 from docs_study import STUDY
 from docs_table import NOT_RUN, RUN
@@ -163,3 +163,26 @@ def test_a_command_of_the_documentation_runs(line, how, reader, one_process, cap
     for state in reader.glob("**/trainer_state.json"):
         if "train" in words[1] and "runs/study" not in str(state):
             assert json.loads(state.read_text())["global_step"] == 2
+
+
+def test_the_tutorial_runs_from_its_first_line_to_its_last(prepared, one_process, tmp_path, monkeypatch, capsys):
+    """Its own files and commands in one folder; a tiny model in the place of SmolLM2, 2 steps, few prompts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    write_tutorial(tmp_path)
+    cpu = yaml.safe_load(Path("cpu.yaml").read_text())
+    cpu |= {"model_name_or_path": str(prepared / "tiny"), "model_builder": None, "max_completion_length": 16}
+    Path("cpu.yaml").write_text(yaml.safe_dump(cpu))
+    said = {}
+    for line in (line for block in blocks(DOCS / "tutorial.md", "bash") for line in commands(block)):
+        if line[0] == "python":
+            exec(compile(Path(line[1]).read_text(), line[1], "exec"), {})
+            assert [sum(1 for _ in open(name)) for name in ("problems.jsonl", "test.jsonl")] == [200, 56]
+            continue
+        small = {"inspect": ["--num_prompts", "3"], "train": ["--max_steps", "2", "--logging_steps", "1"]}.get(line[1], [])
+        assert main([*line[1:], *small]) == 0
+        said[line[1]] = capsys.readouterr().out
+    assert [*said] == ["inspect", "plan", "train"]
+    assert "tokens that CES shapes" in said["inspect"]
+    assert "a step" in said["plan"]
+    assert json.loads(Path("runs/mine/trainer_state.json").read_text())["global_step"] == 2

@@ -22,6 +22,12 @@ def blocks(page, *languages):
     return [re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, name, body in found if name in languages]
 
 
+def write_tutorial(folder):
+    """The files that docs/tutorial.md has its reader write; each opens with its name."""
+    for block in blocks(DOCS / "tutorial.md", "python", "yaml"):
+        (folder / block.splitlines()[0].removeprefix("# ")).write_text(block, encoding="utf-8")
+
+
 def commands(script):
     """The words of each command. A line continues while a quote or a backslash is open."""
     open_line = ""
