@@ -173,15 +173,16 @@ def test_the_tutorial_runs_from_its_first_line_to_its_last(prepared, one_process
     cpu = yaml.safe_load(Path("cpu.yaml").read_text())
     cpu |= {"model_name_or_path": str(prepared / "tiny"), "model_builder": None, "max_completion_length": 16}
     Path("cpu.yaml").write_text(yaml.safe_dump(cpu))
+    small = {"inspect": ["--num_prompts", "3"], "train": ["--max_steps", "2", "--logging_steps", "1"]}
     said = {}
-    for line in (line for block in blocks(DOCS / "tutorial.md", "bash") for line in commands(block)):
-        if line[0] == "python":
-            exec(compile(Path(line[1]).read_text(), line[1], "exec"), {})
-            assert [sum(1 for _ in open(name)) for name in ("problems.jsonl", "test.jsonl")] == [200, 56]
-            continue
-        small = {"inspect": ["--num_prompts", "3"], "train": ["--max_steps", "2", "--logging_steps", "1"]}.get(line[1], [])
-        assert main([*line[1:], *small]) == 0
-        said[line[1]] = capsys.readouterr().out
+    for words in (words for block in blocks(DOCS / "tutorial.md", "bash") for words in commands(block)):
+        if words[0] == "python":
+            exec(compile(Path(words[1]).read_text(), words[1], "exec"), {})
+        else:
+            assert main([*words[1:], *small.get(words[1], [])]) == 0
+            said[words[1]] = capsys.readouterr().out
+    rows = [len(Path(name).read_text().splitlines()) for name in ("problems.jsonl", "test.jsonl")]
+    assert rows == [200, 56]
     assert [*said] == ["inspect", "plan", "train"]
     assert "tokens that CES shapes" in said["inspect"]
     assert "a step" in said["plan"]

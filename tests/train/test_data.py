@@ -53,7 +53,7 @@ def write_parquet(tmp_path, rows):
 def test_both_formats_of_deepmath_give_prompt_and_solution(tmp_path, rows, write):
     train, evaluation = load_datasets(script(write(tmp_path, rows), max_train_samples=5), say=lambda text: None)
     assert evaluation is None
-    assert train.column_names == ["prompt", "solution", "row"]
+    assert {*train.column_names} == {*rows[0]} - {"question"} | {"prompt", "solution", "row"}
     for row in train:
         number = row["row"]
         assert row["prompt"] == [
@@ -134,6 +134,22 @@ def test_too_few_usable_rows_are_an_error(tmp_path):
         load_datasets(script(file, max_train_samples=31))
     with pytest.raises(UserError, match=r"0 rows with a usable gold \(of 30\) and 1 are asked for"):
         load_datasets(script(file, solution_pattern="####(.+)"))
+
+
+def test_a_reward_gets_the_other_columns_under_their_own_names(tmp_path):
+    rows = [{"question": f"q{n}", "answer": n, "level": f"L{n}", "prompts": None} for n in range(3)]
+    data, _ = load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None), say=lambda text: None)
+    assert sorted(data.column_names) == ["answer", "level", "prompt", "prompts", "row", "solution"]
+    for row in data:
+        assert (row["answer"], row["level"], row["solution"]) == (row["row"], f"L{row['row']}", str(row["row"]))
+
+
+def test_a_column_of_several_types_is_refused_in_a_sentence(tmp_path):
+    rows = [{"question": "q", "answer": "1", "level": level} for level in (1, "hard")]
+    with pytest.raises(
+        UserError, match=r"data\.jsonl: a column holds values of several types \(.+\): make them one\."
+    ):
+        load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None), say=lambda text: None)
 
 
 def test_a_message_prompt_gets_our_system_message_in_place_of_its_own():

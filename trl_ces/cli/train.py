@@ -2,6 +2,7 @@
 
 import sys
 
+from ..support.hub import try_hub_once
 from ..support.yaml import describe_type
 from ..train.arguments import ScriptArguments
 from ..train.checks import check
@@ -53,5 +54,8 @@ def run(argv: list[str]) -> int:
     line = read_words(argv)
     recipe = load_recipe(line.config, line.overrides)
     launch = check(line, recipe)
+    script = recipe.script
+    if script.model_builder is None:
+        try_hub_once(str(recipe.model.model_name_or_path), *([script.dataset_name] if script.dataset_name else []))
     sys.stdout.flush()
     return run_training(launch, recipe)

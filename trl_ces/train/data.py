@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..support.errors import UserError, kind
+from ..support.errors import UserError, first_line, kind
 from ..support.hub import is_local
 from ..support.imports import call_builder
 from ..support.prompts import build_prompt
@@ -101,16 +101,23 @@ def draw_rows(
 
 
 def make_dataset(rows: Rows, picked: list[int], script: ScriptArguments) -> "Dataset":
-    """The picked rows as `prompt` (chat messages), `solution` and `row` (number in the source)."""
+    """The picked rows: `prompt` (chat messages), `solution`, `row` (number in the source), and their other columns."""
     from datasets import Dataset
+    from pyarrow import ArrowException
 
     records = []
     for row in picked:
         where = f"{rows.source}, row {row}"
         gold = clean_gold(rows.golds[row], script.solution_pattern, where)
         prompt = make_prompt(rows.prompts[row], script.system_prompt, where)
-        records.append({"prompt": prompt, "solution": gold, "row": row})
-    return Dataset.from_list(records)
+        others = {name: column[row] for name, column in rows.columns.items()}
+        records.append(others | {"prompt": prompt, "solution": gold, "row": row})
+    try:
+        return Dataset.from_list(records)
+    except ArrowException as error:
+        raise UserError(
+            f"{rows.source}: a column holds values of several types ({first_line(error)}): make them one."
+        ) from None
 
 
 def check_source(script: ScriptArguments) -> None:

@@ -1,8 +1,8 @@
 """Reads problems from local JSON, JSONL and parquet files and from data sets of the Hub, dropping none."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ SOLUTION_COLUMNS = ("solution", "final_answer", "answer")
 
 @dataclass(frozen=True)
 class Rows:
-    """A data set before the draw: the question and gold of each row, as in the source."""
+    """A data set before the draw: each row's question and gold, and all columns but the question, as in the source."""
 
     source: str
     prompts: Sequence[Any]
     golds: Sequence[Any]
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 def local_files(name: str) -> list[Path]:
@@ -82,7 +83,8 @@ def _read_local(script: ScriptArguments, name: str) -> Rows:
     if not rows:
         return Rows(name, [], [])
     prompt_column, solution_column = find_columns(list(rows[0]), script, name)
-    return Rows(name, [row.get(prompt_column) for row in rows], [row.get(solution_column) for row in rows])
+    columns = {column: [row.get(column) for row in rows] for column in rows[0]}
+    return Rows(name, columns.pop(prompt_column), columns[solution_column], columns)
 
 
 def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows:
@@ -101,7 +103,8 @@ def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows
 
 def _rows_of(dataset: Any, script: ScriptArguments, source: str) -> Rows:
     prompt_column, solution_column = find_columns(dataset.column_names, script, source)
-    return Rows(source, dataset[prompt_column], list(dataset[solution_column]))
+    columns = {column: dataset[column] for column in dataset.column_names if column != prompt_column}
+    return Rows(source, dataset[prompt_column], list(dataset[solution_column]), columns)
 
 
 def _read_hub(script: ScriptArguments, name: str, split: str) -> Rows:

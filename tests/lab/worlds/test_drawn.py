@@ -46,4 +46,5 @@ def test_the_last_worlds_are_easy_where_that_is_asked_and_the_others_stay():
     worlds = draw_worlds(40, 7, easy=10)
     assert worlds[:30] == draw_worlds(30, 7)
     for world in worlds[30:]:
-        assert world["slip_probability"] <= 0.03 and world["forget_probability"] == 0
+        assert world["slip_probability"] <= 0.03
+        assert world["forget_probability"] == 0

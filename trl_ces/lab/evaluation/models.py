@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors
-from ...support.hub import is_local
+from ...support.hub import is_local, try_hub_once
 from ...support.prompts import build_prompt, opens_thinking
 from .problems import Problem
 from .settings import EvaluationSettings
@@ -40,6 +40,7 @@ class EncodedPrompts:
 
 def check_model(name: str) -> None:
     """Refuses a path without a saved model; Hub ids pass."""
+    try_hub_once(name)
     folder = Path(name).expanduser()
     if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
         raise UserError(
