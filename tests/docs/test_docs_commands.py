@@ -10,6 +10,7 @@ import sys
 import tomllib
 from contextlib import redirect_stdout, suppress
 from functools import cache
+from pathlib import Path
 
 import pytest
 from docs_blocks import (
@@ -111,7 +112,7 @@ def read_python(words):
     elif words[0] == "-m":
         importlib.import_module(words[1])
     else:
-        script = ROOT / words[0]
+        script = Path(words[0]) if Path(words[0]).is_file() else ROOT / words[0]  # the reader's own, or ours
         assert script.is_file()
         if "argparse" in script.read_text():
             words_before, sys.argv = sys.argv, [str(script), *words[1:]]

@@ -146,9 +146,7 @@ def test_a_reward_gets_the_other_columns_under_their_own_names(tmp_path):
 
 def test_a_column_of_several_types_is_refused_in_a_sentence(tmp_path):
     rows = [{"question": "q", "answer": "1", "level": level} for level in (1, "hard")]
-    with pytest.raises(
-        UserError, match=r"a column holds values of several types \(.+\): make them one\."
-    ):
+    with pytest.raises(UserError, match=r"a column holds values of several types \(.+\): make them one\."):
         load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None), say=lambda text: None)
 
 
