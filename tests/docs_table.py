@@ -156,7 +156,14 @@ PUSHED = "tests/lab/hub/test_push.py::test_the_lines_of_the_docs_push"
 EXAMPLE = "tests/docs/test_docs_examples.py::test_an_example_trains_and_saves_from_the_command_line"
 PLANNED = "tests/docs/test_plan_docs.py::test_the_document_shows_what_the_command_prints"
 # Reasons. If another test runs the command, its name, which must exist.
+TUTORIAL = "tests/docs/test_docs_run.py::test_the_tutorial_runs_from_its_first_line_to_its_last"
 NOT_RUN = {
+    "python make_problems.py": TUTORIAL,
+    "trl-ces inspect --config mine.yaml cpu.yaml --data test.jsonl --num_prompts 12 --tau 0.05 --top 3": TUTORIAL,
+    "trl-ces plan --config mine.yaml ces_correct_only lora --gpus 1 --gpu_memory 24": TUTORIAL,
+    "trl-ces train --config mine.yaml ces_correct_only cpu.yaml --ces_tau 0.05 --output_dir runs/mine": TUTORIAL,
+    "trl-ces inspect --config mine.yaml cpu.yaml --data test.jsonl --num_prompts 12 --tau 0.05 --top 3 "
+    "--model runs/mine": TUTORIAL,
     "trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload": PLANNED,
     "trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 "
     "--accelerate_config zero3 --vllm_enable_sleep_mode false": PLANNED,

@@ -173,7 +173,11 @@ def test_the_tutorial_runs_from_its_first_line_to_its_last(prepared, one_process
     cpu = yaml.safe_load(Path("cpu.yaml").read_text())
     cpu |= {"model_name_or_path": str(prepared / "tiny"), "model_builder": None, "max_completion_length": 16}
     Path("cpu.yaml").write_text(yaml.safe_dump(cpu))
-    small = {"inspect": ["--num_prompts", "3"], "train": ["--max_steps", "2", "--logging_steps", "1"]}
+    small = {
+        "inspect": ["--num_prompts", "3"],
+        "plan": ["--model_config", str(prepared / "tiny")],  # of a model of the Hub
+        "train": ["--max_steps", "2", "--logging_steps", "1"],
+    }
     said = {}
     for words in (words for block in blocks(DOCS / "tutorial.md", "bash") for words in commands(block)):
         if words[0] == "python":
@@ -185,5 +189,5 @@ def test_the_tutorial_runs_from_its_first_line_to_its_last(prepared, one_process
     assert rows == [200, 56]
     assert [*said] == ["inspect", "plan", "train"]
     assert "tokens that CES shapes" in said["inspect"]
-    assert "a step" in said["plan"]
+    assert "Fits: " in said["plan"]
     assert json.loads(Path("runs/mine/trainer_state.json").read_text())["global_step"] == 2
