@@ -13,7 +13,7 @@ from trl_ces.lab.evaluation import run as run_module
 from trl_ces.lab.evaluation.models import EncodedPrompts
 from trl_ces.lab.evaluation.problems import Problem
 from trl_ces.lab.evaluation.run import evaluate, run_evaluation
-from trl_ces.lab.evaluation.samples import SampleFile
+from trl_ces.lab.evaluation.samples import open_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.evaluation.units import list_units, pending_batches, sample_seed
 from trl_ces.support.errors import UserError
@@ -265,12 +265,16 @@ def test_a_file_that_is_not_its_own_is_refused(place, whole, tmp_path):
 
 
 def test_one_process_at_a_time_works_in_a_directory(tmp_path):
-    with SampleFile(tmp_path, {}), pytest.raises(UserError, match="Another evaluation is at work"):
-        SampleFile(tmp_path, {})
-    SampleFile(tmp_path, {}).close()
+    def work(folder):
+        with open_samples(folder, {}):
+            pass
+
+    with open_samples(tmp_path, {}), pytest.raises(UserError, match="Another evaluation is at work"):
+        work(tmp_path)
+    work(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
-        SampleFile(tmp_path / "file" / "x", {})
+        work(tmp_path / "file" / "x")
 
 
 def test_batches_with_something_missing_are_asked_whole():

@@ -12,7 +12,8 @@ from fixtures_evaluation import write_data, write_model
 from trl_ces.lab.evaluation import run as run_module
 from trl_ces.lab.evaluation import vllm_backend
 from trl_ces.lab.evaluation.models import ModelFacts, encode_prompts, read_model
-from trl_ces.lab.evaluation.run import benchmark_problems, choose_backend
+from trl_ces.lab.evaluation.problems import load_benchmark
+from trl_ces.lab.evaluation.run import choose_backend
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.evaluation.vllm_backend import VllmBackend, lora_rank
 from trl_ces.support.errors import UserError
@@ -205,7 +206,6 @@ def test_auto_takes_vllm_where_it_is_and_its_options_need_it(vllm, monkeypatch):
         choose_backend(settings(backend="transformers", tensor_parallel_size=2))
     monkeypatch.delitem(sys.modules, "vllm")
     monkeypatch.setattr(run_module, "find_spec", lambda name: None)
-    monkeypatch.setattr(vllm_backend, "find_spec", lambda name: None)
     assert choose_backend(settings(backend="auto")).backend == "transformers"
     with pytest.raises(UserError, match=r"vLLM is not installed: .*--backend transformers"):
         choose_backend(settings())
@@ -239,6 +239,6 @@ def test_both_backends_get_the_same_prompts_token_for_token(vllm, tmp_path, monk
         run_module.run_evaluation(chosen, tmp_path / name, say=lambda text: None, progress=False)
     assert asked["vllm"] == asked["transformers"]
     facts = read_model(chosen)
-    encoded = encode_prompts(facts.tokenizer, benchmark_problems(chosen), chosen.system_prompt)
+    encoded = encode_prompts(facts.tokenizer, load_benchmark("aime24", tmp_path), chosen.system_prompt)
     assert sorted(asked["vllm"][0]) == sorted(ids for ids in encoded.ids for _ in range(2))
     assert len(set(asked["vllm"][1])) == 60

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from ...support.errors import UserError, nearest
 from ...support.files import write_json
 from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
-from .proportions import Shares, accuracy_difference, accuracy_interval
+from .proportions import accuracy_difference, accuracy_interval
 from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings_file
 from .statistics import interval_of_average
-from .summary import KINDS, accuracies, by_benchmark, mean_lengths, span, tokens
+from .summary import KINDS, accuracies, by_benchmark, mean_lengths, shares, span, tokens
 
 # Section 5.2: a question is simple if the reference model answers it right more often than this.
 SIMPLE_ABOVE = 0.5
@@ -93,37 +94,20 @@ def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
     return shared
 
 
-@dataclass(frozen=True)
-class Measured:
-    """All runs on one benchmark: tables with a row per problem and a numbered column per run."""
-
-    accuracy: pd.DataFrame  # share of correct answers, in [0, 1]. Only problems that every run could judge
-    answers: pd.DataFrame  # how many answers each share is of
-    length: pd.DataFrame  # mean tokens
-
-    def shares(self, run: int) -> Shares:
-        """What the interval of a run's accuracy rests on."""
-        return Shares(self.accuracy[run].to_numpy(), self.answers[run].to_numpy())
+# One benchmark, per run: `accuracies` of the problems that every run could judge, and the mean lengths of all.
+Measured = list[tuple[pd.DataFrame, pd.Series]]
 
 
-def benchmark_tables(runs: Sequence[Run], name: str, verdict: str) -> Measured:
-    """What the comparison of a benchmark rests on; see [`compare`] for the arguments."""
-    numbers = range(len(runs))
+def _measure(runs: Sequence[Run], name: str, verdict: str) -> Measured:
     found = [accuracies(run.samples[name], verdict) for run in runs]
-    lengths = [mean_lengths(run.samples[name]) for run in runs]
-    judged = pd.concat(found, axis="columns", keys=numbers, join="inner")
-    return Measured(
-        judged.xs("right", axis="columns", level=1),
-        judged.xs("answers", axis="columns", level=1),
-        pd.concat(lengths, axis="columns", keys=numbers),
-    )
+    judged = reduce(pd.Index.intersection, (table.index for table in found))
+    return [(table.loc[judged], mean_lengths(run.samples[name])) for run, table in zip(runs, found, strict=True)]
 
 
 def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) -> dict[str, Any]:
     """The numbers of the comparison's tables."""
     names = shared_benchmarks(runs)
-    measured = {name: benchmark_tables(runs, name, verdict) for name in names}
-    rows = {name: _row([measured[name]], baseline) for name in names}
+    measured = {name: _measure(runs, name, verdict) for name in names}
     averages = {}
     for kind in KINDS:
         sets = [measured[name] for name in names if BENCHMARKS[name].kind == kind]
@@ -133,8 +117,8 @@ def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) ->
         "runs": [run.name for run in runs],
         "baseline": runs[baseline].name,
         "verdict": verdict,
-        "differing": {run.name: _differing(runs[0], run) for run in runs[1:] if _differing(runs[0], run)},
-        "benchmarks": rows,
+        "differing": {run.name: found for run in runs[1:] if (found := _differing(runs[0], run))},
+        "benchmarks": {name: _row([measured[name]], baseline) for name in names},
         "averages": averages,
         "split": {name: _split(measured[name]) for name in names},
     }
@@ -148,17 +132,17 @@ def _differing(first: Run, other: Run) -> dict[str, list[Any]]:
 
 def _row(sets: Sequence[Measured], baseline: int) -> dict[str, Any]:
     """The numbers of one set, or the unweighted means over several."""
-    runs = list(sets[0].accuracy)
-    shares = [[each.shares(run) for each in sets] for run in runs]
-    lengths = [[each.length[run] for each in sets] for run in runs]
+    runs = range(len(sets[0]))
+    right = [[shares(each[run][0]) for each in sets] for run in runs]
+    lengths = [[each[run][1] for each in sets] for run in runs]
     # Paired: the same questions, so their difficulty cancels.
     longer = [[one - other for one, other in zip(own, lengths[baseline], strict=True)] for own in lengths]
     return {
-        "problems": sum(len(each.length) for each in sets),
-        "judged": sum(len(each.accuracy) for each in sets),
-        "accuracy": [accuracy_interval(own)._asdict() for own in shares],
+        "problems": sum(map(len, lengths[0])),
+        "judged": sum(len(each[0][0]) for each in sets),
+        "accuracy": [accuracy_interval(own)._asdict() for own in right],
         "accuracy_difference": [
-            None if run == baseline else accuracy_difference(shares[run], shares[baseline])._asdict() for run in runs
+            None if run == baseline else accuracy_difference(right[run], right[baseline])._asdict() for run in runs
         ],
         "length": [interval_of_average(own, least=0)._asdict() for own in lengths],
         "length_difference": [None if run == baseline else interval_of_average(longer[run])._asdict() for run in runs],
@@ -166,12 +150,12 @@ def _row(sets: Sequence[Measured], baseline: int) -> dict[str, Any]:
 
 
 def _split(measured: Measured) -> dict[str, Any]:
-    simple = measured.accuracy[0] > SIMPLE_ABOVE
-    found = {}
-    for part, chosen in (("simple", simple), ("hard", ~simple)):
-        own = Measured(measured.accuracy[chosen], measured.answers[chosen], measured.length.loc[chosen.index[chosen]])
-        found[part] = _row([own], baseline=0)
-    return found
+    reference = measured[0][0]["right"]
+    simple, hard = (reference.index[chosen] for chosen in (reference > SIMPLE_ABOVE, reference <= SIMPLE_ABOVE))
+    return {
+        part: _row([[(table.loc[chosen], length.loc[chosen]) for table, length in measured]], baseline=0)
+        for part, chosen in (("simple", simple), ("hard", hard))
+    }
 
 
 def comparison_text(found: dict[str, Any]) -> str:
@@ -185,7 +169,10 @@ def comparison_text(found: dict[str, Any]) -> str:
         _main_table(names, others[-1], found["baseline"], titled),
         "**Bold**: best of the row.",
         f"## Differences to {found['baseline']}, problem by problem, with 95 % intervals",
-        _difference_table(names, others, titled),
+        markdown(
+            ["Dataset", *(cell for place in others for cell in (f"{names[place]} Acc", "95 %", "Len", "95 %"))],
+            [[title, *(cell for place in others for cell in _differences(row, place))] for title, row in titled],
+        ),
         f"## Simple and hard questions (simple: {names[0]} is right in more than half of its answers)",
         _split_table(names, found["split"]),
         f"Acc: answers right by {verdict}, %. Len: tokens, thinking included.",
@@ -205,7 +192,6 @@ def comparison_text(found: dict[str, Any]) -> str:
 
 def _main_table(names: list[str], last: int, baseline: str, titled: list[tuple[str, dict[str, Any]]]) -> str:
     header = ["Dataset", *(f"{name} {what}" for name in names for what in ("Acc ↑", "Len ↓"))]
-    header += [f"{names[last]} - {baseline} Acc", "Len"]
     rows = []
     for title, row in titled:
         accuracy = [percent(entry["mean"]) for entry in row["accuracy"]]
@@ -216,8 +202,8 @@ def _main_table(names: list[str], last: int, baseline: str, titled: list[tuple[s
             for pair in zip(accuracy, length, strict=True)
             for place, cell in enumerate(pair)
         ]
-        rows.append([title, *cells, *(_differences(row, last)[place] for place in (0, 2))])
-    return markdown(header, rows)
+        rows.append([title, *cells, *_differences(row, last)[::2]])
+    return markdown([*header, f"{names[last]} - {baseline} Acc", "Len"], rows)
 
 
 def _number(cell: str) -> float:
@@ -236,15 +222,8 @@ def _differences(row: dict[str, Any], run: int) -> list[str]:
     return cells
 
 
-def _difference_table(names: list[str], others: list[int], titled: list[tuple[str, dict[str, Any]]]) -> str:
-    header = ["Dataset", *(cell for place in others for cell in (f"{names[place]} Acc", "95 %", "Len", "95 %"))]
-    rows = [[title, *(cell for place in others for cell in _differences(row, place))] for title, row in titled]
-    return markdown(header, rows)
-
-
 def _split_table(names: list[str], split: dict[str, Any]) -> str:
     """Counts as in the paper's Table 9, and each run's mean length and accuracy in both parts."""
-    header = ["Dataset", "Part", "Problems", *(f"{name} {what}" for name in names for what in ("Len", "Acc"))]
     rows = []
     for benchmark, parts in split.items():
         for part, entry in parts.items():
@@ -252,4 +231,6 @@ def _split_table(names: list[str], split: dict[str, Any]) -> str:
             for length, accuracy in zip(entry["length"], entry["accuracy"], strict=True):
                 row += [tokens(length["mean"]), percent(accuracy["mean"])]
             rows.append(row)
-    return markdown(header, rows)
+    return markdown(
+        ["Dataset", "Part", "Problems", *(f"{name} {what}" for name in names for what in ("Len", "Acc"))], rows
+    )

@@ -8,11 +8,13 @@ from typing import Any
 from ...grading import grade_many
 from .benchmarks import BENCHMARKS
 from .code.judge import CodeJudge
-from .generate import Backend
 from .models import EncodedPrompts
 from .problems import Problem
-from .samples import Key, Sample, key_of
+from .samples import FIELDS, Key, Sample, key_of
 from .settings import EvaluationSettings
+
+# What the model wrote: the last of `FIELDS`.
+DRAWN = ("tokens", "finish_reason", "text")
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,7 @@ def judge_answers(answers: Sequence[tuple[Unit, Sample]], code_judge: CodeJudge)
         for (unit, drawn), grade in zip(plain, grades, strict=True)
     ]
     coded = [(unit, drawn, task) for unit, drawn in answers if (task := unit.problems[-1].code) is not None]
-    verdicts = code_judge.verdicts(
-        [task for *_, task in coded],
-        [drawn["text"] for _, drawn, _ in coded],
-        [unit.thinking_prefilled for unit, *_ in coded],
-    )
+    verdicts = code_judge.verdicts([(task, drawn["text"], unit.thinking_prefilled) for unit, drawn, task in coded])
     for (unit, drawn, _), verdict in zip(coded, verdicts, strict=True):
         # The base set's verdict is on the first group of tests, the stricter set's on both.
         for problem, correct in zip(unit.problems, verdict.passed[-len(unit.problems) :], strict=True):
@@ -112,26 +110,14 @@ def judge_answers(answers: Sequence[tuple[Unit, Sample]], code_judge: CodeJudge)
     return samples
 
 
-def _sample(
-    unit: Unit, drawn: Sample, problem: Problem, stated: str | None, correct: bool | None, correct_qwen: bool | None
-) -> Sample:
-    return {
-        "benchmark": problem.benchmark,
-        "problem": problem.id,
-        "sample": unit.sample,
-        "seed": unit.seed,
-        "gold": problem.gold,
-        "answer": stated,
-        "correct": correct,
-        "correct_qwen": correct_qwen,
-        "tokens": drawn["tokens"],
-        "finish_reason": drawn["finish_reason"],
-        "text": drawn["text"],
-    }
+def _sample(unit: Unit, drawn: Sample, problem: Problem, *verdicts: Any) -> Sample:
+    """A line of samples.jsonl; `verdicts`: `answer`, `correct` and `correct_qwen`."""
+    own = (problem.benchmark, problem.id, unit.sample, unit.seed, problem.gold)
+    return dict(zip(FIELDS, (*own, *verdicts, *(drawn[name] for name in DRAWN)), strict=True))
 
 
 def draw(
-    backend: Backend, batches: Sequence[Sequence[Unit]], tokenizer: Any, done: set[Key], code_judge: CodeJudge
+    backend: Any, batches: Sequence[Sequence[Unit]], tokenizer: Any, done: set[Key], code_judge: CodeJudge
 ) -> Iterator[list[Sample]]:
     """Yields the missing samples of the batches as they finish."""
     for batch in batches:
@@ -141,10 +127,7 @@ def draw(
                 continue
             texts = tokenizer.batch_decode([answer.tokens for answer in new], skip_special_tokens=True)
             answers = [
-                (
-                    batch[answer.index],
-                    {"tokens": len(answer.tokens), "finish_reason": answer.finish_reason, "text": text},
-                )
+                (batch[answer.index], dict(zip(DRAWN, (len(answer.tokens), answer.finish_reason, text), strict=True)))
                 for answer, text in zip(new, texts, strict=True)
             ]
             yield [sample for sample in judge_answers(answers, code_judge) if key_of(sample) not in done]

@@ -35,8 +35,8 @@ def fenced(program):
 
 
 def verdicts(tasks, programs, seconds=20.0):
-    texts = [fenced(program) for program in programs]
-    return [verdict.passed for verdict in CodeJudge(seconds).verdicts(tasks, texts, [False] * len(texts))]
+    answers = [(task, fenced(program), False) for task, program in zip(tasks, programs, strict=True)]
+    return [verdict.passed for verdict in CodeJudge(seconds).verdicts(answers)]
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def test_a_reference_that_does_not_run_judges_nothing():
 
 def test_an_answer_that_cannot_be_judged_is_wrong_by_neither_verdict():
     class ReferenceThatFails:
-        def verdicts(self, tasks, texts, prefilled):
-            return [CodeVerdict("def double(x): return 2 * x", [True, None])] * len(tasks)
+        def verdicts(self, answers):
+            return [CodeVerdict("def double(x): return 2 * x", [True, None])] * len(answers)
 
     base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
     stricter = replace(base, benchmark="humaneval_plus")
@@ -240,7 +240,8 @@ def test_an_answer_that_cannot_be_judged_is_wrong_by_neither_verdict():
 def test_code_in_the_thinking_does_not_count():
     judge, answer = CodeJudge(20.0), fenced("def double(x): return 2 * x")
     texts = [f"<think>{answer}", answer, f"{answer}</think>No idea.", f"so</think>{answer}"]
-    found = judge.verdicts([DOUBLE] * 4, texts, [False, True, True, True])
+    prefilled = [False, True, True, True]
+    found = judge.verdicts([(DOUBLE, text, opened) for text, opened in zip(texts, prefilled, strict=True)])
     assert [verdict.passed[0] for verdict in found] == [False, False, False, True]
     assert [verdict.program is None for verdict in found] == [True, True, True, False]
 

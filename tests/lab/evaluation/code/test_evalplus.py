@@ -6,8 +6,7 @@ import pytest
 from fixtures_evaluation import write_data
 
 from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
-from trl_ces.lab.evaluation.code.evalplus import ALSO_RIGHT, mbpp_inputs
-from trl_ces.lab.evaluation.code.tasks import read_task
+from trl_ces.lab.evaluation.code.tasks import ALSO_RIGHT, mbpp_inputs, read_task
 from trl_ces.lab.evaluation.problems import load_benchmark
 from trl_ces.support.errors import UserError
 
