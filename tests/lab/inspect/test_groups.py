@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from trl_ces.lab.inspect.answers import SampledAnswer
-from trl_ces.lab.inspect.groups import group_facts
+from trl_ces.lab.inspect.facts import group_facts
 
 
 def answer(prompt, length):

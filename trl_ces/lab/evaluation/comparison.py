@@ -169,10 +169,7 @@ def comparison_text(found: dict[str, Any]) -> str:
         _main_table(names, others[-1], found["baseline"], titled),
         "**Bold**: best of the row.",
         f"## Differences to {found['baseline']}, problem by problem, with 95 % intervals",
-        markdown(
-            ["Dataset", *(cell for place in others for cell in (f"{names[place]} Acc", "95 %", "Len", "95 %"))],
-            [[title, *(cell for place in others for cell in _differences(row, place))] for title, row in titled],
-        ),
+        _difference_table(names, others, titled),
         f"## Simple and hard questions (simple: {names[0]} is right in more than half of its answers)",
         _split_table(names, found["split"]),
         f"Acc: answers right by {verdict}, %. Len: tokens, thinking included.",
@@ -192,6 +189,7 @@ def comparison_text(found: dict[str, Any]) -> str:
 
 def _main_table(names: list[str], last: int, baseline: str, titled: list[tuple[str, dict[str, Any]]]) -> str:
     header = ["Dataset", *(f"{name} {what}" for name in names for what in ("Acc ↑", "Len ↓"))]
+    header += [f"{names[last]} - {baseline} Acc", "Len"]
     rows = []
     for title, row in titled:
         accuracy = [percent(entry["mean"]) for entry in row["accuracy"]]
@@ -202,8 +200,8 @@ def _main_table(names: list[str], last: int, baseline: str, titled: list[tuple[s
             for pair in zip(accuracy, length, strict=True)
             for place, cell in enumerate(pair)
         ]
-        rows.append([title, *cells, *_differences(row, last)[::2]])
-    return markdown([*header, f"{names[last]} - {baseline} Acc", "Len"], rows)
+        rows.append([title, *cells, *(_differences(row, last)[place] for place in (0, 2))])
+    return markdown(header, rows)
 
 
 def _number(cell: str) -> float:
@@ -222,8 +220,15 @@ def _differences(row: dict[str, Any], run: int) -> list[str]:
     return cells
 
 
+def _difference_table(names: list[str], others: list[int], titled: list[tuple[str, dict[str, Any]]]) -> str:
+    header = ["Dataset", *(cell for place in others for cell in (f"{names[place]} Acc", "95 %", "Len", "95 %"))]
+    rows = [[title, *(cell for place in others for cell in _differences(row, place))] for title, row in titled]
+    return markdown(header, rows)
+
+
 def _split_table(names: list[str], split: dict[str, Any]) -> str:
     """Counts as in the paper's Table 9, and each run's mean length and accuracy in both parts."""
+    header = ["Dataset", "Part", "Problems", *(f"{name} {what}" for name in names for what in ("Len", "Acc"))]
     rows = []
     for benchmark, parts in split.items():
         for part, entry in parts.items():
@@ -231,6 +236,4 @@ def _split_table(names: list[str], split: dict[str, Any]) -> str:
             for length, accuracy in zip(entry["length"], entry["accuracy"], strict=True):
                 row += [tokens(length["mean"]), percent(accuracy["mean"])]
             rows.append(row)
-    return markdown(
-        ["Dataset", "Part", "Problems", *(f"{name} {what}" for name in names for what in ("Len", "Acc"))], rows
-    )
+    return markdown(header, rows)

@@ -232,7 +232,7 @@ def test_an_answer_that_cannot_be_judged_is_wrong_by_neither_verdict():
     base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
     stricter = replace(base, benchmark="humaneval_plus")
     drawn = {"tokens": 9, "finish_reason": "stop", "text": "text"}
-    found = judge_answers([(Unit(base, 0, [1], False, 7, stricter), drawn)], ReferenceThatFails())
+    found = judge_answers([(Unit([base, stricter], 0, [1], False, 7), drawn)], ReferenceThatFails())
     assert [(sample["correct"], sample["correct_qwen"]) for sample in found] == [(True, True), (None, None)]
 
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import chain, repeat, zip_longest
 from typing import Any
 
@@ -36,8 +36,7 @@ class CodeTask:
     @property
     def digest(self) -> str:
         """16 hexadecimal digits that change with anything that could change a verdict."""
-        parts = [self.entry_point, self.reference, self.groups, self.atol, self.convert, self.rule, self.accepted]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()[:16]
 
     def base(self) -> "CodeTask":
         """The task with the base inputs only."""
@@ -63,15 +62,8 @@ def read_task(dataset: str, row: Row) -> CodeTask:
             accepted = tuple(json.dumps(encode(group)) for group in outputs)
     elif name == "find_zero":
         rule = "root"
-    return CodeTask(
-        entry_point=name,
-        reference=row["prompt"] + row["canonical_solution"],
-        groups=tuple(json.dumps(encode(group)) for group in groups),
-        atol=row["atol"],
-        convert=convert,
-        rule=rule,
-        accepted=accepted,
-    )
+    encoded = tuple(json.dumps(encode(group)) for group in groups)
+    return CodeTask(name, row["prompt"] + row["canonical_solution"], encoded, row["atol"], convert, rule, accepted)
 
 
 Convert = Callable[[Any], Any]
