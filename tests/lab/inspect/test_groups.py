@@ -23,14 +23,6 @@ def facts_of(judged, **settings):
 TWO_PROMPTS = [(0, 40, True), (0, 40, False), (0, 40, False), (0, 80, False), *[(1, 10, True)] * 4]
 
 
-def test_the_shares_of_equal_groups_are_those_of_all_groups_that_the_answers_make():
-    """Of prompt 0's six pairs three are wrong twice and none is right twice; all of prompt 1's are right twice."""
-    found = facts_of(TWO_PROMPTS)
-    assert found["groups_all_incorrect"] == (3 / 6 + 0) / 2
-    assert found["groups_all_correct"] == (0 + 1) / 2
-    assert found["num_generations"] == 2
-
-
 def test_the_shaped_share_is_expected_over_the_rest_of_the_group():
     """
     k = floor(len / 10 * b). In prompt 0 the correct answer always has a = 1/2: k = 2. A wrong one meets it with

@@ -78,20 +78,6 @@ def test_slips_checks_and_mends_come_as_often_as_the_world_says(world):
     assert mended / wrong_checked == pytest.approx(world.mend_probability, abs=0.05)
 
 
-def test_every_column_is_right_but_at_most_one_that_is_off_by_one():
-    rng = random.Random(1)
-    for _ in range(2000):
-        terms = draw_terms(World(), "train", rng)
-        passes, answer = passes_and_answer(write_completion(terms, World(), rng))
-        errors = []
-        for column in passes[-1].split(","):
-            left, _, right = column.partition("=")
-            errors.append(int(right) - sum(map(int, left.split("+"))))
-        assert sum(error != 0 for error in errors) <= 1
-        assert max(map(abs, errors)) <= 1
-        assert int(answer) == sum(terms) + sum(error * 10**place for place, error in enumerate(errors))
-
-
 def test_a_forgotten_carry_leaves_the_next_column_without_it():
     assert write_pass([37, 48], forget=True) == ("7+8=15,3+4=7", "75")
     assert write_pass([31, 48], forget=True) == write_pass([31, 48])  # there is none to forget
