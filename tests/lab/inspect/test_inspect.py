@@ -115,7 +115,6 @@ def test_groups_and_shaped_tokens_are_those_of_the_recipes_group_size(folder, ca
     assert json.loads((folder / "groups" / "forks.json").read_text())["shaped_share"] is None
 
 
-<<<<<<< HEAD
 def test_answers_whose_gold_cannot_be_used_count_in_no_share_of_correct_ones(folder, capsys):
     inspect(capsys, "--config", "recipe.yaml", "--num_samples", "40", "--output_dir", folder / "golds")
     whole = json.loads((folder / "golds" / "forks.json").read_text())
@@ -124,8 +123,6 @@ def test_answers_whose_gold_cannot_be_used_count_in_no_share_of_correct_ones(fol
     assert whole["accuracy"] == pytest.approx(0.25, abs=0.12)
 
 
-=======
->>>>>>> evalcut
 @pytest.mark.parametrize(
     ("words", "part", "code"),
     [
