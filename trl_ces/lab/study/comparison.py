@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ...support.tables import markdown
-from ...train.curves import PANELS
-from .cells import Study
+from ...support.tables import Table, markdown
+from ..evaluation.benchmarks import BENCHMARKS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,6 +29,10 @@ SHOWN = {
 MEASURES = tuple(SHOWN)
 # Field -> CESConfig's default.
 TAU_AND_BETA = {"ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
+NOTE = (
+    "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to {}. The interval is over "
+    "training runs; all are measured on the same problems."
+)
 VARIANTS_NOTE = (
     "A variant counts once, by the mean over its seeds. The interval is over variants: it says what to expect of "
     "another only where they were drawn at random."
@@ -83,51 +87,35 @@ def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Est
     return estimate(difference.dropna()) if difference.notna().any() else None
 
 
-def comparison(study: Study, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The comparison as Markdown: for each variant the tables that its rows can fill."""
-    from pandas import DataFrame
-
-    table = DataFrame(rows)
-    parts = [
-        "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to "
-        f"{study.baseline}. The interval is over training runs; all are measured on the same problems.",
-        f"Measured on: {'; '.join(sorted(table['measured_on'].unique()))}.",
-    ]
+def variant_tables(table: DataFrame, baseline: str) -> Iterator[tuple[str, Table]]:
+    """Of each variant the tables that its runs can fill; of several, last, the differences over all of them."""
     for variant, runs in table.groupby("variant", sort=False):
-        if variant:
-            parts.append(f"## {variant}")
-        tables = (method_table(runs, study.baseline), benchmark_table(runs), sensitivity_table(runs, study.baseline))
-        for header, *lines in filter(None, tables):
-            parts.append(markdown(header, [["**Average**" if c == "Average" else c for c in line] for line in lines]))
-    if pooled := variants_table(table, study.baseline):
-        parts += ["## All variants", VARIANTS_NOTE]
-        parts.append(markdown(pooled[0], pooled[1:]))
+        filled = (
+            (f"Methods, measured on {measured_on(runs)}", method_table(runs, baseline)),
+            ("By benchmark", benchmark_table(runs)),
+            ("Sensitivity to τ and β", sensitivity_table(runs, baseline)),
+        )
+        for title, lines in filled:
+            if lines:
+                yield variant, Table(title, lines[0], lines[1:])
+    if lines := variants_table(table, baseline):
+        yield "All variants", Table("Differences over all variants", lines[0], lines[1:], VARIANTS_NOTE)
+
+
+def measured_on(runs: DataFrame) -> str:
+    """The problems that runs were measured on."""
+    return "; ".join(sorted(runs["measured_on"].unique()))
+
+
+def comparison(table: DataFrame, baseline: str) -> str:
+    """The comparison as Markdown."""
+    parts = [NOTE.format(baseline), f"Measured on: {measured_on(table)}."]
+    for variant, tables in groupby(variant_tables(table, baseline), key=lambda entry: entry[0]):
+        parts += [f"## {variant}"] if variant else []
+        for _, shown in tables:
+            bold = [["**Average**" if cell == "Average" else cell for cell in line] for line in shown.rows]
+            parts += filter(None, (shown.note, markdown(shown.header, bold)))
     return "\n\n".join(parts) + "\n"
-
-
-def means_over_variants(
-    methods: Mapping[str, str], variants: Sequence[str], rows: Sequence[Mapping[str, Any]]
-) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Method -> panel of a picture of curves -> for each variant the mean over seeds and half its interval's width.
-
-    `methods` says which are drawn, and under which name.
-    """
-    from pandas import DataFrame
-
-    table = DataFrame(rows, columns=["method", "variant", *MEASURES])
-    runs = dict(iter(table.groupby(["method", "variant"])))
-
-    def mean(method: str, variant: str, measure: str) -> tuple[float, float]:
-        found = estimate(runs[method, variant][measure])
-        return found.mean, found.half_width
-
-    return {
-        name: {
-            panel: [mean(method, variant, measure) for variant in variants]
-            for panel, measure in zip(PANELS, MEASURES, strict=True)
-        }
-        for method, name in methods.items()
-    }
 
 
 def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
@@ -160,7 +148,7 @@ def benchmark_table(runs: DataFrame) -> list[list[str]]:
     lines = [["Dataset", *(f"{method} {measure}" for method, _ in methods for measure in ("Acc", "Len"))]]
     for title, prefix in [*((name, f"{name}/") for name in names), ("Average", "")]:
         cells = [_mean(own, measure, prefix) for _, own in methods for measure in ("accuracy", "length_tokens")]
-        lines.append([title, *cells])
+        lines.append([BENCHMARKS[title].title if title in BENCHMARKS else title, *cells])
     return lines
 
 

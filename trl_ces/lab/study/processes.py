@@ -17,7 +17,6 @@ from typing import IO
 import psutil
 
 from ...support.files import lock_file, sign
-from .cells import Cell
 
 POLL_SECONDS = 0.2
 LOCK = ".lock"  # in the folder of a study, and of a run
@@ -35,9 +34,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Pending:
-    """A cell, the steps left to do, in order, and the variables that its processes get."""
+    """A run: its name and folder, the steps left to do, in order, and the variables that its processes get."""
 
-    cell: Cell
+    name: str
+    folder: Path
     steps: list[Step]
     env: dict[str, str] = field(default_factory=dict)
 
@@ -64,15 +64,16 @@ class _Running:
 def run_all(
     runs: Iterable[Pending],
     slots: list[dict[str, str]],
-    on_finish: Callable[[Cell], None],
+    on_finish: Callable[[str], None] = lambda name: None,
     on_failure: Callable[[RunFailed], None] = lambda failure: None,
+    on_wait: Callable[[], None] = lambda: None,
     patience_s: float = 30.0,
 ) -> list[RunFailed]:
     """Runs `runs` in order, one in each slot at a time, and returns the failures.
 
     Ctrl-C and SIGTERM end all of them, after `patience_s` by SIGKILL; the next start continues from what they saved.
-    A slot is the environment variables that give a run its devices. `on_finish` gets the cell of each success.
-    `on_failure` gets each failure when it happens, which may be hours before the end.
+    A slot is the environment variables that give a run its devices. `on_finish` gets the name of each success,
+    `on_failure` each failure when it happens, which may be hours before the end; `on_wait` is called all the time.
     """
     waiting, failed = list(runs), []
     running: list[_Running] = []
@@ -88,6 +89,7 @@ def run_all(
             for slot in free[: len(waiting)]:
                 running.append(_start(waiting.pop(0), slot, slots[slot]))
             time.sleep(POLL_SECONDS)
+            on_wait()
             for entry in [entry for entry in running if entry.child.poll() is not None]:
                 step = entry.steps[0]
                 code = _advance(entry, slots[entry.slot], on_finish)
@@ -95,18 +97,18 @@ def run_all(
                     running.remove(entry)
                     entry.lock.close()
                 if code:
-                    failed.append(RunFailed(entry.run.cell.name, code if code > 0 else 128 - code, step.log))
+                    failed.append(RunFailed(entry.run.name, code if code > 0 else 128 - code, step.log))
                     on_failure(failed[-1])
     finally:
         _end(running, patience_s)
         for number, handler in previous.items():
             signal.signal(number, handler)
     if received:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt if received[0] == signal.SIGINT else SystemExit(128 + received[0])
     return failed
 
 
-def _advance(entry: _Running, env: dict[str, str], on_finish: Callable[[Cell], None]) -> int | None:
+def _advance(entry: _Running, env: dict[str, str], on_finish: Callable[[str], None]) -> int | None:
     """After a process has ended: starts the next (`None`), or returns the run's exit code."""
     step, code = entry.steps.pop(0), entry.child.returncode
     if code != 0:
@@ -116,7 +118,7 @@ def _advance(entry: _Running, env: dict[str, str], on_finish: Callable[[Cell], N
         if entry.steps:
             entry.child = _launch(entry.steps[0], entry.run, env, entry.lock)
             return None
-        on_finish(entry.run.cell)
+        on_finish(entry.run.name)
     except Exception:  # it concerns this run alone: its log gets the traceback, the others go on
         with step.log.open("a", encoding="utf-8") as log:
             log.write(traceback.format_exc())
@@ -126,7 +128,7 @@ def _advance(entry: _Running, env: dict[str, str], on_finish: Callable[[Cell], N
 
 def _start(run: Pending, slot: int, env: dict[str, str]) -> _Running:
     # The child inherits the lock: while it lives, even without us, no second run starts in this folder.
-    lock = lock_file(run.cell.folder / LOCK)
+    lock = lock_file(run.folder / LOCK)
     return _Running(run, slot, lock, list(run.steps), _launch(run.steps[0], run, env, lock))
 
 

@@ -1,14 +1,18 @@
-"""The picture of front.py: accuracy over tokens, a line a method over its strengths, and the front."""
+"""A study's pictures: accuracy over tokens with the front, and the measures over its variants."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...train.curves import styles_of
+from ...train.curves import panels, styles_of
+from .comparison import MEASURES, estimate
 from .front import Setting, find_front
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def draw_front(
@@ -43,7 +47,7 @@ def draw_front(
         set_limits(min(places) - margin, max(places) + margin)
 
 
-def plot_front(settings: Sequence[Setting], order: Sequence[str], title: str, file: Path) -> Path:
+def plot_front(settings: Sequence[Setting], order: Sequence[str], title: str, file: Path) -> None:
     """Writes the picture of one variant. `order` holds the lines; the file's suffix gives the format."""
     import matplotlib
 
@@ -61,4 +65,27 @@ def plot_front(settings: Sequence[Setting], order: Sequence[str], title: str, fi
     figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=3.2)
     figure.savefig(file, dpi=150)
     pyplot.close(figure)
-    return file
+
+
+def plot_variants(runs: DataFrame, methods: Mapping[str, str], file: Path) -> None:
+    """Means over seeds with their intervals over the variants; `methods` says which are drawn, and as what."""
+    pyplot, figure, axes = panels(len(methods))
+    styles = styles_of(list(methods.values()))
+    variants = list(runs["variant"].unique())
+    for axis, measure in zip(axes, MEASURES, strict=True):
+        for method, name in methods.items():
+            values = runs[runs["method"] == method].groupby("variant")[measure]
+            found = [estimate(values.get_group(variant)) for variant in variants]
+            bars = [0.0 if math.isnan(each.half_width) else each.half_width for each in found]
+            means = [each.mean for each in found]
+            axis.errorbar(variants, means, bars, label=name, capsize=3, markersize=5, linewidth=2, **styles[name])
+        axis.set_xlabel("")
+        axis.tick_params(axis="x", labelrotation=30)
+        # Intervals reach beyond what the measures can be.
+        low, high = axis.get_ylim()
+        axis.set_ylim(max(low, 0), min(high, 1.02) if measure == "accuracy" else high)
+    figure.supxlabel("means over seeds with 95 % intervals", fontsize=9)
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=min(len(methods), 4), frameon=False, fontsize=9)
+    figure.savefig(file, dpi=150)
+    pyplot.close(figure)
