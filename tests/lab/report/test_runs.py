@@ -71,9 +71,8 @@ def test_a_study_is_read_with_its_runs_wherever_it_was_moved(tmp_path):
     folder = write_study(tmp_path / "study")
     write_training(folder / "ces" / "seed-1", POINTS, "max_train_samples: 64\n")
     (study,) = read_runs([folder]).studies
-    ((_, title, runs),) = study.parts()
-    assert (title, list(runs["method"].unique())) == ("study", list(STUDY))
-    assert list(runs[runs["method"] == "CES"]["accuracy"]) == [0.75, 0.65]
+    assert (study.part(""), list(study.runs["method"].unique())) == ("study", list(STUDY))
+    assert list(study.runs[study.runs["method"] == "CES"]["accuracy"]) == [0.75, 0.65]
     assert (study.baseline("DAPO"), study.baseline("CES"), study.baseline("nobody")) == ("DAPO", "CES", "DAPO")
     paces = {(run.method, run.seed): run.samples_per_step for run in study.trainings}
     assert paces == dict.fromkeys(paces, None) | {("CES", 1): 8.0}

@@ -78,7 +78,7 @@ def studied(tmp_path_factory):
 @pytest.mark.parametrize("number", [1, 6, 7, 8])
 def test_a_study_by_benchmark_is_the_mean_over_seeds(studied, number):
     studies, sets, tables = studied
-    (table,) = [table for table in tables["By benchmark"] if table.caption == f"table{number}"]
+    (table,) = [table for table in tables[f"table{number}"] if table.title == "By benchmark"]
     rows = rows_of(table)
     titles = [TITLES.get(name, "CommonsenseQA") for name in sets[number]]
     assert list(rows) == [*titles, "Average"]
@@ -93,7 +93,7 @@ def test_a_study_by_benchmark_is_the_mean_over_seeds(studied, number):
 @pytest.mark.parametrize("number", [1, 6, 7, 8])
 def test_methods_of_a_study_differ_from_dapo_by_the_mean_of_the_seeds_differences(studied, number):
     studies, _, tables = studied
-    (table,) = [table for table in tables["Methods"] if table.caption.startswith(f"table{number}:")]
+    table = tables[f"table{number}"][0]
     rows, dapo = rows_of(table), values_of(studies[number], "DAPO")
     for method in METHODS:
         accuracy, length = values_of(studies[number], method)
@@ -107,7 +107,7 @@ def test_methods_of_a_study_differ_from_dapo_by_the_mean_of_the_seeds_difference
 
 def test_sensitivity_to_tau_and_beta_is_the_mean_over_seeds(studied):
     studies, _, tables = studied
-    (table,) = [table for table in tables["Sensitivity to τ and β"] if table.caption == "table1"]
+    (table,) = [table for table in tables["table1"] if table.title == "Sensitivity to τ and β"]
     rows = {tuple(row[:2]): row[2:] for row in table.rows}
     settings = {("0.01", "0.4"): "CES", ("0.02", "1, 0.5"): "CES 2", ("DAPO", ""): "DAPO"}
     assert set(rows) == set(settings)
@@ -181,30 +181,30 @@ def evaluated(tmp_path_factory):
 @pytest.mark.parametrize("number", KINDS)
 def test_evaluations_by_benchmark_are_means_over_problems_with_differences_problem_by_problem(evaluated, number):
     names, average = KINDS[number]
-    (table,) = [table for table in evaluated["By benchmark"] if table.rows[0][0] == TITLES[names[0]]]
-    rows = rows_of(table)
-    assert list(rows) == [*(TITLES[name] for name in names), average]
+    levels, differences, _ = evaluated[f"{average}: R1, DAPO, CES"]
+    assert list(rows_of(levels)) == list(rows_of(differences)) == [*(TITLES[name] for name in names), average]
     for listed, title in [*(([name], TITLES[name]) for name in names), (names, average)]:
-        cells = dict(zip(table.header[1:], rows[title], strict=True))
+        cells = {}
+        for table in (levels, differences):
+            cells |= zip(table.header[1:], rows_of(table)[title], strict=True)
         found = {run: list(zip(*(by_problem(run, name) for name in listed), strict=True)) for run in ANSWERS}
-        for place, (what, arrow, check) in enumerate((("Acc", "↑", check_accuracy), ("Len", "↓", check_length))):
+        for place, (what, check) in enumerate((("Acc ↑", check_accuracy), ("Len ↓", check_length))):
             for run in ANSWERS:
-                check(cells[f"{run} {what} {arrow}"], found[run][place])
+                check(cells[f"{run} {what}"], found[run][place])
             for run in ("R1", "CES"):
                 check(cells[f"{run} − DAPO {what}"], found[run][place], found["DAPO"][place])
 
 
 def test_questions_are_parted_by_the_reference_and_each_part_averaged_by_itself(evaluated):
-    (table,) = evaluated["Simple and hard questions"]
-    rows = {tuple(row[:2]): dict(zip(table.header[2:], row[2:], strict=True)) for row in table.rows}
-    assert len(rows) == 3 * len(TITLES)
+    parts = [table for tables in evaluated.values() for table in tables if table.title == "Simple and hard questions"]
+    rows = {tuple(row[:2]): dict(zip(each.header[2:], row[2:], strict=True)) for each in parts for row in each.rows}
+    assert len(rows) == 2 * len(TITLES)
     for name, title in TITLES.items():
         simple = [accuracy > 50 for accuracy in by_problem("R1", name)[0]]
-        assert rows[title, "total"]["Questions"] == "12"
         for part in ("simple", "hard"):
             chosen = [place for place, easy in enumerate(simple) if easy == (part == "simple")]
             cells = rows[title, part]
-            assert cells["Questions"] == str(len(chosen))
+            assert cells["Problems"] == str(len(chosen))
             for run in ANSWERS if chosen else ():
                 accuracy, length = by_problem(run, name)
                 check_accuracy(cells[f"{run} Acc ↑"], [[accuracy[place] for place in chosen]])
@@ -215,6 +215,6 @@ def test_a_method_of_any_name_keeps_its_row(tmp_path):
     names = {"DAPO": "DAPO", "CES": "CES | *new*"}
     study = {names[method]: seeds for method, seeds in random_study(1).items() if method in names}
     fields = {name: METHODS[method] for method, name in names.items()}
-    (table,) = page_of(write_study(tmp_path / "study", study, fields, KINDS[1][0])).tables["Methods"]
+    table = page_of(write_study(tmp_path / "study", study, fields, KINDS[1][0])).tables["study"][0]
     assert [row[0] for row in table.rows] == ["DAPO", "CES | *new*"]
     assert {len(row) for row in [table.header, *table.rows]} == {6}

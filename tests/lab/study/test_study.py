@@ -16,6 +16,7 @@ from trl_ces.lab.study import comparison as tables
 from trl_ces.lab.study.cells import Cell, load_study, slug
 from trl_ces.lab.study.folder import begin_training, check_unchanged, finish_training, is_finished, write_recipe
 from trl_ces.lab.study.measuring import check_evaluation, check_measured
+from trl_ces.lab.study.pictures import plot_variants
 from trl_ces.lab.study.results import (
     average,
     final_training,
@@ -28,7 +29,7 @@ from trl_ces.lab.study.results import (
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import write_json
 from trl_ces.support.yaml import parse_yaml, read_yaml
-from trl_ces.train.curves import plot_variants, read_curves
+from trl_ces.train.curves import read_curves
 from trl_ces.train.shipped import find_recipe
 
 STUDIES = sorted((Path(__file__).parents[3] / "experiments").glob("*/study.yaml"))
@@ -483,26 +484,28 @@ def test_a_folder_name_is_plain():
     assert slug("check 0.30") == "check_0.30"
 
 
-def test_means_over_variants_are_those_of_each_method_and_variant(tmp_path, monkeypatch):
-    study = study_of(tmp_path, variants={"a": {}, "b": {}})
-    methods = dict.fromkeys(cell.method for cell in study.cells)
+def test_over_variants_the_means_of_each_method_are_drawn_with_their_intervals(tmp_path, monkeypatch):
+    methods = {"DAPO": "DAPO", "CES 0.4": "CES"}  # the middle strength of a line, by the line's name
     rows = [
-        run_of(method, seed, 0.1 * seed, 10.0 + seed, variant=variant)
-        | {"entropy_bits": 1.0 if variant == "a" else 2.0}
-        for method in methods
-        for variant in "ab"
+        run_of(method, seed, 0.1 * seed, 10.0 + seed, variant=variant) | {"entropy_bits": 1.0}
+        for variant in "ba"
+        for method in [*methods, "another"]
         for seed in ((1, 3) if method == "DAPO" else (5,))
     ]
-    means = tables.means_over_variants({name: name for name in methods}, study.variants, rows)
-    assert means["DAPO"]["accuracy"][0] == pytest.approx((0.2, 12.706205 * 0.1), rel=1e-6)
-    assert [mean for mean, _ in means["DAPO"]["entropy"]] == [1.0, 2.0]
-    assert means["CES w/o b"]["length"][1][0] == 15.0
-    assert math.isnan(means["CES w/o b"]["length"][1][1])
     figures = []
     monkeypatch.setattr(pyplot, "close", figures.append)
-    picture = plot_variants(study.variants, means, tmp_path / "variants.png")
-    assert image.imread(picture).shape[:2] == (540, 1650)
-    assert figures[0].axes[0].get_ylim() == (0, 1.02)  # DAPO's interval is 20 ± 127 %
+    plot_variants(DataFrame(rows), methods, tmp_path / "variants.png")
+    assert image.imread(tmp_path / "variants.png").shape[:2] == (540, 1650)
+    accuracy, length, _ = figures[0].axes
+    assert accuracy.get_legend_handles_labels()[1] == ["DAPO", "CES"]
+    (dapo, _, (bars,)), (ces, _, (none,)) = accuracy.containers
+    assert dapo.get_ydata().tolist() == pytest.approx([0.2, 0.2])
+    low, high = bars.get_segments()[0][:, 1]
+    assert (high - low) / 2 == pytest.approx(12.706205 * 0.1, rel=1e-6)
+    assert none.get_segments()[0][:, 1].tolist() == ces.get_ydata().tolist()[:1] * 2  # one seed
+    assert length.containers[1][0].get_ydata().tolist() == [15.0, 15.0]
+    assert accuracy.get_ylim() == (0, 1.02)  # DAPO's interval is 20 ± 127 %
+    assert [label.get_text() for label in accuracy.get_xticklabels()] == ["b", "a"]
 
 
 def test_a_recipe_is_written_whole_and_only_when_it_differs(tmp_path):

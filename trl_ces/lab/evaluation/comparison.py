@@ -176,7 +176,7 @@ def comparison_tables(found: dict[str, Any]) -> list[Table]:
     simple = f"Simple: {names[0]} is right in more than half of its answers."
     return [
         Table("By benchmark", ["Dataset", *_headings(names)], by_benchmark, _notes(found)),
-        Table("Differences problem by problem", ["Dataset", *_headings(minus)], differences),
+        *([Table("Differences problem by problem", ["Dataset", *_headings(minus)], differences)] if minus else []),
         Table("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
     ]
 
@@ -223,8 +223,8 @@ def _bold_best(cells: list[str]) -> list[str]:
 def _notes(found: dict[str, Any]) -> str:
     verdict = {"correct": "the mathematics", "correct_qwen": "the rules of the Qwen2.5-Math script"}[found["verdict"]]
     notes = [
-        f"Acc: answers right by {verdict}, %. Len: tokens, thinking included. Bold: best of the row. In brackets: 95 % "
-        "intervals over problems."
+        f"Acc: answers right by {verdict}, %. Len: tokens, thinking included. Bold: best of the row. In brackets: "
+        "95 % intervals over problems."
     ]
     partly = [
         f"{row['judged']} of {row['problems']} problems of {BENCHMARKS[name].title}"

@@ -18,6 +18,11 @@ class Interval(NamedTuple):
     low: float | None
     high: float | None
 
+    @property
+    def arms(self) -> tuple[float, float]:
+        """From the mean down and up to the interval's ends; NaN without one."""
+        return (math.nan, math.nan) if self.low is None else (self.mean - self.low, self.high - self.mean)
+
 
 def interval(values: Sequence[float], least: float = -math.inf, resamples: int = RESAMPLES) -> Interval:
     """[`interval_of_average`] of one set."""

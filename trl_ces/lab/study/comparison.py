@@ -30,8 +30,8 @@ MEASURES = tuple(SHOWN)
 # Field -> CESConfig's default.
 TAU_AND_BETA = {"ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
 NOTE = (
-    "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to {}. The interval is over "
-    "training runs; all are measured on the same problems."
+    "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to {}. The interval is "
+    "over training runs; all are measured on the same problems."
 )
 VARIANTS_NOTE = (
     "A variant counts once, by the mean over its seeds. The interval is over variants: it says what to expect of "
@@ -55,6 +55,11 @@ class Estimate:
         """That of the mean, 0 for a tie: differences of shares are off by 1e-16."""
         rounded = round(self.mean, 12)
         return (rounded > 0) - (rounded < 0)
+
+    @property
+    def arms(self) -> tuple[float, float]:
+        """From the mean down and up to the interval's ends."""
+        return self.half_width, self.half_width
 
     def text(self, factor: float, decimals: int, signed: bool = False) -> str:
         """`96.3 ± 0.5` in the table's unit."""
@@ -97,7 +102,7 @@ def variant_tables(table: DataFrame, baseline: str) -> Iterator[tuple[str, Table
         )
         for title, lines in filled:
             if lines:
-                yield variant, Table(title, lines[0], lines[1:])
+                yield variant, Table(title, lines[0], lines[1:], NOTE.format(baseline))
     if lines := variants_table(table, baseline):
         yield "All variants", Table("Differences over all variants", lines[0], lines[1:], VARIANTS_NOTE)
 
@@ -114,7 +119,8 @@ def comparison(table: DataFrame, baseline: str) -> str:
         parts += [f"## {variant}"] if variant else []
         for _, shown in tables:
             bold = [["**Average**" if cell == "Average" else cell for cell in line] for line in shown.rows]
-            parts += filter(None, (shown.note, markdown(shown.header, bold)))
+            parts += [shown.note] if shown.note not in parts else []
+            parts.append(markdown(shown.header, bold))
     return "\n\n".join(parts) + "\n"
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
-from ...support.tables import markdown
+from ...support.tables import Table
 from .comparison import Estimate, estimate
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ class Setting:
         return self.length.mean, self.accuracy.mean
 
 
-def read_settings(runs: DataFrame) -> list[Setting]:
+def read_settings(runs: DataFrame, comparable: bool = True) -> list[Setting]:
     """The settings among the runs of one variant, in their order; a method without a `line` is a line of its own.
 
-    If some seeds have a run of every setting, only these count, so that means are comparable in an unfinished study.
+    If some seeds have a run of every setting, only these count, so that means are `comparable` in an unfinished study.
     """
     found = []
     for method, own in runs.groupby("method", sort=False):
         places = zip(own["seed"].astype(int), zip(own[LENGTH], own[ACCURACY], strict=True), strict=True)
         found.append(Setting(method, _lines(own).iloc[0], dict(places)))
-    shared = set.intersection(*(set(setting.runs) for setting in found)) if found else set()
+    shared = set.intersection(*(set(setting.runs) for setting in found)) if found and comparable else set()
     if not shared:
         return found
     return [replace(each, runs={seed: each.runs[seed] for seed in each.runs if seed in shared}) for each in found]
@@ -145,37 +145,6 @@ def dominates(first: Setting, second: Setting) -> bool:
     return all(gain.sign >= 0 for gain in gains) and any(gain.mean > gain.half_width for gain in gains)
 
 
-def front_table(settings: Sequence[Setting]) -> list[list[str]]:
-    """A setting a line: accuracy, length, its gap to the front, and those on the front that dominate it."""
-    front = find_front(settings)
-    lines = [["Setting", "Acc ↑, %", "Len ↓, tokens", "Gap, points", "Dominated on the front by"]]
-    for setting in settings:
-        below = None if setting in front else gap(setting, front)
-        lines.append(
-            [
-                setting.name,
-                setting.accuracy.text(100, 1),
-                setting.length.text(1, 1),
-                "on it" if setting in front else below.text(100, 1) if below else "",
-                ", ".join(other.name for other in front if dominates(other, setting)),
-            ]
-        )
-    return lines
-
-
-def dominance_table(settings: Sequence[Setting]) -> list[list[str]]:
-    """A method a line and a column: in how many pairs of their settings that of the line dominates."""
-    names = list(dict.fromkeys(setting.line for setting in settings))
-    parts = {name: [setting for setting in settings if setting.line == name] for name in names}
-    lines = [["Dominates →", *names]]
-    for ours in names:
-        counts = [sum(dominates(a, b) for a in parts[ours] for b in parts[theirs]) for theirs in names]
-        pairs = [len(parts[ours]) * len(parts[theirs]) for theirs in names]
-        cells = [f"{count} of {pair}" if count else "" for count, pair in zip(counts, pairs, strict=True)]
-        lines.append([ours, *cells])
-    return lines
-
-
 HOW_TO_READ = (
     "Means are over the seeds that every setting has. A setting is on the front if neither another nor a mix of two "
     "others is as short and more accurate, or as accurate and shorter. Gap: how far a setting lies below the front at "
@@ -185,11 +154,30 @@ HOW_TO_READ = (
 )
 
 
+def front_tables(settings: Sequence[Setting]) -> list[Table]:
+    """Each setting beside the front; method by method, in how many pairs of their settings one dominates the other."""
+    front, names = find_front(settings), list(dict.fromkeys(setting.line for setting in settings))
+    gaps = []
+    for setting in settings:
+        below = None if setting in front else gap(setting, front)
+        means = [setting.accuracy.text(100, 1), setting.length.text(1, 1)]
+        on_it = "on it" if setting in front else below.text(100, 1) if below else ""
+        gaps.append([setting.name, *means, on_it, ", ".join(a.name for a in front if dominates(a, setting))])
+    pairs: dict[str, dict[str, list[bool]]] = {name: {other: [] for other in names} for name in names}
+    for first, second in product(settings, settings):
+        pairs[first.line][second.line].append(dominates(first, second))
+    counts = [[name, *(f"{sum(of)} of {len(of)}" if any(of) else "" for of in pairs[name].values())] for name in names]
+    header = ["Setting", "Acc ↑, %", "Len ↓, tokens", "Gap, points", "Dominated on the front by"]
+    return [
+        Table("Gap to the front", header, gaps, HOW_TO_READ),
+        Table("Who dominates whom", ["Dominates →", *names], counts),
+    ]
+
+
 def front_text(runs: DataFrame) -> str:
     """The tables of each variant as Markdown."""
     parts = [HOW_TO_READ]
     for variant, own in runs.groupby("variant", sort=False):
-        settings = read_settings(own)
         parts += [f"## {variant}"] if variant else []
-        parts += [markdown(header, lines) for header, *lines in (front_table(settings), dominance_table(settings))]
+        parts += [table.markdown() for table in front_tables(read_settings(own))]
     return "\n\n".join(parts) + "\n"

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 def draw_front(
-    axis: Any, settings: Sequence[Setting], styles: Mapping[str, Mapping[str, Any]], ink: str, grid: str
+    axis: Any,
+    settings: Sequence[Setting],
+    styles: Mapping[str, Mapping[str, Any]],
+    ink: str,
+    grid: str,
+    whole_bars: bool = False,
 ) -> None:
     """Draws on a matplotlib axis; `styles` are by line.
 
@@ -32,8 +37,8 @@ def draw_front(
         own, style = [setting for setting in settings if setting.line == name], styles[name]
         axis.plot(*zip(*(setting.point for setting in own), strict=True), label=name, linewidth=1.6, **style)
         for place, setting in enumerate(own):
-            arms = {"xerr": setting.length.half_width, "yerr": setting.accuracy.half_width}
-            bars = {side: arm for side, arm in arms.items() if not math.isnan(arm)}
+            arms = {"xerr": setting.length.arms, "yerr": setting.accuracy.arms}
+            bars = {side: [[below], [above]] for side, (below, above) in arms.items() if not math.isnan(below)}
             mark = {key: value for key, value in style.items() if key != "linestyle"}
             size = 5 + 4 * place / max(1, len(own) - 1) if len(own) > 1 else 8
             _, _, lines = axis.errorbar(
@@ -41,7 +46,7 @@ def draw_front(
             )
             for line in lines:
                 line.set_alpha(0.35)
-    for number, set_limits in enumerate((axis.set_xlim, axis.set_ylim)):
+    for number, set_limits in enumerate(() if whole_bars else (axis.set_xlim, axis.set_ylim)):
         places = [setting.point[number] for setting in settings]
         margin = 0.06 * (max(places) - min(places)) or 0.05
         set_limits(min(places) - margin, max(places) + margin)
