@@ -14,7 +14,7 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from ...support.tables import Table, markdown
+from ...support.tables import Table
 from ..evaluation.benchmarks import BENCHMARKS
 
 if TYPE_CHECKING:
@@ -118,9 +118,7 @@ def comparison(table: DataFrame, baseline: str) -> str:
     for variant, tables in groupby(variant_tables(table, baseline), key=lambda entry: entry[0]):
         parts += [f"## {variant}"] if variant else []
         for _, shown in tables:
-            bold = [["**Average**" if cell == "Average" else cell for cell in line] for line in shown.rows]
-            parts += [shown.note] if shown.note not in parts else []
-            parts.append(markdown(shown.header, bold))
+            parts += [shown.markdown()] if shown.note in parts else [shown.note, shown.markdown()]
     return "\n\n".join(parts) + "\n"
 
 
