@@ -7,8 +7,8 @@ import pandas
 import pytest
 
 from trl_ces.lab.study.cells import load_study
-from trl_ces.lab.study.comparison import comparison, estimate
-from trl_ces.lab.study.results import read_results
+from trl_ces.lab.study.comparison import estimate
+from trl_ces.lab.study.results import comparison, read_results
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.shipped import find_recipe
 

@@ -105,17 +105,6 @@ def test_methods_of_a_study_differ_from_dapo_by_the_mean_of_the_seeds_difference
         assert [numbers(cell) for cell in cells] == wanted
 
 
-def test_sensitivity_to_tau_and_beta_is_the_mean_over_seeds(studied):
-    studies, _, tables = studied
-    (table,) = [table for table in tables["table1"] if table.title == "Sensitivity to τ and β"]
-    rows = {tuple(row[:2]): row[2:] for row in table.rows}
-    settings = {("0.01", "0.4"): "CES", ("0.02", "1, 0.5"): "CES 2", ("DAPO", ""): "DAPO"}
-    assert set(rows) == set(settings)
-    for key, method in settings.items():
-        accuracy, length = values_of(studies[1], method)
-        assert [numbers(cell) for cell in rows[key]] == [estimate(accuracy), estimate(length)]
-
-
 # Evaluations
 
 

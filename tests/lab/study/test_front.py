@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from trl_ces.lab.study import front
+from trl_ces.lab.study.comparison import VARIANTS_NOTE
 from trl_ces.lab.study.pictures import draw_front, plot_front
+from trl_ces.lab.study.results import comparison
 
 # t(0.975) with 1 and 2 degrees of freedom, from any table
 T1, T2 = 12.706205, 4.302653
@@ -183,9 +185,11 @@ def test_a_front_is_for_studies_with_strengths():
     assert not front.has_lines(DataFrame(rows()))
     assert not front.has_lines(DataFrame(rows(DAP="DAPO")))
     assert front.has_lines(DataFrame(rows(ALP="ALP")))
-    text = front.front_text(DataFrame(rows(ALP="ALP")))
-    assert [line for line in text.splitlines() if line.startswith("#")] == ["## a", "## b"]
-    assert text.count("25.0 ± 0.0") == 2
+    runs = DataFrame(rows(ALP="ALP")).assign(measured_on="one set", settings="{}")
+    text = comparison(runs, "DAPO")
+    assert [line for line in text.splitlines() if line.startswith("#")] == ["## a", "## b", "## All variants"]
+    assert text.count("| Before  |   50.0 ± 0.0 |    18.5 ± 6.4 |  25.0 ± 0.0 |") == 2
+    assert [text.count(note) for note in (front.HOW_TO_READ, VARIANTS_NOTE)] == [1, 1]
 
 
 def test_the_middle_of_each_line_is_drawn_where_there_is_no_room_for_all():

@@ -286,9 +286,9 @@ def test_a_study_of_strengths_writes_its_front_and_draws_the_middle_of_each_line
     drawn = []
     monkeypatch.setattr("trl_ces.lab.study.results.plot_curves", lambda shown, file: drawn.append([*shown]) or file)
     files = results.write()
-    assert files == ["results.csv", "curves.csv", "comparison.md", "front.md", "front.png", "curves.png"]
+    assert files == ["results.csv", "curves.csv", "comparison.md", "front.png", "curves.png"]
     assert drawn == [["DAPO", "CES"]]
-    assert "| CES 2 " in (study.output_dir / "front.md").read_text()
+    assert "| CES 2 " in (study.output_dir / "comparison.md").read_text()
     assert image.imread(study.output_dir / "front.png").shape[:2] == (780, 1125)
     rows = read_results(study.output_dir / "results.csv")
     assert rows.groupby("method", sort=False)["line"].first().fillna("").to_dict() == {

@@ -17,8 +17,8 @@ from ..evaluation.comparison import comparison_tables
 from ..evaluation.statistics import Interval
 from ..evaluation.summary import tokens
 from ..study.cells import slug
-from ..study.comparison import is_whole_ces, measured_on, variant_tables
-from ..study.front import front_tables, has_lines, middle_of_lines, read_settings
+from ..study.front import has_lines, middle_of_lines, read_settings
+from ..study.results import measured_on, variant_tables
 from .evaluations import compare_evaluations
 from .figures import Measured, front_figure, training_figures
 from .picture import DARK, LIGHT, Figure, save_figures
@@ -36,7 +36,6 @@ class FigureGroup:
     title: str
     command: str
     figures: list[Figure]
-    tables: list[Table] = field(default_factory=list)
 
 
 @dataclass
@@ -93,7 +92,7 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
             page.planes.append(FigureGroup(where, "trl-ces eval, one run each", [figure]))
     files = [(run, read_tokens(run.folder)) for run in found.all_trainings() if run.folder.is_dir()]
     # Runs with CES first: they are what the viewer is for.
-    files.sort(key=lambda entry: not is_whole_ces(entry[0].settings))
+    files.sort(key=lambda entry: not entry[0].is_whole_ces)
     page.tokens = [view_run(training.name, training.seed, own) for training, own in files if own]
     return page
 
@@ -141,8 +140,7 @@ def _add_study(page: Page, study: StudyRuns, order: list[str], baseline: str) ->
             page.training.append(FigureGroup(title, study.command, training_figures(trainings, order, name)))
         bars = "95 % intervals over seeds (Student's t)"
         figure = front_figure(settings, order, f"{name}front", bars, not of_strengths)
-        tables = front_tables(settings) if of_strengths else []
-        page.planes.append(FigureGroup(f"{title}: {measured_on(runs)}", study.command, [figure], tables))
+        page.planes.append(FigureGroup(f"{title}: {measured_on(runs)}", study.command, [figure]))
 
 
 def _runs(found: Found) -> list[list[str]]:

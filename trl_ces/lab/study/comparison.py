@@ -1,20 +1,17 @@
-"""Means over seeds with their uncertainty, in the layout of the paper's Tables 1, 2 and 4.
+"""Means over seeds with their uncertainty, in the layout of the paper's Tables 1 and 2.
 
-Tables are lists of lines, lines are lists of text cells, and the first line is the header: `trl-ces study` prints them
-as Markdown, `trl-ces report` as HTML. A run is a row of `results.csv`, see [`read_results`].
+Tables are lists of lines, lines are lists of text cells, and the first line is the header. A run is a row of
+`results.csv`, see [`read_results`].
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...support.tables import Table
 from ..evaluation.benchmarks import BENCHMARKS
 
 if TYPE_CHECKING:
@@ -27,19 +24,10 @@ SHOWN = {
     "entropy_bits": ("Entropy, bits", 1.0, 3),
 }
 MEASURES = tuple(SHOWN)
-# Field -> CESConfig's default.
-TAU_AND_BETA = {"ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
-NOTE = (
-    "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to {}. The interval is "
-    "over training runs; all are measured on the same problems."
-)
 VARIANTS_NOTE = (
     "A variant counts once, by the mean over its seeds. The interval is over variants: it says what to expect of "
     "another only where they were drawn at random."
 )
-ABLATIONS = ("ces_dynamic_multiplier", "ces_entropy_gradient")
-# In the names of rewards that judge an answer's length: with one of them a run is another method.
-LENGTH_REWARDS = ("length_reward", "cosine_scaled_reward", "soft_overlong_punishment")
 
 
 @dataclass(frozen=True)
@@ -92,36 +80,6 @@ def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Est
     return estimate(difference.dropna()) if difference.notna().any() else None
 
 
-def variant_tables(table: DataFrame, baseline: str) -> Iterator[tuple[str, Table]]:
-    """Of each variant the tables that its runs can fill; of several, last, the differences over all of them."""
-    for variant, runs in table.groupby("variant", sort=False):
-        filled = (
-            (f"Methods, measured on {measured_on(runs)}", method_table(runs, baseline)),
-            ("By benchmark", benchmark_table(runs)),
-            ("Sensitivity to τ and β", sensitivity_table(runs, baseline)),
-        )
-        for title, lines in filled:
-            if lines:
-                yield variant, Table(title, lines[0], lines[1:], NOTE.format(baseline))
-    if lines := variants_table(table, baseline):
-        yield "All variants", Table("Differences over all variants", lines[0], lines[1:], VARIANTS_NOTE)
-
-
-def measured_on(runs: DataFrame) -> str:
-    """The problems that runs were measured on."""
-    return "; ".join(sorted(runs["measured_on"].unique()))
-
-
-def comparison(table: DataFrame, baseline: str) -> str:
-    """The comparison as Markdown."""
-    parts = [NOTE.format(baseline), f"Measured on: {measured_on(table)}."]
-    for variant, tables in groupby(variant_tables(table, baseline), key=lambda entry: entry[0]):
-        parts += [f"## {variant}"] if variant else []
-        for _, shown in tables:
-            parts += [shown.markdown()] if shown.note in parts else [shown.note, shown.markdown()]
-    return "\n\n".join(parts) + "\n"
-
-
 def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
     """The layout of Table 2: a method a line, beside each measure its difference to the baseline."""
     measures = [name for name in MEASURES if name in runs and runs[name].notna().all()]
@@ -156,25 +114,6 @@ def benchmark_table(runs: DataFrame) -> list[list[str]]:
     return lines
 
 
-def sensitivity_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """The layout of Table 4: tau and beta a line; empty if all runs of CES share them."""
-    lines = [["τ", "β1, β2", SHOWN["accuracy"][0], SHOWN["length_tokens"][0]]]
-    for _, own in runs.groupby("method", sort=False):
-        settings = json.loads(own["settings"].iloc[0])
-        # Ablations, and CES with dynamic sampling, are in the first table: here lines differ in tau and beta alone.
-        if not is_whole_ces(settings) or settings.get("dynamic_sampling"):
-            continue
-        tau, correct, incorrect = (settings.get(name, default) for name, default in TAU_AND_BETA.items())
-        beta = f"{correct:g}" if correct == incorrect else f"{correct:g}, {incorrect:g}"
-        lines.append([f"{tau:g}", beta, _mean(own, "accuracy"), _mean(own, "length_tokens")])
-    if len({tuple(line[:2]) for line in lines[1:]}) < 2:
-        return []
-    of_baseline = _of(runs, baseline)
-    if len(of_baseline):
-        lines.append([baseline, "", _mean(of_baseline, "accuracy"), _mean(of_baseline, "length_tokens")])
-    return lines
-
-
 def variants_table(table: DataFrame, baseline: str) -> list[list[str]]:
     """Differences to the baseline over all variants, a method and a benchmark a line; empty for fewer than two.
 
@@ -201,22 +140,6 @@ def variants_table(table: DataFrame, baseline: str) -> list[list[str]]:
 
 def _of(runs: DataFrame, method: str) -> DataFrame:
     return runs[runs["method"] == method]
-
-
-def is_whole_ces(settings: Mapping[str, Any]) -> bool:
-    """Whether a recipe trains CES itself, not an ablation, nor another method with or without it.
-
-    A recipe may leave fields at CESConfig's defaults.
-    """
-    return (
-        settings.get("shaping", "ces") == "ces"
-        and all(settings.get(name, True) for name in ABLATIONS)
-        # A beta of 0 shapes correct or incorrect answers only.
-        and all(settings.get(name, TAU_AND_BETA[name]) > 0 for name in ("ces_beta_correct", "ces_beta_incorrect"))
-        and settings.get("ces_cap_incorrect") is None
-        and settings.get("gfpo_keep") is None
-        and not any(part in name for name in settings.get("reward_funcs") or () for part in LENGTH_REWARDS)
-    )
 
 
 def _mean(runs: DataFrame, measure: str, prefix: str = "") -> str:

@@ -93,37 +93,27 @@ def find_front(settings: Sequence[Setting]) -> list[Setting]:
     """The settings on the front of their means, shortest first: [`front_of`], without those below a mix of two."""
     front: list[Setting] = []
     for place in front_of([setting.point for setting in settings]):
-        while len(front) > 1 and _is_below(front[-1].point, front[-2].point, settings[place].point):
+        while len(front) > 1:
+            (x0, y0), (x, y), (x1, y1) = (found.point for found in (*front[-2:], settings[place]))
+            if (y - y0) * (x1 - x0) >= (y1 - y0) * (x - x0) - 1e-12:  # the middle one is not below, but for rounding
+                break
             front.pop()
         front.append(settings[place])
     return front
 
 
-def _is_below(point: tuple[float, float], left: tuple[float, float], right: tuple[float, float]) -> bool:
-    """Whether `point` lies below the line from `left` to `right`, and not just by rounding."""
-    (x, y), (x0, y0), (x1, y1) = point, left, right
-    return (y - y0) * (x1 - x0) < (y1 - y0) * (x - x0) - 1e-12
-
-
-def mix_of_length(front: Sequence[Setting], length: float) -> list[tuple[float, Setting]]:
-    """Neighbours on the front with the shares at which their answers have `length` tokens in the mean.
-
-    Left of the front that is its shortest setting alone, right of it its longest.
-    """
-    for left, right in pairwise(front):
-        low, high = left.length.mean, right.length.mean
-        if low <= length < high:
-            share = (length - low) / (high - low)
-            return [(1 - share, left), (share, right)]
-    return [(1.0, front[0] if length < front[0].length.mean else front[-1])]
-
-
 def gap(setting: Setting, front: Sequence[Setting]) -> Estimate | None:
     """The front's accuracy at the setting's mean length minus the setting's, by seed; `None` if no seed is in all.
 
-    It is 0 on the front. The front is that of the means over seeds, and its chance advantages are in every gap.
+    It is 0 on the front, which left of its shortest setting and right of its longest goes on level. The front is that
+    of the means over seeds, and its chance advantages are in every gap.
     """
-    mix = mix_of_length(front, setting.length.mean)
+    length = setting.length.mean
+    mix = [(1.0, front[0] if length < front[0].length.mean else front[-1])]
+    for left, right in pairwise(front):
+        if left.length.mean <= length < right.length.mean:
+            share = (length - left.length.mean) / (right.length.mean - left.length.mean)
+            mix = [(1 - share, left), (share, right)]
     seeds = [seed for seed in setting.runs if all(seed in part.runs for _, part in mix)]
     if not seeds:
         return None
@@ -172,12 +162,3 @@ def front_tables(settings: Sequence[Setting]) -> list[Table]:
         Table("Gap to the front", header, gaps, HOW_TO_READ),
         Table("Who dominates whom", ["Dominates →", *names], counts),
     ]
-
-
-def front_text(runs: DataFrame) -> str:
-    """The tables of each variant as Markdown."""
-    parts = [HOW_TO_READ]
-    for variant, own in runs.groupby("variant", sort=False):
-        parts += [f"## {variant}"] if variant else []
-        parts += [table.markdown() for table in front_tables(read_settings(own))]
-    return "\n\n".join(parts) + "\n"

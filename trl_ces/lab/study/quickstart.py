@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ...support.errors import UserError
 from ...support.files import write_json
@@ -42,19 +42,9 @@ BANDS = {
 }
 
 
-class Stage(Protocol):
-    """Shows how far one part of the quickstart is."""
-
-    def show(self, note: str) -> None:
-        """Replaces what was shown before."""
-
-    def remark(self, text: str) -> None:
-        """Adds to what is shown at the stage's end."""
-
-
 def quickstart(
     output_dir: Path,
-    stage: Callable[[str, str], AbstractContextManager[Stage]],
+    stage: Callable[[str, str], AbstractContextManager[Any]],
     seed: int = 0,
     base_steps: int = BASE_STEPS,
     rl_steps: int = RL_STEPS,
@@ -63,7 +53,7 @@ def quickstart(
     """Trains and measures the models `before`, `DAPO` and `CES`.
 
     `output_dir` gets the models `base`, `dapo` and `ces`, a log of each training, a picture and the numbers. `stage`
-    makes the context of a [`Stage`] from its number ("1/4") and its title.
+    makes the context of a part from its number ("1/4") and its title: `show` says how far it is, `remark` adds to it.
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the picture needs matplotlib: {install_line('quickstart')}.")
@@ -91,7 +81,7 @@ def quickstart(
     return measured
 
 
-def make_base(folder: Path, seed: int, steps: int, stage: Stage) -> None:
+def make_base(folder: Path, seed: int, steps: int, stage: Any) -> None:
     """Makes the base model, or keeps one that was made with the same settings."""
     import torch
     from transformers.utils import logging
@@ -106,7 +96,7 @@ def make_base(folder: Path, seed: int, steps: int, stage: Stage) -> None:
         stage.remark(" (kept from before)")
 
 
-def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Stage) -> None:
+def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) -> None:
     """Runs `trl-ces train` as a user would, into `folder`, with its output in a log beside it."""
     log, steps = folder.with_suffix(".log"), fields["max_steps"]
     command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", *METHODS[method]]

@@ -1,22 +1,24 @@
-"""Finished runs as two tidy files, written and read here: `results.csv` and `curves.csv`."""
+"""Finished runs: `results.csv` and `curves.csv`, written and read here, and the tables of their comparison."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...support.errors import UserError
 from ...support.files import write_text
 from ...support.reward_names import accuracy_reward_index, reward_name
+from ...support.tables import Table
 from ...train.curves import Curve, plot_curves, read_curves
 from ...train.lookup import find_reward_functions
 from .cells import slug
-from .comparison import MEASURES, comparison
+from .comparison import MEASURES, VARIANTS_NOTE, benchmark_table, method_table, variants_table
 from .folder import EVALUATION, TRAINING, read_json
-from .front import front_text, has_lines, middle_of_lines, read_settings
+from .front import front_tables, has_lines, middle_of_lines, read_settings
 from .pictures import plot_front, plot_variants
 
 if TYPE_CHECKING:
@@ -24,11 +26,15 @@ if TYPE_CHECKING:
 
     from .cells import Cell, Study
 
-RESULTS, CURVES, COMPARISON, FRONT = "results.csv", "curves.csv", "comparison.md", "front.md"
+RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
 TEXTS = ("variant", "method", "line", "measured_on", "settings", "packages")
 POINT = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))  # column of curves.csv -> key of a curve
 # Without `evaluation` a run is judged by the mean over this last part of its training log.
 LAST_PART = 0.1
+NOTE = (
+    "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to {}. The interval is "
+    "over training runs; all are measured on the same problems."
+)
 
 
 class Results:
@@ -81,8 +87,6 @@ class Results:
             return study.output_dir / files[-1]
 
         if has_lines(table):
-            write_text(study.output_dir / FRONT, front_text(table))
-            files.append(FRONT)
             for variant, runs in table.groupby("variant", sort=False):
                 plot_front(read_settings(runs), lines, variant, picture("front", variant))
         if len(study.variants) > 1 and len(self) == len(study.cells):
@@ -95,6 +99,37 @@ class Results:
             if shown:
                 plot_curves(shown, picture("curves", variant))
         return files
+
+
+def variant_tables(rows: DataFrame, baseline: str) -> Iterator[tuple[str, Table]]:
+    """Of each variant the tables that its runs can fill; of several, last, the differences over all of them."""
+    for variant, runs in rows.groupby("variant", sort=False):
+        filled = (
+            (f"Methods, measured on {measured_on(runs)}", method_table(runs, baseline)),
+            ("By benchmark", benchmark_table(runs)),
+        )
+        for title, lines in filled:
+            if lines:
+                yield variant, Table(title, lines[0], lines[1:], NOTE.format(baseline))
+        for table in front_tables(read_settings(runs)) if has_lines(runs) else ():
+            yield variant, table
+    if lines := variants_table(rows, baseline):
+        yield "All variants", Table("Differences over all variants", lines[0], lines[1:], VARIANTS_NOTE)
+
+
+def measured_on(runs: DataFrame) -> str:
+    """The problems that runs were measured on."""
+    return "; ".join(sorted(runs["measured_on"].unique()))
+
+
+def comparison(table: DataFrame, baseline: str) -> str:
+    """The comparison as Markdown."""
+    parts = [NOTE.format(baseline), f"Measured on: {measured_on(table)}."]
+    for variant, tables in groupby(variant_tables(table, baseline), key=lambda entry: entry[0]):
+        parts += [f"## {variant}"] if variant else []
+        for _, shown in tables:
+            parts += [shown.markdown()] if shown.note in parts else [shown.note, shown.markdown()]
+    return "\n\n".join(parts) + "\n"
 
 
 def accuracy_reward_name(cell: Cell) -> str:

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from ...support.errors import UserError
 from ...support.files import lock_file, sign
 from ...support.imports import install_line
+from ...train.checkpoints import newest_checkpoint
 from ...train.checks import check
 from ...train.command_line import CommandLine
 from ...train.launch import read_accelerate_config
@@ -111,7 +112,7 @@ def visible_devices() -> list[str]:
 
 def make_pending(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:
     """What is left to do for a cell: train, continue training, measure. `flags` are accelerate's."""
-    checkpoint = cell.checkpoint() if cell.trained else None
+    checkpoint = newest_checkpoint(cell.folder) if cell.trained else None
     line = CommandLine(accelerate_config=study.accelerate_config, accelerate_flags=flags)
     launch = check(line, cell.checked_recipe)
     steps = []
