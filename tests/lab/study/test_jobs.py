@@ -144,10 +144,22 @@ evaluation:
 """
 
 
-def write_study(folder, **changes):
-    content = yaml.safe_load(MINI)
-    content["overrides"] |= changes
+def write_study(folder, keys=None, **overrides):
+    """The file of a small study; `keys` are other keys of it. Returns the study as it is read."""
+    content = yaml.safe_load(MINI) | (keys or {})
+    content["overrides"] |= overrides
     (folder / "mini.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return load_study(folder / "mini.yaml")
+
+
+def finish(cell, accuracy, length, evaluation):
+    """Writes what a finished run leaves."""
+    point = {"step": 4, "completions/mean_length": 20.0, "entropy": 0.5}
+    point["rewards/arithmetic_accuracy_reward/mean"] = 0.5
+    cell.folder.mkdir(parents=True)
+    write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
+    benchmarks = {"held out": {"accuracy": accuracy, "length_tokens": length}}
+    write_json(cell.folder / "evaluation.json", {"settings": evaluation, "benchmarks": benchmarks})
 
 
 @pytest.mark.parametrize(
@@ -203,10 +215,7 @@ def test_on_gpus_runs_get_their_own_devices_and_ports(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,6,7")
     monkeypatch.setattr(launch, "_device_count", lambda: 4)
-    write_study(tmp_path, use_cpu=False)
-    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
-    (tmp_path / "mini.yaml").write_text(yaml.safe_dump({**content, "accelerate_config": "ddp", "num_processes": 2}))
-    study = load_study(tmp_path / "mini.yaml")
+    study = write_study(tmp_path, {"accelerate_config": "ddp", "num_processes": 2}, use_cpu=False)
     jobs, slots = prepare(study, 2)
     assert slots == [{"CUDA_VISIBLE_DEVICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "6,7"}]
     for job in jobs:
@@ -221,8 +230,7 @@ def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_pa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     monkeypatch.setattr(launch, "_device_count", lambda: 8)
-    write_study(tmp_path, use_cpu=False)
-    jobs, slots = prepare(load_study(tmp_path / "mini.yaml"), 4)
+    jobs, slots = prepare(write_study(tmp_path, use_cpu=False), 4)
     assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0,1", "2,3", "4,5", "6,7"]
     for job in jobs:
         words = job.steps[0].command
@@ -232,25 +240,16 @@ def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_pa
 
 def test_an_accelerate_file_for_the_cpu_needs_no_devices(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_study(tmp_path, use_cpu=False)
     (tmp_path / "cpu.yaml").write_text("distributed_type: 'NO'\nuse_cpu: true\nnum_processes: 1\n")
-    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
-    (tmp_path / "mini.yaml").write_text(yaml.safe_dump({**content, "accelerate_config": "cpu.yaml"}))
-    jobs, slots = prepare(load_study(tmp_path / "mini.yaml"), 2)
+    jobs, slots = prepare(write_study(tmp_path, {"accelerate_config": "cpu.yaml"}, use_cpu=False), 2)
     assert (len(jobs), slots) == (4, [{}, {}])
 
 
 def test_a_run_that_no_row_can_be_made_of_spoils_neither_the_others_nor_the_tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_study(tmp_path)
-    study = load_study(tmp_path / "mini.yaml")
-    point = {"step": 4, "completions/mean_length": 20.0, "entropy": 0.5, "num_tokens": 9}
-    point["rewards/arithmetic_accuracy_reward/mean"] = 0.5
+    study = write_study(tmp_path)
     for cell in study.cells[:3]:
-        cell.folder.mkdir(parents=True)
-        write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
-        benchmarks = {"held out": {"accuracy": 0.25, "length_tokens": 12.0}}
-        write_json(cell.folder / "evaluation.json", {"settings": study.evaluation, "benchmarks": benchmarks})
+        finish(cell, 0.25, 12.0, study.evaluation)
     (study.cells[1].folder / "trainer_state.json").unlink()
     results = Results(study)
     results.add(study.cells[2])
@@ -264,24 +263,11 @@ def test_a_run_that_no_row_can_be_made_of_spoils_neither_the_others_nor_the_tabl
 
 def test_a_study_of_strengths_writes_its_front_and_draws_the_middle_of_each_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_study(tmp_path)
-    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
-    content["methods"] |= {f"CES {beta}": {"config": "arithmetic", "line": "CES"} for beta in (1, 2)}
-    content["methods"].pop("CES")
-    (tmp_path / "mini.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    study = load_study(tmp_path / "mini.yaml")
+    methods = {f"CES {beta}": {"config": "arithmetic", "line": "CES"} for beta in (1, 2)}
+    study = write_study(tmp_path, {"methods": {"DAPO": {"config": ["arithmetic", "dapo"]}, **methods}})
     results = Results(study)
-    point = {
-        "step": 4,
-        "completions/mean_length": 20.0,
-        "entropy": 0.5,
-        "rewards/arithmetic_accuracy_reward/mean": 0.5,
-    }
     for place, cell in enumerate(study.cells):
-        cell.folder.mkdir(parents=True)
-        write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
-        benchmarks = {"held out": {"accuracy": 0.25 + place / 100, "length_tokens": 12.0 + place}}
-        write_json(cell.folder / "evaluation.json", {"settings": study.evaluation, "benchmarks": benchmarks})
+        finish(cell, 0.25 + place / 100, 12.0 + place, study.evaluation)
         results.add(cell)
     drawn = []
     monkeypatch.setattr("trl_ces.lab.study.results.plot_curves", lambda shown, file: drawn.append([*shown]) or file)
@@ -300,11 +286,8 @@ def test_a_study_of_strengths_writes_its_front_and_draws_the_middle_of_each_line
 
 def test_runs_start_with_the_models_before_training_and_go_seed_by_seed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_study(tmp_path)
-    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
-    content["overrides"]["model_name_or_path"] = "base-{seed}"
-    (tmp_path / "mini.yaml").write_text(yaml.safe_dump(content | {"untrained": "Before training"}, sort_keys=False))
-    runs, _ = prepare(load_study(tmp_path / "mini.yaml"), 1)
+    study = write_study(tmp_path, {"untrained": "Before training"}, model_name_or_path="base-{seed}")
+    runs, _ = prepare(study, 1)
     order = [("Before training", 0), ("Before training", 1), ("DAPO", 0), ("CES", 0), ("DAPO", 1), ("CES", 1)]
     assert [run.name for run in runs] == [f"{method}, seed {seed}" for method, seed in order]
 

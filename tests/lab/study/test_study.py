@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import random
 from importlib.metadata import version
 from pathlib import Path
 
@@ -43,7 +42,8 @@ PLAIN = {
 
 def study_of(tmp_path, **changes):
     file = tmp_path / "small.yaml"
-    file.write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
+    content = {name: value for name, value in {**PLAIN, **changes}.items() if value is not None}
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
     return load_study(file)
 
 
@@ -111,6 +111,7 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
         ({"evaluation": {"num_problems": 3}}, "`evaluation` needs `function`"),
         ({"untrained": "Before"}, "`untrained` needs `evaluation`"),
         ({"output_dir": ""}, "`output_dir` is missing"),
+        ({"seeds": None}, "`seeds` is missing"),
         ({"methods": {"..": {"config": "arithmetic"}}}, "'..' gives no folder name"),
         ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown; known are {seed} and {variant}"),
         ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "is also a method's name"),
@@ -120,13 +121,6 @@ def test_a_study_that_cannot_work_is_refused_with_the_way_out(tmp_path, changes,
     with pytest.raises(UserError) as error:
         study_of(tmp_path, **changes)
     assert words in str(error.value)
-
-
-def test_a_missing_key_is_named(tmp_path):
-    file = tmp_path / "s.yaml"
-    file.write_text("methods: {A: {config: arithmetic}}\nseeds: [0]\n")
-    with pytest.raises(UserError, match="`output_dir` is missing"):
-        load_study(file)
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.parent.name)
@@ -168,28 +162,6 @@ def test_the_sensitivity_study_is_the_papers_table_4():
     names = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect")
     grid = [tuple(cell.recipe[name] for name in names) for cell in study.cells if cell.method != "DAPO"]
     assert grid == [(0.005, 1.0, 1.0), (0.01, 1.0, 1.0), (0.05, 1.0, 1.0), (0.01, 0.4, 0.4), (0.01, 2.0, 2.0)]
-
-
-def test_the_pareto_study_holds_every_method_and_three_strengths_of_each_rule():
-    study = load_study(find_recipe("pareto", kind="study"))
-    strengths = {}
-    for cell in study.cells:
-        strengths.setdefault(cell.line, {})[cell.method] = cell.recipe
-    rules = ("Kimi", "Arora", "ALP", "linear", "ShorterBetter", "LASER")
-    assert {line: len(methods) for line, methods in strengths.items() if line} == dict.fromkeys(("CES", *rules), 3)
-    assert list(strengths[""]) == [
-        "Before training",
-        "DAPO",
-        "CES w/o Dynamic b",
-        "CES w/o Entropy Gradient",
-        "CES swapped",
-        "CES + ALP",
-    ]
-    for line in rules:  # they differ, and in the strength alone
-        weights = [(r.get("reward_kwargs"), r.get("reward_weights")) for r in strengths[line].values()]
-        assert all(weights.count(weight) == 1 for weight in weights)
-        assert len({tuple(recipe["reward_funcs"]) for recipe in strengths[line].values()}) == 1
-    assert [recipe["ces_beta_correct"] for recipe in strengths["CES"].values()] == [0.2, 0.4, 0.8]
 
 
 def test_a_line_is_a_name_and_no_field_of_the_recipe(tmp_path):
@@ -419,9 +391,13 @@ def test_the_tables_have_the_papers_layout():
         ["CES", "2", "70.0 ± 127.1", "+10.0 ± 0.0", "18.0 ± 12.7", "-3.0 ± 0.0"],
         ["strong", "1", "40.0", "-10.0", "30.0", "+10.0"],
     ]
-    only = found[found["method"] != "CES"]
-    assert [line[0] for line in tables.benchmark_table(only)] == ["Dataset", "easy", "hard", "Average"]
-    assert tables.benchmark_table(only)[2][3:] == ["30.0", "31.0"]
+    assert tables.benchmark_table(found[found["method"] != "CES"]) == [
+        ["Dataset", "DAPO Acc", "DAPO Len", "strong Acc", "strong Len"],
+        ["easy", "70.0 ± 127.1", "20.0 ± 12.7", "50.0", "29.0"],
+        ["hard", "50.0 ± 127.1", "22.0 ± 12.7", "30.0", "31.0"],
+        ["Average", "60.0 ± 127.1", "21.0 ± 12.7", "40.0", "30.0"],
+    ]
+    assert tables.benchmark_table(found.drop(columns=["hard/accuracy", "hard/length_tokens"])) == []
 
 
 def test_over_all_variants_each_counts_once():
@@ -462,15 +438,6 @@ def test_a_tie_is_not_higher():
     ]
     _, _, higher, _, shorter = tables.variants_table(DataFrame(rows), "DAPO")[-1][1:]
     assert (higher, shorter) == ("0 of 2", "0 of 2")
-
-
-def test_the_ten_worlds_of_dynamic_b_are_those_that_its_generator_draws():
-    rng = random.Random(20261122)
-    ranges = {"forget": (0.60, 0.95), "slip": (0.02, 0.20), "check": (0.10, 0.45), "mend": (0.40, 0.90)}
-    drawn = [{f"{name}_probability": round(rng.uniform(*ends), 2) for name, ends in ranges.items()} for _ in range(10)]
-    study = load_study(find_recipe("dynamic_b", kind="study"))
-    found = {cell.variant: cell.recipe["model_builder_kwargs"] for cell in study.cells if cell.seed == 0}
-    assert list(found.values()) == [{"seed": 0, **world} for world in drawn]
 
 
 def test_a_folder_name_is_plain():
@@ -524,7 +491,7 @@ def test_a_damaged_file_is_named(tmp_path):
     ],
 )
 def test_an_evaluation_that_returns_something_else_is_refused(returned):
-    with pytest.raises(UserError, match=r"`evaluation`: mine\.measure must return benchmark"):
+    with pytest.raises(UserError, match=r"`evaluation`: mine\.measure must return benchmark .* it returned"):
         check_measured(returned, "mine.measure")
     check_measured({"a": {"accuracy": 1, "length_tokens": 3.0, "checks": 0.1}}, "mine.measure")
 

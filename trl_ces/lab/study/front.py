@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
@@ -31,11 +32,11 @@ class Setting:
     line: str
     runs: dict[int, tuple[float, float]]
 
-    @property
+    @cached_property
     def length(self) -> Estimate:
         return estimate([length for length, _ in self.runs.values()])
 
-    @property
+    @cached_property
     def accuracy(self) -> Estimate:
         return estimate([accuracy for _, accuracy in self.runs.values()])
 
@@ -76,29 +77,21 @@ def middle_of_lines(lines: Mapping[str, str]) -> dict[str, str]:
     return {methods[len(methods) // 2]: line for line, methods in parts.items()}
 
 
-def front_of(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Places of the points (length, accuracy) that no other beats: as short and as accurate, and better in one.
-
-    Shortest first. Of several equal points each is kept.
-    """
-
-    def beats(other: tuple[float, float], point: tuple[float, float]) -> bool:
-        return other != point and other[0] <= point[0] and other[1] >= point[1]
-
-    kept = [place for place, point in enumerate(points) if not any(beats(other, point) for other in points)]
-    return sorted(kept, key=lambda place: points[place][0])
-
-
 def find_front(settings: Sequence[Setting]) -> list[Setting]:
-    """The settings on the front of their means, shortest first: [`front_of`], without those below a mix of two."""
+    """The settings on the front of their means, shortest first; of several with equal means each is kept."""
+    points = [setting.point for setting in settings]
+
+    def beaten(x: float, y: float) -> bool:
+        return any((left, up) != (x, y) and left <= x and up >= y for left, up in points)
+
     front: list[Setting] = []
-    for place in front_of([setting.point for setting in settings]):
+    for setting in sorted((each for each in settings if not beaten(*each.point)), key=lambda each: each.point[0]):
         while len(front) > 1:
-            (x0, y0), (x, y), (x1, y1) = (found.point for found in (*front[-2:], settings[place]))
-            if (y - y0) * (x1 - x0) >= (y1 - y0) * (x - x0) - 1e-12:  # the middle one is not below, but for rounding
+            (x0, y0), (x, y), (x1, y1) = (found.point for found in (*front[-2:], setting))
+            if (y - y0) * (x1 - x0) >= (y1 - y0) * (x - x0) - 1e-12:
                 break
-            front.pop()
-        front.append(settings[place])
+            front.pop()  # below a mix of its neighbours, and not just by rounding
+        front.append(setting)
     return front
 
 
@@ -125,14 +118,10 @@ def dominates(first: Setting, second: Setting) -> bool:
 
     Clearly: the 95 % interval of the differences paired by seed excludes zero. With one shared seed there is none.
     """
-    shared = first.runs.keys() & second.runs.keys()
-    if not shared:
-        return False
-    pairs = [(first.runs[seed], second.runs[seed]) for seed in shared]
-    shorter = estimate([theirs[0] - ours[0] for ours, theirs in pairs])
-    more_accurate = estimate([ours[1] - theirs[1] for ours, theirs in pairs])
-    gains = (shorter, more_accurate)
-    return all(gain.sign >= 0 for gain in gains) and any(gain.mean > gain.half_width for gain in gains)
+    pairs = [(first.runs[seed], second.runs[seed]) for seed in first.runs.keys() & second.runs.keys()]
+    shorter, more_accurate = [b[0] - a[0] for a, b in pairs], [a[1] - b[1] for a, b in pairs]
+    gains = [estimate(shorter), estimate(more_accurate)] if pairs else []
+    return bool(gains) and all(gain.sign >= 0 for gain in gains) and any(gain.mean > gain.half_width for gain in gains)
 
 
 HOW_TO_READ = (

@@ -71,19 +71,22 @@ def main(words: list[str]) -> int:
 
 def check_measured(benchmarks: Any, function: str) -> None:
     """Refuses what an evaluation returned if it makes no row."""
-    expected = f"`evaluation`: {function} must return benchmark -> {{accuracy, length_tokens, ...}} with numbers; "
+    expected = (
+        f"`evaluation`: {function} must return benchmark -> {{accuracy in [0, 1], length_tokens, ...}} with numbers, "
+        "and no benchmark `train`, which names columns of the training log; it returned"
+    )
     if not isinstance(benchmarks, dict) or not benchmarks:
-        raise UserError(f"{expected}it returned {benchmarks!r:.200}.")
+        raise UserError(f"{expected} {benchmarks!r:.200}.")
     for name, values in benchmarks.items():
-        numbers = isinstance(values, dict) and all(
-            isinstance(value, int | float) and math.isfinite(value) for value in values.values()
-        )
-        if not isinstance(name, str) or not numbers or not {"accuracy", "length_tokens"} <= set(values):
-            raise UserError(f"{expected}{name!r} has {values!r:.200}.")
+        named = isinstance(name, str) and name != "train" and isinstance(values, dict)
+        if not named or not {"accuracy", "length_tokens"} <= set(values) or not all(map(_is_number, values.values())):
+            raise UserError(f"{expected} {values!r:.200} for {name!r}.")
         if not 0 <= values["accuracy"] <= 1:
-            raise UserError(f"{expected}the accuracy of {name!r} is {values['accuracy']}, not in [0, 1].")
-        if name == "train":
-            raise UserError(f"{expected}`train` is reserved for training-log columns; rename the benchmark.")
+            raise UserError(f"{expected} the accuracy {values['accuracy']} for {name!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _arguments(settings: dict[str, Any]) -> dict[str, Any]:

@@ -128,7 +128,8 @@ def comparison(table: DataFrame, baseline: str) -> str:
     for variant, tables in groupby(variant_tables(table, baseline), key=lambda entry: entry[0]):
         parts += [f"## {variant}"] if variant else []
         for _, shown in tables:
-            parts += [shown.markdown()] if shown.note in parts else [shown.note, shown.markdown()]
+            parts += [shown.note] if shown.note and shown.note not in parts else []
+            parts.append(shown.markdown())
     return "\n\n".join(parts) + "\n"
 
 
