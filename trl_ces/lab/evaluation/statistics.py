@@ -21,7 +21,9 @@ class Interval(NamedTuple):
     @property
     def arms(self) -> tuple[float, float]:
         """From the mean down and up to the interval's ends; NaN without one."""
-        return (math.nan, math.nan) if self.low is None else (self.mean - self.low, self.high - self.mean)
+        if self.mean is None or self.low is None or self.high is None:
+            return math.nan, math.nan
+        return self.mean - self.low, self.high - self.mean
 
 
 def interval(values: Sequence[float], least: float = -math.inf, resamples: int = RESAMPLES) -> Interval:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,8 @@ class Measured:
     @property
     def point(self) -> tuple[float, float]:
         """Length and accuracy."""
-        return self.length.mean, self.accuracy.mean
+        length, accuracy = (math.nan if found.mean is None else found.mean for found in (self.length, self.accuracy))
+        return length, accuracy
 
 
 def _styles(order: Sequence[str], theme: Theme) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...support.tables import Table
 from .comparison import Estimate, estimate
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 LENGTH, ACCURACY = "length_tokens", "accuracy"
+S = TypeVar("S", bound=Any)  # a setting, or what else has a `point`
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,14 @@ def middle_of_lines(lines: Mapping[str, str]) -> dict[str, str]:
     return {methods[len(methods) // 2]: line for line, methods in parts.items()}
 
 
-def find_front(settings: Sequence[Setting]) -> list[Setting]:
+def find_front(settings: Sequence[S]) -> list[S]:
     """The settings on the front of their means, shortest first; of several with equal means each is kept."""
     points = [setting.point for setting in settings]
 
     def beaten(x: float, y: float) -> bool:
         return any((left, up) != (x, y) and left <= x and up >= y for left, up in points)
 
-    front: list[Setting] = []
+    front: list[S] = []
     for setting in sorted((each for each in settings if not beaten(*each.point)), key=lambda each: each.point[0]):
         while len(front) > 1:
             (x0, y0), (x, y), (x1, y1) = (found.point for found in (*front[-2:], setting))

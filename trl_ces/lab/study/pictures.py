@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def draw_front(
     axis: Any,
-    settings: Sequence[Setting],
+    settings: Sequence[Any],
     styles: Mapping[str, Mapping[str, Any]],
     ink: str,
     grid: str,
