@@ -77,6 +77,12 @@ def test_a_study_fills_the_tables_that_it_can_and_no_others(tmp_path):
     assert html.index('<h2 id="tables"') < html.index("+20.0 <small>± 63.5") < html.index('<h2 id="training"')
 
 
+def test_a_model_that_was_measured_once_takes_no_seed_from_the_others(tmp_path):
+    study = {"Before": STUDY["DAPO"][:1], "CES": STUDY["CES"]}
+    page = page_of(write_study(tmp_path / "study", study, {"Before": {}, "CES": {}}))
+    assert "CES: 70.0 % at 24.0 tokens" in page.planes[0].figures[0].alt
+
+
 def test_trainings_differ_by_the_last_five_points_of_their_logs(tmp_path):
     write_training(tmp_path / "a", [(step, 0.5, 20.0, 0.8) for step in range(1, 7)])
     write_training(tmp_path / "b", [(step, 0.1 * step, 2.0 * step, 0.8) for step in range(1, 7)])

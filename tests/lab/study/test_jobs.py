@@ -38,11 +38,14 @@ def test_jobs_run_side_by_side_up_to_the_slots_and_each_slot_has_its_devices(tmp
     together = "echo $CELL $SLOT > out; touch ../$CELL.on; until [ $(ls ../*.on | wc -l) -ge 2 ]; do sleep 0.05; done"
     done = []
     jobs = [shell(tmp_path, name, f"cd {tmp_path}/{name}; {together}", "echo second") for name in "abcd"]
-    assert run_all(jobs, [{"SLOT": "x"}, {"SLOT": "y"}], done.append) == []
-    assert sorted(done) == ["a", "b", "c", "d"]
+
+    def finish(name):
+        done.append((name, (tmp_path / name / "log").read_text()))
+
+    assert run_all(jobs, [{"SLOT": "x"}, {"SLOT": "y"}], finish) == []
+    assert sorted(done) == [(name, "second\n") for name in "abcd"]  # the second stage, after the first
     slots = {name: (tmp_path / name / "out").read_text().split()[1] for name in "abcd"}
     assert {slots["a"], slots["b"]} == {"x", "y"} == set(slots.values())
-    assert (tmp_path / "d" / "log").read_text() == "second\n"  # the second stage, after the first
 
 
 def test_one_failure_stops_neither_the_others_nor_is_it_taken_for_done(tmp_path):
