@@ -108,7 +108,7 @@ class CESConfig(RuleFields, GRPOConfig):
             warn, and ignore its reward for the invalid rows, or for all rows if it raised or the number is wrong.
         max_nonfinite_steps (`int`, *optional*, defaults to `3`):
             Stop training after this many consecutive steps whose gradient is not finite, >= 1. Fewer are skipped, and
-            their rows saved in `output_dir`/_nonfinite. Under DeepSpeed the first such loss stops training.
+            their rows saved in `output_dir`/_nonfinite.
 
     Raises:
         `ValueError`: A value is out of range, `shaping="ces"` is combined with a setting that would change what the

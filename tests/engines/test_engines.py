@@ -37,10 +37,11 @@ def on_cpu(name, folder):
     return file
 
 
-def trained(folder, engine, lora, name=None, **settings):
+def trained(folder, engine, lora, name=None, options=None, **settings):
     processes = 1 if engine == "one" else 2
     config = None if engine in ("one", "ddp") else on_cpu(engine, folder)
-    arguments = (str(folder / "start"), json.dumps({"lora": lora, "settings": settings}))
+    options = {"lora": lora, "settings": settings, **(options or {})}
+    arguments = (str(folder / "start"), json.dumps(options))
     output = folder / (name or engine)
     run_processes("engine_processes.py", output, processes, TIMEOUT, arguments, config)
     return output
@@ -118,3 +119,24 @@ def test_micro_batches_in_pieces_of_a_token_budget_give_the_weights_of_whole_one
     expected, found = weights_of(folder / "one", lora), weights_of(output, lora)
     for name, value in expected.items():
         assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_step_with_a_loss_that_is_nan_on_one_process_is_skipped_by_all(alone, engine):
+    """DeepSpeed skips it itself; the weights are those of one process that skips it."""
+    folder, lora = alone
+    if lora:
+        pytest.skip("the same step as without")
+    if engine != "ddp":
+        pytest.importorskip("deepspeed", reason="make test-slow installs it")
+    poison, single = {"poison": 2}, folder / "one-poisoned"
+    if not single.exists():
+        trained(folder, "one", lora, single.name, poison)
+    output = trained(folder, engine, lora, f"{engine}-poisoned", poison)
+    assert [facts_of(run)["nonfinite_steps"] for run in (single, output)] == [1, 1]
+    names = {file.name for file in (output / "_nonfinite").iterdir()}
+    assert names == {f"step-2-process-{rank}.safetensors" for rank in (0, 1)}
+    expected, found, unharmed = (weights_of(run, lora) for run in (single, output, folder / "one"))
+    for name, value in expected.items():
+        assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
+        assert (found[name] - unharmed[name]).norm() > 1e-3 * value.norm(), name

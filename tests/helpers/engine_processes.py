@@ -53,10 +53,12 @@ def main(output, processes, model, options):
     # The model is a path, so that ZeRO-3 loads it in shares.
     more = {"model": model, "peft_config": lora if options.get("lora") else None}
     trainer = scripted_trainer(output, script, more=more, **changes | options.get("settings", {}))
+    if "poison" in options:
+        poison(trainer, options["poison"])
     forwards = []
     backbone = next(module for module in trainer.model.modules() if isinstance(module, Qwen2Model))
     backbone.register_forward_hook(lambda *_: forwards.append(torch.is_grad_enabled()))
-    trainer.train()
+    trainer.train(resume_from_checkpoint=options.get("resume"))
     trainer.save_model(f"{output}/model")
     plugin = trainer.accelerator.state.deepspeed_plugin
     facts = {
@@ -68,10 +70,22 @@ def main(output, processes, model, options):
             hasattr(parameter, "ds_id") or isinstance(parameter, DTensor) for parameter in trainer.model.parameters()
         ),
         "forwards": sum(forwards),
+        "nonfinite_steps": trainer._nonfinite_steps,
         "log": [entry for entry in trainer.state.log_history if "ces/selected_tokens" in entry],
     }
     if trainer.accelerator.is_main_process:
         (Path(output) / "facts.json").write_text(json.dumps(facts))
+
+
+def poison(trainer, step):
+    """The last process's loss of this optimizer step is NaN."""
+    compute, last = trainer._compute_loss, trainer.accelerator.num_processes - 1
+
+    def poisoned(model, inputs):
+        spoil = trainer.state.global_step + 1 == step and trainer.accelerator.process_index == last
+        return compute(model, inputs) * (torch.nan if spoil else 1.0)
+
+    trainer._compute_loss = poisoned
 
 
 def innermost(optimizer):

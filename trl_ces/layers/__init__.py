@@ -4,7 +4,7 @@
 - [`DynamicSampling`]: DAPO's; drops groups of equal accuracy and draws more prompts.
 - [`EndedRows`]: completions that have ended leave the batch while transformers generates.
 - [`ExactResume`]: a stopped run resumes bit for bit.
-- [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
+- [`FiniteSteps`]: skips steps whose gradient is not finite.
 - [`GroupFilter`]: GFPO's; only the best completions of a group get an advantage.
 - [`GroupRewards`]: rewards of whole groups.
 - [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
