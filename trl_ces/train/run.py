@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from safetensors import SafetensorError
 from trl import get_peft_config, get_quantization_config
 
@@ -17,10 +18,10 @@ from ..trainer import CESTrainer
 from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
 from .card import ADAPTER, write_card, write_facts
 from .checkpoints import Length, newest_checkpoint, way_on
-from .data import load_datasets
+from .data import load_datasets, prompt_lengths
 from .lookup import find_reward_functions, model_path
 from .recipe import RECIPE, Recipe
-from .server import server_failure
+from .server import served_length, server_failure
 
 
 class StoppedTraining(UserError):
@@ -99,6 +100,7 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
     try:
+        _check_prompts(trainer, recipe)
         trainer.train(resume_from_checkpoint=checkpoint)
     except Exception as error:
         problem = _known_problem(error, recipe, output_dir)
@@ -110,6 +112,29 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     if speaks:
         print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {way_on(output_dir, length)}", flush=True)
     return False
+
+
+def _check_prompts(trainer: CESTrainer, recipe: Recipe) -> None:
+    """Refuses prompts without room for an answer: colocated vLLM would cut it in silence, a server end the run."""
+    config, answer = trainer.args, trainer.args.max_completion_length
+    if not config.use_vllm or answer is None or hasattr(trainer.processing_class, "image_processor"):
+        return
+    length: list[Any] = [None]
+    if trainer.accelerator.is_main_process:  # the only one that talks to a server
+        served, vllm = config.vllm_mode == "server", trainer.vllm_generation
+        length = [served_length(recipe) if served else vllm.llm.llm_engine.model_config.max_model_len]
+    broadcast_object_list(length)
+    for data in filter(None, (trainer.train_dataset, trainer.eval_dataset)):
+        tokens = prompt_lengths(data["prompt"], trainer.processing_class, config.chat_template_kwargs)
+        beyond = [row for row, count in enumerate(tokens) if count + answer > length[0]]
+        if beyond:
+            first = beyond[0]
+            name = data["row"][first] if "row" in data.column_names else first
+            raise UserError(
+                f"{len(beyond)} of {len(tokens)} prompts are too long for vLLM, row {name} first: its {tokens[first]} "
+                f"tokens and the {answer} of `max_completion_length` exceed vLLM's {length[0]}. Raise "
+                "`vllm_max_model_length` (a server's `--max-model-len`), or leave these rows out."
+            )
 
 
 def save(trainer: CESTrainer) -> None:
