@@ -8,7 +8,7 @@ from typing import Any
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
 from ..support.hub import check_repo, is_local
-from ..support.imports import import_function, install_line
+from ..support.imports import import_function, install_line, version_conflict
 from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
@@ -33,6 +33,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     _check_loggers(recipe.setting("report_to"))
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's client of a server imports it, too
         raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
+    _check_versions(bool(recipe.setting("use_vllm")), launch.distributed_type == "DEEPSPEED")
     _check_attention(recipe)
     _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
     _check_output_dir(output_dir, _weight_bytes(model))
@@ -95,6 +96,17 @@ def _check_loggers(wanted: str | list[str] | None) -> None:
             raise UserError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
         if name not in ("all", "none", *integration_utils.get_available_reporting_integrations()):
             raise UserError(f"`report_to` is {name!r}, which is not installed: install it, or set it to none.")
+
+
+def _check_versions(vllm: bool, deepspeed: bool) -> None:
+    """Packages that are there and do not go together; [`_check_attention`] looks at `kernels`."""
+    asked = [("vllm", "trl", "vllm"), ("transformers", "vllm", ""), ("torch", "vllm", "")] if vllm else []
+    asked += [("deepspeed", "trl_ces", "deepspeed")] if deepspeed else []
+    for package, of, extra in asked:
+        conflict = version_conflict(package, of, extra)
+        if conflict is not None:
+            line = install_line(extra or "vllm")
+            raise UserError(f"{conflict}: {line} -c constraints-gpu.txt (of this project: versions that fit).")
 
 
 def _check_attention(recipe: Recipe) -> None:
