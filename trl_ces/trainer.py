@@ -36,6 +36,7 @@ from .layers import (
     FrozenBase,
     GroupFilter,
     GroupRewards,
+    KnownHead,
     OwnSeed,
     RealTokens,
     RewardCalls,
@@ -211,6 +212,7 @@ class CESTrainer(
     ServerTimeout,
     OwnSeed,
     Float32Outputs,
+    KnownHead,
     FrozenBase,
 ):
     """

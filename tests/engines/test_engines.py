@@ -7,16 +7,15 @@ import json
 
 import pytest
 import torch
-import yaml
+from engines_on_a_cpu import on_cpu
 from peft import PeftModel
-from processes import HERE, run_processes
+from processes import run_processes
 from safetensors.torch import load_file
 from tiny import save_tiny, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 from trl_ces.methods.metrics import CES_METRICS
 
-ACCELERATE = HERE.parents[1] / "recipes" / "accelerate"
 # Engine: distributed type, ZeRO's stage, whether weights lie in shares, and the optimizer that steps.
 ENGINES = {
     "ddp": ("MULTI_CPU", None, False, "AdamW"),
@@ -27,14 +26,6 @@ ENGINES = {
 TIMEOUT = 1200
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
-
-
-def on_cpu(name, folder):
-    """The shipped accelerate file, changed in what a CPU cannot do: no GPU, and float32 for comparing weights."""
-    settings = yaml.safe_load((ACCELERATE / f"{name}.yaml").read_text())
-    file = folder / f"{name}.yaml"
-    file.write_text(yaml.safe_dump({**settings, "use_cpu": True, "mixed_precision": "no"}))
-    return file
 
 
 def trained(folder, engine, lora, name=None, options=None, **settings):

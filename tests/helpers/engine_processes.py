@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import torch
-from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import DistributedType
+from engines_on_a_cpu import allow_fsdp_on_a_cpu
 from peft import LoraConfig
 from tiny import random_script
 from torch.distributed.tensor import DTensor
@@ -16,21 +15,6 @@ from transformers import Qwen2Model
 
 PROMPTS = ["1+2=", "3+4=", "5+6="]
 ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
-
-
-def allow_fsdp_on_a_cpu():
-    """Lifts accelerate's gate, which starts FSDP on other devices only; all that follows is theirs and torch's."""
-    init = AcceleratorState.__init__
-
-    def with_fsdp(self, *args, fsdp_plugin=None, **kwargs):
-        init(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
-        if fsdp_plugin is not None and self.distributed_type == DistributedType.MULTI_CPU:
-            self.distributed_type, self.fsdp_plugin = DistributedType.FSDP, fsdp_plugin
-            PartialState._shared_state["distributed_type"] = DistributedType.FSDP
-            if self._mixed_precision != "no":
-                fsdp_plugin.set_mixed_precision(self._mixed_precision)
-
-    AcceleratorState.__init__ = with_fsdp
 
 
 def main(output, processes, model, options):

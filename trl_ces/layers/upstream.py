@@ -1,8 +1,9 @@
 """Workarounds for what lies upstream: each layer names the fault and what would end it.
 
-Overrides of transformers: `create_accelerator_and_postprocess`. Reads `vllm_generation`: its client's `session`, its
-`llm`, `mode`, `enable_sleep_mode` and `_llm_weights_sleeping`; and leans on TRL calling the model's `merge_adapter`
-before and `unmerge_adapter` after it reads the weights.
+Overrides of TRL and transformers: `create_accelerator_and_postprocess`, `_load_optimizer_and_scheduler`,
+`_tool_call_loop`, `_generate_single_turn`. Reads `vllm_generation`: its client's `session`, its `llm`, `mode`,
+`enable_sleep_mode` and `_llm_weights_sleeping`; and leans on TRL calling the model's `merge_adapter` before and
+`unmerge_adapter` after it reads the weights.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from accelerate.utils import is_peft_model, set_seed
+from accelerate import PartialState
+from accelerate.utils import gather_object, is_peft_model, set_seed
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from urllib3.exceptions import ReadTimeoutError
@@ -124,6 +126,29 @@ def keep_outputs(plugin: Any) -> None:
     policy = None if plugin is None else plugin.mixed_precision_policy
     if isinstance(policy, MixedPrecisionPolicy):
         plugin.mixed_precision_policy = replace(policy, output_dtype=None)
+
+
+class KnownHead(Layer):
+    """
+    A run under ZeRO-3 that resumes inside a rollout does not end with "tracing error".
+
+    TRL's loss reads the head's weight in the model's forward, which DeepSpeed notices once the weight is not at hand.
+    With 100,000 elements or fewer that is after a sync to vLLM: too late in a run that trained before. Here it knows.
+
+    Upstream: `ZeROOrderedDict` of DeepSpeed 0.19.8; its issue 3599 is of the same error, for another cause. Ends with
+    a TRL that registers the weight.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        plugin = self.accelerator.state.deepspeed_plugin
+        if plugin is not None and plugin.zero_stage == 3:
+            import deepspeed
+
+            whole: Any = self.model
+            model = whole.get_base_model() if is_peft_model(whole) else whole
+            for parameter in model.get_output_embeddings().parameters():
+                deepspeed.zero.register_external_parameter(model, parameter)
 
 
 class FrozenBase(Layer):
