@@ -37,6 +37,7 @@ from .layers import (
     GroupFilter,
     GroupRewards,
     KnownHead,
+    OffloadedAdam,
     OwnSeed,
     RealTokens,
     RewardCalls,
@@ -213,6 +214,7 @@ class CESTrainer(
     OwnSeed,
     Float32Outputs,
     KnownHead,
+    OffloadedAdam,
     FrozenBase,
 ):
     """

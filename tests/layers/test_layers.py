@@ -19,6 +19,7 @@ from trl_ces.layers import (
     GroupFilter,
     GroupRewards,
     KnownHead,
+    OffloadedAdam,
     RealTokens,
     RewardCalls,
     ServerTimeout,
@@ -144,7 +145,7 @@ def test_each_layers_state_is_there_without_init():
     assert not any(getattr(trainer, f"_{name}") for name in names)
 
 
-UNASKED = [Verdicts, ServerTimeout, Float32Outputs, KnownHead, FrozenBase]
+UNASKED = [Verdicts, ServerTimeout, Float32Outputs, KnownHead, OffloadedAdam, FrozenBase]
 
 
 @pytest.mark.parametrize("layer", UNASKED)

@@ -9,7 +9,7 @@
 - [`GroupRewards`]: rewards of whole groups.
 - [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
 - [`Verdicts`]: what each completion is, for the layers that ask.
-- [`Float32Outputs`], [`FrozenBase`], [`KnownHead`], [`OwnSeed`], [`ServerTimeout`], [`ToolRounds`]:
+- [`Float32Outputs`], [`FrozenBase`], [`KnownHead`], [`OffloadedAdam`], [`OwnSeed`], [`ServerTimeout`], [`ToolRounds`]:
   workarounds for what lies upstream.
 
 Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
@@ -25,7 +25,7 @@ from .group_filter import GroupFilter
 from .group_rewards import GroupRewards
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
-from .upstream import Float32Outputs, FrozenBase, KnownHead, OwnSeed, ServerTimeout
+from .upstream import Float32Outputs, FrozenBase, KnownHead, OffloadedAdam, OwnSeed, ServerTimeout
 from .verdicts import Verdicts
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "GroupFilter",
     "GroupRewards",
     "KnownHead",
+    "OffloadedAdam",
     "OwnSeed",
     "RealTokens",
     "RewardCalls",

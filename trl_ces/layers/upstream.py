@@ -151,6 +151,30 @@ class KnownHead(Layer):
                 deepspeed.zero.register_external_parameter(model, parameter)
 
 
+class OffloadedAdam(Layer):
+    """
+    A run with DeepSpeed's offloaded Adam resumes with the same steps.
+
+    Its C++ keeps the powers of beta as running products in float32, and a new process takes `std::pow` of the step,
+    which rounds otherwise. Here the steps before the checkpoint are repeated on a single element.
+
+    Upstream: `IncrementStep` of DeepSpeed 0.19.8, as its pull 7982 left it; no issue is known to us. Ends with a
+    DeepSpeed that takes the power at each step.
+    """
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        super()._load_optimizer_and_scheduler(checkpoint)
+        adam: Any = self.optimizer
+        while hasattr(adam, "optimizer"):
+            adam = adam.optimizer
+        if checkpoint is None or not hasattr(adam, "ds_opt_adam"):
+            return
+        group, dummy = adam.param_groups[0], [torch.zeros(1) for _ in range(4)]
+        settings = group["lr"], *group["betas"], group["eps"], 0.0, True
+        for step in range(1, 1 + max((int(state["step"]) for state in adam.state.values()), default=0)):
+            adam.ds_opt_adam.adam_update(adam.opt_id, step, *settings, *dummy)
+
+
 class FrozenBase(Layer):
     """
     The base of a LoRA run in bfloat16 or float16 does not drift.
