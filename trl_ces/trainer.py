@@ -42,6 +42,7 @@ from .layers import (
     RealTokens,
     RewardCalls,
     ServerTimeout,
+    ToolRounds,
     Verdicts,
 )
 from .layers.first_rollout import never_shapes
@@ -211,6 +212,7 @@ class CESTrainer(
     FiniteSteps,
     RewardCalls,
     ServerTimeout,
+    ToolRounds,
     OwnSeed,
     Float32Outputs,
     KnownHead,

@@ -23,6 +23,7 @@ from trl_ces.layers import (
     RealTokens,
     RewardCalls,
     ServerTimeout,
+    ToolRounds,
     Verdicts,
 )
 from trl_ces.layers.reward_guard import RewardError
@@ -145,7 +146,7 @@ def test_each_layers_state_is_there_without_init():
     assert not any(getattr(trainer, f"_{name}") for name in names)
 
 
-UNASKED = [Verdicts, ServerTimeout, Float32Outputs, KnownHead, OffloadedAdam, FrozenBase]
+UNASKED = [Verdicts, ServerTimeout, ToolRounds, Float32Outputs, KnownHead, OffloadedAdam, FrozenBase]
 
 
 @pytest.mark.parametrize("layer", UNASKED)

@@ -25,7 +25,7 @@ from .group_filter import GroupFilter
 from .group_rewards import GroupRewards
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
-from .upstream import Float32Outputs, FrozenBase, KnownHead, OffloadedAdam, OwnSeed, ServerTimeout
+from .upstream import Float32Outputs, FrozenBase, KnownHead, OffloadedAdam, OwnSeed, ServerTimeout, ToolRounds
 from .verdicts import Verdicts
 
 __all__ = [
@@ -43,5 +43,6 @@ __all__ = [
     "RealTokens",
     "RewardCalls",
     "ServerTimeout",
+    "ToolRounds",
     "Verdicts",
 ]

@@ -105,6 +105,41 @@ def one_sleep(generation: Any) -> Iterator[None]:
             generation.enable_sleep_mode = generation._llm_weights_sleeping = True
 
 
+class ToolRounds(Layer):
+    """
+    Tools and environments on several processes: all make the same rounds of generation, with as many prompts.
+
+    Each of TRL's processes goes on while it has tool calls. Where generation takes all of them (a server, tensor
+    parallelism, weights in shares), one with a further round waits forever, and answers go to other rows. Here those
+    with fewer prompts generate for another's, for nothing. Models with images are left as they are.
+
+    Upstream: `_tool_call_loop` of trl 1.16; no issue is known to us. Ends with a TRL that counts rounds over all.
+    """
+
+    _in_tool_loop = False
+
+    def _tool_call_loop(self, *args, **kwargs):
+        self._in_tool_loop = PartialState().num_processes > 1 and not self._is_vlm
+        outputs = super()._tool_call_loop(*args, **kwargs)
+        while self._in_tool_loop and self._generate_single_turn([], None, {}, num_generations=1) is not None:
+            pass
+        self._in_tool_loop = False
+        return outputs
+
+    def _generate_single_turn(self, prompt_ids, *args, **kwargs):
+        run = super()._generate_single_turn
+        if not self._in_tool_loop:
+            return run(prompt_ids, *args, **kwargs)
+        of_processes = gather_object([prompt_ids])
+        most = max(map(len, of_processes))
+        if most == 0:  # no process has tool calls left
+            return None
+        filler = next(prompts[0] for prompts in of_processes if prompts)
+        own = len(prompt_ids)
+        ids, logps = run(prompt_ids + [filler] * (most - own), *args, **kwargs)
+        return ids[:own], None if logps is None else logps[:own]
+
+
 class Float32Outputs(Layer):
     """
     Log-probs and entropies in float32 under FSDP2, as under every other engine.
