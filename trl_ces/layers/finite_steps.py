@@ -32,13 +32,11 @@ class FiniteSteps(Layer):
         `RuntimeError`: When training stops; names the file with the rows.
     """
 
-    def __init__(self, *args, **kwargs):
-        self._nonfinite_steps = self._nonfinite_in_a_row = 0
-        super().__init__(*args, **kwargs)
+    _nonfinite_steps = 0
+    _nonfinite_in_a_row = 0
 
     def _get_grad_norm(self, model, grad_norm=None):
-        # After the backward. Before the optimizer step, but under DeepSpeed: there `accelerator` has its outcome.
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # before the optimizer step, but under DeepSpeed
         if norm is None or self.args.fp16:  # DeepSpeed may return none; fp16 loss scaling skips steps itself
             return norm
         finite = math.isfinite(norm.item() if isinstance(norm, torch.Tensor) else norm)

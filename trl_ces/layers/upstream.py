@@ -215,8 +215,8 @@ class FrozenBase(Layer):
     The base of a LoRA run in bfloat16 or float16 does not drift.
 
     For a sync peft adds the adapter to the base, and subtracts it afterwards. In 16 bits both round, and the errors of
-    all syncs of a run add up. Here the weights wait in host memory, as many bytes as the adapted layers have, and come
-    back.
+    all syncs of a run add up. Here a copy of the weights is made once in host memory, as many bytes as the adapted
+    layers have, and comes back after each sync.
 
     Under ZeRO-3 nothing is kept: what is done to gathered weights is dropped with them.
 
@@ -235,22 +235,24 @@ def restore_after_merge(model: Any) -> None:
     kept: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def merge_adapter(*args: Any, **kwargs: Any) -> None:
-        kept[:] = [(weight, weight.detach().to("cpu", copy=True)) for weight in _rounded(model)]
+        for weight in () if kept else _rounded(model):
+            copy = weight.detach().to("cpu", copy=True)  # pinned, because it goes back after each sync
+            kept.append((weight, copy.pin_memory() if weight.is_cuda and type(copy) is torch.Tensor else copy))
         merge(*args, **kwargs)
 
     def unmerge_adapter() -> None:
         unmerge()
         for weight, before in kept:
             weight.data.copy_(before)
-        kept.clear()
 
     model.merge_adapter, model.unmerge_adapter = merge_adapter, unmerge_adapter
 
 
 def _rounded(model: Any) -> Iterator[torch.Tensor]:
-    """Weights and biases under adapters that are kept whole in 16 bits."""
+    """Frozen weights and biases under adapters that are kept whole in 16 bits."""
     for module in model.modules():
         if isinstance(module, BaseTunerLayer):
             for weight in module.get_base_layer().parameters(recurse=False):
-                if weight.dtype in (torch.bfloat16, torch.float16) and not hasattr(weight, "ds_id"):
+                rounds = weight.dtype in (torch.bfloat16, torch.float16)
+                if rounds and not weight.requires_grad and not hasattr(weight, "ds_id"):
                     yield weight
