@@ -5,12 +5,10 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, distribution, requires, version
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-from packaging.requirements import Requirement
 
 from .errors import UserError, kind, nearest
 
@@ -26,19 +24,6 @@ def install_line(extra: str) -> str:
         return f'pip install -e "{url.removeprefix("file://")}[{extra}]"'
     source = f"{record['vcs_info']['vcs']}+{url}" if "vcs_info" in record else url
     return f'pip install "trl_ces[{extra}]{source and f" @ {source}"}"'
-
-
-def version_conflict(package: str, of: str, extra: str = "") -> str | None:
-    """Says that `of`, with an extra, takes other versions of `package` than the installed one; `None` if it fits."""
-    try:
-        found, lines = version(package), requires(of) or []
-    except PackageNotFoundError:
-        return None
-    for wanted in map(Requirement, lines):
-        applies = wanted.marker is None or wanted.marker.evaluate({"extra": extra})
-        if wanted.name == package and applies and not wanted.specifier.contains(found, prereleases=True):
-            return f"{of} {version(of)} takes {package}{wanted.specifier}, and {package} {found} is installed"
-    return None
 
 
 def import_path(path: str, field: str) -> Any:

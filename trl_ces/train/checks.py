@@ -1,14 +1,17 @@
 """Every check of a training run that needs no model, and no network but the way to its vLLM server."""
 
 import shutil
+from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
 from ..support.hub import check_repo, is_local
-from ..support.imports import import_function, install_line, version_conflict
+from ..support.imports import import_function, install_line
 from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
@@ -103,10 +106,17 @@ def _check_versions(vllm: bool, deepspeed: bool) -> None:
     asked = [("vllm", "trl", "vllm"), ("transformers", "vllm", ""), ("torch", "vllm", "")] if vllm else []
     asked += [("deepspeed", "trl_ces", "deepspeed")] if deepspeed else []
     for package, of, extra in asked:
-        conflict = version_conflict(package, of, extra)
-        if conflict is not None:
-            line = install_line(extra or "vllm")
-            raise UserError(f"{conflict}: {line} -c constraints-gpu.txt (of this project: versions that fit).")
+        try:
+            found, wanted = version(package), [Requirement(line) for line in requires(of) or ()]
+        except PackageNotFoundError:
+            continue
+        for one in wanted:
+            applies = one.name == package and (one.marker is None or one.marker.evaluate({"extra": extra}))
+            if applies and not one.specifier.contains(found, prereleases=True):
+                raise UserError(
+                    f"{of} {version(of)} takes {package}{one.specifier}, and {package} {found} is installed: "
+                    f"{install_line(extra or 'vllm')} -c constraints-gpu.txt (of this project: versions that fit)."
+                )
 
 
 def _check_attention(recipe: Recipe) -> None:

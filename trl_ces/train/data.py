@@ -120,15 +120,6 @@ def make_dataset(rows: Rows, picked: list[int], script: ScriptArguments) -> "Dat
         ) from None
 
 
-def prompt_lengths(prompts: list[Any], tokenizer: Any, template_kwargs: dict[str, Any] | None) -> list[int]:
-    """Tokens of each prompt, text or chat messages, as the model will read it."""
-    if not isinstance(prompts[0], str):
-        settings = {"add_generation_prompt": True, "tokenize": False, **(template_kwargs or {})}
-        prompts = [tokenizer.apply_chat_template(prompt, **settings) for prompt in prompts]
-        return [len(ids) for ids in tokenizer(prompts, add_special_tokens=False)["input_ids"]]
-    return [len(ids) for ids in tokenizer(list(prompts))["input_ids"]]
-
-
 def check_source(script: ScriptArguments) -> None:
     """Checks data that need no network: files, columns, what a `dataset_builder` is given."""
     if script.dataset_builder is not None:

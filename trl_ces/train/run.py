@@ -18,7 +18,7 @@ from ..trainer import CESTrainer
 from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
 from .card import ADAPTER, write_card, write_facts
 from .checkpoints import Length, newest_checkpoint, way_on
-from .data import load_datasets, prompt_lengths
+from .data import load_datasets
 from .lookup import find_reward_functions, model_path
 from .recipe import RECIPE, Recipe
 from .server import served_length, server_failure
@@ -116,24 +116,28 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
 
 def _check_prompts(trainer: CESTrainer, recipe: Recipe) -> None:
     """Refuses prompts without room for an answer: colocated vLLM would cut it in silence, a server end the run."""
-    config, answer = trainer.args, trainer.args.max_completion_length
-    if not config.use_vllm or answer is None or hasattr(trainer.processing_class, "image_processor"):
+    config, answer, tokenizer = trainer.args, trainer.args.max_completion_length, cast(Any, trainer.processing_class)
+    if not config.use_vllm or answer is None or hasattr(tokenizer, "image_processor"):
         return
-    length: list[Any] = [None]
-    if trainer.accelerator.is_main_process:  # the only one that talks to a server
-        served, vllm = config.vllm_mode == "server", trainer.vllm_generation
-        length = [served_length(recipe) if served else vllm.llm.llm_engine.model_config.max_model_len]
-    broadcast_object_list(length)
+    length: Any = None
+    if config.vllm_mode == "colocate":
+        length = trainer.vllm_generation.llm.llm_engine.model_config.max_model_len
+    elif trainer.accelerator.is_main_process:  # the only one that talks to a server
+        length = served_length(recipe)
+    [length] = broadcast_object_list([length])
+    as_trl = {"add_generation_prompt": True, "return_dict": True, **cast(dict, config.chat_template_kwargs or {})}
     for data in filter(None, (trainer.train_dataset, trainer.eval_dataset)):
-        tokens = prompt_lengths(data["prompt"], trainer.processing_class, config.chat_template_kwargs)
-        beyond = [row for row, count in enumerate(tokens) if count + answer > length[0]]
+        prompts = list(data["prompt"])
+        chat = not isinstance(prompts[0], str)
+        encoded = tokenizer.apply_chat_template(prompts, **as_trl) if chat else tokenizer(prompts)
+        beyond = [row for row, ids in enumerate(encoded["input_ids"]) if len(ids) + answer > length]
         if beyond:
-            first = beyond[0]
-            name = data["row"][first] if "row" in data.column_names else first
+            tokens = len(encoded["input_ids"][beyond[0]])
             raise UserError(
-                f"{len(beyond)} of {len(tokens)} prompts are too long for vLLM, row {name} first: its {tokens[first]} "
-                f"tokens and the {answer} of `max_completion_length` exceed vLLM's {length[0]}. Raise "
-                "`vllm_max_model_length` (a server's `--max-model-len`), or leave these rows out."
+                f"{len(beyond)} of {len(prompts)} prompts are too long for vLLM, row "
+                f"{data[beyond[0]].get('row', beyond[0])} first: its {tokens} tokens and the {answer} of "
+                f"`max_completion_length` exceed vLLM's {length}. Raise `vllm_max_model_length` (a server's "
+                "`--max-model-len`), or leave these rows out."
             )
 
 
