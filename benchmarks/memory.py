@@ -83,7 +83,7 @@ def recipe_of(fields, output, device):
 
     given = {**BASE, **fields, "use_cpu": device == "cpu", "output_dir": output}
     # With sdpa the plan counts a mask, which trimmed rows do without.
-    if device == "cuda" and fields.get("bf16") and is_flash_attn_2_available():
+    if device == "cuda" and fields.get("bf16") and is_flash_attn_2_available(kernels_fallback_ok=True):
         given["attn_implementation"] = "flash_attention_2"
     given["steps_per_generation"] = 2 * given["gradient_accumulation_steps"]
     return make_recipe(given, "benchmarks/memory.py")

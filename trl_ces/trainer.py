@@ -36,10 +36,13 @@ from .layers import (
     FrozenBase,
     GroupFilter,
     GroupRewards,
+    KnownHead,
+    OffloadedAdam,
     OwnSeed,
     RealTokens,
     RewardCalls,
     ServerTimeout,
+    ToolRounds,
     Verdicts,
 )
 from .layers.first_rollout import never_shapes
@@ -209,8 +212,11 @@ class CESTrainer(
     FiniteSteps,
     RewardCalls,
     ServerTimeout,
+    ToolRounds,
     OwnSeed,
     Float32Outputs,
+    KnownHead,
+    OffloadedAdam,
     FrozenBase,
 ):
     """

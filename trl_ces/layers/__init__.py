@@ -3,13 +3,14 @@
 - [`RealTokens`]: forwards without padding, rows arranged by length, old log-probs at the update's shapes.
 - [`DynamicSampling`]: DAPO's; drops groups of equal accuracy and draws more prompts.
 - [`EndedRows`]: completions that have ended leave the batch while transformers generates.
-- [`ExactResume`]: a stopped run resumes bit for bit.
-- [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
+- [`ExactResume`]: a stopped run resumes, on a CPU bit for bit.
+- [`FiniteSteps`]: skips steps whose gradient is not finite.
 - [`GroupFilter`]: GFPO's; only the best completions of a group get an advantage.
 - [`GroupRewards`]: rewards of whole groups.
 - [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
 - [`Verdicts`]: what each completion is, for the layers that ask.
-- [`Float32Outputs`], [`FrozenBase`], [`ServerTimeout`]: workarounds for what lies upstream.
+- [`Float32Outputs`], [`FrozenBase`], [`KnownHead`], [`OffloadedAdam`], [`OwnSeed`], [`ServerTimeout`], [`ToolRounds`]:
+  workarounds for what lies upstream.
 
 Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
 
@@ -24,7 +25,7 @@ from .group_filter import GroupFilter
 from .group_rewards import GroupRewards
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
-from .upstream import Float32Outputs, FrozenBase, OwnSeed, ServerTimeout
+from .upstream import Float32Outputs, FrozenBase, KnownHead, OffloadedAdam, OwnSeed, ServerTimeout, ToolRounds
 from .verdicts import Verdicts
 
 __all__ = [
@@ -36,9 +37,12 @@ __all__ = [
     "FrozenBase",
     "GroupFilter",
     "GroupRewards",
+    "KnownHead",
+    "OffloadedAdam",
     "OwnSeed",
     "RealTokens",
     "RewardCalls",
     "ServerTimeout",
+    "ToolRounds",
     "Verdicts",
 ]

@@ -1,9 +1,12 @@
 """Every check of a training run that needs no model, and no network but the way to its vLLM server."""
 
 import shutil
+from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
 
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
@@ -33,6 +36,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     _check_loggers(recipe.setting("report_to"))
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's client of a server imports it, too
         raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
+    _check_versions(bool(recipe.setting("use_vllm")), launch.distributed_type == "DEEPSPEED")
     _check_attention(recipe)
     _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
     _check_output_dir(output_dir, _weight_bytes(model))
@@ -95,6 +99,24 @@ def _check_loggers(wanted: str | list[str] | None) -> None:
             raise UserError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
         if name not in ("all", "none", *integration_utils.get_available_reporting_integrations()):
             raise UserError(f"`report_to` is {name!r}, which is not installed: install it, or set it to none.")
+
+
+def _check_versions(vllm: bool, deepspeed: bool) -> None:
+    """Packages that are there and do not go together; [`_check_attention`] looks at `kernels`."""
+    asked = [("vllm", "trl", "vllm"), ("transformers", "vllm", ""), ("torch", "vllm", "")] if vllm else []
+    asked += [("deepspeed", "trl_ces", "deepspeed")] if deepspeed else []
+    for package, of, extra in asked:
+        try:
+            found, wanted = version(package), [Requirement(line) for line in requires(of) or ()]
+        except PackageNotFoundError:
+            continue
+        for one in wanted:
+            applies = one.name == package and (one.marker is None or one.marker.evaluate({"extra": extra}))
+            if applies and not one.specifier.contains(found, prereleases=True):
+                raise UserError(
+                    f"{of} {version(of)} takes {package}{one.specifier}, and {package} {found} is installed: "
+                    f"{install_line(extra or 'vllm')} -c constraints-gpu.txt (of this project: versions that fit)."
+                )
 
 
 def _check_attention(recipe: Recipe) -> None:

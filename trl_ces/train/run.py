@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from safetensors import SafetensorError
 from trl import get_peft_config, get_quantization_config
 
@@ -20,7 +21,7 @@ from .checkpoints import Length, newest_checkpoint, way_on
 from .data import load_datasets
 from .lookup import find_reward_functions, model_path
 from .recipe import RECIPE, Recipe
-from .server import server_failure
+from .server import served_length, server_failure
 
 
 class StoppedTraining(UserError):
@@ -99,6 +100,7 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
     try:
+        _check_prompts(trainer, recipe)
         trainer.train(resume_from_checkpoint=checkpoint)
     except Exception as error:
         problem = _known_problem(error, recipe, output_dir)
@@ -110,6 +112,33 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     if speaks:
         print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {way_on(output_dir, length)}", flush=True)
     return False
+
+
+def _check_prompts(trainer: CESTrainer, recipe: Recipe) -> None:
+    """Refuses prompts without room for an answer: colocated vLLM would cut it in silence, a server end the run."""
+    config, answer, tokenizer = trainer.args, trainer.args.max_completion_length, cast(Any, trainer.processing_class)
+    if not config.use_vllm or answer is None or hasattr(tokenizer, "image_processor"):
+        return
+    length: Any = None
+    if config.vllm_mode == "colocate":
+        length = trainer.vllm_generation.llm.llm_engine.model_config.max_model_len
+    elif trainer.accelerator.is_main_process:  # the only one that talks to a server
+        length = served_length(recipe)
+    [length] = broadcast_object_list([length])
+    as_trl = {"add_generation_prompt": True, "return_dict": True, **cast(dict, config.chat_template_kwargs or {})}
+    for data in filter(None, (trainer.train_dataset, trainer.eval_dataset)):
+        prompts = list(data["prompt"])
+        chat = not isinstance(prompts[0], str)
+        encoded = tokenizer.apply_chat_template(prompts, **as_trl) if chat else tokenizer(prompts)
+        beyond = [row for row, ids in enumerate(encoded["input_ids"]) if len(ids) + answer > length]
+        if beyond:
+            tokens = len(encoded["input_ids"][beyond[0]])
+            raise UserError(
+                f"{len(beyond)} of {len(prompts)} prompts are too long for vLLM, row "
+                f"{data[beyond[0]].get('row', beyond[0])} first: its {tokens} tokens and the {answer} of "
+                f"`max_completion_length` exceed vLLM's {length}. Raise `vllm_max_model_length` (a server's "
+                "`--max-model-len`), or leave these rows out."
+            )
 
 
 def save(trainer: CESTrainer) -> None:
