@@ -8,9 +8,9 @@ from ..methods.rule import exact
 _SHOWN = 160  # characters of a completion and of a gold
 
 
-def never_shapes(tau: float, longest: int) -> str:
+def never_shapes(tau: float | str, longest: int) -> str:
     """Why completions of at most `longest` tokens have no shaped one (Eq. 5), for the log; empty if some may."""
-    if tau == 0 or longest * exact(tau) >= 1:
+    if isinstance(tau, str) or tau == 0 or longest * exact(tau) >= 1:
         return ""
     return (
         f"Nothing will be shaped: a completion of at most {longest} tokens (`max_completion_length`) has no token to "
