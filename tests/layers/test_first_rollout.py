@@ -9,8 +9,7 @@ from tiny import settings
 from trainers import tiny_trainer
 
 from trl_ces import CESConfig
-from trl_ces.layers.first_rollout import teaches_nothing
-from trl_ces.methods.ces import tau_for
+from trl_ces.layers.first_rollout import tau_for, teaches_nothing
 from trl_ces.methods.groups import Groups
 from trl_ces.train.recipe import load_recipe
 

@@ -10,10 +10,10 @@ import torch
 from accelerate.utils import gather
 
 from ..config import CESConfig
-from ..methods.ces import AUTO, tau_for
+from ..methods.ces import AUTO
 from ..methods.group_reward import is_group_reward
 from ..methods.groups import Groups, odd_reward
-from .first_rollout import teaches_nothing
+from .first_rollout import tau_for, teaches_nothing
 from .layer import Layer
 from .turns import policy_lengths
 

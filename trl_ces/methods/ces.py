@@ -34,18 +34,6 @@ def multiplier(correct: Tensor, group_correct: Tensor, group_scorable: Tensor) -
     return numerator, group_scorable.clamp(min=1)
 
 
-def tau_for(mean_length: float) -> float:
-    """
-    What `ces_tau: auto` stands for: 4 / mean length, but no less than the paper's 0.01.
-
-    Eq. 5 then shapes about four tokens of a completion where b is 1. How long a model's completions are is known only
-    once it has written some, so the first rollout decides, and the number stays for the run: it is logged, written to
-    the run's recipe.yaml and run.json, and kept in checkpoints. Where a checkpoint's rollout cannot be taken up, the
-    next rollout decides again.
-    """
-    return round(min(max(4 / mean_length, 0.01), 1), 4)
-
-
 def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """
     Eq. 5, k = floor(|y| * tau * b), exactly.
@@ -168,7 +156,7 @@ def conditional_entropy_shaping(
     return ShapedAdvantages(shaped, selected)
 
 
-AUTO = "auto"  # stands for a tau that the first rollout decides, see [`tau_for`]
+AUTO = "auto"  # stands for a tau that the first rollout decides, see `tau_for` of layers/first_rollout.py
 BETA = "it is advantage per bit of entropy, a finite number; the paper uses 0.4."
 
 
