@@ -93,8 +93,9 @@ def predicted(shape, fields, device):
     """Planned bytes, without the reserve for the process itself."""
     from trl_ces.lab.plan.engine import Engine
     from trl_ces.lab.plan.memory import plan_memory
-    from trl_ces.lab.plan.setup import make_schedule, make_setup, whole_run
-    from trl_ces.lab.plan.shapes import ModelShape
+    from trl_ces.lab.plan.setup import make_setup
+    from trl_ces.train.schedule import make_schedule, whole_run
+    from trl_ces.train.shapes import ModelShape
 
     recipe = recipe_of(fields, "unused", device)
     config = whole_run(recipe, 1)

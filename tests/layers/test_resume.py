@@ -20,6 +20,7 @@ CASES = {
     "masked truncation": {"mask_truncated_completions": True},
     "in pieces": {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 60},
     "logged every third step": {"logging_steps": 3},
+    "tau from the first rollout": {"ces_tau": "auto"},
     "tokens drawn at random": {"shaping": "clip_cov", "clip_cov_low": -9.0, "clip_cov_high": 9.0},
     "dynamic sampling": {
         "dynamic_sampling": True,

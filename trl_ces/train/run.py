@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,10 +13,11 @@ from trl import get_peft_config, get_quantization_config
 
 from ..config import CESConfig
 from ..layers.reward_guard import RewardError
+from ..methods.ces import AUTO
 from ..support.errors import UserError, hub_errors
 from ..support.files import is_disk_full, write_text
 from ..trainer import CESTrainer
-from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
+from .callbacks import AfterFirstStep, SaveOnSigterm, show_answers_in_progress_bar
 from .card import ADAPTER, write_card, write_facts
 from .checkpoints import Length, newest_checkpoint, way_on
 from .data import load_datasets
@@ -88,15 +90,23 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
 def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     """Trains, from a checkpoint if the recipe says so; `False` if SIGTERM ended it early."""
     output_dir, speaks = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
+    args = cast("CESConfig", trainer.args)
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
     if checkpoint is True:  # the Trainer itself would take the last folder, whole or not
         checkpoint = str(newest_checkpoint(output_dir, length))
         if speaks:
             print(f"Resuming from {checkpoint}.", flush=True)
+
+    def write() -> None:
+        write_facts(output_dir, args)
+        numbers = {"ces_tau": args.ces_tau} if recipe.given.get("ces_tau") == AUTO else {}
+        write_text(output_dir / RECIPE, replace(recipe, given=recipe.given | numbers).to_yaml())
+
     if speaks:
-        write_facts(output_dir, cast("CESConfig", trainer.args))
-        write_text(output_dir / RECIPE, recipe.to_yaml())
+        write()
+        if args.ces_tau == AUTO:
+            trainer.add_callback(AfterFirstStep(write))
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
     try:
