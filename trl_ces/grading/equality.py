@@ -9,31 +9,12 @@ from fractions import Fraction
 from itertools import combinations
 
 from ..support.limits import MAX_ITEMS, too_big
-from .forms import (
-    choice,
-    chooses,
-    condition,
-    congruence,
-    is_words,
-    same_text,
-    spelling,
-    split_base,
-    with_constants_of,
-    without_blanks,
-)
+from . import forms, statements
+from .forms import choice, congruence, is_words, same_text
 from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number
 from .qwen.equality import Algebra
-from .statements import (
-    gives_different_names,
-    has_unknowns,
-    interval_of,
-    is_name,
-    is_relation,
-    may_be_named,
-    results,
-    sides,
-)
+from .statements import gives_different_names, has_unknowns, is_name, is_relation, may_be_named, results, sides
 from .units import implied_unit, split_unit, unit_fits
 
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
@@ -71,7 +52,7 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     is_one = len(union_parts(gold)) == len(values) == 1
     if offers_two and (is_one or gives_different_names(values)):
         return False
-    return any(_equal(gold, renamed, algebra) for renamed in with_constants_of(gold, answer))
+    return any(_equal(gold, renamed, algebra) for renamed in forms.with_constants_of(gold, answer))
 
 
 def count_values(gold: str) -> int:
@@ -87,7 +68,7 @@ def _sets_in_sets(text: str) -> bool:
 
 
 def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
-    gold, answer = condition(gold), condition(answer)
+    gold, answer = forms.condition(gold), forms.condition(answer)
     if not gold or not answer or _sets_in_sets(gold) != _sets_in_sets(answer):
         return False
     if expected := congruence(gold):
@@ -95,15 +76,15 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if len(parts := _ratio(gold)) > 2:
         others = _ratio(answer)
         return [part * parts[0] for part in others] == [part * others[0] for part in parts] if others else False
-    (gold, base), (answer, given) = split_base(gold), split_base(answer)
+    (gold, base), (answer, given) = forms.split_base(gold), forms.split_base(answer)
     if given and given != (base or "10"):
         return False
-    if spelling(gold) == spelling(answer):
+    if forms.spelling(gold) == forms.spelling(answer):
         return True
     if _CHOICES.fullmatch(unwrap(gold)) and sorted(unwrap(gold)) == sorted(_BETWEEN_CHOICES.sub("", unwrap(answer))):
         return True
     if letter := choice(gold):
-        return chooses(unwrap(answer), letter)
+        return forms.chooses(unwrap(answer), letter)
     verdict = _compare_numbers(gold, answer)
     if verdict is not None and (verdict or "," not in gold):
         return verdict
@@ -196,7 +177,7 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
 
 def _stated_union(items: list[str], other: str) -> str | None:
     r"""`x<1` and `x>2` as `(-\infty,1)\cup (2,\infty)` if the other side consists of intervals; else `None`."""
-    intervals = [interval_of(item) for item in items]
+    intervals = [statements.interval_of(item) for item in items]
     if len(items) > 1 and all(intervals) and all(map(_tuple, union_parts(other))):
         if len({letter for item in items for letter in _BOUNDED.findall(item)}) > 1:
             return None
@@ -281,7 +262,7 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     gold_sides, answer_sides = sides(gold), sides(answer)
     if max(len(gold_sides), len(answer_sides)) > MAX_ITEMS or answer.count(":") > max(1, gold.count(":")):
         return False
-    if len(answer_sides) > 1 and len({without_blanks(side) for side in answer_sides}) == 1:
+    if len(answer_sides) > 1 and len({forms.without_blanks(side) for side in answer_sides}) == 1:
         return False  # x = x says nothing
     if len(gold_sides) > 1 and len(answer_sides) > 1:
         first, last = gold_sides[0], gold_sides[-1]

@@ -50,9 +50,7 @@ _COUNTED = (
 )
 _SCALES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
 _POWERS = {"squared": 2, "cubed": 3}
-_JOINERS = frozenset(
-    ["of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"]
-)
+_JOINERS = {"of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"}
 _SIGNS = {
     "dollars": re.compile(r"\\\$|^\s*\$[\d.,]+\s*$"),
     "euros": re.compile("€"),
@@ -76,17 +74,7 @@ def _spellings() -> dict[str, str]:
 
 _KNOWN = _spellings()
 # Units of measurement: a number of these is another number of another.
-MEASURES = frozenset(_KNOWN.values()) - {
-    *_COUNTED.split(),
-    "unit",
-    "person",
-    "child",
-    "man",
-    "woman",
-    "percent",
-    "mass",
-}
-
+MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man woman percent mass".split()}
 # Units that measure the same thing.
 _LENGTHS = {"in", "ft", "yd", "mi", "Å", "pc", *(prefix + "m" for prefix in ("", *_PREFIXES))}
 _MASSES = {"t", "lb", "oz", *(prefix + "g" for prefix in ("", *_PREFIXES))}

@@ -6,6 +6,8 @@ How the Qwen2.5-Math evaluation script rewrites an answer before comparing it. L
 import re
 from functools import lru_cache
 
+from ..numbers import NUMBER_WORDS
+
 # Longer texts are compared as they are: a truncated box may extend over the whole response.
 MAX_NORMALISED = 2_000
 
@@ -40,11 +42,6 @@ _UNITS = re.compile(
     rf"(?<!\w)(?:{_OPTION}|{'|'.join(sorted(map(re.escape, _UNIT_WORDS.split()), key=len, reverse=True))})(?!\w)"
 )
 
-_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
-_ONES += " seventeen eighteen nineteen"
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_NUMBER_WORDS = {word: value for value, word in enumerate(_ONES.split())}
-_NUMBER_WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
 
 _MATRICES = [
@@ -131,8 +128,8 @@ def number_words(text: str) -> int | None:
     found = False
     total = current = 0
     for word in text.lower().replace("-", " ").split():
-        if word in _NUMBER_WORDS:
-            current += _NUMBER_WORDS[word]
+        if word in NUMBER_WORDS:
+            current += NUMBER_WORDS[word]
         elif word == "hundred":
             current = 100 * (current or 1)
         elif word in _SCALES:
