@@ -21,7 +21,7 @@ _BARE_BOX = re.compile(rf"(?:(?!{_BOX.pattern})[^\s$}}])*")
 _STATEMENT = re.compile(
     r"(?:\banswers?(?:\s+(?:is|are)|\s*[:：=])|\b(?:solution|value|root)s are\b|^####|\b(?:option|choice)\s+is|"
     r"答案(?:是|为|[:：])|故选|(?:因此|所以|应)选)"
-    r"(?:[\s:：]|\*\*(?=\s|$))*",
+    r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
 _MATH_SPAN = r"(?:\$\$[^$]+\$\$|\$[^$\n]+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
@@ -126,7 +126,7 @@ def _stated(text: str, statement: re.Match[str]) -> str | None:
     if values:
         stated = _with_tail(values.group(), text[values.end() : stop])
     else:
-        stated = _REASON.sub("", text[start:stop]).strip(" *:：")
+        stated = _REASON.sub("", text[start:stop]).strip(" *:：`")
     return stated if stated and stands(text, start, values.end() if values else stop, stated) else None
 
 

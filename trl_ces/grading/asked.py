@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
-from .forms import choice, chooses
+from .forms import choice, chooses, is_words
 from .notation import enclosed, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .units import KINDS, MEASURES, implied_unit, measures_in, parse_unit, split_unit, stems
@@ -21,11 +21,18 @@ _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
-    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:"
+    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
-    r"\bin order\b|\bfrom left to right\b|"
-    r"\bfrom (?:least|smallest|lowest|shortest|lightest|largest|greatest|highest|longest|tallest|heaviest) to\b)|"
-    r"\brespectively\b|从[小大]到",
+    r"\bfrom (?:left|\w+est) to\b)|\bfirst \w+ terms\b|\brespectively\b|从[小大]到",
+    re.IGNORECASE,
+)
+_ASKED_NAME = re.compile(
+    r"\b(?:find|what is|solve for|determine|compute|value of)\s+\$?\s*([A-Za-z])\s*\$?(?=\s*(?:[.?,]|if\b|$))",
+    re.IGNORECASE,
+)
+_FORM = re.compile(
+    r"\bin the form\b|\bas an? (?:single|product|sum)\b|\bpartial fraction|\bfactor(?:i[sz]e)? |\bexpand|"
+    r"\bscientific notation|\b(?:lowest|simplest|reduced) (?:terms|form)|\bcommon fraction",
     re.IGNORECASE,
 )
 _UNIT = r"((?:square |cubic )?[a-z]+(?:(?: per |/)[a-z]+)?)"
@@ -44,8 +51,15 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, answer
     if (chosen := _with_options(answer, gold, question)) is not None:
         return chosen
-    if _names_another_value(answer, gold, question) or _has_another_unit(answer, gold, question):
+    if any(wrong(answer, gold, question) for wrong in (_names_another_value, _has_another_unit, _has_another_form)):
         return gold, ""
+    degrees = number(tidy(answer)) if implied_unit(answer) == "degrees" else None
+    if degrees is not None and r"\pi" in gold and not re.search(r"radian|\\pi", question):
+        return gold, rf"\frac{{{degrees}}}{{180}}\pi"
+    words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
+    rest = words.removeprefix(f"{expected} ")  # Ann finishes first
+    if is_words(expected) and rest != words and rest in question and not re.search(r"\b(?:or|and|not)\b|[,;]", rest):
+        return gold, expected
     sides = split_top(tidy(answer), "=")
     if len(sides) == 2 and "=" not in gold and repeats(sides[0], question):
         answer = sides[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
@@ -70,9 +84,10 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
 
 def _in_order(text: str) -> str | None:
     """`3, 1, 2` as `3; 1; 2`, whose order counts; `None` for anything but a bare list."""
-    brackets = enclosed(tidy(text))
-    items = split_top(brackets[1] if brackets and brackets[0] == r"\{" else tidy(text), ",")
-    return "; ".join(items) if len(items) > 1 and number(tidy(text)) is None else None
+    brackets, text = enclosed(tidy(text)), unwrap(tidy(text))
+    items = split_top(brackets[1] if brackets and brackets[0] == r"\{" else text, ",")
+    items = list(text) if re.fullmatch("[A-K]{2,}", text) else items
+    return "; ".join(items) if len(items) > 1 and number(text) is None else None
 
 
 def _named_values(answer: str, question: str) -> str | None:
@@ -92,10 +107,26 @@ def _bases(question: str) -> set[str]:
 
 
 def _names_another_value(answer: str, gold: str, question: str) -> bool:
-    """Whether the answer is f(3) = ... where question and gold know f, but not at 3."""
+    """Whether the answer is f(3) = ... where the question knows f, but not at 3, or y = ... where it asks for x."""
     named = _NAMED_VALUE.match(_LEFT_RIGHT.sub("", answer))
     known = _LEFT_RIGHT.sub("", f"{question} {gold}")
-    return bool(named) and named.group(1) + "(" in known and named.group(1) + named.group(2) not in known  # type: ignore[union-attr]
+    if named and named.group(1) + "(" in known:
+        return named.group(1) + named.group(2) not in known
+    name, asked = answer.partition("=")[0].strip(), _ASKED_NAME.findall(question)
+    if not asked or not _NAME.fullmatch(name) or name in [*asked, *gold] or f"({name})" in known:
+        return False
+    return bool(re.search(_LETTER.format(name), question))
+
+
+def _has_another_form(answer: str, gold: str, question: str) -> bool:
+    """Whether the question asks for a form, and the answer has another number of terms or of digits than the gold."""
+    if not _FORM.search(question) or any(re.search("[=,<>]|\\\\(?:[lg]eq|pm)", text) for text in (answer, gold)):
+        return False
+    one, other = tidy(answer), tidy(gold)
+    if number(one) is None or number(other) is None:
+        return len(split_top(one.replace("-", "+-"), "+")) != len(split_top(other.replace("-", "+-"), "+"))
+    digits = [re.findall(r"[\d.]+", text) for text in (one, other)]
+    return len(digits[0]) == len(digits[1]) > 1 and digits[0] != digits[1]
 
 
 def _has_another_unit(answer: str, gold: str, question: str) -> bool:

@@ -110,7 +110,9 @@ def _stands_in(shape: str, question: str) -> bool:
     ):
         return True
     formulas = question.split("\n")[1::2]
-    return _unordered(shape) in {_unordered(side) for formula in formulas for side in (formula, *formula.split("="))}
+    return number(shape) is None and _unordered(shape) in {
+        _unordered(side) for formula in formulas for side in (formula, *formula.split("="))
+    }
 
 
 def _unordered(shape: str) -> str:

@@ -20,11 +20,17 @@ from .units import implied_unit, split_unit, unit_fits
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
 _CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
+_NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)
 _TEXT_LIST = re.compile(r"\\text\s*\{([^{}]*,[^{}]*)\}")
+_SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
+_TO = re.compile(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)")
+_COLUMN = re.compile(r"\\begin\{pmatrix\}([^&]*)\\end\{pmatrix\}", re.DOTALL)
+_TRANSPOSED = re.compile(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$")
+_UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
 _AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
-_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # not \pmod
+_PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])\s*")  # not \pmod
 _WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
 _FUNCTION_NAME = re.compile(r"\\(?:sin|cos|tan)(?![A-Za-z])")
 _POINT_NAME = re.compile(r"^[A-Z]\s*=?\s*(?=\()")
@@ -52,7 +58,8 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     is_one = len(union_parts(gold)) == len(values) == 1
     if offers_two and (is_one or gives_different_names(values)):
         return False
-    return any(_equal(gold, renamed, algebra) for renamed in forms.with_constants_of(gold, answer))
+    answers = forms.with_constants_of(gold, answer)
+    return any(_equal(forms.without_integer(gold), renamed, algebra) for renamed in answers)
 
 
 def count_values(gold: str) -> int:
@@ -63,31 +70,31 @@ def count_values(gold: str) -> int:
     return 1 if number(gold) is not None else max(1, len(listed_values(gold)))
 
 
-def _sets_in_sets(text: str) -> bool:
-    return bool(re.search(r"\\\{[^}]*\\(?:\{|emptyset)", text))
-
-
 def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     gold, answer = forms.condition(gold), forms.condition(answer)
-    if not gold or not answer or _sets_in_sets(gold) != _sets_in_sets(answer):
+    if not gold or not answer or bool(_SET_IN_SET.search(gold)) != bool(_SET_IN_SET.search(answer)):
         return False
     if expected := congruence(gold):
         return congruence(answer) == expected
+    answer = _TO.sub(":", answer) if ":" in gold else answer
     if len(parts := _ratio(gold)) > 2:
         others = _ratio(answer)
-        return [part * parts[0] for part in others] == [part * others[0] for part in parts] if others else False
+        return bool(others) and [part * parts[0] for part in others] == [part * others[0] for part in parts]
     (gold, base), (answer, given) = forms.split_base(gold), forms.split_base(answer)
     if given and given != (base or "10"):
         return False
     if forms.spelling(gold) == forms.spelling(answer):
         return True
-    if _CHOICES.fullmatch(unwrap(gold)) and sorted(unwrap(gold)) == sorted(_BETWEEN_CHOICES.sub("", unwrap(answer))):
+    letters = sorted(_BETWEEN_CHOICES.sub("", unwrap(answer)))  # several choices; an order of letters is none
+    if _CHOICES.fullmatch(unwrap(gold)) and list(unwrap(gold)) == sorted(unwrap(gold)) == letters:
         return True
     if letter := choice(gold):
         return forms.chooses(unwrap(answer), letter)
     verdict = _compare_numbers(gold, answer)
     if verdict is not None and (verdict or "," not in gold):
         return verdict
+    if number(gold) is not None and ",0" in answer:
+        return False  # 1,000,00 is no list
     verdict = _compare_structure(gold, answer, algebra)
     if verdict is not None:
         return verdict
@@ -140,13 +147,14 @@ def listed_values(text: str) -> list[str]:
         text = brackets[1]
     if words := _TEXT_LIST.fullmatch(text):
         text = words.group(1)
+    if named := _NAMED_TUPLE.fullmatch(text):  # (x, y) = (1, 2)
+        names, values = (split_top(part, ",") for part in named.groups())
+        if len(names) == len(values) > 1 and all(map(is_name, names)):
+            return [f"{name}={value}" for name, value in zip(names, values, strict=True)]
     items = split_top(text, ";")
     items = items if len(items) > 1 else split_top(text, ",")
-    return [sign for item in items for sign in _both_signs(item)]
-
-
-def _both_signs(item: str) -> list[str]:
-    return [_PLUS_MINUS.sub(sign, item) for sign in ("+", "-")] if len(_PLUS_MINUS.findall(item)) == 1 else [item]
+    two = {item: len(_PLUS_MINUS.findall(item)) == 1 for item in items}
+    return [_PLUS_MINUS.sub(sign, item) if two[item] else item for item in items for sign in "+-"[: 1 + two[item]]]
 
 
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
@@ -177,13 +185,17 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
 
 def _stated_union(items: list[str], other: str) -> str | None:
     r"""`x<1` and `x>2` as `(-\infty,1)\cup (2,\infty)` if the other side consists of intervals; else `None`."""
-    intervals = [statements.interval_of(item) for item in items]
-    if len(items) > 1 and all(intervals) and all(map(_tuple, union_parts(other))):
-        if len({letter for item in items for letter in _BOUNDED.findall(item)}) > 1:
-            return None
-        from_below = sorted(map(str, intervals), key=lambda interval: not interval.startswith(r"(-\infty"))
-        return _overlap(*from_below) or r"\cup ".join(map(str, intervals))
-    return None
+    gaps = [_UNEQUAL.sub("", item).strip() for item in items if _UNEQUAL.search(item)]
+    intervals = [statements.interval_of(item) for item in items if not _UNEQUAL.search(item)]
+    if len(items) < 2 or not all(intervals) or not all(map(_tuple, union_parts(other))):
+        return None
+    if len({letter for item in items for letter in _BOUNDED.findall(item)}) > 1:
+        return None
+    from_below = sorted(map(str, intervals), key=lambda interval: not interval.startswith(r"(-\infty"))
+    union = _overlap(*from_below) or r"\cup ".join(map(str, intervals)) or r"(-\infty,\infty)"
+    for gap in gaps:  # x < 3 without 2, from below: the last interval is cut
+        union = f"{union[: union.rindex(',')]},{gap})\\cup ({gap},{union[union.rindex(',') + 1 :]}"
+    return union
 
 
 def _overlap(*intervals: str) -> str | None:
@@ -224,10 +236,12 @@ def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
 
 
 def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
-    brackets = enclosed(text)
+    if column := _COLUMN.fullmatch(text):
+        return ("(", ")"), [value.strip() for value in column[1].split(r"\\") if value.strip()]
+    brackets = enclosed(_TRANSPOSED.sub("", text))
     if brackets is None or brackets[0] == r"\{":
         return None
-    values = split_top(brackets[1], ";") if ";" in brackets[1] else split_top(brackets[1], ",")  # (-\\infty;2)
+    values = split_top(brackets[1], ";" if ";" in brackets[1] else ",")  # (1,5; 2)
     return ((brackets[0], brackets[2]), values) if len(values) > 1 else None
 
 
@@ -297,6 +311,12 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
         return False  # "x = 1 so x = 2", \\sin x = \\cos x
     if is_name(value) and not is_name(name):
         value, name = name, value
+    if (
+        len(answer_sides) > 2
+        and _rounds(answer_sides[-2], value, algebra)
+        and _gives(gold, answer_sides[:-1], algebra)
+    ):
+        return True  # A = 25\pi \approx 78.54
     if has_unknowns(name):
         return may_be_named(name) and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
     if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides):

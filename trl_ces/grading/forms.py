@@ -25,6 +25,7 @@ _CHOSEN_TOO = re.compile(
 _IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
 _REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|(?:\\text\s*\{\s*)?all real numbers\s*\}?", re.IGNORECASE)
+_POSITIVE = re.compile(r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?")
 _SET_BUILDER = re.compile(
     r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
 )
@@ -34,7 +35,10 @@ _FUNCTIONS = re.compile(
 _BLANKS = re.compile(r"\s+")
 _BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
 _NEEDLESS_BRACES = re.compile(r"\{(\w?)\}(?!\w)")  # x^{2}, but neither x^{12} nor \{2\}
-_BASE = re.compile(r"\(?([-+]?[0-9A-F]*\d[0-9A-F]*)\)?\s*(?:_\s*(?:\{\s*([^{}]+?)\s*\}|(\w+))|\(\s*base\s+(\w+)\s*\))")
+_BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
+    r"\(?([-+]?(?:[0-9A-F]*\d[0-9A-F]*|[0-9A-Fa-f]+(?=\)?\s*_\s*\{?\(?16\b)))\)?\s*"
+    r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"
+)
 _CONGRUENCE = re.compile(
     r"(?:[A-Za-z]\s*\\equiv\s*)?(-?\d{1,99})\s*\(?\s*(?:\\[pb]?mod|\\text\{\s*mod\s*\})\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
 )
@@ -43,13 +47,29 @@ _NO_SOLUTION = re.compile(
     r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|无解|\\\{\s*\\\}",
     re.IGNORECASE,
 )
-_NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?", re.IGNORECASE)
+_NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", re.IGNORECASE)
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_\{?\d\}?")
 _CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-D](?![A-Z_(])")
-_ARGUMENT = re.compile(r"^[A-Za-z]\(([a-z])\)\s*=")
-_INTEGER = re.compile(r"(?<![A-Za-z\\])([a-z])\s*\\in\s*\\mathbb\s*\{?\s*Z")
-_ARTICLE = re.compile(r"^(?:the (?:series|integral|sequence|limit)|the|an?)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
+_LONE_C = re.compile(r"(?<![A-Za-z\\])C(?![A-Z_(])")
+_LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"
+_OF_X = re.compile(r"^([A-Za-z])(?:\(([a-z])\))?\s*=")
+_INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
+    r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\})?\s*(?<![A-Za-z\\])([a-z])\s*"
+    r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
+)
+_ARTICLE = re.compile(
+    r"^(?:(?:it|this|that|they|the (?:series|integral|sequence|limit))\s+)?(?:(?:is|are)\s+)?(?:(?:the|an?)\s+)?"
+    r"(?=[A-Za-z]{2})",
+    re.IGNORECASE,
+)
+_YES_OR_NO = re.compile(  # yes, it is prime
+    r"^(yes|no)[,.;:]\s+(?:it|this|that|they|there|the|because|since)\b(?!.*(?:\b(?:not|no|but|if|unless|only)\b|n't)).*",
+    re.IGNORECASE,
+)
+_MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
+_OF_A_DATE = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b|[^A-Za-z\d]")
+_DOMAIN = re.compile(r"[\s,(]+(?:(?:\\text\s*\{)?(?:for|where|if|with)\s*\}?\s*)?[a-z]\s*\\neq\s*-?\d+\)?$")
 _FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
@@ -73,6 +93,8 @@ def condition(text: str) -> str:
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
     if _REALS.fullmatch(text):
         return r"(-\infty,\infty)"
+    if _POSITIVE.fullmatch(text):
+        return r"(0,\infty)"
     for pattern, name in ((_NO_SOLUTION, r"\emptyset"), (_NO_LIMIT, "does not exist")):
         if pattern.fullmatch(unwrap(text).rstrip(".")):
             return name
@@ -82,44 +104,51 @@ def condition(text: str) -> str:
     return tidy(builder.group(1) if builder else text)
 
 
+def without_integer(gold: str) -> str:
+    r"""A gold without the condition `k\in\mathbb{Z}`."""
+    return _INTEGER.sub("", gold).strip() or gold
+
+
 def with_constants_of(gold: str, answer: str) -> list[str]:
     r"""
-    The answer with the gold's names: for constants, `+C` or `c_1`, in each order; for a free integer,
-    `k\in\mathbb{Z}`; for the variable of `f(x) = ...`.
+    The answer with the gold's names: for constants, `+C` or `c_1`, in each order; for a free integer, counted from
+    another start or down, `k\in\mathbb{Z}`; for the variable of `f(x) = ...`, which may be left out. A domain that the
+    gold does not state, `x \neq 0`, is dropped, and the condition on the integer.
     """
+    if r"\neq" not in gold and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
+        answer = answer[: domain.start()]
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
-    for pattern in (_INTEGER, _ARGUMENT):
-        theirs, ours = pattern.search(gold), pattern.search(answer)
-        if theirs and ours and not re.search(_letter(theirs.group(1)), answer):
-            answer = re.sub(_letter(ours.group(1)), theirs.group(1), answer)
+    if (theirs := _OF_X.match(gold)) and (ours := _OF_X.match(answer)) and theirs[1] == ours[1]:
+        if not (theirs[2] and ours[2]):
+            answer = theirs[0] + answer[ours.end() :]
+        elif not re.search(_LETTER.format(theirs[2]), answer):
+            answer = re.sub(_LETTER.format(ours[2]), theirs[2], answer)
+    if (theirs := _INTEGER.search(gold)) and (ours := _INTEGER.search(answer) or theirs):
+        new, stated = theirs[1], _INTEGER.sub("", answer)
+        return [re.sub(_LETTER.format(ours[1]), by, stated) for by in (new, f"({new}+1)", f"({new}-1)", f"(-{new})")]
     # By their numbers, so that the order comes first in which c_1 stays c_1: each order may cost a comparison.
-    names = sorted(set(_NUMBERED.findall(gold)), key=lambda name: name.strip("Cc_{}"))
-    given = sorted(set(_NUMBERED.findall(answer)), key=lambda name: name.strip("Cc_{}"))
+    names, given = (
+        sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("Cc_{}")) for text in (gold, answer)
+    )
+    if not names and "=" in gold and _LONE_C.search(gold):
+        names = ["C"]
     given = given or sorted(set(_CAPITALS.findall(answer)))
     if not names or len(names) != len(given) or len(names) > 3:
         return [answer]
     either = re.compile(f"{_NUMBERED.pattern}|{_CAPITALS.pattern}")
-
-    def renamed(order: tuple[str, ...]) -> str:
-        by = dict(zip(given, order, strict=True))
-        return either.sub(lambda found: by.get(found.group(), found.group()), answer)
-
-    return [renamed(order) for order in permutations(names)]
-
-
-def _letter(letter: str) -> str:
-    return rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])"
+    renamings = [dict(zip(given, order, strict=True)) for order in permutations(names)]
+    return [either.sub(lambda found, to=to: to.get(found[0], found[0]), answer) for to in renamings]  # type: ignore[misc]
 
 
 def split_base(text: str) -> tuple[str, str | None]:
     """The digits and the base of `1011_2`, `(1011)_{two}` and `1011 (base 2)`; other texts have no base."""
     based = _BASE.fullmatch(unwrap(text))
-    if based is None:
+    if based is None or not any(based.groups()[1:]):
         return text, None
-    base = next(filter(None, based.groups()[1:]))
-    value = number(base)
-    return based.group(1), base if value is None else str(value)
+    base = next(filter(None, based.groups()[1:]), None)
+    value = number(base or "")
+    return based.group(1).upper(), base if value is None else str(value)
 
 
 def congruence(text: str) -> tuple[int, int] | None:
@@ -135,7 +164,12 @@ def spelling(text: str) -> str:
         return "".join(circled)
     spelled = without_blanks(unwrap(text)).rstrip(".")
     if is_words(text):
-        spelled = without_blanks(_ARTICLE.sub("", unwrap(text)))
+        words = _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", unwrap(text)))
+        if _MONTH.search(words):  # March 5, 5th of March
+            words = " ".join(
+                sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b", "", words)))
+            )
+        spelled = without_blanks(words)
         return _FULL_HOUR.sub("", re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold())
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
 

@@ -4,7 +4,7 @@ import re
 
 from ..support.limits import too_big
 from .equality import listed_values, tuple_values, union_parts
-from .forms import condition, congruence, is_words
+from .forms import condition, congruence, is_words, without_integer
 from .notation import balanced, unwrap
 from .numbers import number
 from .statements import has_words, results
@@ -29,7 +29,7 @@ def leaves(gold: str) -> list[str]:
     Takes a gold apart into values, through lists, sets, unions, tuples and intervals. Values that the algebra has to
     parse lose their unit.
     """
-    gold = condition(gold)
+    gold = condition(without_integer(gold))
     if not gold:
         return []
     if _plain(gold) or _CONDITION.search(gold):

@@ -4,6 +4,7 @@ One spelling for every notation: `\dfrac{1}{2}`, `$\frac{1}{2}$.` and `½` becom
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 _UNICODE = str.maketrans(
@@ -12,16 +13,26 @@ _UNICODE = str.maketrans(
         "·": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ", "≤": r"\leq ",
         "≥": r"\geq ", "≠": r"\neq ", "±": r"\pm ", "∪": r"\cup ", "∈": r"\in ", "（": "(", "）": ")", "，": ",",
         "；": ";", "：": ":", "、": ",", "％": "%", "°": r"\degree ", "²": "^{2}", "³": "^{3}", "½": r"\frac{1}{2}",
-        "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "≈": r"\approx ", "\u00a0": " ", "\u202f": " ",
-        **{chr(0x2460 + n): rf"\textcircled{{{n + 1}}}" for n in range(20)},  # circled 1 to 20
+        "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "≈": r"\approx ", "∓": r"\mp ", "⟨": "(", "⟩": ")",
+        "\u00a0": " ", "\u202f": " ", **{chr(0x2460 + n): rf"\textcircled{{{n + 1}}}" for n in range(20)},
     }
 )  # fmt: skip
+# What a command means, or "" for one that changes only the look.
+_LOOKS = (
+    "left right Bigl Bigr bigl bigr Biggl Biggr biggl biggr Big big Bigg bigg displaystyle textstyle limits nolimits "
+    "tiny small normalsize large Large LARGE huge Huge bf it rm strut mathstrut"
+)
+_COMMANDS = {
+    **dict.fromkeys(_LOOKS.split(), ""),
+    **dict.fromkeys(["dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"], r"\frac"),
+    "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(", "rangle": ")", "dbinom": r"\binom",
+}  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
-_SIGN = r"(?:\\\$|[£€¥￥]|\\?%|\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
+_SIGN = r"(?:\\\$|[£€¥￥¢]|\\?%|\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
-_REWRITES: list[tuple[re.Pattern[str], str]] = [
+_REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (re.compile(pattern), replacement)
     for pattern, replacement in [
         (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank
@@ -30,12 +41,10 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"\\mathbb\s*\{?Z\}?\s*(?:/\s*|_\s*\{?)(\d+)\s*\}?(?:\s*\\mathbb\s*\{?Z\}?)?", r"\\text{integers modulo \1}"),
         (r"(\w{1,20}|\{[^{}]*\})\s*\\choose\s*(\w{1,20}|\{[^{}]*\})", r"\\binom{\1}{\2}"),
         (r"(?<![A-Za-z\\])C\(\s*(\d+)\s*,\s*(\d+)\s*\)", r"\\binom{\1}{\2}"),
-        (r"^\s*\]([^\[\]]*[,;][^\[\]]*)\[\s*$", r"(\1)"),  # ]1, 2[
-        (r"^\s*\[([^\[\]]*[,;][^\[\]]*)\[\s*$", r"[\1)"),
-        (r"^\s*\]([^\[\]]*[,;][^\[\]]*)\]\s*$", r"(\1]"),
+        (r"^\s*\](?=[^\[\]]*[,;][^\[\]]*[\[\]]\s*$)", "("),  # ]1, 2]
+        (r"^(\s*[(\[][^\[\]]*[,;][^\[\]]*)\[\s*$", r"\1)"),
         (r"\n\s*", "\n"),
         (r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\\\\ "),  # space between rows
-        (r"\\cr(?![A-Za-z])", r"\\\\ "),
         # What a reader does not see, or sees struck out, is not said.
         (rf"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*\{{{_NESTED}\}}", ""),
         (
@@ -43,35 +52,28 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
             "",
         ),
         (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
-        (r"\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|it|rm)(?![A-Za-z])", ""),
         (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not a function by cases
         (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # of one line
         (r"&\s*=|=\s*&", "="),
-        (r"(?<=\d)(?:\{,\}|\\,)(?=\d{3}(?!\d))", ""),
+        (r"(?<=\d)(?:\{,\}|\{?\\,\}?)(?=\d{3}(?!\d))", ""),
         (r"(?<![\d.,])(\d{1,3}),(\d{3})(?=\s*\\(?:pi|sqrt)(?![A-Za-z]))", r"\1\2"),
         (rf"([,;])[^\S\n]*{_BREAK}", r"\1 "),
         (_BREAK, ", "),
-        (r"√\s*(\d+(?:\.\d+)?)", r"\\sqrt{\1}"),
-        (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
+        (r"√\s*(?:(\d+(?:\.\d+)?)|\(([^()]*)\))", r"\\sqrt{\1\2}"),
         (r"√", r"\\sqrt "),
         # Percent signs, degrees and currencies are dropped, and never join digits. % is no factor of 1/100.
         (rf"(?<=\d)\s*{_SIGN}\s*(?=\d)", " "),
         (_SIGN, ""),
         (r"\$|(?<!\\)\\[()\[\]]", ""),  # math mode
         (r"\\!|\\(?:left|right)\.", ""),
-        (r"\\(?:left|right|[Bb]igg?[lr]?)(?![A-Za-z])", ""),
-        (r"\\(?:displaystyle|textstyle|limits|nolimits)(?![A-Za-z])", ""),
-        (r"\\(?:[dtc]|nice)frac(?![A-Za-z])", r"\\frac"),
-        (r"\\geq?(?:slant)*(?![A-Za-z])", r"\\geq "),
-        (r"\\leq?(?:slant)*(?![A-Za-z])", r"\\leq "),
-        (r"\\ne(?![A-Za-z])", r"\\neq "),
+        (r"\^\s*\{?(\d+)\}?\s*/\s*_\s*\{?(\d+)\}?", r"\1/\2"),  # ^5/_9
+        (rf"\\({'|'.join(_COMMANDS)})(?![A-Za-z])", lambda command: _COMMANDS[command[1]]),
+        (r"([(\[][^()\[\],;]*);([^()\[\],;]*[)\]])", r"\1,\2"),  # (-\infty; 2]
+        (r"\\([gl])eq?(?:slant)*(?![A-Za-z])", r"\\\1eq "),
         (r"\\pmod\s*(\d+)|\(\s*(?:\\bmod|\\?mod|\\text\s*\{\s*mod\s*\})\s*(\d+)\s*\)", r"\\pmod{\1\2}"),
-        (r"\\varnothing(?![A-Za-z])", r"\\emptyset "),
-        (r"\\lbrace(?![A-Za-z])", r"\\{"),
-        (r"\\rbrace(?![A-Za-z])", r"\\}"),
         (r"<=|=<", r"\\leq "),
         (r">=|=>", r"\\geq "),
-        (r"!=", r"\\neq "),
+        (r"(?<![\d)])!=", r"\\neq "),  # 4!=24
         (r":=|==", "="),
         (r"\{,\}", ","),
         (r"\\begin\{(?:array)\}\s*\{[^{}]*\}", r"\\begin{pmatrix}"),

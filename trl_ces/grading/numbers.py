@@ -10,17 +10,7 @@ _ONES += "seventeen eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 NUMBER_WORDS = {word: value for value, word in enumerate(_ONES.split())}
 NUMBER_WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
-_PARTS = {
-    "half": 2,
-    "third": 3,
-    "quarter": 4,
-    "fourth": 4,
-    "fifth": 5,
-    "sixth": 6,
-    "seventh": 7,
-    "eighth": 8,
-    "tenth": 10,
-}
+_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 
 MAX_DIGITS = 400
 _DECIMAL = r"(?:\d+(?:\.\d*)?|\.\d+)"

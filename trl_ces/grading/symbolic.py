@@ -16,6 +16,7 @@ from .numbers import decimal_places, number
 
 Parsed: TypeAlias = sympy.Basic | sympy.MatrixBase
 _COMPARED = (sympy.Expr, sympy.MatrixBase, sympy.Rel, And, sympy.Set)
+_C = sympy.Symbol("C", real=True)
 _NO_NUMBERS = (sympy.oo, -sympy.oo, sympy.zoo, sympy.nan)
 # math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
 # trailing letters as units (3t would be 3).
@@ -47,7 +48,7 @@ _REWRITES = [
     (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
 ]
 # The parser drops primes: y' would be y.
-_PRIMES = re.compile(r"(?:(?<=[A-Za-z})])|(?<=_\d))['′’]+")
+_PRIMES = re.compile(r"(?<=[A-Za-z\d})])['′’]+")
 # The parser adds or multiplies two numbers side by side, which nobody means: 3 4 is neither 7 nor 12.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
 # The parser drops transposes, too.
@@ -120,13 +121,21 @@ def same(gold: str, answer: str) -> bool:
         return len(golds) == len(answers) and all(any(_same_relation(g, a) for a in answers) for g in golds)
     if isinstance(left, sympy.Eq) or isinstance(right, sympy.Eq):
         return False
-    if _rounds_to(gold, right) or _rounds_to(answer, left):
+    if _differ_by_a_constant(left, right) or _rounds_to(gold, right) or _rounds_to(answer, left):
         return True
     if _clearly_different(left, right):
         return False
     if isinstance(left, sympy.Expr) and isinstance(right, sympy.Expr) and (left.is_Symbol or right.is_Symbol):
         return sympy.simplify(_exact(left - right)) == 0  # math-verify would compare the letters
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
+
+
+def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:
+    """Whether both are antiderivatives, f + C, of one function; `\\ln x` and `\\ln |x|` count as the same."""
+    if not all(isinstance(expr, sympy.Expr) and expr.diff(_C) == 1 for expr in (one, other)):
+        return False
+    difference = (one - other).replace(sympy.log, lambda x: sympy.log(x.replace(sympy.Abs, lambda y: y)))
+    return all(sympy.simplify(difference.diff(symbol)) == 0 for symbol in difference.free_symbols)
 
 
 def _exact(expr: Parsed) -> Parsed:

@@ -56,6 +56,7 @@ _SIGNS = {
     "euros": re.compile("€"),
     "GBP": re.compile("£"),
     "yuan": re.compile("[¥￥]"),
+    "cents": re.compile("¢"),
     "degrees": re.compile(r"\\circ|\\degree|°"),
     "percent": re.compile("%"),
 }
@@ -80,7 +81,10 @@ _LENGTHS = {"in", "ft", "yd", "mi", "Å", "pc", *(prefix + "m" for prefix in (""
 _MASSES = {"t", "lb", "oz", *(prefix + "g" for prefix in ("", *_PREFIXES))}
 _VOLUMES = {"gal", "qt", "pt", *(prefix + "L" for prefix in ("", *_PREFIXES))}
 _MONEY = {"dollar", "cent", "euro", "GBP", "元", "角", "分"}
-KINDS = [frozenset(kind) for kind in (_LENGTHS, _MASSES, _VOLUMES, {"s", "ms", "min", "h"}, {"C", "F"}, _MONEY)]
+KINDS = [
+    frozenset(kind)
+    for kind in (_LENGTHS, _MASSES, _VOLUMES, {"s", "ms", "min", "h"}, {"C", "F"}, {"deg", "rad"}, _MONEY)
+]
 _CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in {"μ", "Ω"}), key=len, reverse=True)
 
 
