@@ -19,6 +19,7 @@ _WITH_BASE = re.compile(r"\s*([0-9A-F]*\d[0-9A-F]*)\s*_\s*\{?\s*(\d+)\s*\}?\s*")
 _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)", re.IGNORECASE)
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
+_LETTER_BEHIND = re.compile(r"(-?[\d.]+)\s*([A-Za-z])")
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
     r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
@@ -53,9 +54,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return chosen
     if any(wrong(answer, gold, question) for wrong in (_names_another_value, _has_another_unit, _has_another_form)):
         return gold, ""
-    degrees = number(tidy(answer)) if implied_unit(answer) == "degrees" else None
-    if degrees is not None and r"\pi" in gold and not re.search(r"radian|\\pi", question):
-        return gold, rf"\frac{{{degrees}}}{{180}}\pi"
+    if not re.search(r"radian|\\pi|degree|\\circ|°", question):
+        gold, answer = _in_radians(gold, answer), _in_radians(answer, gold)
     words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
     rest = words.removeprefix(f"{expected} ")  # Ann finishes first
     if is_words(expected) and rest != words and rest in question and not re.search(r"\b(?:or|and|not)\b|[,;]", rest):
@@ -78,8 +78,15 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return ordered, named
     if _ORDER.search(question) and (ordered := _in_order(gold)) and (given := _in_order(answer)):
         return ordered, given
+    if number(tidy(gold)) is not None and (lettered := _LETTER_BEHIND.fullmatch(tidy(answer))):
+        return gold, lettered[1] if lettered[2] in measures_in(question) else answer  # 5 m
     value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
     return gold, value if unit and parse_unit(unit) is None else answer
+
+
+def _in_radians(text: str, other: str) -> str:
+    degrees = number(tidy(text)) if implied_unit(text) == "degrees" and r"\pi" in other else None
+    return text if degrees is None else rf"\frac{{{degrees}}}{{180}}\pi"
 
 
 def _in_order(text: str) -> str | None:

@@ -56,7 +56,9 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
         return True
     if _UNFINISHED.search(value) and not _UNFINISHED.search(expected):
         return True
-    is_value = number(expected) is not None and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
+    is_value = (
+        number(expected) is not None and r"\pi" not in value and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
+    )
     return is_value and number(value) is None and _operations(value) > _operations(expected)
 
 

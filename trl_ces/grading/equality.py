@@ -26,6 +26,7 @@ _SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
 _TO = re.compile(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)")
 _COLUMN = re.compile(r"\\begin\{pmatrix\}([^&]*)\\end\{pmatrix\}", re.DOTALL)
 _TRANSPOSED = re.compile(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$")
+_UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
 _UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
 _AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
@@ -57,7 +58,8 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     values = listed_values(gold)
     is_one = len(union_parts(gold)) == len(values) == 1
     if offers_two and (is_one or gives_different_names(values)):
-        return False
+        offered = listed_values(answer)  # 3/4 or 0.75
+        return is_one and len(offered) == 2 and all(_equal(gold, value, algebra) for value in offered)
     answers = forms.with_constants_of(gold, answer)
     return any(_equal(forms.without_integer(gold), renamed, algebra) for renamed in answers)
 
@@ -76,6 +78,8 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return False
     if expected := congruence(gold):
         return congruence(answer) == expected
+    if (residue := congruence(answer)) and number(gold) is not None:
+        return residue[0] == number(gold)
     answer = _TO.sub(":", answer) if ":" in gold else answer
     if len(parts := _ratio(gold)) > 2:
         others = _ratio(answer)
@@ -160,8 +164,9 @@ def listed_values(text: str) -> list[str]:
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     """Compares lists, tuples, intervals and unions; `None` if neither side is one."""
     gold_items, answer_items = listed_values(gold), listed_values(answer)
-    if stated := _stated_union(answer_items, gold):
-        return _compare_structure(gold, stated, algebra)
+    bounded = statements.interval_of(gold) or gold  # for x > 1 and x < 3
+    if stated := _stated_union(answer_items, bounded):
+        return _compare_structure(bounded, stated, algebra)
     if stated := _stated_union(gold_items, answer):
         return _compare_structure(stated, answer, algebra)
     if (stated := _stated_tuple(answer_items)) and _tuple(gold):
@@ -238,6 +243,13 @@ def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
 def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
     if column := _COLUMN.fullmatch(text):
         return ("(", ")"), [value.strip() for value in column[1].split(r"\\") if value.strip()]
+    pieces = _UNIT_VECTOR.split(text.replace(" ", ""))
+    if len(pieces) > 2 and not pieces[-1]:  # 2\mathbf{i}-\mathbf{k}
+        parts = {
+            name: f"{part}1" if part in ("", "+", "-") else part
+            for part, name in zip(pieces[::2], pieces[1::2], strict=False)
+        }
+        return ("(", ")"), [parts.get(name, "0") for name in "ijk"]
     brackets = enclosed(_TRANSPOSED.sub("", text))
     if brackets is None or brackets[0] == r"\{":
         return None

@@ -22,7 +22,7 @@ _CHOSEN_TOO = re.compile(
     r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
 )
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
-_IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
+_IN = re.compile(r"^\s*(?:[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))")
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
 _REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|(?:\\text\s*\{\s*)?all real numbers\s*\}?", re.IGNORECASE)
 _POSITIVE = re.compile(r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?")
@@ -44,13 +44,14 @@ _CONGRUENCE = re.compile(
 )
 _AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
 _NO_SOLUTION = re.compile(
-    r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|无解|\\\{\s*\\\}",
+    r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|none|无解|\\\{\s*\\\}",
     re.IGNORECASE,
 )
 _NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", re.IGNORECASE)
+_INFINITY = re.compile(r"(?:positive )?infinity|\+\s*\\infty", re.IGNORECASE)
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_\{?\d\}?")
-_CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-D](?![A-Z_(])")
+_CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
 _LONE_C = re.compile(r"(?<![A-Za-z\\])C(?![A-Z_(])")
 _LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _OF_X = re.compile(r"^([A-Za-z])(?:\(([a-z])\))?\s*=")
@@ -69,7 +70,10 @@ _YES_OR_NO = re.compile(  # yes, it is prime
 )
 _MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
 _OF_A_DATE = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b|[^A-Za-z\d]")
-_DOMAIN = re.compile(r"[\s,(]+(?:(?:\\text\s*\{)?(?:for|where|if|with)\s*\}?\s*)?[a-z]\s*\\neq\s*-?\d+\)?$")
+_DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
+    r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
+    r"(?:[a-z]\s*\\neq\s*-?\d+|[kmn]\s*\\geq\s*[012])\)?$"
+)
 _FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
@@ -95,7 +99,7 @@ def condition(text: str) -> str:
         return r"(-\infty,\infty)"
     if _POSITIVE.fullmatch(text):
         return r"(0,\infty)"
-    for pattern, name in ((_NO_SOLUTION, r"\emptyset"), (_NO_LIMIT, "does not exist")):
+    for pattern, name in ((_NO_SOLUTION, r"\emptyset"), (_NO_LIMIT, "does not exist"), (_INFINITY, r"\infty")):
         if pattern.fullmatch(unwrap(text).rstrip(".")):
             return name
     if is_relation(text):  # x < 1 \lor x > 2
@@ -115,16 +119,18 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     another start or down, `k\in\mathbb{Z}`; for the variable of `f(x) = ...`, which may be left out. A domain that the
     gold does not state, `x \neq 0`, is dropped, and the condition on the integer.
     """
-    if r"\neq" not in gold and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
+    if not is_relation(gold) and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
         answer = answer[: domain.start()]
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
-    if (theirs := _OF_X.match(gold)) and (ours := _OF_X.match(answer)) and theirs[1] == ours[1]:
+    if (theirs := _OF_X.match(gold)) and (ours := _OF_X.match(answer)) and theirs[1] in (ours[1], "y"):
         if not (theirs[2] and ours[2]):
             answer = theirs[0] + answer[ours.end() :]
         elif not re.search(_LETTER.format(theirs[2]), answer):
             answer = re.sub(_LETTER.format(ours[2]), theirs[2], answer)
-    if (theirs := _INTEGER.search(gold)) and (ours := _INTEGER.search(answer) or theirs):
+    ours = _INTEGER.search(answer)
+    theirs = _INTEGER.search(gold) or (ours if ours and re.search(_LETTER.format(ours[1]), gold) else None)
+    if theirs and (ours := ours or theirs):
         new, stated = theirs[1], _INTEGER.sub("", answer)
         return [re.sub(_LETTER.format(ours[1]), by, stated) for by in (new, f"({new}+1)", f"({new}-1)", f"(-{new})")]
     # By their numbers, so that the order comes first in which c_1 stays c_1: each order may cost a comparison.

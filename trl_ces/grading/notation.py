@@ -25,7 +25,8 @@ _LOOKS = (
 _COMMANDS = {
     **dict.fromkeys(_LOOKS.split(), ""),
     **dict.fromkeys(["dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"], r"\frac"),
-    "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(", "rangle": ")", "dbinom": r"\binom",
+    "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(",
+    "rangle": ")", "dbinom": r"\binom",
 }  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
@@ -81,6 +82,7 @@ _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = 
         (r"\\end\{(?:array|(?:[bp]|small)?matrix)\}", r"\\end{pmatrix}"),
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
+        (r"\\text\s*\{([^{}]*?)\s+(?:and|or)\s*\}", r"\\text{\1},"),  # 14\text{ ft and }16
         (r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|(?<=[\d}\])\s])[和或](?=[\s\d\\({\[-])", ","),
         (r"(?<!\\)\\(?:[,:;>]|\s|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~", " "),
         (r"(?<![\d.])\.(?=\d)", "0."),  # .5

@@ -134,7 +134,7 @@ def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:
     """Whether both are antiderivatives, f + C, of one function; `\\ln x` and `\\ln |x|` count as the same."""
     if not all(isinstance(expr, sympy.Expr) and expr.diff(_C) == 1 for expr in (one, other)):
         return False
-    difference = (one - other).replace(sympy.log, lambda x: sympy.log(x.replace(sympy.Abs, lambda y: y)))
+    difference = (one - other).replace(sympy.log, lambda x, *base: sympy.log(x.replace(sympy.Abs, lambda y: y), *base))
     return all(sympy.simplify(difference.diff(symbol)) == 0 for symbol in difference.free_symbols)
 
 
