@@ -8,14 +8,13 @@ from functools import lru_cache
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
-from .forms import choice, chooses, is_words
+from .forms import choice, chooses, is_words, split_base
 from .notation import enclosed, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .units import KINDS, MEASURES, implied_unit, measures_in, parse_unit, split_unit, stems
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
 _OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
-_WITH_BASE = re.compile(r"\s*([0-9A-F]*\d[0-9A-F]*)\s*_\s*\{?\s*(\d+)\s*\}?\s*")
 _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)", re.IGNORECASE)
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
@@ -65,9 +64,13 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         answer = sides[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
         if is_copy(answer, gold, question):
             return gold, ""
-    based = _WITH_BASE.fullmatch(answer)
-    if based and "_" not in gold and based.group(2) in _bases(question):
-        return gold, based.group(1)
+    digits, base = split_base(tidy(answer))
+    if (
+        base
+        and split_base(tidy(gold))[1] is None
+        and base in {str(number(named)) for named in _BASE.findall(question)}
+    ):
+        return gold, digits
     percent = _PERCENT.fullmatch(answer.strip())
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
@@ -107,10 +110,6 @@ def _named_values(answer: str, question: str) -> str | None:
     if len(values) < len(pairs) or not all(last.values()):
         return None
     return "; ".join(values[name] for name in sorted(values, key=last.__getitem__))
-
-
-def _bases(question: str) -> set[str]:
-    return {str(number(base)) for base in _BASE.findall(question)}
 
 
 def _names_another_value(answer: str, gold: str, question: str) -> bool:

@@ -24,8 +24,6 @@ _CHOSEN_TOO = re.compile(
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(r"^\s*(?:[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))")
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
-_REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|(?:\\text\s*\{\s*)?all real numbers\s*\}?", re.IGNORECASE)
-_POSITIVE = re.compile(r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?")
 _SET_BUILDER = re.compile(
     r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
 )
@@ -43,12 +41,17 @@ _CONGRUENCE = re.compile(
     r"(?:[A-Za-z]\s*\\equiv\s*)?(-?\d{1,99})\s*\(?\s*(?:\\[pb]?mod|\\text\{\s*mod\s*\})\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
 )
 _AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
-_NO_SOLUTION = re.compile(
-    r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|none|无解|\\\{\s*\\\}",
-    re.IGNORECASE,
-)
-_NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", re.IGNORECASE)
-_INFINITY = re.compile(r"(?:positive )?infinity|\+\s*\\infty", re.IGNORECASE)
+_CONVENTIONS = [
+    (re.compile(pattern, re.IGNORECASE), meaning)
+    for pattern, meaning in [
+        (r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|all real numbers", r"(-\infty,\infty)"),
+        (r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?", r"(0,\infty)"),
+        (r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?", r"\emptyset"),
+        (r"(?:the )?empty set|none|无解|\\\{\s*\\\}", r"\emptyset"),
+        (r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", "does not exist"),
+        (r"(?:positive )?infinity|\+\s*\\infty", r"\infty"),
+    ]
+]
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_\{?\d\}?")
 _CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
@@ -95,13 +98,9 @@ def condition(text: str) -> str:
     """
     text = restated(_IN.sub("", tidy(text)).strip())
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
-    if _REALS.fullmatch(text):
-        return r"(-\infty,\infty)"
-    if _POSITIVE.fullmatch(text):
-        return r"(0,\infty)"
-    for pattern, name in ((_NO_SOLUTION, r"\emptyset"), (_NO_LIMIT, "does not exist"), (_INFINITY, r"\infty")):
+    for pattern, meaning in _CONVENTIONS:
         if pattern.fullmatch(unwrap(text).rstrip(".")):
-            return name
+            return meaning
     if is_relation(text):  # x < 1 \lor x > 2
         text = _AND_OR.sub(",", text)
     builder = _SET_BUILDER.match(text)
