@@ -23,7 +23,7 @@ _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
     r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
-    r"\bfrom (?:left|\w+est) to\b)|\bfirst \w+ terms\b|\brespectively\b|从[小大]到",
+    r"\bfrom (?:left|least|most|first|\w+est) to\b)|\bfirst \w+ terms\b|\brespectively\b|从[小大]到",
     re.IGNORECASE,
 )
 _ASKED_NAME = re.compile(

@@ -4,8 +4,8 @@ One spelling for every notation: `\dfrac{1}{2}`, `$\frac{1}{2}$.` and `½` becom
 """
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 _UNICODE = str.maketrans(
     {
@@ -33,7 +33,7 @@ _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]
 _SIGN = r"(?:\\\$|[£€¥￥¢]|\\?%|\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
-_REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
+_REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(pattern), replacement)
     for pattern, replacement in [
         (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank

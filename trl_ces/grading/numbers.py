@@ -75,13 +75,13 @@ def _in_words(text: str) -> Fraction | None:
         value = _in_words(text.partition(" ")[2])
         return None if value is None else -value
     first, _, second = text.replace("-", " ").partition(" ")
-    value, part = NUMBER_WORDS.get(first), _PARTS.get(second) or _PARTS.get(second.removesuffix("s"))
-    if value is None or not second:
-        return Fraction(100) if text == "hundred" else value if value is None else Fraction(value)
+    count, part = NUMBER_WORDS.get(first), _PARTS.get(second) or _PARTS.get(second.removesuffix("s"))
+    if count is None or not second:
+        return Fraction(100) if text == "hundred" else None if count is None else Fraction(count)
     if part:
-        return Fraction(value, part)
+        return Fraction(count, part)
     ones = NUMBER_WORDS.get(second, 0)
-    return Fraction(value + ones) if value >= 20 and 0 < ones < 10 else None
+    return Fraction(count + ones) if count >= 20 and 0 < ones < 10 else None
 
 
 def _repeating(sign: str, whole: str, places: str, *periods: str | None) -> Fraction | None:
