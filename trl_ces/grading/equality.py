@@ -59,7 +59,9 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     is_one = len(union_parts(gold)) == len(values) == 1
     if offers_two and (is_one or gives_different_names(values)):
         offered = listed_values(answer)  # 3/4 or 0.75
-        return is_one and len(offered) == 2 and all(_equal(gold, value, algebra) for value in offered)
+        if not is_one or len(offered) != 2 or is_relation(answer):
+            return False
+        return all(_equal(gold, value, algebra) for value in offered)
     answers = forms.with_constants_of(gold, answer)
     return any(_equal(forms.without_integer(gold), renamed, algebra) for renamed in answers)
 

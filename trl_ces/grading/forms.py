@@ -130,8 +130,11 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     ours = _INTEGER.search(answer)
     theirs = _INTEGER.search(gold) or (ours if ours and re.search(_LETTER.format(ours[1]), gold) else None)
     if theirs and (ours := ours or theirs):
-        new, stated = theirs[1], _INTEGER.sub("", answer)
-        return [re.sub(_LETTER.format(ours[1]), by, stated) for by in (new, f"({new}+1)", f"({new}-1)", f"(-{new})")]
+        new, old, stated = theirs[1], ours[1], _INTEGER.sub("", answer)
+        if new != old and re.search(_LETTER.format(new), stated):  # the name is taken
+            return [stated]
+        counts = (new, f"({new}+1)", f"({new}-1)", f"(-{new})")
+        return list(dict.fromkeys(re.sub(_LETTER.format(old), count, stated) for count in counts))
     # By their numbers, so that the order comes first in which c_1 stays c_1: each order may cost a comparison.
     names, given = (
         sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("Cc_{}")) for text in (gold, answer)
