@@ -173,6 +173,8 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
         return _compare_structure(stated, answer, algebra)
     if (stated := _stated_tuple(answer_items)) and _tuple(gold):
         return _compare_tuples(gold, stated, algebra)
+    if (stated := _stated_tuple(gold_items)) and _tuple(answer):
+        return _compare_tuples(stated, answer, algebra)
     if gold_items != [gold] or answer_items != [answer]:
         if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
             return False

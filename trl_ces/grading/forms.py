@@ -22,7 +22,7 @@ _CHOSEN_TOO = re.compile(
     r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
 )
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
-_IN = re.compile(r"^\s*(?:[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))")
+_IN = re.compile(r"^\s*(?:(?:[A-Za-z](?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))")
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
 _SET_BUILDER = re.compile(
     r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
@@ -63,8 +63,8 @@ _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
     r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
 )
 _ARTICLE = re.compile(
-    r"^(?:(?:it|this|that|they|the (?:series|integral|sequence|limit))\s+)?(?:(?:is|are)\s+)?(?:(?:the|an?)\s+)?"
-    r"(?=[A-Za-z]{2})",
+    r"^(?:(?:it|this|that|they|the [a-z]+)\s+(?:is|are)\s+|the (?:series|integral|sequence|limit)\s+)?"
+    r"(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
     re.IGNORECASE,
 )
 _YES_OR_NO = re.compile(  # yes, it is prime
