@@ -19,11 +19,14 @@ _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)", re.IGNORECASE)
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _LETTER_BEHIND = re.compile(r"(-?[\d.]+)\s*([A-Za-z])")
+_MORE = re.compile(r"\b(?:or|and|not)\b|[,;]")
+_LABELLED = re.compile(r"(?:\\text\s*\{\s*([A-Za-z ]+?)\s*[:=]?\s*\}|([A-Za-z])(?=\s*=))\s*[:=]?\s*(.+)", re.DOTALL)
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
     r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
-    r"\bfrom (?:left|least|most|first|\w+est) to\b)|\bfirst \w+ terms\b|\brespectively\b|从[小大]到",
+    r"\bfrom (?:left|least|most|first|\w+est) to\b)|\bfirst \w+ terms\b|\brespectively\b|"
+    r"\bin (?:that|this) order\b|从[小大]到",
     re.IGNORECASE,
 )
 _ASKED_NAME = re.compile(
@@ -36,9 +39,8 @@ _FORM = re.compile(
     re.IGNORECASE,
 )
 _UNIT = r"((?:square |cubic )?[a-z]+(?:(?: per |/)[a-z]+)?)"
-_ASKED_UNIT = re.compile(
-    rf"\b(?:how many|number of) {_UNIT}|\b(?:answer|express\w*|give|round\w*)\b[^.?]{{0,60}}\bin {_UNIT}|"
-    rf"\bin {_UNIT}[?.,]",
+_ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
+    rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )\b(?:in|to) {_UNIT}(?![\w-]))",
     re.IGNORECASE,
 )
 _OPTION = re.compile(r"\(?(?<![A-Za-z])([A-K])[).]")
@@ -55,10 +57,15 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, ""
     if not re.search(r"radian|\\pi|degree|\\circ|°", question):
         gold, answer = _in_radians(gold, answer), _in_radians(answer, gold)
+    if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
+        return gold, answer if number(tidy(gold)) is not None else ""
     words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
-    rest = words.removeprefix(f"{expected} ")  # Ann finishes first
-    if is_words(expected) and rest != words and rest in question and not re.search(r"\b(?:or|and|not)\b|[,;]", rest):
+    rest = words.casefold().removeprefix(f"{expected} ".casefold())  # Ann finishes first
+    if is_words(expected) and len(rest) < len(words) and rest in question and not _MORE.search(rest):
         return gold, expected
+    noun, _, rest = words.partition(" ")  # point A, Quadrant III
+    if number(expected) is None and rest == expected and stems(noun) & (stems(question) - _NO_NOUNS):
+        return gold, rest
     sides = split_top(tidy(answer), "=")
     if len(sides) == 2 and "=" not in gold and repeats(sides[0], question):
         answer = sides[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
@@ -102,12 +109,13 @@ def _in_order(text: str) -> str | None:
 
 def _named_values(answer: str, question: str) -> str | None:
     """`y = 2, x = 1` as `1; 2`, in the order in which the question last names x and y; `None` for anything else."""
-    pairs = [split_top(item, "=") for item in split_top(tidy(answer), ",")]
-    if len(pairs) < 2 or any(len(pair) != 2 or not _NAME.fullmatch(pair[0].strip()) for pair in pairs):
-        return None
-    values = {name.strip(): value for name, value in pairs}
-    last = {name: [found.start() for found in re.finditer(_LETTER.format(name), question)][-1:] for name in values}
-    if len(values) < len(pairs) or not all(last.values()):
+    items = [_LABELLED.fullmatch(item) for part in split_top(tidy(answer), ";") for item in split_top(part, ",")]
+    values = {found[1] or found[2]: found[3] for found in items if found}
+    last = {}
+    for name in values:
+        places = [found.start() for found in re.finditer(_LETTER.format(name), question, re.IGNORECASE)]
+        last[name] = places[-1:]
+    if len(items) < 2 or len(values) < len(items) or not all(last.values()):
         return None
     return "; ".join(values[name] for name in sorted(values, key=last.__getitem__))
 
@@ -128,7 +136,7 @@ def _has_another_form(answer: str, gold: str, question: str) -> bool:
     """Whether the question asks for a form, and the answer has another number of terms or of digits than the gold."""
     if not _FORM.search(question) or any(re.search("[=,<>]|\\\\(?:[lg]eq|pm)", text) for text in (answer, gold)):
         return False
-    one, other = tidy(answer), tidy(gold)
+    one, other = unwrap(tidy(answer)), unwrap(tidy(gold))
     if number(one) is None or number(other) is None:
         return len(split_top(one.replace("-", "+-"), "+")) != len(split_top(other.replace("-", "+-"), "+"))
     digits = [re.findall(r"[\d.]+", text) for text in (one, other)]
@@ -147,7 +155,7 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
         return False
     asked = [parse_unit(next(filter(None, found))) or {} for found in _ASKED_UNIT.findall(question)]
     if measures := [unit for unit in asked if unit and unit.keys() <= MEASURES]:
-        return given not in measures
+        return given not in measures and not (len(given) > 1 and given.keys() <= set().union(*measures))
     named = measures_in(question)
     return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
 

@@ -14,6 +14,7 @@ from ..support.limits import too_big
 from .forms import choice
 from .notation import split_top, tidy, unwrap
 from .numbers import number
+from .statements import sides
 
 _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
 _NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
@@ -68,7 +69,7 @@ def repeats(text: str, question: str) -> bool:
 
 
 def _last_side(text: str) -> str:
-    return (split_top(text, "=") or [text])[-1]
+    return (sides(text) or [text])[-1]
 
 
 def _operations(text: str) -> int:

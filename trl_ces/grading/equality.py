@@ -23,10 +23,14 @@ _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
 _NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)
 _TEXT_LIST = re.compile(r"\\text\s*\{([^{}]*,[^{}]*)\}")
 _SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
+_SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
 _TO = re.compile(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)")
 _COLUMN = re.compile(r"\\begin\{pmatrix\}([^&]*)\\end\{pmatrix\}", re.DOTALL)
 _TRANSPOSED = re.compile(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$")
 _UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
+_SCALED = re.compile(
+    r"([-+]?(?:\d+|[a-z]|\\frac\{[^()]*\}\{[^()]*\}))\s*(\([^()]*\)|\\begin\{pmatrix\}[^&]*\\end\{pmatrix\})"
+)
 _UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
 _AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
@@ -55,9 +59,14 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if _AND.search(answer) and len(union_parts(gold)) > 1:
         return False
     gold, answer = tidy(gold), tidy(answer)
+    if (expected := congruence(gold)) and (given := congruence(answer)):
+        return expected == given
+    if (size := _SIZE.fullmatch(gold)) and (given_size := _SIZE.fullmatch(answer)):
+        return size.groups() == given_size.groups()  # 2 x 4 is not 4 x 2
     values = listed_values(gold)
     is_one = len(union_parts(gold)) == len(values) == 1
-    if offers_two and (is_one or gives_different_names(values)):
+    bounds = {tuple(_BOUNDED.findall(value)) for value in values if is_relation(value)}
+    if offers_two and (is_one or gives_different_names(values) or len(bounds) > 1):
         offered = listed_values(answer)  # 3/4 or 0.75
         if not is_one or len(offered) != 2 or is_relation(answer):
             return False
@@ -235,6 +244,8 @@ def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
         answer_tuple = _tuple(_POINT_NAME.sub("", value))  # P(0,2)
     if gold_tuple and answer_tuple:
         (gold_ends, gold_values), (answer_ends, answer_values) = gold_tuple, answer_tuple
+        if _UNIT_VECTOR.search(answer) and len(answer_values) < len(gold_values):
+            answer_values.append("0")
         return gold_ends == answer_ends and _same_in_order(gold_values, answer_values, algebra)
     if gold_tuple or answer_tuple:
         other = answer if gold_tuple else gold
@@ -253,8 +264,10 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
             name: f"{part}1" if part in ("", "+", "-") else part
             for part, name in zip(pieces[::2], pieces[1::2], strict=False)
         }
-        return ("(", ")"), [parts.get(name, "0") for name in "ijk"]
+        return ("(", ")"), [parts.get(name, "0") for name in ("ijk" if "k" in parts else "ij")]
     brackets = enclosed(_TRANSPOSED.sub("", text))
+    if brackets is None and (scaled := _SCALED.fullmatch(text)) and (factors := _tuple(scaled[2])):
+        return factors[0], [rf"({scaled[1]}) \cdot ({value})" for value in factors[1]]
     if brackets is None or brackets[0] == r"\{":
         return None
     values = split_top(brackets[1], ";" if ";" in brackets[1] else ",")  # (1,5; 2)
@@ -295,6 +308,12 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     if len(answer_sides) > 1 and len({forms.without_blanks(side) for side in answer_sides}) == 1:
         return False  # x = x says nothing
     if len(gold_sides) > 1 and len(answer_sides) > 1:
+        if len(gold_sides) == len(answer_sides) > 2 and all(map(has_unknowns, gold_sides)):
+            return _same_in_order(gold_sides, answer_sides, algebra)
+        if {gold_sides[0], answer_sides[0]} in ({"x", "y"}, {"y", "z"}, {"x", "z"}) and not has_unknowns(
+            gold_sides[-1]
+        ):
+            return False  # another coordinate
         first, last = gold_sides[0], gold_sides[-1]
         for one, other in ((answer_sides, answer_sides[-1]), (answer_sides[::-1], answer_sides[0])):
             if _equal(first, one[0], algebra) and _equal(last, other, algebra):

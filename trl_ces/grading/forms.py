@@ -8,7 +8,7 @@ from itertools import permutations
 
 from .notation import tidy, unwrap
 from .numbers import number
-from .statements import is_name, is_relation, restated
+from .statements import interval_of, is_name, is_relation, restated
 
 _CHOICE = re.compile(r"\(?([A-K])\)?\.?|\(([A-K])\)\s*(?:\\\s*)?[^,;]+")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
@@ -24,6 +24,7 @@ _CHOSEN_TOO = re.compile(
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(r"^\s*(?:(?:[A-Za-z](?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))")
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
+_ABSOLUTE = re.compile(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$")
 _SET_BUILDER = re.compile(
     r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
 )
@@ -38,14 +39,16 @@ _BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
     r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"
 )
 _CONGRUENCE = re.compile(
-    r"(?:[A-Za-z]\s*\\equiv\s*)?(-?\d{1,99})\s*\(?\s*(?:\\[pb]?mod|\\text\{\s*mod\s*\})\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
+    r"(?:(?:[A-Za-z]|\d{1,99})\s*\\equiv\s*)?(-?\d{1,99})\s*\(?\s*(?:\\[pb]?mod|\\(?:text|mathrm)\{\s*mod\s*\})\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
 )
+_COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
 _AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
 _CONVENTIONS = [
     (re.compile(pattern, re.IGNORECASE), meaning)
     for pattern, meaning in [
         (r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|all real numbers", r"(-\infty,\infty)"),
         (r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?", r"(0,\infty)"),
+        (r"\\mathbb\s*\{?R\}?\s*_\s*\{?\s*\\geq\s*0\s*\}?", r"[0,\infty)"),
         (r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?", r"\emptyset"),
         (r"(?:the )?empty set|none|无解|\\\{\s*\\\}", r"\emptyset"),
         (r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", "does not exist"),
@@ -64,7 +67,7 @@ _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
 )
 _ARTICLE = re.compile(
     r"^(?:(?:it|this|that|they|the [a-z]+)\s+(?:is|are)\s+|the (?:series|integral|sequence|limit)\s+)?"
-    r"(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
+    r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
     re.IGNORECASE,
 )
 _YES_OR_NO = re.compile(  # yes, it is prime
@@ -75,9 +78,10 @@ _MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec
 _OF_A_DATE = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b|[^A-Za-z\d]")
 _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
-    r"(?:[a-z]\s*\\neq\s*-?\d+|[kmn]\s*\\geq\s*[012])\)?$"
+    r"(?:[a-z]\s*\\neq\s*-?\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
 )
 _FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
+_FIGURE = re.compile(r"\\(angle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
@@ -97,14 +101,17 @@ def condition(text: str) -> str:
     or limit to one spelling.
     """
     text = restated(_IN.sub("", tidy(text)).strip())
+    text = _ABSOLUTE.sub(r"-\3 \2 \1 \2 \3", text)
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
     for pattern, meaning in _CONVENTIONS:
         if pattern.fullmatch(unwrap(text).rstrip(".")):
             return meaning
     if is_relation(text):  # x < 1 \lor x > 2
         text = _AND_OR.sub(",", text)
-    builder = _SET_BUILDER.match(text)
-    return tidy(builder.group(1) if builder else text)
+    if builder := _SET_BUILDER.match(text):  # whatever its variable is called
+        text = tidy(builder.group(1))
+        return interval_of(text) or text
+    return tidy(text)
 
 
 def without_integer(gold: str) -> str:
@@ -122,7 +129,11 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
         answer = answer[: domain.start()]
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
-    if (theirs := _OF_X.match(gold)) and (ours := _OF_X.match(answer)) and theirs[1] in (ours[1], "y"):
+    if (
+        (theirs := _OF_X.match(gold))
+        and (ours := _OF_X.match(answer))
+        and (theirs[1] == ours[1] or ("y" in (theirs[1], ours[1]) and (theirs[2] or ours[2])))
+    ):
         if not (theirs[2] and ours[2]):
             answer = theirs[0] + answer[ours.end() :]
         elif not re.search(_LETTER.format(theirs[2]), answer):
@@ -163,6 +174,8 @@ def congruence(text: str) -> tuple[int, int] | None:
     r"""Residue and modulus of `x \equiv 10 \pmod{7}`, (3, 7), and `3 \bmod 7`; `None` for anything else."""
     found = _CONGRUENCE.fullmatch(text)
     value, modulus = (int(digits) for digits in found.groups()) if found else (0, 0)
+    if _INTEGER.search(text) and (counted := _COUNTED.fullmatch(_INTEGER.sub("", text))):  # 7k+3, k\in\mathbb{Z}
+        modulus, value = int(counted[1]), int("".join((counted[2] or "0").split()))
     return (value % modulus, modulus) if modulus else None
 
 
@@ -170,6 +183,8 @@ def spelling(text: str) -> str:
     """What two texts that are written alike have in common: case, blanks and articles of words do not count."""
     if circled := re.findall(r"\\textcircled\{\d+\}", text):
         return "".join(circled)
+    if figure := _FIGURE.fullmatch(text):  # the angle CBA is ABC
+        return figure[1] + min(figure[2], figure[2][::-1])
     spelled = without_blanks(unwrap(text)).rstrip(".")
     if is_words(text):
         words = _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", unwrap(text)))

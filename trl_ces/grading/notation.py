@@ -30,7 +30,10 @@ _COMMANDS = {
 }  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
-_SIGN = r"(?:\\\$|[£€¥￥¢]|\\?%|\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
+_SIGN = (
+    r"(?:\\\$|[£€¥￥¢]|\\?%|"
+    r"\^\s*(?:\{\s*\\(?:circ|degree|mathrm\s*\{o\})\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
+)
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
@@ -45,6 +48,10 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"^\s*\](?=[^\[\]]*[,;][^\[\]]*[\[\]]\s*$)", "("),  # ]1, 2]
         (r"^(\s*[(\[][^\[\]]*[,;][^\[\]]*)\[\s*$", r"\1)"),
         (r"\n\s*", "\n"),
+        (r"\+/-", r"\\pm "),
+        (r"(?<=[\w)])\*\*(?=[\w(-])", "^"),
+        (r"(\\mathbb\s*\{?R\}?)\s*-\s*(?=\\\{)", r"\1\\setminus "),
+        (r"\\\}\s*\\cup\s*\\\{", ","),  # \{0\}\cup\{1\}
         (r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\\\\ "),  # space between rows
         # What a reader does not see, or sees struck out, is not said.
         (rf"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*\{{{_NESTED}\}}", ""),
@@ -83,6 +90,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
         (r"\\text\s*\{([^{}]*?)\s+(?:and|or)\s*\}", r"\\text{\1},"),  # 14\text{ ft and }16
+        (r"\\text\s*\{\s*and\s+(?=[a-z])", r",\\text{"),
         (r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|(?<=[\d}\])\s])[和或](?=[\s\d\\({\[-])", ","),
         (r"(?<!\\)\\(?:[,:;>]|\s|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~", " "),
         (r"(?<![\d.])\.(?=\d)", "0."),  # .5
@@ -90,7 +98,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     ]
 ]
 _WRAPPER = re.compile(
-    r"\\(?:text(?:bf|it|rm|normal|sf)?|math(?:rm|bf|it|sf|cal)|boldsymbol|bm|mbox|operatorname|emph|underline|boxed|fbox)"
+    r"\\(?:text(?:bf|it|rm|normal|sf|tt)?|math(?:rm|bf|it|sf|cal)|boldsymbol|bm|mbox|operatorname|emph|underline|boxed|fbox)"
     rf"\s*\*?\s*\{{({_NESTED})\}}"
 )
 _ANSWER_IS = (
@@ -119,7 +127,7 @@ def tidy(text: str) -> str:
         box = _OUTER_BOX.match(text)
         if box and balanced(box.group(1)):
             text = box.group(1)
-        text = _PREFACE.sub(r"\1", text).strip().rstrip(".。").strip(" :*").strip()
+        text = _PREFACE.sub(r"\1", text).strip().rstrip(".。;").strip(" :*").strip()
         if text.startswith("{") and text.endswith("}") and balanced(text[1:-1]):
             text = text[1:-1].strip()
         if text == before:
