@@ -166,6 +166,7 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("How large is the angle?", r"\frac{\pi}{2}", r"90^\circ", True),
         ("How large is the angle, in radians?", r"\frac{\pi}{2}", r"90^\circ", False),
         ("Find the angle in degrees.", "45", r"45\text{ rad}", False),
+        ("Two angles have 50 degrees and 60 degrees. What is the third?", "70", r"70\text{ rad}", False),
         ("Find the energy in joules of the mass.", "9", r"9\text{ kJ}", False),
         ("How long is the rope in metres?", "2.5", r"2.5\,m", True),
         ("Find the exact value.", r"\frac{\pi^2}{6}", "1.644934", False),

@@ -25,12 +25,11 @@ _TEXT_LIST = re.compile(r"\\text\s*\{([^{}]*,[^{}]*)\}")
 _SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
 _SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
 _TO = re.compile(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)")
-_COLUMN = re.compile(r"\\begin\{pmatrix\}([^&]*)\\end\{pmatrix\}", re.DOTALL)
+_COLUMN = re.compile(r"\\begin\{pmatrix\}((?:(?!\\end)[^&])*)\\end\{pmatrix\}", re.DOTALL)
 _TRANSPOSED = re.compile(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$")
 _UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
-_SCALED = re.compile(
-    r"([-+]?(?:\d+|[a-z]|\\frac\{[^()]*\}\{[^()]*\}))\s*(\([^()]*\)|\\begin\{pmatrix\}[^&]*\\end\{pmatrix\})"
-)
+_PART = r"\{(?:[^(){}]|\{[^(){}]*\})*\}"
+_SCALED = re.compile(rf"([-+]?(?:\d+|[a-z]|\\frac{_PART}{_PART}))\s*(\([^()]*\)|{_COLUMN.pattern})", re.DOTALL)
 _UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
 _AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
