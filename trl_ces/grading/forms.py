@@ -8,7 +8,7 @@ from itertools import permutations
 
 from .notation import tidy, unwrap
 from .numbers import number
-from .statements import interval_of, is_name, is_relation, restated
+from .statements import is_name, is_relation, restated
 
 _CHOICE = re.compile(r"\(?([A-K])\)?\.?|\(([A-K])\)\s*(?:\\\s*)?[^,;]+")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
@@ -26,7 +26,7 @@ _IN = re.compile(r"^\s*(?:(?:[A-Za-z](?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?!
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
 _ABSOLUTE = re.compile(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$")
 _SET_BUILDER = re.compile(
-    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
+    r"^\\\{\s*([A-Za-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
 )
 _FUNCTIONS = re.compile(
     r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
@@ -108,10 +108,8 @@ def condition(text: str) -> str:
             return meaning
     if is_relation(text):  # x < 1 \lor x > 2
         text = _AND_OR.sub(",", text)
-    if builder := _SET_BUILDER.match(text):  # whatever its variable is called
-        text = tidy(builder.group(1))
-        return interval_of(text) or text
-    return tidy(text)
+    builder = _SET_BUILDER.match(text)
+    return tidy(builder.group(2) if builder else text)
 
 
 def without_integer(gold: str) -> str:
@@ -138,6 +136,9 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
             answer = theirs[0] + answer[ours.end() :]
         elif not re.search(_LETTER.format(theirs[2]), answer):
             answer = re.sub(_LETTER.format(ours[2]), theirs[2], answer)
+    theirs, ours = _SET_BUILDER.match(gold), _SET_BUILDER.match(answer)
+    if theirs and ours and not re.search(_LETTER.format(theirs[1]), answer):
+        answer = re.sub(_LETTER.format(ours[1]), theirs[1], answer)
     ours = _INTEGER.search(answer)
     theirs = _INTEGER.search(gold) or (ours if ours and re.search(_LETTER.format(ours[1]), gold) else None)
     if theirs and (ours := ours or theirs):
