@@ -159,7 +159,7 @@ TUTORIAL = "tests/docs/test_docs_run.py::test_the_tutorial_runs_from_its_first_l
 NOT_RUN = {
     "python make_problems.py": TUTORIAL,
     "trl-ces inspect --config mine.yaml cpu.yaml --data test.jsonl --num_prompts 12 --tau 0.05 --top 3": TUTORIAL,
-    "trl-ces plan --config mine.yaml ces_correct_only lora --gpus 1 --gpu_memory 24": TUTORIAL,
+    "trl-ces plan --config mine.yaml ces_correct_only lora --gpus 1 --gpu_memory 24 --device RTX4090": TUTORIAL,
     "trl-ces train --config mine.yaml ces_correct_only cpu.yaml --ces_tau 0.05 --output_dir runs/mine": TUTORIAL,
     "trl-ces inspect --config mine.yaml cpu.yaml --data test.jsonl --num_prompts 12 --tau 0.05 --top 3 "
     "--model runs/mine": TUTORIAL,
