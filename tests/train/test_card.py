@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hub_runs import RECIPE, write_adapter_run, write_recorded, write_run
 from huggingface_hub import ModelCard
+from length_rules import RULES
 
 from trl_ces import CESConfig
 from trl_ces.methods.rule import built_in, find_rule
@@ -227,22 +228,7 @@ def test_the_effect_follows_the_signs_of_the_strengths(correct, incorrect, said)
     assert effect({**settings, "shaping": "none"}) == ""
 
 
-REWARDS = {
-    name: f"DAPO and the reward `{name}_length_reward`"
-    for name in [
-        "acoer",
-        "alp",
-        "arora",
-        "gr3",
-        "grpo_lead",
-        "kimi",
-        "laser",
-        "linear",
-        "mai",
-        "shorter",
-        "smart_thinker",
-    ]
-}
+REWARDS = {name: f"DAPO and the reward `{name}_length_reward`" for name in RULES}
 SHIPPED = {
     **REWARDS,
     **dict.fromkeys(("lora", "colocate", "server", "server_paper", "ces_signs_swapped"), f"DAPO and {CES}"),
@@ -262,6 +248,7 @@ SHIPPED = {
     "cosine": "DAPO and the reward `cosine_scaled_reward`",
     "truncation": "DAPO",
     "dler": "DAPO, dynamic sampling and rewards scaled by the batch",
+    "gdpo": "DAPO and rewards normalized one by one (GDPO)",
     "top_entropy": "DAPO and a loss on the 20 % of the tokens with the highest entropy",
     "entropy_bonus": "DAPO and an entropy bonus",
     "adaptive_entropy": "DAPO and an adaptive entropy bonus",

@@ -63,6 +63,7 @@ EXPECTED = {
         "entropy_coef_delta": 0.005,
         "entropy_target": 0.2,
     },
+    "gdpo": {"shaping": "none", "multi_objective_aggregation": "normalize_then_sum"},
     "top_entropy": {"shaping": "none", "top_entropy_quantile": 0.2},
     "clip_cov": {"shaping": "clip_cov", "clip_cov_ratio": 0.0002, "clip_cov_low": 1.0, "clip_cov_high": 5.0},
     "kl_cov": {"shaping": "kl_cov", "kl_cov_ratio": 0.002, "kl_cov_coef": 1.0, "epsilon": 1.0, "epsilon_high": 1e6},
@@ -183,6 +184,11 @@ def test_a_length_reward_is_of_whole_groups_and_the_punishment_is_not(method):
     punished = method in ("overlong", "dapo_full")
     assert is_group_reward(added) == (not punished)
     assert reward_name(added).startswith("soft_overlong" if punished else f"{method}_length_reward")
+
+
+def test_gdpo_over_a_length_reward_reaches_trl():
+    args = load_recipe([SMALL, "mai", "gdpo"]).training_config(1)
+    assert args.multi_objective_aggregation == "normalize_then_sum"
 
 
 @pytest.mark.parametrize(("model", "cache"), [("R1-7B", 2400), (SMALL, 13)])

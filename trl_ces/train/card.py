@@ -168,6 +168,7 @@ def trained_with(rule: str | None, settings: Mapping[str, Any], recipe: Mapping[
         f"GFPO (an advantage for {kept} of a group)": kept is not None,
         **{f"the reward `{name.removeprefix('get_')}`": name.startswith("get_") for name in rewards},
         "rewards scaled by the batch": recipe.get("scale_rewards") == "batch",
+        "rewards normalized one by one (GDPO)": recipe.get("multi_objective_aggregation") == "normalize_then_sum",
         f"a loss on the {100 * share:g} % of the tokens with the highest entropy": share < 1,
         "an adaptive entropy bonus": recipe.get("use_adaptive_entropy"),
         "an entropy bonus": recipe.get("entropy_coef") and not recipe.get("use_adaptive_entropy"),
