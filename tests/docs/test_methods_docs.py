@@ -34,7 +34,7 @@ def example():
     lengths = torch.tensor([[int(cell) for cell in EXAMPLE[1][1:]]])
     correct = torch.tensor([[cell == "yes" for cell in EXAMPLE[2][1:]]])
     nothing = torch.zeros_like(correct)
-    return Groups(correct, ~nothing, nothing, lengths, correct.float(), None)
+    return Groups(correct, ~nothing, nothing, lengths, correct.float(), None, torch.tensor([0]))
 
 
 @pytest.mark.parametrize("call", WORKED)

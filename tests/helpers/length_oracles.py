@@ -149,6 +149,39 @@ class Acoer:
         return result
 
 
+def toggle(rewards, lengths, solved, every, percentile=0.5):
+    """The first rollout's; [`Toggle`] goes on."""
+    return Toggle(solved, every, percentile).rollout([(0, rewards, lengths)])[0]
+
+
+class Toggle:
+    """Toggle over rollouts, each a list of (prompt, rewards, lengths)."""
+
+    def __init__(self, solved, every, percentile):
+        self.solved, self.every, self.percentile = solved, every, percentile
+        self.calls, self.budgets = 0, {}
+
+    def rollout(self, groups):
+        result = []
+        for prompt, rewards, lengths in groups:
+            right = sorted(right_lengths(rewards, lengths))
+            if right and prompt not in self.budgets:
+                within = [sum(other <= length for other in right) / len(right) for length in right]
+                self.budgets[prompt] = next(
+                    length for length, part in zip(right, within, strict=True) if part >= self.percentile
+                )
+            free = self.calls // self.every % 2 == 1 or share_right(rewards) < self.solved
+            budget = self.budgets.get(prompt, math.inf)
+            result.append(
+                [
+                    0.0 if free or length <= budget or reward is None or reward <= 0 else -float(reward)
+                    for reward, length in zip(rewards, lengths, strict=True)
+                ]
+            )
+        self.calls += 1
+        return result
+
+
 def gr3(rewards, lengths, alpha):
     mean = sum(lengths) / len(lengths)
     result = []

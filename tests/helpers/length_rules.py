@@ -13,5 +13,6 @@ RULES = {
     "smart_thinker": [{}],
     "grpo_lead": [{"alpha": 0.1}, {"alpha": 1.0}],
     "acoer": [{"budget": 1000}, {"budget": 13.5}],
+    "toggle": [{"solved": 0.5, "every": 1}, {"solved": 0.25, "every": 3, "percentile": 0.7}],
     "gr3": [{"alpha": 0.33}, {"alpha": 2.0}],
 }

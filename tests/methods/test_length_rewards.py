@@ -1,8 +1,10 @@
 """Each length reward against an independent loop, and against figures worked out by hand."""
 
 import itertools
+import json
 import math
 import random
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -38,6 +40,8 @@ BY_HAND = {
     "grpo_lead": [1.1051709, -1.0, 0.9048374, -1.0],
     # 0.02 log(5.5) / log(6), 0.02 log(4.5) / log(6)
     "acoer": [0.0190288, 0.0, 0.0167888, 0.0],
+    # p = 1/2 is enough for the budget, the shorter of 100 and 300
+    "toggle": [0.0, 0.0, -1.0, 0.0],
     # mean 275: S = 1 / (1 + 0.12) = 0.892857 and 1 / (1 + 0.36) = 0.735294
     "gr3": [-0.1071429, 0.0, -0.2647059, 0.0],
 }
@@ -80,6 +84,7 @@ def groups_of(rows, max_length=LIMIT):
         lengths=lengths,
         rewards=rewards,
         max_length=max_length,
+        prompts=torch.arange(len(rows)),
     )
 
 
@@ -221,3 +226,36 @@ def test_acoer_moves_its_price_and_budget_as_its_oracle(budget, warmup, window):
     assert alphas[: warmup - 1] == [0.02] * (warmup - 1)
     steps = {round(later / before, 2) for before, later in itertools.pairwise(alphas)}
     assert {0.95, 1.02} <= steps or window == 1
+
+
+def test_toggle_keeps_a_prompts_first_budget_and_alternates_as_its_oracle():
+    generator, state, taken = random.Random(0), {}, [0, 0]
+    settings = {"solved": 0.7, "every": 3, "percentile": 0.4}
+    oracle = length_oracles.Toggle(**settings)
+    for rollout in range(60):
+        prompts = [generator.randrange(6) for _ in range(3)]
+        rows = [
+            (
+                [generator.choice([None, 1.0, 1.0, 1.0, 0.0, 0.5]) for _ in range(10)],
+                [generator.randint(1, 60) for _ in range(10)],
+            )
+            for _ in prompts
+        ]
+        groups = replace(groups_of(rows), prompts=torch.tensor(prompts))
+        found = FUNCTIONS["toggle"](groups, state=state, **settings)
+        rollout_rows = [(prompt, *row) for prompt, row in zip(prompts, rows, strict=True)]
+        assert_equal_where_scorable(found, rows, oracle.rollout(rollout_rows))
+        taken[rollout // 3 % 2] += (found < 0).sum().item()
+    assert taken[0] > 50
+    assert taken[1] == 0
+    assert {
+        int(prompt): budget for prompt, budget in json.loads(json.dumps(state))["budgets"].items()
+    } == oracle.budgets
+
+
+def test_toggle_alternates_every_ten_rollouts_where_three_quarters_are_right():
+    groups, state = groups_of([([1.0, 1.0, 1.0, 0.0], [10, 20, 30, 40])]), {}
+    found = [FUNCTIONS["toggle"](groups, state=state)[0].tolist() for _ in range(21)]
+    limited, free = [0.0, 0.0, -1.0, 0.0], [0.0] * 4
+    assert found == [limited] * 10 + [free] * 10 + [limited]
+    assert not FUNCTIONS["toggle"](groups, percentile=3).any()  # as 1: the longest is the budget

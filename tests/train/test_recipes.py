@@ -90,6 +90,7 @@ EXPECTED = {
     "linear": rewarded("get_linear_length_reward", {"coefficient": 0.25}),
     "mai": rewarded("get_mai_length_reward", {"weight": 0.25}),
     "acoer": rewarded("get_acoer_length_reward"),
+    "toggle": rewarded("get_toggle_length_reward"),
     "smart_thinker": rewarded("get_smart_thinker_length_reward"),
     "grpo_lead": rewarded("get_grpo_lead_length_reward", {"alpha": 0.1}, reward_weights=[0.0, 1.0, 1.0]),
     "overlong": rewarded("get_soft_overlong_punishment"),
