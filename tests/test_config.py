@@ -64,6 +64,8 @@ REFUSED = [
     ({"gfpo_keep": 1}, "`gfpo_keep` is 1", "above 1"),
     ({"gfpo_keep": 2.0}, "`gfpo_keep` is 2.0", "counts completions"),
     ({"gfpo_keep": True}, "`gfpo_keep` is True", "counts completions"),
+    ({"qlpo_preferred": 0.4}, "`qlpo_preferred` is 0.4", "gives 0.75"),
+    ({"qlpo_preferred": 1.1}, "`qlpo_preferred` is 1.1", "[0.5, 1]"),
     ({"gfpo_metric": "shortest"}, "`gfpo_metric` is 'shortest'", "'reward_per_token'"),
     ({"ces_correct_threshold": float("nan")}, "`ces_correct_threshold` is nan", "1.0"),
     ({"num_generations": 1}, "`num_generations` is 1", "at least 2"),
@@ -104,7 +106,7 @@ def test_allowed_with_dynamic_sampling(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[23:]], ids=str)
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[25:]], ids=str)
 def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
     config = CESConfig(**settings(tmp_path, shaping="none", **changes))
     assert {name: getattr(config, name) for name in changes} == changes

@@ -78,6 +78,10 @@ class CESConfig(RuleFields, GRPOConfig):
             advantage, normalized over those k. Above 1 and below `num_generations`. `None`: all.
         gfpo_metric (`str`, *optional*, defaults to `"length"`):
             What is best: `"length"`, the fewest tokens, or `"reward_per_token"`, the weighted reward per token.
+            `"qlpo"`: QLPO's draw instead, arXiv 2607.21793, which keeps the share of correct completions.
+        qlpo_preferred (`float`, *optional*, defaults to `0.75`):
+            1 / (1 + alpha) of QLPO: share that is drawn from the shorter correct and the longer wrong completions, in
+            [0.5, 1]. 0.5 prefers none.
         dynamic_sampling (`bool`, *optional*, defaults to `False`):
             DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: drop groups whose completions all have the same
             accuracy, and draw more prompts until the generation batch is full. See docs/algorithm.md.
@@ -130,6 +134,7 @@ class CESConfig(RuleFields, GRPOConfig):
     stop_on_runaway: bool = False
     gfpo_keep: int | None = None
     gfpo_metric: str = field(default="length", metadata={"choices": list(GFPO_METRICS)})
+    qlpo_preferred: float = 0.75
     dynamic_sampling: bool = False
     dynamic_sampling_max_rounds: int = 10
     ces_allow_dynamic_sampling: bool = False
@@ -239,6 +244,10 @@ class CESConfig(RuleFields, GRPOConfig):
         kept, size = self.gfpo_keep, cast(int, self.num_generations)
         if kept is not None and not (is_count(kept) and 1 < kept < size):
             refuse("gfpo_keep", f"it counts completions of a group, above 1 and below `num_generations`, {size}.")
+        if not 0.5 <= self.qlpo_preferred <= 1:
+            refuse(
+                "qlpo_preferred", "it is 1 / (1 + alpha), a share in [0.5, 1]; the paper's alpha of 1/3 gives 0.75."
+            )
         if not is_count(self.dynamic_sampling_max_rounds):
             refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")
         if self.on_reward_error not in ON_REWARD_ERROR:

@@ -10,6 +10,7 @@ from trl_ces import rewards
 from trl_ces.methods.covariance import token_covariances
 from trl_ces.methods.gfpo import gfpo_rejected
 from trl_ces.methods.groups import Groups
+from trl_ces.methods.qlpo import qlpo_rejected
 from trl_ces.methods.rule import find_rule
 
 ROOT = Path(__file__).parents[2]
@@ -94,6 +95,16 @@ def test_the_worked_group_of_gfpo_is_what_its_filter_keeps():
         kept = ~gfpo_rejected(groups.lengths, groups.rewards, 2, metric)
         assert rows[f"S, `gfpo_metric: {metric}`"] == kept[0].tolist()
         assert rows[f"A by {words}"] == pytest.approx(advantages(kept), abs=5e-4)
+
+
+def test_the_worked_group_of_qlpo_is_what_it_keeps():
+    rows, groups = rows_of("gfpo_metric: qlpo"), example()
+    kept = ~qlpo_rejected(groups, torch.rand(1, 4), 2, 0.75)
+    assert rows["kept"] == rows["preferred half"] == kept[0].tolist()
+    known = groups.rewards[kept]
+    advantages = torch.zeros(4)
+    advantages[kept[0]] = (known - known.mean()) / (known.std() + 1e-4)
+    assert rows["A"] == pytest.approx(advantages.tolist(), abs=5e-4)
 
 
 def test_every_length_reward_has_a_worked_row():

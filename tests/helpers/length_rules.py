@@ -1,4 +1,12 @@
-"""The length rewards, each beside its oracle."""
+"""The length rewards, each beside its oracle, and groups from lists."""
+
+import math
+
+import torch
+
+from trl_ces.methods.groups import Groups
+
+LIMIT = 12000
 
 # By rule, the settings to try: the rule is in trl_ces/methods/, its oracle in length_oracles.py. The hand-worked row
 # takes the first, over lengths 100, 200, 300, 500, of which the first and the third are correct.
@@ -16,3 +24,18 @@ RULES = {
     "toggle": [{"solved": 0.5, "every": 1}, {"solved": 0.25, "every": 3, "percentile": 0.7}],
     "gr3": [{"alpha": 0.33}, {"alpha": 2.0}],
 }
+
+
+def groups_of(rows, max_length=LIMIT):
+    """`Groups` from one (rewards, lengths) per group."""
+    rewards = torch.tensor([[math.nan if reward is None else reward for reward in row[0]] for row in rows])
+    lengths = torch.tensor([row[1] for row in rows])
+    return Groups(
+        correct=rewards >= 1,
+        scorable=~rewards.isnan(),
+        truncated=lengths >= LIMIT,
+        lengths=lengths,
+        rewards=rewards,
+        max_length=max_length,
+        prompts=torch.arange(len(rows)),
+    )

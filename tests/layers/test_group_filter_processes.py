@@ -11,11 +11,12 @@ from processes import run_processes
 # Groups of four on processes of six or three rows: of two processes both hold half of the middle group, of four each
 # group lies on two.
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_group_split_over_processes_is_filtered_as_on_one(tmp_path, processes):
-    one = make_trainer(tmp_path / "one")
+@pytest.mark.parametrize("metric", ["length", "qlpo"])
+def test_a_group_split_over_processes_is_filtered_as_on_one(tmp_path, processes, metric):
+    one = make_trainer(tmp_path / "one", gfpo_metric=metric)
     expected = scored(one)
     assert not any(math.isnan(value) for value in expected["advantages"])
-    run_processes("group_filter_processes.py", tmp_path / "several", processes, timeout=240)
+    run_processes("group_filter_processes.py", tmp_path / "several", processes, timeout=240, arguments=(metric,))
     for rank in range(processes):
         there = json.loads((tmp_path / "several" / f"rank{rank}.json").read_text())
         assert {name: there[name] for name in expected} == expected, rank

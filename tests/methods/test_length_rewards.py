@@ -11,12 +11,10 @@ from pathlib import Path
 import length_oracles
 import pytest
 import torch
-from length_rules import RULES
+from length_rules import LIMIT, RULES, groups_of
 
 import trl_ces.methods
-from trl_ces.methods.groups import Groups
 
-LIMIT = 12000
 FUNCTIONS = {name: getattr(import_module(f"trl_ces.methods.{name}"), f"{name}_length_reward") for name in RULES}
 BY_HAND = {
     # (l - 100) / 400 = 0, 1/4, 1/2, 1; lambda = 1/2, 1/4, 0, -1/2; the second is wrong: min(0, 1/4)
@@ -71,21 +69,6 @@ GROUPS = {
     "one completion, wrong": ([0.0], [7]),
     "one completion, unscorable": ([None], [7]),
 }
-
-
-def groups_of(rows, max_length=LIMIT):
-    """`Groups` from one (rewards, lengths) per group."""
-    rewards = torch.tensor([[math.nan if reward is None else reward for reward in row[0]] for row in rows])
-    lengths = torch.tensor([row[1] for row in rows])
-    return Groups(
-        correct=rewards >= 1,
-        scorable=~rewards.isnan(),
-        truncated=lengths >= LIMIT,
-        lengths=lengths,
-        rewards=rewards,
-        max_length=max_length,
-        prompts=torch.arange(len(rows)),
-    )
 
 
 def assert_equal_where_scorable(result, rows, expected):

@@ -55,6 +55,7 @@ TESTS = {
         for name in ("clip_cov", "covariance", "kl_cov")
     },
     "methods/gfpo.py": ("methods/test_gfpo.py",),
+    "methods/qlpo.py": ("methods/test_qlpo.py",),
     "methods/group_reward.py": ("layers/test_group_rewards.py",),
     "layers/reward_calls.py": ("layers/test_group_rewards.py", "test_trainer_seam.py"),
     "layers/reward_guard.py": ("layers/test_reward_errors.py", "layers/test_group_rewards.py"),

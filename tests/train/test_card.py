@@ -244,7 +244,8 @@ SHIPPED = {
     "ces_alp": f"DAPO, {CES} and the reward `alp_length_reward`",
     "clip_cov": f"DAPO and {CLIP_COV}",
     "kl_cov": f"DAPO and {KL_COV}",
-    "gfpo": "DAPO and GFPO (an advantage for ",
+    "gfpo": "DAPO and GFPO (an advantage for 4 of a group)",
+    "qlpo": "DAPO and QLPO (an advantage for 8 of a group)",
     "cosine": "DAPO and the reward `cosine_scaled_reward`",
     "truncation": "DAPO",
     "dler": "DAPO, dynamic sampling and rewards scaled by the batch",
@@ -264,5 +265,4 @@ def test_the_card_of_a_shipped_recipe_says_its_method(method):
     }
     rule = find_rule(recipe.setting("shaping"))
     said = trained_with(rule and rule.title, settings, recipe.given)
-    assert said.startswith(SHIPPED[method])
-    assert method == "gfpo" or said == SHIPPED[method]
+    assert said == SHIPPED[method]

@@ -75,6 +75,14 @@ EXPECTED = {
         "responses_per_step": 8,
         "responses_per_rollout": 96,
     },
+    "qlpo": {
+        "shaping": "none",
+        "gfpo_keep": 8,
+        "gfpo_metric": "qlpo",
+        "num_generations": 16,
+        "responses_per_step": 16,
+        "responses_per_rollout": 192,
+    },
     "ces_signs_swapped": {**CES, "ces_beta_correct": -0.4, "ces_beta_incorrect": -0.4},
     "ces_without_dynamic_b": {**CES, "ces_dynamic_multiplier": False},
     "ces_without_entropy_gradient": {**CES, "ces_entropy_gradient": False},
@@ -158,7 +166,7 @@ def test_an_overlay_changes_the_papers_run_in_what_its_method_is(model):
 
 def test_the_small_world_has_numbers_of_its_own():
     base = compose([SMALL])
-    for method in set(METHODS) - FOR_R1 - {"gfpo"}:
+    for method in set(METHODS) - FOR_R1 - {"gfpo", "qlpo"}:
         found, changes = compose([SMALL, method]), dict(EXPECTED[method])
         if "reward_funcs" in changes:
             changes["reward_funcs"] = [*base["reward_funcs"], changes["reward_funcs"][-1]]

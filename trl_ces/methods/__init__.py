@@ -4,7 +4,7 @@
 - `entropy_advantage.py`: the paper's baseline "Entropy Advantage", arXiv 2506.14758.
 - Files with a `NAME_length_reward`: length rewards of whole groups; `group_reward.py` makes reward functions of them.
 - `clip_cov.py`, `kl_cov.py`: Clip-Cov and KL-Cov, arXiv 2505.22617; `covariance.py`: what they share.
-- `gfpo.py`: GFPO, arXiv 2508.09726: which completions of a group get an advantage.
+- `gfpo.py`, `qlpo.py`: GFPO, arXiv 2508.09726, and QLPO, 2607.21793: which completions get an advantage.
 - `groups.py`: a rollout's groups: correctness, accuracy, lengths.
 - `metrics.py`: logged metrics.
 - `rule.py`: what a token rule says of itself, and how it is found.

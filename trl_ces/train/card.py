@@ -163,9 +163,10 @@ def trained_with(rule: str | None, settings: Mapping[str, Any], recipe: Mapping[
         words.append(f"{rule} {' and '.join(without)}".strip())
     rewards = [name.rpartition(".")[2] for name in recipe.get("reward_funcs") or []]
     kept, share = recipe.get("gfpo_keep"), recipe.get("top_entropy_quantile", 1.0)
+    selector = "QLPO" if recipe.get("gfpo_metric") == "qlpo" else "GFPO"
     added = {
         "dynamic sampling": recipe.get("dynamic_sampling"),
-        f"GFPO (an advantage for {kept} of a group)": kept is not None,
+        f"{selector} (an advantage for {kept} of a group)": kept is not None,
         **{f"the reward `{name.removeprefix('get_')}`": name.startswith("get_") for name in rewards},
         "rewards scaled by the batch": recipe.get("scale_rewards") == "batch",
         "rewards normalized one by one (GDPO)": recipe.get("multi_objective_aggregation") == "normalize_then_sum",
