@@ -12,7 +12,7 @@ from typing import Any, NoReturn, cast
 from trl import GRPOConfig
 
 from .methods.gfpo import METRICS as GFPO_METRICS
-from .methods.rule import BUILT_IN, OR_OFF, Need, Rule, built_in, find_rule
+from .methods.rule import OR_OFF, Need, Rule, built_in, find_rule
 from .support.reward_names import accuracy_reward_index
 
 ON_REWARD_ERROR = ("stop", "skip")
@@ -29,7 +29,7 @@ def fields_of_rules() -> list[tuple[str, type, Any]]:
             cast(type, own.type),
             field(default=own.default, metadata={"help": own.metadata["help"]}),
         )
-        for rule in built_in()
+        for rule in built_in().values()
         for own in fields(rule.settings)
     ]
 
@@ -216,7 +216,7 @@ class CESConfig(RuleFields, GRPOConfig):
         return None if self.steps_per_generation is None else self.steps_per_generation * self.num_iterations
 
     def _settings_of(self, rule: Rule) -> dict[str, Any]:
-        if rule.name in BUILT_IN:
+        if rule.name in built_in():
             own = {entry.name: getattr(self, f"{rule.name}_{entry.name}") for entry in fields(rule.settings)}
             return rule.read(own, lambda name, why: self._refuse(f"{rule.name}_{name}", why))
 
@@ -230,10 +230,10 @@ class CESConfig(RuleFields, GRPOConfig):
 
     def _check(self) -> None:
         refuse = self._refuse
-        for known in built_in():  # of rules that are not in use too: a wrong value stays wrong
+        for known in built_in().values():  # of rules that are not in use too: a wrong value stays wrong
             self._settings_of(known)
         rule = self.rule  # refuses an unknown name
-        if self.shaping_kwargs and (rule is None or rule.name in BUILT_IN):
+        if self.shaping_kwargs and (rule is None or rule.name in built_in()):
             refuse("shaping_kwargs", "it is for a rule of your own; those of this package have fields of their own.")
         if not math.isfinite(self.ces_correct_threshold):
             refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")

@@ -179,7 +179,7 @@ def test_the_run_records_settings_and_versions_and_no_token(tmp_path):
 
 # The words about the method are true for each shaping, each ablation and each shipped recipe
 
-CES, CHENG, CLIP_COV, KL_COV = (rule.title for rule in built_in())
+CES, CHENG, CLIP_COV, KL_COV = (built_in()[name].title for name in ("ces", "entropy_advantage", "clip_cov", "kl_cov"))
 TAKES = "At the most uncertain tokens, CES ([arXiv 2605.19358](https://arxiv.org/abs/2605.19358)) takes entropy from "
 GIVES = TAKES.replace("takes entropy from", "gives entropy to")
 DEFAULTS = {"shaping": "ces", "loss_type": "dapo", "ces_tau": 0.02, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}

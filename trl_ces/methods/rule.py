@@ -4,7 +4,7 @@ A rule turns the advantages of a micro-batch, (B,), into A', (B, T). Everything 
 its settings as a dataclass whose fields are made by [`setting`] and [`share`], and the [`Rule`] that joins them. From
 it follow the fields of `CESConfig`, their ranges and help, the model card and the docs.
 
-`shaping` names a rule in one of three ways, which all end in [`find_rule`]: a name of `BUILT_IN`; a path
+`shaping` names a rule in one of three ways, which all end in [`find_rule`]: a name of [`built_in`]; a path
 `my_package.rules:my_rule`, for which the working directory is searched too; a name that an installed package registers
 in the entry-point group `trl_ces.methods`. docs/examples/my_rule.py is a rule to start from, and
 `trl-ces check my_package.rules:my_rule` tries one out.
@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import iter_modules
 from typing import Any
 
 from ..support.errors import nearest
 from ..support.imports import import_path
 from .shaped import ShapedAdvantages
 
-# Name -> where its rule is.
-BUILT_IN = {name: f"trl_ces.methods.{name}:rule" for name in ("ces", "entropy_advantage", "clip_cov", "kl_cov")}
 ENTRY_POINTS = "trl_ces.methods"
 # With at most nine decimals in a share, the numerator of len * share * b fits int64 while len * G < nine billion.
 MAX_DECIMALS = 9
@@ -145,12 +145,12 @@ def find_rule(name: str) -> Rule | None:
     if name == "none":
         return None
     found: Any = None
-    if name in BUILT_IN or ":" in name:
-        found = import_path(BUILT_IN.get(name, name), "shaping")
-    else:
+    if ":" in name:
+        found = import_path(name, "shaping")
+    elif (found := built_in().get(name)) is None:
         registered = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
         if name not in registered:
-            known = [*BUILT_IN, "none", *registered]
+            known = [*built_in(), "none", *registered]
             raise ValueError(
                 f"`shaping` is {name!r}:{nearest(name, known)} choose one of {', '.join(map(repr, known))}, or give a "
                 "path such as 'my_package.rules:my_rule'."
@@ -161,6 +161,9 @@ def find_rule(name: str) -> Rule | None:
     return found
 
 
-def built_in() -> list[Rule]:
-    """The rules of this package, in the order of `BUILT_IN`."""
-    return [rule for name in BUILT_IN if (rule := find_rule(name)) is not None]
+@cache
+def built_in() -> dict[str, Rule]:
+    """The rules of this package by name: of each file beside this one that has a `rule`."""
+    here = import_module(__package__)
+    modules = [import_module(f"{__package__}.{found.name}") for found in iter_modules(here.__path__)]
+    return {module.rule.name: module.rule for module in modules if isinstance(getattr(module, "rule", None), Rule)}
