@@ -65,6 +65,14 @@ class CESConfig(RuleFields, GRPOConfig):
             registers: a rule of your own, see [`~trl_ces.methods.rule.Rule`].
         shaping_kwargs (`dict[str, Any]`, *optional*):
             Settings of a rule of your own.
+        epsilon_high_target_entropy (`float`, *optional*):
+            Nats, H* of MAI-Thinking-1's controller: after each optimizer step the upper clip range, which starts at
+            `epsilon_high`, moves by `epsilon_high_delta` up if the policy's entropy was below, down if above. With any
+            shaping that has a clip range, but Clip-Cov. `None`: it stays.
+        epsilon_high_delta (`float`, *optional*, defaults to `0.01`):
+            Change of the upper clip range per step. The report's is not known: ours.
+        epsilon_high_max (`float`, *optional*, defaults to `1.0`):
+            Highest upper clip range; the lowest is 0.
         ces_accuracy_reward (`str`, *optional*):
             Name of the reward function that decides whether a completion is correct. `None`: the only reward function,
             or the only one whose name contains "accuracy".
@@ -129,6 +137,9 @@ class CESConfig(RuleFields, GRPOConfig):
     )
     shaping: str = "ces"
     shaping_kwargs: dict[str, Any] | None = None
+    epsilon_high_target_entropy: float | None = None
+    epsilon_high_delta: float = 0.01
+    epsilon_high_max: float = 1.0
     ces_accuracy_reward: str | None = None
     ces_correct_threshold: float = 1.0
     stop_on_runaway: bool = False
@@ -264,6 +275,8 @@ class CESConfig(RuleFields, GRPOConfig):
             self._check_token_budget()
         if self.needs(Need.RATIOS):
             self._check_ratios()
+        if self.epsilon_high_target_entropy is not None:
+            self._check_clip_control()
         check_micro_batch(self.shaping, self.per_device_train_batch_size)
         if rule is not None:
             self._settings_of(rule)
@@ -322,6 +335,20 @@ class CESConfig(RuleFields, GRPOConfig):
             self._refuse(
                 "off_policy_mask_threshold",
                 f"it masks completions by the sign of A, which A' may flip at a token: set it to None, {OR_OFF}.",
+            )
+
+    def _check_clip_control(self) -> None:
+        if not 0 <= cast(float, self.epsilon_high_target_entropy) < math.inf:
+            self._refuse("epsilon_high_target_entropy", "it is an entropy in nats, a finite number >= 0, or None.")
+        for name in ("epsilon_high_delta", "epsilon_high_max"):
+            if not 0 < getattr(self, name) < math.inf:
+                self._refuse(name, "it is a clip range, a finite number above 0.")
+        fixed = self.rule is not None and self.rule.given is not None
+        if self.loss_type not in CLIPPED_LOSS_TYPES or fixed:
+            self._refuse(
+                "epsilon_high_target_entropy",
+                f"`loss_type={self.loss_type!r}` with `shaping={self.shaping!r}` has no upper clip range that may "
+                "move: set it to None.",
             )
 
     def _warn_of_sequence_ratios(self) -> None:

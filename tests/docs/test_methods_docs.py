@@ -81,6 +81,19 @@ def test_the_worked_tokens_are_those_of_the_token_rules(shaping):
         assert rows["ratio"] == pytest.approx((logps - old).exp()[mask == 1].tolist(), abs=5e-5)
 
 
+def test_the_worked_tokens_are_those_of_stare_and_repo_r():
+    mask = in_places([1.0] * 5)
+    for name, settings in (
+        ("stare", {"A'": {"ratio": 0.6, "weight": 1.1, "target": 0.3}}),
+        ("repo_r", {f"A', zeta {zeta}": {"zeta": zeta, "target": None} for zeta in (0.01, -0.01)}),
+    ):
+        rows = rows_of(f"shaping: {name}")
+        batch = {"advantages": in_places(rows["A"])[:, 0], "logps": in_places(rows["logp"])}
+        for row, values in settings.items():
+            shaped = find_rule(name).function(batch, mask, mask, **values, state={}).advantages[mask == 1]
+            assert rows[row] == pytest.approx(shaped.tolist(), abs=5e-5)
+
+
 def test_the_worked_group_of_gfpo_is_what_its_filter_keeps():
     rows, groups = rows_of("gfpo_keep: 2"), example()
 

@@ -19,6 +19,12 @@ CASES = {
     "in pieces": {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 60},
     "logged every third step": {"logging_steps": 3},
     "tokens drawn at random": {"shaping": "clip_cov", "clip_cov_low": -9.0, "clip_cov_high": 9.0},
+    "controllers inside a rollout": {
+        "shaping": "repo_r",
+        "repo_r_zeta": 0.3,
+        "epsilon_high_target_entropy": 3.0,
+        "epsilon_high_delta": 0.1,
+    },
     "dynamic sampling": {
         "dynamic_sampling": True,
         "ces_allow_dynamic_sampling": True,

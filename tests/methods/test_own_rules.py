@@ -105,7 +105,7 @@ def test_the_rules_of_the_package_pass(name):
 @pytest.mark.parametrize(
     ("shaping", "sentence"),
     [
-        ("correct_entropyy", "choose one of 'ces', 'clip_cov', 'entropy_advantage', 'kl_cov', 'none'"),
+        ("correct_entropyy", f"choose one of {', '.join(map(repr, built_in()))}, 'none'"),
         ("math:pi", "`shaping` is 'math:pi', which is a float, not a trl_ces.methods.rule.Rule."),
         ("math:rule", "math has no 'rule'"),
         ("nowhere.rules:rule", "cannot be imported: No module named 'nowhere'"),

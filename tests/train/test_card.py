@@ -244,6 +244,8 @@ SHIPPED = {
     "ces_alp": f"DAPO, {CES} and the reward `alp_length_reward`",
     "clip_cov": f"DAPO and {CLIP_COV}",
     "kl_cov": f"DAPO and {KL_COV}",
+    **{name: f"DAPO and {built_in()[name].title}" for name in ("stare", "repo_r", "on_policy_sft")},
+    "clip_control": "DAPO and an upper clip bound that follows the entropy",
     "gfpo": "DAPO and GFPO (an advantage for 4 of a group)",
     "qlpo": "DAPO and QLPO (an advantage for 8 of a group)",
     "cosine": "DAPO and the reward `cosine_scaled_reward`",

@@ -67,6 +67,10 @@ EXPECTED = {
     "top_entropy": {"shaping": "none", "top_entropy_quantile": 0.2},
     "clip_cov": {"shaping": "clip_cov", "clip_cov_ratio": 0.0002, "clip_cov_low": 1.0, "clip_cov_high": 5.0},
     "kl_cov": {"shaping": "kl_cov", "kl_cov_ratio": 0.002, "kl_cov_coef": 1.0, "epsilon": 1.0, "epsilon_high": 1e6},
+    "stare": {"shaping": "stare", "stare_ratio": 0.1, "stare_weight": 1.1, "stare_target": 0.3},
+    "repo_r": {"shaping": "repo_r", "repo_r_zeta": 0.01},
+    "on_policy_sft": {"shaping": "on_policy_sft", "epsilon": 1.0, "epsilon_high": 1e6},
+    "clip_control": {"shaping": "none", "epsilon_high_target_entropy": 0.2},
     "gfpo": {
         "shaping": "none",
         "gfpo_keep": 4,
@@ -127,6 +131,8 @@ EXPECTED = {
 SMALL_NUMBERS = {
     "adaptive_entropy": {"entropy_coef": 0.001, "entropy_coef_delta": 0.001, "entropy_target": 0.05},
     "entropy_bonus": {"entropy_coef": 0.01},
+    "clip_control": {"epsilon_high_target_entropy": 0.05},
+    "stare": {"stare_target": 0.05},
     "acoer": {"reward_kwargs": {"get_acoer_length_reward": {"budget": 40, "warmup": 10, "window": 10}}},
     "grpo_lead": {"reward_weights": [0.0, 1.0]},
     "laser": {"reward_kwargs": {"get_laser_length_reward": {"alpha": 0.5, "target": 18}}},

@@ -3,6 +3,7 @@
 - [`RealTokens`]: forwards without padding, rows arranged by length, old log-probs at the update's shapes.
 - [`DynamicSampling`]: DAPO's; drops groups of equal accuracy and draws more prompts.
 - [`EndedRows`]: completions that have ended leave the batch while transformers generates.
+- [`EntropyControl`]: the upper clip bound, and token rules, that follow the policy's entropy.
 - [`ExactResume`]: a stopped run resumes bit for bit.
 - [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
 - [`GroupFilter`]: GFPO's; only the best completions of a group get an advantage.
@@ -18,6 +19,7 @@ Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
 
 from .dynamic_sampling import DynamicSampling
 from .ended_rows import EndedRows
+from .entropy_control import EntropyControl
 from .exact_resume import ExactResume
 from .finite_steps import FiniteSteps
 from .group_filter import GroupFilter
@@ -30,6 +32,7 @@ from .verdicts import Verdicts
 __all__ = [
     "DynamicSampling",
     "EndedRows",
+    "EntropyControl",
     "ExactResume",
     "FiniteSteps",
     "Float32Outputs",

@@ -64,6 +64,10 @@ class Rule:
         check (`Callable[[CESConfig, Refuse], None]`, *optional*):
             Refuses settings of the run, the rule's own together or TRL's, that would not train what the rule defines.
         given (`Callable[[CESConfig], dict]`, *optional*): More keyword arguments of the function, from TRL's settings.
+        control (`Callable[[dict, float], None]`, *optional*):
+            `control(state, entropy, **settings)`, called after each rollout with the policy's mean entropy over the
+            tokens of its optimizer steps, of all processes, in nats. Changes `state` in place: numbers by name, empty
+            at first, which are logged, saved with checkpoints, and given to the function as `state`.
     """
 
     name: str
@@ -74,6 +78,7 @@ class Rule:
     differentiates: str | None = None
     check: Callable[[Any, Refuse], None] | None = None
     given: Callable[[Any], dict[str, Any]] | None = None
+    control: Callable[..., None] | None = None
 
     def read(self, values: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
         """The settings with their defaults; `refuse` is told of an unknown name and of a value out of range."""
