@@ -11,6 +11,7 @@ from typing import Any, NoReturn, cast
 
 from trl import GRPOConfig
 
+from .methods.dot import largest_deviation
 from .methods.gfpo import METRICS as GFPO_METRICS
 from .methods.rule import OR_OFF, Need, Rule, built_in, find_rule
 from .support.reward_names import accuracy_reward_index
@@ -90,6 +91,12 @@ class CESConfig(RuleFields, GRPOConfig):
         qlpo_preferred (`float`, *optional*, defaults to `0.75`):
             1 / (1 + alpha) of QLPO: share that is drawn from the shorter correct and the longer wrong completions, in
             [0.5, 1]. 0.5 prefers none.
+        dot_alpha (`float`, *optional*):
+            alpha of DOT, arXiv 2601.03969: in groups that are all correct, completions longer than the mean by more
+            than this many standard deviations are cut there, and graded again. The paper: 3.0, in groups of 32.
+            `None`: none are cut.
+        dot_least (`int`, *optional*, defaults to `32`):
+            Fewest tokens that DOT cuts off.
         dynamic_sampling (`bool`, *optional*, defaults to `False`):
             DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: drop groups whose completions all have the same
             accuracy, and draw more prompts until the generation batch is full. See docs/algorithm.md.
@@ -146,6 +153,8 @@ class CESConfig(RuleFields, GRPOConfig):
     gfpo_keep: int | None = None
     gfpo_metric: str = field(default="length", metadata={"choices": list(GFPO_METRICS)})
     qlpo_preferred: float = 0.75
+    dot_alpha: float | None = None
+    dot_least: int = 32
     dynamic_sampling: bool = False
     dynamic_sampling_max_rounds: int = 10
     ces_allow_dynamic_sampling: bool = False
@@ -193,8 +202,11 @@ class CESConfig(RuleFields, GRPOConfig):
         except ValueError as error:
             if self.needs_verdicts:
                 raise
-            needs_it = "`dynamic_sampling`" if self.dynamic_sampling else "rewards of whole groups"
-            otherwise = "`dynamic_sampling=False`" if self.dynamic_sampling else "remove them"
+            needs_it, otherwise = "rewards of whole groups", "remove them"
+            if self.dynamic_sampling:
+                needs_it, otherwise = "`dynamic_sampling`", "`dynamic_sampling=False`"
+            elif self.dot_alpha is not None:
+                needs_it, otherwise = "`dot_alpha`", "`dot_alpha=None`"
             raise ValueError(
                 f"`ces_accuracy_reward` is {self.ces_accuracy_reward!r}, so the accuracy reward for {needs_it} is "
                 f"ambiguous: set `ces_accuracy_reward` to its name, or {otherwise}. There are: "
@@ -259,6 +271,8 @@ class CESConfig(RuleFields, GRPOConfig):
             refuse(
                 "qlpo_preferred", "it is 1 / (1 + alpha), a share in [0.5, 1]; the paper's alpha of 1/3 gives 0.75."
             )
+        if self.dot_alpha is not None:
+            self._check_dot(size)
         if not is_count(self.dynamic_sampling_max_rounds):
             refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")
         if self.on_reward_error not in ON_REWARD_ERROR:
@@ -336,6 +350,18 @@ class CESConfig(RuleFields, GRPOConfig):
                 "off_policy_mask_threshold",
                 f"it masks completions by the sign of A, which A' may flip at a token: set it to None, {OR_OFF}.",
             )
+
+    def _check_dot(self, size: int) -> None:
+        if not 0 < cast(float, self.dot_alpha) < largest_deviation(size):
+            self._refuse(
+                "dot_alpha",
+                f"of {size} completions (`num_generations`) none is more than {largest_deviation(size):.3g} standard "
+                "deviations above the mean: choose a number above 0 and below that, or sample more.",
+            )
+        if not is_count(self.dot_least):
+            self._refuse("dot_least", "it counts tokens, 1 or more; the paper uses 32.")
+        if self.mask_truncated_completions:
+            self._refuse("dot_alpha", "`mask_truncated_completions` would take what it cuts out of the loss: set one.")
 
     def _check_clip_control(self) -> None:
         if not 0 <= cast(float, self.epsilon_high_target_entropy) < math.inf:

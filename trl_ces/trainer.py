@@ -37,6 +37,7 @@ from .layers import (
     FrozenBase,
     GroupFilter,
     GroupRewards,
+    OutlierTruncation,
     OwnSeed,
     RealTokens,
     RewardCalls,
@@ -212,7 +213,7 @@ class Shaping(EntropyControl, Verdicts):
 
 # Outermost first. RealTokens passes each piece of a micro-batch to Shaping. DynamicSampling is inside Shaping, which
 # thus sees the kept groups only. GroupFilter is inside both and drops rewards, never verdicts. Verdicts is inside all
-# that read it, and outside RewardCalls, which has the rewards.
+# that read it, and outside RewardCalls, which has the rewards. OutlierTruncation is between: all see the cut answers.
 class CESTrainer(
     RealTokens,
     EndedRows,
@@ -222,6 +223,7 @@ class CESTrainer(
     GroupFilter,
     GroupRewards,
     Verdicts,
+    OutlierTruncation,
     ExactResume,
     FiniteSteps,
     RewardCalls,
@@ -276,7 +278,8 @@ class CESTrainer(
         args = CESConfig.from_grpo(args)
         if kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-            if args.needs_verdicts or args.dynamic_sampling or any(map(is_group_reward, funcs)):
+            asks = args.needs_verdicts or args.dynamic_sampling or args.dot_alpha is not None
+            if asks or any(map(is_group_reward, funcs)):
                 accuracy_column(args, [reward_name(func) for func in funcs], funcs)  # before a model is loaded
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
 

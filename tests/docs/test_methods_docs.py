@@ -8,6 +8,7 @@ import torch
 
 from trl_ces import rewards
 from trl_ces.methods.covariance import token_covariances
+from trl_ces.methods.dot import dot_limits
 from trl_ces.methods.gfpo import gfpo_rejected
 from trl_ces.methods.groups import Groups
 from trl_ces.methods.qlpo import qlpo_rejected
@@ -108,6 +109,14 @@ def test_the_worked_group_of_gfpo_is_what_its_filter_keeps():
         kept = ~gfpo_rejected(groups.lengths, groups.rewards, 2, metric)
         assert rows[f"S, `gfpo_metric: {metric}`"] == kept[0].tolist()
         assert rows[f"A by {words}"] == pytest.approx(advantages(kept), abs=5e-4)
+
+
+def test_the_worked_group_of_dot_is_what_it_keeps():
+    rows, lengths = rows_of("dot_alpha: 1.0"), example().lengths
+    kept = dot_limits(lengths, torch.ones_like(lengths, dtype=torch.bool), 1.0, 32)
+    assert rows["tokens"] == lengths[0].tolist()
+    assert rows["kept"] == kept[0].tolist()
+    assert rows["reward"] == (kept == lengths)[0].tolist()
 
 
 def test_the_worked_group_of_qlpo_is_what_it_keeps():

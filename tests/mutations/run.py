@@ -60,6 +60,8 @@ TESTS = {
     },
     "layers/entropy_control.py": ("layers/test_entropy_control.py", "layers/test_resume.py"),
     "methods/gfpo.py": ("methods/test_gfpo.py",),
+    "methods/dot.py": ("methods/test_dot.py",),
+    "layers/outlier_truncation.py": ("layers/test_outlier_truncation.py",),
     "methods/qlpo.py": ("methods/test_qlpo.py",),
     "methods/group_reward.py": ("layers/test_group_rewards.py",),
     "layers/reward_calls.py": ("layers/test_group_rewards.py", "test_trainer_seam.py"),

@@ -245,6 +245,7 @@ SHIPPED = {
     "clip_cov": f"DAPO and {CLIP_COV}",
     "kl_cov": f"DAPO and {KL_COV}",
     **{name: f"DAPO and {built_in()[name].title}" for name in ("stare", "repo_r", "on_policy_sft")},
+    "dot": f"GRPO (`loss_type` grpo), {KL_COV}, dynamic sampling and outliers cut off (DOT)",
     "clip_control": "DAPO and an upper clip bound that follows the entropy",
     "gfpo": "DAPO and GFPO (an advantage for 4 of a group)",
     "qlpo": "DAPO and QLPO (an advantage for 8 of a group)",

@@ -71,6 +71,21 @@ EXPECTED = {
     "repo_r": {"shaping": "repo_r", "repo_r_zeta": 0.01},
     "on_policy_sft": {"shaping": "on_policy_sft", "epsilon": 1.0, "epsilon_high": 1e6},
     "clip_control": {"shaping": "none", "epsilon_high_target_entropy": 0.2},
+    "dot": {
+        "shaping": "kl_cov",
+        "kl_cov_ratio": 0.002,
+        "kl_cov_coef": 1.0,
+        "epsilon": 1.0,
+        "epsilon_high": 1e6,
+        "dot_alpha": 3.0,
+        "loss_type": "grpo",
+        **SAMPLING,
+        "max_completion_length": 8192,
+        "vllm_max_model_length": 10240,
+        "num_generations": 32,
+        "responses_per_step": 32,
+        "responses_per_rollout": 384,
+    },
     "gfpo": {
         "shaping": "none",
         "gfpo_keep": 4,
@@ -172,7 +187,7 @@ def test_an_overlay_changes_the_papers_run_in_what_its_method_is(model):
 
 def test_the_small_world_has_numbers_of_its_own():
     base = compose([SMALL])
-    for method in set(METHODS) - FOR_R1 - {"gfpo", "qlpo"}:
+    for method in set(METHODS) - FOR_R1 - {"gfpo", "qlpo", "dot"}:
         found, changes = compose([SMALL, method]), dict(EXPECTED[method])
         if "reward_funcs" in changes:
             changes["reward_funcs"] = [*base["reward_funcs"], changes["reward_funcs"][-1]]

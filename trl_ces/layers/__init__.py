@@ -8,6 +8,7 @@
 - [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
 - [`GroupFilter`]: GFPO's; only the best completions of a group get an advantage.
 - [`GroupRewards`]: rewards of whole groups.
+- [`OutlierTruncation`]: DOT's; cuts completions far longer than others of an all-correct group.
 - [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
 - [`Verdicts`]: what each completion is, for the layers that ask.
 - [`Float32Outputs`], [`FrozenBase`], [`ServerTimeout`]: workarounds for what lies upstream.
@@ -24,6 +25,7 @@ from .exact_resume import ExactResume
 from .finite_steps import FiniteSteps
 from .group_filter import GroupFilter
 from .group_rewards import GroupRewards
+from .outlier_truncation import OutlierTruncation
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
 from .upstream import Float32Outputs, FrozenBase, OwnSeed, ServerTimeout
@@ -39,6 +41,7 @@ __all__ = [
     "FrozenBase",
     "GroupFilter",
     "GroupRewards",
+    "OutlierTruncation",
     "OwnSeed",
     "RealTokens",
     "RewardCalls",

@@ -171,6 +171,7 @@ def trained_with(rule: str | None, settings: Mapping[str, Any], recipe: Mapping[
         "rewards scaled by the batch": recipe.get("scale_rewards") == "batch",
         "rewards normalized one by one (GDPO)": recipe.get("multi_objective_aggregation") == "normalize_then_sum",
         f"a loss on the {100 * share:g} % of the tokens with the highest entropy": share < 1,
+        "outliers cut off (DOT)": recipe.get("dot_alpha") is not None,
         "an upper clip bound that follows the entropy": recipe.get("epsilon_high_target_entropy") is not None,
         "an adaptive entropy bonus": recipe.get("use_adaptive_entropy"),
         "an entropy bonus": recipe.get("entropy_coef") and not recipe.get("use_adaptive_entropy"),
