@@ -67,6 +67,7 @@ REFUSED = [
     ({"epsilon_high_target_entropy": -0.1}, "`epsilon_high_target_entropy` is -0.1", "in nats"),
     ({"epsilon_high_target_entropy": 0.2, "epsilon_high_delta": 0.0}, "`epsilon_high_delta` is 0.0", "above 0"),
     ({"epsilon_high_target_entropy": 0.2, "epsilon_high_max": float("inf")}, "`epsilon_high_max` is inf", "above 0"),
+    ({"whiten_over_tokens": True}, "`whiten_over_tokens` is True", '`scale_rewards="none"`'),
     ({"dot_alpha": 1.5}, "`dot_alpha` is 1.5", "more than 1.5 standard"),
     ({"dot_alpha": 0.0}, "`dot_alpha` is 0.0", "above 0 and below"),
     ({"dot_alpha": 1.4, "dot_least": 0}, "`dot_least` is 0", "the paper uses 32"),
@@ -113,7 +114,7 @@ def test_allowed_with_dynamic_sampling(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[32:]], ids=str)
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[33:]], ids=str)
 def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
     config = CESConfig(**settings(tmp_path, shaping="none", **changes))
     assert {name: getattr(config, name) for name in changes} == changes

@@ -91,6 +91,9 @@ class CESConfig(RuleFields, GRPOConfig):
         qlpo_preferred (`float`, *optional*, defaults to `0.75`):
             1 / (1 + alpha) of QLPO: share that is drawn from the shorter correct and the longer wrong completions, in
             [0.5, 1]. 0.5 prefers none.
+        whiten_over_tokens (`bool`, *optional*, defaults to `False`):
+            DLER's advantages, by its public code (arXiv 2510.15110): those of TRL, in training, less their mean over
+            all tokens of the rollout, over their standard deviation over these. Needs `scale_rewards="none"`.
         dot_alpha (`float`, *optional*):
             alpha of DOT, arXiv 2601.03969: in groups that are all correct, completions longer than the mean by more
             than this many standard deviations are cut there, and graded again. The paper: 3.0, in groups of 32.
@@ -153,6 +156,7 @@ class CESConfig(RuleFields, GRPOConfig):
     gfpo_keep: int | None = None
     gfpo_metric: str = field(default="length", metadata={"choices": list(GFPO_METRICS)})
     qlpo_preferred: float = 0.75
+    whiten_over_tokens: bool = False
     dot_alpha: float | None = None
     dot_least: int = 32
     dynamic_sampling: bool = False
@@ -271,6 +275,8 @@ class CESConfig(RuleFields, GRPOConfig):
             refuse(
                 "qlpo_preferred", "it is 1 / (1 + alpha), a share in [0.5, 1]; the paper's alpha of 1/3 gives 0.75."
             )
+        if self.whiten_over_tokens and self.scale_rewards not in ("none", False):
+            refuse("whiten_over_tokens", 'TRL would divide by another deviation first: set `scale_rewards="none"`.')
         if self.dot_alpha is not None:
             self._check_dot(size)
         if not is_count(self.dynamic_sampling_max_rounds):

@@ -42,6 +42,7 @@ from .layers import (
     RealTokens,
     RewardCalls,
     ServerTimeout,
+    TokenWhitening,
     Verdicts,
 )
 from .layers.first_rollout import never_shapes
@@ -220,6 +221,7 @@ class CESTrainer(
     Shaping,
     EntropyControl,
     DynamicSampling,
+    TokenWhitening,
     GroupFilter,
     GroupRewards,
     Verdicts,

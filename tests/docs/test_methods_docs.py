@@ -8,6 +8,7 @@ import torch
 
 from trl_ces import rewards
 from trl_ces.methods.covariance import token_covariances
+from trl_ces.methods.dler import whitened
 from trl_ces.methods.dot import dot_limits
 from trl_ces.methods.gfpo import gfpo_rejected
 from trl_ces.methods.groups import Groups
@@ -109,6 +110,13 @@ def test_the_worked_group_of_gfpo_is_what_its_filter_keeps():
         kept = ~gfpo_rejected(groups.lengths, groups.rewards, 2, metric)
         assert rows[f"S, `gfpo_metric: {metric}`"] == kept[0].tolist()
         assert rows[f"A by {words}"] == pytest.approx(advantages(kept), abs=5e-4)
+
+
+def test_the_worked_group_of_dler_is_what_it_gives():
+    rows, groups = rows_of("whiten_over_tokens: true"), example()
+    d = (groups.rewards - groups.rewards.mean())[0]
+    assert rows["d"] == d.tolist()
+    assert rows["A"] == pytest.approx(whitened(d, groups.lengths[0]).tolist(), abs=5e-5)
 
 
 def test_the_worked_group_of_dot_is_what_it_keeps():

@@ -42,7 +42,7 @@ def scored(trainer):
 
 
 if __name__ == "__main__":
-    trainer = make_trainer(sys.argv[1], int(sys.argv[2]), gfpo_metric=sys.argv[3])
+    trainer = make_trainer(sys.argv[1], int(sys.argv[2]), **json.loads(sys.argv[3]))
     found = scored(trainer) | {"metrics": trainer._metrics["train"]}
     Path(sys.argv[1], f"rank{trainer.accelerator.process_index}.json").write_text(json.dumps(found))
     end_processes()

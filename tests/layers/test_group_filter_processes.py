@@ -16,7 +16,13 @@ def test_a_group_split_over_processes_is_filtered_as_on_one(tmp_path, processes,
     one = make_trainer(tmp_path / "one", gfpo_metric=metric)
     expected = scored(one)
     assert not any(math.isnan(value) for value in expected["advantages"])
-    run_processes("group_filter_processes.py", tmp_path / "several", processes, timeout=240, arguments=(metric,))
+    run_processes(
+        "group_filter_processes.py",
+        tmp_path / "several",
+        processes,
+        timeout=240,
+        arguments=(json.dumps({"gfpo_metric": metric}),),
+    )
     for rank in range(processes):
         there = json.loads((tmp_path / "several" / f"rank{rank}.json").read_text())
         assert {name: there[name] for name in expected} == expected, rank

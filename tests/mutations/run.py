@@ -60,6 +60,7 @@ TESTS = {
     },
     "layers/entropy_control.py": ("layers/test_entropy_control.py", "layers/test_resume.py"),
     "methods/gfpo.py": ("methods/test_gfpo.py",),
+    "methods/dler.py": ("methods/test_dler.py",),
     "methods/dot.py": ("methods/test_dot.py",),
     "layers/outlier_truncation.py": ("layers/test_outlier_truncation.py",),
     "methods/qlpo.py": ("methods/test_qlpo.py",),

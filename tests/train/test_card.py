@@ -190,6 +190,7 @@ DEFAULTS = {"shaping": "ces", "loss_type": "dapo", "ces_tau": 0.02, "ces_beta_co
     [
         (None, {"loss_type": "grpo"}, {}, "GRPO (`loss_type` grpo)"),
         (CES, {}, {"dynamic_sampling": True}, f"DAPO, {CES} and dynamic sampling"),
+        (None, {}, {"scale_rewards": "batch"}, "DAPO and rewards scaled by the batch"),
         (
             CES,
             {"ces_dynamic_multiplier": False, "ces_entropy_gradient": False},
@@ -251,7 +252,7 @@ SHIPPED = {
     "qlpo": "DAPO and QLPO (an advantage for 8 of a group)",
     "cosine": "DAPO and the reward `cosine_scaled_reward`",
     "truncation": "DAPO",
-    "dler": "DAPO, dynamic sampling and rewards scaled by the batch",
+    "dler": "DAPO, dynamic sampling and advantages whitened over tokens (DLER)",
     "gdpo": "DAPO and rewards normalized one by one (GDPO)",
     "top_entropy": "DAPO and a loss on the 20 % of the tokens with the highest entropy",
     "entropy_bonus": "DAPO and an entropy bonus",

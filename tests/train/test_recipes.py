@@ -48,7 +48,18 @@ def rewarded(name, settings=None, **more):
 EXPECTED = {
     "dapo": {"shaping": "none"},
     "dapo_full": rewarded("get_soft_overlong_punishment", **SAMPLING),
-    "dler": {"shaping": "none", **SAMPLING, "scale_rewards": "batch", **SHORT},
+    "dler": {
+        "shaping": "none",
+        **SAMPLING,
+        "scale_rewards": "none",
+        "whiten_over_tokens": True,
+        "beta": 0.0005,
+        "delta": 10.0,
+        **SHORT,
+        "num_generations": 16,
+        "responses_per_step": 16,
+        "responses_per_rollout": 192,
+    },
     "truncation": {"shaping": "none", **SHORT},
     "entropy_advantage": {
         "shaping": "entropy_advantage",
@@ -155,7 +166,6 @@ SMALL_NUMBERS = {
     "overlong": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
     "dapo_full": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
     "truncation": {"max_completion_length": 32, "vllm_max_model_length": None},
-    "dler": {"max_completion_length": 32, "vllm_max_model_length": None},
 }
 
 
@@ -187,7 +197,7 @@ def test_an_overlay_changes_the_papers_run_in_what_its_method_is(model):
 
 def test_the_small_world_has_numbers_of_its_own():
     base = compose([SMALL])
-    for method in set(METHODS) - FOR_R1 - {"gfpo", "qlpo", "dot"}:
+    for method in set(METHODS) - FOR_R1 - {"gfpo", "qlpo", "dot", "dler"}:
         found, changes = compose([SMALL, method]), dict(EXPECTED[method])
         if "reward_funcs" in changes:
             changes["reward_funcs"] = [*base["reward_funcs"], changes["reward_funcs"][-1]]

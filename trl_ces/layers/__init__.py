@@ -10,6 +10,7 @@
 - [`GroupRewards`]: rewards of whole groups.
 - [`OutlierTruncation`]: DOT's; cuts completions far longer than others of an all-correct group.
 - [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
+- [`TokenWhitening`]: DLER's advantages, whitened over the tokens of a rollout.
 - [`Verdicts`]: what each completion is, for the layers that ask.
 - [`Float32Outputs`], [`FrozenBase`], [`ServerTimeout`]: workarounds for what lies upstream.
 
@@ -28,6 +29,7 @@ from .group_rewards import GroupRewards
 from .outlier_truncation import OutlierTruncation
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
+from .token_whitening import TokenWhitening
 from .upstream import Float32Outputs, FrozenBase, OwnSeed, ServerTimeout
 from .verdicts import Verdicts
 
@@ -46,5 +48,6 @@ __all__ = [
     "RealTokens",
     "RewardCalls",
     "ServerTimeout",
+    "TokenWhitening",
     "Verdicts",
 ]

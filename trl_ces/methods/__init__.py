@@ -7,6 +7,7 @@
 - `stare.py`, arXiv 2606.19236; `repo_r.py`, 2603.11682; `on_policy_sft.py`, 2602.13407: token rules too.
 - `gfpo.py`, `qlpo.py`: GFPO, arXiv 2508.09726, and QLPO, 2607.21793: which completions get an advantage.
 - `dot.py`: DOT, arXiv 2601.03969: where completions of all-correct groups are cut.
+- `dler.py`: DLER, arXiv 2510.15110: advantages whitened over tokens.
 - `groups.py`: a rollout's groups: correctness, accuracy, lengths.
 - `metrics.py`: logged metrics.
 - `rule.py`: what a token rule says of itself, and how it is found.

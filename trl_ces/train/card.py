@@ -168,6 +168,7 @@ def trained_with(rule: str | None, settings: Mapping[str, Any], recipe: Mapping[
         "dynamic sampling": recipe.get("dynamic_sampling"),
         f"{selector} (an advantage for {kept} of a group)": kept is not None,
         **{f"the reward `{name.removeprefix('get_')}`": name.startswith("get_") for name in rewards},
+        "advantages whitened over tokens (DLER)": recipe.get("whiten_over_tokens"),
         "rewards scaled by the batch": recipe.get("scale_rewards") == "batch",
         "rewards normalized one by one (GDPO)": recipe.get("multi_objective_aggregation") == "normalize_then_sum",
         f"a loss on the {100 * share:g} % of the tokens with the highest entropy": share < 1,
