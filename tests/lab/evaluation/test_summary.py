@@ -216,7 +216,7 @@ def test_the_comparison_reads_as_table_1_and_table_9(runs):
         for part in text.split("\n\n")
         if part.startswith("|")
     ]
-    first, differences, split = tables
+    first, differences, split, _ = tables
     assert first[0] == [
         "Dataset",
         "first Acc ↑",

@@ -11,6 +11,7 @@ from ...support.errors import UserError, nearest
 from ...support.files import write_json
 from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
+from .budgets import curves, draw_budgets, paired_table
 from .proportions import Shares, accuracy_difference, accuracy_interval
 from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings_file
 from .statistics import interval_of_average
@@ -54,8 +55,9 @@ def compare_folders(
     baseline: str | None = None,
     verdict: str = "correct",
     output: Path | None = None,
+    picture: Path | None = None,
 ) -> dict[str, Any]:
-    """Compares output directories of `trl-ces eval`; see [`compare`]."""
+    """Compares output directories of `trl-ces eval`; see [`compare`]. `picture`: of accuracy over budgets."""
     folders = [folder.expanduser() for folder in folders]
     if len(folders) < 2:
         raise UserError("One directory is named: a comparison takes at least two.")
@@ -74,6 +76,10 @@ def compare_folders(
             write_json(output, found)
         except OSError as error:
             raise UserError(f"`--output` {str(output)!r} cannot be written ({error.strerror}).") from None
+    if picture is not None:
+        own = found["budgets"]
+        means = [[entry["mean"] for entry in run] for run in own["accuracy"]]
+        draw_budgets({name: (own["budgets"], run) for name, run in zip(names, means, strict=True)}, picture)
     return found
 
 
@@ -137,6 +143,12 @@ def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) ->
         "benchmarks": rows,
         "averages": averages,
         "split": {name: _split(measured[name]) for name in names},
+        "budgets": curves(
+            [[run.samples[name] for name in names] for run in runs],
+            verdict,
+            min(run.settings["max_new_tokens"] for run in runs),
+            baseline,
+        ),
     }
 
 
@@ -188,6 +200,8 @@ def comparison_text(found: dict[str, Any]) -> str:
         _difference_table(names, others, titled),
         f"## Simple and hard questions (simple: {names[0]} is right in more than half of its answers)",
         _split_table(names, found["split"]),
+        "## Accuracy within token budgets, and its mean over all of them (area)",
+        paired_table(names, baseline, found["budgets"]),
         f"Acc: answers right by {verdict}, %. Len: tokens, thinking included.",
     ]
     partly = [

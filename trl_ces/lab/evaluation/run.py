@@ -157,7 +157,11 @@ def evaluate(
             folder = Path(unkept)
         summary = run_evaluation(settings, folder, progress=False, wait=True)
     return {
-        name: {"accuracy": found[verdict]["accuracy"], "length_tokens": found["length_tokens"]["mean"]}
+        name: {
+            "accuracy": found[verdict]["accuracy"],
+            "length_tokens": found["length_tokens"]["mean"],
+            "area": found["budgets"][verdict]["area"]["mean"],
+        }
         for name, found in summary["benchmarks"].items()
     }
 

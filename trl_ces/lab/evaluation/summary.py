@@ -1,6 +1,7 @@
 """Results of an evaluation: `summary.json`, and a table in the layout of the paper's Table 1."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 from ...support.files import write_json, write_text
 from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
+from .budgets import PICTURE, budget_table, draw_budgets, of_one_run
 from .proportions import Shares, accuracy_interval
 from .samples import FIELDS, Sample
 from .statistics import interval, interval_of_average, pass_at_k
@@ -81,7 +83,8 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
     found: dict[str, Any] = {}
     for name in settings["benchmarks"]:
         own = tables[name]
-        found[name] = measured(own)
+        limit = settings["max_new_tokens"]
+        found[name] = measured(own) | {"budgets": {verdict: of_one_run(own, verdict, limit) for verdict in VERDICTS}}
     averages = {}
     for kind in KINDS:
         sets = [tables[name] for name in settings["benchmarks"] if BENCHMARKS[name].kind == kind]
@@ -161,10 +164,20 @@ def results_table(summary: dict[str, Any]) -> str:
         f"{settings['temperature']:g}, top-p {settings['top_p']:g}, repetition penalty "
         f"{settings['repetition_penalty']:g}, at most {settings['max_new_tokens']} tokens, by {settings['backend']}."
     )
+    curves = {name: entry["budgets"]["correct"] for name, entry in found.items() if "budgets" in entry}
+    if curves:
+        notes += [
+            budget_table(curves),
+            "Acc within: correct answers that end within so many tokens, %. Area: their mean over all budgets up to "
+            "the limit. Len: mean tokens of correct and of wrong answers.",
+        ]
     return "\n\n".join([title, markdown(*result_rows(summary)), *notes]) + "\n"
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
-    """Writes `summary.json` and `table.md` atomically."""
+    """Writes `summary.json` and `table.md` atomically; and, with matplotlib, the picture of the budgets."""
     write_json(folder / SUMMARY, summary)
     write_text(folder / TABLE, results_table(summary))
+    if find_spec("matplotlib") is not None:
+        found = {BENCHMARKS[name].title: entry["budgets"]["correct"] for name, entry in summary["benchmarks"].items()}
+        draw_budgets({name: (own["budgets"], own["accuracy"]) for name, own in found.items()}, folder / PICTURE)

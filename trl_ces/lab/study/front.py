@@ -10,7 +10,7 @@ instead of a model's whole curve over token budgets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -20,16 +20,20 @@ from .comparison import Estimate, estimate
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-LENGTH, ACCURACY = "length_tokens", "accuracy"
+LENGTH, ACCURACY, AREA = "length_tokens", "accuracy", "area"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A method of a study, with its runs: seed -> (length in tokens, accuracy in [0, 1])."""
+    """A method of a study, with its runs: seed -> (length in tokens, accuracy in [0, 1]).
+
+    `areas`: seed -> area under the curve of accuracy over token budgets, if the study's evaluation measures it.
+    """
 
     name: str
     line: str
     runs: dict[int, tuple[float, float]]
+    areas: dict[int, float] = field(default_factory=dict)
 
     @property
     def length(self) -> Estimate:
@@ -53,11 +57,20 @@ def read_settings(runs: DataFrame) -> list[Setting]:
     found = []
     for method, own in runs.groupby("method", sort=False):
         places = zip(own["seed"].astype(int), zip(own[LENGTH], own[ACCURACY], strict=True), strict=True)
-        found.append(Setting(method, _lines(own).iloc[0], dict(places)))
+        measured = own.dropna(subset=AREA) if AREA in own else own.head(0)
+        areas = dict(zip(measured["seed"].astype(int), measured.get(AREA, ()), strict=True))
+        found.append(Setting(method, _lines(own).iloc[0], dict(places), areas))
     shared = set.intersection(*(set(setting.runs) for setting in found)) if found else set()
     if not shared:
         return found
-    return [replace(each, runs={seed: each.runs[seed] for seed in each.runs if seed in shared}) for each in found]
+    return [
+        replace(
+            each,
+            runs={seed: run for seed, run in each.runs.items() if seed in shared},
+            areas={seed: area for seed, area in each.areas.items() if seed in shared},
+        )
+        for each in found
+    ]
 
 
 def has_lines(runs: DataFrame) -> bool:
@@ -146,9 +159,11 @@ def dominates(first: Setting, second: Setting) -> bool:
 
 
 def front_table(settings: Sequence[Setting]) -> list[list[str]]:
-    """A setting a line: accuracy, length, its gap to the front, and those on the front that dominate it."""
+    """A setting a line: accuracy, length, area, its gap to the front, and those on the front that dominate it."""
     front = find_front(settings)
+    with_area = any(setting.areas for setting in settings)
     lines = [["Setting", "Acc ↑, %", "Len ↓, tokens", "Gap, points", "Dominated on the front by"]]
+    lines[0][3:3] = ["Area ↑, %"] if with_area else []
     for setting in settings:
         below = None if setting in front else gap(setting, front)
         lines.append(
@@ -156,6 +171,7 @@ def front_table(settings: Sequence[Setting]) -> list[list[str]]:
                 setting.name,
                 setting.accuracy.text(100, 1),
                 setting.length.text(1, 1),
+                *([estimate(list(setting.areas.values())).text(100, 1) if setting.areas else ""] * with_area),
                 "on it" if setting in front else below.text(100, 1) if below else "",
                 ", ".join(other.name for other in front if dominates(other, setting)),
             ]
@@ -179,7 +195,8 @@ def dominance_table(settings: Sequence[Setting]) -> list[list[str]]:
 HOW_TO_READ = (
     "Means are over the seeds that every setting has. A setting is on the front if neither another nor a mix of two "
     "others is as short and more accurate, or as accurate and shorter. Gap: how far a setting lies below the front at "
-    "its own length, ± half the 95 % interval of the differences by seed. A "
+    "its own length, ± half the 95 % interval of the differences by seed. Area: accuracy, in the mean over all token "
+    "budgets up to the longest answer allowed. A "
     "setting dominates another if, by differences paired by seed, the 95 % interval of its gain in accuracy or in "
     "length excludes zero and its mean is no worse in the other."
 )
