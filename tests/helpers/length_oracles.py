@@ -5,6 +5,7 @@ number per completion. A completion is correct at a reward of 1 or more. What st
 """
 
 import math
+from fractions import Fraction
 
 
 def is_right(reward):
@@ -64,6 +65,46 @@ def laser(rewards, lengths, alpha, target):
         alpha if is_right(reward) and length <= target else 0.0
         for reward, length in zip(rewards, lengths, strict=True)
     ]
+
+
+def laser_d(rewards, lengths, alpha, step=1024, every=20):
+    """The first rollout's; [`LaserD`] goes on."""
+    return LaserD(alpha, step, every).rollout([(rewards, lengths)])[0]
+
+
+class LaserD:
+    """LASER-D over rollouts, each a list of (rewards, lengths)."""
+
+    def __init__(self, alpha, step, every):
+        self.alpha, self.step, self.every = alpha, step, every
+        self.calls, self.targets, self.seen = 0, {}, {"hard": [], "medium": [], "easy": []}
+
+    def rollout(self, groups):
+        result = []
+        for rewards, lengths in groups:
+            known = [reward for reward in rewards if reward is not None]
+            share = Fraction(sum(map(is_right, known)), len(known)) if known else 0
+            name = "easy" if share >= Fraction(2, 3) else "medium" if share >= Fraction(1, 3) else "hard"
+            target = self.targets.get(name, math.inf)
+            result.append(
+                [
+                    self.alpha if is_right(reward) and length <= target else 0.0
+                    for reward, length in zip(rewards, lengths, strict=True)
+                ]
+            )
+            self.seen[name] += right_lengths(rewards, lengths)
+        self.calls += 1
+        if self.calls % self.every == 0:
+            size = len(groups[0][0])
+            for name, expected in (("easy", int(2 * size / 3)), ("medium", int(size / 3)), ("hard", 1)):
+                own, self.seen[name] = self.seen[name], []
+                target = self.step
+                while own:
+                    if int(Fraction(sum(length <= target for length in own), len(own)) * max(1, expected)) >= 1:
+                        self.targets[name] = target
+                        break
+                    target += self.step
+        return result
 
 
 def mai(rewards, lengths, weight):

@@ -17,6 +17,7 @@ RULES = {
     "linear": [{"coefficient": 0.25}, {"coefficient": 1.0}],
     "shorter": [{"beta": 0.001}, {"beta": 0.02}],
     "laser": [{"alpha": 0.5, "target": 300}, {"alpha": 0.3, "target": 13.5}],
+    "laser_d": [{"alpha": 0.5, "every": 1}, {"alpha": 0.3, "step": 13.5}],
     "mai": [{"weight": 0.25}, {"weight": 1.0}],
     "smart_thinker": [{}],
     "grpo_lead": [{"alpha": 0.1}, {"alpha": 1.0}],

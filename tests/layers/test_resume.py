@@ -9,7 +9,12 @@ from resume_runs import log_of, make_trainer
 from trainers import PROMPTS
 
 from trl_ces.layers.files import load_micro_batches, save_micro_batches
-from trl_ces.rewards import get_acoer_length_reward, get_mai_length_reward, get_toggle_length_reward
+from trl_ces.rewards import (
+    get_acoer_length_reward,
+    get_laser_d_length_reward,
+    get_mai_length_reward,
+    get_toggle_length_reward,
+)
 
 CASES = {
     "four steps a rollout": {},
@@ -87,10 +92,11 @@ def test_a_later_pass_over_the_data_goes_on_in_its_own_order(tmp_path):
     [
         (get_acoer_length_reward, {"budget": 20, "warmup": 1, "window": 1}),
         (get_toggle_length_reward, {"solved": 0.2, "every": 1}),
+        (get_laser_d_length_reward, {"step": 2, "every": 1}),
     ],
 )
 def test_a_reward_with_a_state_goes_on_from_it(tmp_path, factory, settings):
-    """Both move after each rollout; an evaluation in between leaves them alone."""
+    """Each moves after each rollout; an evaluation in between leaves it alone."""
     changes = {"steps_per_generation": 2, "eval_strategy": "steps", "eval_steps": 3}
 
     def make(folder):

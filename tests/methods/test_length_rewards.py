@@ -29,6 +29,8 @@ BY_HAND = {
     "shorter": [0.0, -0.1, -0.2, -0.4],
     # both correct ones keep to 300 tokens
     "laser": [0.5, 0.0, 0.5, 0.0],
+    # no target yet
+    "laser_d": [0.5, 0.0, 0.5, 0.0],
     # 0.25 * 1/2 / 300 = 1/2400 a token of a correct one
     "mai": [-0.0416667, 0.0, -0.125, 0.0],
     # all: mean 275, variance 21875; correct: mean 200, variance 10000;
@@ -134,9 +136,13 @@ def test_a_default_is_the_papers(name):
 def test_completions_without_a_token_give_a_number(name):
     rewards = FUNCTIONS[name](groups_of([([1.0, 0.0], [0, 0])]), **RULES[name][0])
     # The rules for correct completions alone give these what they give any group of one length.
-    expected = {"arora": [-0.1, 0.0], "laser": [0.5, 0.0], "grpo_lead": [1.0, -1.0], "acoer": [0.02, 0.0]}.get(
-        name, [0.0, 0.0]
-    )
+    expected = {
+        "arora": [-0.1, 0.0],
+        "laser": [0.5, 0.0],
+        "laser_d": [0.5, 0.0],
+        "grpo_lead": [1.0, -1.0],
+        "acoer": [0.02, 0.0],
+    }.get(name, [0.0, 0.0])
     assert rewards[0].tolist() == pytest.approx(expected)
 
 
@@ -242,3 +248,42 @@ def test_toggle_alternates_every_ten_rollouts_where_three_quarters_are_right():
     limited, free = [0.0, 0.0, -1.0, 0.0], [0.0] * 4
     assert found == [limited] * 10 + [free] * 10 + [limited]
     assert not FUNCTIONS["toggle"](groups, percentile=3).any()  # as 1: the longest is the budget
+
+
+def laser_d_rollouts(count, groups=4, size=6):
+    generator = random.Random(1)
+    for rollout in range(count):
+        skills = [generator.choice([0.1, 0.5, 0.9]) for _ in range(groups)]
+        longest = 60 if rollout % 9 < 5 else 25
+        yield [
+            (
+                [None if generator.random() < 0.1 else float(generator.random() < skill) for _ in range(size)],
+                [generator.randint(0, longest) for _ in range(size)],
+            )
+            for skill in skills
+        ]
+
+
+@pytest.mark.parametrize(("step", "every", "size"), [(4, 3, 6), (7, 1, 4), (100, 2, 6)])
+def test_laser_d_moves_its_targets_as_its_oracle(step, every, size):
+    settings = {"alpha": 0.5, "step": step, "every": every}
+    oracle, state, targets = length_oracles.LaserD(**settings), {}, set()
+    for rows in laser_d_rollouts(60, size=size):
+        found = FUNCTIONS["laser_d"](groups_of(rows), state=state, **settings)
+        assert_equal_where_scorable(found, rows, oracle.rollout(rows))
+        known = {name: target for name, target in json.loads(json.dumps(state))["targets"].items() if target}
+        assert known == oracle.targets
+        targets |= set(known.items())
+    assert {name for name, _ in targets} == {"easy", "medium", "hard"}
+    assert step == 100 or len(targets) > 6
+
+
+def test_laser_d_has_the_authors_step_and_bonus():
+    state = {}
+    rows = [([1.0, 1.0, 1.0, 0.0], [1000, 1030, 3000, 10])]
+    for _ in range(19):
+        assert FUNCTIONS["laser_d"](groups_of(rows), state=state)[0].tolist() == [0.5, 0.5, 0.5, 0.0]
+    assert state["targets"]["easy"] is None
+    FUNCTIONS["laser_d"](groups_of(rows), state=state)  # one in two of the correct ones: within 2,048
+    assert state["targets"] == {"hard": None, "medium": None, "easy": 2048}
+    assert FUNCTIONS["laser_d"](groups_of(rows), state=state)[0].tolist() == [0.5, 0.5, 0.0, 0.0]

@@ -55,7 +55,7 @@ TESTS = {
         for name in ("clip_cov", "covariance", "kl_cov")
     },
     **{
-        f"methods/{name}.py": (f"methods/test_{name}.py", "test_trainer_reference.py")
+        f"methods/{name}.py": (f"methods/test_{name}.py", "test_trainer_reference.py", "test_config.py")
         for name in ("on_policy_sft", "repo_r", "stare")
     },
     "layers/entropy_control.py": ("layers/test_entropy_control.py", "layers/test_resume.py"),

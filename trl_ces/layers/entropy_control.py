@@ -32,7 +32,8 @@ class EntropyControl(Layer):
         # The same over the steps of the current rollout, over all processes.
         self._rollout_sums = [0.0, 0.0]
         super().__init__(*args, **kwargs)
-        if self.args.epsilon_high_target_entropy is not None or self._controls_rule():
+        self._is_followed = self.args.epsilon_high_target_entropy is not None or self._controls_rule()
+        if self._is_followed:
             self.add_callback(AfterStep(self))
 
     def _controls_rule(self) -> bool:
@@ -43,7 +44,7 @@ class EntropyControl(Layer):
         """Called after each rollout with its mean entropy."""
 
     def _compute_loss(self, model, inputs):
-        if self.model.training:
+        if self._is_followed and self.model.training:
             self._entropy_mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
         try:
             return super()._compute_loss(model, inputs)

@@ -41,11 +41,15 @@ def test_the_defaults_and_the_shipped_recipe_are_the_papers():
 @pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.name)
 def test_every_shipped_recipe_is_read_and_says_how_to_start_it(file):
     settings = read_settings(file, {"model": ["m"]})
-    assert settings.benchmarks in (GROUPS["math12"], GROUPS["reasoning"], GROUPS["code"])
+    rivals = ["aime24", "amc23", "minerva_math", "olympiadbench"]
+    assert settings.benchmarks in (GROUPS["math12"], GROUPS["reasoning"], GROUPS["code"], rivals)
     header = [line for line in file.read_text().splitlines() if line.startswith("#")]
     assert f"trl-ces eval --config {file.stem} --model MODEL" in "\n".join(header)
     assert shipped_files("evaluation")[file.stem] == file
     assert file.stem not in shipped_files()  # no training recipe
+    if file.stem == "dot_protocol":
+        assert (settings.num_samples, settings.max_new_tokens) == (32, 32768)
+        assert (settings.temperature, settings.top_p, settings.top_k) == (0.6, 0.95, 20)
     assert set(read_yaml(file)) <= {knob.name for knob in dataclasses.fields(EvaluationSettings)}
 
 

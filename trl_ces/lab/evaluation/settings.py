@@ -41,6 +41,7 @@ class EvaluationSettings:
     max_new_tokens: int = _knob(16384, "maximum answer length, thinking included; the paper states none", least=1)
     temperature: float = _knob(0.4, "sampling temperature; 0 is greedy")
     top_p: float = _knob(0.95, "nucleus sampling: probability mass")
+    top_k: int | None = _knob(None, "sampling: most likely tokens to draw from; default: all", least=1)
     repetition_penalty: float = _knob(1.05, "on tokens of the prompt and the answer so far; 1 is none")
     seed: int = _knob(0, "of the sampling", least=0)
     system_prompt: str | None = _knob(PAPER_SYSTEM_PROMPT, "system message; null for none")

@@ -161,7 +161,8 @@ def results_table(summary: dict[str, Any]) -> str:
         )
     title = (
         f"{settings['model']}: {problems} problems, {settings['num_samples']} answers each, temperature "
-        f"{settings['temperature']:g}, top-p {settings['top_p']:g}, repetition penalty "
+        f"{settings['temperature']:g}, top-p {settings['top_p']:g}, top-k {settings.get('top_k') or 'all'}, "
+        f"repetition penalty "
         f"{settings['repetition_penalty']:g}, at most {settings['max_new_tokens']} tokens, by {settings['backend']}."
     )
     curves = {name: entry["budgets"]["correct"] for name, entry in found.items() if "budgets" in entry}

@@ -152,6 +152,7 @@ class VllmBackend:
         return SamplingParams(
             temperature=settings.temperature,
             top_p=settings.top_p,
+            top_k=settings.top_k or 0,  # 0: all
             repetition_penalty=settings.repetition_penalty,
             max_tokens=settings.max_new_tokens,
             seed=seed,
