@@ -49,5 +49,8 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 def quiet_others() -> None:
     """Drops warnings of TRL's and transformers' own calls about names that torch and transformers will retire."""
-    for message in (r"`(is_)?gradient_checkpointing(_\w+)?` is deprecated", r"`torch\.distributed\.\w+` is deprecated"):
+    for message in (
+        r"`(is_)?gradient_checkpointing(_\w+)?` is deprecated",
+        r"`torch\.distributed\.\w+` is deprecated",
+    ):
         warnings.filterwarnings("ignore", message=message, category=FutureWarning)

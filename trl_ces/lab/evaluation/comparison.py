@@ -37,7 +37,7 @@ class UnfinishedRun(UserError):
 def load_run(folder: Path, name: str) -> Run:
     """Reads an output directory of `trl-ces eval`."""
     settings = read_settings_file(folder)
-    missing = [key for key in ("num_samples", "benchmarks", "data") if key not in settings]
+    missing = [key for key in ("num_samples", "max_new_tokens", "benchmarks", "data") if key not in settings]
     if missing:
         raise UserError(f"{folder / SETTINGS} has no `{missing[0]}`: name an output directory of `trl-ces eval`.")
     samples, _ = read_samples(folder / SAMPLES)
