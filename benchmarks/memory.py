@@ -18,27 +18,19 @@ from dataclasses import replace
 from pathlib import Path
 
 MIB = 2**20
-QWEN = {
-    "model_type": "qwen2",
-    "hidden_size": 512,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2,
-    "vocab_size": 32000,
-    "tie_word_embeddings": False,
-}
+
+
+def shape_of(kind, hidden, intermediate, layers, heads, groups, vocabulary, tied=False):
+    """The config.json of a model."""
+    shape = {"model_type": kind, "hidden_size": hidden, "intermediate_size": intermediate}
+    shape |= {"num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": groups}
+    return {**shape, "vocab_size": vocabulary, "tie_word_embeddings": tied}
+
+
+QWEN = shape_of("qwen2", 512, 1536, 8, 8, 2, 32000)
 # As wide as TRL's tile of logits: with a smaller vocabulary part of the tile is never touched, so not resident.
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 256,
-    "intermediate_size": 1024,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "vocab_size": 32768,
-    "tie_word_embeddings": True,
-}
+LLAMA = shape_of("llama", 256, 1024, 12, 4, 4, 32768, tied=True)
+FOUR_ROWS = {"max_completion_length": 736, "per_device_train_batch_size": 4}
 # Name, shape, fields of the recipe that differ from BASE.
 CASES = [
     ("Qwen2, 57 M", QWEN, {}),
@@ -47,36 +39,17 @@ CASES = [
     ("Qwen2, 57 M, bf16", QWEN, {"bf16": True}),
     ("Qwen2, 57 M, bf16", QWEN, {"bf16": True, "activation_checkpointing": True}),
     ("Qwen2, 57 M, LoRA", QWEN, {"use_peft": True, "lora_r": 16}),
-    ("Llama, 21 M, tied", LLAMA, {"max_completion_length": 736, "per_device_train_batch_size": 4}),
-    (
-        "Llama, 21 M, tied",
-        LLAMA,
-        {"max_completion_length": 736, "per_device_train_batch_size": 4, "activation_checkpointing": True},
-    ),
+    ("Llama, 21 M, tied", LLAMA, FOUR_ROWS),
+    ("Llama, 21 M, tied", LLAMA, {**FOUR_ROWS, "activation_checkpointing": True}),
     ("Qwen2, 57 M, long", QWEN, {"max_completion_length": 1504, "activation_checkpointing": True}),
 ]
 # Qwen2.5-0.5B and Qwen2.5-Math-1.5B (their config.json), for a GPU of 80 GB.
-HALF_BILLION = {
-    **QWEN,
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 14,
-    "vocab_size": 151936,
-    "tie_word_embeddings": True,
-}
-R1_1_5B = {
-    **QWEN,
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 12,
-    "vocab_size": 151936,
-}
+HALF_BILLION = shape_of("qwen2", 896, 4864, 24, 14, 2, 151936, tied=True)
+R1_1_5B = shape_of("qwen2", 1536, 8960, 28, 12, 2, 151936)
 LONG = {"bf16": True, "activation_checkpointing": True, "max_completion_length": 12_000}
 CUDA_CASES = [
     ("Qwen2, 57 M", QWEN, {"bf16": True}),
-    ("Llama, 21 M, tied", LLAMA, {"max_completion_length": 736, "per_device_train_batch_size": 4}),
+    ("Llama, 21 M, tied", LLAMA, FOUR_ROWS),
     ("Qwen2, 0.5 B, tied", HALF_BILLION, {"bf16": True, "max_completion_length": 2016}),
     ("Qwen2, 0.5 B, tied", HALF_BILLION, LONG),
     ("Qwen2, 1.5 B", R1_1_5B, LONG),

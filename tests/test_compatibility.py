@@ -15,19 +15,14 @@ from against_reference import (
     PROMPTS,
     assert_loss_and_gradients_agree,
     make_trainer,
+    move_a_little,
     reference_rows,
     rollout,
 )
 from objectives import TAU, advantages_by_hand, objective, shaping_of, watch_shaping
 from reference import float64_copy, logps_and_bits, selection_sizes, shaped_loss
-from tiny import (
-    random_script,
-    scripted_accuracy_reward,
-    scripted_rollout,
-    tiny_model,
-    tiny_tokenizer,
-)
-from trainers import scripted_trainer, tiny_trainer
+from tiny import random_script, scripted_accuracy_reward, scripted_rollout, tiny_model, tiny_tokenizer
+from trainers import scripted_trainer, tiny_trainer, with_reference
 from transformers import Qwen2Config, Qwen2ForSequenceClassification
 
 # Reward models and the forms of a reward function.
@@ -145,19 +140,10 @@ AROUND: dict[str, dict] = {
 }
 
 
-def perturb(model):
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))
-
-
 @pytest.mark.parametrize("case", AROUND)
 def test_ces_adds_its_entropies_to_whatever_advantage_trl_made_and_trl_does_the_rest(tmp_path, case):
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
-    policy = tiny_model()
-    policy.save_pretrained(tmp_path / "start")
-    policy.config._name_or_path = str(tmp_path / "start")  # TRL loads the reference model from here
+    policy = with_reference(tiny_model(), tmp_path)
     trainer = make_trainer(tmp_path, script, model=policy, ces_tau=float(TAU), **AROUND[case])
     batch = rollout(trainer, script)
     shaping, options, scale = watch_shaping(trainer), {}, 1
@@ -166,7 +152,7 @@ def test_ces_adds_its_entropies_to_whatever_advantage_trl_made_and_trl_does_the_
     if case == "two-sided clip":
         options, scale = {"delta": 1.4, "old": float64_copy(trainer.model)}, 2  # one call has both steps' rows
     if options:
-        perturb(trainer.model)
+        move_a_little(trainer.model)
     loss = trainer._compute_loss(trainer.model, batch)
 
     rows = reference_rows(trainer, script)
@@ -186,7 +172,7 @@ def test_ces_adds_its_entropies_to_whatever_advantage_trl_made_and_trl_does_the_
     assert_loss_and_gradients_agree(trainer, loss, model, expected)
 
 
-@pytest.mark.parametrize("mode", ["token_truncate", "sequence_truncate", "token_mask"])
+@pytest.mark.parametrize("mode", ["token_truncate", "sequence_truncate", "token_mask", "sequence_mask"])
 def test_the_weights_of_vllms_sampler_multiply_the_shaped_advantage(tmp_path, mode):
     """vLLM itself needs a GPU: completions are scripted, with the log-probs that it would report."""
     script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1))
@@ -208,15 +194,11 @@ def test_the_weights_of_vllms_sampler_multiply_the_shaped_advantage(tmp_path, mo
 
     weights = []
     for errors in noise:
-        if mode == "sequence_truncate":
-            weights.append([min(math.exp(-sum(errors)), 1.5)] * len(errors))
-        else:
-            beyond = 1.5 if mode == "token_truncate" else 0.0
-            weights.append([math.exp(-e) if math.exp(-e) <= 1.5 else beyond for e in errors])
-    assert batch["importance_sampling_ratio"].shape == (
-        8,
-        1 if mode == "sequence_truncate" else batch["completion_ids"].size(1),
-    )
+        off = [sum(errors)] * len(errors) if mode.startswith("sequence") else errors
+        beyond = 1.5 if mode.endswith("truncate") else 0.0
+        weights.append([math.exp(-e) if math.exp(-e) <= 1.5 else beyond for e in off])
+    columns = 1 if mode.startswith("sequence") else batch["completion_ids"].size(1)
+    assert batch["importance_sampling_ratio"].shape == (8, columns)
     assert len({weight for row in weights for weight in row} & {0.0, 1.5}) == 1, (
         "the test needs weights beyond the bound"
     )

@@ -9,19 +9,8 @@ import pytest
 from against_reference import assert_loss_and_gradients_agree
 from objectives import watch_shaping
 from reference import float64_copy, selection_sizes, shaped_loss
-from tool_turns import (
-    QWEN_END,
-    call,
-    chat_trainer,
-    four_of_each,
-    question,
-    qwen_tokenizer,
-    r1_tokenizer,
-    script_turns,
-)
-from trl.chat_template_utils import (
-    qwen3_5_think_chat_template,
-)
+from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer, r1_tokenizer, script_turns
+from trl.chat_template_utils import qwen3_5_think_chat_template
 
 # Tools and environments. A dialogue is a list: model, tool, model, ...
 

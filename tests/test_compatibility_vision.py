@@ -11,7 +11,7 @@ from objectives import by_group, normalized, objective
 from PIL import Image
 from reference import float64_copy
 from tiny import tiny_model, tiny_tokenizer
-from trainers import tiny_trainer
+from trainers import ready, tiny_trainer
 from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from trl import GRPOConfig, GRPOTrainer
@@ -96,9 +96,7 @@ def test_a_vision_model_trains_as_trls_at_tau_zero_and_otherwise_with_ces(tmp_pa
 
 
 def test_the_loss_of_a_vision_model_is_that_of_algorithm_1_with_the_picture_in_sight(tmp_path):
-    trainer = vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.3, steps_per_generation=1)
-    trainer.model.train()
-    trainer.current_gradient_accumulation_steps = 1
+    trainer = ready(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.3, steps_per_generation=1))
     examples = [row for row in list(trainer.train_dataset)[:2] for _ in range(4)]
     batch = trainer._generate_and_score_completions(examples)
     loss = trainer._compute_loss(trainer.model, batch)

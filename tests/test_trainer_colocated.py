@@ -4,7 +4,7 @@ import pytest
 import torch
 from colocated_vllm import ColocatedLLM, colocated_here
 from tiny import tiny_model
-from trainers import tiny_trainer
+from trainers import ready, tiny_trainer
 from vllm_answers import digest
 
 PROMPTS = ["1+2=", "3+4=", "5+6=", "7+8="]
@@ -38,18 +38,11 @@ def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, s
     assert ratios == pytest.approx([1.0] * STEPS, abs=1e-4)
 
 
-def first_rollout(trainer):
-    batch = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
-    return batch["completion_ids"]
-
-
 def test_runs_of_two_seeds_sample_differently_and_of_one_alike(tmp_path, model):
     drawn = []
     for number, seed in enumerate([1, 1, 2]):
-        trainer = make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False)
-        trainer.model.train()
-        trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
-        drawn.append(first_rollout(trainer))
+        trainer = ready(make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False))
+        drawn.append(trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))["completion_ids"])
     assert torch.equal(drawn[0], drawn[1])
     assert drawn[0].shape != drawn[2].shape or not torch.equal(drawn[0], drawn[2])
 

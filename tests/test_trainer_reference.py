@@ -9,20 +9,16 @@ import math
 
 import pytest
 import torch
-from against_reference import PROMPTS, assert_loss_and_gradients_agree, make_trainer, reference_rows, rollout
-from reference import float64_copy, shaped_loss
-from tiny import (
-    random_script,
-    scripted_rollout,
+from against_reference import (
+    PROMPTS,
+    assert_loss_and_gradients_agree,
+    make_trainer,
+    move_a_little,
+    reference_rows,
+    rollout,
 )
-
-
-@torch.no_grad()
-def move_a_little(model):
-    generator = torch.Generator().manual_seed(5)
-    for parameter in model.parameters():
-        parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))
-
+from reference import float64_copy, shaped_loss
+from tiny import random_script, scripted_rollout
 
 # name: (accuracies of two groups, settings of the trainer, the same for the reference, options of the script)
 CASES = {

@@ -14,7 +14,7 @@ from tiny import (
     tiny_model,
     tiny_tokenizer,
 )
-from trainers import PROMPTS, scripted_trainer, vowel_accuracy_reward
+from trainers import PROMPTS, ready, recorded, scripted_trainer, vowel_accuracy_reward
 from trl import GRPOTrainer
 
 from trl_ces import CESTrainer
@@ -40,9 +40,7 @@ def make_trainer(tmp_path, rewards=None, columns=None, tokenizer=None, rollout_f
         },
         **{"ces_tau": 0.3, "max_completion_length": 40, **changes},
     )
-    trainer.model.train()
-    trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
-    return trainer
+    return ready(trainer)
 
 
 def four_of_each(*prompts):
@@ -123,8 +121,7 @@ def test_thinking_tags_that_a_tokenizer_counts_as_special_are_kept_for_the_rewar
 
     columns = {"prompt": [[{"role": "user", "content": "7"}]], "solution": ["7"]}
     trainer = make_trainer(tmp_path, [accuracy_reward], columns, tokenizer, rollout)
-    rewards, calculate = [], trainer._calculate_rewards
-    trainer._calculate_rewards = lambda *arguments: rewards.append(calculate(*arguments)) or rewards[-1]
+    rewards = recorded(trainer, "_calculate_rewards")
     row = {name: values[0] for name, values in columns.items()}
     trainer._generate_and_score_completions([row] * 4)
     assert rewards[0].flatten().tolist() == [1.0] * 4
@@ -161,15 +158,12 @@ def test_a_column_of_the_data_goes_before_what_the_trainer_found_out(tmp_path):
 @pytest.mark.parametrize(
     ("correct", "incorrect", "said"),
     [
-        (0.4, 0.4, None),
         (0.0, 0.4, None),
         (
             -0.4,
             -0.1,
             r"signs swapped: .* raised on correct .* lowered on wrong ones, .* AsymGRPO \(arXiv 2604.04894\)",
         ),
-        (-0.5, 0.4, r"`ces_beta_correct` is -0.5: entropy is raised on correct completions; CES lowers it"),
-        (0.4, -0.5, r"`ces_beta_incorrect` is -0.5: entropy is lowered on wrong completions; CES raises it"),
     ],
 )
 @pytest.mark.parametrize("shaping", ["ces", "none"])

@@ -2,11 +2,10 @@
 
 import pytest
 import requests
-import torch
 from processes import free_port
 from server_runs import served_here, stub_here
 from tiny import tiny_model, tiny_tokenizer
-from trainers import tiny_trainer
+from trainers import assert_same_bits, tiny_trainer, weights
 from vllm_answers import digest, sample, seeded
 
 PROMPTS = ["1+2=", "3+4=", "5+6=", "7+8="]
@@ -33,7 +32,7 @@ def undisturbed(model, tmp_path_factory):
         stub_here(monkeypatch)
         trainer = make_trainer(tmp_path_factory.mktemp("undisturbed"), running)
         trainer.train()
-    return list(trainer.model.parameters())
+    return weights(trainer)
 
 
 def make_trainer(folder, stand_in=None, rollout_func=None, **changes):
@@ -63,8 +62,7 @@ def test_a_run_through_the_server_ends_with_the_weights_of_one_that_samples_from
 
     alone = make_trainer(tmp_path / "alone", rollout_func=own)
     alone.train()
-    for value, expected in zip(through.model.parameters(), alone.model.parameters(), strict=True):
-        assert torch.equal(value, expected)
+    assert_same_bits(weights(through), weights(alone))
     texts = [[choice["token_ids"] for choice in entry["answer"]["choices"]] for entry in asked]
     assert texts[0] != texts[1]
 
@@ -86,8 +84,7 @@ def test_what_passes_changes_nothing(tmp_path, stand_in, undisturbed, path, what
     stand_in.fail(path, what, skip=1)
     disturbed = make_trainer(tmp_path, stand_in, ddp_timeout=60)
     disturbed.train()
-    for value, expected in zip(disturbed.model.parameters(), undisturbed, strict=True):
-        assert torch.equal(value, expected)
+    assert_same_bits(weights(disturbed), undisturbed)
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/update_weights", "/reset_prefix_cache"])

@@ -36,16 +36,24 @@ SCRIPT = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(1))
 TEMPERATURE = 0.8
 
 
+def make_trainer(folder, trainer_class=GRPOTrainer, data=None, more=None, **changes):
+    """`more`: arguments of the trainer in place of the scripted completions and their rewards."""
+    scripted = {
+        "reward_funcs": [scripted_accuracy_reward, scripted_bonus_reward],
+        "rollout_func": scripted_rollout(SCRIPT, 4),
+    }
+    return trainer_class(
+        model=tiny_model(),
+        args=GRPOConfig(**settings(folder, **changes)),
+        train_dataset=data or Dataset.from_dict({"prompt": PROMPTS}),
+        processing_class=tiny_tokenizer(),
+        **(more or scripted),
+    )
+
+
 @pytest.fixture
 def trainer(tmp_path):
-    trainer = GRPOTrainer(
-        model=tiny_model(),
-        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-        args=GRPOConfig(**settings(tmp_path, temperature=TEMPERATURE, epsilon_high=0.28, max_completion_length=40)),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(SCRIPT, 4),
-    )
+    trainer = make_trainer(tmp_path, temperature=TEMPERATURE, epsilon_high=0.28, max_completion_length=40)
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1
     return trainer
@@ -301,13 +309,7 @@ def test_the_data_loader_hands_out_the_samplers_rows_of_the_data_as_they_are(tmp
     """Each epoch is a new permutation from one generator, each prompt repeated for its group."""
     columns = {"prompt": [f"{number}+{number}=" for number in range(6)], "level": list(range(6))}
     data = Dataset.from_dict(columns)
-    trainer = GRPOTrainer(
-        model=tiny_model(),
-        reward_funcs=scripted_bonus_reward,
-        args=GRPOConfig(**settings(tmp_path)),
-        train_dataset=data,
-        processing_class=tiny_tokenizer(),
-    )
+    trainer = make_trainer(tmp_path, data=data)
     loader = trainer.get_train_dataloader()
     generator = torch.Generator().manual_seed(7)
     for _ in range(2):
@@ -343,25 +345,17 @@ def test_steps_count_from_0_in_every_run_and_are_counted_before_a_checkpoint_is_
     def run(checkpoint=None):
         seen.clear()
         rollouts.clear()
-        trainer = Watched(
-            model=tiny_model(),
-            reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-            args=GRPOConfig(
-                **settings(
-                    tmp_path,
-                    save_strategy="steps",
-                    save_steps=1,
-                    max_steps=4,
-                    gradient_accumulation_steps=accumulation,
-                    steps_per_generation=accumulation,
-                    num_iterations=2,
-                    max_completion_length=40,
-                    per_device_train_batch_size=8 // accumulation,
-                )
-            ),
-            train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-            processing_class=tiny_tokenizer(),
-            rollout_func=scripted_rollout(SCRIPT, 4),
+        trainer = make_trainer(
+            tmp_path,
+            Watched,
+            save_strategy="steps",
+            save_steps=1,
+            max_steps=4,
+            gradient_accumulation_steps=accumulation,
+            steps_per_generation=accumulation,
+            num_iterations=2,
+            max_completion_length=40,
+            per_device_train_batch_size=8 // accumulation,
         )
         trainer.train(resume_from_checkpoint=checkpoint)
         return list(seen), list(rollouts)
@@ -505,13 +499,8 @@ def test_each_rollout_comes_after_the_weights_and_the_reset_of_the_prefix_cache(
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
         server = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": stand_in.url}
-        trainer = GRPOTrainer(
-            model=tiny_model(),
-            reward_funcs=lambda completions, **_: [float(len(text)) for text in completions],
-            args=GRPOConfig(**settings(tmp_path, max_steps=2, vllm_group_port=free_port(), **server)),
-            train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-            processing_class=tiny_tokenizer(),
-        )
+        rewards = {"reward_funcs": lambda completions, **_: [float(len(text)) for text in completions]}
+        trainer = make_trainer(tmp_path, more=rewards, max_steps=2, vllm_group_port=free_port(), **server)
         before = len(stand_in.log())
         trainer.train()
         update = ["/start_weight_update", "/update_weights", "/finish_weight_update", "/reset_prefix_cache"]

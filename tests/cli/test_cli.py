@@ -1,4 +1,7 @@
-"""`trl-ces` from the outside: what is refused before anything starts, and a run from recipe to reloaded model."""
+"""`trl-ces` from the outside: its first words, its processes, and a run from recipe to reloaded model.
+
+What is refused before anything starts: tests/train/test_broken_recipes.py.
+"""
 
 import json
 import os
@@ -12,6 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from processes import environment
 from tiny import tiny_model
 from train_jobs import TOKENS, make_job, trl_ces
 
@@ -19,7 +23,9 @@ from trl_ces.cli.main import COMMANDS, main
 from trl_ces.support.errors import UserError
 from trl_ces.train import launch
 from trl_ces.train.command_line import read_words
+from trl_ces.train.compose import compose
 from trl_ces.train.launch import run_child
+from trl_ces.train.recipe import load_recipe
 from trl_ces.train.shipped import find_recipe
 
 
@@ -78,86 +84,6 @@ def test_the_model_card_has_the_citation_and_the_settings_of_the_run(trained):
         assert part in card, part
 
 
-def refused(capsys, *words):
-    """The message of a refusal: exit code 2, one line, no traceback."""
-    assert main([str(word) for word in words]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("trl-ces")
-    assert "error: " in said
-    assert "Traceback" not in said
-    return said
-
-
-@pytest.mark.parametrize(
-    ("words", "parts"),
-    [
-        (["--ces_tua", "0.1"], ["command line", "`ces_tua`", "`ces_tau`"]),
-        (["--max_steps", "many"], ["command line", "`max_steps`", "expected int", "'many'"]),
-        (["--max_steps"], ["`max_steps`", "expected int", "no value"]),
-        (["--ces_tau", "3"], ["`ces_tau` is 3.0"]),
-        (["--dataset_name", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
-        (["--solution_column", "gold"], ["question, answer", "`solution_column` 'gold'"]),
-        (["--model_name_or_path", "./nowhere"], ["`model_name_or_path` './nowhere'", "config.json"]),
-        (["--model_builder", "trl_ces.lab.worlds.smollm2.fech"], ["`model_builder`", "no 'fech'", "`fetch`"]),
-        (["--reward_funcs", "acuracy_reward"], ["`reward_funcs`", "'acuracy_reward'", "`accuracy_reward`"]),
-        (["--reward_funcs", "no.such.reward"], ["`reward_funcs`", "'no.such.reward' cannot be imported"]),
-        (["--output_dir", __file__], ["`output_dir`", "test_cli.py", "name another"]),
-        (["--accelerate_config", "zero33"], ["accelerate configuration zero33", "Did you mean `zero3`"]),
-        (["--accelerate_config"], ["`--accelerate_config` takes one name or file, got 0"]),
-        (["--num_proceses", "2"], ["`num_proceses`", "`num_processes`"]),
-        (["--num_processes", "two"], ["`num_processes` is 'two'", "whole number"]),
-        (["--num_processes", "8"], ["`responses_per_step` is 4 and 8 processes", "4 / 8 = 0.5", "1, 2, 4 processes"]),
-        (["--main_process_port"], ["`--main_process_port` (accelerate's) takes 1 value, got 0"]),
-        (["--config_file", "x"], ["`--config_file` cannot be given", "`--accelerate_config`"]),
-        (["--cpu"], ["`--cpu` cannot be given", "`--use_cpu true`"]),
-        (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
-        (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", '[vllm]"']),
-        (
-            ["--attn_implementation", "flash_attention_2"],
-            ["'flash_attention_2', which needs a GPU", "give --attn_implementation sdpa"],
-        ),
-        (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without data"]),
-        (["--num_eval_samples", "1"], ["`eval_strategy` is no"]),
-        (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is true", "holds no whole checkpoint"]),
-        (["--resume_from_checkpoint", "nowhere"], ["'nowhere' holds no whole trainer_state.json"]),
-    ],
-)
-def test_what_cannot_work_is_refused_before_the_start(job, capsys, monkeypatch, words, parts):
-    recipe, output = job
-    monkeypatch.setattr("trl_ces.train.launch.run_child", lambda *_: pytest.fail("something was started"))
-    monkeypatch.setattr("trl_ces.train.checks.find_spec", lambda name: None)  # as where vLLM is not installed
-    said = refused(capsys, "train", "--config", recipe, *words)
-    assert all(part in said for part in parts), said
-    assert not output.exists()
-
-
-def test_deepspeed_is_asked_for_where_it_is_missing(job, capsys, monkeypatch):
-    monkeypatch.setattr(launch, "find_spec", lambda name: None)
-    said = refused(capsys, "train", "--config", job[0], "--accelerate_config", "zero3")
-    assert '[deepspeed]"' in said
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("nowhere.yaml", ["The recipe nowhere.yaml does not exist", "R1-7B, "]),
-        ("smollm_135m", ["Did you mean `smollm2_135m`"]),
-        ("alp", ["recipes/methods/alp.yaml changes a recipe and is none", "--config R1-7B alp`"]),
-    ],
-)
-def test_a_recipe_that_is_not_there_is_refused(capsys, name, parts):
-    said = refused(capsys, "train", "--config", name)
-    assert all(part in said for part in parts), said
-
-
-def test_a_word_before_any_field_is_refused(job, capsys):
-    assert f"`--config {job[0]}`" in refused(capsys, "train", job[0])
-
-
-def test_an_unknown_command_names_the_nearest(capsys):
-    assert "no command 'trian'. Did you mean `train`" in refused(capsys, "trian")
-
-
 def test_a_refusal_leaves_no_traceback_in_the_shell(job):
     result = trl_ces("train", "--config", job[0], "--learning_rat", "1")
     assert result.returncode == 2
@@ -203,8 +129,6 @@ def plan(job, *words, devices=0, monkeypatch=None):
     if monkeypatch is not None:
         monkeypatch.setattr(launch, "_device_count", lambda: devices)
         monkeypatch.setattr(launch, "find_spec", lambda name: object())
-    from trl_ces.train.recipe import load_recipe
-
     line = read_words([str(word) for word in words])
     return launch.make_launch(line, load_recipe(job[0], line.overrides))
 
@@ -255,11 +179,6 @@ def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeyp
     several = [*words, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]
     with pytest.raises(UserError, match="2 machines like this one have 4 accelerators: use `--num_processes 4`"):
         plan(job, *several, devices=2, monkeypatch=monkeypatch)
-
-
-def test_a_file_that_is_no_accelerate_configuration_is_refused(job):
-    with pytest.raises(UserError, match="not an accelerate configuration"):
-        plan(job, "--accelerate_config", job[0])
 
 
 def test_a_childs_exit_code_is_ours():
@@ -322,6 +241,35 @@ def test_help_names_every_shipped_file(verb, pattern, capsys):
 def test_asking_for_help_imports_no_torch():
     code = "import sys; from trl_ces.cli.main import main; main(['--help']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_train_without_arguments_is_a_few_lines_and_exit_code_2(capsys):
+    assert main(["train"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) <= 7
+    assert "trl-ces train --config smollm2_135m" in said.err
+
+
+def test_known_warnings_of_others_are_dropped_and_no_more():
+    code = """
+import warnings
+from trl_ces.support.errors import quiet_others
+quiet_others()
+for name in ("gradient_checkpointing", "gradient_checkpointing_enable", "torch.distributed.reduce_op", "other"):
+    warnings.warn(f"`{name}` is deprecated and will go.", FutureWarning)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    assert "`other` is deprecated" in ended.stderr
+    assert ended.stderr.count("FutureWarning") == 1
+
+
+def test_a_recipe_is_copied_to_a_new_file_whole(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["recipes", "copy", "R1-7B", "alp", "my.yaml"]) == 0
+    assert compose(["my.yaml"]) == compose(["R1-7B", "alp"])
+    assert main(["recipes", "copy", "R1-7B", "my.yaml"]) == 2
+    assert "my.yaml exists: name a new file" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from objectives import watch_shaping
 from tiny import settings
 from tool_turns import QWEN_END as END
 from tool_turns import QWEN_MARKERS, call, script_turns
+from trainers import ready
 from trl.chat_template_utils import qwen3_chat_template
 
 from trl_ces.methods.groups import Groups
@@ -90,9 +91,7 @@ def _cpu(folder):
 def test_the_calculator_is_called_and_what_it_says_is_neither_trained_on_nor_shaped(tmp_path):
     module = load("tools")
     model = save_tiny(tmp_path / "tiny", "tools")
-    trainer = module.make_trainer(model, str(tmp_path / "out"), ces_tau=0.3, **_cpu(tmp_path))
-    trainer.model.train()
-    trainer.current_gradient_accumulation_steps = 1
+    trainer = ready(module.make_trainer(model, str(tmp_path / "out"), ces_tau=0.3, **_cpu(tmp_path)))
     row = module.problems()[0]
     a, b = 23, 117
     assert row["product"] == a * b

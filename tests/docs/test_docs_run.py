@@ -1,21 +1,24 @@
-"""Every command in the docs is run at a small size, or docs_table.py says why not.
+"""Every command in the docs parses and is run at a small size, or docs_table.py says why not.
 
 A training's process is this one: what starts processes is tested in test_cli.py, and importing TRL takes seconds.
 """
 
+import io
 import json
 import os
 import re
 import shlex
 import shutil
 import sys
-from functools import partial
+import tomllib
+from contextlib import redirect_stdout, suppress
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 import yaml
 from code_sandbox import CANNOT
-from docs_blocks import DOCS, blocks, cases, commands, write_tutorial
+from docs_blocks import BLOCK, DOCS, OTHERS, PAGES, SHELLS, blocks, cases, commands, write_tutorial
 from docs_functions import functions_of
 from docs_study import STUDY
 from docs_table import NOT_RUN, RUN
@@ -23,13 +26,18 @@ from fixtures_evaluation import write_data, write_model
 from report_runs import POINTS, write_evaluation, write_study, write_training
 
 from trl_ces.cli import train_worker
-from trl_ces.cli.main import main
+from trl_ces.cli.main import COMMANDS, main
+from trl_ces.lab.commands import bench
 from trl_ces.lab.study import quickstart
 from trl_ces.lab.worlds.arithmetic_model import build_base_model
 from trl_ces.support.yaml import dump_yaml
 from trl_ces.train import launch
+from trl_ces.train.command_line import accelerate_flags, read_words
 from trl_ces.train.compose import compose
-from trl_ces.train.launch import WORKER
+from trl_ces.train.launch import WORKER, read_accelerate_config
+from trl_ces.train.lookup import find_reward_functions
+from trl_ces.train.recipe import load_recipe, recipe_fields
+from trl_ces.train.shipped import find_accelerate_config
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,6 +76,11 @@ def test_a_reason_that_is_a_test_names_one_that_exists():
         assert name in functions_of(file)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_block_hides_its_commands(page):
+    assert len(blocks(page, *SHELLS, *OTHERS)) == len(re.findall("^ *```", page.read_text("utf-8"), re.MULTILINE)) / 2
+
+
 # Running
 
 
@@ -80,6 +93,7 @@ def prepared(tmp_path_factory):
     reward = next(block for block in blocks(DOCS / "recipes.md", "python") if "reward" in block)
     (folder / "my_rewards.py").write_text(reward, encoding="utf-8")
     shutil.copy(DOCS / "examples" / "my_rule.py", folder / "my_rule.py")
+    write_tutorial(folder)
     (folder / "small_study.yaml").write_text(yaml.safe_dump(STUDY))
     problems = [{"question": f"{n}+{n}=?", "final_answer": str(2 * n)} for n in range(24)]
     (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in problems))
@@ -191,3 +205,65 @@ def test_the_tutorial_runs_from_its_first_line_to_its_last(prepared, one_process
     assert "tokens that CES shapes" in said["inspect"]
     assert "Fits: " in said["plan"]
     assert json.loads(Path("runs/mine/trainer_state.json").read_text())["global_step"] == 2
+
+
+# Parsing: what the runs above leave out or change
+
+
+def read_recipe_words(words):
+    """As `trl-ces train` does, up to looking for GPUs, vLLM and data."""
+    line = read_words(words)
+    recipe = load_recipe(line.config, line.overrides)
+    launch = {}
+    if line.accelerate_config is not None:
+        launch = read_accelerate_config(find_accelerate_config(line.accelerate_config))
+    processes = int(line.accelerate_flags.get("num_processes", [launch.get("num_processes", 1)])[0])
+    recipe.check_training(processes)
+    find_reward_functions(recipe)
+
+
+def read_make(words):
+    makefile = (ROOT / "Makefile").read_text()
+    for word in words:
+        name, equals, _ = word.partition("=")
+        assert re.search(rf"^{name} \?=" if equals else rf"^{name}:", makefile, flags=re.MULTILINE), word
+
+
+def read_pip(words):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert words[0] == "install"
+    for word in words[1:]:
+        named = re.fullmatch(r"(?:trl_ces|\.)\[([\w,]+)\]", word)
+        assert set(named[1].split(",") if named else []) <= set(extras), word
+        assert named or word in ("-e", "-c", ".", "torch") or (ROOT / word).is_file(), word
+
+
+@pytest.mark.parametrize("words", cases())
+def test_a_command_of_the_documentation_is_one_that_its_program_takes(words, reader):
+    words, _ = words_of(shlex.join(words))
+    if words[:2] == ["trl-ces", "train"]:
+        read_recipe_words(words[2:])
+    elif words[0] in ("make", "pip"):
+        {"make": read_make, "pip": read_pip}[words[0]](words[1:])
+
+
+@cache
+def flags_of(*command):
+    """Flags in a command's help or accepted by its recipe."""
+    said = io.StringIO()
+    with redirect_stdout(said), suppress(SystemExit):  # argparse prints its help and leaves
+        main([*command, "--help"])
+    takes_recipe = command[0] in ("train", "plan", "inspect")
+    return {"help", *re.findall(r"--(\w+)", said.getvalue())} | (
+        {*recipe_fields(), *accelerate_flags(), "config", "accelerate_config"} if takes_recipe else set()
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_command_in_the_text_has_its_name_and_its_flags(page):
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    for command, rest in re.findall(r"`trl-ces (\w+)([^`]*)`", text):
+        assert command in COMMANDS or command == "COMMAND"
+        flags = set(re.findall(r"--(\w+)", rest))
+        benchmark = [word for word in rest.split()[:1] if command == "bench" and word in bench.benchmarks()]
+        assert not flags or flags <= flags_of(command, *benchmark), f"{command} {rest}"

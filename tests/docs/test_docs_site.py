@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -11,15 +10,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import browsers
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-SELENIUM = importlib.util.find_spec("selenium")
 CODESPELL = importlib.util.find_spec("codespell_lib")
 WORDS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml", "docs", "experiments", "recipes", "trl_ces"]
-PHONE, DESK = (390, 844), (1280, 900)
+slow, needs_a_browser = browsers.pytestmark
+browser = browsers.browser
 
 needs_mkdocs = pytest.mark.skipif(
     importlib.util.find_spec("material") is None, reason='needs mkdocs-material: pip install "trl_ces[docs]"'
@@ -74,30 +72,15 @@ def address(site):
 
 
 @needs_mkdocs
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not (BROWSER and DRIVER and SELENIUM),
-    reason="needs a browser: apt install chromium chromium-driver, and pip install selenium",
-)
-@pytest.mark.parametrize("size", [PHONE, DESK], ids=["telephone", "desk"])
-def test_no_page_is_wider_than_the_screen(address, site, size):
-    from selenium import webdriver
-    from selenium.webdriver.chrome.options import Options
-    from selenium.webdriver.chrome.service import Service
-
-    options = Options()
-    options.binary_location = BROWSER
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(word)
-    browser = webdriver.Chrome(options=options, service=Service(DRIVER))
-    try:
-        width, height = size
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        for file in sorted(site.rglob("*.html")):
-            browser.get(f"{address}/{file.relative_to(site)}")
-            assert browser.execute_script("return document.documentElement.scrollWidth") <= width, file.name
-            broken = "return [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
-            assert browser.execute_script(broken) == [], file.name
-    finally:
-        browser.quit()
+@slow
+@needs_a_browser
+@pytest.mark.parametrize("size", [browsers.PHONE, browsers.DESK], ids=["telephone", "desk"])
+def test_no_page_is_wider_than_the_screen(address, site, browser, size):
+    width, height = size
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == browsers.PHONE}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    for file in sorted(site.rglob("*.html")):
+        browser.get(f"{address}/{file.relative_to(site)}")
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width, file.name
+        broken = "return [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
+        assert browser.execute_script(broken) == [], file.name

@@ -11,7 +11,7 @@ import yaml
 from peft import PeftModel
 from processes import HERE, run_processes
 from safetensors.torch import load_file
-from tiny import tiny_model, tiny_tokenizer
+from tiny import save_tiny, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 from trl_ces.methods.metrics import CES_METRICS
@@ -42,7 +42,7 @@ def trained(folder, engine, lora, name=None, **settings):
     config = None if engine in ("one", "ddp") else on_cpu(engine, folder)
     arguments = (str(folder / "start"), json.dumps({"lora": lora, "settings": settings}))
     output = folder / (name or engine)
-    run_processes("engines/train.py", output, processes, TIMEOUT, arguments, config)
+    run_processes("engine_processes.py", output, processes, TIMEOUT, arguments, config)
     return output
 
 
@@ -50,8 +50,7 @@ def trained(folder, engine, lora, name=None, **settings):
 def alone(request, tmp_path_factory):
     """The start, and what one process makes of it: (folder, whether LoRA)."""
     folder = tmp_path_factory.mktemp("engines")
-    tiny_model().save_pretrained(folder / "start")
-    tiny_tokenizer().save_pretrained(folder / "start")
+    save_tiny(folder / "start")
     assert facts_of(trained(folder, "one", request.param))["distributed_type"] == "NO"
     return folder, request.param
 

@@ -9,9 +9,8 @@ import shutil
 
 import pytest
 from hub_server import Hub
-from processes import free_port
 from server_runs import served, served_here
-from server_training import Training, assert_same_weights, make_job, train
+from server_training import Training, assert_same_weights, machines, make_job, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -100,13 +99,6 @@ def test_a_fault_of_one_process_ends_the_run_which_resumes_exactly(job, tmp_path
         assert "checkpoint-2 with the same command and `--resume_from_checkpoint true`." in ended.sentences()[0]
     assert train(job, tmp_path / "out", stand_in.url, [*TWO, *RESUME]).code == 0
     assert_same_weights(tmp_path / "out", whole[2])
-
-
-def machines(*more):
-    """The flags of two machines with a process each."""
-    shared = ["--accelerate_config", "ddp", "--num_processes", "2", "--num_machines", "2", *more]
-    shared += ["--main_process_ip", "127.0.0.1", "--main_process_port", str(free_port())]
-    return [[*shared, "--machine_rank", str(rank)] for rank in range(2)]
 
 
 def test_a_full_disk_on_one_of_two_machines_is_said_there_and_both_resume_exactly(job, tmp_path, stand_in, whole):

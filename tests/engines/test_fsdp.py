@@ -1,7 +1,7 @@
 """FSDP2 as the shipped file has it, against one process.
 
 accelerate starts it on GPUs only: on a CPU the same file runs DDP, and `trl-ces train` refuses that. With that gate
-lifted (engines/train.py), accelerate and torch shard over gloo.
+lifted (tests/helpers/engine_processes.py), accelerate and torch shard over gloo.
 """
 
 import json
@@ -13,7 +13,7 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from accelerate.utils.launch import prepare_multi_gpu_env
 from processes import HERE, run_processes
 from safetensors.torch import load_file
-from tiny import tiny_model, tiny_tokenizer
+from tiny import save_tiny
 
 FSDP2 = HERE.parents[1] / "recipes" / "accelerate" / "fsdp2.yaml"
 TIMEOUT = 600
@@ -32,12 +32,11 @@ def gpus():
 @pytest.mark.skipif(gpus() < 2, reason="FSDP2 shares a model over two GPUs at least, and this machine has fewer")
 def test_fsdp2_ends_with_the_weights_of_one_process(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    tiny_model().save_pretrained(tmp_path / "start")
-    tiny_tokenizer().save_pretrained(tmp_path / "start")
+    save_tiny(tmp_path / "start")
     arguments = (str(tmp_path / "start"), json.dumps({"settings": {"use_cpu": False}}))
-    run_processes("engines/train.py", tmp_path / "two", 2, TIMEOUT, arguments, FSDP2)
+    run_processes("engine_processes.py", tmp_path / "two", 2, TIMEOUT, arguments, FSDP2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    run_processes("engines/train.py", tmp_path / "one", 1, TIMEOUT, arguments)
+    run_processes("engine_processes.py", tmp_path / "one", 1, TIMEOUT, arguments)
 
     facts = json.loads((tmp_path / "two" / "facts.json").read_text())
     assert (facts["distributed_type"], facts["processes"]) == ("FSDP", 2)
@@ -64,13 +63,12 @@ def assert_same(found, expected):
 @pytest.mark.timeout(2 * TIMEOUT)
 @pytest.mark.parametrize("lora", [False, True], ids=["whole", "LoRA"])
 def test_sharded_over_two_cpu_processes_the_weights_end_as_those_of_one(tmp_path, lora):
-    tiny_model().save_pretrained(tmp_path / "start")
-    tiny_tokenizer().save_pretrained(tmp_path / "start")
+    save_tiny(tmp_path / "start")
     sharded = {"lora": lora, "fsdp_on_a_cpu": True, "environment": launched_environment()}
     assert sharded["environment"]["ACCELERATE_USE_FSDP"] == "true"
     for name, processes, options in (("one", 1, {"lora": lora}), ("two", 2, sharded)):
         arguments = (str(tmp_path / "start"), json.dumps(options))
-        run_processes("engines/train.py", tmp_path / name, processes, TIMEOUT, arguments)
+        run_processes("engine_processes.py", tmp_path / name, processes, TIMEOUT, arguments)
 
     one, two = (json.loads((tmp_path / name / "facts.json").read_text()) for name in ("one", "two"))
     assert (two["distributed_type"], two["processes"], two["sharded"]) == ("FSDP", 2, True)

@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 from processes import HERE, environment
-from tiny import tiny_model, tiny_tokenizer
+from tiny import save_tiny, tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from trl_ces.train.compose import compose
@@ -39,8 +39,7 @@ def accelerate_file(folder, name, **changes):
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("launched")
-    tiny_model().save_pretrained(folder / "model")
-    tiny_tokenizer().save_pretrained(folder / "model")
+    save_tiny(folder / "model")
     # The columns of DeepMath-103K, which the recipes name.
     rows = [{"question": f"{n}+{n}=", "final_answer": str(2 * n)} for n in range(12)]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))

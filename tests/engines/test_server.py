@@ -7,7 +7,7 @@ import pytest
 import torch
 from processes import free_port
 from server_runs import served
-from server_training import Training, assert_same_weights, make_job, train, weights
+from server_training import Training, assert_same_weights, machines, make_job, train, weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -19,13 +19,6 @@ def job(tmp_path_factory):
     return make_job(tmp_path_factory.mktemp("job"))
 
 
-def machines(count):
-    """The flags of each machine; `ddp` with `use_cpu` in the recipe is gloo."""
-    shared = ["--accelerate_config", "ddp", "--num_processes", str(count), "--num_machines", str(count)]
-    shared += ["--main_process_ip", "127.0.0.1", "--main_process_port", str(free_port())]
-    return [[*shared, "--machine_rank", str(rank)] for rank in range(count)]
-
-
 def test_two_processes_and_two_machines_make_of_a_rollout_what_one_process_makes(job, tmp_path):
     """One rollout of one step: TRL shuffles a rollout's steps by process, and the next is of weights that differ."""
     changes = {"max_steps": 1, "responses_per_rollout": 8, "adam_epsilon": 1e-4}
@@ -34,7 +27,7 @@ def test_two_processes_and_two_machines_make_of_a_rollout_what_one_process_makes
         assert train(job, tmp_path / "two", stand_in.url, TWO, **changes).code == 0
         nodes = [
             Training(job, tmp_path / f"node{rank}", stand_in.url, flags, **changes)
-            for rank, flags in enumerate(machines(2))
+            for rank, flags in enumerate(machines())
         ]
         assert [node.end().code for node in nodes] == [0, 0]
         asked = stand_in.log("completions")

@@ -1,7 +1,8 @@
 """A trainer on a scripted rollout, beside tests/reference.py."""
 
 import pytest
-from trainers import scripted_trainer
+import torch
+from trainers import ready, scripted_trainer
 
 PROMPTS = ["12+3=", "4+5="]
 
@@ -13,10 +14,8 @@ def make_trainer(tmp_path, script, group_size=4, model=None, **changes):
 
 
 def rollout(trainer, script, group_size=4):
-    trainer.model.train()
-    trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
     examples = [{"prompt": prompt} for prompt in script for _ in range(group_size)]
-    return trainer._generate_and_score_completions(examples)
+    return ready(trainer)._generate_and_score_completions(examples)
 
 
 def reference_rows(trainer, script, mask_truncated=False):
@@ -49,3 +48,11 @@ def assert_loss_and_gradients_agree(trainer, loss, reference_model, reference_lo
     for name, parameter in trainer.model.named_parameters():
         difference = (parameter.grad.double() - expected[name].grad).norm() / expected[name].grad.norm()
         assert difference < 1e-4, f"{name}: relative difference {difference:.2e}"
+
+
+@torch.no_grad()
+def move_a_little(model):
+    """Away from the policy that sampled: ratios are not 1."""
+    generator = torch.Generator().manual_seed(5)
+    for parameter in model.parameters():
+        parameter.add_(0.03 * torch.randn(parameter.shape, generator=generator))

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from length_reward_processes import make_script
+from group_processes import make_script
 from processes import end_processes
 from trainers import scripted_trainer
 

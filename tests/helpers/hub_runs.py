@@ -4,7 +4,7 @@ import json
 
 from peft import LoraConfig, get_peft_model
 from report_runs import POINTS, write_training
-from tiny import settings, tiny_model, tiny_tokenizer
+from tiny import save_tiny, settings, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 from trl_ces import CESConfig
@@ -33,8 +33,7 @@ def write_recorded(folder, changed=None, **fields):
 def write_run(folder, recipe=RECIPE, points=POINTS, max_steps=8):
     """A finished run with random weights."""
     write_training(folder, points, recipe, max_steps)
-    tiny_model(seed=3).save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
+    save_tiny(folder, seed=3)
     write_recorded(folder)
     (folder / "training_args.bin").write_bytes(b"a pickle")
     return folder

@@ -11,7 +11,7 @@ import torch
 from processes import environment, free_port
 from safetensors.torch import load_file
 from server_runs import with_stub
-from tiny import tiny_model, tiny_tokenizer
+from tiny import save_tiny
 
 TIMEOUT = 400
 RECIPE = {
@@ -42,8 +42,7 @@ RECIPE = {
 
 def make_job(folder):
     """A model and rows in `folder`."""
-    tiny_model().save_pretrained(folder / "model")
-    tiny_tokenizer().save_pretrained(folder / "model")
+    save_tiny(folder / "model")
     rows = [{"question": f"{n}+{n}=", "answer": str(2 * n)} for n in range(16)]
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     return folder
@@ -106,3 +105,10 @@ def assert_same_weights(output, expected):
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         assert torch.equal(found[name], value), name
+
+
+def machines(*more):
+    """The flags of two machines with a process each; `ddp` with `use_cpu` in the recipe is gloo."""
+    shared = ["--accelerate_config", "ddp", "--num_processes", "2", "--num_machines", "2", *more]
+    shared += ["--main_process_ip", "127.0.0.1", "--main_process_port", str(free_port())]
+    return [[*shared, "--machine_rank", str(rank)] for rank in range(2)]

@@ -38,7 +38,7 @@ def tiny_model(seed=0, vocabulary=None, spread=0.5):
     """Random weights, with enough `spread` that entropies differ between tokens."""
     vocabulary = vocabulary or len(tiny_tokenizer())
     torch.manual_seed(seed)
-    model = Qwen2ForCausalLM(
+    return Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=vocabulary,
             hidden_size=16,
@@ -54,7 +54,12 @@ def tiny_model(seed=0, vocabulary=None, spread=0.5):
             bos_token_id=None,
         )
     )
-    return model
+
+
+def save_tiny(folder, **changes):
+    """The tiny model and its tokenizer in `folder`."""
+    tiny_model(**changes).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
 
 
 # Forwards over exactly TRL's tensors, because padding changes the rounding.

@@ -3,7 +3,7 @@
 import json
 
 from processes import run_command
-from tiny import tiny_model, tiny_tokenizer
+from tiny import save_tiny
 
 RECIPE = """# A tiny model on four sums
 model_name_or_path: {model}
@@ -36,8 +36,7 @@ TOKENS = {
 
 def make_job(folder):
     """A model, data and a recipe on disk; returns the recipe's file and the output directory."""
-    tiny_model().save_pretrained(folder / "model")
-    tiny_tokenizer().save_pretrained(folder / "model")
+    save_tiny(folder / "model")
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
     (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
     recipe = folder / "recipe.yaml"

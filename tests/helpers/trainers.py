@@ -52,6 +52,32 @@ def scripted_trainer(folder, script, rewards=(scripted_accuracy_reward, scripted
     return tiny_trainer(folder, list(rewards), changes.pop("prompts", list(script)), more=more, **changes)
 
 
+def ready(trainer):
+    """The trainer as inside a training step: it may be asked for a rollout or a loss."""
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
+    return trainer
+
+
+def recorded(trainer, name):
+    """What a method of the trainer will have returned, call by call."""
+    results, method = [], getattr(trainer, name)
+
+    def record(*args, **kwargs):
+        results.append(method(*args, **kwargs))
+        return results[-1]
+
+    setattr(trainer, name, record)
+    return results
+
+
+def with_reference(model, folder):
+    """The model, where TRL finds it again to load a reference model."""
+    model.save_pretrained(folder / "start")
+    model.config._name_or_path = str(folder / "start")
+    return model
+
+
 def weights(trainer):
     return {name: value.detach().clone() for name, value in trainer.model.state_dict().items()}
 

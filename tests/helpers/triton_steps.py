@@ -14,10 +14,7 @@ from unittest import mock
 import torch
 import trl.kernels.chunked_logprob as kernels
 import trl.trainer.utils
-from tiny import (
-    random_script,
-    tiny_model,
-)
+from tiny import random_script, tiny_model
 from trainers import scripted_trainer
 from transformers import TrainerCallback
 

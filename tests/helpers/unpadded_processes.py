@@ -6,10 +6,7 @@ import torch
 from accelerate.utils import gather_object
 from margins import selection_margins
 from processes import end_processes
-from tiny import (
-    random_script,
-    tiny_model,
-)
+from tiny import random_script, tiny_model
 from trainers import scripted_trainer
 
 PROMPTS = ["1+2=", "1+2+3+4+5+6=", "7=", "8+9+10="]

@@ -6,15 +6,17 @@ import pytest
 import torch
 from datasets import Dataset
 from sampling_runs import PROMPTS, make_trainer, record_batches, rollout_with_logprobs
-from tiny import (
-    AS_TRL,
-    random_script,
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    settings,
-    tiny_model,
+from tiny import AS_TRL, random_script, scripted_accuracy_reward, scripted_bonus_reward, settings, tiny_model
+from trainers import (
+    assert_same_bits,
+    assert_weights_moved,
+    ready,
+    short_reward,
+    tiny_trainer,
+    vowel_accuracy_reward,
+    weights,
+    with_reference,
 )
-from trainers import assert_same_bits, assert_weights_moved, short_reward, tiny_trainer, vowel_accuracy_reward, weights
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
@@ -36,9 +38,7 @@ def world(prompts=PROMPTS, outcomes=OUTCOMES, **options):
 
 
 def one_batch(trainer, examples=()):
-    trainer.model.train()
-    trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
-    return trainer._generate_and_score_completions(list(examples))
+    return ready(trainer)._generate_and_score_completions(list(examples))
 
 
 # Against TRL.
@@ -111,18 +111,12 @@ def test_batch_loss_and_gradients_are_those_of_the_trainer_that_is_given_the_kep
     changes = CASES[case]
     script = world(masked=masked, truncated=range(0, 160, 3))
 
-    def policy():
-        model = tiny_model()
-        model.save_pretrained(tmp_path / "start")
-        model.config._name_or_path = str(tmp_path / "start")  # TRL loads the reference model from here
-        return model
-
-    trainer = make_trainer(tmp_path, script, model=policy(), **changes)
+    trainer = make_trainer(tmp_path, script, model=with_reference(tiny_model(), tmp_path), **changes)
     shaped = changes.get("shaping", "none") != "none"
     plain = make_trainer(
         tmp_path,
         script,
-        model=policy(),
+        model=with_reference(tiny_model(), tmp_path),
         trainer_class=CESTrainer if shaped else GRPOTrainer,
         **{**changes, "dynamic_sampling": False},
     )
@@ -321,9 +315,7 @@ def test_the_named_reward_judges(tmp_path):
 
 def test_log_probs_are_computed_for_the_kept_groups_alone(tmp_path):
     """64 of the drawn rows are trained: no others go through the policy or the reference model."""
-    model = tiny_model()
-    model.save_pretrained(tmp_path / "start")
-    model.config._name_or_path = str(tmp_path / "start")
+    model = with_reference(tiny_model(), tmp_path)
     trainer = make_trainer(tmp_path, world(), model=model, beta=0.1, max_steps=16, **MULTI)
     scored = {"policy": 0, "reference": 0}
 

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from group_filter_processes import OF_ALL, make_trainer, scored
-from length_reward_processes import ACCURACIES, PROMPTS, make_script
+from group_processes import ACCURACIES, OF_ALL, PROMPTS, make_script, make_trainer, scored
 from reference import group_advantages, rewards_of_gfpo
 
 OF_ALL += ["reward", "reward_std", "completions/mean_length"]
@@ -87,13 +86,3 @@ def test_dynamic_sampling_judges_all_and_filters_what_it_kept(tmp_path):
     assert {name: ours[name] for name in logged} == {name: theirs[name] for name in logged}
     assert len(ours["reward"]) == 4
     assert not plain._every_reward  # nothing to filter, nothing to gather
-
-
-def test_a_trained_step_with_gfpo_differs_and_logs_ces(tmp_path):
-    ends = {}
-    for keep in (2, None):
-        trainer = make_trainer(tmp_path, gfpo_keep=keep)
-        trainer.train()
-        ends[keep] = trainer.model.lm_head.weight.detach().clone()
-        assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx((3 * 2 / 3 + 4 * 0.5) / 11)
-    assert not torch.equal(ends[2], ends[None])

@@ -5,12 +5,8 @@ import math
 
 import pytest
 import torch
-from tiny import (
-    random_script,
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-)
-from trainers import assert_same_bits, scripted_trainer, weights
+from tiny import random_script, scripted_accuracy_reward, scripted_bonus_reward
+from trainers import assert_same_bits, recorded, scripted_trainer, weights
 from trl import GRPOTrainer
 
 from trl_ces import CESTrainer
@@ -59,18 +55,6 @@ def watched(rule):
     return group_reward(watched_reward), seen
 
 
-def by_rewards(trainer):
-    """The gathered rewards of each rollout."""
-    found, calculate = [], trainer._calculate_rewards
-
-    def record(*args):
-        found.append(calculate(*args))
-        return found[-1]
-
-    trainer._calculate_rewards = record
-    return found
-
-
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tools"])
 def test_it_sees_verdicts_lengths_and_truncation_of_whole_groups(tmp_path, masked):
     script = script_of(masked)
@@ -93,7 +77,7 @@ def test_it_sees_verdicts_lengths_and_truncation_of_whole_groups(tmp_path, maske
 def test_it_has_a_weight_a_mean_and_none_where_nothing_can_be_scored(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
-    found = by_rewards(trainer)
+    found = recorded(trainer, "_calculate_rewards")
     trainer.train()
     script = script_of()
     rates = [0.5, 1.0, 0.25, 0.25]  # none right: as one of four
@@ -143,7 +127,7 @@ def test_dynamic_sampling_keeps_the_rewards_of_the_round(tmp_path):
     trainer = make_trainer(
         tmp_path, [scripted_accuracy_reward, reward], shaping="none", scale_rewards="batch", **changes
     )
-    found = by_rewards(trainer)
+    found = recorded(trainer, "_calculate_rewards")
     trainer.train()
     assert len(seen) == 2
     kept = found[-1]
@@ -187,7 +171,7 @@ def test_a_broken_rule_is_named_or_skipped(tmp_path, case, caplog):
     with pytest.raises(RewardError, match=f"'watched_reward' {said}.*finite number"):
         make_trainer(tmp_path / "stop", [scripted_accuracy_reward, reward]).train()
     trainer = make_trainer(tmp_path / "skip", [scripted_accuracy_reward, reward], on_reward_error="skip")
-    found = by_rewards(trainer)
+    found = recorded(trainer, "_calculate_rewards")
     trainer.train()
     assert f"{lost} of 16 completions get no reward" in caplog.text
     assert found[0][:, 1].isnan().sum() == 16 - SCORABLE + lost
@@ -208,7 +192,7 @@ def test_a_rule_may_work_in_place_and_return_verdicts(tmp_path):
         return groups.correct
 
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, group_reward(halved), group_reward(right)])
-    found = by_rewards(trainer)
+    found = recorded(trainer, "_calculate_rewards")
     trainer.train()
     known = torch.tensor([math.nan if value is None else value for group in OUTCOMES for value in group])
     torch.testing.assert_close(found[0][:, 0], known, equal_nan=True)
@@ -220,7 +204,7 @@ def test_a_rule_may_work_in_place_and_return_verdicts(tmp_path):
 def test_the_largest_float32_is_a_reward(tmp_path):
     reward = group_reward(lambda groups: torch.full(groups.rewards.shape, LARGEST))
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 0.0])
-    found = by_rewards(trainer)
+    found = recorded(trainer, "_calculate_rewards")
     trainer.train()
     assert (found[0][:, 1] == LARGEST).sum() == SCORABLE
 

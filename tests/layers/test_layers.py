@@ -4,14 +4,7 @@ import pytest
 import torch
 from resume_runs import log_of
 from tiny import AS_TRL
-from trainers import (
-    assert_same_bits,
-    assert_weights_moved,
-    short_reward,
-    tiny_trainer,
-    vowel_accuracy_reward,
-    weights,
-)
+from trainers import assert_same_bits, assert_weights_moved, short_reward, tiny_trainer, vowel_accuracy_reward, weights
 from trl import GRPOTrainer
 from unpadded_runs import CASES, assert_same_gradients, train
 

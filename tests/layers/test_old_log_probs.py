@@ -2,11 +2,8 @@
 
 import pytest
 import torch
-from tiny import (
-    random_script,
-    tiny_model,
-)
-from trainers import scripted_trainer
+from tiny import random_script, tiny_model
+from trainers import scripted_trainer, with_reference
 from unpadded_runs import ACCURACIES, PROMPTS
 
 from trl_ces import CESTrainer
@@ -37,9 +34,7 @@ def ratios(tmp_path, dtype, **changes):
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), lengths=(9, 80))
     arguments = {"steps_per_generation": 4, "per_device_train_batch_size": 4, "max_steps": 8, "ces_tau": 0.3}
     arguments |= {"max_completion_length": 90, "learning_rate": 1e-2, "optim": "sgd", **changes}
-    tiny_model(spread=0.3).save_pretrained(tmp_path / "start")
-    model = tiny_model(spread=0.3).to(dtype)
-    model.config._name_or_path = str(tmp_path / "start")  # TRL loads the reference model from here
+    model = with_reference(tiny_model(spread=0.3), tmp_path).to(dtype)
     trainer = scripted_trainer(tmp_path, script, trainer_class=Watch, more={"model": model}, **arguments)
     trainer.train()
     logged = [entry[FIRST] for entry in trainer.state.log_history if FIRST in entry]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tiny import settings, tiny_model
-from trainers import tiny_trainer
+from trainers import ready, tiny_trainer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -25,9 +25,7 @@ def test_packed_rows_say_where_they_begin_so_that_attention_need_not_look(tmp_pa
     ALL_MASK_ATTENTION_FUNCTIONS.register("recording", sdpa_mask)
     model = tiny_model()
     model.config._attn_implementation = "recording"
-    trainer = tiny_trainer(tmp_path, more={"model": model}, padding_free=True, max_steps=1)
-    trainer.model.train()
-    trainer.current_gradient_accumulation_steps = 1
+    trainer = ready(tiny_trainer(tmp_path, more={"model": model}, padding_free=True, max_steps=1))
     rows = {
         "prompt_ids": torch.tensor([[0, 5, 6], [7, 8, 9]]),
         "prompt_mask": torch.tensor([[0, 1, 1], [1, 1, 1]]),

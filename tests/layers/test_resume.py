@@ -6,7 +6,7 @@ import pytest
 import torch
 from processes import run_processes
 from resume_runs import log_of, make_trainer
-from trainers import PROMPTS
+from trainers import PROMPTS, assert_same_bits, weights
 
 from trl_ces.layers.files import load_micro_batches, save_micro_batches
 from trl_ces.rewards import (
@@ -47,10 +47,7 @@ def test_from_any_checkpoint_the_end_is_the_same_bit_for_bit(tmp_path, case):
         resumed = make_trainer(tmp_path / f"from-{step}", **CASES[case])
         torch.manual_seed(step)  # whatever ran before
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
-        for (name, value), expected in zip(
-            resumed.model.state_dict().items(), whole.model.state_dict().values(), strict=True
-        ):
-            assert torch.equal(value, expected), (step, name)
+        assert_same_bits(weights(resumed), weights(whole))
         if case == "logged every third step":  # transformers loses the losses not yet logged
             continue
         assert log_of(resumed) == log_of(whole)
@@ -81,10 +78,7 @@ def test_a_later_pass_over_the_data_goes_on_in_its_own_order(tmp_path):
     for step in (7, 8, 9, 12, 17):
         resumed = make_trainer(tmp_path / f"from-{step}", prompts=PROMPTS[:8], max_steps=20)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
-        for value, expected in zip(
-            resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True
-        ):
-            assert torch.equal(value, expected), step
+        assert_same_bits(weights(resumed), weights(whole))
 
 
 @pytest.mark.parametrize(
@@ -110,10 +104,7 @@ def test_a_reward_with_a_state_goes_on_from_it(tmp_path, factory, settings):
         state_again, resumed = make(tmp_path / f"from-{step}")
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         assert state_again == state
-        for value, expected in zip(
-            resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True
-        ):
-            assert torch.equal(value, expected), step
+        assert_same_bits(weights(resumed), weights(whole))
 
 
 def test_a_resumed_run_may_have_other_rewards(tmp_path):
@@ -134,8 +125,7 @@ def test_two_processes_go_on_inside_a_rollout(tmp_path):
     assert {file.name for file in checkpoint.glob("rollout-*")} == {"rollout-0.safetensors", "rollout-1.safetensors"}
     run_processes("resume_processes.py", tmp_path / "resumed", 2, 280, arguments=(str(checkpoint),))
     whole, resumed = (torch.load(tmp_path / name / "weights.pt", weights_only=True) for name in ("whole", "resumed"))
-    for name, value in whole.items():
-        assert torch.equal(resumed[name], value), name
+    assert_same_bits(resumed, whole)
 
 
 @pytest.mark.parametrize("harm", ["gone", "cut off", "other batch size", "other shaping", "other divisor"])

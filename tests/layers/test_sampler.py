@@ -9,13 +9,7 @@ import torch
 from datasets import Dataset
 from trl.trainer.utils import RepeatSampler
 
-from trl_ces.layers.sampler import (
-    DynamicSampler,
-    PromptStream,
-    check_can_be_drawn,
-    informative_groups,
-    round_size,
-)
+from trl_ces.layers.sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups, round_size
 
 NAN = float("nan")
 

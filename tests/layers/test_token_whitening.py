@@ -1,14 +1,9 @@
-"""DLER's advantages in the trainer, over processes, and after dynamic sampling."""
+"""DLER's advantages in the trainer; over processes they are in tests/methods/test_group_processes.py."""
 
-import json
 import math
 
 import pytest
-from group_filter_processes import make_trainer, scored
-from length_reward_processes import PROMPTS, make_script
-from processes import run_processes
-
-DLER = {"gfpo_keep": None, "whiten_over_tokens": True, "scale_rewards": "none", "shaping": "none"}
+from group_processes import DLER, PROMPTS, make_script, make_trainer, scored
 
 
 def expected_advantages():
@@ -35,14 +30,3 @@ def test_an_evaluation_keeps_trls(tmp_path):
         batch = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS for _ in range(4)])
         advantages.append(batch["advantages"].tolist())
     assert advantages[0] == advantages[1]
-
-
-@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_rollout_over_processes_has_the_advantages_of_one(tmp_path, processes):
-    expected = scored(make_trainer(tmp_path / "one", **DLER))["advantages"]
-    run_processes(
-        "group_filter_processes.py", tmp_path / "several", processes, timeout=240, arguments=(json.dumps(DLER),)
-    )
-    for rank in range(processes):
-        there = json.loads((tmp_path / "several" / f"rank{rank}.json").read_text())
-        assert there["advantages"] == expected, rank

@@ -8,10 +8,7 @@ import pytest
 import torch
 from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig
 from processes import run_processes
-from tiny import (
-    AS_TRL,
-    tiny_model,
-)
+from tiny import AS_TRL, tiny_model
 from trl import GRPOTrainer
 from unpadded_runs import CASES, OFF_POLICY, assert_same_gradients, train
 
@@ -160,37 +157,19 @@ def test_a_budget_that_cannot_hold_is_refused(tmp_path, changes, sentence):
 
 
 def test_the_logged_loss_of_pieces_is_that_of_the_whole(tmp_path):
-    whole, _ = train(
-        CESTrainer,
-        tmp_path / "whole",
-        shaping="ces",
-        per_device_train_batch_size=16,
-        **{"gradient_accumulation_steps": 1},
-    )
-    pieces, record = train(
-        CESTrainer,
-        tmp_path / "pieces",
-        shaping="ces",
-        per_device_train_batch_size=16,
-        gradient_accumulation_steps=1,
-        max_tokens_per_micro_batch=90,
-    )
+    step = {"shaping": "ces", "per_device_train_batch_size": 16, "gradient_accumulation_steps": 1}
+    whole, _ = train(CESTrainer, tmp_path / "whole", **step)
+    pieces, record = train(CESTrainer, tmp_path / "pieces", max_tokens_per_micro_batch=90, **step)
     assert len(record.forwards) > 4
     for one, other in zip(whole.state.log_history[:2], pieces.state.log_history[:2], strict=True):
         assert math.isclose(one["loss"], other["loss"], rel_tol=1e-4)
         assert math.isclose(one["grad_norm"], other["grad_norm"], rel_tol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "peft_config",
-    [
-        PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
-        PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3),
-    ],
-    ids=["prompt tuning", "prefix tuning"],
-)
-def test_learned_prompts_are_trained_as_by_trl(tmp_path, peft_config):
+@pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
+def test_learned_prompts_are_trained_as_by_trl(tmp_path, config):
     """Virtual tokens precede the padding, so all of it stays."""
+    peft_config = config(task_type="CAUSAL_LM", num_virtual_tokens=3)
     torch.manual_seed(0)
     _, padded = train(GRPOTrainer, tmp_path / "trl", peft_config=peft_config, **OFF_POLICY)
     torch.manual_seed(0)

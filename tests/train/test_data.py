@@ -203,7 +203,6 @@ def test_a_missing_column_names_those_that_are_there(tmp_path):
         ("data.csv", "a,b", "unknown suffix"),
         ("empty.jsonl", "", "has no rows"),
         ("empty.json", "[]", "has no rows"),
-        ("broken.jsonl", '{"question": ', "not valid JSON"),
         ("rows.json", "[1]", "row 0 is a int"),
     ],
 )

@@ -10,13 +10,11 @@ import time
 
 import pytest
 import torch
-from datasets import Dataset
-from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
+from tiny import random_script, scripted_accuracy_reward
+from trainers import scripted_trainer
 
-from trl_ces import CESConfig, CESTrainer
 from trl_ces.methods.metrics import CES_METRICS
 
-PROMPTS = ["1+1=", "2+2="]
 STEP = "train/global_step"  # trackio and wandb count lines of their own beside it
 BLOCK, HEADER = 32768, 7  # of a wandb file: LevelDB's log format, behind seven bytes of its own
 
@@ -74,18 +72,10 @@ LOGGERS = {"tensorboard": read_tensorboard, "wandb": read_wandb, "trackio": read
 
 def train(folder, logger, accuracies):
     """Two steps, an evaluation after the second."""
-    script = random_script(PROMPTS, accuracies, torch.Generator().manual_seed(1))
-    data = Dataset.from_dict({"prompt": PROMPTS})
+    script = random_script(["1+1=", "2+2="], accuracies, torch.Generator().manual_seed(1))
     changes = {"max_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 8}
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[scripted_accuracy_reward],
-        args=CESConfig(**settings(folder, report_to=logger, run_name="a-run", ces_tau=0.3, **changes)),
-        train_dataset=data,
-        eval_dataset=data,
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script, 4),
-    )
+    changes |= {"report_to": logger, "run_name": "a-run", "ces_tau": 0.3}
+    trainer = scripted_trainer(folder, script, [scripted_accuracy_reward], **changes)
     trainer.train()
     return trainer.state.log_history
 

@@ -400,13 +400,6 @@ def test_flash_attention_is_refused_where_no_package_has_it(monkeypatch, install
     checks._check_attention(load_recipe(R1[0], {"attn_implementation": ["sdpa"]}))
 
 
-def test_flash_attention_is_refused_on_a_cpu(monkeypatch):
-    monkeypatch.setattr("transformers.utils.is_kernels_available", lambda: True)
-    recipe = load_recipe(R1[0], {"use_cpu": ["true"]})
-    with pytest.raises(UserError, match=r"which needs a GPU, and `use_cpu` is true: give --attn_implementation sdpa"):
-        checks._check_attention(recipe)
-
-
 @pytest.mark.parametrize("folder", R1)
 @pytest.mark.parametrize("method", ["clip_cov", "kl_cov"])
 def test_one_response_a_process_is_refused_where_responses_are_compared(folder, method):

@@ -12,7 +12,7 @@ import requests
 import vllm_server
 from processes import free_port
 from server_runs import FLAGS, served_here, server_recipe
-from tiny import tiny_model, tiny_tokenizer
+from tiny import save_tiny
 
 from trl_ces.support.errors import UserError
 from trl_ces.train import checks, server
@@ -23,8 +23,7 @@ from trl_ces.train.server import check_server, server_command, server_failure
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "tiny-model"
-    tiny_model().save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
+    save_tiny(folder)
     return folder
 
 

@@ -10,6 +10,7 @@ import textwrap
 import pytest
 import torch
 from resume_runs import make_trainer
+from trainers import assert_same_bits, weights
 from transformers import TrainerControl
 
 from trl_ces.support.files import is_disk_full
@@ -36,8 +37,7 @@ def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weight
     assert [folder.name for folder in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-3"]
     resumed = make_trainer(tmp_path / "resumed", save_strategy="no")
     resumed.train(resume_from_checkpoint=str(tmp_path / "stopped" / "checkpoint-3"))
-    for value, expected in zip(resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True):
-        assert torch.equal(value, expected)
+    assert_same_bits(weights(resumed), weights(whole))
 
 
 def child_script(tmp_path, end):

@@ -15,9 +15,10 @@ from fixtures_evaluation import write_data
 from trl_ces.lab.evaluation.generate import TransformersBackend
 from trl_ces.lab.evaluation.models import encode_prompts, read_model
 from trl_ces.lab.evaluation.problems import Problem
+from trl_ces.lab.evaluation.run import choose_backend
 from trl_ces.lab.evaluation.samples import read_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
-from trl_ces.lab.evaluation.vllm_backend import VllmBackend, check_vllm
+from trl_ces.lab.evaluation.vllm_backend import VllmBackend
 from trl_ces.lab.worlds import smollm2
 from trl_ces.support.errors import UserError
 
@@ -64,7 +65,7 @@ def ended(processes, seconds=60):
 
 @pytest.fixture(scope="module")
 def model():
-    check_vllm()  # an error, not a skip: this file runs only where vLLM is meant to be
+    choose_backend(GREEDY)  # an error, not a skip: this file runs only where vLLM is meant to be
     os.environ.update(QUIET)
     return smollm2.fetch()
 

@@ -32,12 +32,7 @@ class RuleError(ValueError):
 
 
 def sample(tokens: int = TOKENS, seed: int = 0) -> Inputs:
-    """
-    A micro-batch of two groups, one mostly correct, with tool output in the middle of a row and one unscorable row.
-
-    Returns:
-        `dict[str, Tensor]`: What the trainer gives a rule, `entropies` and `mask` among it.
-    """
+    """What the trainer gives a rule: two groups, one mostly correct, tool output within a row, one unscorable row."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.linspace(0.5, 0.9, ROWS) * tokens
     mask = (torch.arange(tokens) < lengths.unsqueeze(1)).long()
@@ -66,16 +61,7 @@ VERDICTS = ("correct", "scorable", "group_correct", "group_scorable", "equal_rew
 
 
 def check_rule(rule: Rule, settings: Mapping[str, Any]) -> Iterator[str]:
-    """
-    Tries a rule, and says what was found, one line each.
-
-    Args:
-        rule ([`Rule`]): The rule.
-        settings (`Mapping[str, Any]`): Its settings where they differ from their defaults.
-
-    Raises:
-        [`RuleError`]: The rule breaks a promise; names it, and the way out.
-    """
+    """Tries a rule with these settings, and yields what was found; a broken promise is a [`RuleError`]."""
     run = _runner(rule, settings)
     inputs = sample()
     shaped = run(inputs)

@@ -49,8 +49,5 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 def quiet_others() -> None:
     """Drops warnings of TRL's and transformers' own calls about names that torch and transformers will retire."""
-    for message in (
-        r"`(is_)?gradient_checkpointing(_\w+)?` is deprecated",
-        r"`torch\.distributed\.\w+` is deprecated",
-    ):
-        warnings.filterwarnings("ignore", message=message, category=FutureWarning)
+    for name in (r"(is_)?gradient_checkpointing(_\w+)?", r"torch\.distributed\.\w+"):
+        warnings.filterwarnings("ignore", message=f"`{name}` is deprecated", category=FutureWarning)

@@ -5,15 +5,16 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from fixtures_evaluation import Scripted, write_data, write_model
 
 from trl_ces.lab.evaluation import run as run_module
-from trl_ces.lab.evaluation.models import EncodedPrompts
+from trl_ces.lab.evaluation.models import EncodedPrompts, read_model
 from trl_ces.lab.evaluation.problems import Problem
 from trl_ces.lab.evaluation.run import evaluate, run_evaluation
-from trl_ces.lab.evaluation.samples import SampleFile
+from trl_ces.lab.evaluation.samples import open_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.evaluation.units import list_units, pending_batches, sample_seed
 from trl_ces.support.errors import UserError
@@ -127,22 +128,13 @@ def test_problems_without_a_gold_count_for_the_script_alone(place, tmp_path, scr
     )
 
 
-@pytest.mark.parametrize("torn", [1, 2, 40])
-def test_a_torn_last_line_is_drawn_again(place, whole, tmp_path, torn):
-    for name in ("settings.json", "samples.jsonl"):
-        (tmp_path / name).write_bytes((whole / name).read_bytes())
-    content = (tmp_path / "samples.jsonl").read_bytes()
-    (tmp_path / "samples.jsonl").write_bytes(content[:-torn])
-    run(place, tmp_path)
-    assert lines(tmp_path) == lines(whole)
-
-
-@pytest.mark.parametrize("kept", [0, 1, 5, 13, 29])
-def test_a_run_goes_on_with_the_very_answers_that_it_would_have_drawn(place, whole, tmp_path, kept):
+@pytest.mark.parametrize(("kept", "torn"), [(0, 0), (1, 0), (5, 2), (13, 0), (29, 40), (30, 1)])
+def test_a_run_goes_on_with_the_very_answers_that_it_would_have_drawn(place, whole, tmp_path, kept, torn):
     (tmp_path / "settings.json").write_bytes((whole / "settings.json").read_bytes())
     content = (whole / "samples.jsonl").read_bytes().splitlines(keepends=True)
-    # scattered, as a backend that finishes out of order would leave them
-    (tmp_path / "samples.jsonl").write_bytes(b"".join(content[:: -1 if kept % 2 else 1][:kept]))
+    # scattered, as a backend that finishes out of order would leave them, the last line torn
+    left = b"".join(content[:: -1 if kept % 2 else 1][:kept])
+    (tmp_path / "samples.jsonl").write_bytes(left[: len(left) - torn])
     run(place, tmp_path)
     assert lines(tmp_path) == lines(whole)
 
@@ -265,12 +257,16 @@ def test_a_file_that_is_not_its_own_is_refused(place, whole, tmp_path):
 
 
 def test_one_process_at_a_time_works_in_a_directory(tmp_path):
-    with SampleFile(tmp_path, {}), pytest.raises(UserError, match="Another evaluation is at work"):
-        SampleFile(tmp_path, {})
-    SampleFile(tmp_path, {}).close()
+    def work(folder):
+        with open_samples(folder, {}):
+            pass
+
+    with open_samples(tmp_path, {}), pytest.raises(UserError, match="Another evaluation is at work"):
+        work(tmp_path)
+    work(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
-        SampleFile(tmp_path / "file" / "x", {})
+        work(tmp_path / "file" / "x")
 
 
 def test_batches_with_something_missing_are_asked_whole():
@@ -324,6 +320,18 @@ def test_a_study_gets_accuracy_and_length_and_its_samples_stay_with_the_model(pl
         evaluate(model, num_sample=2)
     with pytest.raises(UserError, match="`evaluation`: `num_samples`: expected int, got str 'four'"):
         evaluate(model, num_samples="four")
+
+
+def test_a_studys_answers_of_a_hub_model_stay_in_the_usual_folder(place, tmp_path, scripted, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    facts = read_model(settings(place))
+    monkeypatch.setattr(run_module, "read_model", lambda chosen: facts)
+    for _ in range(2):
+        evaluate(
+            "org/Base-7B", "aime24", data_dir=str(place), backend="transformers", max_problems=2, max_new_tokens=9
+        )
+    assert len(scripted) == 1
+    assert len(list(Path("runs/evaluation/org_Base_7B").glob("*/samples.jsonl"))) == 1
 
 
 def test_a_grader_that_cannot_give_both_verdicts_is_refused_first(place, tmp_path, monkeypatch):

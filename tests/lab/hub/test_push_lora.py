@@ -64,10 +64,7 @@ def test_the_adapter_arrives_as_it_was_trained(hub, undrawn, trained):
         ALPHA,
         sorted(TARGETS),
     )
-    card = ModelCard(files["README.md"].decode())
-    assert card.data.library_name == "peft"
-    assert "The weights are a LoRA adapter's, which is loaded together with its base." in card.text
-    assert "without it, this adapter does not load" in card.text
+    assert ModelCard(files["README.md"].decode()).data.library_name == "peft"
 
 
 def test_merged_weights_are_the_base_plus_the_product_of_the_adapter(hub, undrawn, trained, tmp_path):

@@ -13,6 +13,7 @@ import torch
 from datasets import Dataset
 from hub_server import TOKEN, Hub, Repo
 from huggingface_hub import ModelCard, constants
+from pushes import push
 from safetensors.torch import save_file
 from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
 from train_jobs import make_job
@@ -127,10 +128,8 @@ def test_rollouts_stay_here(hub, tmp_path):
 
     trainer.callback_handler.callbacks.insert(0, Leave())
     train(publisher, trainer, recipe)
-    from trl_ces.cli.main import main
-
     for place in ("run", "run/checkpoint-4"):
-        assert main(["push", str(tmp_path / place), "--repo_id", "me/live"]) == 0
+        assert push(tmp_path / place, "--repo_id", "me/live") == 0
     commits = [files for _, _, files in hub.repos["me/live"].commits]
     assert len(commits) == 4  # the first of these two finds everything there
     for files in commits:
@@ -166,9 +165,7 @@ def test_a_hub_that_fails_at_everything_does_not_touch_the_training(hub, tmp_pat
     assert trainer.state.global_step == 4
     assert (tmp_path / "run" / "model.safetensors").is_file()
     hub.faults.clear()
-    from trl_ces.cli.main import main
-
-    assert main(["push", str(tmp_path / "run"), "--repo_id", "me/live"]) == 0
+    assert push(tmp_path / "run", "--repo_id", "me/live") == 0
     assert step_of(hub.repos["me/live"].files) == 4
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from trl_ces.lab.inspect.answers import SampledAnswer
-from trl_ces.lab.inspect.groups import group_facts
+from trl_ces.lab.inspect.facts import group_facts
 
 
 def answer(prompt, length):
@@ -21,14 +21,6 @@ def facts_of(judged, **settings):
 
 # Prompt 0 has one correct answer of four, prompt 1 four of four.
 TWO_PROMPTS = [(0, 40, True), (0, 40, False), (0, 40, False), (0, 80, False), *[(1, 10, True)] * 4]
-
-
-def test_the_shares_of_equal_groups_are_those_of_all_groups_that_the_answers_make():
-    """Of prompt 0's six pairs three are wrong twice and none is right twice; all of prompt 1's are right twice."""
-    found = facts_of(TWO_PROMPTS)
-    assert found["groups_all_incorrect"] == (3 / 6 + 0) / 2
-    assert found["groups_all_correct"] == (0 + 1) / 2
-    assert found["num_generations"] == 2
 
 
 def test_the_shaped_share_is_expected_over_the_rest_of_the_group():

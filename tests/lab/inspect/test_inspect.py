@@ -9,7 +9,7 @@ import pytest
 import torch
 from bigram import ENTROPY_OF_A, bigram_model
 from peft import LoraConfig, get_peft_model
-from tiny import tiny_model, tiny_tokenizer
+from tiny import save_tiny, tiny_tokenizer
 
 from trl_ces.cli.main import main
 from trl_ces.lab.inspect.table import pairs_table
@@ -55,6 +55,11 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def here(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
 def inspect(capsys, *words, code=0):
     found = main(["inspect", *map(str, words)])
     said = capsys.readouterr()
@@ -70,8 +75,7 @@ def rows_of(printed):
     return [line.split() for line in lines[start + 1 : lines.index("", start)]]
 
 
-def test_a_recipe_shows_the_fork_of_its_model_with_correct_answers_by_its_reward(folder, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_a_recipe_shows_the_fork_of_its_model_with_correct_answers_by_its_reward(folder, capsys):
     printed = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "50", "--output_dir", folder / "out")
     (cells,) = rows_of(printed)
     drawn = float(cells[5])
@@ -91,9 +95,8 @@ def test_a_recipe_shows_the_fork_of_its_model_with_correct_answers_by_its_reward
     assert not (folder / "never").exists()
 
 
-def test_groups_and_shaped_tokens_are_those_of_the_recipes_group_size(folder, capsys, monkeypatch):
+def test_groups_and_shaped_tokens_are_those_of_the_recipes_group_size(folder, capsys):
     """All answers are correct, so b is 1: none of 2 tokens is shaped at tau 1/4, and one of 4."""
-    monkeypatch.chdir(folder)
     words = ["--config", "recipe.yaml", "--reward_funcs", "inspect_test_rewards.y_is_right_later"]
     words += ["--ces_correct_threshold", "0", "--num_generations", "6", "--output_dir", folder / "groups"]
     printed = " ".join(inspect(capsys, *words, "--num_samples", "6").split())
@@ -112,8 +115,7 @@ def test_groups_and_shaped_tokens_are_those_of_the_recipes_group_size(folder, ca
     assert json.loads((folder / "groups" / "forks.json").read_text())["shaped_share"] is None
 
 
-def test_answers_whose_gold_cannot_be_used_count_in_no_share_of_correct_ones(folder, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_answers_whose_gold_cannot_be_used_count_in_no_share_of_correct_ones(folder, capsys):
     inspect(capsys, "--config", "recipe.yaml", "--num_samples", "40", "--output_dir", folder / "golds")
     whole = json.loads((folder / "golds" / "forks.json").read_text())
     scored = whole["accuracy"] * 120  # three prompts of four
@@ -133,8 +135,7 @@ def test_answers_whose_gold_cannot_be_used_count_in_no_share_of_correct_ones(fol
         (["--reward_funcs", "[]", "--reward_model_name_or_path", "x/judge"], "the reward model x/judge", 0),
     ],
 )
-def test_a_reward_that_cannot_be_asked_costs_its_column_and_says_why(folder, capsys, monkeypatch, words, part, code):
-    monkeypatch.chdir(folder)
+def test_a_reward_that_cannot_be_asked_costs_its_column_and_says_why(capsys, words, part, code):
     printed = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "4", *words, code=code)
     assert part in printed.split("Without the share of correct answers: ")[1]
     assert len(rows_of(printed)[0]) == 11
@@ -143,16 +144,14 @@ def test_a_reward_that_cannot_be_asked_costs_its_column_and_says_why(folder, cap
 LATER = ("--reward_funcs", "inspect_test_rewards.y_is_right_later")
 
 
-def test_an_asynchronous_reward_and_a_threshold_serve_too(folder, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_an_asynchronous_reward_and_a_threshold_serve_too(capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "40", *LATER]
     assert [rows_of(inspect(capsys, *words))[0][place] for place in (7, 12)] == ["0.0", "100.0"]
     below = inspect(capsys, *words, "--ces_correct_threshold", "0")
     assert [rows_of(below)[0][place] for place in (7, 12)] == ["100.0", "100.0"]
 
 
-def test_a_model_that_is_mostly_wrong_is_warned_of(folder, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_a_model_that_is_mostly_wrong_is_warned_of(capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "40"]
     wrong = " ".join(inspect(capsys, *words).split())
     share = re.search(r"correct (\d+\.\d) %", wrong)[1]
@@ -187,11 +186,12 @@ def test_a_file_alone_gives_prompts_and_no_verdicts(folder, capsys):
     assert "16 answers (2 prompts x 8)" in few
 
 
-def test_the_temperature_is_the_options_before_the_recipes(folder, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
-    likelier = math.sqrt(3) / (1 + math.sqrt(3))
-    words = ["--config", "recipe.yaml", "--temperature", "2", "--num_samples", "8"]
-    assert rows_of(inspect(capsys, *words))[0][4] == f"{likelier:.3f}"
+def test_the_temperature_is_the_options_before_the_recipes(folder, capsys):
+    (folder / "warm.yaml").write_text((folder / "recipe.yaml").read_text() + "temperature: 2\n")
+    odds = math.sqrt(3)
+    for words, likelier in (([], odds / (1 + odds)), (["--temperature", "1"], 0.75)):
+        printed = inspect(capsys, "--config", "warm.yaml", "--num_samples", "8", *words)
+        assert rows_of(printed)[0][4] == f"{likelier:.3f}"
 
 
 def test_a_lora_adapter_is_loaded_over_its_base(tmp_path, capsys):
@@ -219,8 +219,7 @@ def test_a_lora_adapter_is_loaded_over_its_base(tmp_path, capsys):
 
 
 def test_only_the_top_forks_are_printed_and_all_are_written(tmp_path, capsys):
-    tiny_model().save_pretrained(tmp_path / "model")
-    tiny_tokenizer().save_pretrained(tmp_path / "model")
+    save_tiny(tmp_path / "model")
     words = ["--model", tmp_path / "model", "--prompt", "1+1=", "--max_new_tokens", "12", "--tau", "0.5", "--top", "3"]
     printed = inspect(capsys, *words, "--output_dir", tmp_path / "out")
     forks = json.loads((tmp_path / "out" / "forks.json").read_text())["forks"]
@@ -277,8 +276,7 @@ def test_the_widest_table_fits_into_119_columns_and_its_numbers_stand_under_each
         (["--config", "FOLDER/recipe.yaml", "--reward_funcs", "acuracy_reward"], ["'acuracy_reward'", "Did you mean"]),
     ],
 )
-def test_what_cannot_be_inspected_is_refused_in_one_sentence(folder, capsys, monkeypatch, words, parts):
-    monkeypatch.chdir(folder)
+def test_what_cannot_be_inspected_is_refused_in_one_sentence(folder, capsys, words, parts):
     (folder / "broken.jsonl").write_text('{"question": ')
     words = [word.replace("MODEL", str(folder / "model")).replace("FOLDER", str(folder)) for word in words]
     capsys.readouterr()
@@ -300,8 +298,7 @@ def test_a_recipes_builder_does_not_touch_a_model_that_was_named(tmp_path, capsy
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-def test_a_recipes_builder_is_asked_only_for_the_recipes_own_model(folder, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_a_recipes_builder_is_asked_only_for_the_recipes_own_model(folder, capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--model_builder", "inspect_test_rewards.build"]
     assert main(["inspect", *words, "--model_builder_kwargs", "{seed: 1}"]) == 2
     said = capsys.readouterr().err
@@ -309,8 +306,7 @@ def test_a_recipes_builder_is_asked_only_for_the_recipes_own_model(folder, capsy
     assert "8 answers" in inspect(capsys, *words, "--model", folder / "model")
 
 
-def test_a_recipe_with_flash_attention_is_inspected_on_a_cpu_too(folder, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_a_recipe_with_flash_attention_is_inspected_on_a_cpu_too(capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--prompt", "a", "--attn_implementation"]
     assert inspect(capsys, *words, "flash_attention_2") == inspect(capsys, *words, "sdpa")
 

@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from trl_ces.lab.inspect import tokens as inspection
 from trl_ces.lab.inspect.answers import SampledAnswer, encode_prompt, sample_answers
-from trl_ces.lab.inspect.pairs import count_pairs, sample_facts, shorter_share
+from trl_ces.lab.inspect.facts import count_pairs, sample_facts, shorter_share
 from trl_ces.lab.inspect.settings import Sampling
 from trl_ces.lab.inspect.tokens import ForkingToken, distribution_facts, forking_tokens, token_text
 from trl_ces.support.errors import UserError

@@ -17,7 +17,6 @@ from trl_ces.lab.worlds.arithmetic import (
     World,
     arithmetic_accuracy_reward,
     carries,
-    draw_problem,
     draw_terms,
     load_problems,
     read_prompt,
@@ -77,20 +76,6 @@ def test_slips_checks_and_mends_come_as_often_as_the_world_says(world):
     assert slips / count == pytest.approx(world.slip_probability, abs=0.02)
     assert checks / forks == pytest.approx(world.check_probability, abs=0.02)
     assert mended / wrong_checked == pytest.approx(world.mend_probability, abs=0.05)
-
-
-def test_every_column_is_right_but_at_most_one_that_is_off_by_one():
-    rng = random.Random(1)
-    for _ in range(2000):
-        terms = draw_terms(World(), "train", rng)
-        passes, answer = passes_and_answer(write_completion(terms, World(), rng))
-        errors = []
-        for column in passes[-1].split(","):
-            left, _, right = column.partition("=")
-            errors.append(int(right) - sum(map(int, left.split("+"))))
-        assert sum(error != 0 for error in errors) <= 1
-        assert max(map(abs, errors)) <= 1
-        assert int(answer) == sum(terms) + sum(error * 10**place for place, error in enumerate(errors))
 
 
 def test_a_forgotten_carry_leaves_the_next_column_without_it():
@@ -163,7 +148,7 @@ def test_each_sum_of_a_problem_slips_and_checks_by_itself():
     world, rng = World(sums=4), random.Random(5)
     right, checked = [[], [], [], []], [[], [], [], []]
     for _ in range(2000):
-        problem = draw_problem(world, "train", rng)
+        problem = [draw_terms(world, "train", rng) for _ in range(4)]
         texts = re.split(r"[abcd]", write_text(problem, world, rng))[1:]
         for place, (terms, text) in enumerate(zip(problem, texts, strict=True)):
             right[place].append(text.endswith(f"#{sum(terms)}"))
@@ -325,9 +310,6 @@ def test_the_builder_makes_what_is_asked_for_once_and_never_over_another(tmp_pat
     written = json.loads((folder / "arithmetic_world.json").read_text())
     assert (written["seed"], written["steps"], written["world"]["check_probability"]) == (3, 4, 0.1)
     made = (folder / "model.safetensors").stat().st_mtime_ns
-    make_base_model(str(folder), **settings)
-    del written["world"]["guess_first"], written["width"]  # by a version without these fields
-    (folder / "arithmetic_world.json").write_text(json.dumps(written))
     make_base_model(str(folder), **settings)
     make_base_model(str(folder))  # whatever is there will do
     assert (folder / "model.safetensors").stat().st_mtime_ns == made

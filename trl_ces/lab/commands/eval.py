@@ -18,7 +18,8 @@ docs/evaluation.md lists the benchmarks and says what is measured.
 """
 
 
-def _parser() -> Parser:
+def run(argv: list[str]) -> int:
+    """Evaluates and prints the table."""
     parser = Parser(
         "eval",
         usage="trl-ces eval --model MODEL --benchmarks math12|aime24,gsm8k,... [--config FILE] [options]",
@@ -29,29 +30,16 @@ def _parser() -> Parser:
     parser.add_argument("--config", metavar="FILE", help=f"a YAML of these options, or a shipped one's name: {names}")
     for knob in dataclasses.fields(EvaluationSettings):
         default = knob.default
-        words: dict = {}
+        words: dict = {"nargs": "+" if knob.name == "benchmarks" else None}
         if isinstance(default, bool):
             words = {"nargs": "?", "const": "true"}  # such a flag may stand alone
-        elif knob.name == "benchmarks":
-            words = {"nargs": "+"}
         shown = knob.name not in ("model", "benchmarks", "system_prompt") and default is not None
-        parser.add_argument(
-            f"--{knob.name}",
-            **words,
-            metavar=knob.name.rpartition("_")[2].upper(),
-            help=knob.metadata["help"] + (f" (default {default})" if shown else ""),
-        )
-    return parser
-
-
-def run(argv: list[str]) -> int:
-    """Evaluates and prints the table."""
-    options = vars(_parser().parse_args(argv or ["--help"]))
+        text = knob.metadata["help"] + (f" (default {default})" if shown else "")
+        parser.add_argument(f"--{knob.name}", **words, metavar=knob.name.rpartition("_")[2].upper(), help=text)
+    options = vars(parser.parse_args(argv or ["--help"]))
     config = options.pop("config")
     file = None if config is None else find_recipe(config, kind="evaluation")
-    given = {
-        name: [value] if isinstance(value, str) else value for name, value in options.items() if value is not None
-    }
+    given = {name: [word] if isinstance(word, str) else word for name, word in options.items() if word is not None}
     settings = read_settings(file, given)
     folder = Path(settings.output_dir or default_folder(settings.model)).expanduser()
 

@@ -1,20 +1,13 @@
 """`trl-ces inspect`: a model's forking tokens on a sample, before it is trained."""
 
-from __future__ import annotations
-
-import argparse
 import sys
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...cli.parser import Parser, count
 from ...support.errors import UserError
 from ...train.command_line import read_words
 from ..inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
-
-if TYPE_CHECKING:
-    from ...train.recipe import Recipe
 
 EPILOG = """Samples answers and counts the tokens at which the model is least sure by the two tokens between which it
 hesitates. Where a reward says which answers are correct, it also prints how many groups would be all incorrect or all
@@ -28,7 +21,8 @@ explains the table.
 """
 
 
-def _parser() -> Parser:
+def run(argv: list[str]) -> int:
+    """Samples, counts and prints; returns 0, or 1 where the recipe's reward fails."""
     parser = Parser(
         "inspect",
         usage="trl-ces inspect --model MODEL --prompt TEXT | --config RECIPE | --model MODEL --data FILE  [options]",
@@ -50,12 +44,15 @@ def _parser() -> Parser:
     add("--seed", type=int, help=f"seed of the sampling (default {Sampling.seed})")
     add("--batch_size", type=count, metavar="N", help=f"answers generated together (default {Sampling.batch_size})")
     add("--output_dir", type=Path, metavar="DIR", help="also write every number there, in forks.json")
-    return parser
-
-
-def run(argv: list[str]) -> int:
-    """Samples, counts and prints; returns 0, or 1 where the recipe's reward fails."""
-    options, recipe, sampling = _read(argv or ["--help"])
+    options, rest = parser.parse_known_args(argv or ["--help"])
+    line = read_words(rest)
+    if line.accelerate_flags or line.accelerate_config:
+        flag = next(iter(line.accelerate_flags), "accelerate_config")
+        raise UserError(f"`--{flag}` is for training: `trl-ces inspect` runs in one process.")
+    recipe = recipe_to_sample(
+        options.config, line.overrides, model=options.model, data=options.data, prompts=options.prompt
+    )
+    sampling = Sampling.of_recipe(recipe, **{field.name: getattr(options, field.name) for field in fields(Sampling)})
     asked = Prompts(options.prompt, typed=True) if options.prompt else read_prompts(recipe, options.num_prompts)
     folder = options.output_dir
     if folder is not None:
@@ -65,8 +62,7 @@ def run(argv: list[str]) -> int:
             raise UserError(f"`--output_dir` {folder} cannot be made ({error.strerror}): name another.") from None
     progress = _show_progress if sys.stderr.isatty() else None
 
-    from ..inspect.groups import group_facts
-    from ..inspect.pairs import count_pairs, sample_facts
+    from ..inspect.facts import count_pairs, group_facts, sample_facts
     from ..inspect.sampling import sample_recipe
     from ..inspect.table import pairs_report, write_file
 
@@ -90,17 +86,3 @@ def run(argv: list[str]) -> int:
 
 def _show_progress(done: int, of: int) -> None:
     print(f"\r{done} of {of} answers", end="\n" if done == of else "", file=sys.stderr, flush=True)
-
-
-def _read(argv: list[str]) -> tuple[argparse.Namespace, Recipe, Sampling]:
-    """The command's own options, the recipe with its overrides, and how to sample."""
-    options, rest = _parser().parse_known_args(argv)
-    line = read_words(rest)
-    if line.accelerate_flags or line.accelerate_config:
-        flag = next(iter(line.accelerate_flags), "accelerate_config")
-        raise UserError(f"`--{flag}` is for training: `trl-ces inspect` runs in one process.")
-    recipe = recipe_to_sample(
-        options.config, line.overrides, model=options.model, data=options.data, prompts=options.prompt
-    )
-    given = {field.name: getattr(options, field.name) for field in fields(Sampling)}
-    return options, recipe, Sampling.of_recipe(recipe, **given)

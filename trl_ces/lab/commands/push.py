@@ -18,7 +18,8 @@ def _path(word: str) -> Path:
     return Path(word).expanduser()
 
 
-def _parser() -> Parser:
+def run(argv: list[str]) -> int:
+    """Gathers what belongs to a run and uploads it."""
     parser = Parser(
         "push",
         usage="trl-ces push RUN [--repo_id NAMESPACE/NAME] [--merge] [--public] [--evaluation DIR ...] [options]",
@@ -33,13 +34,9 @@ def _parser() -> Parser:
     add("--revision", metavar="BRANCH", help="default: `hub_revision` of the recipe, or main")
     add("--evaluation", nargs="+", type=_path, metavar="DIR", help="of trl-ces eval; default: its folder for RUN")
     add("--out", type=_path, metavar="DIR", help="write everything there for review, and upload nothing")
-    return parser
-
-
-def run(argv: list[str]) -> int:
-    """Gathers what belongs to a run and uploads it."""
-    given = vars(_parser().parse_args(argv or ["--help"]))
+    given = vars(parser.parse_args(argv or ["--help"]))
     out = given.pop("out")
+
     from ..hub.push import complete, failure, plan_push, push
     from ..hub.staging import place_run
 

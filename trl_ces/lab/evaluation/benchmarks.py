@@ -45,21 +45,14 @@ def _choice(name: str, title: str, file: str, count: int, read: Reader, hub: Hub
     return Benchmark(name, title, "choice", f"reasoning/{name}/{file}", count, read, hub)
 
 
+_EVALPLUS = {"humaneval": ("HumanEvalPlus", "v0.1.10", 164), "mbpp": ("MbppPlus", "v0.2.0", 378)}
+
+
 def _code(name: str, title: str, dataset: str, base: str | None = None) -> Benchmark:
-    file, version, count = {"humaneval": ("HumanEvalPlus", "v0.1.10", 164), "mbpp": ("MbppPlus", "v0.2.0", 378)}[
-        dataset
-    ]
-    return Benchmark(
-        name,
-        title,
-        "code",
-        f"code/{file}.jsonl.gz",
-        count,
-        read_code,
-        dataset=dataset,
-        base=base,
-        url=f"https://github.com/evalplus/{file.lower()}_release/releases/download/{version}/{file}.jsonl.gz",
-    )
+    file, version, count = _EVALPLUS[dataset]
+    url = f"https://github.com/evalplus/{file.lower()}_release/releases/download/{version}/{file}.jsonl.gz"
+    place = f"code/{file}.jsonl.gz"
+    return Benchmark(name, title, "code", place, count, read_code, dataset=dataset, base=base, url=url)
 
 
 _AIME = HubSource("HuggingFaceH4/aime_2024", None, "train", rows.read_plain)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from ...support.files import write_json
 from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
 from .budgets import curves, draw_budgets, paired_table
-from .proportions import Shares, accuracy_difference, accuracy_interval
+from .proportions import accuracy_difference, accuracy_interval
 from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings_file
 from .statistics import interval_of_average
-from .summary import KINDS, accuracies, by_benchmark, mean_lengths, span, tokens
+from .summary import KINDS, accuracies, by_benchmark, mean_lengths, shares, span, tokens
 
 # Section 5.2: a question is simple if the reference model answers it right more often than this.
 SIMPLE_ABOVE = 0.5
@@ -99,37 +100,20 @@ def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
     return shared
 
 
-@dataclass(frozen=True)
-class Measured:
-    """All runs on one benchmark: tables with a row per problem and a numbered column per run."""
-
-    accuracy: pd.DataFrame  # share of correct answers, in [0, 1]. Only problems that every run could judge
-    answers: pd.DataFrame  # how many answers each share is of
-    length: pd.DataFrame  # mean tokens
-
-    def shares(self, run: int) -> Shares:
-        """What the interval of a run's accuracy rests on."""
-        return Shares(self.accuracy[run].to_numpy(), self.answers[run].to_numpy())
+# One benchmark, per run: `accuracies` of the problems that every run could judge, and the mean lengths of all.
+Measured = list[tuple[pd.DataFrame, pd.Series]]
 
 
-def benchmark_tables(runs: Sequence[Run], name: str, verdict: str) -> Measured:
-    """What the comparison of a benchmark rests on; see [`compare`] for the arguments."""
-    numbers = range(len(runs))
+def _measure(runs: Sequence[Run], name: str, verdict: str) -> Measured:
     found = [accuracies(run.samples[name], verdict) for run in runs]
-    lengths = [mean_lengths(run.samples[name]) for run in runs]
-    judged = pd.concat(found, axis="columns", keys=numbers, join="inner")
-    return Measured(
-        judged.xs("right", axis="columns", level=1),
-        judged.xs("answers", axis="columns", level=1),
-        pd.concat(lengths, axis="columns", keys=numbers),
-    )
+    judged = reduce(pd.Index.intersection, (table.index for table in found))
+    return [(table.loc[judged], mean_lengths(run.samples[name])) for run, table in zip(runs, found, strict=True)]
 
 
 def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) -> dict[str, Any]:
     """The numbers of the comparison's tables."""
     names = shared_benchmarks(runs)
-    measured = {name: benchmark_tables(runs, name, verdict) for name in names}
-    rows = {name: _row([measured[name]], baseline) for name in names}
+    measured = {name: _measure(runs, name, verdict) for name in names}
     averages = {}
     for kind in KINDS:
         sets = [measured[name] for name in names if BENCHMARKS[name].kind == kind]
@@ -139,8 +123,8 @@ def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) ->
         "runs": [run.name for run in runs],
         "baseline": runs[baseline].name,
         "verdict": verdict,
-        "differing": {run.name: _differing(runs[0], run) for run in runs[1:] if _differing(runs[0], run)},
-        "benchmarks": rows,
+        "differing": {run.name: found for run in runs[1:] if (found := _differing(runs[0], run))},
+        "benchmarks": {name: _row([measured[name]], baseline) for name in names},
         "averages": averages,
         "split": {name: _split(measured[name]) for name in names},
         "budgets": curves(
@@ -160,17 +144,17 @@ def _differing(first: Run, other: Run) -> dict[str, list[Any]]:
 
 def _row(sets: Sequence[Measured], baseline: int) -> dict[str, Any]:
     """The numbers of one set, or the unweighted means over several."""
-    runs = list(sets[0].accuracy)
-    shares = [[each.shares(run) for each in sets] for run in runs]
-    lengths = [[each.length[run] for each in sets] for run in runs]
+    runs = range(len(sets[0]))
+    right = [[shares(each[run][0]) for each in sets] for run in runs]
+    lengths = [[each[run][1] for each in sets] for run in runs]
     # Paired: the same questions, so their difficulty cancels.
     longer = [[one - other for one, other in zip(own, lengths[baseline], strict=True)] for own in lengths]
     return {
-        "problems": sum(len(each.length) for each in sets),
-        "judged": sum(len(each.accuracy) for each in sets),
-        "accuracy": [accuracy_interval(own)._asdict() for own in shares],
+        "problems": sum(map(len, lengths[0])),
+        "judged": sum(len(each[0][0]) for each in sets),
+        "accuracy": [accuracy_interval(own)._asdict() for own in right],
         "accuracy_difference": [
-            None if run == baseline else accuracy_difference(shares[run], shares[baseline])._asdict() for run in runs
+            None if run == baseline else accuracy_difference(right[run], right[baseline])._asdict() for run in runs
         ],
         "length": [interval_of_average(own, least=0)._asdict() for own in lengths],
         "length_difference": [None if run == baseline else interval_of_average(longer[run])._asdict() for run in runs],
@@ -178,12 +162,12 @@ def _row(sets: Sequence[Measured], baseline: int) -> dict[str, Any]:
 
 
 def _split(measured: Measured) -> dict[str, Any]:
-    simple = measured.accuracy[0] > SIMPLE_ABOVE
-    found = {}
-    for part, chosen in (("simple", simple), ("hard", ~simple)):
-        own = Measured(measured.accuracy[chosen], measured.answers[chosen], measured.length.loc[chosen.index[chosen]])
-        found[part] = _row([own], baseline=0)
-    return found
+    reference = measured[0][0]["right"]
+    simple, hard = (reference.index[chosen] for chosen in (reference > SIMPLE_ABOVE, reference <= SIMPLE_ABOVE))
+    return {
+        part: _row([[(table.loc[chosen], length.loc[chosen]) for table, length in measured]], baseline=0)
+        for part, chosen in (("simple", simple), ("hard", hard))
+    }
 
 
 def comparison_text(found: dict[str, Any]) -> str:

@@ -1,13 +1,14 @@
 """Generation with transformers, and the interface shared with vllm_backend.py.
 
-Backends take token ids and a seed per answer and return token ids. `generate` alone would draw a batch from a single
-random state and apply the repetition penalty to padding, so that an answer depended on its neighbours; `Sampler` draws
-each answer from its own seed, as vLLM does.
+A backend takes token ids and a seed per answer and yields answers as they finish. `batch_size`: how many are generated
+together, if an answer's last bits can depend on its neighbours; after a kill the same batches are drawn again.
+`generate` alone would draw a batch from a single random state and apply the repetition penalty to padding, so that an
+answer depended on its neighbours; `Sampler` draws each answer from its own seed, as vLLM does.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,22 +25,6 @@ class GeneratedAnswer:
     index: int
     tokens: list[int]
     finish_reason: str
-
-
-class Backend(Protocol):
-    """A generation engine."""
-
-    # Answers generated together, if an answer's last bits can depend on its neighbours: after a kill, the same batches
-    # are drawn again. `None`: all missing answers may be drawn at once.
-    batch_size: int | None
-
-    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
-        """Answers prompts, in any order."""
-        ...
-
-    def close(self) -> None:
-        """Frees the model."""
-        ...
 
 
 class Sampler:
@@ -87,7 +72,7 @@ class Sampler:
 
 
 class TransformersBackend:
-    """Left-padded batches through `generate`; see [`Backend`]."""
+    """Left-padded batches through `generate`."""
 
     def __init__(self, model: Any, ends: Sequence[int], pad: int, settings: EvaluationSettings):
         self.model, self.ends, self.pad, self.settings = model.eval(), list(ends), pad, settings
@@ -116,7 +101,7 @@ class TransformersBackend:
         return cls(model, facts.ends, (facts.ends or [0])[0] if pad is None else pad, settings)
 
     def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
-        """See [`Backend`]."""
+        """Answers prompts, batch by batch."""
         for start in range(0, len(prompts), self.settings.batch_size):
             batch = slice(start, start + self.settings.batch_size)
             answers = self._answer(prompts[batch], seeds[batch])

@@ -43,11 +43,7 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
 def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
     """The problems of a benchmark."""
     benchmark = BENCHMARKS[name]
-    if data_dir is None:
-        source, rows, read = _from_hub(benchmark)
-    else:
-        file = _local_file(benchmark, Path(data_dir))
-        source, rows, read = str(file), _read_file(name, file), benchmark.read
+    source, rows, read = _from_hub(benchmark) if data_dir is None else _from_folder(benchmark, Path(data_dir))
     if len(rows) != benchmark.count:
         raise UserError(
             f"{name}: {source} has {len(rows)} rows, and {benchmark.count} are expected: another version of the set "
@@ -82,27 +78,23 @@ def data_digest(problems: Sequence[Problem]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _local_file(benchmark: Benchmark, data_dir: Path) -> Path:
+def _from_folder(benchmark: Benchmark, data_dir: Path) -> tuple[str, list[Any], Reader]:
+    """The rows of a JSON or JSON-lines file, which may be gzipped."""
     file = data_dir.expanduser() / benchmark.file
     if not file.is_file():
         hint = f"; without it the set is read from the Hub ({benchmark.hub.repository})" if benchmark.hub else ""
         raise UserError(
             f"{benchmark.name}: {file} does not exist. `--data_dir` names the folder with {benchmark.file}{hint}."
         )
-    return file
-
-
-def _read_file(name: str, file: Path) -> list[Any]:
-    """The rows of a JSON or JSON-lines file, which may be gzipped."""
     try:
         content = file.read_bytes()
         text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("utf-8")
-        if file.suffix == ".json":
-            return list(json.loads(text))
         # Not splitlines, which also splits at U+2028, and a question may hold one.
-        return [json.loads(line) for line in text.split("\n") if line.strip()]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{name}: {file} cannot be read ({error}).") from None
+        lines = [text] if file.suffix == ".json" else filter(str.strip, text.split("\n"))
+        rows = [json.loads(line) for line in lines]
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise UserError(f"{benchmark.name}: {file} cannot be read ({error}).") from None
+    return str(file), rows[0] if file.suffix == ".json" else rows, benchmark.read
 
 
 def _from_hub(benchmark: Benchmark) -> tuple[str, list[Any], Reader]:

@@ -1,7 +1,8 @@
 """An evaluation's directory: settings.json, and samples.jsonl, which gets every answer as it finishes."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,10 @@ SETTINGS, SAMPLES, LOCK = "settings.json", "samples.jsonl", ".lock"
 Sample = dict[str, Any]
 # Benchmark, row number of the problem, index of the sample.
 Key = tuple[str, int, int]
-FIELDS: dict[str, type | tuple[type, ...]] = {
-    "benchmark": str,
-    "problem": int,
-    "sample": int,
-    "seed": int,
-    "gold": str,
-    "answer": (str, type(None)),
-    "correct": (bool, type(None)),
-    "correct_qwen": (bool, type(None)),
-    "tokens": int,
-    "finish_reason": str,
-    "text": str,
-}
+ASKED = ("benchmark", "problem", "sample", "seed", "gold")
+JUDGED = ("answer", "correct", "correct_qwen")
+DRAWN = ("tokens", "finish_reason", "text")
+FIELDS = (*ASKED, *JUDGED, *DRAWN)
 
 
 def key_of(sample: Sample) -> Key:
@@ -51,10 +43,9 @@ def read_samples(file: Path) -> tuple[list[Sample], int]:
     for number, line in enumerate(content[:length].split(b"\n")[:-1], start=1):
         try:
             sample = json.loads(line)
-            fits = all(isinstance(sample.get(name, ...), kind) for name, kind in FIELDS.items())
-        except (ValueError, AttributeError):
-            fits = False
-        if not fits:
+        except ValueError:
+            sample = {}
+        if tuple(sample) != FIELDS:
             raise UserError(
                 f"{file}: line {number} was not written by this version: remove the line to draw it again, or "
                 "give another `--output_dir`."
@@ -64,68 +55,60 @@ def read_samples(file: Path) -> tuple[list[Sample], int]:
 
 
 class SampleFile:
-    """samples.jsonl, open for appending by this process alone."""
+    """samples.jsonl of `folder`, open for appending."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any], wait: bool = False):
-        self.folder, self.file = folder, folder / SAMPLES
-        try:
-            self._lock = lock_file(folder / LOCK, wait)
-        except OSError as error:
-            raise UserError(f"`--output_dir` {str(folder)!r} cannot be written ({error.strerror}).") from None
-        except Busy:
-            raise UserError(
-                f"Another evaluation is at work in {folder}: wait for it, or give another `--output_dir`."
-            ) from None
-        try:
-            self._check_settings(json.loads(json.dumps(settings)))
-            self.samples, length = read_samples(self.file)
-            self._stream = self.file.open("ab")
-        except BaseException:
-            self._lock.close()
-            raise
-        # A kill tore the last line: its sample is drawn again.
-        self._stream.truncate(length)
-        self._stream.seek(length)
-
-    def _check_settings(self, here: dict[str, Any]) -> None:
-        """Writes settings.json, or refuses to mix samples drawn with different settings."""
-        if not (self.folder / SETTINGS).is_file():
-            if self.file.is_file():
-                raise UserError(f"{self.file} has no {SETTINGS} beside it: give another `--output_dir`.")
-            write_json(self.folder / SETTINGS, here)
-        differing = differences(read_settings_file(self.folder), here)
-        if differing:
-            changes = "; ".join(
-                f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items()
-            )
-            raise UserError(
-                f"{self.folder} holds samples drawn with other settings: {changes}. Name another `--output_dir`, or "
-                "give the settings from there."
-            )
+    def __init__(self, folder: Path):
+        self.file = folder / SAMPLES
+        self.samples, length = read_samples(self.file)
+        self.stream = self.file.open("ab")
+        self.stream.truncate(length)  # a kill tore the last line: its sample is drawn again
 
     def append(self, samples: Sequence[Sample]) -> None:
         """Appends samples in the order given, and flushes them to the operating system."""
-        self._stream.write(_lines(samples).encode())
-        self._stream.flush()
+        self.stream.write(_lines(samples).encode())
+        self.stream.flush()
         self.samples.extend(samples)
 
     def replace(self, samples: Sequence[Sample]) -> None:
         """Rewrites the file atomically."""
-        self._stream.close()
+        self.stream.close()
         write_text(self.file, _lines(samples))
-        self._stream = self.file.open("ab")
-        self.samples = list(samples)
+        self.stream, self.samples = self.file.open("ab"), list(samples)
 
-    def close(self) -> None:
-        """Closes the file and releases the directory."""
-        self._stream.close()
-        self._lock.close()
 
-    def __enter__(self) -> "SampleFile":
-        return self
+@contextmanager
+def open_samples(folder: Path, settings: dict[str, Any], wait: bool = False) -> Iterator[SampleFile]:
+    """The samples of a directory, for this process alone; refused if they were drawn with other settings."""
+    try:
+        lock = lock_file(folder / LOCK, wait)
+    except OSError as error:
+        raise UserError(f"`--output_dir` {str(folder)!r} cannot be written ({error.strerror}).") from None
+    except Busy:
+        raise UserError(
+            f"Another evaluation is at work in {folder}: wait for it, or give another `--output_dir`."
+        ) from None
+    with lock:
+        _check_settings(folder, json.loads(json.dumps(settings)))
+        file = SampleFile(folder)
+        try:
+            yield file
+        finally:
+            file.stream.close()
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+
+def _check_settings(folder: Path, here: dict[str, Any]) -> None:
+    """Writes settings.json, or refuses to mix samples drawn with different settings."""
+    if not (folder / SETTINGS).is_file():
+        if (folder / SAMPLES).is_file():
+            raise UserError(f"{folder / SAMPLES} has no {SETTINGS} beside it: give another `--output_dir`.")
+        write_json(folder / SETTINGS, here)
+    differing = differences(read_settings_file(folder), here)
+    if differing:
+        changes = "; ".join(f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items())
+        raise UserError(
+            f"{folder} holds samples drawn with other settings: {changes}. Name another `--output_dir`, or give the "
+            "settings from there."
+        )
 
 
 def _lines(samples: Sequence[Sample]) -> str:

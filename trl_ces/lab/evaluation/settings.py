@@ -20,8 +20,15 @@ CHANGE_NO_ANSWER = {
 }
 
 
-def _knob(default: Any, text: str, least: int | None = None) -> Any:
-    return field(default=default, metadata={"help": text, "least": least})
+# Whether a number is in range, and the range in words.
+COUNT = (lambda value: value >= 1, "at least 1")
+NOT_NEGATIVE = (lambda value: 0 <= value < math.inf, "0 or above")
+POSITIVE = (lambda value: 0 < value < math.inf, "above 0")
+SHARE = (lambda value: 0 < value <= 1, "above 0 and at most 1")
+
+
+def _knob(default: Any, text: str, fits: Any = None) -> Any:
+    return field(default=default, metadata={"help": text, "range": fits})
 
 
 @dataclass(frozen=True)
@@ -36,42 +43,35 @@ class EvaluationSettings:
     data_dir: str | None = _knob(None, "folder with math/NAME/test.jsonl, reasoning/, code/; default: from the Hub")
     output_dir: str | None = _knob(None, "for answers and results; default: runs/evaluation/ and the model's name")
     backend: Literal["auto", "vllm", "transformers"] = _knob("auto", "auto takes vLLM if it is installed")
-    num_samples: int = _knob(4, "answers to each problem", least=1)
-    max_problems: int | None = _knob(None, "maximum number of problems per set, evenly spaced", least=1)
-    max_new_tokens: int = _knob(16384, "maximum answer length, thinking included; the paper states none", least=1)
-    temperature: float = _knob(0.4, "sampling temperature; 0 is greedy")
-    top_p: float = _knob(0.95, "nucleus sampling: probability mass")
-    top_k: int | None = _knob(None, "sampling: most likely tokens to draw from; default: all", least=1)
-    repetition_penalty: float = _knob(1.05, "on tokens of the prompt and the answer so far; 1 is none")
-    seed: int = _knob(0, "of the sampling", least=0)
+    num_samples: int = _knob(4, "answers to each problem", COUNT)
+    max_problems: int | None = _knob(None, "maximum number of problems per set, evenly spaced", COUNT)
+    max_new_tokens: int = _knob(16384, "maximum answer length, thinking included; the paper states none", COUNT)
+    temperature: float = _knob(0.4, "sampling temperature; 0 is greedy", NOT_NEGATIVE)
+    top_p: float = _knob(0.95, "nucleus sampling: probability mass", SHARE)
+    top_k: int | None = _knob(None, "sampling: most likely tokens to draw from; default: all", COUNT)
+    repetition_penalty: float = _knob(1.05, "on tokens of the prompt and the answer so far; 1 is none", POSITIVE)
+    seed: int = _knob(0, "of the sampling", NOT_NEGATIVE)
     system_prompt: str | None = _knob(PAPER_SYSTEM_PROMPT, "system message; null for none")
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = _knob("auto", "of the weights; auto: as saved")
-    batch_size: int = _knob(16, "answers generated at a time, with transformers", least=1)
-    tensor_parallel_size: int = _knob(1, "vLLM: GPUs per copy of the model", least=1)
-    data_parallel_size: int = _knob(1, "vLLM: copies of the model", least=1)
-    gpu_memory_utilization: float = _knob(0.9, "vLLM: fraction of a GPU's memory")
+    batch_size: int = _knob(16, "answers generated at a time, with transformers", COUNT)
+    tensor_parallel_size: int = _knob(1, "vLLM: GPUs per copy of the model", COUNT)
+    data_parallel_size: int = _knob(1, "vLLM: copies of the model", COUNT)
+    gpu_memory_utilization: float = _knob(0.9, "vLLM: fraction of a GPU's memory", SHARE)
     judge_again: bool = _knob(False, "judge existing answers again, after an upgrade of the grading")
     allow_code_execution: bool = _knob(False, "for code sets: run programs that the model wrote, in a sandbox")
-    code_time_limit: float = _knob(60.0, "seconds for all tests of one program")
+    code_time_limit: float = _knob(60.0, "seconds for all tests of one program", POSITIVE)
     trust_remote_code: bool = _knob(False, "run code from a Hub model's repository")
 
     def __post_init__(self) -> None:
         for knob in fields(self):
-            value, least = getattr(self, knob.name), knob.metadata.get("least")
-            if None not in (value, least) and value < least:
-                raise UserError(f"`{knob.name}` is {value}: it must be at least {least}.")
-        if not 0 <= self.temperature < math.inf:
-            raise UserError(f"`temperature` is {self.temperature}: it must be 0 or above; the paper uses 0.4.")
-        for name in ("top_p", "gpu_memory_utilization"):
-            if not 0 < getattr(self, name) <= 1:
-                raise UserError(f"`{name}` is {getattr(self, name)}: it must be above 0 and at most 1.")
-        if not 0 < self.repetition_penalty < math.inf:
-            raise UserError(f"`repetition_penalty` is {self.repetition_penalty}: it must be above 0; 1 is none.")
-        if not 0 < self.code_time_limit < math.inf:
-            raise UserError(f"`code_time_limit` is {self.code_time_limit}: it must be above 0 seconds.")
+            value, (fits, words) = getattr(self, knob.name), knob.metadata.get("range") or (None, "")
+            if fits and value is not None and not fits(value):
+                raise UserError(f"`{knob.name}` is {value}: it must be {words}.")
         if not self.model.strip():
             raise UserError("No model is named: give `--model`, a directory or a Hub id.")
-        object.__setattr__(self, "benchmarks", find_benchmarks(self.benchmarks))
+        given = [self.benchmarks] if isinstance(self.benchmarks, str) else self.benchmarks
+        words = [word.strip() for names in given for word in names.split(",")]
+        object.__setattr__(self, "benchmarks", find_benchmarks(list(filter(None, words))))
 
     def sampling(self) -> dict[str, Any]:
         """What decides which answers are drawn and how they are judged; fixed within an output directory."""
@@ -83,7 +83,7 @@ class EvaluationSettings:
         return [name for name in self.benchmarks if BENCHMARKS[name].kind == "code"]
 
 
-HINTS: dict[str, Any] = typing.get_type_hints(EvaluationSettings)
+HINTS: dict[str, Any] = typing.get_type_hints(EvaluationSettings) | {"benchmarks": list[str] | str}
 
 
 def read_settings(file: Path | None, given: dict[str, list[str]]) -> EvaluationSettings:
@@ -91,33 +91,24 @@ def read_settings(file: Path | None, given: dict[str, list[str]]) -> EvaluationS
     values = {} if file is None else fit_settings(read_yaml(file), str(file))
     for name, words in given.items():
         try:
-            if name == "benchmarks":
-                values[name] = _split(name, ",".join(words))
-            else:
-                values[name] = fit_text(words, HINTS[name])
+            values[name] = fit_text(words, HINTS[name])
         except TypeError as error:
             raise UserError(f"`--{name}`: {error}.") from None
     return EvaluationSettings(**values)
 
 
 def fit_settings(values: dict[str, Any], where: str) -> dict[str, Any]:
-    """Knobs with values of the declared types; `benchmarks` may be one string with commas."""
+    """Knobs with values of the declared types."""
     fitted = {}
     for name, value in values.items():
         if name not in HINTS:
             hint = nearest(str(name), HINTS) or f" Keys: {', '.join(HINTS)}."
             raise UserError(f"{where}: the key `{name}` is not known in an evaluation.{hint}")
         try:
-            fitted[name] = fit(_split(name, value), HINTS[name])
+            fitted[name] = fit(value, HINTS[name])
         except TypeError as error:
             raise UserError(f"{where}: `{name}`: {error}.") from None
     return fitted
-
-
-def _split(name: str, value: Any) -> Any:
-    if name != "benchmarks" or not isinstance(value, str):
-        return value
-    return [word.strip() for word in value.split(",") if word.strip()]
 
 
 def default_folder(model: str) -> Path:

@@ -46,21 +46,14 @@ def mean_lengths(samples: pd.DataFrame) -> pd.Series:
 def score(samples: pd.DataFrame, verdict: str) -> dict[str, Any]:
     """One verdict on one benchmark: how many problems have it, accuracy with interval, pass@k."""
     judged = accuracies(samples, verdict)
-    found = accuracy_interval([shares(judged)])
-    count = samples.groupby("problem").size().min()
-    ks = [2**power for power in range(int(count).bit_length())]
-    answers = [own for _, own in samples.groupby("problem") if own[verdict].notna().all()]
-    return {
-        "problems": len(judged),
-        "accuracy": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "pass_at": {str(k): _mean([pass_at_k(len(own), int(own[verdict].sum()), k) for own in answers]) for k in ks},
-    }
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+    problems = samples.groupby("problem")[verdict]
+    answers = [own for _, own in problems if own.notna().all()]
+    pass_at = {}
+    for k in (2**power for power in range(int(problems.size().min()).bit_length())):
+        found = [pass_at_k(len(own), int(own.sum()), k) for own in answers]
+        pass_at[str(k)] = sum(found) / len(found) if found else None
+    mean, low, high = accuracy_interval([shares(judged)])
+    return {"problems": len(judged), "accuracy": mean, "low": low, "high": high, "pass_at": pass_at}
 
 
 def measured(samples: pd.DataFrame) -> dict[str, Any]:
@@ -80,22 +73,18 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
     from ...support.environment import environment
 
     tables = by_benchmark(samples)
-    found: dict[str, Any] = {}
-    for name in settings["benchmarks"]:
-        own = tables[name]
-        limit = settings["max_new_tokens"]
-        found[name] = measured(own) | {"budgets": {verdict: of_one_run(own, verdict, limit) for verdict in VERDICTS}}
     averages = {}
     for kind in KINDS:
         sets = [tables[name] for name in settings["benchmarks"] if BENCHMARKS[name].kind == kind]
         if sets:
-            averages[kind] = {
-                "length_tokens": interval_of_average([mean_lengths(own) for own in sets], least=0)._asdict(),
-                **{
-                    verdict: accuracy_interval([shares(accuracies(own, verdict)) for own in sets])._asdict()
-                    for verdict in VERDICTS
-                },
-            }
+            averages[kind] = {"length_tokens": interval_of_average(list(map(mean_lengths, sets)), least=0)._asdict()}
+            for verdict in VERDICTS:
+                right = [shares(accuracies(own, verdict)) for own in sets]
+                averages[kind][verdict] = accuracy_interval(right)._asdict()
+    found, limit = {}, settings["max_new_tokens"]
+    for name in settings["benchmarks"]:
+        budgets = {verdict: of_one_run(tables[name], verdict, limit) for verdict in VERDICTS}
+        found[name] = measured(tables[name]) | {"budgets": budgets}
     return {"settings": settings, "benchmarks": found, "averages": averages, "packages": environment()}
 
 
@@ -109,28 +98,28 @@ def span(low: float | None, high: float | None, write: Any) -> str:
     return "" if low is None else f"[{write(low)}, {write(high)}]"
 
 
-def result_rows(summary: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the run's table: the paper's Table 1, and what belongs beside it."""
+def _table(summary: dict[str, Any]) -> str:
+    """The paper's Table 1 of one run, and what belongs beside it."""
     found = summary["benchmarks"]
-    most = str(max(int(k) for k in next(iter(found.values()))["correct"]["pass_at"]))
-    header = ["Dataset", "Acc ↑", "95 %", "n", "Script Acc", "n", "Len ↓", "95 %"]
-    header += [f"pass@{most}", "Cut off"]
+    most = max(next(iter(found.values()))["correct"]["pass_at"], key=int)
+    header = ["Dataset", "Acc ↑", "95 %", "n", "Script Acc", "n", "Len ↓", "95 %", f"pass@{most}", "Cut off"]
     rows = []
     for kind, title in KINDS.items():
         names = [name for name in found if BENCHMARKS[name].kind == kind]
         for name in names:
-            rows.append([BENCHMARKS[name].title, *_cells(found[name], most)])
+            entry = found[name]
+            rest = [percent(entry["correct"]["pass_at"][most]), percent(entry["truncated"])]
+            rows.append([BENCHMARKS[name].title, *_cells(entry), *rest])
         if len(names) > 1:
             mean = summary["averages"][kind]
-            entry = {verdict: {"accuracy": mean[verdict]["mean"], **mean[verdict]} for verdict in VERDICTS}
-            rows.append([title, *_cells({**entry, "length_tokens": mean["length_tokens"]}, most)])
-    return header, rows
+            named = {verdict: {"accuracy": mean[verdict]["mean"], **mean[verdict]} for verdict in VERDICTS}
+            rows.append([title, *_cells({**mean, **named}), "", ""])
+    return markdown(header, rows)
 
 
-def _cells(entry: dict[str, Any], most: str) -> list[str]:
-    """A row but for its name; an average has no counts, pass@k and share of cut-off answers."""
+def _cells(entry: dict[str, Any]) -> list[str]:
+    """Accuracy by both verdicts, and length; an average has no counts."""
     right, script, length = entry["correct"], entry["correct_qwen"], entry["length_tokens"]
-    rest = [right["pass_at"][most], entry["truncated"]] if "problems" in entry else []
     return [
         percent(right["accuracy"]),
         span(right["low"], right["high"], percent),
@@ -139,12 +128,11 @@ def _cells(entry: dict[str, Any], most: str) -> list[str]:
         str(script.get("problems", "")),
         tokens(length["mean"]),
         span(length["low"], length["high"], tokens),
-        *(list(map(percent, rest)) or [""] * 2),
     ]
 
 
 def results_table(summary: dict[str, Any]) -> str:
-    """The run's table as Markdown, with its notes; see [`result_rows`]."""
+    """The run's table as Markdown, with its notes."""
     found, settings = summary["benchmarks"], summary["settings"]
     problems = sum(entry["problems"] for entry in found.values())
     not_judged = sum(entry["not_judged"] for entry in found.values())
@@ -172,7 +160,7 @@ def results_table(summary: dict[str, Any]) -> str:
             "Acc within: correct answers that end within so many tokens, %. Area: their mean over all budgets up to "
             "the limit. Len: mean tokens of correct and of wrong answers.",
         ]
-    return "\n\n".join([title, markdown(*result_rows(summary)), *notes]) + "\n"
+    return "\n\n".join([title, _table(summary), *notes]) + "\n"
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 from ...grading import grade_many
 from .benchmarks import BENCHMARKS
 from .code.judge import CodeJudge
-from .generate import Backend
 from .models import EncodedPrompts
 from .problems import Problem
-from .samples import Key, Sample, key_of
+from .samples import DRAWN, FIELDS, Key, Sample, key_of
 from .settings import EvaluationSettings
 
 
@@ -19,17 +18,11 @@ from .settings import EvaluationSettings
 class Unit:
     """One answer to draw."""
 
-    problem: Problem  # what is asked
+    problems: list[Problem]  # what is asked; of a code set and its stricter set both, the one with the most tests last
     sample: int  # number of the answer among the problem's answers
     prompt: list[int]  # token ids
     thinking_prefilled: bool  # whether the prompt has opened `<think>`
     seed: int  # of the sampling, below 2^31
-    stricter: Problem | None = None  # the same problem with more tests, for which the answer counts too
-
-    @property
-    def problems(self) -> list[Problem]:
-        """The problems that it answers, the one with the most tests last."""
-        return [self.problem] if self.stricter is None else [self.problem, self.stricter]
 
     @property
     def keys(self) -> list[Key]:
@@ -46,25 +39,18 @@ def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
 def list_units(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Unit]:
     """All answers to draw, by benchmark and prompt length, so that batches pad little."""
     rank = {name: place for place, name in enumerate(settings.benchmarks)}
-    bases = {problem: BENCHMARKS[problem.benchmark].base for problem in problems}
-    stricter = {(base, problem.id): problem for problem, base in bases.items() if base in rank}
+    bases = {name: base for name in rank if (base := BENCHMARKS[name].base) in rank}
+    stricter = {(bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases}
     entries = zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True)
-    asked = sorted(
-        (entry for entry in entries if bases[entry[0]] not in rank),
-        key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id),
-    )
-    return [
-        Unit(
-            problem,
-            sample,
-            ids,
-            prefilled,
-            sample_seed(settings.seed, problem.benchmark, problem.id, sample),
-            stricter.get((problem.benchmark, problem.id)),
-        )
-        for problem, ids, prefilled in asked
-        for sample in range(settings.num_samples)
-    ]
+    asked = [entry for entry in entries if entry[0].benchmark not in bases]
+    asked.sort(key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id))
+    units = []
+    for problem, ids, prefilled in asked:
+        place = problem.benchmark, problem.id
+        own = [problem, stricter[place]] if place in stricter else [problem]
+        for sample in range(settings.num_samples):
+            units.append(Unit(own, sample, ids, prefilled, sample_seed(settings.seed, *place, sample)))
+    return units
 
 
 def pending_batches(units: Sequence[Unit], done: set[Key], batch_size: int | None) -> list[list[Unit]]:
@@ -87,51 +73,35 @@ def judge_answers(answers: Sequence[tuple[Unit, Sample]], code_judge: CodeJudge)
 
     A program has a single verdict, which stands for both.
     """
-    plain = [(unit, drawn) for unit, drawn in answers if unit.problem.code is None]
+    plain = [(unit, unit.problems[0], drawn) for unit, drawn in answers if unit.problems[0].code is None]
     grades = grade_many(
-        [drawn["text"] for _, drawn in plain],
-        [unit.problem.gold for unit, _ in plain],
-        [unit.problem.benchmark for unit, _ in plain],
-        questions=[unit.problem.question for unit, _ in plain],
-        thinking_prefilled=[unit.thinking_prefilled for unit, _ in plain],
+        [drawn["text"] for *_, drawn in plain],
+        [problem.gold for _, problem, _ in plain],
+        [problem.benchmark for _, problem, _ in plain],
+        questions=[problem.question for _, problem, _ in plain],
+        thinking_prefilled=[unit.thinking_prefilled for unit, *_ in plain],
     )
     samples = [
-        _sample(unit, drawn, unit.problem, grade.answer, grade.correct, grade.correct_qwen)
-        for (unit, drawn), grade in zip(plain, grades, strict=True)
+        _sample(unit, problem, (grade.answer, grade.correct, grade.correct_qwen), drawn)
+        for (unit, problem, drawn), grade in zip(plain, grades, strict=True)
     ]
-    coded = [(unit, drawn, task) for unit, drawn in answers if (task := unit.problems[-1].code) is not None]
-    verdicts = code_judge.verdicts(
-        [task for *_, task in coded],
-        [drawn["text"] for _, drawn, _ in coded],
-        [unit.thinking_prefilled for unit, *_ in coded],
-    )
-    for (unit, drawn, _), verdict in zip(coded, verdicts, strict=True):
+    coded = [(unit, task, drawn) for unit, drawn in answers if (task := unit.problems[-1].code) is not None]
+    verdicts = code_judge.verdicts([(task, drawn["text"], unit.thinking_prefilled) for unit, task, drawn in coded])
+    for (unit, _, drawn), verdict in zip(coded, verdicts, strict=True):
         # The base set's verdict is on the first group of tests, the stricter set's on both.
         for problem, correct in zip(unit.problems, verdict.passed[-len(unit.problems) :], strict=True):
-            samples.append(_sample(unit, drawn, problem, verdict.program, correct, correct))
+            samples.append(_sample(unit, problem, (verdict.program, correct, correct), drawn))
     return samples
 
 
-def _sample(
-    unit: Unit, drawn: Sample, problem: Problem, stated: str | None, correct: bool | None, correct_qwen: bool | None
-) -> Sample:
-    return {
-        "benchmark": problem.benchmark,
-        "problem": problem.id,
-        "sample": unit.sample,
-        "seed": unit.seed,
-        "gold": problem.gold,
-        "answer": stated,
-        "correct": correct,
-        "correct_qwen": correct_qwen,
-        "tokens": drawn["tokens"],
-        "finish_reason": drawn["finish_reason"],
-        "text": drawn["text"],
-    }
+def _sample(unit: Unit, problem: Problem, judged: tuple[Any, ...], drawn: Sample) -> Sample:
+    """A line of samples.jsonl."""
+    asked = (problem.benchmark, problem.id, unit.sample, unit.seed, problem.gold)
+    return dict(zip(FIELDS, (*asked, *judged, *(drawn[name] for name in DRAWN)), strict=True))
 
 
 def draw(
-    backend: Backend, batches: Sequence[Sequence[Unit]], tokenizer: Any, done: set[Key], code_judge: CodeJudge
+    backend: Any, batches: Sequence[Sequence[Unit]], tokenizer: Any, done: set[Key], code_judge: CodeJudge
 ) -> Iterator[list[Sample]]:
     """Yields the missing samples of the batches as they finish."""
     for batch in batches:
@@ -141,10 +111,7 @@ def draw(
                 continue
             texts = tokenizer.batch_decode([answer.tokens for answer in new], skip_special_tokens=True)
             answers = [
-                (
-                    batch[answer.index],
-                    {"tokens": len(answer.tokens), "finish_reason": answer.finish_reason, "text": text},
-                )
+                (batch[answer.index], dict(zip(DRAWN, (len(answer.tokens), answer.finish_reason, text), strict=True)))
                 for answer, text in zip(new, texts, strict=True)
             ]
             yield [sample for sample in judge_answers(answers, code_judge) if key_of(sample) not in done]

@@ -10,11 +10,9 @@ import multiprocessing
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from ...support.errors import UserError, first_line
-from ...support.imports import install_line
 from .generate import GeneratedAnswer
 from .models import ModelFacts, cut_at_end
 from .settings import EvaluationSettings
@@ -36,12 +34,11 @@ for pid in map(int, sys.argv[1:]):
 
 
 class VllmBackend:
-    """vLLM's engine on one model; see [`Backend`](generate.py)."""
+    """vLLM's engine on one model."""
 
     batch_size: int | None = None
 
     def __init__(self, facts: ModelFacts, settings: EvaluationSettings, longest: int):
-        check_vllm()
         from vllm import AsyncEngineArgs, AsyncLLMEngine
         from vllm.lora.request import LoRARequest
 
@@ -83,7 +80,7 @@ class VllmBackend:
         )
 
     def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
-        """See [`Backend`](generate.py)."""
+        """Answers prompts, in any order."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
         stream = self._stream(prompts, seeds)
@@ -132,34 +129,26 @@ class VllmBackend:
                 await asyncio.gather(*running, *done, return_exceptions=True)
 
     async def _answer(self, index: int, prompt: list[int], seed: int) -> GeneratedAnswer:
-        self.requests += 1
-        outputs: AsyncIterator[Any] = self.engine.generate(
-            {"prompt_token_ids": prompt}, self._sampling(seed), str(self.requests), lora_request=self.adapter
-        )
-        last = None
-        async for output in outputs:
-            last = output
-        if last is None:
-            raise RuntimeError(f"vLLM gave no answer to request {self.requests}.")
-        tokens, reason = cut_at_end(last.outputs[0].token_ids, self.facts.ends)
-        return GeneratedAnswer(index, tokens, reason)
-
-    def _sampling(self, seed: int) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        settings = self.settings
-        return SamplingParams(
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            top_k=settings.top_k or 0,  # 0: all
-            repetition_penalty=settings.repetition_penalty,
-            max_tokens=settings.max_new_tokens,
+        self.requests += 1
+        sampling = SamplingParams(
+            temperature=self.settings.temperature,
+            top_p=self.settings.top_p,
+            top_k=self.settings.top_k or 0,  # 0: all
+            repetition_penalty=self.settings.repetition_penalty,
+            max_tokens=self.settings.max_new_tokens,
             seed=seed,
             stop_token_ids=self.facts.ends,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
+        outputs: AsyncIterator[Any] = self.engine.generate(
+            {"prompt_token_ids": prompt}, sampling, str(self.requests), lora_request=self.adapter
+        )
+        *_, last = [output async for output in outputs]
+        return GeneratedAnswer(index, *cut_at_end(last.outputs[0].token_ids, self.facts.ends))
 
     def close(self) -> None:
         """Ends the engine's processes."""
@@ -174,12 +163,6 @@ class VllmBackend:
             self.loop.run_until_complete(asyncio.wait(left, timeout=CLOSING_SECONDS))
         del self.engine  # now: while Python exits, its clean-up fails
         self.loop.close()
-
-
-def check_vllm() -> None:
-    """Refuses a machine without vLLM."""
-    if find_spec("vllm") is None:
-        raise UserError(f"vLLM is not installed: {install_line('vllm')}, or give `--backend transformers`.")
 
 
 def lora_rank(rank: int) -> int:

@@ -55,13 +55,7 @@ class Push:
 
 
 def plan_push(
-    run: Path,
-    *,
-    repo_id: str | None,
-    public: bool,
-    revision: str | None,
-    merge: bool,
-    evaluation: Sequence[Path] | None,
+    run: Path, repo_id: str | None, public: bool, revision: str | None, merge: bool, evaluation: Sequence[Path] | None
 ) -> Push:
     """A [`Push`]; what is `None` comes from the recipe, or from where `trl-ces eval` writes by default."""
     weights, home = find_weights(run), home_of(run)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ...support.files import write_json
 from ...support.tables import percent
-from .pairs import SIDES, shorter_share
+from .facts import SIDES, shorter_share
 from .tokens import token_text
 
 WIDTH = 119

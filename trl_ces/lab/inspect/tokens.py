@@ -38,48 +38,27 @@ def forking_tokens(
     """
     The entropies of answers and their k = max(1, floor(length * tau)) tokens of highest entropy, Eq. 5 with b = 1.
     """
-    longest = max(len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True))
-    at_a_time = max(1, LOGITS_AT_A_TIME // (longest * model.config.get_text_config().vocab_size))
-    found = []
-    for start in range(0, len(answers), at_a_time):
-        part = slice(start, start + at_a_time)
-        found += _forking_tokens(model, prompts[part], answers[part], temperature, tau, pad)
-    return found
-
-
-def _forking_tokens(model, prompts, answers, temperature, tau, pad):
     rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
-    width, longest = max(map(len, rows)), max(map(len, answers))
-    # Padded on the right: every token has the position that it has alone, and causal attention sees no padding.
-    ids = torch.tensor([row + [pad] * (width - len(row)) for row in rows], device=model.device)
-    attended = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=model.device)
-    logits = model(input_ids=ids, attention_mask=attended, use_cache=False).logits  # (B, width, V)
-    entropies = torch.zeros(len(rows), longest)
-    mask = torch.zeros(len(rows), longest, dtype=torch.int64)
-    likeliest: list[tuple[Tensor, Tensor]] = []
-    for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-        # The logits at one token predict the next, so the answer's first token is at the prompt's last.
-        own = logits[row, len(prompt) - 1 : len(prompt) - 1 + len(answer)]
-        own_entropies, probabilities, tokens = distribution_facts(own, temperature)
-        entropies[row, : len(answer)] = own_entropies.cpu()
-        mask[row, : len(answer)] = 1
-        likeliest.append((probabilities.cpu(), tokens.cpu()))
-    k = selection_size(mask.sum(dim=1), tau).clamp(min=1)
-    selected = top_entropy_tokens(entropies, mask, k)
+    at_a_time = max(1, LOGITS_AT_A_TIME // (max(map(len, rows)) * model.config.get_text_config().vocab_size))
     found = []
-    for row, answer in enumerate(answers):
-        bits, (probabilities, tokens) = entropies[row, : len(answer)].tolist(), likeliest[row]
-        forks = [
-            ForkingToken(
-                place=place,
-                pair=tuple(tokens[place].tolist()),
-                probabilities=tuple(probabilities[place].tolist()),
-                entropy=bits[place],
-                sampled=answer[place],
-            )
-            for place in selected[row].nonzero().flatten().tolist()
-        ]
-        found.append((bits, forks))
+    for start in range(0, len(rows), at_a_time):
+        part = rows[start : start + at_a_time]
+        width = max(map(len, part))
+        # Padded on the right: every token has the position that it has alone, and causal attention sees no padding.
+        ids = torch.tensor([row + [pad] * (width - len(row)) for row in part], device=model.device)
+        attended = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in part], device=model.device)
+        logits = model(input_ids=ids, attention_mask=attended, use_cache=False).logits  # (B, width, V)
+        for row, answer in zip(range(len(part)), answers[start:], strict=False):
+            # The logits at one token predict the next, so the answer's first token is at the prompt's last.
+            own = logits[row, len(part[row]) - len(answer) - 1 : len(part[row]) - 1]
+            bits, probabilities, tokens = (values.cpu() for values in distribution_facts(own, temperature))
+            k = selection_size(torch.tensor([len(answer)]), tau).clamp(min=1)
+            selected = top_entropy_tokens(bits.unsqueeze(0), torch.ones(1, len(answer), dtype=torch.int64), k)[0]
+            forks = []
+            for place in selected.nonzero().flatten().tolist():
+                pair, of_pair = tuple(tokens[place].tolist()), tuple(probabilities[place].tolist())
+                forks.append(ForkingToken(place, pair, of_pair, bits[place].item(), answer[place]))
+            found.append((bits.tolist(), forks))
     return found
 
 

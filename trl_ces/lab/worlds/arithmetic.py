@@ -84,11 +84,6 @@ def draw_terms(world: World, split: str, rng: random.Random) -> list[int]:
             return terms
 
 
-def draw_problem(world: World, split: str, rng: random.Random) -> list[list[int]]:
-    """The numbers of each sum of one problem."""
-    return [draw_terms(world, split, rng) for _ in range(world.sums)]
-
-
 def write_prompt(problem: list[list[int]]) -> str:
     """`37+48:` for `[[37, 48]]`, `a37+48b21+30:` for `[[37, 48], [21, 30]]`."""
     return "".join(_named("+".join(map(str, terms)) for terms in problem)) + ":"
@@ -173,7 +168,7 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
     for _ in range(100 * num_problems):
         if len(solutions) == num_problems:
             break
-        problem = draw_problem(world, split, rng)
+        problem = [draw_terms(world, split, rng) for _ in range(world.sums)]
         solutions[write_prompt(problem)] = write_solution(problem)
     if len(solutions) < num_problems:
         raise ValueError(

@@ -106,10 +106,10 @@ def evaluate(
 
 def check_evaluate(num_problems: int = 200, seed: int = 0, group_by: str | None = None, **settings: Any) -> None:
     """Refuses what [`evaluate`] would refuse for any model: `trl-ces study` calls it before its first run."""
-    of_sampling = ("num_samples", "max_new_tokens", "device")
-    world = {name: value for name, value in settings.items() if name not in of_sampling}
+    for of_sampling in ("num_samples", "max_new_tokens", "device"):
+        settings.pop(of_sampling, None)
     try:
-        _problems_and_kinds(num_problems, seed, group_by, world)
+        _problems_and_kinds(num_problems, seed, group_by, settings)
     except (TypeError, ValueError) as error:
         raise UserError(f"`evaluation`: {error}") from None
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...support.files import lock_file, write_json
-from .arithmetic import CHARACTERS, LETTERS, World, draw_problem, write_prompt, write_text
+from .arithmetic import CHARACTERS, LETTERS, World, draw_terms, write_prompt, write_text
 
 if TYPE_CHECKING:
     import torch
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
 
 PAD, EOS = "<pad>", "<eos>"
 SETTINGS_FILE = "arithmetic_world.json"
-BASE_TRAINING: dict[str, Any] = {
-    "seed": 0,
-    "steps": 450,
-    "batch_size": 64,
-    "learning_rate": 3e-3,
-    "layers": 3,
-    "width": 96,
-    "device": "cpu",
-}
 
 
 def build_tokenizer(sums: int = 1) -> PreTrainedTokenizerFast:
@@ -49,13 +41,13 @@ def build_tokenizer(sums: int = 1) -> PreTrainedTokenizerFast:
 def build_base_model(
     output_dir: str | Path,
     world: World | None = None,
-    seed: int = BASE_TRAINING["seed"],
-    steps: int = BASE_TRAINING["steps"],
-    batch_size: int = BASE_TRAINING["batch_size"],
-    learning_rate: float = BASE_TRAINING["learning_rate"],
-    layers: int = BASE_TRAINING["layers"],
-    width: int = BASE_TRAINING["width"],
-    device: str = BASE_TRAINING["device"],
+    seed: int = 0,
+    steps: int = 450,
+    batch_size: int = 64,
+    learning_rate: float = 3e-3,
+    layers: int = 3,
+    width: int = 96,
+    device: str = "cpu",
     on_step: Callable[[int, int, float], None] | None = None,
 ) -> bool:
     """Trains a small Llama on texts of the train problems and saves it; one of the same settings is kept."""
@@ -63,7 +55,7 @@ def build_base_model(
 
     world, output_dir = world or World(), Path(output_dir)
     training = {"seed": seed, "steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
-    settings = _settings(world, **training, layers=layers, width=width, device=device)
+    settings = {"world": asdict(world), **training, "layers": layers, "width": width, "device": device}
     if _made_with(output_dir) == settings:
         return False
     (output_dir / SETTINGS_FILE).unlink(missing_ok=True)  # from here on the folder holds no finished model
@@ -93,6 +85,14 @@ def build_base_model(
     return True
 
 
+# The defaults of its training.
+BASE_TRAINING = {
+    name: entry.default
+    for name, entry in signature(build_base_model).parameters.items()
+    if name not in ("output_dir", "world", "on_step")
+}
+
+
 def sums_at(step: int, steps: int, sums: int) -> int:
     """Sums of the texts at a step: 2, 4, 8, ... in equal parts of the first half, then `sums`.
 
@@ -103,17 +103,10 @@ def sums_at(step: int, steps: int, sums: int) -> int:
     return fewer[part] if part < len(fewer) else sums
 
 
-def _settings(world: World, **training: Any) -> dict[str, Any]:
-    return {"world": asdict(world), **BASE_TRAINING, **training}
-
-
 def _made_with(folder: Path) -> Any:
-    """The settings of the model in `folder`, `None` if unknown; a field that they lack is newer than it."""
+    """The settings of the model in `folder`, `None` if unknown."""
     file = folder / SETTINGS_FILE
-    if not file.is_file():
-        return None
-    written = json.loads(file.read_text(encoding="utf-8"))
-    return {**BASE_TRAINING, **written, "world": {**asdict(World()), **written["world"]}}
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def _new_model(tokenizer: PreTrainedTokenizerFast, seed: int, layers: int, width: int) -> LlamaForCausalLM:
@@ -143,11 +136,12 @@ def _supervised_batch(
     tokenizer: PreTrainedTokenizerFast, world: World, sums: int, size: int, rng: random.Random
 ) -> dict[str, torch.Tensor]:
     """New train problems of so many sums with their texts, (size, T) each; prompt and padding carry no label."""
-    problems = [draw_problem(replace(world, sums=sums), "train", rng) for _ in range(size)]
+    problems = [[draw_terms(world, "train", rng) for _ in range(sums)] for _ in range(size)]
     prompts = list(map(write_prompt, problems))
     texts = [start + write_text(one, world, rng) for start, one in zip(prompts, problems, strict=True)]
-    if sums < world.sums:  # then any letters name them, so that all are learned
-        texts = [text.translate(_other_letters(world.sums, sums, rng)) for text in texts]
+    if sums < world.sums:  # then any letters name them, in their order, so that all are learned
+        others = ["".join(sorted(rng.sample(LETTERS[: world.sums], sums))) for _ in texts]
+        texts = [text.translate(str.maketrans(LETTERS[:sums], to)) for text, to in zip(texts, others, strict=True)]
     texts = [text + EOS for text in texts]
     batch = tokenizer(texts, return_tensors="pt", padding=True, padding_side="right")
     labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
@@ -156,27 +150,22 @@ def _supervised_batch(
     return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "labels": labels}
 
 
-def _other_letters(known: int, used: int, rng: random.Random) -> dict[int, int]:
-    """Replaces the first `used` letters by as many of the first `known`, in their order."""
-    return str.maketrans(LETTERS[:used], "".join(sorted(rng.sample(LETTERS[:known], used))))
-
-
 def make_base_model(model_name_or_path: str, **settings: Any) -> str:
     """The `model_builder` of recipes/arithmetic: the base model in that directory, made on first use.
 
     If several processes ask for one directory, the first makes the model and the others wait.
     """
     folder = Path(model_name_or_path)
-    training = {name: value for name, value in settings.items() if name in BASE_TRAINING}
+    training = {name: settings.get(name, default) for name, default in BASE_TRAINING.items()}
     world = World(**{name: value for name, value in settings.items() if name not in BASE_TRAINING})
     with lock_file(folder.with_name(f".{folder.name}.lock"), wait=True):
         if not (folder / "config.json").is_file():
             partial = folder.with_name(f".{folder.name}.partial")  # a kill leaves no half model under the real name
             build_base_model(partial, world, **training)
             partial.rename(folder)
-        elif settings and _made_with(folder) != _settings(world, **training):
+        elif settings and (made := _made_with(folder)) != (wanted := {"world": asdict(world), **training}):
             raise ValueError(
-                f"{folder} holds a model made with {_made_with(folder) or 'settings unknown'}, and one with "
-                f"{_settings(world, **training)} is asked for: name another directory."
+                f"{folder} holds a model made with {made or 'settings unknown'}, and one with {wanted} is asked for: "
+                "name another directory."
             )
     return model_name_or_path

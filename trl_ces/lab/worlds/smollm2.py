@@ -23,16 +23,11 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 HUB_TIMEOUT_SECONDS = 10.0
 
 
-def cache_dir() -> Path:
-    """Folder of the dequantized model: `TRL_CES_CACHE`, else `~/.cache/trl_ces`."""
-    return Path(os.environ.get("TRL_CES_CACHE") or Path.home() / ".cache" / "trl_ces").expanduser()
-
-
 def fetch(name: str = HUB_ID) -> str:
     """Finds the model: dequantized before, in the Hub's cache, on the Hub, or dequantized now."""
     if name != HUB_ID:
         return name
-    made = cache_dir() / "SmolLM2-135M-Instruct"
+    made = Path(os.environ.get("TRL_CES_CACHE") or "~/.cache/trl_ces").expanduser() / "SmolLM2-135M-Instruct"
     if not (made / "config.json").is_file():
         if _hub_has_it(name):
             return name

@@ -6,8 +6,7 @@ import pytest
 from fixtures_evaluation import write_data
 
 from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
-from trl_ces.lab.evaluation.code.evalplus import ALSO_RIGHT, mbpp_inputs
-from trl_ces.lab.evaluation.code.tasks import read_task
+from trl_ces.lab.evaluation.code.tasks import ALSO_RIGHT, mbpp_inputs, read_task
 from trl_ces.lab.evaluation.problems import load_benchmark
 from trl_ces.support.errors import UserError
 
@@ -20,11 +19,11 @@ def test_without_a_folder_the_refusal_says_where_the_file_is():
 
 def test_a_damaged_archive_is_named(tmp_path):
     file = write_data(tmp_path, ["mbpp"]) / BENCHMARKS["mbpp"].file
-    content = bytearray(file.read_bytes())
-    content[20:40] = bytes(20)
-    file.write_bytes(content)
-    with pytest.raises(UserError, match=r"mbpp: .*MbppPlus.jsonl.gz cannot be read"):
-        load_benchmark("mbpp", tmp_path)
+    content = file.read_bytes()
+    for damaged in (content[:20] + bytes(20) + content[40:], content[:-9]):
+        file.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"mbpp: .*MbppPlus.jsonl.gz cannot be read"):
+            load_benchmark("mbpp", tmp_path)
 
 
 # As mbpp_deserialize_inputs of evalplus 0.3.1 gives them.

@@ -69,14 +69,13 @@ class CodeJudge:
         self.time_limit = time_limit  # wall-clock seconds for all tests of one answer
         self._references: dict[CodeTask, _Reference | None] = {}
 
-    def verdicts(
-        self, tasks: Sequence[CodeTask], texts: Sequence[str], thinking_prefilled: Sequence[bool]
-    ) -> list[CodeVerdict]:
-        """Judges what the model wrote; code in the thinking does not count."""
-        answers = [after_thinking(text, prefilled) for text, prefilled in zip(texts, thinking_prefilled, strict=True)]
+    def verdicts(self, answers: Sequence[tuple[CodeTask, str, bool]]) -> list[CodeVerdict]:
+        """Judges what the model wrote: task, text and whether the prompt opened the thinking, whose code is not it."""
+        said = [after_thinking(text, prefilled) for _, text, prefilled in answers]
+        tasks = [task for task, *_ in answers]
         programs = [
-            None if answer is None else find_program(answer, task.entry_point)
-            for task, answer in zip(tasks, answers, strict=True)
+            None if text is None else find_program(text, task.entry_point)
+            for task, text in zip(tasks, said, strict=True)
         ]
         new = list(dict.fromkeys(task for task in tasks if task not in self._references))
         try:

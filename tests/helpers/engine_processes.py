@@ -1,4 +1,4 @@
-"""Started by test_engines.py: trains on fixed rollouts under whatever engine started it. Not a test file."""
+"""Started by test_engines.py and test_fsdp.py: trains on fixed rollouts under whatever engine started it."""
 
 import json
 import os
@@ -8,20 +8,11 @@ from pathlib import Path
 import torch
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
-from datasets import Dataset
 from peft import LoraConfig
-from tiny import (
-    random_script,
-    scripted_accuracy_reward,
-    scripted_bonus_reward,
-    scripted_rollout,
-    settings,
-    tiny_tokenizer,
-)
+from tiny import random_script
 from torch.distributed.tensor import DTensor
+from trainers import scripted_trainer
 from transformers import Qwen2Model
-
-from trl_ces import CESConfig, CESTrainer
 
 PROMPTS = ["1+2=", "3+4=", "5+6="]
 ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
@@ -57,18 +48,11 @@ def main(output, processes, model, options):
         "learning_rate": 1e-2,
         "adam_epsilon": 1e-4,  # where a gradient is all but 0, the engines' rounding would decide its step
     }
-    arguments = settings(output, **changes | options.get("settings", {}))
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
     torch.manual_seed(3)  # the adapters' start
-    trainer = CESTrainer(
-        model=model,  # a path, so that ZeRO-3 loads it in shares
-        reward_funcs=[scripted_accuracy_reward, scripted_bonus_reward],
-        args=CESConfig(**arguments),
-        train_dataset=Dataset.from_dict({"prompt": PROMPTS}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script, 4),
-        peft_config=lora if options.get("lora") else None,
-    )
+    # The model is a path, so that ZeRO-3 loads it in shares.
+    more = {"model": model, "peft_config": lora if options.get("lora") else None}
+    trainer = scripted_trainer(output, script, more=more, **changes | options.get("settings", {}))
     forwards = []
     backbone = next(module for module in trainer.model.modules() if isinstance(module, Qwen2Model))
     backbone.register_forward_hook(lambda *_: forwards.append(torch.is_grad_enabled()))
@@ -79,7 +63,6 @@ def main(output, processes, model, options):
         "distributed_type": trainer.accelerator.distributed_type.value,
         "processes": trainer.accelerator.num_processes,
         "zero_stage": None if plugin is None else plugin.zero_stage,
-        "optimizer": type(getattr(trainer.optimizer, "optimizer", trainer.optimizer)).__name__,
         "inner_optimizer": type(innermost(trainer.optimizer)).__name__,
         "sharded": any(
             hasattr(parameter, "ds_id") or isinstance(parameter, DTensor) for parameter in trainer.model.parameters()
