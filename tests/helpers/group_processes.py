@@ -1,4 +1,4 @@
-"""Started by test_group_processes.py: a rollout with every length reward, and one with each of VARIANTS. Not a test file."""
+"""Started by test_group_processes.py: a rollout with every length reward, and one a variant. Not a test file."""
 
 import json
 import sys
