@@ -9,6 +9,7 @@ from trl import GRPOTrainer
 from truncation_processes import KEPT, LENGTHS, PROMPTS, RIGHT, make_trainer, scored
 
 from trl_ces.layers import OutlierTruncation, RewardCalls
+from trl_ces.layers.outlier_truncation import end_of
 
 CUT = [[kept < length for kept, length in zip(*rows, strict=True)] for rows in zip(KEPT, LENGTHS, strict=True)]
 ACCURACIES = [
@@ -79,6 +80,10 @@ def test_sampling_log_probs_are_cut_with_their_tokens(tmp_path):
     for rows in (outputs[1], outputs[4]):
         assert [len(row) for row in rows] == [kept for group in KEPT for kept in group]
     assert trainer.rollout_func is with_logprobs
+
+
+def test_a_completion_ends_behind_its_last_token_that_stays():
+    assert [end_of([1, 0, 1, 1, 0], limit) for limit in (1, 2, 3)] == [1, 3, 5]  # uncut: a tool's last word stays
 
 
 def test_it_says_what_it_needs(tmp_path):
