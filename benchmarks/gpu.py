@@ -92,7 +92,7 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
     if part.shaped:
         words += ["--shape", options.shape]
     if part.attends:
-        flash = device == "cuda" and is_flash_attn_2_available()
+        flash = device == "cuda" and is_flash_attn_2_available(kernels_fallback_ok=True)
         words += ["--attention", options.attention or ("flash_attention_2" if flash else "sdpa")]
         words += [] if tiny else ["--checkpointing"]
     if name == "world":

@@ -83,7 +83,7 @@ def recipe_of(fields, output, device):
 
     given = {**BASE, **fields, "use_cpu": device == "cpu", "output_dir": output}
     # With sdpa the plan counts a mask, which trimmed rows do without.
-    if device == "cuda" and fields.get("bf16") and is_flash_attn_2_available():
+    if device == "cuda" and fields.get("bf16") and is_flash_attn_2_available(kernels_fallback_ok=True):
         given["attn_implementation"] = "flash_attention_2"
     given["steps_per_generation"] = 2 * given["gradient_accumulation_steps"]
     return make_recipe(given, "benchmarks/memory.py")
@@ -93,8 +93,9 @@ def predicted(shape, fields, device):
     """Planned bytes, without the reserve for the process itself."""
     from trl_ces.lab.plan.engine import Engine
     from trl_ces.lab.plan.memory import plan_memory
-    from trl_ces.lab.plan.setup import make_schedule, make_setup, whole_run
-    from trl_ces.lab.plan.shapes import ModelShape
+    from trl_ces.lab.plan.setup import make_setup
+    from trl_ces.train.schedule import make_schedule, whole_run
+    from trl_ces.train.shapes import ModelShape
 
     recipe = recipe_of(fields, "unused", device)
     config = whole_run(recipe, 1)

@@ -76,8 +76,7 @@ def test_a_reward_has_limits_of_its_own_and_asks_for_one_verdict(monkeypatch):
             return [{"status": "timeout"} for _ in messages]
 
     monkeypatch.setattr(grader, "_usable_golds", {"1+x": True})
-    monkeypatch.setattr(grader, "_exceeded", {})
-    monkeypatch.setattr(grader, "_decided", {})
+    monkeypatch.setattr(grader, "_known", {})
     monkeypatch.setattr(grader, "shared_pool", Pool)
     monkeypatch.setattr(grader, "predict", lambda *_: pytest.fail("extracted for the script"))
     rewards_of = accuracy_reward([rf"\boxed{{x-{n}}}" for n in range(6)] + [r"\boxed{1+x}"], ["1+x"] * 7)

@@ -59,11 +59,11 @@ class CESConfig(RuleFields, GRPOConfig):
     Args:
         shaping (`str`, *optional*, defaults to `"ces"`):
             The rule that turns A, (B,), into A', (B, T). `"ces"`: Conditional Entropy Shaping, Eqs. 2-7 of arXiv
-            2605.19358. `"none"`: plain DAPO, bit for bit TRL's trainer if `trim_padding` and `arrange_by_length` are
-            off. `"entropy_advantage"`: the baseline of Cheng et al., arXiv 2506.14758. `"clip_cov"`, `"kl_cov"`:
-            Clip-Cov and KL-Cov of Cui et al., arXiv 2505.22617. Their settings are the fields that begin with the
-            rule's name: `ces_tau`, `kl_cov_coef`. `"my_package.rules:my_rule"`, or a name that an installed package
-            registers: a rule of your own, see [`~trl_ces.methods.rule.Rule`].
+            2605.19358. `"none"`: plain DAPO, on a CPU bit for bit TRL's trainer if `trim_padding` and
+            `arrange_by_length` are off. `"entropy_advantage"`: the baseline of Cheng et al., arXiv 2506.14758.
+            `"clip_cov"`, `"kl_cov"`: Clip-Cov and KL-Cov of Cui et al., arXiv 2505.22617. Their settings are the
+            fields that begin with the rule's name: `ces_tau`, `kl_cov_coef`. `"my_package.rules:my_rule"`, or a name
+            that an installed package registers: a rule of your own, see [`~trl_ces.methods.rule.Rule`].
         shaping_kwargs (`dict[str, Any]`, *optional*):
             Settings of a rule of your own.
         epsilon_high_target_entropy (`float`, *optional*):
@@ -130,7 +130,7 @@ class CESConfig(RuleFields, GRPOConfig):
             warn, and ignore its reward for the invalid rows, or for all rows if it raised or the number is wrong.
         max_nonfinite_steps (`int`, *optional*, defaults to `3`):
             Stop training after this many consecutive steps whose gradient is not finite, >= 1. Fewer are skipped, and
-            their rows saved in `output_dir`/_nonfinite. Under DeepSpeed the first such loss stops training.
+            their rows saved in `output_dir`/_nonfinite.
 
     Raises:
         `ValueError`: A value is out of range, `shaping="ces"` is combined with a setting that would change what the

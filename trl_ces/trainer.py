@@ -37,12 +37,15 @@ from .layers import (
     FrozenBase,
     GroupFilter,
     GroupRewards,
+    KnownHead,
+    OffloadedAdam,
     OutlierTruncation,
     OwnSeed,
     RealTokens,
     RewardCalls,
     ServerTimeout,
     TokenWhitening,
+    ToolRounds,
     Verdicts,
 )
 from .layers.first_rollout import never_shapes
@@ -230,8 +233,11 @@ class CESTrainer(
     FiniteSteps,
     RewardCalls,
     ServerTimeout,
+    ToolRounds,
     OwnSeed,
     Float32Outputs,
+    KnownHead,
+    OffloadedAdam,
     FrozenBase,
 ):
     """

@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
+from transformers.utils import import_utils
 
 from trl_ces.cli.main import main
 from trl_ces.lab.commands import bench
@@ -51,6 +53,18 @@ def test_the_gpu_benchmark_wants_a_gpu_and_says_what_runs_without(capsys, tmp_pa
     assert main(["bench", "gpu"]) == 2
     assert "`--shape tiny` runs every part, small, on the CPU" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_flash_attention_that_kernels_fetches_is_seen(monkeypatch):
+    script = runpy.run_path(str(bench.benchmarks()["gpu"]), run_name="gpu")
+    asked = []
+    monkeypatch.setattr(import_utils, "is_kernels_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "kernels", SimpleNamespace(get_kernel=lambda name, version: asked.append(name)))
+    import_utils.is_flash_attn_2_available.cache_clear()
+    words = script["command_of"]("packed", script["parse"](["--shape", "tiny"]), "cuda")
+    import_utils.is_flash_attn_2_available.cache_clear()
+    assert words[words.index("--attention") + 1] == "flash_attention_2"
+    assert len(asked) == 1
 
 
 def test_the_gpu_benchmark_ends_a_part_with_its_time_and_says_what_it_left_out(capsys, tmp_path):

@@ -32,7 +32,10 @@ def name_of(file):
 
 
 def test_there_is_one_of_each():
-    assert (BASH, UV) == ([ROOT / "recipes/slurm/ces.slurm"], [ROOT / "docs/examples/ces_jobs.py"])
+    assert (BASH, UV) == (
+        [ROOT / "recipes/slurm/ces.slurm", ROOT / "recipes/slurm/node.slurm"],
+        [ROOT / "docs/examples/ces_jobs.py"],
+    )
 
 
 @pytest.mark.parametrize("file", BASH, ids=name_of)

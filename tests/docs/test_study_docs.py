@@ -1,6 +1,5 @@
 """What the pages of experiments/, docs/study.md and README.md say follows from the results beside the pages."""
 
-import csv
 import re
 from pathlib import Path
 
@@ -8,24 +7,14 @@ import pandas
 import pytest
 
 from trl_ces.lab.study.cells import load_study
-from trl_ces.lab.study.comparison import comparison, estimate
+from trl_ces.lab.study.comparison import estimate
+from trl_ces.lab.study.results import comparison, read_results
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.shipped import find_recipe
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
 RESULTS = sorted(EXPERIMENTS.glob("*/results.csv"))
-NOT_NUMBERS = {"variant", "method", "line", "measured_on", "settings", "packages"}
-
-
-def read_rows(file):
-    with file.open(newline="", encoding="utf-8") as stream:
-        for row in csv.DictReader(stream):
-            yield {
-                name: value if name in NOT_NUMBERS else int(value) if name == "seed" else float(value)
-                for name, value in row.items()
-                if value or name in NOT_NUMBERS
-            }
 
 
 def words_of(file):
@@ -50,8 +39,8 @@ def test_there_are_results():
 def test_the_page_shows_what_the_results_give(file):
     """The table over all variants if there are several, else the one table of methods."""
     study = load_study(find_recipe(file.parent.name, kind="study"))
-    rows = list(read_rows(file))
-    assert sorted((row["variant"], row["method"], row["seed"]) for row in rows) == sorted(
+    runs = read_results(file)
+    assert sorted(runs[["variant", "method", "seed"]].itertuples(index=False, name=None)) == sorted(
         (cell.variant, cell.method, cell.seed) for cell in study.cells
     )
     page = file.with_name("README.md")
@@ -60,7 +49,7 @@ def test_the_page_shows_what_the_results_give(file):
     if file.parent.name == "pareto":  # its own table, below
         assert not shown
     else:
-        assert shown == tables_of(comparison(study, rows))[-1:]
+        assert shown == tables_of(comparison(runs, study.baseline))[-1:]
 
 
 def test_the_table_of_pareto_shows_its_results():
@@ -85,8 +74,7 @@ def cells_of(table):
 
 
 def test_readme_shows_means_of_the_study_with_their_intervals():
-    study = load_study(find_recipe("arithmetic", kind="study"))
-    parts = comparison(study, list(read_rows(EXPERIMENTS / "arithmetic" / "results.csv"))).split("\n\n")
+    parts = comparison(read_results(EXPERIMENTS / "arithmetic" / "results.csv"), "DAPO").split("\n\n")
     table = next(part for part in parts if part.startswith("| Method"))
     found = cells_of(table)
     means = {name: cells[1::2] for name, cells in found.items()}  # after the number of runs, means and differences

@@ -7,16 +7,15 @@ import json
 
 import pytest
 import torch
-import yaml
+from engines_on_a_cpu import on_cpu
 from peft import PeftModel
-from processes import HERE, run_processes
+from processes import run_processes
 from safetensors.torch import load_file
 from tiny import save_tiny, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 from trl_ces.methods.metrics import CES_METRICS
 
-ACCELERATE = HERE.parents[1] / "recipes" / "accelerate"
 # Engine: distributed type, ZeRO's stage, whether weights lie in shares, and the optimizer that steps.
 ENGINES = {
     "ddp": ("MULTI_CPU", None, False, "AdamW"),
@@ -29,18 +28,11 @@ TIMEOUT = 1200
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
 
 
-def on_cpu(name, folder):
-    """The shipped accelerate file, changed in what a CPU cannot do: no GPU, and float32 for comparing weights."""
-    settings = yaml.safe_load((ACCELERATE / f"{name}.yaml").read_text())
-    file = folder / f"{name}.yaml"
-    file.write_text(yaml.safe_dump({**settings, "use_cpu": True, "mixed_precision": "no"}))
-    return file
-
-
-def trained(folder, engine, lora, name=None, **settings):
+def trained(folder, engine, lora, name=None, options=None, **settings):
     processes = 1 if engine == "one" else 2
     config = None if engine in ("one", "ddp") else on_cpu(engine, folder)
-    arguments = (str(folder / "start"), json.dumps({"lora": lora, "settings": settings}))
+    options = {"lora": lora, "settings": settings, **(options or {})}
+    arguments = (str(folder / "start"), json.dumps(options))
     output = folder / (name or engine)
     run_processes("engine_processes.py", output, processes, TIMEOUT, arguments, config)
     return output
@@ -118,3 +110,24 @@ def test_micro_batches_in_pieces_of_a_token_budget_give_the_weights_of_whole_one
     expected, found = weights_of(folder / "one", lora), weights_of(output, lora)
     for name, value in expected.items():
         assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_step_with_a_loss_that_is_nan_on_one_process_is_skipped_by_all(alone, engine):
+    """DeepSpeed skips it itself; the weights are those of one process that skips it."""
+    folder, lora = alone
+    if lora:
+        pytest.skip("the same step as without")
+    if engine != "ddp":
+        pytest.importorskip("deepspeed", reason="make test-slow installs it")
+    poison, single = {"poison": 2}, folder / "one-poisoned"
+    if not single.exists():
+        trained(folder, "one", lora, single.name, poison)
+    output = trained(folder, engine, lora, f"{engine}-poisoned", poison)
+    assert [facts_of(run)["nonfinite_steps"] for run in (single, output)] == [1, 1]
+    names = {file.name for file in (output / "_nonfinite").iterdir()}
+    assert names == {f"step-2-process-{rank}.safetensors" for rank in (0, 1)}
+    expected, found, unharmed = (weights_of(run, lora) for run in (single, output, folder / "one"))
+    for name, value in expected.items():
+        assert (found[name] - value).norm() <= 1e-4 * value.norm(), name
+        assert (found[name] - unharmed[name]).norm() > 1e-3 * value.norm(), name

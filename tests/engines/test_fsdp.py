@@ -1,7 +1,7 @@
 """FSDP2 as the shipped file has it, against one process.
 
 accelerate starts it on GPUs only: on a CPU the same file runs DDP, and `trl-ces train` refuses that. With that gate
-lifted (tests/helpers/engine_processes.py), accelerate and torch shard over gloo.
+lifted (tests/helpers/engines_on_a_cpu.py), accelerate and torch shard over gloo.
 """
 
 import json
@@ -9,13 +9,11 @@ import shutil
 import subprocess
 
 import pytest
-from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-from accelerate.utils.launch import prepare_multi_gpu_env
-from processes import HERE, run_processes
+from engines_on_a_cpu import FSDP2, launched_environment
+from processes import run_processes
 from safetensors.torch import load_file
 from tiny import save_tiny
 
-FSDP2 = HERE.parents[1] / "recipes" / "accelerate" / "fsdp2.yaml"
 TIMEOUT = 600
 
 
@@ -41,14 +39,6 @@ def test_fsdp2_ends_with_the_weights_of_one_process(tmp_path, monkeypatch):
     facts = json.loads((tmp_path / "two" / "facts.json").read_text())
     assert (facts["distributed_type"], facts["processes"]) == ("FSDP", 2)
     assert_same(tmp_path / "two" / "model", tmp_path / "one" / "model")
-
-
-def launched_environment():
-    """The variables that accelerate's launcher makes of the file."""
-    words = ["--config_file", str(FSDP2), "--num_processes", "2", "--main_process_port", "0", "script.py"]
-    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
-    found = prepare_multi_gpu_env(arguments)
-    return {name: value for name, value in found.items() if name.startswith("FSDP_") or name == "ACCELERATE_USE_FSDP"}
 
 
 def assert_same(found, expected):

@@ -6,5 +6,4 @@ from trl_ces.grading import grader
 @pytest.fixture(autouse=True)
 def nothing_is_remembered(monkeypatch):
     """No test sees another's verdicts."""
-    monkeypatch.setattr(grader, "_exceeded", {})
-    monkeypatch.setattr(grader, "_decided", {})
+    monkeypatch.setattr(grader, "_known", {})

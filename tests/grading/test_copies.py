@@ -20,6 +20,11 @@ COPIED = [
     (r"Write $0.\overline{73}$ as a fraction.", r"\frac{73}{99}", [r"0.\overline{73}"]),
     (r"Solve $|2x-3|<7$.", "(-2,5)", [r"|2x-3|<7", r"\{x : |2x-3| < 7\}"]),
     (r"Write \[\frac{4}{8}\] in lowest terms.", r"\frac{1}{2}", [r"\frac48", "4/8"]),
+    (
+        "Which matrix is it?",
+        r"\begin{pmatrix}1&2\\3&4\end{pmatrix}",
+        [r"\begin{pmatrix}1&2\\3&4\end{pmatrix}\begin{pmatrix}1&0\\0&1\end{pmatrix}"],
+    ),
     (r"What is $|3 - 8|$ plus $2^3$?", "13", ["|3-8|+2^3", "5+8", r"\sqrt{169}"]),
 ]
 # question, gold, answers that are right

@@ -67,14 +67,20 @@ def test_words_are_told_from_mathematics(text, expected):
         ("c_1x", "C_1x", "c_1x"),
         ("C_1x", "C_1x", "C_1x"),
         ("c_1x", "C_1x+c_2", "C_1x+c_2"),  # c is taken
-        (r"2k\pi, k\in\mathbb{Z}", r"2n\pi, n\in\mathbb{Z}", r"2k\pi, k\in\mathbb{Z}"),
+        ("y=Ce^x", "y(x)=Ae^x", "y=Ce^x"),
+        (r"\frac{1}{x}", r"x^{-1}, x\neq 0", "x^{-1}"),
         (r"2k\pi, k\in\mathbb{Z}", r"2n\pi", r"2n\pi"),
         (r"2k\pi", r"2n\pi, n\in\mathbb{Z}", r"2n\pi, n\in\mathbb{Z}"),
-        (r"k\pi, k\in\mathbb{Z}", r"n\pi k, n\in\mathbb{Z}", r"n\pi k, n\in\mathbb{Z}"),  # k is taken
+        (r"k\pi, k\in\mathbb{Z}", r"n\pi k, n\in\mathbb{Z}", r"n\pi k"),  # k is taken
     ],
 )
 def test_constants_and_free_integers_are_named_as_the_golds(gold, answer, renamed):
     assert with_constants_of(gold, answer) == [renamed]
+
+
+def test_a_free_integer_is_counted_from_another_start_or_down():
+    counted = [r"2k\pi", r"2(k+1)\pi", r"2(k-1)\pi", r"2(-k)\pi"]
+    assert with_constants_of(r"2k\pi, k\in\mathbb{Z}", r"2n\pi, n\in\mathbb{Z}") == counted
 
 
 def test_constants_keep_their_numbers_first_whatever_their_braces():

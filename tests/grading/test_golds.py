@@ -2,7 +2,7 @@
 
 import pytest
 
-from trl_ces.grading.golds import leaves, usable_without_algebra
+from trl_ces.grading.golds import leaves, usable
 from trl_ces.support.limits import MAX_LENGTH
 
 
@@ -69,4 +69,7 @@ def test_a_gold_is_taken_apart_into_its_values(gold, values):
     ],
 )
 def test_numbers_letters_and_words_need_no_algebra_and_a_malformed_gold_is_refused(gold, expected):
-    assert usable_without_algebra(gold) is expected
+    asked = []
+    assert usable(gold, lambda value: asked.append(value) or True) is (expected is not False)
+    assert bool(asked) is (expected is None)
+    assert usable(gold, lambda value: False) is (expected is True)

@@ -246,8 +246,7 @@ def test_neighbours_never_change_a_verdict_and_cost_a_quick_answer_nothing(monke
     batch = [*quick, *slow, *HOSTILE]
     found = []
     for _ in range(5):
-        monkeypatch.setattr(grader, "_exceeded", {})
-        monkeypatch.setattr(grader, "_decided", {})
+        monkeypatch.setattr(grader, "_known", {})
         draw.shuffle(batch)
         found.append(verdicts_of(batch, SlowPool({**quick, **slow, **HOSTILE})))
     assert all(verdicts == found[0] for verdicts in found)  # whatever their places
@@ -282,12 +281,13 @@ def test_a_worker_that_failed_is_asked_again_and_only_so_many_pairs_are_remember
     for reply in (DIED, {"status": "error", "error": "MemoryError: "}, OK):
         graded = grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(*[OK] * (not grader._usable_golds), reply))
     assert graded.correct is True
-    assert grader._exceeded == {}
+    assert [reply for _, reply in grader._known.values()] == [OK]
+    monkeypatch.setattr(grader, "_known", {})
     monkeypatch.setattr(grader, "_REMEMBERED", 3)
     sizes = []
     for answer in [*HOSTILE][:8]:
         verdicts_of([answer], SlowPool(HOSTILE))
-        sizes.append(len(grader._exceeded))
+        sizes.append(len(grader._known))
     assert sizes == [1, 2, 3, 1, 2, 3, 1, 2]
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import torch
 from server_runs import stub_here
-from transformers import AutoConfig, AutoModelForCausalLM, set_seed
+from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
 from vllm_answers import digest, sample
 
 ALL = {"weights", "kv_cache"}
@@ -21,7 +21,7 @@ class ColocatedLLM:
 
     def __init__(self, model, seed, enable_sleep_mode, **settings):
         set_seed(seed)
-        self.model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model)).eval()
+        self.model = Qwen2ForCausalLM(Qwen2Config.from_pretrained(model)).eval()  # whole, also under ZeRO-3
         self.awake, self.calls, self.sampled_from = set(ALL), [], []
         self._lose_weights()
         runner = SimpleNamespace(model=SimpleNamespace(load_weights=self._load_weights))
@@ -74,11 +74,16 @@ class ColocatedLLM:
 
 def colocated_here(monkeypatch):
     """TRL in this process takes the stand-in for vLLM."""
-    import trl.generation.vllm_generation as generation
-
-    stub_here(monkeypatch)
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "")  # TRL sets them; gone after the test
         monkeypatch.delenv(name)
+    colocated_in_each(monkeypatch)
+
+
+def colocated_in_each(monkeypatch):
+    """As [`colocated_here`], in a process that a launcher has placed."""
+    import trl.generation.vllm_generation as generation
+
+    stub_here(monkeypatch)
     monkeypatch.setattr(generation, "LLM", ColocatedLLM, raising=False)
     monkeypatch.setattr(generation, "SamplingParams", lambda **settings: settings, raising=False)

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 import torch
-from accelerate.state import AcceleratorState, PartialState
-from accelerate.utils import DistributedType
+from engines_on_a_cpu import allow_fsdp_on_a_cpu
 from peft import LoraConfig
 from tiny import random_script
 from torch.distributed.tensor import DTensor
@@ -16,21 +15,6 @@ from transformers import Qwen2Model
 
 PROMPTS = ["1+2=", "3+4=", "5+6="]
 ACCURACIES = [[1, 0, None, 1], [1, 0, 1, 1], [0, 0, 0, 0]]
-
-
-def allow_fsdp_on_a_cpu():
-    """Lifts accelerate's gate, which starts FSDP on other devices only; all that follows is theirs and torch's."""
-    init = AcceleratorState.__init__
-
-    def with_fsdp(self, *args, fsdp_plugin=None, **kwargs):
-        init(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
-        if fsdp_plugin is not None and self.distributed_type == DistributedType.MULTI_CPU:
-            self.distributed_type, self.fsdp_plugin = DistributedType.FSDP, fsdp_plugin
-            PartialState._shared_state["distributed_type"] = DistributedType.FSDP
-            if self._mixed_precision != "no":
-                fsdp_plugin.set_mixed_precision(self._mixed_precision)
-
-    AcceleratorState.__init__ = with_fsdp
 
 
 def main(output, processes, model, options):
@@ -53,10 +37,12 @@ def main(output, processes, model, options):
     # The model is a path, so that ZeRO-3 loads it in shares.
     more = {"model": model, "peft_config": lora if options.get("lora") else None}
     trainer = scripted_trainer(output, script, more=more, **changes | options.get("settings", {}))
+    if "poison" in options:
+        poison(trainer, options["poison"])
     forwards = []
     backbone = next(module for module in trainer.model.modules() if isinstance(module, Qwen2Model))
     backbone.register_forward_hook(lambda *_: forwards.append(torch.is_grad_enabled()))
-    trainer.train()
+    trainer.train(resume_from_checkpoint=options.get("resume"))
     trainer.save_model(f"{output}/model")
     plugin = trainer.accelerator.state.deepspeed_plugin
     facts = {
@@ -68,10 +54,22 @@ def main(output, processes, model, options):
             hasattr(parameter, "ds_id") or isinstance(parameter, DTensor) for parameter in trainer.model.parameters()
         ),
         "forwards": sum(forwards),
+        "nonfinite_steps": trainer._nonfinite_steps,
         "log": [entry for entry in trainer.state.log_history if "ces/selected_tokens" in entry],
     }
     if trainer.accelerator.is_main_process:
         (Path(output) / "facts.json").write_text(json.dumps(facts))
+
+
+def poison(trainer, step):
+    """The last process's loss of this optimizer step is NaN."""
+    compute, last = trainer._compute_loss, trainer.accelerator.num_processes - 1
+
+    def poisoned(model, inputs):
+        spoil = trainer.state.global_step + 1 == step and trainer.accelerator.process_index == last
+        return compute(model, inputs) * (torch.nan if spoil else 1.0)
+
+    trainer._compute_loss = poisoned
 
 
 def innermost(optimizer):

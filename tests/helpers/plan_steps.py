@@ -4,8 +4,8 @@ import json
 
 import torch
 
-from trl_ces.lab.plan.shapes import ModelShape
 from trl_ces.lab.plan.step import StepSettings
+from trl_ces.train.shapes import ModelShape
 
 SMALL = {
     "model_type": "qwen2",

@@ -1,5 +1,10 @@
-"""Started by test_resume.py: trains, from a checkpoint if one is named. Not a test file."""
+"""Started by test_resume.py: trains, from a checkpoint if one is named. Not a test file.
 
+`{rank}` in the checkpoint's name stands for the process, as on machines without a shared disk.
+"""
+
+import json
+import os
 import sys
 
 import torch
@@ -7,13 +12,13 @@ from processes import end_processes
 from resume_runs import make_trainer
 
 
-def main(output, checkpoint):
-    trainer = make_trainer(output, per_device_train_batch_size=2)
-    trainer.train(resume_from_checkpoint=checkpoint or None)
+def main(output, checkpoint, changes):
+    trainer = make_trainer(output, **{"per_device_train_batch_size": 2, **changes})
+    trainer.train(resume_from_checkpoint=checkpoint.format(rank=os.environ["RANK"]) or None)
     if trainer.accelerator.is_main_process:
         torch.save(trainer.accelerator.unwrap_model(trainer.model).state_dict(), f"{output}/weights.pt")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[3])
+    main(sys.argv[1], sys.argv[3], json.loads(sys.argv[4]))
     end_processes()

@@ -10,9 +10,9 @@ RECIPES = HERE.parents[1] / "recipes"
 SCRIPT = RECIPES / "slurm" / "ces.slurm"
 
 
-def changed(folder, **lines):
-    """The script with the lines that a person changes, and a shorter pause."""
-    text = SCRIPT.read_text().replace("sleep 5 &", "sleep 0.1 &")
+def changed(folder, source=SCRIPT, **lines):
+    """A script with the lines that a person changes, and a shorter pause."""
+    text = source.read_text().replace("sleep 5 &", "sleep 0.1 &")
     for name, value in lines.items():
         pattern = rf"^(#SBATCH --{name.replace('_', '-')}|{name})=.*$"
         text, count = re.subn(pattern, lambda found, value=value: f"{found[1]}={value}", text, flags=re.MULTILINE)

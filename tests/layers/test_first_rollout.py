@@ -5,10 +5,13 @@ import re
 
 import pytest
 import torch
+from tiny import settings
 from trainers import tiny_trainer
 
-from trl_ces.layers.first_rollout import teaches_nothing
+from trl_ces import CESConfig
+from trl_ces.layers.first_rollout import tau_for, teaches_nothing
 from trl_ces.methods.groups import Groups
+from trl_ces.train.recipe import load_recipe
 
 
 def groups(correct, lengths=40, scorable=True):
@@ -65,3 +68,32 @@ def test_a_trainer_says_it_once(tmp_path, caplog):
     assert len(said) == 1
     assert "against the gold '3'" in said[0]
     assert "Nothing will be shaped: a completion of at most" in caplog.text
+
+
+@pytest.mark.parametrize(("length", "tau"), [(3983, 0.01), (400, 0.01), (70, 0.0571), (20, 0.2), (2, 1.0)])
+def test_auto_is_four_tokens_a_completion_and_no_less_than_the_papers_share(length, tau):
+    assert tau_for(length) == tau
+
+
+def test_the_first_rollout_decides_and_the_number_stays(tmp_path, caplog):
+    def accuracy_reward(completion_ids, **kwargs):
+        seen.append([len(ids) for ids in completion_ids])
+        return [float(number % 2) for number in range(len(completion_ids))]
+
+    seen = []
+    columns = {"prompt": ["1+2="] * 8, "solution": ["3"] * 8}
+    trainer = tiny_trainer(tmp_path, accuracy_reward, columns, max_steps=3, ces_tau="auto")
+    with caplog.at_level(logging.WARNING):
+        trainer.train()
+    assert len(seen) > 1
+    mean = sum(seen[0]) / len(seen[0])
+    assert trainer.args.ces_tau == tau_for(mean)
+    assert caplog.text.count(f"`ces_tau: auto` is {tau_for(mean):g}, from the first rollout's mean length.") == 1
+
+
+def test_auto_is_the_only_word_that_stands_for_a_tau(tmp_path):
+    assert CESConfig(**settings(tmp_path, ces_tau="auto")).ces_tau == "auto"
+    with pytest.raises(ValueError, match="`ces_tau` is 'much': it must be a number"):
+        CESConfig(**settings(tmp_path, ces_tau="much"))
+    for text, value in (("auto", "auto"), ("0.05", 0.05)):
+        assert load_recipe(["arithmetic"], {"ces_tau": [text]}).training["ces_tau"] == value

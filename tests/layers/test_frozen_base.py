@@ -11,16 +11,16 @@ from trl.distributed import DistributedBackend
 from trl.generation.vllm_generation import VLLMGeneration
 
 from trl_ces import CESTrainer
-from trl_ces.layers import FrozenBase
+from trl_ces.layers import FrozenBase, upstream
 from trl_ces.layers.upstream import restore_after_merge
 
 SYNCS = 20
 ALONE = SimpleNamespace(deepspeed_plugin=None, fsdp_plugin=None)
 
 
-def adapted(dtype):
+def adapted(dtype, **changes):
     model = tiny_model().to(dtype)
-    return get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
+    return get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **changes))
 
 
 def base_of(model):
@@ -71,6 +71,22 @@ def test_the_base_is_the_same_bits_after_any_number_of_syncs(dtype):
             assert changed(sync(plain), sent) == []
             assert changed(before, sent)
         assert changed(before, base_of(model)) == []
+
+
+def test_the_copy_is_made_once_and_biases_that_are_trained_keep_what_they_learned(monkeypatch):
+    copied, rounded = [], upstream._rounded
+    monkeypatch.setattr(upstream, "_rounded", lambda model: copied.extend(rounded(model)) or rounded(model))
+    model = adapted(torch.bfloat16, bias="all")
+    restore_after_merge(model)
+    trained = {name: weight for name, weight in model.named_parameters() if name.endswith("bias")}
+    assert trained
+    for number in range(3):
+        for weight in trained.values():
+            weight.data.fill_(number)
+        sync(model)
+        assert all((weight == number).all() for weight in trained.values())
+    frozen = [weight for name, weight in model.named_parameters() if ".base_layer.weight" in name]
+    assert len(copied) == len(frozen) > 0
 
 
 @pytest.mark.parametrize(

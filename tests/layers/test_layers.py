@@ -18,9 +18,12 @@ from trl_ces.layers import (
     FrozenBase,
     GroupFilter,
     GroupRewards,
+    KnownHead,
+    OffloadedAdam,
     RealTokens,
     RewardCalls,
     ServerTimeout,
+    ToolRounds,
     Verdicts,
 )
 from trl_ces.layers.reward_guard import RewardError
@@ -135,7 +138,18 @@ def test_ended_rows_alone_compute_fewer_tokens(tmp_path):
     assert 0 < fed["Alone"] < 0.9 * fed["GRPOTrainer"]
 
 
-@pytest.mark.parametrize("layer", [Verdicts, ServerTimeout, Float32Outputs, FrozenBase])
+def test_each_layers_state_is_there_without_init():
+    """As TRL's own tests make a trainer."""
+    trainer = CESTrainer.__new__(CESTrainer)
+    names = ["sampler", "round", "replay", "asks_for_old", "scores_later", "scored_rows", "train_sampler", "rule"]
+    names += ["loss_inputs", "nonfinite_steps", "nonfinite_in_a_row", "in_tool_loop"]
+    assert not any(getattr(trainer, f"_{name}") for name in names)
+
+
+UNASKED = [Verdicts, ServerTimeout, ToolRounds, Float32Outputs, KnownHead, OffloadedAdam, FrozenBase]
+
+
+@pytest.mark.parametrize("layer", UNASKED)
 def test_a_layer_that_nothing_asks_for_alone_is_trls_trainer_bit_for_bit(tmp_path, layer):
     runs = []
     for trainer_class in (alone(layer), GRPOTrainer):

@@ -68,10 +68,18 @@ def test_so_many_in_a_row_stop_training_with_a_sentence(tmp_path):
     assert trainer.state.global_step == 4
 
 
-def test_deepspeed_stops_at_the_first_and_names_no_setting_that_would_not_help(tmp_path, monkeypatch):
+@pytest.mark.parametrize("skipped", [True, False])
+def test_under_deepspeed_a_step_that_it_skipped_counts_and_one_that_it_made_stops_training(
+    tmp_path, monkeypatch, skipped
+):
     trainer = poisoned(make_trainer(tmp_path, save_strategy="no"), {2})
     monkeypatch.setattr(trainer, "_runs_deepspeed", lambda: True)
-    with pytest.raises(RuntimeError, match=r"step 2 is not finite.*stops here \(DeepSpeed cannot skip a step\)"):
+    monkeypatch.setattr(type(trainer.accelerator), "optimizer_step_was_skipped", skipped)
+    if skipped:
+        trainer.train()
+        assert trainer._nonfinite_steps == 1
+        return
+    with pytest.raises(RuntimeError, match=r"step 2 is not finite.*DeepSpeed has made the step: .*grad_overflow"):
         trainer.train()
 
 
@@ -79,18 +87,6 @@ def test_deepspeed_stops_at_the_first_and_names_no_setting_that_would_not_help(t
 def test_it_must_be_a_number_of_steps(tmp_path, value):
     with pytest.raises(ValueError, match=r"`max_nonfinite_steps`.*1 or more"):
         make_trainer(tmp_path, max_nonfinite_steps=value)
-
-
-def test_under_deepspeed_a_loss_stops_training_before_the_backward_that_makes_the_step(tmp_path):
-    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=9), set())
-    trainer._runs_deepspeed = lambda: True
-    compute = trainer._compute_loss
-    trainer._compute_loss = lambda model, rows: compute(model, rows) * (1.0 if trainer._step < 2 else math.inf)
-    with pytest.raises(RuntimeError, match=r"The loss of step 3 is not finite .*step-3-process-0.safetensors"):
-        trainer.train()
-    assert trainer.state.global_step == 2
-    trainer.model.eval()
-    assert trainer.compute_loss(trainer.model, trainer._buffered_inputs[0]).isinf()  # evaluation goes on
 
 
 @pytest.mark.parametrize(("norm", "fp16"), [(None, False), (math.nan, True)])

@@ -1,6 +1,8 @@
 """Resumed from any checkpoint, training ends with the weights and log of an uninterrupted run."""
 
+import json
 import logging
+import shutil
 
 import pytest
 import torch
@@ -23,6 +25,7 @@ CASES = {
     "masked truncation": {"mask_truncated_completions": True},
     "in pieces": {"per_device_train_batch_size": 8, "max_tokens_per_micro_batch": 60},
     "logged every third step": {"logging_steps": 3},
+    "tau from the first rollout": {"ces_tau": "auto"},
     "tokens drawn at random": {"shaping": "clip_cov", "clip_cov_low": -9.0, "clip_cov_high": 9.0},
     "controllers inside a rollout": {
         "shaping": "repo_r",
@@ -120,10 +123,27 @@ def test_a_resumed_run_may_have_other_rewards(tmp_path):
 
 
 def test_two_processes_go_on_inside_a_rollout(tmp_path):
-    run_processes("resume_processes.py", tmp_path / "whole", 2, 280, arguments=("",))
+    run_processes("resume_processes.py", tmp_path / "whole", 2, 280, arguments=("", "{}"))
     checkpoint = tmp_path / "whole" / "checkpoint-3"
     assert {file.name for file in checkpoint.glob("rollout-*")} == {"rollout-0.safetensors", "rollout-1.safetensors"}
-    run_processes("resume_processes.py", tmp_path / "resumed", 2, 280, arguments=(str(checkpoint),))
+    run_processes("resume_processes.py", tmp_path / "resumed", 2, 280, arguments=(str(checkpoint), "{}"))
+    whole, resumed = (torch.load(tmp_path / name / "weights.pt", weights_only=True) for name in ("whole", "resumed"))
+    for name, value in whole.items():
+        assert torch.equal(resumed[name], value), name
+
+
+def test_the_place_in_the_prompts_comes_from_the_first_machine(tmp_path):
+    """Without a shared disk the others have no dynamic_sampling.json."""
+    more = {"per_device_train_batch_size": 2, "max_steps": 8, "max_completion_length": 4}
+    changes = json.dumps(CASES["dynamic sampling"] | more)
+    run_processes("resume_processes.py", tmp_path / "whole", 2, 280, arguments=("", changes))
+    for rank in (0, 1):
+        shutil.copytree(tmp_path / "whole" / "checkpoint-4", tmp_path / f"machine{rank}" / "checkpoint-4")
+    place = tmp_path / "machine1" / "checkpoint-4" / "dynamic_sampling.json"
+    assert json.loads(place.read_text())["position"] != 4, "the test needs a group that was dropped"
+    place.unlink()
+    checkpoint = str(tmp_path / "machine{rank}" / "checkpoint-4")
+    run_processes("resume_processes.py", tmp_path / "resumed", 2, 280, arguments=(checkpoint, changes))
     whole, resumed = (torch.load(tmp_path / name / "weights.pt", weights_only=True) for name in ("whole", "resumed"))
     assert_same_bits(resumed, whole)
 

@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cpu_time import cpu_seconds
@@ -204,6 +205,7 @@ def test_what_a_recipe_can_have_wrong_is_said_in_one_line(job, refused, changes,
         ),
         (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without data"]),
         (["--num_eval_samples", "1"], ["`eval_strategy` is no"]),
+        (["--use_vllm", "true", "--load_in_4bit", "true"], ["`use_vllm` with quantized weights", "`use_vllm: false`"]),
         (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is true", "holds no whole checkpoint"]),
         (["--resume_from_checkpoint", "nowhere"], ["'nowhere' holds no whole trainer_state.json"]),
     ],
@@ -223,6 +225,8 @@ def test_what_the_command_line_can_have_wrong_is_said_in_one_line(job, refused, 
     [
         (["--config", "nowhere.yaml"], ["The recipe nowhere.yaml does not exist", "R1-7B, "]),
         (["--config", "smollm_135m"], ["Did you mean `smollm2_135m`"]),
+        (["--config", "ces_lora"], ["Did you mean `lora`"]),
+        (["--config", "runs/old/colocate"], ["Did you mean `colocate`"]),
         (["--config", "alp"], ["recipes/methods/alp.yaml changes a recipe and is none", "--config R1-7B alp`"]),
         (["mine.yaml"], ["`--config mine.yaml`"]),
     ],
@@ -236,12 +240,28 @@ def test_an_unknown_command_names_the_nearest(refused):
     assert "no command 'trian'. Did you mean `train`" in refused(command="trian")
 
 
-def test_a_model_larger_than_the_disk_is_refused(job, refused):
+def test_a_run_that_writes_more_than_the_disk_holds_is_refused(job, refused):
     write(job)
     with (job / "model" / "model.safetensors").open("r+b") as file:
         file.truncate(2 << 40)  # sparse: takes no room here
     said = refused("--config", "recipe.yaml")
-    assert "GB left and the model alone takes 2199.0: make room, or name another." in said
+    # A checkpoint of three times the model, and the model at the end.
+    assert "GB left and the run writes up to 8796.1, 6597.1 a checkpoint: make room, name another" in said
+
+
+def test_a_models_size_is_known_without_its_files(job, refused, monkeypatch):
+    """DeepSeek-R1-Distill-Qwen-7B, of which nothing is here: 12 bytes of each of its 7.6 billion weights."""
+    write(job, {"model_name_or_path": "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "save_total_limit": "2"})
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda folder: SimpleNamespace(free=200 * 10**9))
+    words = ("--config", "recipe.yaml", "--max_steps", "9", "--save_steps", "3")
+    said = refused(*words)
+    assert "has 200.0 GB left and the run writes up to 274.2, 91.4 a checkpoint" in said
+    assert "(`save_total_limit` is 2)" in said
+    # What an earlier run left makes room.
+    (job / "out" / "checkpoint-3").mkdir(parents=True)
+    with (job / "out" / "checkpoint-3" / "optimizer.pt").open("wb") as file:
+        file.truncate(50 * 10**9)
+    assert "has 250.0 GB left" in refused(*words)
 
 
 def test_messages_show_no_more_than_a_line_of_a_value():

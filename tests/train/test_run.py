@@ -1,10 +1,15 @@
 """Failures of a training that have a sentence of their own."""
 
 import pytest
-from tiny import tiny_tokenizer
+from colocated_vllm import colocated_here
+from processes import free_port
+from server_runs import FLAGS, served_here, server_recipe, stub_here
+from tiny import tiny_model, tiny_tokenizer
+from trainers import tiny_trainer
 
+from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import make_recipe
-from trl_ces.train.run import _known_problem
+from trl_ces.train.run import _check_prompts, _known_problem
 
 
 def test_a_tokenizer_without_a_chat_template_is_told_with_two_ways_out(tmp_path):
@@ -14,3 +19,40 @@ def test_a_tokenizer_without_a_chat_template_is_told_with_two_ways_out(tmp_path)
     said = _known_problem(found.value, recipe, tmp_path)
     assert "the tokenizer of base-1B has no chat template: name an instruct model, or give text prompts" in said
     assert _known_problem(ValueError("something else"), recipe, tmp_path) is None
+
+
+ANSWER, LENGTH = 12, 20  # which leaves eight tokens to a prompt
+TEXTS = {"prompt": ["1+2=", "1+2+3+4=", "1+2+3+4+5=", "6+7+8+9+10="], "row": [11, 22, 33, 44]}
+CHATS = {"prompt": [[{"role": "user", "content": text}] for text in ("1", "12", "3+4=", "1234567")]}  # 5 more
+
+
+def vllm_trainer(folder, columns, **changes):
+    settings = {"use_vllm": True, "max_completion_length": ANSWER, **changes}
+    model = str(folder / "model")
+    tiny_model().save_pretrained(model)
+    return tiny_trainer(folder, prompts=columns, more={"model": model, "eval_dataset": None}, **settings)
+
+
+@pytest.mark.parametrize(("columns", "row", "tokens"), [(TEXTS, 33, 10), (CHATS, 2, 9)], ids=["text", "chat"])
+def test_prompts_without_room_for_an_answer_are_counted_and_the_first_is_named(
+    tmp_path, monkeypatch, columns, row, tokens
+):
+    colocated_here(monkeypatch)
+    colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH}
+    trainer = vllm_trainer(tmp_path, columns, **colocate)
+    recipe = server_recipe(tmp_path / "model", **colocate)
+    said = rf"2 of 4 prompts.*, row {row} first: its {tokens} tokens and the 12 .* exceed vLLM's 20\. Raise "
+    with pytest.raises(UserError, match=said):
+        _check_prompts(trainer, recipe)
+    trainer.train_dataset = trainer.train_dataset.select(range(2))
+    _check_prompts(trainer, recipe)
+
+
+def test_a_server_says_itself_how_long_a_prompt_may_be(tmp_path, monkeypatch):
+    tiny_model().save_pretrained(tmp_path / "model")
+    stub_here(monkeypatch)
+    with served_here(tmp_path / "model", *FLAGS, "--max-model-len", str(LENGTH)) as (running, _):
+        server = {"vllm_server_base_url": running.url, "vllm_group_port": free_port()}
+        trainer = vllm_trainer(tmp_path, TEXTS, vllm_mode="server", **server)
+        with pytest.raises(UserError, match=r"row 33 first.*a server's `--max-model-len`"):
+            _check_prompts(trainer, server_recipe(tmp_path / "model", **server))

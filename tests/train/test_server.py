@@ -210,6 +210,34 @@ def test_vllm_is_needed_on_the_trainer_in_server_mode_too(model, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("vllm", "wants", "conflict"),
+    [
+        ("0.31.0+cpu", "transformers>=5", None),
+        ("0.99.0", "transformers>=5", r"trl \S+ takes vllm<=\S+, and vllm 0.99.0 is installed"),
+        ("0.31.0", "transformers<5.17", r"vllm 0.31.0 takes transformers<5.17, and transformers 5\S+ is installed"),
+        ("0.31.0", 'transformers<5.17; extra == "audio"', None),
+        ("0.31.0", "torch==1.0", r"vllm 0.31.0 takes torch==1.0, and torch 2\S+ is installed"),
+    ],
+)
+def test_a_vllm_that_does_not_go_with_trl_transformers_or_torch_is_refused(
+    model, tmp_path, monkeypatch, vllm, wants, conflict
+):
+    record = tmp_path / "site" / f"vllm-{vllm}.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text(f"Name: vllm\nVersion: {vllm}\nRequires-Dist: {wants}\n")
+    monkeypatch.syspath_prepend(record.parent)
+    monkeypatch.setattr(checks, "find_spec", lambda name: True)
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"question": "1+1=", "answer": 2}))
+    fields = {"vllm_mode": "colocate", "use_cpu": True, "bf16": False, "output_dir": str(tmp_path / "out")}
+    recipe = recipe_of(model, **fields, dataset_name=str(tmp_path / "rows.jsonl"), max_train_samples=1)
+    if conflict is None:
+        checks.check(read_words([]), recipe)
+        return
+    with pytest.raises(UserError, match=rf"{conflict}: pip install .*\[vllm\].* -c constraints-gpu.txt"):
+        checks.check(read_words([]), recipe)
+
+
+@pytest.mark.parametrize(
     ("error", "sentence"),
     [
         (

@@ -8,7 +8,7 @@ from ..support.errors import UserError, nearest, quiet_others
 # Name -> module with `run(argv) -> int`, imported only when called, and its line in `trl-ces --help`.
 COMMANDS = {
     "train": ("trl_ces.cli.train", "train a model by a recipe"),
-    "recipes": ("trl_ces.cli.recipes", "list the recipes, or print one whole"),
+    "recipes": ("trl_ces.lab.commands.recipes", "list the recipes with what they cost, or print one whole"),
     "plan": ("trl_ces.lab.commands.plan", "work out a recipe's steps and memory, before renting a GPU"),
     "study": ("trl_ces.lab.commands.study", "train several methods over several seeds and compare them"),
     "quickstart": ("trl_ces.lab.commands.quickstart", "see the effect of CES on a small model, on this machine's CPU"),

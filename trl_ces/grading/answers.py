@@ -15,18 +15,19 @@ STATEMENT_WINDOW = 2000
 # Only the last boxes are kept: no gold lists more values.
 MAX_BOXES = 50
 
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z]) *")
+_BOX = re.compile(r"\\(?:boxed|fbox|framebox)(?![A-Za-z]) *")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace belongs to a set, not to the syntax
 _BARE_BOX = re.compile(rf"(?:(?!{_BOX.pattern})[^\s$}}])*")
 _STATEMENT = re.compile(
-    r"(?:\banswers?(?:\s+(?:is|are)|\s*[:：=])|\b(?:solution|value|root)s are\b|^####|\b(?:option|choice)\s+is|"
+    r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply)\b)?|\s*[:：=])|<answer>|"
+    r"^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|^####|\b(?:option|choice)\s+is|"
     r"答案(?:是|为|[:：])|故选|(?:因此|所以|应)选)"
-    r"(?:[\s:：]|\*\*(?=\s|$))*",
+    r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
 _MATH_SPAN = r"(?:\$\$[^$]+\$\$|\$[^$\n]+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
 _VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
-_SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|\s*\*\*")
+_SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|\s*\*\*|</")
 # A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
 _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
 # Where the words behind a value stop to belong to it: "$5$ as required", "$5$ is the answer", but not "$5$ thousand".
@@ -126,7 +127,7 @@ def _stated(text: str, statement: re.Match[str]) -> str | None:
     if values:
         stated = _with_tail(values.group(), text[values.end() : stop])
     else:
-        stated = _REASON.sub("", text[start:stop]).strip(" *:：")
+        stated = _REASON.sub("", text[start:stop]).strip(" *:：`")
     return stated if stated and stands(text, start, values.end() if values else stop, stated) else None
 
 

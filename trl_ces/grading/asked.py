@@ -8,30 +8,39 @@ from functools import lru_cache
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
-from .forms import choice, chooses
+from .forms import choice, chooses, is_words, split_base
 from .notation import enclosed, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .units import KINDS, MEASURES, implied_unit, measures_in, parse_unit, split_unit, stems
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
 _OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
-_WITH_BASE = re.compile(r"\s*([0-9A-F]*\d[0-9A-F]*)\s*_\s*\{?\s*(\d+)\s*\}?\s*")
 _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)", re.IGNORECASE)
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
+_LETTER_BEHIND = re.compile(r"(-?[\d.]+)\s*([A-Za-z])")
+_MORE = re.compile(r"\b(?:or|and|not)\b|[,;]")
+_LABELLED = re.compile(r"(?:\\text\s*\{\s*([A-Za-z ]+?)\s*[:=]?\s*\}|([A-Za-z])(?=\s*=))\s*[:=]?\s*(.+)", re.DOTALL)
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
-    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:"
+    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
-    r"\bin order\b|\bfrom left to right\b|"
-    r"\bfrom (?:least|smallest|lowest|shortest|lightest|largest|greatest|highest|longest|tallest|heaviest) to\b)|"
-    r"\brespectively\b|从[小大]到",
+    r"\bfrom (?:left|least|most|first|\w+est) to\b)|\bfirst \w+ terms\b|\brespectively\b|"
+    r"\bin (?:that|this) order\b|从[小大]到",
+    re.IGNORECASE,
+)
+_ASKED_NAME = re.compile(
+    r"\b(?:find|what is|solve for|determine|compute|value of)\s+\$?\s*([A-Za-z])\s*\$?(?=\s*(?:[.?,]|if\b|$))",
+    re.IGNORECASE,
+)
+_FORM = re.compile(
+    r"\bin the form\b|\bas an? (?:single|product|sum)\b|\bpartial fraction|\bfactor(?:i[sz]e)? |\bexpand|"
+    r"\bscientific notation|\b(?:lowest|simplest|reduced) (?:terms|form)|\bcommon fraction",
     re.IGNORECASE,
 )
 _UNIT = r"((?:square |cubic )?[a-z]+(?:(?: per |/)[a-z]+)?)"
-_ASKED_UNIT = re.compile(
-    rf"\b(?:how many|number of) {_UNIT}|\b(?:answer|express\w*|give|round\w*)\b[^.?]{{0,60}}\bin {_UNIT}|"
-    rf"\bin {_UNIT}[?.,]",
+_ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
+    rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )\b(?:in|to) {_UNIT}(?![\w-]))",
     re.IGNORECASE,
 )
 _OPTION = re.compile(r"\(?(?<![A-Za-z])([A-K])[).]")
@@ -44,16 +53,31 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, answer
     if (chosen := _with_options(answer, gold, question)) is not None:
         return chosen
-    if _names_another_value(answer, gold, question) or _has_another_unit(answer, gold, question):
+    if any(wrong(answer, gold, question) for wrong in (_names_another_value, _has_another_unit, _has_another_form)):
         return gold, ""
+    if not re.search(r"radian|\\pi|degree|\\circ|°", question):
+        gold, answer = _in_radians(gold, answer), _in_radians(answer, gold)
+    if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
+        return gold, answer if number(tidy(gold)) is not None else ""
+    words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
+    rest = words.casefold().removeprefix(f"{expected} ".casefold())  # Ann finishes first
+    if is_words(expected) and len(rest) < len(words) and rest in question and not _MORE.search(rest):
+        return gold, expected
+    noun, _, rest = words.partition(" ")  # point A, Quadrant III
+    if number(expected) is None and rest == expected and stems(noun) & (stems(question) - _NO_NOUNS):
+        return gold, rest
     sides = split_top(tidy(answer), "=")
     if len(sides) == 2 and "=" not in gold and repeats(sides[0], question):
         answer = sides[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
         if is_copy(answer, gold, question):
             return gold, ""
-    based = _WITH_BASE.fullmatch(answer)
-    if based and "_" not in gold and based.group(2) in _bases(question):
-        return gold, based.group(1)
+    digits, base = split_base(tidy(answer))
+    if (
+        base
+        and split_base(tidy(gold))[1] is None
+        and base in {str(number(named)) for named in _BASE.findall(question)}
+    ):
+        return gold, digits
     percent = _PERCENT.fullmatch(answer.strip())
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
@@ -64,38 +88,59 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return ordered, named
     if _ORDER.search(question) and (ordered := _in_order(gold)) and (given := _in_order(answer)):
         return ordered, given
+    if number(tidy(gold)) is not None and (lettered := _LETTER_BEHIND.fullmatch(tidy(answer))):
+        return gold, lettered[1] if lettered[2] in measures_in(question) else answer  # 5 m
     value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
     return gold, value if unit and parse_unit(unit) is None else answer
 
 
+def _in_radians(text: str, other: str) -> str:
+    degrees = number(tidy(text)) if implied_unit(text) == "degrees" and r"\pi" in other else None
+    return text if degrees is None else rf"\frac{{{degrees}}}{{180}}\pi"
+
+
 def _in_order(text: str) -> str | None:
     """`3, 1, 2` as `3; 1; 2`, whose order counts; `None` for anything but a bare list."""
-    brackets = enclosed(tidy(text))
-    items = split_top(brackets[1] if brackets and brackets[0] == r"\{" else tidy(text), ",")
-    return "; ".join(items) if len(items) > 1 and number(tidy(text)) is None else None
+    brackets, text = enclosed(tidy(text)), unwrap(tidy(text))
+    items = split_top(brackets[1] if brackets and brackets[0] == r"\{" else text, ",")
+    items = list(text) if re.fullmatch("[A-K]{2,}", text) else items
+    return "; ".join(items) if len(items) > 1 and number(text) is None else None
 
 
 def _named_values(answer: str, question: str) -> str | None:
     """`y = 2, x = 1` as `1; 2`, in the order in which the question last names x and y; `None` for anything else."""
-    pairs = [split_top(item, "=") for item in split_top(tidy(answer), ",")]
-    if len(pairs) < 2 or any(len(pair) != 2 or not _NAME.fullmatch(pair[0].strip()) for pair in pairs):
-        return None
-    values = {name.strip(): value for name, value in pairs}
-    last = {name: [found.start() for found in re.finditer(_LETTER.format(name), question)][-1:] for name in values}
-    if len(values) < len(pairs) or not all(last.values()):
+    items = [_LABELLED.fullmatch(item) for part in split_top(tidy(answer), ";") for item in split_top(part, ",")]
+    values = {found[1] or found[2]: found[3] for found in items if found}
+    last = {}
+    for name in values:
+        places = [found.start() for found in re.finditer(_LETTER.format(name), question, re.IGNORECASE)]
+        last[name] = places[-1:]
+    if len(items) < 2 or len(values) < len(items) or not all(last.values()):
         return None
     return "; ".join(values[name] for name in sorted(values, key=last.__getitem__))
 
 
-def _bases(question: str) -> set[str]:
-    return {str(number(base)) for base in _BASE.findall(question)}
-
-
 def _names_another_value(answer: str, gold: str, question: str) -> bool:
-    """Whether the answer is f(3) = ... where question and gold know f, but not at 3."""
+    """Whether the answer is f(3) = ... where the question knows f, but not at 3, or y = ... where it asks for x."""
     named = _NAMED_VALUE.match(_LEFT_RIGHT.sub("", answer))
     known = _LEFT_RIGHT.sub("", f"{question} {gold}")
-    return bool(named) and named.group(1) + "(" in known and named.group(1) + named.group(2) not in known  # type: ignore[union-attr]
+    if named and named.group(1) + "(" in known:
+        return named.group(1) + named.group(2) not in known
+    name, asked = answer.partition("=")[0].strip(), _ASKED_NAME.findall(question)
+    if not asked or not _NAME.fullmatch(name) or name in [*asked, *gold] or f"({name})" in known:
+        return False
+    return bool(re.search(_LETTER.format(name), question))
+
+
+def _has_another_form(answer: str, gold: str, question: str) -> bool:
+    """Whether the question asks for a form, and the answer has another number of terms or of digits than the gold."""
+    if not _FORM.search(question) or any(re.search("[=,<>]|\\\\(?:[lg]eq|pm)", text) for text in (answer, gold)):
+        return False
+    one, other = unwrap(tidy(answer)), unwrap(tidy(gold))
+    if number(one) is None or number(other) is None:
+        return len(split_top(one.replace("-", "+-"), "+")) != len(split_top(other.replace("-", "+-"), "+"))
+    digits = [re.findall(r"[\d.]+", text) for text in (one, other)]
+    return len(digits[0]) == len(digits[1]) > 1 and digits[0] != digits[1]
 
 
 def _has_another_unit(answer: str, gold: str, question: str) -> bool:
@@ -110,7 +155,7 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
         return False
     asked = [parse_unit(next(filter(None, found))) or {} for found in _ASKED_UNIT.findall(question)]
     if measures := [unit for unit in asked if unit and unit.keys() <= MEASURES]:
-        return given not in measures
+        return given not in measures and not (len(given) > 1 and given.keys() <= set().union(*measures))
     named = measures_in(question)
     return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
 

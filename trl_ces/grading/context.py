@@ -87,7 +87,7 @@ _CLAIM = re.compile(
     rf"\bno,? wait,?|\bedit\s*:|"
     rf"\bor(?:\s+(?:possibly|maybe|perhaps))?(?:\s+it\s+is)?|"
     rf"(?:\b(?:no|wait|actually|hmm+|sorry|correction|oops|edit|on second thought)\b|不对)[^\n]{{0,99}}?"
-    rf"\b(?:it|this|that|value|result)(?:'s|\s+(?:is|must be|equals))){_LITERAL}",
+    rf"(?:\b(?:is|must be|equals)|'s|=)){_LITERAL}",
     re.IGNORECASE,
 )
 _EQUALS_BEHIND = re.compile(rf"[\s$)]*(?:=|\\approx|≈){_LITERAL}")

@@ -14,6 +14,7 @@ from ..support.limits import too_big
 from .forms import choice
 from .notation import split_top, tidy, unwrap
 from .numbers import number
+from .statements import sides
 
 _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
 _NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
@@ -52,11 +53,13 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     value = _last_side(written)  # of x = 5 - 3 = 2
     if any(_ordered(value) == _ordered(one) for one in golds):
         return False
-    if value.count(r"\begin") > expected.count(r"\begin"):  # a product of matrices
+    if value.count(r"\begin") > max(1, expected.count(r"\begin")):  # a product of matrices
         return True
     if _UNFINISHED.search(value) and not _UNFINISHED.search(expected):
         return True
-    is_value = number(expected) is not None and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
+    is_value = (
+        number(expected) is not None and r"\pi" not in value and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
+    )
     return is_value and number(value) is None and _operations(value) > _operations(expected)
 
 
@@ -66,7 +69,7 @@ def repeats(text: str, question: str) -> bool:
 
 
 def _last_side(text: str) -> str:
-    return (split_top(text, "=") or [text])[-1]
+    return (sides(text) or [text])[-1]
 
 
 def _operations(text: str) -> int:
@@ -110,7 +113,9 @@ def _stands_in(shape: str, question: str) -> bool:
     ):
         return True
     formulas = question.split("\n")[1::2]
-    return _unordered(shape) in {_unordered(side) for formula in formulas for side in (formula, *formula.split("="))}
+    return number(shape) is None and _unordered(shape) in {
+        _unordered(side) for formula in formulas for side in (formula, *formula.split("="))
+    }
 
 
 def _unordered(shape: str) -> str:

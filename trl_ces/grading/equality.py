@@ -9,41 +9,32 @@ from fractions import Fraction
 from itertools import combinations
 
 from ..support.limits import MAX_ITEMS, too_big
-from .forms import (
-    choice,
-    chooses,
-    condition,
-    congruence,
-    is_words,
-    same_text,
-    spelling,
-    split_base,
-    with_constants_of,
-    without_blanks,
-)
+from . import forms, statements
+from .forms import choice, congruence, is_words, same_text
 from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number
 from .qwen.equality import Algebra
-from .statements import (
-    gives_different_names,
-    has_unknowns,
-    interval_of,
-    is_name,
-    is_relation,
-    may_be_named,
-    results,
-    sides,
-)
+from .statements import gives_different_names, has_unknowns, is_name, is_relation, may_be_named, results, sides
 from .units import implied_unit, split_unit, unit_fits
 
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
 _CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
+_NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)
 _TEXT_LIST = re.compile(r"\\text\s*\{([^{}]*,[^{}]*)\}")
+_SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
+_SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
+_TO = re.compile(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)")
+_COLUMN = re.compile(r"\\begin\{pmatrix\}((?:(?!\\end)[^&])*)\\end\{pmatrix\}", re.DOTALL)
+_TRANSPOSED = re.compile(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$")
+_UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
+_PART = r"\{(?:[^(){}]|\{[^(){}]*\})*\}"
+_SCALED = re.compile(rf"([-+]?(?:\d+|[a-z]|\\frac{_PART}{_PART}))\s*(\([^()]*\)|{_COLUMN.pattern})", re.DOTALL)
+_UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
 _AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
-_PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])\s*")  # not \pmod
+_PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])\s*")  # not \pmod
 _WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
 _FUNCTION_NAME = re.compile(r"\\(?:sin|cos|tan)(?![A-Za-z])")
 _POINT_NAME = re.compile(r"^[A-Z]\s*=?\s*(?=\()")
@@ -67,11 +58,20 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if _AND.search(answer) and len(union_parts(gold)) > 1:
         return False
     gold, answer = tidy(gold), tidy(answer)
+    if (expected := congruence(gold)) and (given := congruence(answer)):
+        return expected == given
+    if (size := _SIZE.fullmatch(gold)) and (given_size := _SIZE.fullmatch(answer)):
+        return size.groups() == given_size.groups()  # 2 x 4 is not 4 x 2
     values = listed_values(gold)
     is_one = len(union_parts(gold)) == len(values) == 1
-    if offers_two and (is_one or gives_different_names(values)):
-        return False
-    return any(_equal(gold, renamed, algebra) for renamed in with_constants_of(gold, answer))
+    bounds = {tuple(_BOUNDED.findall(value)) for value in values if is_relation(value)}
+    if offers_two and (is_one or gives_different_names(values) or len(bounds) > 1):
+        offered = listed_values(answer)  # 3/4 or 0.75
+        if not is_one or len(offered) != 2 or is_relation(answer):
+            return False
+        return all(_equal(gold, value, algebra) for value in offered)
+    answers = forms.with_constants_of(gold, answer)
+    return any(_equal(forms.without_integer(gold), renamed, algebra) for renamed in answers)
 
 
 def count_values(gold: str) -> int:
@@ -82,31 +82,33 @@ def count_values(gold: str) -> int:
     return 1 if number(gold) is not None else max(1, len(listed_values(gold)))
 
 
-def _sets_in_sets(text: str) -> bool:
-    return bool(re.search(r"\\\{[^}]*\\(?:\{|emptyset)", text))
-
-
 def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
-    gold, answer = condition(gold), condition(answer)
-    if not gold or not answer or _sets_in_sets(gold) != _sets_in_sets(answer):
+    gold, answer = forms.condition(gold), forms.condition(answer)
+    if not gold or not answer or bool(_SET_IN_SET.search(gold)) != bool(_SET_IN_SET.search(answer)):
         return False
     if expected := congruence(gold):
         return congruence(answer) == expected
+    if (residue := congruence(answer)) and number(gold) is not None:
+        return residue[0] == number(gold)
+    answer = _TO.sub(":", answer) if ":" in gold else answer
     if len(parts := _ratio(gold)) > 2:
         others = _ratio(answer)
-        return [part * parts[0] for part in others] == [part * others[0] for part in parts] if others else False
-    (gold, base), (answer, given) = split_base(gold), split_base(answer)
+        return bool(others) and [part * parts[0] for part in others] == [part * others[0] for part in parts]
+    (gold, base), (answer, given) = forms.split_base(gold), forms.split_base(answer)
     if given and given != (base or "10"):
         return False
-    if spelling(gold) == spelling(answer):
+    if forms.spelling(gold) == forms.spelling(answer):
         return True
-    if _CHOICES.fullmatch(unwrap(gold)) and sorted(unwrap(gold)) == sorted(_BETWEEN_CHOICES.sub("", unwrap(answer))):
+    letters = sorted(_BETWEEN_CHOICES.sub("", unwrap(answer)))  # several choices; an order of letters is none
+    if _CHOICES.fullmatch(unwrap(gold)) and list(unwrap(gold)) == sorted(unwrap(gold)) == letters:
         return True
     if letter := choice(gold):
-        return chooses(unwrap(answer), letter)
+        return forms.chooses(unwrap(answer), letter)
     verdict = _compare_numbers(gold, answer)
     if verdict is not None and (verdict or "," not in gold):
         return verdict
+    if number(gold) is not None and ",0" in answer:
+        return False  # 1,000,00 is no list
     verdict = _compare_structure(gold, answer, algebra)
     if verdict is not None:
         return verdict
@@ -159,24 +161,28 @@ def listed_values(text: str) -> list[str]:
         text = brackets[1]
     if words := _TEXT_LIST.fullmatch(text):
         text = words.group(1)
+    if named := _NAMED_TUPLE.fullmatch(text):  # (x, y) = (1, 2)
+        names, values = (split_top(part, ",") for part in named.groups())
+        if len(names) == len(values) > 1 and all(map(is_name, names)):
+            return [f"{name}={value}" for name, value in zip(names, values, strict=True)]
     items = split_top(text, ";")
     items = items if len(items) > 1 else split_top(text, ",")
-    return [sign for item in items for sign in _both_signs(item)]
-
-
-def _both_signs(item: str) -> list[str]:
-    return [_PLUS_MINUS.sub(sign, item) for sign in ("+", "-")] if len(_PLUS_MINUS.findall(item)) == 1 else [item]
+    two = {item: len(_PLUS_MINUS.findall(item)) == 1 for item in items}
+    return [_PLUS_MINUS.sub(sign, item) if two[item] else item for item in items for sign in "+-"[: 1 + two[item]]]
 
 
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
     """Compares lists, tuples, intervals and unions; `None` if neither side is one."""
     gold_items, answer_items = listed_values(gold), listed_values(answer)
-    if stated := _stated_union(answer_items, gold):
-        return _compare_structure(gold, stated, algebra)
+    bounded = statements.interval_of(gold) or gold  # for x > 1 and x < 3
+    if stated := _stated_union(answer_items, bounded):
+        return _compare_structure(bounded, stated, algebra)
     if stated := _stated_union(gold_items, answer):
         return _compare_structure(stated, answer, algebra)
     if (stated := _stated_tuple(answer_items)) and _tuple(gold):
         return _compare_tuples(gold, stated, algebra)
+    if (stated := _stated_tuple(gold_items)) and _tuple(answer):
+        return _compare_tuples(stated, answer, algebra)
     if gold_items != [gold] or answer_items != [answer]:
         if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
             return False
@@ -196,13 +202,17 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
 
 def _stated_union(items: list[str], other: str) -> str | None:
     r"""`x<1` and `x>2` as `(-\infty,1)\cup (2,\infty)` if the other side consists of intervals; else `None`."""
-    intervals = [interval_of(item) for item in items]
-    if len(items) > 1 and all(intervals) and all(map(_tuple, union_parts(other))):
-        if len({letter for item in items for letter in _BOUNDED.findall(item)}) > 1:
-            return None
-        from_below = sorted(map(str, intervals), key=lambda interval: not interval.startswith(r"(-\infty"))
-        return _overlap(*from_below) or r"\cup ".join(map(str, intervals))
-    return None
+    gaps = [_UNEQUAL.sub("", item).strip() for item in items if _UNEQUAL.search(item)]
+    intervals = [statements.interval_of(item) for item in items if not _UNEQUAL.search(item)]
+    if len(items) < 2 or not all(intervals) or not all(map(_tuple, union_parts(other))):
+        return None
+    if len({letter for item in items for letter in _BOUNDED.findall(item)}) > 1:
+        return None
+    from_below = sorted(map(str, intervals), key=lambda interval: not interval.startswith(r"(-\infty"))
+    union = _overlap(*from_below) or r"\cup ".join(map(str, intervals)) or r"(-\infty,\infty)"
+    for gap in gaps:  # x < 3 without 2, from below: the last interval is cut
+        union = f"{union[: union.rindex(',')]},{gap})\\cup ({gap},{union[union.rindex(',') + 1 :]}"
+    return union
 
 
 def _overlap(*intervals: str) -> str | None:
@@ -233,6 +243,8 @@ def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
         answer_tuple = _tuple(_POINT_NAME.sub("", value))  # P(0,2)
     if gold_tuple and answer_tuple:
         (gold_ends, gold_values), (answer_ends, answer_values) = gold_tuple, answer_tuple
+        if _UNIT_VECTOR.search(answer) and len(answer_values) < len(gold_values):
+            answer_values.append("0")
         return gold_ends == answer_ends and _same_in_order(gold_values, answer_values, algebra)
     if gold_tuple or answer_tuple:
         other = answer if gold_tuple else gold
@@ -243,10 +255,21 @@ def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
 
 
 def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
-    brackets = enclosed(text)
+    if column := _COLUMN.fullmatch(text):
+        return ("(", ")"), [value.strip() for value in column[1].split(r"\\") if value.strip()]
+    pieces = _UNIT_VECTOR.split(text.replace(" ", ""))
+    if len(pieces) > 2 and not pieces[-1]:  # 2\mathbf{i}-\mathbf{k}
+        parts = {
+            name: f"{part}1" if part in ("", "+", "-") else part
+            for part, name in zip(pieces[::2], pieces[1::2], strict=False)
+        }
+        return ("(", ")"), [parts.get(name, "0") for name in ("ijk" if "k" in parts else "ij")]
+    brackets = enclosed(_TRANSPOSED.sub("", text))
+    if brackets is None and (scaled := _SCALED.fullmatch(text)) and (factors := _tuple(scaled[2])):
+        return factors[0], [rf"({scaled[1]}) \cdot ({value})" for value in factors[1]]
     if brackets is None or brackets[0] == r"\{":
         return None
-    values = split_top(brackets[1], ";") if ";" in brackets[1] else split_top(brackets[1], ",")  # (-\\infty;2)
+    values = split_top(brackets[1], ";" if ";" in brackets[1] else ",")  # (1,5; 2)
     return ((brackets[0], brackets[2]), values) if len(values) > 1 else None
 
 
@@ -281,9 +304,15 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
     gold_sides, answer_sides = sides(gold), sides(answer)
     if max(len(gold_sides), len(answer_sides)) > MAX_ITEMS or answer.count(":") > max(1, gold.count(":")):
         return False
-    if len(answer_sides) > 1 and len({without_blanks(side) for side in answer_sides}) == 1:
+    if len(answer_sides) > 1 and len({forms.without_blanks(side) for side in answer_sides}) == 1:
         return False  # x = x says nothing
     if len(gold_sides) > 1 and len(answer_sides) > 1:
+        if len(gold_sides) == len(answer_sides) > 2 and all(map(has_unknowns, gold_sides)):
+            return _same_in_order(gold_sides, answer_sides, algebra)
+        if {gold_sides[0], answer_sides[0]} in ({"x", "y"}, {"y", "z"}, {"x", "z"}) and not has_unknowns(
+            gold_sides[-1]
+        ):
+            return False  # another coordinate
         first, last = gold_sides[0], gold_sides[-1]
         for one, other in ((answer_sides, answer_sides[-1]), (answer_sides[::-1], answer_sides[0])):
             if _equal(first, one[0], algebra) and _equal(last, other, algebra):
@@ -316,6 +345,12 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
         return False  # "x = 1 so x = 2", \\sin x = \\cos x
     if is_name(value) and not is_name(name):
         value, name = name, value
+    if (
+        len(answer_sides) > 2
+        and _rounds(answer_sides[-2], value, algebra)
+        and _gives(gold, answer_sides[:-1], algebra)
+    ):
+        return True  # A = 25\pi \approx 78.54
     if has_unknowns(name):
         return may_be_named(name) and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
     if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides):

@@ -22,11 +22,11 @@ _CHOSEN_TOO = re.compile(
     r"(?:^|[\s,;(\[])[A-Ka-k]\s*[)\].:]|^\s*(?:,|;|/|\\text)|(?:,|;|^)\s*[A-Ka-k]\s*$|^\s*[A-K]+$"
 )
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
-_IN = re.compile(r"^\s*[A-Za-z](?:_\w)?\s*\\in(?![A-Za-z])")
+_IN = re.compile(r"^\s*(?:(?:[A-Za-z](?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))")
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
-_REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|(?:\\text\s*\{\s*)?all real numbers\s*\}?", re.IGNORECASE)
+_ABSOLUTE = re.compile(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$")
 _SET_BUILDER = re.compile(
-    r"^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
+    r"^\\\{\s*([A-Za-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
 )
 _FUNCTIONS = re.compile(
     r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
@@ -34,23 +34,54 @@ _FUNCTIONS = re.compile(
 _BLANKS = re.compile(r"\s+")
 _BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
 _NEEDLESS_BRACES = re.compile(r"\{(\w?)\}(?!\w)")  # x^{2}, but neither x^{12} nor \{2\}
-_BASE = re.compile(r"\(?([-+]?[0-9A-F]*\d[0-9A-F]*)\)?\s*(?:_\s*(?:\{\s*([^{}]+?)\s*\}|(\w+))|\(\s*base\s+(\w+)\s*\))")
+_BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
+    r"\(?([-+]?(?:[0-9A-F]*\d[0-9A-F]*|[0-9A-Fa-f]+(?=\)?\s*_\s*\{?\(?16\b)))\)?\s*"
+    r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"
+)
 _CONGRUENCE = re.compile(
-    r"(?:[A-Za-z]\s*\\equiv\s*)?(-?\d{1,99})\s*\(?\s*(?:\\[pb]?mod|\\text\{\s*mod\s*\})\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
+    r"(?:(?:[A-Za-z]|\d{1,99})\s*\\equiv\s*)?(-?\d{1,99})\s*\(?\s*(?:\\[pb]?mod|\\(?:text|mathrm)\{\s*mod\s*\})\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
 )
+_COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
 _AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
-_NO_SOLUTION = re.compile(
-    r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|无解|\\\{\s*\\\}",
-    re.IGNORECASE,
-)
-_NO_LIMIT = re.compile(r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?", re.IGNORECASE)
+_CONVENTIONS = [
+    (re.compile(pattern, re.IGNORECASE), meaning)
+    for pattern, meaning in [
+        (r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|all real numbers", r"(-\infty,\infty)"),
+        (r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?", r"(0,\infty)"),
+        (r"\\mathbb\s*\{?R\}?\s*_\s*\{?\s*\\geq\s*0\s*\}?", r"[0,\infty)"),
+        (r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?", r"\emptyset"),
+        (r"(?:the )?empty set|none|无解|\\\{\s*\\\}", r"\emptyset"),
+        (r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", "does not exist"),
+        (r"(?:positive )?infinity|\+\s*\\infty", r"\infty"),
+    ]
+]
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_\{?\d\}?")
-_CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-D](?![A-Z_(])")
-_ARGUMENT = re.compile(r"^[A-Za-z]\(([a-z])\)\s*=")
-_INTEGER = re.compile(r"(?<![A-Za-z\\])([a-z])\s*\\in\s*\\mathbb\s*\{?\s*Z")
-_ARTICLE = re.compile(r"^(?:the (?:series|integral|sequence|limit)|the|an?)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
+_CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
+_LONE_C = re.compile(r"(?<![A-Za-z\\])C(?![A-Z_(])")
+_LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"
+_OF_X = re.compile(r"^([A-Za-z])(?:\(([a-z])\))?\s*=")
+_INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
+    r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\})?\s*(?<![A-Za-z\\])([a-z])\s*"
+    r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
+)
+_ARTICLE = re.compile(
+    r"^(?:(?:it|this|that|they|the [a-z]+)\s+(?:is|are)\s+|the (?:series|integral|sequence|limit)\s+)?"
+    r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
+    re.IGNORECASE,
+)
+_YES_OR_NO = re.compile(  # yes, it is prime
+    r"^(yes|no)[,.;:]\s+(?:it|this|that|they|there|the|because|since)\b(?!.*(?:\b(?:not|no|but|if|unless|only)\b|n't)).*",
+    re.IGNORECASE,
+)
+_MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
+_OF_A_DATE = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b|[^A-Za-z\d]")
+_DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
+    r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
+    r"(?:[a-z]\s*\\neq\s*-?\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
+)
 _FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
+_FIGURE = re.compile(r"\\(angle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 
@@ -70,62 +101,82 @@ def condition(text: str) -> str:
     or limit to one spelling.
     """
     text = restated(_IN.sub("", tidy(text)).strip())
+    text = _ABSOLUTE.sub(r"-\3 \2 \1 \2 \3", text)
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
-    if _REALS.fullmatch(text):
-        return r"(-\infty,\infty)"
-    for pattern, name in ((_NO_SOLUTION, r"\emptyset"), (_NO_LIMIT, "does not exist")):
+    for pattern, meaning in _CONVENTIONS:
         if pattern.fullmatch(unwrap(text).rstrip(".")):
-            return name
+            return meaning
     if is_relation(text):  # x < 1 \lor x > 2
         text = _AND_OR.sub(",", text)
     builder = _SET_BUILDER.match(text)
-    return tidy(builder.group(1) if builder else text)
+    return tidy(builder.group(2) if builder else text)
+
+
+def without_integer(gold: str) -> str:
+    r"""A gold without the condition `k\in\mathbb{Z}`."""
+    return _INTEGER.sub("", gold).strip() or gold
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
     r"""
-    The answer with the gold's names: for constants, `+C` or `c_1`, in each order; for a free integer,
-    `k\in\mathbb{Z}`; for the variable of `f(x) = ...`.
+    The answer with the gold's names: for constants, `+C` or `c_1`, in each order; for a free integer, counted from
+    another start or down, `k\in\mathbb{Z}`; for the variable of `f(x) = ...`, which may be left out. A domain that the
+    gold does not state, `x \neq 0`, is dropped, and the condition on the integer.
     """
+    if not is_relation(gold) and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
+        answer = answer[: domain.start()]
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
-    for pattern in (_INTEGER, _ARGUMENT):
-        theirs, ours = pattern.search(gold), pattern.search(answer)
-        if theirs and ours and not re.search(_letter(theirs.group(1)), answer):
-            answer = re.sub(_letter(ours.group(1)), theirs.group(1), answer)
+    if (
+        (theirs := _OF_X.match(gold))
+        and (ours := _OF_X.match(answer))
+        and (theirs[1] == ours[1] or ("y" in (theirs[1], ours[1]) and (theirs[2] or ours[2])))
+    ):
+        if not (theirs[2] and ours[2]):
+            answer = theirs[0] + answer[ours.end() :]
+        elif not re.search(_LETTER.format(theirs[2]), answer):
+            answer = re.sub(_LETTER.format(ours[2]), theirs[2], answer)
+    theirs, ours = _SET_BUILDER.match(gold), _SET_BUILDER.match(answer)
+    if theirs and ours and not re.search(_LETTER.format(theirs[1]), answer):
+        answer = re.sub(_LETTER.format(ours[1]), theirs[1], answer)
+    ours = _INTEGER.search(answer)
+    theirs = _INTEGER.search(gold) or (ours if ours and re.search(_LETTER.format(ours[1]), gold) else None)
+    if theirs and (ours := ours or theirs):
+        new, old, stated = theirs[1], ours[1], _INTEGER.sub("", answer)
+        if new != old and re.search(_LETTER.format(new), stated):  # the name is taken
+            return [stated]
+        counts = (new, f"({new}+1)", f"({new}-1)", f"(-{new})")
+        return list(dict.fromkeys(re.sub(_LETTER.format(old), count, stated) for count in counts))
     # By their numbers, so that the order comes first in which c_1 stays c_1: each order may cost a comparison.
-    names = sorted(set(_NUMBERED.findall(gold)), key=lambda name: name.strip("Cc_{}"))
-    given = sorted(set(_NUMBERED.findall(answer)), key=lambda name: name.strip("Cc_{}"))
+    names, given = (
+        sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("Cc_{}")) for text in (gold, answer)
+    )
+    if not names and "=" in gold and _LONE_C.search(gold):
+        names = ["C"]
     given = given or sorted(set(_CAPITALS.findall(answer)))
     if not names or len(names) != len(given) or len(names) > 3:
         return [answer]
     either = re.compile(f"{_NUMBERED.pattern}|{_CAPITALS.pattern}")
-
-    def renamed(order: tuple[str, ...]) -> str:
-        by = dict(zip(given, order, strict=True))
-        return either.sub(lambda found: by.get(found.group(), found.group()), answer)
-
-    return [renamed(order) for order in permutations(names)]
-
-
-def _letter(letter: str) -> str:
-    return rf"(?<![A-Za-z\\]){letter}(?![A-Za-z])"
+    renamings = [dict(zip(given, order, strict=True)) for order in permutations(names)]
+    return [either.sub(lambda found, to=to: to.get(found[0], found[0]), answer) for to in renamings]  # type: ignore[misc]
 
 
 def split_base(text: str) -> tuple[str, str | None]:
     """The digits and the base of `1011_2`, `(1011)_{two}` and `1011 (base 2)`; other texts have no base."""
     based = _BASE.fullmatch(unwrap(text))
-    if based is None:
+    if based is None or not any(based.groups()[1:]):
         return text, None
-    base = next(filter(None, based.groups()[1:]))
-    value = number(base)
-    return based.group(1), base if value is None else str(value)
+    base = next(filter(None, based.groups()[1:]), None)
+    value = number(base or "")
+    return based.group(1).upper(), base if value is None else str(value)
 
 
 def congruence(text: str) -> tuple[int, int] | None:
     r"""Residue and modulus of `x \equiv 10 \pmod{7}`, (3, 7), and `3 \bmod 7`; `None` for anything else."""
     found = _CONGRUENCE.fullmatch(text)
     value, modulus = (int(digits) for digits in found.groups()) if found else (0, 0)
+    if _INTEGER.search(text) and (counted := _COUNTED.fullmatch(_INTEGER.sub("", text))):  # 7k+3, k\in\mathbb{Z}
+        modulus, value = int(counted[1]), int("".join((counted[2] or "0").split()))
     return (value % modulus, modulus) if modulus else None
 
 
@@ -133,9 +184,16 @@ def spelling(text: str) -> str:
     """What two texts that are written alike have in common: case, blanks and articles of words do not count."""
     if circled := re.findall(r"\\textcircled\{\d+\}", text):
         return "".join(circled)
+    if figure := _FIGURE.fullmatch(text):  # the angle CBA is ABC
+        return figure[1] + min(figure[2], figure[2][::-1])
     spelled = without_blanks(unwrap(text)).rstrip(".")
     if is_words(text):
-        spelled = without_blanks(_ARTICLE.sub("", unwrap(text)))
+        words = _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", unwrap(text)))
+        if _MONTH.search(words):  # March 5, 5th of March
+            words = " ".join(
+                sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b", "", words)))
+            )
+        spelled = without_blanks(words)
         return _FULL_HOUR.sub("", re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold())
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
 

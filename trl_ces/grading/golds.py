@@ -1,10 +1,11 @@
 """Can this gold be graded against? An unparsable one would score every answer 0, right ones included."""
 
 import re
+from collections.abc import Callable
 
 from ..support.limits import too_big
 from .equality import listed_values, tuple_values, union_parts
-from .forms import condition, congruence, is_words
+from .forms import condition, congruence, is_words, without_integer
 from .notation import balanced, unwrap
 from .numbers import number
 from .statements import has_words, results
@@ -14,14 +15,12 @@ from .units import split_unit
 _CONDITION = re.compile(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", re.IGNORECASE)
 
 
-def usable_without_algebra(gold: str) -> bool | None:
-    """Decides whether a gold is usable, as far as that needs no computer algebra."""
+def usable(gold: str, reads: Callable[[str], object]) -> bool:
+    """Whether a gold is usable; `reads` asks the algebra whether it reads a value, where that is needed."""
     if too_big(gold) or not balanced(gold):
         return False
     values = leaves(gold)
-    if not values:
-        return False
-    return True if all(_plain(value) for value in values) else None
+    return bool(values) and all(_plain(value) or reads(value) for value in values)
 
 
 def leaves(gold: str) -> list[str]:
@@ -29,7 +28,7 @@ def leaves(gold: str) -> list[str]:
     Takes a gold apart into values, through lists, sets, unions, tuples and intervals. Values that the algebra has to
     parse lose their unit.
     """
-    gold = condition(gold)
+    gold = condition(without_integer(gold))
     if not gold:
         return []
     if _plain(gold) or _CONDITION.search(gold):

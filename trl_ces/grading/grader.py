@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from .asked import as_asked
 from .copies import is_copy
 from .equality import count_values, equal
 from .forms import same_text
-from .golds import usable_without_algebra
+from .golds import usable
 from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
 from .qwen.equality import equal_as_script, parser_problem
 from .qwen.extract import predict, prepare_gold
@@ -29,10 +30,9 @@ Pair = tuple[str, str, str]
 # With `first_limit_s`, one comparison for so many answers gets the full limit, too, and at least _FULL_LIMITS.
 _ANSWERS_PER_FULL_LIMIT = 300
 _FULL_LIMITS = 3
-# By a pair's digest: the seconds of processor time that it exceeded, and its verdict. Nothing is computed twice, and a
-# comparison near the limit does not fall on either side of it in turn.
-_exceeded: dict[bytes, float] = {}
-_decided: dict[bytes, dict] = {}
+# By a pair's digest: a worker's reply, and up to which limit it holds. Nothing is computed twice, and a comparison
+# near the limit does not fall on either side of it in turn.
+_known: dict[bytes, tuple[float, dict]] = {}
 _REMEMBERED = 50_000
 
 
@@ -100,7 +100,7 @@ def grade_many(
     for name, values in columns.items():
         if values is not None and len(values) != len(responses):
             raise ValueError(f"{name} has {len(values)} entries for {len(responses)} responses: pass one for each.")
-    usable = usable_golds(golds, limit_s=limit_s, pool=pool)
+    are_usable = usable_golds(golds, limit_s=limit_s, pool=pool)
     answers: list[str | None] = []
     for response, gold, is_prefilled in zip(responses, golds, prefilled, strict=True):
         text = after_thinking(response, is_prefilled)
@@ -110,7 +110,7 @@ def grade_many(
         ("equal", *as_asked(answer, gold, question))
         if gold_is_usable and answer is not None and not is_copy(answer, gold, question)
         else None
-        for gold, answer, gold_is_usable, question in zip(golds, answers, usable, asked, strict=True)
+        for gold, answer, gold_is_usable, question in zip(golds, answers, are_usable, asked, strict=True)
     ]
     scripts: list[Pair | None] = [None] * len(responses)
     if with_qwen:
@@ -123,7 +123,7 @@ def grade_many(
             answer=answer,
             correct_qwen=(script is not None and bool(verdicts[script])) if with_qwen else None,
         )
-        for pair, answer, gold_is_usable, script in zip(judged, answers, usable, scripts, strict=True)
+        for pair, answer, gold_is_usable, script in zip(judged, answers, are_usable, scripts, strict=True)
     ]
 
 
@@ -147,11 +147,10 @@ def usable_golds(
             raise TypeError(f"gold {index} is {gold!r}, of type {type(gold).__name__}: pass a string.")
     asked: list[str] = []
     for gold in dict.fromkeys(gold for gold in golds if gold is not None and gold not in _usable_golds):
-        verdict = usable_without_algebra(gold)
-        if verdict is None:
+        try:
+            _usable_golds[gold] = usable(gold, _algebra_in_worker)
+        except _NeedsAlgebra:
             asked.append(gold)
-        else:
-            _usable_golds[gold] = verdict
     if asked:
         replies = (pool or shared_pool()).map([{"op": "usable", "gold": gold} for gold in asked], limit_s)
         for gold, reply in zip(asked, replies, strict=True):
@@ -181,37 +180,26 @@ def _compare(
         if left := slow[len(admitted) :]:
             verdicts |= dict.fromkeys(left)
             logger.warning(
-                "%d comparisons exceeded %g s of processor time. %d of them got %g s, the others stay ungraded, for "
-                "example that of the answer %.200r.",
-                len(slow),
-                first_limit_s,
-                len(admitted),
-                limit_s,
-                left[0][2],
+                f"{len(slow)} comparisons exceeded {first_limit_s:g} s of processor time. {len(admitted)} of them got "
+                f"{limit_s:g} s, the others stay ungraded, for example that of the answer {left[0][2]!r:.200}."
             )
     return verdicts
 
 
 def _replies(pairs: list[Pair], limit_s: float, pool: WorkerPool | None) -> dict[Pair, dict]:
     """Replies of the workers to what is not known yet."""
-    replies: dict[Pair, dict] = {}
-    for pair in pairs:
-        if _exceeded.get(digest := _digest(pair), 0.0) >= limit_s:
-            replies[pair] = {"status": "timeout"}
-        elif digest in _decided:
-            replies[pair] = _decided[digest]
+    known = {pair: _known[digest] for pair in pairs if (digest := _digest(pair)) in _known}
+    replies = {pair: reply for pair, (holds_s, reply) in known.items() if holds_s >= limit_s}
     sent = [pair for pair in pairs if pair not in replies]
-    messages = [{"op": op, "gold": gold, "answer": answer} for op, gold, answer in sent]
-    if messages:
+    if sent:
+        messages = [{"op": op, "gold": gold, "answer": answer} for op, gold, answer in sent]
         replies |= zip(sent, (pool or shared_pool()).map(messages, limit_s), strict=True)
-    for known in (_exceeded, _decided):
-        if len(known) > _REMEMBERED:
-            known.clear()  # an order of eviction would need a lock
+    if len(_known) > _REMEMBERED:
+        _known.clear()  # an order of eviction would need a lock
+    holds = {"timeout": limit_s, "ok": math.inf}
     for pair in sent:
-        if replies[pair]["status"] == "timeout":
-            _exceeded[_digest(pair)] = limit_s
-        elif replies[pair]["status"] == "ok":
-            _decided[_digest(pair)] = replies[pair]
+        if (status := replies[pair]["status"]) in holds:
+            _known[_digest(pair)] = holds[status], replies[pair]
     return replies
 
 
@@ -228,19 +216,15 @@ def _compare_quickly(pair: Pair) -> bool:
     return (equal if op == "equal" else equal_as_script)(gold, answer, _algebra_in_worker)
 
 
-def _algebra_in_worker(gold: str, answer: str) -> bool:
+def _algebra_in_worker(*texts: str) -> bool:
     raise _NeedsAlgebra
 
 
 def _verdict(pair: Pair, reply: dict) -> bool | None:
     if reply["status"] == "died":
         _, gold, answer = pair
-        logger.warning(
-            "A grading worker died twice on the answer %.200r to %.200r, which stays ungraded. %s",
-            answer,
-            gold,
-            reply.get("error", ""),
-        )
+        said = f"A grading worker died twice on the answer {answer!r:.200} to {gold!r:.200}, which stays ungraded."
+        logger.warning("%s %s", said, reply.get("error", ""))
         return None
     if reply["status"] == "error" and reply["error"].startswith("ImportError"):
         raise RuntimeError(

@@ -5,6 +5,7 @@ One spelling for every notation: `\dfrac{1}{2}`, `$\frac{1}{2}$.` and `½` becom
 
 import re
 from functools import lru_cache
+from typing import Any
 
 _UNICODE = str.maketrans(
     {
@@ -12,16 +13,30 @@ _UNICODE = str.maketrans(
         "·": r"\cdot ", "÷": "/", "π": r"\pi ", "∞": r"\infty ", "≤": r"\leq ",
         "≥": r"\geq ", "≠": r"\neq ", "±": r"\pm ", "∪": r"\cup ", "∈": r"\in ", "（": "(", "）": ")", "，": ",",
         "；": ";", "：": ":", "、": ",", "％": "%", "°": r"\degree ", "²": "^{2}", "³": "^{3}", "½": r"\frac{1}{2}",
-        "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "≈": r"\approx ", "\u00a0": " ", "\u202f": " ",
-        **{chr(0x2460 + n): rf"\textcircled{{{n + 1}}}" for n in range(20)},  # circled 1 to 20
+        "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "≈": r"\approx ", "∓": r"\mp ", "⟨": "(", "⟩": ")",
+        "\u00a0": " ", "\u202f": " ", **{chr(0x2460 + n): rf"\textcircled{{{n + 1}}}" for n in range(20)},
     }
 )  # fmt: skip
+# What a command means, or "" for one that changes only the look.
+_LOOKS = (
+    "left right Bigl Bigr bigl bigr Biggl Biggr biggl biggr Big big Bigg bigg displaystyle textstyle limits nolimits "
+    "tiny small normalsize large Large LARGE huge Huge bf it rm strut mathstrut"
+)
+_COMMANDS = {
+    **dict.fromkeys(_LOOKS.split(), ""),
+    **dict.fromkeys(["dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"], r"\frac"),
+    "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(",
+    "rangle": ")", "dbinom": r"\binom",
+}  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
-_SIGN = r"(?:\\\$|[£€¥￥]|\\?%|\^\s*(?:\{\s*\\(?:circ|degree)\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
+_SIGN = (
+    r"(?:\\\$|[£€¥￥¢]|\\?%|"
+    r"\^\s*(?:\{\s*\\(?:circ|degree|mathrm\s*\{o\})\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
+)
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
-_REWRITES: list[tuple[re.Pattern[str], str]] = [
+_REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(pattern), replacement)
     for pattern, replacement in [
         (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank
@@ -30,12 +45,14 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"\\mathbb\s*\{?Z\}?\s*(?:/\s*|_\s*\{?)(\d+)\s*\}?(?:\s*\\mathbb\s*\{?Z\}?)?", r"\\text{integers modulo \1}"),
         (r"(\w{1,20}|\{[^{}]*\})\s*\\choose\s*(\w{1,20}|\{[^{}]*\})", r"\\binom{\1}{\2}"),
         (r"(?<![A-Za-z\\])C\(\s*(\d+)\s*,\s*(\d+)\s*\)", r"\\binom{\1}{\2}"),
-        (r"^\s*\]([^\[\]]*[,;][^\[\]]*)\[\s*$", r"(\1)"),  # ]1, 2[
-        (r"^\s*\[([^\[\]]*[,;][^\[\]]*)\[\s*$", r"[\1)"),
-        (r"^\s*\]([^\[\]]*[,;][^\[\]]*)\]\s*$", r"(\1]"),
+        (r"^\s*\](?=[^\[\]]*[,;][^\[\]]*[\[\]]\s*$)", "("),  # ]1, 2]
+        (r"^(\s*[(\[][^\[\]]*[,;][^\[\]]*)\[\s*$", r"\1)"),
         (r"\n\s*", "\n"),
+        (r"\+/-", r"\\pm "),
+        (r"(?<=[\w)])\*\*(?=[\w(-])", "^"),
+        (r"(\\mathbb\s*\{?R\}?)\s*-\s*(?=\\\{)", r"\1\\setminus "),
+        (r"\\\}\s*\\cup\s*\\\{", ","),  # \{0\}\cup\{1\}
         (r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]", r"\\\\ "),  # space between rows
-        (r"\\cr(?![A-Za-z])", r"\\\\ "),
         # What a reader does not see, or sees struck out, is not said.
         (rf"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*\{{{_NESTED}\}}", ""),
         (
@@ -43,35 +60,28 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
             "",
         ),
         (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
-        (r"\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|bf|it|rm)(?![A-Za-z])", ""),
         (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not a function by cases
         (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # of one line
         (r"&\s*=|=\s*&", "="),
-        (r"(?<=\d)(?:\{,\}|\\,)(?=\d{3}(?!\d))", ""),
+        (r"(?<=\d)(?:\{,\}|\{?\\,\}?)(?=\d{3}(?!\d))", ""),
         (r"(?<![\d.,])(\d{1,3}),(\d{3})(?=\s*\\(?:pi|sqrt)(?![A-Za-z]))", r"\1\2"),
         (rf"([,;])[^\S\n]*{_BREAK}", r"\1 "),
         (_BREAK, ", "),
-        (r"√\s*(\d+(?:\.\d+)?)", r"\\sqrt{\1}"),
-        (r"√\s*\(([^()]*)\)", r"\\sqrt{\1}"),
+        (r"√\s*(?:(\d+(?:\.\d+)?)|\(([^()]*)\))", r"\\sqrt{\1\2}"),
         (r"√", r"\\sqrt "),
         # Percent signs, degrees and currencies are dropped, and never join digits. % is no factor of 1/100.
         (rf"(?<=\d)\s*{_SIGN}\s*(?=\d)", " "),
         (_SIGN, ""),
         (r"\$|(?<!\\)\\[()\[\]]", ""),  # math mode
         (r"\\!|\\(?:left|right)\.", ""),
-        (r"\\(?:left|right|[Bb]igg?[lr]?)(?![A-Za-z])", ""),
-        (r"\\(?:displaystyle|textstyle|limits|nolimits)(?![A-Za-z])", ""),
-        (r"\\(?:[dtc]|nice)frac(?![A-Za-z])", r"\\frac"),
-        (r"\\geq?(?:slant)*(?![A-Za-z])", r"\\geq "),
-        (r"\\leq?(?:slant)*(?![A-Za-z])", r"\\leq "),
-        (r"\\ne(?![A-Za-z])", r"\\neq "),
+        (r"\^\s*\{?(\d+)\}?\s*/\s*_\s*\{?(\d+)\}?", r"\1/\2"),  # ^5/_9
+        (rf"\\({'|'.join(_COMMANDS)})(?![A-Za-z])", lambda command: _COMMANDS[command[1]]),
+        (r"([(\[][^()\[\],;]*);([^()\[\],;]*[)\]])", r"\1,\2"),  # (-\infty; 2]
+        (r"\\([gl])eq?(?:slant)*(?![A-Za-z])", r"\\\1eq "),
         (r"\\pmod\s*(\d+)|\(\s*(?:\\bmod|\\?mod|\\text\s*\{\s*mod\s*\})\s*(\d+)\s*\)", r"\\pmod{\1\2}"),
-        (r"\\varnothing(?![A-Za-z])", r"\\emptyset "),
-        (r"\\lbrace(?![A-Za-z])", r"\\{"),
-        (r"\\rbrace(?![A-Za-z])", r"\\}"),
         (r"<=|=<", r"\\leq "),
         (r">=|=>", r"\\geq "),
-        (r"!=", r"\\neq "),
+        (r"(?<![\d)])!=", r"\\neq "),  # 4!=24
         (r":=|==", "="),
         (r"\{,\}", ","),
         (r"\\begin\{(?:array)\}\s*\{[^{}]*\}", r"\\begin{pmatrix}"),
@@ -79,6 +89,8 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
         (r"\\end\{(?:array|(?:[bp]|small)?matrix)\}", r"\\end{pmatrix}"),
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
+        (r"\\text\s*\{([^{}]*?)\s+(?:and|or)\s*\}", r"\\text{\1},"),  # 14\text{ ft and }16
+        (r"\\text\s*\{\s*and\s+(?=[a-z])", r",\\text{"),
         (r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|(?<=[\d}\])\s])[和或](?=[\s\d\\({\[-])", ","),
         (r"(?<!\\)\\(?:[,:;>]|\s|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~", " "),
         (r"(?<![\d.])\.(?=\d)", "0."),  # .5
@@ -86,7 +98,7 @@ _REWRITES: list[tuple[re.Pattern[str], str]] = [
     ]
 ]
 _WRAPPER = re.compile(
-    r"\\(?:text(?:bf|it|rm|normal|sf)?|math(?:rm|bf|it|sf|cal)|boldsymbol|bm|mbox|operatorname|emph|underline|boxed|fbox)"
+    r"\\(?:text(?:bf|it|rm|normal|sf|tt)?|math(?:rm|bf|it|sf|cal)|boldsymbol|bm|mbox|operatorname|emph|underline|boxed|fbox)"
     rf"\s*\*?\s*\{{({_NESTED})\}}"
 )
 _ANSWER_IS = (
@@ -115,7 +127,7 @@ def tidy(text: str) -> str:
         box = _OUTER_BOX.match(text)
         if box and balanced(box.group(1)):
             text = box.group(1)
-        text = _PREFACE.sub(r"\1", text).strip().rstrip(".。").strip(" :*").strip()
+        text = _PREFACE.sub(r"\1", text).strip().rstrip(".。;").strip(" :*").strip()
         if text.startswith("{") and text.endswith("}") and balanced(text[1:-1]):
             text = text[1:-1].strip()
         if text == before:

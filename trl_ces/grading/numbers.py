@@ -5,23 +5,22 @@ from fractions import Fraction
 
 from .notation import unwrap
 
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen"
-)
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety hundred"
-_INTEGER_WORDS = {word: value for value, word in enumerate(_ONES.split())}
-_INTEGER_WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
+_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+_ONES += "seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+NUMBER_WORDS = {word: value for value, word in enumerate(_ONES.split())}
+NUMBER_WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
+_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 
 MAX_DIGITS = 400
 _DECIMAL = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _PLAIN = re.compile(rf"[-+]?{_DECIMAL}")
 _GROUPED = re.compile(r"([-+]?)(\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+)(\.\d+)?")
 _SCIENTIFIC = re.compile(
-    rf"([-+]?{_DECIMAL})\s*(?:[eE]|(?:\\times|\\cdot|\*|x)\s*10\s*\^)\s*(?:\{{\s*([-+]?\d+)\s*\}}|([-+]?\d+))"
+    rf"([-+]?)({_DECIMAL})\s*(?:[eE]|(?:\\times|\\cdot|\*|x)\s*10\s*\^)\s*(?:\{{\s*([-+]?\d+)\s*\}}|([-+]?\d+))"
 )
-_POWER_OF_TEN = re.compile(r"([-+]?)10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(\d))")
-_SLASH = re.compile(rf"([-+]?{_DECIMAL})\s*/\s*({_DECIMAL})")
+_POWER_OF_TEN = re.compile(r"([-+]?)()10\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(\d))")
+_SLASH = re.compile(rf"([-+]?)({_DECIMAL})\s*/\s*({_DECIMAL})")
 _FRACTION = re.compile(
     rf"([-+]?)\s*\\frac\s*(?:\{{\s*([-+]?{_DECIMAL})\s*\}}|(\d))\s*(?:\{{\s*([-+]?{_DECIMAL})\s*\}}|(\d))"
 )
@@ -51,34 +50,38 @@ def number(text: str) -> Fraction | None:
         return Fraction(text)
     if match := _REPEATING.fullmatch(text) or _CONTINUED.fullmatch(text) or _TWICE.fullmatch(text):
         return _repeating(*match.groups())
-    if match := _FRACTION.fullmatch(text):
-        sign, top, short_top, bottom, short_bottom = match.groups()
-        return _quotient(_signed(sign, Fraction(top or short_top)), Fraction(bottom or short_bottom))
-    if match := _SLASH.fullmatch(text):
-        return _quotient(Fraction(match.group(1)), Fraction(match.group(2)))
+    if match := _FRACTION.fullmatch(text) or _SLASH.fullmatch(text):
+        top, bottom = (Fraction(part) for part in match.groups()[1:] if part)
+        return _signed(match.group(1), top / bottom) if bottom else None
     if match := _MIXED.fullmatch(text):
-        sign, whole, *parts = match.groups()
-        top, bottom = (Fraction(part) for part in parts if part)
-        rest = _quotient(top, bottom)
-        return None if rest is None else _signed(sign, Fraction(whole) + rest)
-    if match := _SCIENTIFIC.fullmatch(text):
-        exponent = int(match.group(2) or match.group(3))
-        return Fraction(match.group(1)) * Fraction(10) ** exponent if abs(exponent) <= MAX_DIGITS else None
-    if match := _POWER_OF_TEN.fullmatch(text):
-        exponent = int(match.group(2) or match.group(3))
-        return _signed(match.group(1), Fraction(10) ** exponent) if abs(exponent) <= MAX_DIGITS else None
+        whole, top, bottom = (Fraction(part) for part in match.groups()[1:] if part)
+        return _signed(match.group(1), whole + top / bottom) if bottom else None
+    if match := _SCIENTIFIC.fullmatch(text) or _POWER_OF_TEN.fullmatch(text):
+        exponent = int(match.group(3) or match.group(4))
+        value = Fraction(match.group(2) or 1) * Fraction(10) ** exponent if abs(exponent) <= MAX_DIGITS else None
+        return value if value is None else _signed(match.group(1), value)
     if match := _RESTATED.fullmatch(text):  # 7 (seven)
         value = number(match.group(1))
         return value if value == number(match.group(2)) else None
     if match := _MULTIPLE.fullmatch(text):
         value = number(match.group(1))
         return None if value is None else value * _MULTIPLES[match.group(2).lower()]
-    tens, _, ones = re.sub(r"(?<=y)\s+", "-", text.lower()).partition("-")
-    if ones:  # twenty-five
-        known = tens in _INTEGER_WORDS and ones in _INTEGER_WORDS
-        known = known and 20 <= _INTEGER_WORDS[tens] < 100 and 1 <= _INTEGER_WORDS[ones] < 10
-        return Fraction(_INTEGER_WORDS[tens] + _INTEGER_WORDS[ones]) if known else None
-    return Fraction(_INTEGER_WORDS[tens]) if tens in _INTEGER_WORDS else None
+    return _in_words(text.lower())
+
+
+def _in_words(text: str) -> Fraction | None:
+    """The value of `twenty-five`, `negative three`, `one half` and `three quarters`."""
+    if text.startswith(("negative ", "minus ")):
+        value = _in_words(text.partition(" ")[2])
+        return None if value is None else -value
+    first, _, second = text.replace("-", " ").partition(" ")
+    count, part = NUMBER_WORDS.get(first), _PARTS.get(second) or _PARTS.get(second.removesuffix("s"))
+    if count is None or not second:
+        return Fraction(100) if text == "hundred" else None if count is None else Fraction(count)
+    if part:
+        return Fraction(count, part)
+    ones = NUMBER_WORDS.get(second, 0)
+    return Fraction(count + ones) if count >= 20 and 0 < ones < 10 else None
 
 
 def _repeating(sign: str, whole: str, places: str, *periods: str | None) -> Fraction | None:
@@ -90,10 +93,6 @@ def _repeating(sign: str, whole: str, places: str, *periods: str | None) -> Frac
 
 def _signed(sign: str, value: Fraction) -> Fraction:
     return -value if sign == "-" else value
-
-
-def _quotient(top: Fraction, bottom: Fraction) -> Fraction | None:
-    return None if bottom == 0 else top / bottom
 
 
 def decimal_places(text: str) -> int | None:

@@ -28,6 +28,7 @@ DEFAULT_MEMORY_BYTES = 1 << 30
 # The kernel ends a comparison at its limit; this much later the worker itself is lost and gets replaced.
 GRACE_S = 30.0
 START_LIMIT_S = 120.0
+_COMMAND = "from trl_ces.grading.worker import main; main()"
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "VIRTUAL_ENV", "SYSTEMROOT")
 
 
@@ -90,13 +91,7 @@ class Worker:
         environment |= {"PYTHONPATH": package_root, "SYMPY_GROUND_TYPES": "python", "PYTHONHASHSEED": "0"}
         try:
             self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-c",
-                    "from trl_ces.grading.worker import main; main()",
-                    str(self.memory_bytes),
-                ],
+                [sys.executable, "-P", "-c", _COMMAND, str(self.memory_bytes)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,

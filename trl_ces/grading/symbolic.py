@@ -2,36 +2,22 @@
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
+import sympy
 from antlr4 import ParserRuleContext
 from latex2sympy2_extended import NormalizationConfig, normalize_latex
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from latex2sympy2_extended.logic import And
 from math_verify import verify
-from sympy import (
-    Basic,
-    Derivative,
-    Expr,
-    Float,
-    I,
-    Integer,
-    MatrixBase,
-    N,
-    Rational,
-    S,
-    Set,
-    Symbol,
-    nan,
-    oo,
-    simplify,
-    zoo,
-)
-from sympy.core.relational import Eq, GreaterThan, LessThan, Ne, Relational, StrictGreaterThan, StrictLessThan
 
 from .notation import unwrap
 from .numbers import decimal_places, number
 
+Parsed: TypeAlias = sympy.Basic | sympy.MatrixBase
+_COMPARED = (sympy.Expr, sympy.MatrixBase, sympy.Rel, And, sympy.Set)
+_C = sympy.Symbol("C", real=True)
+_NO_NUMBERS = (sympy.oo, -sympy.oo, sympy.zoo, sympy.nan)
 # math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
 # trailing letters as units (3t would be 3).
 _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
@@ -62,7 +48,7 @@ _REWRITES = [
     (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
 ]
 # The parser drops primes: y' would be y.
-_PRIMES = re.compile(r"(?:(?<=[A-Za-z})])|(?<=_\d))['′’]+")
+_PRIMES = re.compile(r"(?<=[A-Za-z\d})])['′’]+")
 # The parser adds or multiplies two numbers side by side, which nobody means: 3 4 is neither 7 nor 12.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
 # The parser drops transposes, too.
@@ -87,19 +73,19 @@ class _Parser(_Latex2Sympy):
         if is_last or _MIXED_NUMBER.fullmatch(arr[i].getText() + arr[i + 1].getText()):
             return super().convert_postfix_list(arr, i)
         left = self.convert_postfix(arr[i])
-        if not isinstance(left, Integer):
+        if not isinstance(left, sympy.Integer):
             return super().convert_postfix_list(arr, i)
         right = self.convert_postfix_list(arr, i + 1)
-        return self.mat_mul_flat(left, right) if isinstance(right, MatrixBase) else self.mul_flat(left, right)
+        return self.mat_mul_flat(left, right) if isinstance(right, sympy.MatrixBase) else self.mul_flat(left, right)
 
 
-def _is_rate(expr: Basic) -> bool:
+def _is_rate(expr: sympy.Basic) -> bool:
     """Whether `expr` is dy/dx, which sympy evaluates to 0 because its y is not a function of x."""
-    return isinstance(expr, Derivative) and expr.expr.is_Symbol
+    return isinstance(expr, sympy.Derivative) and expr.expr.is_Symbol
 
 
 @lru_cache(maxsize=4096)
-def expression(text: str) -> Basic | MatrixBase | None:
+def expression(text: str) -> Parsed | None:
     """Parses a tidied LaTeX text; `None` if the parser cannot read it."""
     text = unwrap(text)
     for pattern, replacement in _REWRITES:
@@ -110,11 +96,11 @@ def expression(text: str) -> Basic | MatrixBase | None:
         return None
     try:
         parsed = _Parser().parse(normalize_latex(text, _NORMALIZATION))
-        parsed = parsed.replace(_is_rate, lambda rate: Symbol(f"d{rate.expr}/d{rate.variables}", real=True))
+        parsed = parsed.replace(_is_rate, lambda rate: sympy.Symbol(f"d{rate.expr}/d{rate.variables}", real=True))
         if _INDEX_I.search(text) or isinstance(parsed, And):  # xreplace would reorder the links of a chain
             return parsed
-        units = {symbol: I for symbol in parsed.free_symbols if str(symbol) == "i"}
-        if isinstance(parsed, Relational):  # sympy evaluates x = 3+4i to False for a real x
+        units = {symbol: sympy.I for symbol in parsed.free_symbols if str(symbol) == "i"}
+        if isinstance(parsed, sympy.Rel):  # sympy evaluates x = 3+4i to False for a real x
             return parsed.func(parsed.lhs.xreplace(units), parsed.rhs.xreplace(units), evaluate=False)
         return parsed.xreplace(units)
     except MemoryError:  # depends on this worker's free memory, not on the text: keep it out of the cache
@@ -123,81 +109,75 @@ def expression(text: str) -> Basic | MatrixBase | None:
         return None
 
 
-_COMPARED = (Expr, MatrixBase, Relational, And, Set)
-
-
 def same(gold: str, answer: str) -> bool:
     """Whether two tidied texts are equal as expressions, equations, inequalities, sets or matrices."""
     left, right = expression(gold), expression(answer)
     if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
         return False  # one is unreadable, or says nothing: x = x is parsed to True
-    if S.EmptySet in (left, right):
+    if sympy.S.EmptySet in (left, right):
         return left == right
     golds, answers = _relations(left), _relations(right)
     if golds and answers:
         return len(golds) == len(answers) and all(any(_same_relation(g, a) for a in answers) for g in golds)
-    if isinstance(left, Eq) or isinstance(right, Eq):
+    if isinstance(left, sympy.Eq) or isinstance(right, sympy.Eq):
         return False
-    if _rounds_to(gold, right) or _rounds_to(answer, left):
+    if _differ_by_a_constant(left, right) or _rounds_to(gold, right) or _rounds_to(answer, left):
         return True
     if _clearly_different(left, right):
         return False
-    if isinstance(left, Expr) and isinstance(right, Expr) and (left.is_Symbol or right.is_Symbol):
-        return simplify(_exact(left - right)) == 0  # math-verify would compare the letters
+    if isinstance(left, sympy.Expr) and isinstance(right, sympy.Expr) and (left.is_Symbol or right.is_Symbol):
+        return sympy.simplify(_exact(left - right)) == 0  # math-verify would compare the letters
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
 
 
-def _exact(expr: Basic | MatrixBase) -> Basic | MatrixBase:
-    # math-verify rounds floats to six decimals: 1e-10 would equal 2e-10.
-    return expr.xreplace({value: Rational(str(value)) for value in expr.atoms(Float)})
-
-
-_NO_NUMBERS = (oo, -oo, zoo, nan)
-
-
-def _clearly_different(one: Basic | MatrixBase, other: Basic | MatrixBase) -> bool:
-    """Whether two constants differ in their first nine digits, as most wrong answers do: no need to simplify."""
-    if not all(isinstance(expr, Expr) and expr.is_number for expr in (one, other)):
+def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:
+    """Whether both are antiderivatives, f + C, of one function; `\\ln x` and `\\ln |x|` count as the same."""
+    if not all(isinstance(expr, sympy.Expr) and expr.diff(_C) == 1 for expr in (one, other)):
         return False
-    if N(one).has(*_NO_NUMBERS) != N(other).has(*_NO_NUMBERS):
+    difference = (one - other).replace(sympy.log, lambda x, *base: sympy.log(x.replace(sympy.Abs, lambda y: y), *base))
+    return all(sympy.simplify(difference.diff(symbol)) == 0 for symbol in difference.free_symbols)
+
+
+def _exact(expr: Parsed) -> Parsed:
+    # math-verify rounds floats to six decimals: 1e-10 would equal 2e-10.
+    return expr.xreplace({value: sympy.Rational(str(value)) for value in expr.atoms(sympy.Float)})
+
+
+def _clearly_different(one: Parsed, other: Parsed) -> bool:
+    """Whether two constants differ in their first nine digits, as most wrong answers do: no need to simplify."""
+    if not all(isinstance(expr, sympy.Expr) and expr.is_number for expr in (one, other)):
+        return False
+    if sympy.N(one).has(*_NO_NUMBERS) != sympy.N(other).has(*_NO_NUMBERS):
         return True  # sympy draws random numbers to simplify infinities, and has found one equal to 42
-    difference, size = abs(N(one - other)), abs(N(one))
-    # Zero comes out as about 1e-120.
-    return bool(difference.is_Float and size.is_Float and difference > size * Float("1e-9") + Float("1e-100"))
+    difference, size = abs(sympy.N(one - other)), abs(sympy.N(one))
+    least = sympy.Float("0" if 0 < size < 1e-90 else "1e-100")  # zero comes out as about 1e-120
+    return bool(difference.is_Float and size.is_Float and difference > size * sympy.Float("1e-9") + least)
 
 
-def _rounds_to(literal: str, expr: Basic | MatrixBase) -> bool:
+def _rounds_to(literal: str, expr: Parsed) -> bool:
     """Whether a decimal has at least six significant digits, all right: 1.414214 for the square root of 2."""
     places, value = decimal_places(literal), number(literal)
-    if places is None or value is None or not isinstance(expr, Expr) or not expr.is_number:
+    if places is None or value is None or not isinstance(expr, sympy.Expr) or not expr.is_number:
         return False
-    difference = N(expr - Rational(value.numerator, value.denominator))
-    return bool(difference.is_real) and bool(abs(difference) * 10**places <= Rational(1, 2))
+    difference = sympy.N(expr - sympy.Rational(value.numerator, value.denominator))
+    return bool(difference.is_real) and bool(abs(difference) * 10**places <= sympy.Rational(1, 2))
 
 
-def _relations(expr: Basic | MatrixBase) -> list[Relational]:
+def _relations(expr: Parsed) -> list[sympy.Rel]:
     """The links of a chain such as a < b <= c, one for a single relation, none for anything else."""
     links = expr.args if isinstance(expr, And) else (expr,)
-    relations = [link for link in links if isinstance(link, Relational)]
+    relations = [link for link in links if isinstance(link, sympy.Rel)]
     return relations if len(relations) == len(links) else []
 
 
-_FLIPPED = {
-    Eq: Eq, Ne: Ne, LessThan: GreaterThan, GreaterThan: LessThan, StrictLessThan: StrictGreaterThan,
-    StrictGreaterThan: StrictLessThan,
-}  # fmt: skip
-
-
-def _same_relation(gold: Relational, answer: Relational) -> bool:
+def _same_relation(gold: sympy.Rel, answer: sympy.Rel) -> bool:
     """Whether one left side minus right is a constant times the other; its sign matters to inequalities."""
     difference, other = _exact(gold.lhs - gold.rhs), _exact(answer.lhs - answer.rhs)
-    if simplify(difference - other) == 0:
+    if sympy.simplify(difference - other) == 0:
         return type(gold) is type(answer)
-    ratio = simplify(difference / other)
+    ratio = sympy.simplify(difference / other)
     if not ratio.is_number or ratio.is_zero or not ratio.is_finite:
         return False
-    if isinstance(gold, (Eq, Ne)):
-        return type(gold) is type(answer)
-    if not ratio.is_real:
+    if not (ratio.is_real or isinstance(gold, (sympy.Eq, sympy.Ne))):
         return False
-    return type(answer) is (type(gold) if ratio.is_positive else _FLIPPED.get(type(gold)))
+    return type(answer) is type(gold if ratio.is_positive else gold.reversedsign)

@@ -50,14 +50,13 @@ _COUNTED = (
 )
 _SCALES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
 _POWERS = {"squared": 2, "cubed": 3}
-_JOINERS = frozenset(
-    ["of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"]
-)
+_JOINERS = {"of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"}
 _SIGNS = {
     "dollars": re.compile(r"\\\$|^\s*\$[\d.,]+\s*$"),
     "euros": re.compile("€"),
     "GBP": re.compile("£"),
     "yuan": re.compile("[¥￥]"),
+    "cents": re.compile("¢"),
     "degrees": re.compile(r"\\circ|\\degree|°"),
     "percent": re.compile("%"),
 }
@@ -76,23 +75,16 @@ def _spellings() -> dict[str, str]:
 
 _KNOWN = _spellings()
 # Units of measurement: a number of these is another number of another.
-MEASURES = frozenset(_KNOWN.values()) - {
-    *_COUNTED.split(),
-    "unit",
-    "person",
-    "child",
-    "man",
-    "woman",
-    "percent",
-    "mass",
-}
-
+MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man woman percent mass".split()}
 # Units that measure the same thing.
 _LENGTHS = {"in", "ft", "yd", "mi", "Å", "pc", *(prefix + "m" for prefix in ("", *_PREFIXES))}
 _MASSES = {"t", "lb", "oz", *(prefix + "g" for prefix in ("", *_PREFIXES))}
 _VOLUMES = {"gal", "qt", "pt", *(prefix + "L" for prefix in ("", *_PREFIXES))}
 _MONEY = {"dollar", "cent", "euro", "GBP", "元", "角", "分"}
-KINDS = [frozenset(kind) for kind in (_LENGTHS, _MASSES, _VOLUMES, {"s", "ms", "min", "h"}, {"C", "F"}, _MONEY)]
+KINDS = [
+    frozenset(kind)
+    for kind in (_LENGTHS, _MASSES, _VOLUMES, {"s", "ms", "min", "h"}, {"C", "F"}, {"deg", "rad"}, _MONEY)
+]
 _CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in {"μ", "Ω"}), key=len, reverse=True)
 
 

@@ -4,15 +4,16 @@
 - [`DynamicSampling`]: DAPO's; drops groups of equal accuracy and draws more prompts.
 - [`EndedRows`]: completions that have ended leave the batch while transformers generates.
 - [`EntropyControl`]: the upper clip bound, and token rules, that follow the policy's entropy.
-- [`ExactResume`]: a stopped run resumes bit for bit.
-- [`FiniteSteps`]: skips steps whose loss or gradient is not finite.
+- [`ExactResume`]: a stopped run resumes, on a CPU bit for bit.
+- [`FiniteSteps`]: skips steps whose gradient is not finite.
 - [`GroupFilter`]: GFPO's; only the best completions of a group get an advantage.
 - [`GroupRewards`]: rewards of whole groups.
 - [`OutlierTruncation`]: DOT's; cuts completions far longer than others of an all-correct group.
 - [`RewardCalls`]: extra arguments for reward functions, and checks of their results.
 - [`TokenWhitening`]: DLER's advantages, whitened over the tokens of a rollout.
 - [`Verdicts`]: what each completion is, for the layers that ask.
-- [`Float32Outputs`], [`FrozenBase`], [`ServerTimeout`]: workarounds for what lies upstream.
+- [`Float32Outputs`], [`FrozenBase`], [`KnownHead`], [`OffloadedAdam`], [`OwnSeed`], [`ServerTimeout`], [`ToolRounds`]:
+  workarounds for what lies upstream.
 
 Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
 
@@ -30,7 +31,7 @@ from .outlier_truncation import OutlierTruncation
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
 from .token_whitening import TokenWhitening
-from .upstream import Float32Outputs, FrozenBase, OwnSeed, ServerTimeout
+from .upstream import Float32Outputs, FrozenBase, KnownHead, OffloadedAdam, OwnSeed, ServerTimeout, ToolRounds
 from .verdicts import Verdicts
 
 __all__ = [
@@ -43,11 +44,14 @@ __all__ = [
     "FrozenBase",
     "GroupFilter",
     "GroupRewards",
+    "KnownHead",
+    "OffloadedAdam",
     "OutlierTruncation",
     "OwnSeed",
     "RealTokens",
     "RewardCalls",
     "ServerTimeout",
     "TokenWhitening",
+    "ToolRounds",
     "Verdicts",
 ]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from accelerate.utils import gather_object, send_to_device
+from accelerate.utils import broadcast_object_list, gather_object, send_to_device
 
 from ..methods.groups import Groups
 from .rows import rows_of_process
@@ -223,3 +223,5 @@ class DynamicSampling(Verdicts):
         )
         planned = begun + 1 if inside and with_rollout else begun
         self._sampler.load(Path(checkpoint), planned_rollouts=planned, with_rollout=with_rollout)
+        # The file may lie on the first machine alone.
+        [self._sampler.stream.position] = broadcast_object_list([self._sampler.stream.position])

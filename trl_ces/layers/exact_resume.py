@@ -1,4 +1,4 @@
-"""Resumes a stopped run bit for bit, also in the middle of a rollout.
+"""Resumes a stopped run, on a CPU bit for bit, also in the middle of a rollout.
 
 TRL holds three things in memory only: the current rollout, the metrics not yet logged, and the state of its sampler's
 generator. The checkpoint gets the first two and the other layers' state; the generator is replayed.
@@ -36,9 +36,7 @@ SETTINGS = (
 class ExactResume(Layer):
     """Saves TRL's in-memory training state with each checkpoint, and restores it."""
 
-    def __init__(self, *args, **kwargs):
-        self._train_sampler: Any = None
-        super().__init__(*args, **kwargs)
+    _train_sampler: Any = None
 
     def _get_train_sampler(self, dataset=None):
         self._train_sampler = super()._get_train_sampler(dataset)

@@ -1,6 +1,6 @@
-"""Skips optimizer steps whose loss or gradient is NaN or infinite.
+"""Skips optimizer steps whose gradient is NaN or infinite.
 
-Overrides of TRL and transformers: `compute_loss`, `_get_grad_norm`, `log`. Reads `_step` and `_buffered_inputs`.
+Overrides of transformers: `_get_grad_norm`, `log`. Reads `_step` and `_buffered_inputs`.
 """
 
 import logging
@@ -25,24 +25,18 @@ class FiniteSteps(Layer):
     """
     Skips a step whose gradient is not finite, saves its rows, and stops after `max_nonfinite_steps` in a row.
 
-    DeepSpeed steps inside its backward, so there the first such loss or gradient stops training.
+    DeepSpeed steps inside its backward and skips such a step itself. Where it was told not to (`check_grad_overflow`
+    of `bf16`, under ZeRO-2), the first one stops training.
 
     Raises:
         `RuntimeError`: When training stops; names the file with the rows.
     """
 
-    def __init__(self, *args, **kwargs):
-        self._nonfinite_steps = self._nonfinite_in_a_row = 0
-        super().__init__(*args, **kwargs)
-
-    def compute_loss(self, model, inputs, *args, **kwargs):
-        loss = super().compute_loss(model, inputs, *args, **kwargs)
-        if self._runs_deepspeed() and self.model.training and not torch.isfinite(loss):
-            self._report_nonfinite("loss", self._step, stop=True)  # DeepSpeed's backward would make the step
-        return loss
+    _nonfinite_steps = 0
+    _nonfinite_in_a_row = 0
 
     def _get_grad_norm(self, model, grad_norm=None):
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # after backward, before the optimizer step
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # before the optimizer step, but under DeepSpeed
         if norm is None or self.args.fp16:  # DeepSpeed may return none; fp16 loss scaling skips steps itself
             return norm
         finite = math.isfinite(norm.item() if isinstance(norm, torch.Tensor) else norm)
@@ -51,8 +45,12 @@ class FiniteSteps(Layer):
             for parameter in model.parameters():
                 parameter.grad = None  # the optimizer skips these
             self._nonfinite_steps += 1
-            too_many = self._nonfinite_in_a_row >= self.args.max_nonfinite_steps
-            self._report_nonfinite("gradient", self._step - 1, stop=self._runs_deepspeed() or too_many)
+            stop = None
+            if self._runs_deepspeed() and not self.accelerator.optimizer_step_was_skipped:
+                stop = "DeepSpeed has made the step: remove `check_grad_overflow: false` from its file"
+            elif self._nonfinite_in_a_row >= self.args.max_nonfinite_steps:
+                stop = f"`max_nonfinite_steps` is {self.args.max_nonfinite_steps}"
+            self._report_nonfinite(stop)
         return norm
 
     def log(self, logs, start_time=None):
@@ -70,23 +68,22 @@ class FiniteSteps(Layer):
     def _runs_deepspeed(self) -> bool:
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
-    def _report_nonfinite(self, what: str, micro_step: int, stop: bool):
-        """Saves the latest rollout's rows of the step that ends at `micro_step`; warns, or raises if `stop`."""
+    def _report_nonfinite(self, stop: str | None):
+        """Saves the latest rollout's rows of the step just computed; warns, or raises if there is a reason to stop."""
         step, buffer = self.state.global_step + 1, cast(list[dict], self._buffered_inputs)
-        end = micro_step % len(buffer) + 1
+        end = (self._step - 1) % len(buffer) + 1
         rows = buffer[max(0, end - self.args.gradient_accumulation_steps) : end]
         name = f"step-{step}-process-{self.accelerator.process_index}.safetensors"
         file = Path(cast(str, self.args.output_dir)) / FOLDER / name
-        message = f"The {what} of step {step} is not finite (NaN or infinite). Its rows are in {file}"
+        where = f"are in {file}"
         try:
             save_micro_batches(file, rows, {"global_step": step})
         except (TypeError, OSError) as error:
-            message = f"The {what} of step {step} is not finite (NaN or infinite). Its rows cannot be saved ({error})"
-        if stop:
-            deepspeed = "DeepSpeed cannot skip a step"
-            why = deepspeed if self._runs_deepspeed() else f"`max_nonfinite_steps` is {self.args.max_nonfinite_steps}"
+            where = f"cannot be saved ({error})"
+        message = f"The gradient of step {step} is not finite (NaN or infinite). Its rows {where}"
+        if stop is not None:
             raise RuntimeError(
-                f"{message}. Training stops here ({why}): look at these rows and their rewards, lower `learning_rate` "
-                "or `max_grad_norm`, or train in bf16 or float32."
+                f"{message}. Training stops here ({stop}): look at these rows and their rewards, lower "
+                "`learning_rate` or `max_grad_norm`, or train in bf16 or float32."
             )
         logger.warning("%s; the step is skipped.", message)

@@ -39,10 +39,11 @@ class RealTokens(Layer):
         `ValueError`: The model or another setting does not allow `padding_free` or `max_tokens_per_micro_batch`.
     """
 
+    _asks_for_old = False  # whether TRL's next forward is for old log-probs, which come later
+    _scores_later = False  # whether the current rollout's old log-probs come later
+    _scored_rows: dict[str, Any] | None = None  # the rows of the current loss
+
     def __init__(self, *args, **kwargs):
-        self._asks_for_old = False  # whether TRL's next forward is for old log-probs, which come later
-        self._scores_later = False  # whether the current rollout's old log-probs come later
-        self._scored_rows: dict[str, Any] | None = None  # the rows of the current loss
         super().__init__(*args, **kwargs)
         parallelism = getattr(self.accelerator, "parallelism_config", None)
         split = parallelism is not None and (parallelism.cp_enabled or parallelism.sp_enabled)

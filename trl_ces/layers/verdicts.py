@@ -10,9 +10,10 @@ import torch
 from accelerate.utils import gather
 
 from ..config import CESConfig
+from ..methods.ces import AUTO
 from ..methods.group_reward import is_group_reward
 from ..methods.groups import Groups, odd_reward, prompt_number
-from .first_rollout import teaches_nothing
+from .first_rollout import tau_for, teaches_nothing
 from .layer import Layer
 from .turns import policy_lengths
 
@@ -76,6 +77,10 @@ class Verdicts(Layer):
             max_length=self.args.max_completion_length,
             prompts=facts[:, 0, 2],
         )
+        if self.args.ces_tau == AUTO:
+            self.args.ces_tau = tau_for(self._groups.lengths.float().mean().item())
+            if self.args.shaping == "ces" and self.accelerator.is_main_process:
+                logger.warning("`ces_tau: auto` is %g, from the first rollout's mean length.", self.args.ces_tau)
         if "correct" in self._asked and self.model.training and not self._saw_a_rollout:
             self._saw_a_rollout = True
             tau = self.args.ces_tau if self.args.shaping == "ces" else None
@@ -83,6 +88,14 @@ class Verdicts(Layer):
             if problem and self.accelerator.is_main_process:
                 logger.warning(problem)
         return rewards
+
+    def _remembered(self):
+        return {**super()._remembered(), "tau": self.args.ces_tau}
+
+    def _recall(self, state: dict[str, Any]):
+        super()._recall(state)
+        if self.args.ces_tau == AUTO:
+            self.args.ces_tau = state.get("tau", AUTO)
 
     def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
         """Which completions do not end by themselves. Shape (len(completion_ids),), bool."""

@@ -156,6 +156,7 @@ def conditional_entropy_shaping(
     return ShapedAdvantages(shaped, selected)
 
 
+AUTO = "auto"  # stands for a tau that the first rollout decides, see `tau_for` of layers/first_rollout.py
 BETA = "it is advantage per bit of entropy, a finite number; the paper uses 0.4."
 
 
@@ -163,8 +164,12 @@ BETA = "it is advantage per bit of entropy, a finite number; the paper uses 0.4.
 class Settings:
     """The settings of CES, `ces_*` in [`CESConfig`]."""
 
-    tau: float = share(
-        0.01, "Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals.", zero=True
+    tau: float | str = share(
+        0.01,
+        "Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals. `auto`: about four "
+        "shaped tokens a completion, from the first rollout's mean length.",
+        zero=True,
+        words=(AUTO,),
     )
     beta_correct: float = setting(
         0.4,

@@ -20,6 +20,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import iter_modules
+from types import MappingProxyType
 from typing import Any
 
 from ..support.errors import nearest
@@ -110,15 +111,21 @@ def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None,
     return field(default=default, metadata={"help": help, "holds": holds, "reason": reason})
 
 
-def share(default: float, help: str, *, zero: bool) -> Any:
-    """A [`setting`] that is a share of tokens in [0, 1], counted exactly; `zero`: whether 0 is allowed."""
+def share(default: float, help: str, *, zero: bool, words: tuple[str, ...] = ()) -> Any:
+    """
+    A [`setting`] that is a share of tokens in [0, 1], counted exactly.
+
+    `zero`: whether 0 is allowed. `words`: what may stand in its place.
+    """
     interval = "in [0, 1]" if zero else 'in (0, 1], and at least one token is chosen (for none set `shaping="none"`)'
     reason = f"it is a share of tokens {interval}, counted exactly: round it to {MAX_DECIMALS} decimals at most; "
 
     def holds(value: float) -> bool:
         return (zero or value > 0) and 0 <= value <= 1 and (exact(value) * 10**MAX_DECIMALS).denominator == 1
 
-    return setting(default, help, holds, f"{reason}{default:g} is the default.")
+    own = setting(default, help, holds, f"{reason}{default:g} is the default.")
+    own.metadata = MappingProxyType({**own.metadata, "words": words})
+    return own
 
 
 def exact(value: float) -> Fraction:
@@ -128,7 +135,7 @@ def exact(value: float) -> Fraction:
 
 def problem_with(entry: Any, value: Any) -> str | None:
     """Why a value does not fit the field of a rule's settings; `None` if it does."""
-    if value is None and entry.default is None:
+    if (value is None and entry.default is None) or value in entry.metadata.get("words", ()):
         return None
     if entry.default is None or isinstance(entry.default, float):
         if isinstance(value, bool) or not isinstance(value, int | float):

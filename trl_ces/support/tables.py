@@ -1,7 +1,22 @@
-"""Markdown tables, aligned as plain text too, and the numbers in them."""
+"""Tables as text: Markdown aligned as plain text too, and the numbers in them."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as text cells, for a terminal and a page alike; a row's first cell names it."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+    def markdown(self) -> str:
+        """Without title and note."""
+        return markdown(self.header, self.rows)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

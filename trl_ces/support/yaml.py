@@ -189,7 +189,8 @@ def fit_text(texts: list[str], hint: Any) -> Any:
     text = texts[0]
     is_plain = not (text == "null" and type(None) in members)
     is_plain = is_plain and not ((mappings and text.startswith("{")) or (lists and text.startswith("[")))
-    if str in members and is_plain and not (bool in members and text.lower() in ("true", "false")):
+    other = float in members or (bool in members and text.lower() in ("true", "false"))
+    if str in members and is_plain and not other:
         return fit(text, hint)
     try:
         value = parse_yaml(text)

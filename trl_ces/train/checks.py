@@ -1,9 +1,12 @@
 """Every check of a training run that needs no model, and no network but the way to its vLLM server."""
 
 import shutil
+from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
 
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
@@ -13,10 +16,13 @@ from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
 from .data import check_source
+from .disk import Disk, plan_disk
 from .launch import Launch, make_launch
 from .lookup import find_reward_functions
 from .recipe import Recipe
+from .schedule import make_schedule, whole_run
 from .server import check_server
+from .shapes import find_shape
 
 
 def check(line: CommandLine, recipe: Recipe) -> Launch:
@@ -31,11 +37,17 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
         _check_model_path(model)
     _check_deepspeed(recipe.setting("deepspeed"))
     _check_loggers(recipe.setting("report_to"))
+    if recipe.setting("use_vllm") and (recipe.model.load_in_4bit or recipe.model.load_in_8bit):
+        raise UserError(
+            "`use_vllm` with quantized weights would send vLLM an adapter merged into them, which rounding changes by "
+            "as much as the adapter does: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
+        )
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's client of a server imports it, too
         raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
+    _check_versions(bool(recipe.setting("use_vllm")), launch.distributed_type == "DEEPSPEED")
     _check_attention(recipe)
     _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
-    _check_output_dir(output_dir, _weight_bytes(model))
+    _check_output_dir(output_dir, _disk(recipe, launch))
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
     _check_resume(recipe.setting("resume_from_checkpoint"), output_dir, length)
     check_source(recipe.script)
@@ -62,22 +74,41 @@ def _check_model_path(name: str) -> None:
         )
 
 
-def _weight_bytes(name: str) -> int:
-    """Size of a local model's weights, 0 for a Hub id."""
-    return sum(file.stat().st_size for file in Path(name).expanduser().glob("*.safetensors"))
+def _disk(recipe: Recipe, launch: Launch) -> Disk | None:
+    """What the run writes; `None` for an adapter, and for a model whose size only the network knows."""
+    name = str(recipe.model.model_name_or_path)
+    files = list(Path(name).expanduser().glob("*.safetensors"))
+    if recipe.model.use_peft or recipe.script.model_builder is not None:
+        return None
+    if files:  # at 4 bytes a weight: no more than there are
+        weights = sum(file.stat().st_size for file in files) // 4
+    else:
+        try:
+            weights = find_shape(name, offline=True).weights()
+        except ValueError:
+            return None
+    config = whole_run(recipe, launch.num_processes)
+    steps = make_schedule(config, launch.num_processes, recipe.script.max_train_samples).steps
+    width = 4 if recipe.model.dtype in (None, "float32") else 2
+    stage = 3 if launch.distributed_type == "DEEPSPEED" else 0  # the stage that writes least
+    fsdp = launch.distributed_type == "FSDP"
+    return plan_disk(config, steps, weights=weights, trained=weights, width=width, zero_stage=stage, fsdp=fsdp)
 
 
-def _check_output_dir(output_dir: Path, model_bytes: int) -> None:
+def _check_output_dir(output_dir: Path, disk: Disk | None) -> None:
     """Writes in the nearest folder that exists, leaving nothing."""
     try:
         free = shutil.disk_usage(try_writing(output_dir)).free
     except OSError as error:
         way_out = "make room, or name another" if is_disk_full(error, output_dir) else "name another"
         raise UserError(f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): {way_out}.") from None
-    if free < model_bytes:
+    # An earlier run's checkpoints make room as new ones come.
+    free += sum(file.stat().st_size for file in output_dir.rglob("*") if file.is_file())
+    if disk is not None and free < disk.peak:
         raise UserError(
-            f"`output_dir` {str(output_dir)!r} has {free / 1e9:.1f} GB left and the model alone takes "
-            f"{model_bytes / 1e9:.1f}: make room, or name another."
+            f"`output_dir` {str(output_dir)!r} has {free / 1e9:.1f} GB left and the run writes up to "
+            f"{disk.peak / 1e9:.1f}, {disk.checkpoint / 1e9:.1f} a checkpoint: make room, name another, or keep fewer "
+            f"(`save_total_limit` is {disk.limit})."
         )
 
 
@@ -95,6 +126,24 @@ def _check_loggers(wanted: str | list[str] | None) -> None:
             raise UserError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
         if name not in ("all", "none", *integration_utils.get_available_reporting_integrations()):
             raise UserError(f"`report_to` is {name!r}, which is not installed: install it, or set it to none.")
+
+
+def _check_versions(vllm: bool, deepspeed: bool) -> None:
+    """Packages that are there and do not go together; [`_check_attention`] looks at `kernels`."""
+    asked = [("vllm", "trl", "vllm"), ("transformers", "vllm", ""), ("torch", "vllm", "")] if vllm else []
+    asked += [("deepspeed", "trl_ces", "deepspeed")] if deepspeed else []
+    for package, of, extra in asked:
+        try:
+            found, wanted = version(package), [Requirement(line) for line in requires(of) or ()]
+        except PackageNotFoundError:
+            continue
+        for one in wanted:
+            applies = one.name == package and (one.marker is None or one.marker.evaluate({"extra": extra}))
+            if applies and not one.specifier.contains(found, prereleases=True):
+                raise UserError(
+                    f"{of} {version(of)} takes {package}{one.specifier}, and {package} {found} is installed: "
+                    f"{install_line(extra or 'vllm')} -c constraints-gpu.txt (of this project: versions that fit)."
+                )
 
 
 def _check_attention(recipe: Recipe) -> None:

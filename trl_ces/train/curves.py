@@ -63,7 +63,7 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
 
 def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
     """Plots accuracy, length and entropy over the training steps of all methods."""
-    pyplot, figure, axes = _panels(len(curves))
+    pyplot, figure, axes = panels(len(curves))
     styles = styles_of(list(curves))
     for axis, key in zip(axes, PANELS, strict=True):
         for name, runs in curves.items():
@@ -83,28 +83,6 @@ def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
     return file
 
 
-def plot_variants(variants: list[str], means: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> Path:
-    """Plots accuracy, length and entropy of the trained models over the variants of a study."""
-    pyplot, figure, axes = _panels(len(means))
-    styles = styles_of(list(means))
-    for axis, key in zip(axes, PANELS, strict=True):
-        for name, of_method in means.items():
-            values, halves = zip(*of_method[key], strict=True)
-            bars = [0.0 if math.isnan(half) else half for half in halves]
-            axis.errorbar(variants, values, bars, label=name, capsize=3, markersize=5, linewidth=2, **styles[name])
-        axis.set_xlabel("")
-        axis.tick_params(axis="x", labelrotation=30)
-        # Intervals reach beyond what the measures can be.
-        low, high = axis.get_ylim()
-        axis.set_ylim(max(low, 0), min(high, 1.02) if key == "accuracy" else high)
-    figure.supxlabel("means over seeds with 95 % intervals", fontsize=9)
-    handles = axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper center", ncols=min(len(means), 4), frameon=False, fontsize=9)
-    figure.savefig(file, dpi=150)
-    pyplot.close(figure)
-    return file
-
-
 def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
     """Method -> style. DAPO and CES have the same in every picture."""
     own = {"DAPO": STYLES[0], "CES": STYLES[1]}
@@ -113,7 +91,7 @@ def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
     return own | dict(zip(others, rest, strict=True))
 
 
-def _panels(methods: int) -> tuple[Any, Any, Any]:
+def panels(methods: int) -> tuple[Any, Any, Any]:
     """pyplot, a figure and its three axes, with titles and units."""
     import matplotlib
 

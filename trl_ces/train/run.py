@@ -2,25 +2,28 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from safetensors import SafetensorError
 from trl import get_peft_config, get_quantization_config
 
 from ..config import CESConfig
 from ..layers.reward_guard import RewardError
+from ..methods.ces import AUTO
 from ..support.errors import UserError, hub_errors
 from ..support.files import is_disk_full, write_text
 from ..trainer import CESTrainer
-from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
+from .callbacks import AfterFirstStep, SaveOnSigterm, show_answers_in_progress_bar
 from .card import ADAPTER, write_card, write_facts
 from .checkpoints import Length, newest_checkpoint, way_on
 from .data import load_datasets
 from .lookup import find_reward_functions, model_path
 from .recipe import RECIPE, Recipe
-from .server import server_failure
+from .server import served_length, server_failure
 
 
 class StoppedTraining(UserError):
@@ -87,18 +90,27 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
 def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     """Trains, from a checkpoint if the recipe says so; `False` if SIGTERM ended it early."""
     output_dir, speaks = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
+    args = cast("CESConfig", trainer.args)
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
     if checkpoint is True:  # the Trainer itself would take the last folder, whole or not
         checkpoint = str(newest_checkpoint(output_dir, length))
         if speaks:
             print(f"Resuming from {checkpoint}.", flush=True)
+
+    def write() -> None:
+        write_facts(output_dir, args)
+        numbers = {"ces_tau": args.ces_tau} if recipe.given.get("ces_tau") == AUTO else {}
+        write_text(output_dir / RECIPE, replace(recipe, given=recipe.given | numbers).to_yaml())
+
     if speaks:
-        write_facts(output_dir, cast("CESConfig", trainer.args))
-        write_text(output_dir / RECIPE, recipe.to_yaml())
+        write()
+        if args.ces_tau == AUTO:
+            trainer.add_callback(AfterFirstStep(write))
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
     try:
+        _check_prompts(trainer, recipe)
         trainer.train(resume_from_checkpoint=checkpoint)
     except Exception as error:
         problem = _known_problem(error, recipe, output_dir)
@@ -110,6 +122,33 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     if speaks:
         print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {way_on(output_dir, length)}", flush=True)
     return False
+
+
+def _check_prompts(trainer: CESTrainer, recipe: Recipe) -> None:
+    """Refuses prompts without room for an answer: colocated vLLM would cut it in silence, a server end the run."""
+    config, answer, tokenizer = trainer.args, trainer.args.max_completion_length, cast(Any, trainer.processing_class)
+    if not config.use_vllm or answer is None or hasattr(tokenizer, "image_processor"):
+        return
+    length: Any = None
+    if config.vllm_mode == "colocate":
+        length = trainer.vllm_generation.llm.llm_engine.model_config.max_model_len
+    elif trainer.accelerator.is_main_process:  # the only one that talks to a server
+        length = served_length(recipe)
+    [length] = broadcast_object_list([length])
+    as_trl = {"add_generation_prompt": True, "return_dict": True, **cast(dict, config.chat_template_kwargs or {})}
+    for data in filter(None, (trainer.train_dataset, trainer.eval_dataset)):
+        prompts = list(data["prompt"])
+        chat = not isinstance(prompts[0], str)
+        encoded = tokenizer.apply_chat_template(prompts, **as_trl) if chat else tokenizer(prompts)
+        beyond = [row for row, ids in enumerate(encoded["input_ids"]) if len(ids) + answer > length]
+        if beyond:
+            tokens = len(encoded["input_ids"][beyond[0]])
+            raise UserError(
+                f"{len(beyond)} of {len(prompts)} prompts are too long for vLLM, row "
+                f"{data[beyond[0]].get('row', beyond[0])} first: its {tokens} tokens and the {answer} of "
+                f"`max_completion_length` exceed vLLM's {length}. Raise `vllm_max_model_length` (a server's "
+                "`--max-model-len`), or leave these rows out."
+            )
 
 
 def save(trainer: CESTrainer) -> None:

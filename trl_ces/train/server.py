@@ -77,6 +77,11 @@ def check_server(recipe: Recipe) -> None:
     _check_facts(url, *facts, transfer, recipe)
 
 
+def served_length(recipe: Recipe) -> int:
+    """Tokens of prompt and answer that the recipe's running server takes."""
+    return int(_get(f"{server_url(recipe)}/v1/models", recipe).json()["data"][0]["max_model_len"])
+
+
 def _check_facts(url: str, model: str, max_length: int, mode: str, transfer: Any, recipe: Recipe) -> None:
     """The same model may lie elsewhere on the server's machine, so only the last part of its name must agree."""
     wanted = str(recipe.model.model_name_or_path)

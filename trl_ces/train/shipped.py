@@ -1,5 +1,6 @@
 """Finds shipped recipes, studies and accelerate files by name."""
 
+import re
 from pathlib import Path
 
 from ..support.errors import UserError, nearest
@@ -46,7 +47,8 @@ def find_recipe(name: str, kind: str | None = None) -> Path:
         return shipped[stem]
     what = {None: "recipe", "accelerate": "accelerate configuration"}.get(kind, kind)
     listed = "Shipped recipes" if kind is None else "Shipped"
-    hint = nearest(stem, shipped) or f" {listed}: {', '.join(shipped)}."
+    last = re.split(r"[/_\s]", stem)[-1]  # of `runs/R1-7B`, or of `ces_lora`, which is `R1-7B lora`
+    hint = nearest(stem, shipped) or nearest(last, shipped) or f" {listed}: {', '.join(shipped)}."
     raise UserError(f"The {what} {name} does not exist (searched from {Path.cwd()}).{hint}")
 
 

@@ -97,15 +97,16 @@ def test_sets_weigh_the_same():
 
 def test_the_table_has_a_line_a_budget_and_the_area():
     found = curves([[FIRST], [SECOND]], "correct", 1024, 0)
-    lines = paired_table(["A", "B"], 0, found).splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[0] == ["Tokens", "A", "B", "B - A", "95 %"]
-    assert [row[0] for row in cells[2:]] == ["32", "64", "128", "256", "512", "1024", "Area"]
-    assert cells[4][1:4] == ["25.0", "50.0", "+25.0"]
-    assert cells[-1][1:4] == ["45.4", "49.5", "+4.1"]
+    table_of_two = paired_table(["A", "B"], 0, "Average", found)
+    assert table_of_two.header == ["Tokens", "A", "B", "B − A"]
+    cells = [[cell.split(" [")[0] for cell in row] for row in table_of_two.rows]
+    assert [row[0] for row in cells] == ["32", "64", "128", "256", "512", "1024", "Area"]
+    assert cells[2][1:] == ["25.0", "50.0", "+25.0"]
+    assert cells[-1][1:] == ["45.4", "49.5", "+4.1"]
+    low, high = (100 * found["area_difference"][1][bound] for bound in ("low", "high"))
+    assert table_of_two.rows[-1][3] == f"+4.1 [{low:+.1f}, {high:+.1f}]"
     nothing = curves([[table({0: [(None, 1)]})]] * 2, "correct", 8, 0)
-    for line in paired_table(["A", "B"], 0, nothing).splitlines()[2:]:
-        assert [cell.strip() for cell in line.strip("|").split("|")][1:] == ["-", "-", "-", ""]
+    assert [row[1:] for row in paired_table(["A", "B"], 0, "Average", nothing).rows] == [["-", "-", "-"]] * 5
 
 
 def test_the_picture_is_drawn(tmp_path):

@@ -9,6 +9,20 @@ import pytest
 from tiny import tiny_model
 
 from trl_ces.cli.main import main
+from trl_ces.lab.plan.plan import plan_recipe
+from trl_ces.lab.plan.step import count_step
+
+# A billion weights, most of them in layers that LoRA leaves alone.
+WIDE = {
+    "model_type": "qwen2",
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "vocab_size": 32000,
+    "tie_word_embeddings": False,
+}
 
 RECIPE = """model_name_or_path: {model}
 output_dir: out
@@ -56,9 +70,52 @@ def test_a_plan_says_rollout_steps_memory_and_verdict(recipe, capsys):
 
 def test_without_rows_or_memory_the_plan_says_what_it_cannot_know(recipe, capsys):
     said = planned(capsys, recipe)
-    assert "unknown steps; the recipe does not say how many rows there are: give --rows" in said
+    assert "unknown steps; how many rows there are is not known here: give --rows" in said
     assert "--gpu_memory" in said
     assert "fit" not in said.split("Not all parts peak together")[0]
+
+
+def test_the_rows_of_a_local_file_are_counted(recipe, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(20)]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert "in all       5 rollouts, 10 steps" in planned(capsys, recipe)
+    assert "in all       2 rollouts, 4 steps" in planned(capsys, recipe, "--max_train_samples", 9)
+    assert "in all       3 rollouts, 6 steps" in planned(capsys, recipe, "--num_eval_samples", 8)
+    assert "in all       4 rollouts, 8 steps" in planned(capsys, recipe, "--rows", 16)
+
+
+def test_checkpoints_and_a_tight_fit_are_said(recipe, capsys):
+    words = (recipe, "--prompt_length", 28, "--max_steps", 10, "--save_steps", 2, "--save_total_limit", 2)
+    weights = count_step(plan_recipe([str(recipe)], {}).setup.step).weights
+    said = planned(capsys, *words, "--gpu_memory", 3.2)
+    assert f"Disk: {3 * 12 * weights / 1e9:.1f} GB at the peak: a checkpoint takes" in said
+    assert "there are up to 3 at a time" in said
+    assert "Fits barely: 9" in said
+    assert "and all are kept: set `save_total_limit`" in planned(capsys, recipe)
+    kept = planned(capsys, recipe, "--save_strategy", "no")
+    assert "GB, the model at the end." in kept
+
+
+def test_the_cache_says_its_margin_and_the_largest_item_comes_first(recipe, capsys):
+    words = ("--use_vllm", "true", "--prompt_length", 28, "--gpu_memory", 24)
+    said = planned(capsys, recipe, *words)
+    assert re.search(r"cache: 16 answers of full length are wanted at a time, [\d.]+ fit: \d+ % to spare\.", said)
+    table = said[said.index("| GiB a device") : said.index("(activations")]
+    sizes = [float(size) for size in re.findall(r"\| +([\d.]+) \|", table)]
+    assert sizes == sorted(sizes, reverse=True)
+    waiting = planned(capsys, recipe, *words, "--prompt_length", 400, "--vllm_gpu_memory_utilization", 0.08334)
+    assert re.search(r"are wanted at a time, \d+\.\d fit: the others wait\.", waiting)
+
+
+def test_a_recipe_that_does_not_fit_names_the_one_that_does(recipe, capsys):
+    (config := recipe.parent / "wide.json").write_text(json.dumps(WIDE))
+    words = ("--model_name_or_path", "someone/wide", "--model_config", config, "--gpu_memory", 8)
+    said = planned(capsys, recipe, *words, "--dtype", "float32")
+    assert "Does not fit" in said
+    assert f"`--config {recipe} lora` fits" in said
+    message = refused(capsys, "--config", recipe, "--gpus", 16)
+    assert f"Or add the overlay `colocate`: `--config {recipe} colocate`" in message
 
 
 def test_what_does_not_fit_comes_with_what_is_left(recipe, capsys):
@@ -91,17 +148,17 @@ SERVED = ("--use_vllm", "true", "--vllm_mode", "server")
 
 def test_in_server_mode_the_plan_says_what_the_server_holds_and_what_it_is_sent(recipe, capsys):
     words = (*SERVED, "--gpus", 4, "--nodes", 2, "--gpu_memory", 24, "--prompt_length", 28)
-    said = planned(capsys, recipe, *words, "--accelerate_config", "zero3", "--server_gpus", 2, "--bandwidth", 0.001)
+    said = planned(
+        capsys, recipe, *words, "--accelerate_config", "zero3", "--server_gpus", 2, "--bandwidth", 0.001, "--rows", 4
+    )
     assert "ZeRO-3 on 4 processes, 2 nodes" in said
     assert "vLLM's server: 2 copies of the model on 2 devices. `--data-parallel-size 2" in said
     assert "The first node's own memory while the model loads: 0.00 GiB." in said
     assert "a rollout asks for 16." in said
-    # 16 answers of 100 tokens, 100 bytes each, over 0.001 Gbit/s
-    assert f"{16 * 100 * 100 * 8 / 1e6:.1f} |" in said
-    assert "| weights to vLLM (bfloat16) " in said
-    assert "| weights and gradients between nodes, in the steps | " in said
+    assert re.search(r"^\| in all +\| +\d+( to \d+)? \| +0\.0 to 0\.2 \|$", said, flags=re.MULTILINE)
+    assert re.search(r"devices that train idle \d+( to \d+)? % of the time, the server's \d+", said)
     assert re.search(r"^Fits: \d+ % of 24\.0 GiB at the most\. So does the server\.$", said, flags=re.MULTILINE)
-    assert "docs/plan.md says how far it is off" in said
+    assert "docs/plan.md says how far memory is off" in said
 
 
 def test_a_server_too_small_for_one_answer_does_not_fit(recipe, capsys):
@@ -115,7 +172,7 @@ def test_a_server_too_small_for_one_answer_does_not_fit(recipe, capsys):
 def test_a_server_that_is_not_given_is_not_counted(recipe, capsys):
     said = planned(capsys, recipe, *SERVED)
     assert "vLLM's server is not counted: give the number of its devices with --server_gpus." in said
-    assert "weights to vLLM (float32)" in said
+    assert "No hours are predicted: give the server's devices with --server_gpus." in said
 
 
 CROWDED = ("--gpu_memory", 3.02, "--prompt_length", 4000, "--activation_checkpointing", "true")
@@ -156,6 +213,8 @@ def test_an_overlay_is_planned_with_its_recipe(recipe, tmp_path, capsys):
         (("--config", "RECIPE", "--gpus", "4", "--nodes", "3"), ["`--gpus` is 4", "3 nodes", "--nodes"]),
         (("--config", "RECIPE", "--server_gpus", "2"), ["`--server_gpus`", "--vllm_mode server"]),
         (("--config", "RECIPE", "--bandwidth", "100"), ["`--bandwidth` changes nothing", "--nodes"]),
+        (("--config", "RECIPE", "--device", "A900"), ["`--device` is 'A900'", "A800, H100"]),
+        (("--config", "RECIPE", "--gpus", "3"), ["`responses_per_step` is 8", "1, 2, 4, 8 processes with --gpus"]),
         (("--config", "RECIPE", "--bandwidth", "fast"), ["'fast' is not a number of Gbit/s above 0"]),
         (("--config", "RECIPE", "--accelerate_config", "FSDP", "--use_cpu", "true"), ["FSDP2 on a CPU"]),
         (("--config", "RECIPE", "--load_in_4bit", "true"), ["no plan for quantized weights"]),

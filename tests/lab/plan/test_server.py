@@ -1,4 +1,4 @@
-"""A vLLM server's memory and what goes over the network, by hand; what TRL really sends, and in which dtype."""
+"""A vLLM server's memory, by hand; what TRL really sends, and in which dtype."""
 
 import json
 from dataclasses import replace
@@ -15,7 +15,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 
 from trl_ces.lab.plan.engine import Engine
 from trl_ces.lab.plan.memory import Generation, Setup, in_flight, plan_memory
-from trl_ces.lab.plan.server import BYTES_PER_TOKEN, WORKSPACE, plan_server, transfers
+from trl_ces.lab.plan.server import WORKSPACE, plan_server
 from trl_ces.lab.plan.step import count_step
 
 GIB = 2**30
@@ -86,42 +86,6 @@ def test_the_first_process_holds_what_it_sends():
     # Less than a buffer: all weights at once; where they are shared out, gathered first.
     assert alone.parts["weights on their way to vLLM"] == 4 * weights
     assert shared.parts["weights on their way to vLLM"] == 2 * 4 * weights
-
-
-# The network
-
-
-def rollout(given):
-    """what -> bytes of a rollout of 12 steps and 48 responses of 100 tokens."""
-    return {transfer.what: transfer.size for transfer in transfers(given, 12, 48, 100)}
-
-
-def test_a_server_gets_the_weights_once_in_the_dtype_that_they_are_kept_in():
-    count = count_step(step(gpu=True))
-    answers = {"full-length answers from vLLM (estimate)": 48 * 100 * BYTES_PER_TOKEN}
-    assert rollout(setup()) == {"weights to vLLM (float32)": 4 * count.weights, **answers}
-    half = rollout(setup(Engine(2, 3), dtype="bfloat16"))
-    assert half == {"weights to vLLM (bfloat16)": 2 * count.weights, **answers}
-    adapted = setup(dtype="bfloat16", lora=LORA)
-    assert rollout(replace(adapted, trained="float32")) == half  # merged
-
-
-def test_between_nodes_the_engines_send_what_they_shard():
-    def between(engine, **changes):
-        found = rollout(setup(engine, served=False, accumulation=2, **changes))
-        return found.pop("weights and gradients between nodes, in the steps"), found
-
-    count = count_step(step(gpu=True, dtype="bfloat16"))
-    weights, half = count.weights, {"dtype": "bfloat16"}
-    # 12 steps of 2 passes; three quarters of a tensor come from the three other processes
-    assert between(Engine(4, nodes=2)) == (12 * 2 * 3 * weights, {})
-    assert between(Engine(4, 1, nodes=2), **half) == (12 * 2 * 2 * weights * 3 // 4, {})
-    assert between(Engine(4, 2, nodes=2), **half) == (12 * 3 * 2 * weights * 3 // 4, {})
-    gathered = {"weights gathered from other nodes, for vLLM": 2 * weights * 3 // 4}
-    assert between(Engine(4, 3, nodes=2), **half) == (24 * 3 * 2 * weights * 3 // 4, gathered)
-    steps, _ = between(Engine(4, fsdp=True, nodes=2), **half)
-    assert steps == 24 * (2 * (3 * weights - count.head) * 3 // 4)
-    assert rollout(setup(Engine(4), served=False)) == {}
 
 
 # What TRL does

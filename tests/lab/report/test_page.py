@@ -6,68 +6,35 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from interval_oracle import difference
 from report_pages import BASE, EVIL, OURS, F, T, answer, page_of
 from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, write_training
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation.statistics import Interval
-from trl_ces.lab.report.figures import Point, frontier, plane_figure, training_figures
+from trl_ces.lab.report.figures import Measured, front_figure, training_figures
 from trl_ces.lab.report.page import render
 from trl_ces.lab.report.picture import DARK, LIGHT, save_figures
 from trl_ces.lab.report.runs import read_runs
 from trl_ces.lab.report.tokens import TokenFile, write_tokens
 
-SHARES = [[1, 0.5, 0], [1, 1]], [[1, 1, 0.5], [1, 1]]  # of right answers, in both
 
+def test_the_picture_of_evaluations_has_bars_of_their_intervals_and_names_the_front():
+    from matplotlib import pyplot
 
-def point(name, length, accuracy):
-    return Point(name, Interval(length, None, None), Interval(accuracy, None, None))
-
-
-def test_the_card_is_the_paired_difference_and_says_whether_it_is_clear_of_zero(tmp_path):
-    (card,) = page_of(write_study(tmp_path / "study")).cards
-    assert card.title == "CES against DAPO"
-    accuracy, length = card.gains
-    # Accuracy by seed: 0.75 - 0.6 and 0.65 - 0.4. Half the interval: t(0.975, 1) = 12.706 times 0.05.
-    assert (accuracy.value, accuracy.unit, accuracy.clear) == ("+20.0 ± 63.5", "points", False)
-    assert accuracy.levels == "50.0 → 70.0 %"
-    # Tokens by seed: 23 - 30 and 25 - 34.
-    assert (length.value, length.clear) == ("−8.0 ± 12.7", False)
-    same = {**STUDY, "DAPO": [((0.8, 26.0), (0.7, 46.0)), ((0.7, 28.0), (0.6, 48.0))]}
-    (card,) = page_of(write_study(tmp_path / "other", same)).cards
-    assert card.gains[1].value == "−13.0 ± 0.0"  # the same in both seeds
-    assert card.gains[1].clear
-
-
-def test_the_card_of_a_single_seed_claims_no_interval(tmp_path):
-    one = {method: seeds[:1] for method, seeds in STUDY.items()}
-    page = page_of(write_study(tmp_path / "study", one))
-    assert [(gain.value, gain.clear) for gain in page.cards[0].gains] == [("+15.0", None), ("−7.0", None)]
-    assert "<small>no interval</small>" in render(page)
-
-
-def test_the_card_of_evaluations_is_the_difference_problem_by_problem(tmp_path):
-    base, ours = write_evaluation(tmp_path / "base", BASE), write_evaluation(tmp_path / "ours", OURS)
-    (card,) = page_of(base, ours, names=["DAPO", "CES"]).cards
-    accuracy, length = card.gains
-    # GSM8K: 0, +1/2, +1/2; SVAMP: none. The average weighs the two alike.
-    assert (card.title, accuracy.value, accuracy.unit) == ("CES against DAPO", "+16.7", "points")
-    base, ours = ([[(right, 2) for right in rights] for rights in sets] for sets in SHARES)
-    _, low, high = difference(ours, base)
-    assert accuracy.levels == f"75.0 → 91.7 %, 95 % interval −{-100 * low:.1f} to +{100 * high:.1f}"
-    assert not accuracy.clear
-    # GSM8K: -4, +10, +10; SVAMP: -2.
-    assert (length.value, length.clear) == ("+1.7", False)
-
-
-def test_the_frontier_holds_those_that_no_other_beats():
-    points = [point("a", 10, 0.5), point("b", 20, 0.9), point("c", 15, 0.4), point("d", 30, 0.9), point("e", 10, 0.5)]
-    assert [found.name for found in frontier(points)] == ["a", "e", "b"]
-    assert (
-        "frontier, those that no other beats in both: a, e, b." in plane_figure(points, list("abcde"), "", "").caption
-    )
-    assert "the frontier is this one point" in plane_figure(points[1:4:2], list("bd"), "", "").caption
+    points = {"short": (10.0, 0.5), "below": (15.0, 0.4), "best": (20.0, 0.9), "long": (30.0, 0.9)}
+    evaluations = [
+        Measured(name, Interval(length, length - 1, length + 4), Interval(accuracy, None, None))
+        for name, (length, accuracy) in points.items()
+    ]
+    figure = front_figure(evaluations, list(points), "", "")
+    assert figure.caption.endswith("a mix of two beats: short, best.")
+    assert "the front is this one point" in front_figure(evaluations[2:], list(points), "", "").caption
+    _, axis = pyplot.subplots()
+    figure.draw(axis, LIGHT)
+    bars = [bar for collection in axis.collections for bar in collection.get_segments()]
+    assert [bar.tolist() for bar in bars] == [[[x - 1, y], [x + 4, y]] for x, y in points.values()]
+    assert axis.get_xlim()[1] > 34  # whole, also where they reach beyond the marks
+    pyplot.close()
 
 
 def test_training_is_drawn_over_problems_where_all_runs_say_how_many(tmp_path):
@@ -99,16 +66,21 @@ def test_the_band_is_the_range_of_the_seeds_and_the_line_their_mean(tmp_path):
 
 
 def test_a_study_fills_the_tables_that_it_can_and_no_others(tmp_path):
-    tables = page_of(write_study(tmp_path / "study", name="mine")).tables
-    assert list(tables) == ["Methods", "By benchmark"]
-    (methods,) = tables["Methods"]
+    methods, benchmarks = page_of(write_study(tmp_path / "study", name="mine")).tables["study"]
+    assert (methods.title, benchmarks.title) == ("Methods, measured on easy + hard", "By benchmark")
     assert methods.header[:4] == ["Method", "Runs", "Acc ↑, %", "Δ"]
-    assert methods.rows[2][:4] == ["CES", "2", "70.0 ± 63.5", "+20.0 ± 63.5"]
-    (benchmarks,) = tables["By benchmark"]
+    # By seed: 0.75 - 0.6 and 0.65 - 0.4; half the interval is t(0.975, 1) = 12.706 times 0.05. Tokens: -7 and -9.
+    assert methods.rows[2] == ["CES", "2", "70.0 ± 63.5", "+20.0 ± 63.5", "24.0 ± 12.7", "-8.0 ± 12.7"]
     assert [row[0] for row in benchmarks.rows] == ["easy", "hard", "Average"]
     assert benchmarks.rows[0][benchmarks.header.index("CES Len")] == "17.0 ± 12.7"
     html = render(page_of(tmp_path / "study"))
-    assert html.index('<h2 id="glance"') < html.index('<h2 id="tables"') < html.index('<h2 id="training"')
+    assert html.index('<h2 id="tables"') < html.index("+20.0 <small>± 63.5") < html.index('<h2 id="training"')
+
+
+def test_a_model_that_was_measured_once_takes_no_seed_from_the_others(tmp_path):
+    study = {"Before": STUDY["DAPO"][:1], "CES": STUDY["CES"]}
+    page = page_of(write_study(tmp_path / "study", study, {"Before": {}, "CES": {}}))
+    assert "CES: 70.0 % at 24.0 tokens" in page.planes[0].figures[0].alt
 
 
 def test_trainings_differ_by_the_last_five_points_of_their_logs(tmp_path):
@@ -130,7 +102,7 @@ def test_a_study_with_strengths_shows_its_front_and_the_middle_of_each_line_in_t
     (group,) = page.planes
     assert group.figures[0].name == "study_front"
     assert group.figures[0].alt.endswith("CES: 50.0 % at 19.0 tokens. On the front: ALP 2, ALP 1, DAPO.")
-    gaps, dominance = group.tables
+    *_, gaps, dominance = page.tables["study"]
     assert [row[3:] for row in gaps.rows] == [["on it", ""]] * 3 + [["25.0 ± 0.0", "ALP 2, ALP 1"]]
     assert [row[1:] for row in dominance.rows] == [["", "", ""], ["", "", "2 of 2"], ["", "", ""]]
     told = page.training[0].figures[0].alt
@@ -142,58 +114,34 @@ def test_a_study_with_strengths_shows_its_front_and_the_middle_of_each_line_in_t
         True,
     ]
     html = render(page)
-    assert html.index("gap to the front") < html.index("who dominates whom") < html.index('<h2 id="difficulty"')
+    assert html.index("Gap to the front") < html.index("Who dominates whom") < html.index('<h2 id="training"')
 
 
-def test_studies_are_parted_by_kind_of_benchmark_and_by_tau_and_beta(tmp_path):
-    study = {"DAPO": STUDY["DAPO"], "CES": STUDY["CES"], "CES strong": STUDY["CES"]}
-    fields = {**FIELDS, "CES strong": {"shaping": "ces", "ces_beta_correct": 1.0, "ces_beta_incorrect": 1.0}}
-    first = write_study(tmp_path / "one", study, fields)
-    second = write_study(tmp_path / "two", sets=("arc_challenge", "openbookqa"))
-    tables = page_of(first, second).tables
-    (sensitivity,) = tables["Sensitivity to τ and β"]
-    assert [row[:2] for row in sensitivity.rows] == [["0.01", "0.4"], ["0.01", "1"], ["DAPO", ""]]
-    one, two = tables["By benchmark"]
-    assert (one.caption, two.caption) == ("one", "two")
-    assert [row[0] for row in two.rows] == ["ARC", "OpenBookQA", "Average"]
+def test_each_study_has_its_own_tables_with_the_benchmarks_by_their_titles(tmp_path):
+    sets = ("arc_challenge", "openbookqa")
+    tables = page_of(write_study(tmp_path / "one"), write_study(tmp_path / "two", sets=sets)).tables
+    assert list(tables) == ["one", "two"]
+    assert [row[0] for row in tables["two"][1].rows] == ["ARC", "OpenBookQA", "Average"]
 
 
 def test_evaluations_are_compared_and_their_questions_split_by_the_reference(tmp_path):
     base, ours = write_evaluation(tmp_path / "base", BASE), write_evaluation(tmp_path / "ours", OURS)
     page = page_of(base, ours, names=["R1", "CES"])
-    tables = page.tables
-    (first,) = tables["By benchmark"]
-    gsm = dict(zip(first.header, first.rows[0], strict=True))
+    levels, differences, parts = page.tables["Average: R1, CES"]
+    gsm = dict(zip(levels.header, levels.rows[0], strict=True))
     assert gsm["Dataset"] == "GSM8K"
     assert gsm["R1 Acc ↑"].startswith("50.0 [")  # 1, 0.5, 0
     assert gsm["CES Len ↓"].startswith("29.3 [")  # 8, 30, 50
-    assert gsm["CES − R1 Acc"].startswith("+33.3 [")
-    assert first.rows[-1][0] == "Average"
-    (ninth,) = tables["Simple and hard questions"]
-    rows = [dict(zip(ninth.header, row, strict=True)) for row in ninth.rows]
+    assert dict(zip(differences.header, differences.rows[0], strict=True))["CES − R1 Acc ↑"].startswith("+33.3 [")
+    assert levels.rows[-1][0] == "Average"
+    rows = [dict(zip(parts.header, row, strict=True)) for row in parts.rows]
     # Right in more than half: the first problem alone; in exactly half counts as hard.
-    assert [(row["Part"], row["Questions"]) for row in rows[:3]] == [("simple", "1"), ("hard", "2"), ("total", "3")]
+    assert [(row["Part"], row["Problems"]) for row in rows[:2]] == [("simple", "1"), ("hard", "2")]
     assert rows[0]["CES Len ↓"] == "8.0"  # of one question there is no interval
     assert rows[1]["R1 Len ↓"].startswith("30.0 [")
     assert rows[1]["CES Acc ↑"].startswith("75.0 [")
-    figure = page.difficulty[0].figures[0]
-    assert "R1 12.0 on simple ones and 30.0 on hard ones; CES 8.0 on simple ones and 40.0 on hard ones" in figure.alt
     assert page.planes[0].figures[0].alt.count("tokens") == 2
-
-
-def test_a_part_without_questions_has_no_place_in_the_picture(tmp_path):
-    from matplotlib import pyplot
-
-    right = {"gsm8k": [[(T, 10), (T, 14)], [(T, 20), (T, 22)]]}
-    page = page_of(*(write_evaluation(tmp_path / name, right) for name in ("base", "ours")))
-    (figure,) = page.difficulty[0].figures
-    _, axis = pyplot.subplots()
-    figure.draw(axis, LIGHT)
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["simple\n2 questions"]
-    assert len(axis.patches) == 2
-    assert figure.caption.endswith(" All are simple.")
-    assert "hard ones" not in figure.alt
-    pyplot.close()
+    assert "<td><strong>83.3</strong> <small>[" in render(page)  # the best of the row
 
 
 def test_evaluations_of_two_backbones_are_not_compared_with_each_other(tmp_path):
@@ -201,9 +149,7 @@ def test_evaluations_of_two_backbones_are_not_compared_with_each_other(tmp_path)
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps({"model_type": "qwen2", "num_hidden_layers": layers}))
     runs = [write_evaluation(tmp_path / f"{name}-run", BASE, tmp_path / name) for name in ("big", "small")]
-    big, small = page_of(*runs).tables["By benchmark"]
-    assert big.caption.startswith("big-run:")
-    assert small.caption.startswith("small-run:")
+    assert list(page_of(*runs).tables) == ["Average: big-run", "Average: small-run"]
 
 
 def test_evaluations_that_cannot_be_compared_are_named(tmp_path):
@@ -217,7 +163,7 @@ def test_pictures_are_written_as_png_and_svg_and_are_the_same_when_made_again(tm
     files = save_figures(figures, tmp_path / "figures")
     assert [figure.name for figure in figures] == [
         f"study_training_{key}" for key in ("length", "entropy", "accuracy")
-    ] + ["study_plane"]
+    ] + ["study_front"]
     assert len(files) == 8
     assert all(file.read_bytes()[:4] == (b"\x89PNG" if file.suffix == ".png" else b"<?xm") for file in files)
     assert figures[0].render(LIGHT, "svg") == figures[0].render(LIGHT, "svg")
@@ -309,11 +255,14 @@ def test_the_page_can_be_read_without_seeing_it(everything):
     assert page.all("html")[0]["lang"] == "en"
 
 
-def test_an_empty_page_says_for_each_part_what_makes_it(tmp_path):
-    html = render(page_of(write_evaluation(tmp_path / "one", {"gsm8k": [[(T, 5)]]})))
-    for command in ("trl-ces study --config arithmetic", "trl-ces train --config arithmetic", "--tokens 32"):
-        assert f"To make it: <code>{command}" in html or f"{command}</code>" in html
-    Page(html)
+def test_each_part_that_is_empty_says_what_makes_it(tmp_path):
+    evaluated = render(page_of(write_evaluation(tmp_path / "one", {"gsm8k": [[(T, 5)]]})))
+    for command in ("trl-ces train --config arithmetic --output_dir RUN", "trl-ces report --tokens 32"):
+        assert f"To make it: <code>{command}</code>" in evaluated
+    trained = render(page_of(write_training(tmp_path / "two", POINTS)))
+    assert "To make it: <code>trl-ces study --config arithmetic --jobs 2</code>" in trained
+    for html in (evaluated, trained):
+        Page(html)
 
 
 # The command.
@@ -331,7 +280,7 @@ def test_the_command_writes_the_page_and_the_pictures_and_says_what_is_missing(t
     assert code == 0
     html = (tmp_path / "new" / "r.html").read_text(encoding="utf-8")
     assert f"Made by <code>trl-ces report {study} --out" in html
-    assert "+20.0 ± 63.5" in html
+    assert "+20.0 <small>± 63.5" in html
     assert len(list((tmp_path / "pictures").iterdir())) == 8
     assert "Missing: the shaped tokens." in out
 

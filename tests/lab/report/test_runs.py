@@ -6,10 +6,9 @@ import pytest
 from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, write_training
 
 from trl_ces.lab.report.runs import read_runs, runs_below, short_names
-from trl_ces.lab.study.comparison import is_whole_ces
+from trl_ces.lab.report.trainings import Training
 from trl_ces.support.errors import UserError
 from trl_ces.train.compose import compose
-from trl_ces.train.shipped import shipped_files
 
 
 def test_a_folder_of_none_of_the_commands_is_refused_with_what_each_of_them_writes(tmp_path):
@@ -71,9 +70,8 @@ def test_a_study_is_read_with_its_runs_wherever_it_was_moved(tmp_path):
     folder = write_study(tmp_path / "study")
     write_training(folder / "ces" / "seed-1", POINTS, "max_train_samples: 64\n")
     (study,) = read_runs([folder]).studies
-    ((_, title, runs),) = study.parts()
-    assert (title, list(runs["method"].unique())) == ("study", list(STUDY))
-    assert list(runs[runs["method"] == "CES"]["accuracy"]) == [0.75, 0.65]
+    assert (study.part(""), list(study.runs["method"].unique())) == ("study", list(STUDY))
+    assert list(study.runs[study.runs["method"] == "CES"]["accuracy"]) == [0.75, 0.65]
     assert (study.baseline("DAPO"), study.baseline("CES"), study.baseline("nobody")) == ("DAPO", "CES", "DAPO")
     paces = {(run.method, run.seed): run.samples_per_step for run in study.trainings}
     assert paces == dict.fromkeys(paces, None) | {("CES", 1): 8.0}
@@ -136,30 +134,16 @@ def test_runs_are_called_by_as_much_of_their_path_as_tells_them_apart(tmp_path):
     assert short_names([tmp_path / "v1.5"]) == ["v1.5"]
 
 
-def test_an_ablation_is_not_ces_itself():
-    assert [is_whole_ces(fields) for fields in FIELDS.values()] == [False, False, True]
-    assert not is_whole_ces({"shaping": "ces", "ces_beta_correct": -0.4})
-    assert not is_whole_ces({"shaping": "ces", "ces_beta_incorrect": -0.4})
-    assert is_whole_ces({"reward_funcs": ["accuracy_reward", "think_format_reward"]})
+def test_an_ablation_is_not_the_whole_of_ces():
+    def is_whole(fields):
+        return Training("CES", 0, None, {}, fields, None).is_whole_ces
 
-
-@pytest.mark.parametrize(
-    "reward", ["get_alp_length_reward", "get_cosine_scaled_reward", "get_soft_overlong_punishment"]
-)
-def test_ces_with_a_reward_for_length_is_another_method(reward):
-    assert not is_whole_ces({"shaping": "ces", "reward_funcs": ["accuracy_reward", reward]})
-
-
-@pytest.mark.parametrize("model", ["arithmetic", "R1-1.5B"])
-def test_of_the_overlays_none_but_lora_leaves_ces_as_it_is(model):
-    assert is_whole_ces(compose([model]))
-    assert [name for name in shipped_files("methods") if is_whole_ces(compose([model, name]))] == ["lora"]
-
-
-def test_another_method_beside_ces_is_not_ces_itself():
-    assert is_whole_ces({"gfpo_keep": None, "reward_funcs": ["accuracy_reward", "think_format_reward"]})
-    assert not is_whole_ces({"gfpo_keep": 4})
-    assert not is_whole_ces({"reward_funcs": ["accuracy_reward", "trl_ces.rewards.get_alp_length_reward"]})
+    assert [is_whole(fields) for fields in FIELDS.values()] == [False, False, True]
+    assert is_whole(compose(["arithmetic"]))
+    assert is_whole({"reward_funcs": ["accuracy_reward"]})  # CESConfig's defaults
+    ablations = {"ces_beta_correct": -0.4, "ces_beta_incorrect": 0.0, "ces_entropy_gradient": False}
+    for name, value in {**ablations, "ces_cap_incorrect": 0.1}.items():
+        assert not is_whole({"shaping": "ces", name: value})
 
 
 def test_a_damaged_evaluation_is_refused_whatever_its_folder_is_called(tmp_path):

@@ -1,16 +1,15 @@
-"""Every cell of the report's tables, against means and intervals worked out here."""
+"""Every cell of the tables of evaluations, against means and intervals worked out here."""
 
 import math
 import random
 import re
-from statistics import fmean, stdev
+from statistics import fmean
 
 import interval_oracle as oracle
 import pytest
 from report_pages import page_of
-from report_runs import write_evaluation, write_study
+from report_runs import write_evaluation
 
-T_975 = 4.302652729749464  # Student's t with two degrees of freedom: three seeds
 TITLES = {
     "gsm8k": "GSM8K", "svamp": "SVAMP", "aime24": "AIME24", "arc_challenge": "ARC", "openbookqa": "OpenBookQA",
     "humaneval": "HumanEval", "humaneval_plus": "HumanEval+", "mbpp": "MBPP", "mbpp_plus": "MBPP+",
@@ -19,11 +18,6 @@ KINDS = {
     1: (["gsm8k", "svamp", "aime24"], "Average"),
     7: (["arc_challenge", "openbookqa"], "Average of multiple choice"),
     8: (["humaneval", "humaneval_plus", "mbpp", "mbpp_plus"], "Average of code"),
-}
-METHODS = {
-    "DAPO": {"shaping": "none"},
-    "CES": {"shaping": "ces", "ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4},
-    "CES 2": {"shaping": "ces", "ces_tau": 0.02, "ces_beta_correct": 1.0, "ces_beta_incorrect": 0.5},
 }
 
 
@@ -34,89 +28,6 @@ def numbers(cell):
 
 def rows_of(table):
     return {row[0]: row[1:] for row in table.rows}
-
-
-# Studies
-
-
-def random_study(seed):
-    """Method -> for each of three seeds accuracy and length on three sets."""
-    draw = random.Random(seed)
-    return {
-        method: [tuple((draw.uniform(0.2, 0.9), draw.uniform(100, 900)) for _ in range(3)) for _ in range(3)]
-        for method in METHODS
-    }
-
-
-def values_of(study, method, place=None):
-    """Accuracy in % and length for each seed, on one set or as the mean over the sets."""
-    sets = [seed if place is None else [seed[place]] for seed in study[method]]
-    return [100 * fmean(a for a, _ in seed) for seed in sets], [fmean(length for _, length in seed) for seed in sets]
-
-
-def estimate(values):
-    return pytest.approx([fmean(values), T_975 * stdev(values) / 3**0.5], abs=0.051)
-
-
-def paired(values, base):
-    return estimate([one - other for one, other in zip(values, base, strict=True)])
-
-
-@pytest.fixture(scope="module")
-def studied(tmp_path_factory):
-    """Studies of four kinds: mathematics, the same on another backbone, multiple choice, code."""
-    folder = tmp_path_factory.mktemp("studies")
-    sets = {1: KINDS[1][0], 6: KINDS[1][0], 7: [*KINDS[7][0], "commonsenseqa"], 8: KINDS[8][0][:3]}
-    studies = {number: random_study(number) for number in sets}
-    places = [
-        write_study(folder / f"table{number}", study, METHODS, sets[number], base=f"bases/{number}")
-        for number, study in studies.items()
-    ]
-    return studies, sets, page_of(*places).tables
-
-
-@pytest.mark.parametrize("number", [1, 6, 7, 8])
-def test_a_study_by_benchmark_is_the_mean_over_seeds(studied, number):
-    studies, sets, tables = studied
-    (table,) = [table for table in tables["By benchmark"] if table.caption == f"table{number}"]
-    rows = rows_of(table)
-    titles = [TITLES.get(name, "CommonsenseQA") for name in sets[number]]
-    assert list(rows) == [*titles, "Average"]
-    for place, title in [*enumerate(titles), (None, "Average")]:
-        cells = dict(zip(table.header[1:], rows[title], strict=True))
-        for method in METHODS:
-            accuracy, length = values_of(studies[number], method, place)
-            assert numbers(cells[f"{method} Acc"]) == estimate(accuracy)
-            assert numbers(cells[f"{method} Len"]) == estimate(length)
-
-
-@pytest.mark.parametrize("number", [1, 6, 7, 8])
-def test_methods_of_a_study_differ_from_dapo_by_the_mean_of_the_seeds_differences(studied, number):
-    studies, _, tables = studied
-    (table,) = [table for table in tables["Methods"] if table.caption.startswith(f"table{number}:")]
-    rows, dapo = rows_of(table), values_of(studies[number], "DAPO")
-    for method in METHODS:
-        accuracy, length = values_of(studies[number], method)
-        runs, *cells = rows[method]
-        assert runs == "3"
-        wanted = [estimate(accuracy), paired(accuracy, dapo[0]), estimate(length), paired(length, dapo[1])]
-        if method == "DAPO":
-            wanted[1] = wanted[3] = []
-        assert [numbers(cell) for cell in cells] == wanted
-
-
-def test_sensitivity_to_tau_and_beta_is_the_mean_over_seeds(studied):
-    studies, _, tables = studied
-    (table,) = [table for table in tables["Sensitivity to τ and β"] if table.caption == "table1"]
-    rows = {tuple(row[:2]): row[2:] for row in table.rows}
-    settings = {("0.01", "0.4"): "CES", ("0.02", "1, 0.5"): "CES 2", ("DAPO", ""): "DAPO"}
-    assert set(rows) == set(settings)
-    for key, method in settings.items():
-        accuracy, length = values_of(studies[1], method)
-        assert [numbers(cell) for cell in rows[key]] == [estimate(accuracy), estimate(length)]
-
-
-# Evaluations
 
 
 def random_answers(seed, chance):
@@ -181,40 +92,35 @@ def evaluated(tmp_path_factory):
 @pytest.mark.parametrize("number", KINDS)
 def test_evaluations_by_benchmark_are_means_over_problems_with_differences_problem_by_problem(evaluated, number):
     names, average = KINDS[number]
-    (table,) = [table for table in evaluated["By benchmark"] if table.rows[0][0] == TITLES[names[0]]]
-    rows = rows_of(table)
-    assert list(rows) == [*(TITLES[name] for name in names), average]
+    levels, differences, _, budgets = evaluated[f"{average}: R1, DAPO, CES"]
+    assert budgets.title == f"{average} within token budgets"
+    assert budgets.header == ["Tokens", "R1", "DAPO", "CES", "R1 − DAPO", "CES − DAPO"]
+    # Every answer ends within the limit: the last budget's accuracies are those of the table.
+    assert budgets.rows[-2][1:4] == [rows_of(levels)[average][2 * run].split()[0].strip("*") for run in range(3)]
+    assert list(rows_of(levels)) == list(rows_of(differences)) == [*(TITLES[name] for name in names), average]
     for listed, title in [*(([name], TITLES[name]) for name in names), (names, average)]:
-        cells = dict(zip(table.header[1:], rows[title], strict=True))
+        cells = {}
+        for table in (levels, differences):
+            cells |= zip(table.header[1:], rows_of(table)[title], strict=True)
         found = {run: list(zip(*(by_problem(run, name) for name in listed), strict=True)) for run in ANSWERS}
-        for place, (what, arrow, check) in enumerate((("Acc", "↑", check_accuracy), ("Len", "↓", check_length))):
+        for place, (what, check) in enumerate((("Acc ↑", check_accuracy), ("Len ↓", check_length))):
             for run in ANSWERS:
-                check(cells[f"{run} {what} {arrow}"], found[run][place])
+                check(cells[f"{run} {what}"], found[run][place])
             for run in ("R1", "CES"):
                 check(cells[f"{run} − DAPO {what}"], found[run][place], found["DAPO"][place])
 
 
 def test_questions_are_parted_by_the_reference_and_each_part_averaged_by_itself(evaluated):
-    (table,) = evaluated["Simple and hard questions"]
-    rows = {tuple(row[:2]): dict(zip(table.header[2:], row[2:], strict=True)) for row in table.rows}
-    assert len(rows) == 3 * len(TITLES)
+    parts = [table for tables in evaluated.values() for table in tables if table.title == "Simple and hard questions"]
+    rows = {tuple(row[:2]): dict(zip(each.header[2:], row[2:], strict=True)) for each in parts for row in each.rows}
+    assert len(rows) == 2 * len(TITLES)
     for name, title in TITLES.items():
         simple = [accuracy > 50 for accuracy in by_problem("R1", name)[0]]
-        assert rows[title, "total"]["Questions"] == "12"
         for part in ("simple", "hard"):
             chosen = [place for place, easy in enumerate(simple) if easy == (part == "simple")]
             cells = rows[title, part]
-            assert cells["Questions"] == str(len(chosen))
+            assert cells["Problems"] == str(len(chosen))
             for run in ANSWERS if chosen else ():
                 accuracy, length = by_problem(run, name)
                 check_accuracy(cells[f"{run} Acc ↑"], [[accuracy[place] for place in chosen]])
                 check_length(cells[f"{run} Len ↓"], [[length[place] for place in chosen]])
-
-
-def test_a_method_of_any_name_keeps_its_row(tmp_path):
-    names = {"DAPO": "DAPO", "CES": "CES | *new*"}
-    study = {names[method]: seeds for method, seeds in random_study(1).items() if method in names}
-    fields = {name: METHODS[method] for method, name in names.items()}
-    (table,) = page_of(write_study(tmp_path / "study", study, fields, KINDS[1][0])).tables["Methods"]
-    assert [row[0] for row in table.rows] == ["DAPO", "CES | *new*"]
-    assert {len(row) for row in [table.header, *table.rows]} == {6}

@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from trl_ces.lab.study import front
-from trl_ces.lab.study.front_picture import draw_front, plot_front
+from trl_ces.lab.study.comparison import VARIANTS_NOTE
+from trl_ces.lab.study.pictures import draw_front, plot_front
+from trl_ces.lab.study.results import comparison
 
 # t(0.975) with 1 and 2 degrees of freedom, from any table
 T1, T2 = 12.706205, 4.302653
@@ -86,12 +88,12 @@ def test_the_area_has_a_column_where_it_was_measured():
         ]
         + [{"variant": "", "method": "C", "seed": seed, "length_tokens": 23.0, "accuracy": 0.85} for seed in (0, 2)]
     )
-    header, one, other = front.front_table(front.read_settings(table))
-    place = header.index("Area ↑, %")
+    gaps, _ = front.front_tables(front.read_settings(table))
+    (one, other), place = gaps.rows, gaps.header.index("Area ↑, %")
     assert one[place].startswith("70.0")  # seeds 0 and 2
     assert other[place] == ""
-    without = front.front_table(front.read_settings(table.drop(columns="area")))
-    assert [cell for cell in header if cell != "Area ↑, %"] == without[0]
+    without, _ = front.front_tables(front.read_settings(table.drop(columns="area")))
+    assert [cell for cell in gaps.header if cell != "Area ↑, %"] == without.header
 
 
 def test_a_method_named_as_a_line_belongs_to_it():
@@ -185,7 +187,8 @@ def test_tables_of_a_study_with_lines():
         ("ALP 0.5", "ALP"),
         ("Before", "Before"),
     ]
-    assert front.front_table(settings) == [
+    gaps, dominance = front.front_tables(settings)
+    assert [gaps.header, *gaps.rows] == [
         ["Setting", "Acc ↑, %", "Len ↓, tokens", "Gap, points", "Dominated on the front by"],
         ["DAPO", "80.0 ± 0.0", "20.5 ± 6.4", "on it", ""],
         ["ALP 0.1", "70.0 ± 0.0", "16.5 ± 6.4", "on it", ""],
@@ -193,7 +196,7 @@ def test_tables_of_a_study_with_lines():
         # halfway between ALP 0.1 and DAPO: 75 %
         ["Before", "50.0 ± 0.0", "18.5 ± 6.4", "25.0 ± 0.0", "ALP 0.5, ALP 0.1"],
     ]
-    assert front.dominance_table(settings) == [
+    assert [dominance.header, *dominance.rows] == [
         ["Dominates →", "DAPO", "ALP", "Before"],
         ["DAPO", "", "", ""],
         ["ALP", "", "", "2 of 2"],
@@ -205,9 +208,11 @@ def test_a_front_is_for_studies_with_strengths():
     assert not front.has_lines(DataFrame(rows()))
     assert not front.has_lines(DataFrame(rows(DAP="DAPO")))
     assert front.has_lines(DataFrame(rows(ALP="ALP")))
-    text = front.front_text(DataFrame(rows(ALP="ALP")))
-    assert [line for line in text.splitlines() if line.startswith("#")] == ["## a", "## b"]
-    assert text.count("25.0 ± 0.0") == 2
+    runs = DataFrame(rows(ALP="ALP")).assign(measured_on="one set", settings="{}")
+    text = comparison(runs, "DAPO")
+    assert [line for line in text.splitlines() if line.startswith("#")] == ["## a", "## b", "## All variants"]
+    assert " ".join(text.split()).count("| 25.0 ± 0.0 | ALP 0.5, ALP 0.1 |") == 2
+    assert [text.count(note) for note in (front.HOW_TO_READ, VARIANTS_NOTE)] == [1, 1]
 
 
 def test_the_middle_of_each_line_is_drawn_where_there_is_no_room_for_all():
@@ -218,8 +223,8 @@ def test_the_middle_of_each_line_is_drawn_where_there_is_no_room_for_all():
 def test_the_picture_is_drawn_with_and_without_intervals(tmp_path):
     for name, settings in (("five", FIVE), ("seeds", front.read_settings(DataFrame(rows(ALP="ALP"))[:8]))):
         lines = [found.line for found in settings]
-        picture = image.imread(plot_front(settings, lines, "title", tmp_path / f"{name}.png"))
-        assert picture.shape[:2] == (780, 1125)
+        plot_front(settings, lines, "title", tmp_path / f"{name}.png")
+        assert image.imread(tmp_path / f"{name}.png").shape[:2] == (780, 1125)
 
 
 def test_an_interval_wider_than_all_there_is_to_see_does_not_push_the_marks_together():

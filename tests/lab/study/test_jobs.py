@@ -13,7 +13,7 @@ import yaml
 from matplotlib import image
 
 from trl_ces.lab.commands import study as command
-from trl_ces.lab.study.cells import Cell, load_study
+from trl_ces.lab.study.cells import load_study
 from trl_ces.lab.study.measuring import check_evaluation
 from trl_ces.lab.study.processes import LOCK, Pending, Step, run_all
 from trl_ces.lab.study.results import Results, read_results
@@ -30,7 +30,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 def shell(tmp_path, name, script, *more):
     folder = tmp_path / name
     steps = [Step(["sh", "-c", text], folder / "log") for text in (script, *more)]
-    return Pending(Cell("", name, 0, folder, {}), steps, {"CELL": name})
+    return Pending(name, folder, steps, {"CELL": name})
 
 
 def test_jobs_run_side_by_side_up_to_the_slots_and_each_slot_has_its_devices(tmp_path):
@@ -38,11 +38,14 @@ def test_jobs_run_side_by_side_up_to_the_slots_and_each_slot_has_its_devices(tmp
     together = "echo $CELL $SLOT > out; touch ../$CELL.on; until [ $(ls ../*.on | wc -l) -ge 2 ]; do sleep 0.05; done"
     done = []
     jobs = [shell(tmp_path, name, f"cd {tmp_path}/{name}; {together}", "echo second") for name in "abcd"]
-    assert run_all(jobs, [{"SLOT": "x"}, {"SLOT": "y"}], lambda cell: done.append(cell.method)) == []
-    assert sorted(done) == ["a", "b", "c", "d"]
+
+    def finish(name):
+        done.append((name, (tmp_path / name / "log").read_text()))
+
+    assert run_all(jobs, [{"SLOT": "x"}, {"SLOT": "y"}], finish) == []
+    assert sorted(done) == [(name, "second\n") for name in "abcd"]  # the second stage, after the first
     slots = {name: (tmp_path / name / "out").read_text().split()[1] for name in "abcd"}
     assert {slots["a"], slots["b"]} == {"x", "y"} == set(slots.values())
-    assert (tmp_path / "d" / "log").read_text() == "second\n"  # the second stage, after the first
 
 
 def test_one_failure_stops_neither_the_others_nor_is_it_taken_for_done(tmp_path):
@@ -52,13 +55,11 @@ def test_one_failure_stops_neither_the_others_nor_is_it_taken_for_done(tmp_path)
         shell(tmp_path, "killed", "kill -9 $$"),
         shell(tmp_path, "good", "true"),
     ]
-    failed = run_all(
-        jobs, [{}], lambda cell: done.append(cell.method), lambda failure: told.append((failure.name, list(done)))
-    )
-    assert [(failure.name, failure.code) for failure in failed] == [("bad, seed 0", 3), ("killed, seed 0", 137)]
+    failed = run_all(jobs, [{}], done.append, lambda failure: told.append((failure.name, list(done))))
+    assert [(failure.name, failure.code) for failure in failed] == [("bad", 3), ("killed", 137)]
     assert failed[0].log.read_text() == "the reason\n"
     assert done == ["good"]
-    assert told == [("bad, seed 0", []), ("killed, seed 0", [])]  # at once, not at the end
+    assert told == [("bad", []), ("killed", [])]  # at once, not at the end
     assert not (tmp_path / "never").exists()
 
 
@@ -67,8 +68,8 @@ def test_a_signal_ends_all_runs(tmp_path):
     pid_file = tmp_path / "pid"
     script = f"sleep 600 & echo $! > {pid_file}.new; mv {pid_file}.new {pid_file}; kill -TERM {os.getpid()}; wait"
     runs = [shell(tmp_path, "a", script), shell(tmp_path, "b", "sleep 600")]
-    with pytest.raises(KeyboardInterrupt):
-        run_all(runs, [{}, {}], lambda cell: None, patience_s=600.0)  # it would come to SIGKILL only then
+    with pytest.raises(SystemExit, match="143"):
+        run_all(runs, [{}, {}], patience_s=600.0)  # it would come to SIGKILL only then
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
     assert state.strip()[:1] in ("", "Z")  # gone, or dead and not yet collected by its new parent
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -78,11 +79,9 @@ def test_no_second_run_starts_in_a_folder_where_one_is_at_work(tmp_path):
     first = shell(tmp_path, "a", f"touch {tmp_path}/on; sleep 60")
     text = f"""
 from pathlib import Path
-from trl_ces.lab.study.cells import Cell
 from trl_ces.lab.study.processes import Pending, Step, run_all
-folder = Path({str(first.cell.folder)!r})
-step = Step({first.steps[0].command!r}, folder / "log")
-run_all([Pending(Cell("", "a", 0, folder, {{}}), [step])], [{{}}], print)
+folder = Path({str(first.folder)!r})
+run_all([Pending("a", folder, [Step({first.steps[0].command!r}, folder / "log")])], [{{}}])
 """
     study = subprocess.Popen([sys.executable, "-c", text], env=ENVIRONMENT)
     while not (tmp_path / "on").exists():
@@ -91,7 +90,7 @@ run_all([Pending(Cell("", "a", 0, folder, {{}}), [step])], [{{}}], print)
     study.wait()
     try:
         with pytest.raises(Busy, match=r"Process \d+ is at work in .*a \(.*end it with `kill \d+`"):
-            run_all([first], [{}], lambda cell: None)
+            run_all([first], [{}])
     finally:
         subprocess.run(["pkill", "-KILL", "-f", f"touch {tmp_path}/on"], check=True)
 
@@ -99,17 +98,17 @@ run_all([Pending(Cell("", "a", 0, folder, {{}}), [step])], [{{}}], print)
 def test_what_goes_wrong_after_a_run_concerns_that_run_alone(tmp_path):
     done = []
 
-    def on_finish(cell):
-        if cell.method == "odd":
+    def on_finish(name):
+        if name == "odd":
             raise KeyError("accuracy")
-        done.append(cell.method)
+        done.append(name)
 
     jobs = [shell(tmp_path, "odd", "true"), shell(tmp_path, "good", "sleep 1")]
     jobs += [shell(tmp_path, "late", "true")]
     object.__setattr__(jobs[2].steps[0], "after", lambda: 1 / 0)
     failed = run_all(jobs, [{}, {}], on_finish)
     assert done == ["good"]
-    assert [(failure.name, failure.code) for failure in failed] == [("odd, seed 0", 1), ("late, seed 0", 1)]
+    assert [(failure.name, failure.code) for failure in failed] == [("odd", 1), ("late", 1)]
     assert failed[0].log.read_text().endswith("KeyError: 'accuracy'\n")
     assert failed[1].log.read_text().endswith("ZeroDivisionError: division by zero\n")
 
@@ -118,8 +117,8 @@ def test_a_signal_reaches_what_left_the_session(tmp_path):
     pid_file = tmp_path / "pid"
     # torchrun's workers have sessions of their own, and this one ignores the signal
     script = f"setsid sh -c 'trap \"\" TERM; echo $$ > {pid_file}; sleep 60' & sleep 1; kill -TERM {os.getpid()}; wait"
-    with pytest.raises(KeyboardInterrupt):
-        run_all([shell(tmp_path, "a", script)], [{}], lambda cell: None, patience_s=2.0)
+    with pytest.raises(SystemExit, match="143"):
+        run_all([shell(tmp_path, "a", script)], [{}], patience_s=2.0)
     state = subprocess.run(["ps", "-o", "stat=", "-p", pid_file.read_text()], capture_output=True, text=True).stdout
     assert state.strip()[:1] in ("", "Z")
 
@@ -148,10 +147,22 @@ evaluation:
 """
 
 
-def write_study(folder, **changes):
-    content = yaml.safe_load(MINI)
-    content["overrides"] |= changes
+def write_study(folder, keys=None, **overrides):
+    """The file of a small study; `keys` are other keys of it. Returns the study as it is read."""
+    content = yaml.safe_load(MINI) | (keys or {})
+    content["overrides"] |= overrides
     (folder / "mini.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return load_study(folder / "mini.yaml")
+
+
+def finish(cell, accuracy, length, evaluation):
+    """Writes what a finished run leaves."""
+    point = {"step": 4, "completions/mean_length": 20.0, "entropy": 0.5}
+    point["rewards/arithmetic_accuracy_reward/mean"] = 0.5
+    cell.folder.mkdir(parents=True)
+    write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
+    benchmarks = {"held out": {"accuracy": accuracy, "length_tokens": length}}
+    write_json(cell.folder / "evaluation.json", {"settings": evaluation, "benchmarks": benchmarks})
 
 
 @pytest.mark.parametrize(
@@ -207,18 +218,13 @@ def test_on_gpus_runs_get_their_own_devices_and_ports(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,6,7")
     monkeypatch.setattr(launch, "_device_count", lambda: 4)
-    write_study(tmp_path, use_cpu=False)
-    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
-    (tmp_path / "mini.yaml").write_text(yaml.safe_dump({**content, "accelerate_config": "ddp", "num_processes": 2}))
-    study = load_study(tmp_path / "mini.yaml")
+    study = write_study(tmp_path, {"accelerate_config": "ddp", "num_processes": 2}, use_cpu=False)
     jobs, slots = prepare(study, 2)
     assert slots == [{"CUDA_VISIBLE_DEVICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "6,7"}]
-    ports = set()
     for job in jobs:
         words = job.steps[0].command
         assert words[words.index("--num_processes") + 1] == "2"
-        ports.add(words[words.index("--main_process_port") + 1])
-    assert len(ports) == 4
+        assert words[words.index("--main_process_port") + 1] == "0"  # accelerate looks for a free one
     with pytest.raises(UserError, match="`--jobs 3` with 2 processes each needs 6 devices, and there are 4"):
         prepare(study, 3)
 
@@ -227,8 +233,7 @@ def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_pa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     monkeypatch.setattr(launch, "_device_count", lambda: 8)
-    write_study(tmp_path, use_cpu=False)
-    jobs, slots = prepare(load_study(tmp_path / "mini.yaml"), 4)
+    jobs, slots = prepare(write_study(tmp_path, use_cpu=False), 4)
     assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0,1", "2,3", "4,5", "6,7"]
     for job in jobs:
         words = job.steps[0].command
@@ -238,25 +243,16 @@ def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_pa
 
 def test_an_accelerate_file_for_the_cpu_needs_no_devices(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_study(tmp_path, use_cpu=False)
     (tmp_path / "cpu.yaml").write_text("distributed_type: 'NO'\nuse_cpu: true\nnum_processes: 1\n")
-    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
-    (tmp_path / "mini.yaml").write_text(yaml.safe_dump({**content, "accelerate_config": "cpu.yaml"}))
-    jobs, slots = prepare(load_study(tmp_path / "mini.yaml"), 2)
+    jobs, slots = prepare(write_study(tmp_path, {"accelerate_config": "cpu.yaml"}, use_cpu=False), 2)
     assert (len(jobs), slots) == (4, [{}, {}])
 
 
 def test_a_run_that_no_row_can_be_made_of_spoils_neither_the_others_nor_the_tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_study(tmp_path)
-    study = load_study(tmp_path / "mini.yaml")
-    point = {"step": 4, "completions/mean_length": 20.0, "entropy": 0.5, "num_tokens": 9}
-    point["rewards/arithmetic_accuracy_reward/mean"] = 0.5
+    study = write_study(tmp_path)
     for cell in study.cells[:3]:
-        cell.folder.mkdir(parents=True)
-        write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
-        benchmarks = {"held out": {"accuracy": 0.25, "length_tokens": 12.0}}
-        write_json(cell.folder / "evaluation.json", {"settings": study.evaluation, "benchmarks": benchmarks})
+        finish(cell, 0.25, 12.0, study.evaluation)
     (study.cells[1].folder / "trainer_state.json").unlink()
     results = Results(study)
     results.add(study.cells[2])
@@ -270,31 +266,18 @@ def test_a_run_that_no_row_can_be_made_of_spoils_neither_the_others_nor_the_tabl
 
 def test_a_study_of_strengths_writes_its_front_and_draws_the_middle_of_each_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_study(tmp_path)
-    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
-    content["methods"] |= {f"CES {beta}": {"config": "arithmetic", "line": "CES"} for beta in (1, 2)}
-    content["methods"].pop("CES")
-    (tmp_path / "mini.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    study = load_study(tmp_path / "mini.yaml")
+    methods = {f"CES {beta}": {"config": "arithmetic", "line": "CES"} for beta in (1, 2)}
+    study = write_study(tmp_path, {"methods": {"DAPO": {"config": ["arithmetic", "dapo"]}, **methods}})
     results = Results(study)
-    point = {
-        "step": 4,
-        "completions/mean_length": 20.0,
-        "entropy": 0.5,
-        "rewards/arithmetic_accuracy_reward/mean": 0.5,
-    }
     for place, cell in enumerate(study.cells):
-        cell.folder.mkdir(parents=True)
-        write_json(cell.folder / "trainer_state.json", {"global_step": 4, "log_history": [point]})
-        benchmarks = {"held out": {"accuracy": 0.25 + place / 100, "length_tokens": 12.0 + place}}
-        write_json(cell.folder / "evaluation.json", {"settings": study.evaluation, "benchmarks": benchmarks})
+        finish(cell, 0.25 + place / 100, 12.0 + place, study.evaluation)
         results.add(cell)
     drawn = []
     monkeypatch.setattr("trl_ces.lab.study.results.plot_curves", lambda shown, file: drawn.append([*shown]) or file)
     files = results.write()
-    assert files == ["results.csv", "curves.csv", "comparison.md", "front.md", "front.png", "curves.png"]
+    assert files == ["results.csv", "curves.csv", "comparison.md", "front.png", "curves.png"]
     assert drawn == [["DAPO", "CES"]]
-    assert "| CES 2 " in (study.output_dir / "front.md").read_text()
+    assert "| CES 2 " in (study.output_dir / "comparison.md").read_text()
     assert image.imread(study.output_dir / "front.png").shape[:2] == (780, 1125)
     rows = read_results(study.output_dir / "results.csv")
     assert rows.groupby("method", sort=False)["line"].first().fillna("").to_dict() == {
@@ -306,19 +289,10 @@ def test_a_study_of_strengths_writes_its_front_and_draws_the_middle_of_each_line
 
 def test_runs_start_with_the_models_before_training_and_go_seed_by_seed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_study(tmp_path)
-    content = yaml.safe_load((tmp_path / "mini.yaml").read_text())
-    content["overrides"]["model_name_or_path"] = "base-{seed}"
-    (tmp_path / "mini.yaml").write_text(yaml.safe_dump(content | {"untrained": "Before training"}, sort_keys=False))
-    runs, _ = prepare(load_study(tmp_path / "mini.yaml"), 1)
-    assert [(run.cell.method, run.cell.seed) for run in runs] == [
-        ("Before training", 0),
-        ("Before training", 1),
-        ("DAPO", 0),
-        ("CES", 0),
-        ("DAPO", 1),
-        ("CES", 1),
-    ]
+    study = write_study(tmp_path, {"untrained": "Before training"}, model_name_or_path="base-{seed}")
+    runs, _ = prepare(study, 1)
+    order = [("Before training", 0), ("Before training", 1), ("DAPO", 0), ("CES", 0), ("DAPO", 1), ("CES", 1)]
+    assert [run.name for run in runs] == [f"{method}, seed {seed}" for method, seed in order]
 
 
 def test_two_starts_of_a_study_do_not_meet(tmp_path, monkeypatch):

@@ -37,13 +37,14 @@ def test_the_table_has_a_column_for_each_model_with_units_and_bands(monkeypatch)
     bands = {"DAPO": ((83, 100), (17.14, 21), (0.03, 0.1)), "CES": ((84.4, 99), (17, 18), (0.01, 0.06))}
     monkeypatch.setattr(quickstart, "BANDS", {"before": ((73, 87), (22, 24), (0.1, 0.2)), **bands})
     assert quickstart.table(MEASURED).splitlines() == [
-        "                                 before           DAPO            CES",
-        "accuracy, %                        81.0           90.0           95.0",
-        "  95 % of runs             73.0 to 87.0  83.0 to 100.0   84.4 to 99.0",
-        "answer length, tokens              23.5           20.0           18.0",
-        "  95 % of runs             22.0 to 24.0   17.1 to 21.0   17.0 to 18.0",
-        "entropy, bits per token           0.127          0.080          0.020",
-        "  95 % of runs           0.100 to 0.200 0.030 to 0.100 0.010 to 0.060",
+        "|                         |         before |           DAPO |            CES |",
+        "|-------------------------|---------------:|---------------:|---------------:|",
+        "| accuracy, %             |           81.0 |           90.0 |           95.0 |",
+        "| 95 % of runs            |   73.0 to 87.0 |  83.0 to 100.0 |   84.4 to 99.0 |",
+        "| answer length, tokens   |           23.5 |           20.0 |           18.0 |",
+        "| 95 % of runs            |   22.0 to 24.0 |   17.1 to 21.0 |   17.0 to 18.0 |",
+        "| entropy, bits per token |          0.127 |          0.080 |          0.020 |",
+        "| 95 % of runs            | 0.100 to 0.200 | 0.030 to 0.100 | 0.010 to 0.060 |",
     ]
 
 
@@ -99,15 +100,16 @@ def test_missing_matplotlib_is_one_sentence_before_anything_is_trained(tmp_path,
 
 
 def test_a_failed_training_is_told_with_its_log(tmp_path, monkeypatch, capsys):
-    def fail(recipe, overrides, log, steps, stage):
-        log.write_text("one\nthe reason\n")
-        return 3
-
-    monkeypatch.setattr(quickstart, "run_training", fail)
+    monkeypatch.setattr(quickstart, "METHODS", {"DAPO": ["no_recipe"]})
     monkeypatch.setattr(quickstart, "make_base", lambda folder, *rest: folder.mkdir(parents=True))
+    (tmp_path / "dapo.log").write_text("of an earlier run\n")
     assert command.run(["--output_dir", str(tmp_path)]) == 1
-    error = capsys.readouterr().err
-    assert error.strip() == f"DAPO stopped with exit code 3. The last line of {tmp_path}/dapo.log: the reason"
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(
+        f"DAPO stopped with exit code 2. The last line of {tmp_path}/dapo.log: trl-ces train: error:"
+    )
+    assert "no_recipe" in error
+    assert len((tmp_path / "dapo.log").read_text().splitlines()) == 1
 
 
 @pytest.mark.slow
@@ -153,7 +155,7 @@ def sleeper(command, **options):
     Path({str(tmp_path)!r}, "pid").write_text(str(child.pid))
     return child
 subprocess.Popen = sleeper
-quickstart.run_training("recipe", [], Path({str(tmp_path)!r}, "log"), 10, StageLine("1/1", "it"))
+quickstart.run_training("CES", Path({str(tmp_path)!r}, "ces"), {{"max_steps": 10}}, StageLine("1/1", "it"))
 """
     quickstart = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL)
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import random
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from pandas import DataFrame
 
 from trl_ces.lab.study import comparison as tables
 from trl_ces.lab.study.cells import Cell, load_study, slug
-from trl_ces.lab.study.folder import begin_training, check_unchanged, finish_training, is_finished, write_recipe
+from trl_ces.lab.study.folder import begin_training, check_unchanged, finish_training, is_finished
 from trl_ces.lab.study.measuring import check_evaluation, check_measured
+from trl_ces.lab.study.pictures import plot_variants
 from trl_ces.lab.study.results import (
     average,
     final_training,
@@ -28,7 +28,8 @@ from trl_ces.lab.study.results import (
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import write_json
 from trl_ces.support.yaml import parse_yaml, read_yaml
-from trl_ces.train.curves import plot_variants, read_curves
+from trl_ces.train.checkpoints import newest_checkpoint
+from trl_ces.train.curves import read_curves
 from trl_ces.train.shipped import find_recipe
 
 STUDIES = sorted((Path(__file__).parents[3] / "experiments").glob("*/study.yaml"))
@@ -41,7 +42,8 @@ PLAIN = {
 
 def study_of(tmp_path, **changes):
     file = tmp_path / "small.yaml"
-    file.write_text(yaml.safe_dump({**PLAIN, **changes}, sort_keys=False))
+    content = {name: value for name, value in {**PLAIN, **changes}.items() if value is not None}
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
     return load_study(file)
 
 
@@ -109,9 +111,9 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
         ({"evaluation": {"num_problems": 3}}, "`evaluation` needs `function`"),
         ({"untrained": "Before"}, "`untrained` needs `evaluation`"),
         ({"output_dir": ""}, "`output_dir` is missing"),
+        ({"seeds": None}, "`seeds` is missing"),
         ({"methods": {"..": {"config": "arithmetic"}}}, "'..' gives no folder name"),
         ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown; known are {seed} and {variant}"),
-        ({"evaluation": {"function": "f", "map": {1: 2}}}, "something other than words"),
         ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "is also a method's name"),
     ],
 )
@@ -119,13 +121,6 @@ def test_a_study_that_cannot_work_is_refused_with_the_way_out(tmp_path, changes,
     with pytest.raises(UserError) as error:
         study_of(tmp_path, **changes)
     assert words in str(error.value)
-
-
-def test_a_missing_key_is_named(tmp_path):
-    file = tmp_path / "s.yaml"
-    file.write_text("methods: {A: {config: arithmetic}}\nseeds: [0]\n")
-    with pytest.raises(UserError, match="`output_dir` is missing"):
-        load_study(file)
 
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.parent.name)
@@ -164,30 +159,9 @@ def test_the_shipped_studies_hold_the_papers_rows():
 
 def test_the_sensitivity_study_is_the_papers_table_4():
     study = load_study(find_recipe("sensitivity_7B", kind="study"))
-    grid = [tuple(cell.recipe[name] for name in tables.TAU_AND_BETA) for cell in study.cells if cell.method != "DAPO"]
+    names = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect")
+    grid = [tuple(cell.recipe[name] for name in names) for cell in study.cells if cell.method != "DAPO"]
     assert grid == [(0.005, 1.0, 1.0), (0.01, 1.0, 1.0), (0.05, 1.0, 1.0), (0.01, 0.4, 0.4), (0.01, 2.0, 2.0)]
-
-
-def test_the_pareto_study_holds_every_method_and_three_strengths_of_each_rule():
-    study = load_study(find_recipe("pareto", kind="study"))
-    strengths = {}
-    for cell in study.cells:
-        strengths.setdefault(cell.line, {})[cell.method] = cell.recipe
-    rules = ("Kimi", "Arora", "ALP", "linear", "ShorterBetter", "LASER")
-    assert {line: len(methods) for line, methods in strengths.items() if line} == dict.fromkeys(("CES", *rules), 3)
-    assert list(strengths[""]) == [
-        "Before training",
-        "DAPO",
-        "CES w/o Dynamic b",
-        "CES w/o Entropy Gradient",
-        "CES swapped",
-        "CES + ALP",
-    ]
-    for line in rules:  # they differ, and in the strength alone
-        weights = [(r.get("reward_kwargs"), r.get("reward_weights")) for r in strengths[line].values()]
-        assert all(weights.count(weight) == 1 for weight in weights)
-        assert len({tuple(recipe["reward_funcs"]) for recipe in strengths[line].values()}) == 1
-    assert [recipe["ces_beta_correct"] for recipe in strengths["CES"].values()] == [0.2, 0.4, 0.8]
 
 
 def test_a_line_is_a_name_and_no_field_of_the_recipe(tmp_path):
@@ -229,6 +203,7 @@ def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path)
     points = [(step, step / 100, 20.0 + step, math.log(2) * step) for step in range(1, 21)]
     write_json(cell.folder / "trainer_state.json", history(*points))
     begin_training(cell)
+    assert read_yaml(cell.recipe_file) == cell.recipe
     finish_training(cell)
     benchmarks = {
         "a": {"accuracy": 0.5, "length_tokens": 10.0, "entropy_bits": 0.1},
@@ -277,6 +252,8 @@ def test_a_cell_is_finished_when_trained_and_measured_with_these_settings(tmp_pa
     assert is_finished(cell, settings)
     assert is_finished(cell, None)
     assert not is_finished(cell, {**settings, "num_problems": 4})
+    write_json(cell.folder / "evaluation.json", {"settings": {"map": {1: 2}}})  # JSON has no numbers as keys
+    assert is_finished(cell, {"map": {1: 2}})
 
 
 def test_a_folder_with_other_settings_is_refused_by_field(tmp_path):
@@ -298,7 +275,7 @@ def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
         state.parent.mkdir()
         state.write_text(json.dumps({"global_step": step, "max_steps": 20}))
         os.utime(state, (saved, saved))
-    assert cell.checkpoint().name == "checkpoint-10"
+    assert newest_checkpoint(cell.folder).name == "checkpoint-10"
     begin_training(cell)
     clock = json.loads((cell.folder / "clock.json").read_text())
     assert (clock["seconds_before"], clock["attempts"]) == (120.0, 2)
@@ -399,16 +376,13 @@ def run_of(method, seed, accuracy, length, variant="", **settings):
 
 
 def test_the_tables_have_the_papers_layout():
-    def grid(tau, beta):
-        return dict(zip(tables.TAU_AND_BETA, (tau, beta, beta), strict=True))
-
     found = DataFrame(
         [
             run_of("DAPO", 0, 0.5, 20.0),
             run_of("DAPO", 1, 0.7, 22.0),
-            run_of("CES", 0, 0.6, 17.0, **grid(0.01, 0.4)),
-            run_of("CES", 1, 0.8, 19.0, **grid(0.01, 0.4)),
-            run_of("strong", 0, 0.4, 30.0, **grid(0.01, 1.0)),
+            run_of("CES", 0, 0.6, 17.0),
+            run_of("CES", 1, 0.8, 19.0),
+            run_of("strong", 0, 0.4, 30.0),
         ]
     )
     assert tables.method_table(found, "DAPO") == [
@@ -417,16 +391,13 @@ def test_the_tables_have_the_papers_layout():
         ["CES", "2", "70.0 ± 127.1", "+10.0 ± 0.0", "18.0 ± 12.7", "-3.0 ± 0.0"],
         ["strong", "1", "40.0", "-10.0", "30.0", "+10.0"],
     ]
-    only = found[found["method"] != "CES"]
-    assert [line[0] for line in tables.benchmark_table(only)] == ["Dataset", "easy", "hard", "Average"]
-    assert tables.benchmark_table(only)[2][3:] == ["30.0", "31.0"]
-    assert tables.sensitivity_table(found, "DAPO") == [
-        ["τ", "β1, β2", "Acc ↑, %", "Len ↓, tokens"],
-        ["0.01", "0.4", "70.0 ± 127.1", "18.0 ± 12.7"],
-        ["0.01", "1", "40.0", "30.0"],
-        ["DAPO", "", "60.0 ± 127.1", "21.0 ± 12.7"],
+    assert tables.benchmark_table(found[found["method"] != "CES"]) == [
+        ["Dataset", "DAPO Acc", "DAPO Len", "strong Acc", "strong Len"],
+        ["easy", "70.0 ± 127.1", "20.0 ± 12.7", "50.0", "29.0"],
+        ["hard", "50.0 ± 127.1", "22.0 ± 12.7", "30.0", "31.0"],
+        ["Average", "60.0 ± 127.1", "21.0 ± 12.7", "40.0", "30.0"],
     ]
-    assert tables.sensitivity_table(found[found["method"] != "strong"], "DAPO") == []
+    assert tables.benchmark_table(found.drop(columns=["hard/accuracy", "hard/length_tokens"])) == []
 
 
 def test_over_all_variants_each_counts_once():
@@ -469,50 +440,33 @@ def test_a_tie_is_not_higher():
     assert (higher, shorter) == ("0 of 2", "0 of 2")
 
 
-def test_the_ten_worlds_of_dynamic_b_are_those_that_its_generator_draws():
-    rng = random.Random(20261122)
-    ranges = {"forget": (0.60, 0.95), "slip": (0.02, 0.20), "check": (0.10, 0.45), "mend": (0.40, 0.90)}
-    drawn = [{f"{name}_probability": round(rng.uniform(*ends), 2) for name, ends in ranges.items()} for _ in range(10)]
-    study = load_study(find_recipe("dynamic_b", kind="study"))
-    found = {cell.variant: cell.recipe["model_builder_kwargs"] for cell in study.cells if cell.seed == 0}
-    assert list(found.values()) == [{"seed": 0, **world} for world in drawn]
-
-
 def test_a_folder_name_is_plain():
     assert slug("CES w/o Dynamic b") == "ces_w_o_dynamic_b"
     assert slug("check 0.30") == "check_0.30"
 
 
-def test_means_over_variants_are_those_of_each_method_and_variant(tmp_path, monkeypatch):
-    study = study_of(tmp_path, variants={"a": {}, "b": {}})
-    methods = dict.fromkeys(cell.method for cell in study.cells)
+def test_over_variants_the_means_of_each_method_are_drawn_with_their_intervals(tmp_path, monkeypatch):
+    methods = {"DAPO": "DAPO", "CES 0.4": "CES"}  # the middle strength of a line, by the line's name
     rows = [
-        run_of(method, seed, 0.1 * seed, 10.0 + seed, variant=variant)
-        | {"entropy_bits": 1.0 if variant == "a" else 2.0}
-        for method in methods
-        for variant in "ab"
+        run_of(method, seed, 0.1 * seed, 10.0 + seed, variant=variant) | {"entropy_bits": 1.0}
+        for variant in "ba"
+        for method in [*methods, "another"]
         for seed in ((1, 3) if method == "DAPO" else (5,))
     ]
-    means = tables.means_over_variants({name: name for name in methods}, study.variants, rows)
-    assert means["DAPO"]["accuracy"][0] == pytest.approx((0.2, 12.706205 * 0.1), rel=1e-6)
-    assert [mean for mean, _ in means["DAPO"]["entropy"]] == [1.0, 2.0]
-    assert means["CES w/o b"]["length"][1][0] == 15.0
-    assert math.isnan(means["CES w/o b"]["length"][1][1])
     figures = []
     monkeypatch.setattr(pyplot, "close", figures.append)
-    picture = plot_variants(study.variants, means, tmp_path / "variants.png")
-    assert image.imread(picture).shape[:2] == (540, 1650)
-    assert figures[0].axes[0].get_ylim() == (0, 1.02)  # DAPO's interval is 20 ± 127 %
-
-
-def test_a_recipe_is_written_whole_and_only_when_it_differs(tmp_path):
-    cell = cell_in(tmp_path, ces_tau=0.2)
-    write_recipe(cell)
-    assert read_yaml(cell.recipe_file) == cell.recipe
-    before = cell.recipe_file.stat().st_mtime_ns
-    write_recipe(cell)
-    assert cell.recipe_file.stat().st_mtime_ns == before
-    assert not list(cell.folder.glob("*.partial"))
+    plot_variants(DataFrame(rows), methods, tmp_path / "variants.png")
+    assert image.imread(tmp_path / "variants.png").shape[:2] == (540, 1650)
+    accuracy, length, _ = figures[0].axes
+    assert accuracy.get_legend_handles_labels()[1] == ["DAPO", "CES"]
+    (dapo, _, (bars,)), (ces, _, (none,)) = accuracy.containers
+    assert dapo.get_ydata().tolist() == pytest.approx([0.2, 0.2])
+    low, high = bars.get_segments()[0][:, 1]
+    assert (high - low) / 2 == pytest.approx(12.706205 * 0.1, rel=1e-6)
+    assert none.get_segments()[0][:, 1].tolist() == ces.get_ydata().tolist()[:1] * 2  # one seed
+    assert length.containers[1][0].get_ydata().tolist() == [15.0, 15.0]
+    assert accuracy.get_ylim() == (0, 1.02)  # DAPO's interval is 20 ± 127 %
+    assert [label.get_text() for label in accuracy.get_xticklabels()] == ["b", "a"]
 
 
 def test_a_damaged_file_is_named(tmp_path):
@@ -537,7 +491,7 @@ def test_a_damaged_file_is_named(tmp_path):
     ],
 )
 def test_an_evaluation_that_returns_something_else_is_refused(returned):
-    with pytest.raises(UserError, match=r"`evaluation`: mine\.measure must return benchmark"):
+    with pytest.raises(UserError, match=r"`evaluation`: mine\.measure must return benchmark .* it returned"):
         check_measured(returned, "mine.measure")
     check_measured({"a": {"accuracy": 1, "length_tokens": 3.0, "checks": 0.1}}, "mine.measure")
 
@@ -554,19 +508,3 @@ def test_braces_of_a_recipe_are_left_alone(tmp_path):
     (tmp_path / "mine.yaml").write_text("system_prompt: 'answer in {braces} of {seed}'\n")
     study = study_of(tmp_path, methods={"A": {"config": str(tmp_path / "mine.yaml")}})
     assert study.cells[0].recipe["system_prompt"] == "answer in {braces} of {seed}"
-
-
-def test_the_sensitivity_table_knows_the_defaults_and_leaves_ablations_out():
-    from trl_ces.config import CESConfig
-
-    assert {name: CESConfig.__dataclass_fields__[name].default for name in tables.TAU_AND_BETA} == tables.TAU_AND_BETA
-    rows = [
-        run_of("CES", 0, 0.5, 20.0),
-        run_of("strong", 0, 0.4, 30.0, ces_beta_correct=1.0),
-        run_of("w/o b", 0, 0.3, 30.0, ces_dynamic_multiplier=False),
-        run_of("with GFPO", 0, 0.3, 30.0, ces_tau=0.02, gfpo_keep=4),
-        run_of("wrong answers only", 0, 0.3, 30.0, ces_beta_correct=0.0),
-        run_of("with dynamic sampling", 0, 0.3, 30.0, dynamic_sampling=True),
-    ]
-    lines = [line[:3] for line in tables.sensitivity_table(DataFrame(rows), "DAPO")]
-    assert lines[1:] == [["0.01", "0.4", "50.0"], ["0.01", "1, 0.4", "40.0"]]

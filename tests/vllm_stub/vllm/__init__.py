@@ -2,7 +2,8 @@
 
 TRL's client, its HTTP requests, their order and their bodies are real, and so is the rendezvous at the group's port.
 Not real: NCCL (the weights travel as a file whose name goes through the rendezvous' socket), and the refusal of a
-device that is not CUDA, which sampling_params.py lifts. There is no engine: colocated vLLM cannot be stood in for.
+device that is not CUDA, which sampling_params.py lifts. There is no engine: that of colocated vLLM is stood in for by
+tests/helpers/colocated_vllm.py.
 """
 
 __version__ = "0.31.0"

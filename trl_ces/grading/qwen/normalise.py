@@ -6,45 +6,30 @@ How the Qwen2.5-Math evaluation script rewrites an answer before comparing it. L
 import re
 from functools import lru_cache
 
+from ..numbers import NUMBER_WORDS
+
 # Longer texts are compared as they are: a truncated box may extend over the whole response.
 MAX_NORMALISED = 2_000
 
-# Words to drop unless they touch a letter, digit or underscore. Our own list, by kind; "dollars" stays.
-_UNIT_WORDS = """
-a c d g h l m o s t th
-mm cm dm km ft yd mi inch inches foot feet yard yards mile miles meter meters metre metres centimeter centimeters
-    millimeter millimeters kilometer kilometers kilometre kilometres
-mg gm kg gram grams kilogram kilograms lb lbs oz ounce ounces pound pounds ton tons tonne tonnes quintal quintals
-ml cl kl lt liter liters litre litres gallon gallons quart quarts pint pints
-second seconds minute minutes hour hours day days week weeks month months year years am pm
-    min mins o'clock
-mph kmph kmh kph rpm hz watt watts volt volts joule joules newton newtons kelvin celsius fahrenheit calorie calories
-degree degrees radian radians rad
-square cubic sq unit units acre acres hectare hectares
-cent cents rs rupee rupees euro euros pence paise usd
-percent percents
-apple apples orange oranges banana bananas pear pears egg eggs cookie cookies cake cakes candy candies book books
-    page pages pencil pencils pen pens ball balls marble marbles stamp stamps card cards ticket tickets coin coins
-    flower flowers tree trees bag bags bottle bottles piece pieces item items toy toys shirt shirts tile
-    tiles stone stones brick bricks
-man men woman women boy boys girl girls child children people person persons worker workers friend
-    friends player players passenger passengers monkey monkeys dog dogs cat cats bird birds cow cows horse horses
-time way ways step steps number numbers side sides digit digits ratio prime
-    question questions game games goal goals vote votes
-east west north south
-are by
+# Words to drop unless they touch a letter, digit or underscore. Our own list; "dollars" stays.
+_SINGULAR = """
+o'clock a c d g h l m o s t th mm cm dm km ft yd mi inch inches foot feet mg gm kg oz ml cl kl lt am pm mph kmph kmh
+kph rpm hz kelvin celsius fahrenheit rad square cubic sq rs pence paise usd candy candies man men woman women child
+children people time ratio prime east west north south are by
+"""
+_SINGULAR_AND_PLURAL = """
+yard mile meter metre centimeter millimeter kilometer kilometre gram kilogram lb ounce pound ton tonne quintal liter
+litre gallon quart pint second minute hour day week month year min watt volt joule newton calorie degree radian unit
+acre hectare cent rupee euro percent apple orange banana pear egg cookie cake book page pencil pen ball marble stamp
+card ticket coin flower tree bag bottle piece item toy shirt tile stone brick boy girl person worker friend player
+passenger monkey dog cat bird cow horse way step number side digit question game goal vote
 """
 # An option's letter, a blank and one more character are dropped together: `a x`, `b >`.
 _OPTION = r"[abc] ."
 _UNITS = re.compile(
-    rf"(?<!\w)(?:{_OPTION}|{'|'.join(sorted(map(re.escape, _UNIT_WORDS.split()), key=len, reverse=True))})(?!\w)"
+    rf"(?<!\w)(?:{_OPTION}|{'|'.join(_SINGULAR.split())}|(?:{'|'.join(_SINGULAR_AND_PLURAL.split())})s?)(?!\w)"
 )
 
-_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
-_ONES += " seventeen eighteen nineteen"
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_NUMBER_WORDS = {word: value for value, word in enumerate(_ONES.split())}
-_NUMBER_WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
 
 _MATRICES = [
@@ -131,8 +116,8 @@ def number_words(text: str) -> int | None:
     found = False
     total = current = 0
     for word in text.lower().replace("-", " ").split():
-        if word in _NUMBER_WORDS:
-            current += _NUMBER_WORDS[word]
+        if word in NUMBER_WORDS:
+            current += NUMBER_WORDS[word]
         elif word == "hundred":
             current = 100 * (current or 1)
         elif word in _SCALES:

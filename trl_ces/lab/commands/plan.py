@@ -8,9 +8,9 @@ from ...train.command_line import read_words
 
 EPILOG = """\
 Prints responses, prompts and steps of a rollout, steps in all, and how far off-policy they are; memory of each device
-by part at the longest answers; whether it fits, and what to change if not. With a vLLM server or several nodes also
-what the server holds, and what goes over the network. Nothing is loaded or downloaded except, for a model that is not
-known here, its config.json.
+by part at the longest answers, and the disk that checkpoints take; hours by phase, predicted; whether it fits, and
+what to change if not. With a vLLM server also what it holds, and who waits for whom. Nothing is loaded or downloaded
+except, for a model that is not known here, its config.json.
 
   trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
 """
@@ -25,11 +25,12 @@ def run(argv: list[str]) -> int:
         raise UserError(
             f"command line: {flags} changes no plan: give the processes with `--gpus`, the machines with `--nodes`."
         )
-    from ..plan.plan import plan_recipe
+    from ..plan.plan import plan_recipe, with_lora
     from ..plan.text import text
 
     given = {name: value for name, value in vars(options).items() if name != "config"}
-    print(text(plan_recipe(options.config, line.overrides, **given)))
+    plan = plan_recipe(options.config, line.overrides, **given)
+    print(text(plan, with_lora(plan, options.config, line.overrides, **given)))
     return 0
 
 
@@ -37,7 +38,7 @@ def _parser() -> Parser:
     parser = Parser(
         "plan",
         usage="trl-ces plan --config RECIPE [OVERLAY ...] [options] [--FIELD VALUE ...]",
-        description="Work out a recipe's steps and memory. --FIELD VALUE overrides a field of the recipe.",
+        description="Work out a recipe's steps, memory, disk and hours. --FIELD VALUE overrides one of its fields.",
         epilog=EPILOG,
     )
     add = parser.add_argument
@@ -45,7 +46,8 @@ def _parser() -> Parser:
     add("--gpus", type=count, default=1, metavar="N", help="processes on all nodes, one per device (default: 1)")
     add("--nodes", type=count, metavar="N", help="machines that train (default: the accelerate file's, or 1)")
     add("--server_gpus", type=count, metavar="N", help="devices of the vLLM server, for a recipe in server mode")
-    add("--bandwidth", type=_gbit, metavar="GBIT", help="of a node's network, in Gbit/s: times what goes over it")
+    add("--bandwidth", type=_gbit, metavar="GBIT", help="of a node's network, in Gbit/s (default: 100 to 400)")
+    add("--device", metavar="NAME", default="A800", help="for the hours: A800 (default), H100, L40S or RTX4090")
     add("--gpu_memory", type=_gib, metavar="GIB", help="memory of each device, to see whether the recipe fits")
     add("--accelerate_config", metavar="NAME", help="as for `trl-ces train` (default: ddp)")
     add("--model_config", metavar="FILE", help="config.json of a model that is neither known here nor on the Hub")

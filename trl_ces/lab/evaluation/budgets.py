@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from ...support.tables import markdown, percent
+from ...support.tables import Table, markdown, percent
 from .benchmarks import BENCHMARKS
 from .proportions import Shares, accuracy_difference, accuracy_interval
 from .statistics import Interval, interval_of_average
@@ -124,17 +124,17 @@ def budget_table(found: Mapping[str, Mapping[str, Any]]) -> str:
     return markdown(header, rows)
 
 
-def paired_table(names: Sequence[str], baseline: int, found: Mapping[str, Any]) -> str:
-    """A budget a line: each run's accuracy, and its difference to the baseline with interval, as Markdown."""
+def paired_table(names: Sequence[str], baseline: int, average: str, found: Mapping[str, Any]) -> Table:
+    """A budget a line: each run's `average`, and its difference to the baseline with interval."""
     others = [run for run in range(len(names)) if run != baseline]
-    header = ["Tokens", *names, *(cell for run in others for cell in (f"{names[run]} - {names[baseline]}", "95 %"))]
+    header = ["Tokens", *names, *(f"{names[run]} − {names[baseline]}" for run in others)]
 
     def cells(means: Sequence[Mapping[str, Any]], differences: Sequence[Any]) -> list[str]:
         written = [percent(entry["mean"]) for entry in means]
         for run in others:
             mean, low, high = Interval(**differences[run])
             known = mean is not None and low is not None and high is not None
-            written += [f"{100 * mean:+.1f}", f"[{100 * low:+.1f}, {100 * high:+.1f}]"] if known else ["-", ""]
+            written.append(f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]" if known else "-")
         return written
 
     rows = []
@@ -142,7 +142,8 @@ def paired_table(names: Sequence[str], baseline: int, found: Mapping[str, Any]) 
         means = [own[place] for own in found["accuracy"]]
         rows.append([str(budget), *cells(means, [own and own[place] for own in found["accuracy_difference"]])])
     rows.append(["Area", *cells(found["area"], found["area_difference"])])
-    return markdown(header, rows)
+    note = "Correct answers that end within so many tokens, %. Area: their mean over all budgets up to the last."
+    return Table(f"{average} within token budgets", header, rows, note)
 
 
 def draw_budgets(lines: Mapping[str, tuple[Sequence[int], Sequence[float | None]]], file: Path) -> Path:

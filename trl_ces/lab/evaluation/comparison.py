@@ -1,5 +1,6 @@
 """Compare runs: the paper's Table 1 with paired differences, and section 5.2's simple and hard questions."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -10,7 +11,7 @@ import pandas as pd
 
 from ...support.errors import UserError, nearest
 from ...support.files import write_json
-from ...support.tables import markdown, percent
+from ...support.tables import Table, percent
 from .benchmarks import BENCHMARKS
 from .budgets import curves, draw_budgets, paired_table
 from .proportions import accuracy_difference, accuracy_interval
@@ -78,9 +79,12 @@ def compare_folders(
         except OSError as error:
             raise UserError(f"`--output` {str(output)!r} cannot be written ({error.strerror}).") from None
     if picture is not None:
-        own = found["budgets"]
-        means = [[entry["mean"] for entry in run] for run in own["accuracy"]]
-        draw_budgets({name: (own["budgets"], run) for name, run in zip(names, means, strict=True)}, picture)
+        lines = {}
+        for kind, own in found["budgets"].items():
+            for name, run in zip(names, own["accuracy"], strict=True):
+                label = name if len(found["budgets"]) == 1 else f"{name}, {KINDS[kind].lower()}"
+                lines[label] = own["budgets"], [entry["mean"] for entry in run]
+        draw_budgets(lines, picture)
     return found
 
 
@@ -114,11 +118,14 @@ def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) ->
     """The numbers of the comparison's tables."""
     names = shared_benchmarks(runs)
     measured = {name: _measure(runs, name, verdict) for name in names}
-    averages = {}
+    averages, budgets = {}, {}
+    limit = min(run.settings["max_new_tokens"] for run in runs)
     for kind in KINDS:
-        sets = [measured[name] for name in names if BENCHMARKS[name].kind == kind]
-        if len(sets) > 1:
-            averages[kind] = _row(sets, baseline)
+        of_kind = [name for name in names if BENCHMARKS[name].kind == kind]
+        if len(of_kind) > 1:
+            averages[kind] = _row([measured[name] for name in of_kind], baseline)
+        if of_kind:
+            budgets[kind] = curves([[run.samples[name] for name in of_kind] for run in runs], verdict, limit, baseline)
     return {
         "runs": [run.name for run in runs],
         "baseline": runs[baseline].name,
@@ -127,12 +134,7 @@ def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) ->
         "benchmarks": {name: _row([measured[name]], baseline) for name in names},
         "averages": averages,
         "split": {name: _split(measured[name]) for name in names},
-        "budgets": curves(
-            [[run.samples[name] for name in names] for run in runs],
-            verdict,
-            min(run.settings["max_new_tokens"] for run in runs),
-            baseline,
-        ),
+        "budgets": budgets,
     }
 
 
@@ -170,23 +172,73 @@ def _split(measured: Measured) -> dict[str, Any]:
     }
 
 
-def comparison_text(found: dict[str, Any]) -> str:
-    """The comparison as Markdown: Table 1's layout, paired differences, simple and hard questions."""
-    names, baseline = found["runs"], found["runs"].index(found["baseline"])
+def comparison_tables(found: dict[str, Any]) -> list[Table]:
+    """Each run by benchmark (Table 1's layout), the differences to the baseline, and simple and hard questions."""
+    names, baseline = found["runs"], found["baseline"]
     titled = [(BENCHMARKS[name].title, row) for name, row in found["benchmarks"].items()]
     titled += [(KINDS[kind], row) for kind, row in found["averages"].items()]
-    others = [place for place in range(len(names)) if place != baseline]
-    verdict = {"correct": "the mathematics", "correct_qwen": "the rules of the Qwen2.5-Math script"}[found["verdict"]]
+    others = [name for name in names if name != baseline]
+    apart = [place for place, name in enumerate(names) if name != baseline]
     parts = [
-        _main_table(names, others[-1], found["baseline"], titled),
-        "**Bold**: best of the row.",
-        f"## Differences to {found['baseline']}, problem by problem, with 95 % intervals",
-        _difference_table(names, others, titled),
-        f"## Simple and hard questions (simple: {names[0]} is right in more than half of its answers)",
-        _split_table(names, found["split"]),
-        "## Accuracy within token budgets, and its mean over all of them (area)",
-        paired_table(names, baseline, found["budgets"]),
-        f"Acc: answers right by {verdict}, %. Len: tokens, thinking included.",
+        ((BENCHMARKS[name].title, part), entry) for name, of in found["split"].items() for part, entry in of.items()
+    ]
+    by_benchmark = [[title, *_bold_best(_levels(row, range(len(names))))] for title, row in titled]
+    differences = [[title, *_levels(row, apart, "_difference")] for title, row in titled]
+    split = [[*of, str(row["problems"]), *_levels(row, range(len(names)))] for of, row in parts]
+    minus = [f"{name} − {baseline}" for name in others]
+    simple = f"Simple: {names[0]} is right in more than half of its answers."
+    return [
+        Table("By benchmark", ["Dataset", *_headings(names)], by_benchmark, _notes(found)),
+        *([Table("Differences problem by problem", ["Dataset", *_headings(minus)], differences)] if minus else []),
+        Table("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
+        *(paired_table(names, names.index(baseline), KINDS[kind], own) for kind, own in found["budgets"].items()),
+    ]
+
+
+def comparison_text(found: dict[str, Any]) -> str:
+    """The comparison as Markdown."""
+    parts = [
+        part for table in comparison_tables(found) for part in (f"## {table.title}", table.markdown(), table.note)
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _headings(names: Sequence[str]) -> list[str]:
+    return [f"{name} {what}" for name in names for what in ("Acc ↑", "Len ↓")]
+
+
+def _levels(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[str]:
+    """Of each run accuracy and length, or what `what` says of them, with intervals: `69.6 [67.1, 72.0]`."""
+    cells = []
+    for run in runs:
+        for measure, write in (("accuracy", percent), ("length", tokens)):
+
+            def text(value: float | None, write: Any = write) -> str:
+                return ("+" if what and value is not None and value >= 0 else "") + write(value)
+
+            mean, low, high = row[measure + what][run].values()
+            alone = measure == "length" and row["problems"] == 1  # resampling it gives itself
+            cells.append(f"{text(mean)} {'' if alone else span(low, high, text)}".strip())
+    return cells
+
+
+def _bold_best(cells: list[str]) -> list[str]:
+    """The highest accuracy and the lowest length, ties too, in bold."""
+    means = [cell.partition(" ")[0] for cell in cells]
+    number = [math.nan if mean == "-" else float(mean) for mean in means]
+    known = [[value for value in number[place::2] if value == value] for place in (0, 1)]
+    best = max(known[0], default=math.nan), min(known[1], default=math.nan)
+    return [
+        cell.replace(mean, f"**{mean}**", 1) if value == best[place % 2] else cell
+        for place, (cell, mean, value) in enumerate(zip(cells, means, number, strict=True))
+    ]
+
+
+def _notes(found: dict[str, Any]) -> str:
+    verdict = {"correct": "the mathematics", "correct_qwen": "the rules of the Qwen2.5-Math script"}[found["verdict"]]
+    notes = [
+        f"Acc: answers right by {verdict}, %. Len: tokens, thinking included. Bold: best of the row. In brackets: "
+        "95 % intervals over problems."
     ]
     partly = [
         f"{row['judged']} of {row['problems']} problems of {BENCHMARKS[name].title}"
@@ -194,60 +246,8 @@ def comparison_text(found: dict[str, Any]) -> str:
         if row["judged"] < row["problems"]
     ]
     if partly:
-        parts.append(f"Acc counts the problems whose gold can be graded against: {', '.join(partly)}; Len all.")
+        notes.append(f"Acc counts the problems whose gold can be graded against: {', '.join(partly)}; Len all.")
     for name, settings in found["differing"].items():
         changes = "; ".join(f"`{key}` {old!r} and {new!r}" for key, (old, new) in settings.items())
-        parts.append(f"Drawn with other settings than {names[0]}: {name} ({changes}).")
-    return "\n\n".join(parts) + "\n"
-
-
-def _main_table(names: list[str], last: int, baseline: str, titled: list[tuple[str, dict[str, Any]]]) -> str:
-    header = ["Dataset", *(f"{name} {what}" for name in names for what in ("Acc ↑", "Len ↓"))]
-    header += [f"{names[last]} - {baseline} Acc", "Len"]
-    rows = []
-    for title, row in titled:
-        accuracy = [percent(entry["mean"]) for entry in row["accuracy"]]
-        length = [tokens(entry["mean"]) for entry in row["length"]]
-        best = max(accuracy, key=_number), min(length, key=_number)
-        cells = [
-            f"**{cell}**" if cell == best[place] else cell  # ties too
-            for pair in zip(accuracy, length, strict=True)
-            for place, cell in enumerate(pair)
-        ]
-        rows.append([title, *cells, *(_differences(row, last)[place] for place in (0, 2))])
-    return markdown(header, rows)
-
-
-def _number(cell: str) -> float:
-    return float("nan") if cell == "-" else float(cell)
-
-
-def _differences(row: dict[str, Any], run: int) -> list[str]:
-    """`+6.7`, `[+1.2, +12.3]`, and the same for length."""
-    cells = []
-    for entry, write in ((row["accuracy_difference"][run], percent), (row["length_difference"][run], tokens)):
-
-        def signed(value: float | None, write: Any = write) -> str:
-            return "-" if value is None else ("+" if value >= 0 else "") + write(value)
-
-        cells += [signed(entry["mean"]), span(entry["low"], entry["high"], signed)]
-    return cells
-
-
-def _difference_table(names: list[str], others: list[int], titled: list[tuple[str, dict[str, Any]]]) -> str:
-    header = ["Dataset", *(cell for place in others for cell in (f"{names[place]} Acc", "95 %", "Len", "95 %"))]
-    rows = [[title, *(cell for place in others for cell in _differences(row, place))] for title, row in titled]
-    return markdown(header, rows)
-
-
-def _split_table(names: list[str], split: dict[str, Any]) -> str:
-    """Counts as in the paper's Table 9, and each run's mean length and accuracy in both parts."""
-    header = ["Dataset", "Part", "Problems", *(f"{name} {what}" for name in names for what in ("Len", "Acc"))]
-    rows = []
-    for benchmark, parts in split.items():
-        for part, entry in parts.items():
-            row = [BENCHMARKS[benchmark].title, part, str(entry["problems"])]
-            for length, accuracy in zip(entry["length"], entry["accuracy"], strict=True):
-                row += [tokens(length["mean"]), percent(accuracy["mean"])]
-            rows.append(row)
-    return markdown(header, rows)
+        notes.append(f"Drawn with other settings than {found['runs'][0]}: {name} ({changes}).")
+    return " ".join(notes)

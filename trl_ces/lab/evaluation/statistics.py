@@ -18,6 +18,13 @@ class Interval(NamedTuple):
     low: float | None
     high: float | None
 
+    @property
+    def arms(self) -> tuple[float, float]:
+        """From the mean down and up to the interval's ends; NaN without one."""
+        if self.mean is None or self.low is None or self.high is None:
+            return math.nan, math.nan
+        return self.mean - self.low, self.high - self.mean
+
 
 def interval(values: Sequence[float], least: float = -math.inf, resamples: int = RESAMPLES) -> Interval:
     """[`interval_of_average`] of one set."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ...methods.ces import AUTO
 from ...support.errors import UserError, first_line
 from ...support.hub import is_local
 from ..evaluation.models import check_model
@@ -47,7 +48,7 @@ class Sampling:
         own = {
             "temperature": training.get("temperature"),
             "max_new_tokens": training.get("max_completion_length"),
-            "tau": training.get("ces_tau"),
+            "tau": None if training.get("ces_tau") == AUTO else training.get("ces_tau"),
         }
         values = own | {name: value for name, value in given.items() if value is not None}
         return cls(**{name: value for name, value in values.items() if value is not None})

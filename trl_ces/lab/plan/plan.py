@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ...support.errors import UserError
+from ...support.hub import is_local
+from ...train.arguments import ScriptArguments
+from ...train.disk import Disk, plan_disk
 from ...train.launch import read_accelerate_config
 from ...train.recipe import load_recipe
+from ...train.schedule import Schedule, make_schedule, whole_run
+from ...train.shapes import find_shape
 from ...train.shipped import find_accelerate_config
+from ...train.sources import read_rows
 from .engine import read_engine
+from .hours import DEVICES, FAST, SLOW, rollout_seconds
 from .memory import GIB, Memory, Setup, plan_memory
-from .server import Server, Transfer, plan_server, transfers
-from .setup import Schedule, make_schedule, make_setup, prompt_tokens, whole_run
-from .shapes import find_shape
+from .server import Server, plan_server
+from .setup import make_setup, prompt_tokens
+from .step import count_step
 
 
 @dataclass(frozen=True)
@@ -24,10 +33,12 @@ class Plan:
     model: str  # its model
     schedule: Schedule  # its rollouts and steps
     setup: Setup  # what decides its memory
+    disk: Disk  # what it writes
     prompt: str  # where the prompt's length comes from
     completion: int  # tokens of the longest answer
+    device: str  # one of `DEVICES`
     server_gpus: int | None = None  # devices of the vLLM server; `None`: unknown, or vLLM is colocated
-    bandwidth: float | None = None  # of a node's network, in Gbit/s
+    network: float | None = None  # bytes/s into a node, one way
 
     @property
     def memory(self) -> Memory:
@@ -38,13 +49,34 @@ class Plan:
         return None if self.server_gpus is None else plan_server(self.setup, self.server_gpus)
 
     @property
-    def transfers(self) -> list[Transfer]:
-        return transfers(self.setup, self.schedule.updates, self.schedule.responses, self.completion)
-
-    @property
     def fits(self) -> bool:
         """Whether training devices and server have the memory, as far as it is known."""
         return self.memory.fits and (self.server is None or self.server.fits)
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether training and server may be on one machine, of 8 devices."""
+        return self.setup.engine.nodes == 1 and self.setup.engine.processes + (self.server_gpus or 0) <= 8
+
+    @property
+    def phases(self) -> tuple[dict[str, float], dict[str, float]] | None:
+        """Seconds of a rollout by phase, fast and slow; `None` unless vLLM generates on a known number of GPUs."""
+        generation = self.setup.generation
+        if not self.setup.step.gpu or not (generation.vllm or self.server_gpus):
+            return None
+        fast, slow = (rollout_seconds(self, DEVICES[self.device], rates) for rates in (FAST, SLOW))
+        return fast, slow
+
+    @property
+    def hours(self) -> tuple[float, float] | None:
+        """Of the whole run, fast and slow; `None` where the phases or the rollouts are unknown."""
+        if self.phases is None or self.schedule.rollouts is None:
+            return None
+        fast, slow = (
+            (rates.start + self.schedule.rollouts * sum(phases.values())) / 3600
+            for rates, phases in zip((FAST, SLOW), self.phases, strict=True)
+        )
+        return fast, slow
 
 
 def plan_recipe(
@@ -53,6 +85,7 @@ def plan_recipe(
     *,
     gpus: int = 1,
     gpu_memory: float | None = None,
+    device: str = "A800",
     accelerate_config: str | None = None,
     model_config: str | None = None,
     prompt_length: int | None = None,
@@ -61,19 +94,24 @@ def plan_recipe(
     server_gpus: int | None = None,
     bandwidth: float | None = None,
 ) -> Plan:
-    """Work out a recipe's schedule and what decides its memory."""
+    """Work out a recipe's schedule, what decides its memory, and what it writes."""
+    if device not in DEVICES:
+        raise UserError(f"`--device` is {device!r}: its hours are known for {', '.join(DEVICES)}.")
     recipe = load_recipe(names, overrides)
     accelerate = {}
     if accelerate_config is not None:
         accelerate = read_accelerate_config(find_accelerate_config(accelerate_config))
     engine = read_engine(accelerate, gpus, nodes)
-    config = whole_run(recipe, gpus)
+    try:
+        config = whole_run(recipe, gpus)
+    except UserError as error:
+        raise UserError(str(error).replace("--num_processes", "--gpus") + _shared_by(names, overrides, gpus)) from None
     model = str(recipe.model.model_name_or_path)
-    schedule = make_schedule(config, gpus, rows or recipe.script.max_train_samples)
+    schedule = make_schedule(config, gpus, rows or _rows(recipe.script))
     shape = find_shape(model, recipe.script.model_builder, model_config)
     prompt, source = prompt_tokens(config, prompt_length)
-    device = None if gpu_memory is None else int(gpu_memory * GIB)
-    setup = make_setup(recipe, config, schedule, shape, engine, device, prompt)
+    capacity = None if gpu_memory is None else int(gpu_memory * GIB)
+    setup = make_setup(recipe, config, schedule, shape, engine, capacity, prompt)
     if server_gpus is not None and not setup.generation.server:
         raise UserError(
             "`--server_gpus` is for a recipe in server mode: add `--use_vllm true --vllm_mode server`, or remove it."
@@ -83,5 +121,39 @@ def plan_recipe(
             "`--bandwidth` changes nothing here: without a vLLM server and on one node nothing goes over the network. "
             "Give `--nodes`, or remove it."
         )
+    count = count_step(setup.step)
+    sizes = {"weights": count.weights, "trained": count.trained, "width": setup.trained_bytes}
+    disk = plan_disk(config, schedule.steps, **sizes, zero_stage=engine.zero_stage, fsdp=engine.fsdp)
+    network = None if bandwidth is None else bandwidth * 1e9 / 8
     completion = setup.step.tokens - prompt
-    return Plan(" ".join(names), model, schedule, setup, source, completion, server_gpus, bandwidth)
+    return Plan(" ".join(names), model, schedule, setup, disk, source, completion, device, server_gpus, network)
+
+
+def with_lora(plan: Plan, names: Sequence[str], overrides: dict[str, list[str]], **given: Any) -> Plan | None:
+    """The plan of the same recipe with the overlay `lora`, if that fits where the recipe does not."""
+    if plan.fits or plan.setup.step.lora is not None:
+        return None
+    try:
+        other = plan_recipe([*names, "lora"], overrides, **given)
+    except UserError:
+        return None
+    return other if other.fits else None
+
+
+def _rows(script: ScriptArguments) -> int | None:
+    """Training prompts: those that are asked for, or those of a local file that is there."""
+    name = script.dataset_name
+    if script.max_train_samples is not None or name is None or not (is_local(name) and Path(name).exists()):
+        return script.max_train_samples
+    return len(read_rows(script, name, script.dataset_split).golds) - (script.num_eval_samples or 0)
+
+
+def _shared_by(names: Sequence[str], overrides: dict[str, list[str]], gpus: int) -> str:
+    """A sentence with the overlay whose step these devices can share, where the recipe's cannot be."""
+    for overlay in ("colocate", "server"):
+        try:
+            load_recipe([*names, overlay], overrides).check_training(gpus)
+        except UserError:
+            continue
+        return f" Or add the overlay `{overlay}`: `--config {' '.join([*names, overlay])}`."
+    return ""

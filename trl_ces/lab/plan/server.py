@@ -1,9 +1,6 @@
-"""Memory of a vLLM server of its own, and what goes over the network in each rollout.
+"""Memory of a vLLM server of its own.
 
-Memory: `WORKSPACE` and `OUTSIDE` are estimates; the rest are parameter counts, and vLLM's documented defaults.
-Traffic is predicted from sizes: collectives by NCCL's rings, in which (P-1)/P of P processes' tensor enters each node,
-and twice that where gradients are averaged. DeepSpeed and FSDP2 as in ZeRO (arXiv 1910.02054, section 7): weights are
-gathered for the forward and again for the backward, and gradients are scattered once.
+`WORKSPACE` and `OUTSIDE` are estimates; the rest are parameter counts, and vLLM's documented defaults.
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .memory import GIB, WIDTHS, Setup, in_flight, sent_weights
-from .step import StepCount, count_step
+from .step import count_step
 
 # vLLM's activations, logits and CUDA graphs. An estimate: a server batches about twice the tokens of a colocated vLLM.
 WORKSPACE = 4 * GIB
@@ -19,8 +16,6 @@ WORKSPACE = 4 * GIB
 OUTSIDE = 1 * GIB
 # Twentieths of a device: the plan gives vLLM no more, though its default share is larger in newer releases.
 MOST = 18
-# JSON of a token: its id, its log-prob and the log-prob again by id. An estimate.
-BYTES_PER_TOKEN = 100
 
 
 @dataclass(frozen=True)
@@ -84,47 +79,3 @@ def _server(setup: Setup, gpus: int, parallel: int) -> Server:
         utilization = max(min(MOST, 20 * (setup.device - arriving - OUTSIDE) // setup.device), 0) / 20
         cache = max(int(setup.device * utilization) - weights - WORKSPACE, 0)
     return Server(gpus, parallel, utilization, weights, arriving, cache, answer, setup.generation.sequences)
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """One kind of traffic."""
-
-    what: str  # in words
-    size: int  # bytes per rollout; between nodes, into each node
-
-
-def transfers(setup: Setup, updates: int, responses: int, completion: int) -> list[Transfer]:
-    """Traffic of one rollout; none for one node without a server."""
-    count, engine = count_step(setup.step), setup.engine
-    sent = setup.sent_bytes * sent_weights(count, setup.step)
-    dtype = next(name for name, width in WIDTHS.items() if width == setup.sent_bytes)
-    found = []
-    if setup.generation.server:
-        found.append(Transfer(f"weights to vLLM ({dtype})", sent))
-        found.append(Transfer("full-length answers from vLLM (estimate)", BYTES_PER_TOKEN * responses * completion))
-    if engine.nodes > 1:
-        if engine.shards_weights:
-            found.append(Transfer("weights gathered from other nodes, for vLLM", _ring(sent, setup)))
-        found.append(Transfer("weights and gradients between nodes, in the steps", _steps(setup, count, updates)))
-    return found
-
-
-def _ring(size: int, setup: Setup) -> int:
-    """Bytes that enter a node while P processes gather, or scatter, a tensor of `size` bytes."""
-    processes = setup.engine.processes
-    return size * (processes - 1) // processes
-
-
-def _steps(setup: Setup, count: StepCount, updates: int) -> int:
-    """Bytes that enter a node in the optimizer steps of a rollout."""
-    engine, size = setup.engine, WIDTHS[setup.step.dtype]
-    passes = updates * setup.accumulation
-    if engine.shards_weights:
-        # FSDP2 keeps the LM head from the forward to its backward.
-        gathered = 2 * count.weights - (count.head if engine.fsdp else 0)
-        return _ring(size * (gathered + count.trained), setup) * passes
-    if engine.zero_stage:
-        scattered = passes if engine.zero_stage == 2 else updates
-        return _ring(size * count.trained, setup) * (scattered + updates)
-    return 2 * _ring(setup.trained_bytes * count.trained, setup) * updates

@@ -1,11 +1,9 @@
-"""A checked recipe's schedule, and its `Setup`: everything that decides its memory."""
+"""A checked recipe's `Setup`: everything that decides its memory."""
 
 from __future__ import annotations
 
 import json
 import math
-import warnings
-from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from trl import get_peft_config
@@ -13,72 +11,14 @@ from trl import get_peft_config
 from ...config import CESConfig
 from ...support.errors import UserError
 from ...train.recipe import Recipe
+from ...train.schedule import Schedule
+from ...train.shapes import ModelShape
 from .engine import Engine
 from .memory import Generation, Setup
-from .shapes import ModelShape
 from .step import StepSettings
 
 # Tokens, where nothing in the recipe bounds prompt and answer.
 ASSUMED_PROMPT = 512
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A run's counts, over all processes."""
-
-    responses: int  # responses trained on per rollout; dynamic sampling may generate more
-    prompts: int  # prompts per rollout
-    responses_per_step: int  # responses per optimizer step
-    updates: int  # optimizer steps per rollout
-    micro_batch: int  # responses per forward pass of one process
-    accumulation: int  # forward passes per step of one process
-    rounds: int  # maximum rounds of generation per rollout; above 1 with dynamic sampling
-    steps: int | None  # optimizer steps of the run; `None` if the number of rows is unknown
-    rollouts: int | None  # rollouts of the run; `None` likewise
-
-    @property
-    def policy(self) -> str:
-        """On- or off-policy, in words."""
-        if self.updates == 1:
-            return "on-policy"
-        return f"off-policy ({self.updates - 1} of {self.updates} updates)"
-
-
-def whole_run(recipe: Recipe, processes: int) -> CESConfig:
-    """The recipe's settings, with TRL's defaults, as if one process did the work of all."""
-    recipe.check_training(processes)
-    script = replace(recipe.script, responses_per_step=None, responses_per_rollout=None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return replace(recipe, script=script, training=recipe.as_one_process(processes)).training_config(1)
-
-
-def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
-    """Count as TRL's sampler and transformers' Trainer do."""
-    responses = int(config.generation_batch_size or 0)
-    prompts = responses // cast(int, config.num_generations)
-    steps_per_generation = int(config.steps_per_generation or 1)
-    accumulation = config.gradient_accumulation_steps
-    uses = steps_per_generation * config.num_iterations
-    updates = max(math.ceil(uses / accumulation), 1)
-    steps: int | None = None
-    if config.max_steps > 0:
-        steps = config.max_steps
-    elif rows is not None:
-        # The sampler drops prompts that do not fill a rollout; the Trainer rounds up twice.
-        micro_steps = rows // prompts * uses
-        steps = math.ceil(config.num_train_epochs * max(math.ceil(micro_steps / accumulation), 1))
-    return Schedule(
-        responses=responses,
-        prompts=prompts,
-        responses_per_step=config.per_device_train_batch_size * accumulation,
-        updates=updates,
-        micro_batch=config.per_device_train_batch_size // processes,
-        accumulation=accumulation,
-        rounds=config.dynamic_sampling_max_rounds if config.dynamic_sampling else 1,
-        steps=steps,
-        rollouts=None if steps is None else math.ceil(steps * accumulation / uses),
-    )
 
 
 def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from .shapes import ModelShape
+from ...train.shapes import ModelShape
 
 if TYPE_CHECKING:
     import torch
@@ -45,6 +45,7 @@ class StepCount:
 
     weights: int  # parameters
     trained: int  # trained parameters
+    tensors: int  # tensors of weights
     largest: int  # parameters of the largest tensor, which ZeRO-3 gathers whole
     layer: int  # parameters of the largest decoder layer, which FSDP2 gathers whole
     head: int  # parameters of the LM head, which FSDP2 keeps gathered from the forward to its backward
@@ -91,6 +92,7 @@ def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
     return StepCount(
         weights=sum(numbers),
         trained=trained,
+        tensors=len(numbers),
         largest=max(numbers),
         layer=max(_numbers(module) for module in _layers(base)),
         head=base.get_output_embeddings().weight.numel(),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ...support.tables import markdown
 from .advice import advise
+from .hours import FAST, SLOW
 from .memory import GIB, Memory, Setup, plan_memory
 from .plan import Plan
 from .server import WORKSPACE, Server
@@ -14,17 +15,18 @@ SERVER_TOO_SMALL = (
     "Does not fit: with a copy of the model, the server has no room for an answer of full length. Give it more "
     "devices with --server_gpus, or take a shorter `max_completion_length`."
 )
+# Below this share to spare, a recipe fits barely: estimates are in the sum.
+SPARE = 0.1
 
 
-def text(plan: Plan) -> str:
-    """One plan: schedule, memory by part, server and network, and what to change if it does not fit."""
+def text(plan: Plan, instead: Plan | None = None) -> str:
+    """One plan as text; if it does not fit, with what to change, or to run `instead`."""
     memory, setup = plan.memory, plan.setup
     lines = [f"{plan.name}: {plan.model}, {setup.engine.name}", "", *_schedule_lines(plan), ""]
-    lines += [*_memory_lines(plan, memory), *_host_lines(setup, memory)]
+    lines += [*_memory_lines(plan, memory), *_host_lines(setup, memory), *_disk_lines(plan)]
     if setup.generation.server:
         lines += ["", *_server_lines(plan.server)]
-    if plan.transfers:
-        lines += ["", *_network_lines(plan)]
+    lines += ["", *_hours_lines(plan)]
     if memory.device is None:
         lines += ["", "Give the memory of a device with --gpu_memory to see whether this fits."]
     elif memory.fits and not plan.fits:
@@ -32,12 +34,15 @@ def text(plan: Plan) -> str:
     elif memory.fits:
         share = max(memory.training, memory.generating) / memory.device
         server = "" if plan.server is None else " So does the server."
-        percent = f"{100 * share:.0f} % of {_gib(memory.device)} GiB at the most"
-        lines += ["", f"Fits: {percent}.{server}"]
+        barely = " barely" if share > 1 - SPARE else ""
+        lines += ["", f"Fits{barely}: {100 * share:.0f} % of {_gib(memory.device)} GiB at the most.{server}"]
     else:
         lines += ["", *_change_lines(setup, memory)]
+    if instead is not None:
+        peak = _gib(max(instead.memory.training, instead.memory.generating))
+        lines.append(f"`--config {instead.name}` fits, with {peak} GiB: it trains an adapter.")
     return "\n".join(
-        [*lines, "", "Memory is worked out, not measured on such devices; docs/plan.md says how far it is off."]
+        [*lines, "", "Nothing here was measured on such devices; docs/plan.md says how far memory is off."]
     )
 
 
@@ -55,7 +60,7 @@ def _schedule_lines(plan: Plan) -> list[str]:
     rollout = f"{schedule.responses} responses to {schedule.prompts} prompts"
     if schedule.rounds > 1:
         rollout += f"; dynamic sampling generates up to {schedule.rounds} times as many"
-    unknown = "" if schedule.steps is not None else "; the recipe does not say how many rows there are: give --rows"
+    unknown = "" if schedule.steps is not None else "; how many rows there are is not known here: give --rows"
     return [
         f"rollout      {rollout}",
         f"step         {schedule.responses_per_step} responses = {schedule.micro_batch} in a pass x "
@@ -67,7 +72,8 @@ def _schedule_lines(plan: Plan) -> list[str]:
 
 
 def _memory_lines(plan: Plan, memory: Memory) -> list[str]:
-    rows = [(part, _gib(size)) for part, size in memory.parts.items() if size]
+    largest_first = sorted(memory.parts.items(), key=lambda part: -part[1])
+    rows = [(part, _gib(size)) for part, size in largest_first if size]
     step = plan.setup.step
     other = plan_memory(replace(plan.setup, step=replace(step, checkpointing=not step.checkpointing)))
     word = "without" if step.checkpointing else "with"
@@ -76,10 +82,9 @@ def _memory_lines(plan: Plan, memory: Memory) -> list[str]:
     lines = markdown(("GiB a device", ""), rows).splitlines()
     lines.append("Not all parts peak together: vLLM sleeps or the policy waits, and activations go as gradients come.")
     if memory.full_answers != float("inf"):
-        lines.append(
-            f"vLLM's cache holds {memory.full_answers:.1f} answers of full length; {plan.setup.generation.sequences} "
-            "are generated at a time, the others wait."
-        )
+        wanted, fit = plan.setup.generation.sequences, memory.full_answers
+        margin = f"{100 * (fit / wanted - 1):.0f} % to spare" if fit >= wanted else "the others wait"
+        lines.append(f"vLLM's cache: {wanted} answers of full length are wanted at a time, {fit:.1f} fit: {margin}.")
     return lines
 
 
@@ -114,17 +119,55 @@ def _server_lines(server: Server | None) -> list[str]:
     ]
 
 
-def _network_lines(plan: Plan) -> list[str]:
-    header = ["over the network, each rollout", "GB"]
-    rows = [[transfer.what, f"{transfer.size / 1e9:.1f}"] for transfer in plan.transfers]
-    if plan.bandwidth is not None:
-        header.append(f"seconds at {plan.bandwidth:g} Gbit/s")
-        for row, transfer in zip(rows, plan.transfers, strict=True):
-            row.append(f"{8 * transfer.size / (1e9 * plan.bandwidth):.1f}")
-    return [
-        *markdown(header, rows).splitlines(),
-        "Predicted from sizes, at the full bandwidth and without what overlaps with computing.",
-    ]
+def _disk_lines(plan: Plan) -> list[str]:
+    disk = plan.disk
+    if disk.saves == 0:
+        return ["", f"Disk: {disk.model / 1e9:.1f} GB, the model at the end."]
+    each = f"a checkpoint takes {disk.checkpoint / 1e9:.1f} GB"
+    if disk.most is None:
+        return ["", f"Disk: {each}, and all are kept: set `save_total_limit`."]
+    return ["", f"Disk: {disk.peak / 1e9:.1f} GB at the peak: {each}, and there are up to {disk.most} at a time."]
+
+
+def _hours_lines(plan: Plan) -> list[str]:
+    if plan.phases is None:
+        server = plan.setup.generation.server
+        return [
+            "No hours are predicted: "
+            + ("give the server's devices with --server_gpus." if server else "vLLM does not generate on a GPU here.")
+        ]
+    fast, slow = plan.phases
+    rollouts = plan.schedule.rollouts
+
+    def row(name: str, low: float, high: float) -> tuple[str, str, str]:
+        hours = "" if rollouts is None else between(rollouts * low / 3600, rollouts * high / 3600, 1)
+        return name, between(low, high, 0), hours
+
+    rows = [row(name, fast[name], slow[name]) for name in fast if slow[name] >= 0.5]
+    if plan.hours is not None:
+        rows.append(("start", "", between(FAST.start / 3600, SLOW.start / 3600, 1)))
+        rows.append(("in all", between(sum(fast.values()), sum(slow.values()), 0), between(*plan.hours, 1)))
+    lines = markdown((f"predicted for {plan.device}", "seconds a rollout", "hours"), rows).splitlines()
+    lines.append("Each range is between a fast and a slow guess of what no data sheet says.")
+    if plan.schedule.rounds > 1:
+        lines.append("For one round of generation a rollout; dynamic sampling may take more.")
+    if plan.server is not None:
+        writes = [100 * phases["generation"] / sum(phases.values()) for phases in plan.phases]
+        busy = [
+            100 * (phases["generation"] + phases["weights to vLLM"]) / sum(phases.values()) for phases in plan.phases
+        ]
+        trains, serves = between(min(writes), max(writes), 0), between(100 - max(busy), 100 - min(busy), 0)
+        lines.append(
+            f"Training and server work in turns: the devices that train idle {trains} % of the time, the server's "
+            f"{serves} %."
+        )
+    return lines
+
+
+def between(low: float, high: float, digits: int) -> str:
+    """`3 to 5`, or `3` where both are printed alike."""
+    ends = f"{low:,.{digits}f}", f"{high:,.{digits}f}"
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def _change_lines(setup: Setup, memory: Memory) -> list[str]:
@@ -139,6 +182,6 @@ def _change_lines(setup: Setup, memory: Memory) -> list[str]:
     if after.fits:
         peak = _gib(max(after.training, after.generating))
         return [f"Does not fit: {problem}", f"It fits, with {peak} GiB, after: {listed}."]
-    shorter = "a shorter `max_completion_length`, more or larger devices, or LoRA (`use_peft: true`)"
+    shorter = "a shorter `max_completion_length`, more devices (`--gpus`) or larger ones, or LoRA (`use_peft: true`)"
     tried = f"Not after {listed} either ({_gib(after.excess)} GiB missing). " if changes else ""
     return [f"Does not fit: {problem}", f"{tried}What is left is {shorter}."]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,31 +14,26 @@ from ..evaluation.comparison import Run, compare
 from ..evaluation.summary import KINDS
 
 
-def compare_evaluations(runs: Sequence[Run], baseline: str, verdict: str, notes: list[str]) -> list[dict[str, Any]]:
-    """A comparison per backbone and kind of benchmark."""
+def compare_evaluations(
+    runs: Sequence[Run], baseline: str, verdict: str, notes: list[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The kind or the only benchmark, and the comparison of the runs that have it and one backbone."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         for kind in KINDS:
-            if any(BENCHMARKS[name].kind == kind for name in run.settings["benchmarks"]):
-                groups.setdefault((backbone(run), kind), []).append(run)
-    compared = []
-    for (of, kind), group in groups.items():
+            names = [name for name in run.settings["benchmarks"] if BENCHMARKS[name].kind == kind]
+            data = {name: run.settings["data"][name] for name in names}
+            own = replace(run, settings={**run.settings, "benchmarks": names, "data": data})
+            groups.setdefault((backbone(run), kind), []).extend([own] if names else [])
+    for (_, kind), group in groups.items():
         names = [run.name for run in group]
-        place = names.index(baseline) if baseline in names else 0
         try:
-            found = compare([_of_kind(run, kind) for run in group], verdict, place)
+            if group:
+                found = compare(group, verdict, names.index(baseline) if baseline in names else 0)
+                only = next(iter(found["benchmarks"]))
+                yield KINDS[kind] if found["averages"] else BENCHMARKS[only].title, found
         except UserError as error:
             notes.append(f"Not compared: {', '.join(names)}. {error}")
-            continue
-        compared.append({**found, "kind": kind, "backbone": of})
-    return compared
-
-
-def _of_kind(run: Run, kind: str) -> Run:
-    """A run with its benchmarks of one kind."""
-    names = [name for name in run.settings["benchmarks"] if BENCHMARKS[name].kind == kind]
-    data = {name: run.settings["data"][name] for name in names}
-    return replace(run, settings={**run.settings, "benchmarks": names, "data": data})
 
 
 def backbone(run: Run) -> str:

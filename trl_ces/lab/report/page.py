@@ -5,35 +5,28 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
 
 from ...support.errors import UserError
 from ...support.files import write_text
-from ..evaluation.benchmarks import BENCHMARKS
+from ...support.tables import Table, percent
+from ..evaluation.comparison import comparison_tables
 from ..evaluation.statistics import Interval
-from ..evaluation.summary import KINDS
+from ..evaluation.summary import tokens
 from ..study.cells import slug
-from ..study.comparison import estimate, is_whole_ces
-from ..study.front import HOW_TO_READ, dominance_table, front_table, has_lines, middle_of_lines, read_settings
-from .cards import Card, evaluation_cards, study_cards
+from ..study.front import has_lines, middle_of_lines, read_settings
+from ..study.results import measured_on, variant_tables
 from .evaluations import compare_evaluations
-from .figures import Point, difficulty_figure, forks_figure, front_figure, plane_figure, training_figures
+from .figures import Measured, front_figure, training_figures
 from .picture import DARK, LIGHT, Figure, save_figures
-from .questions import UNTRAINED, splits_of_comparison, splits_of_runs
 from .runs import Found
-from .shaped_pairs import entropy_over_steps
-from .studies import StudyRuns, measured_on
-from .tables import Table, report_tables
-from .tokens import TokenFile, read_tokens
+from .studies import StudyRuns
+from .tokens import read_tokens
 from .trainings import Training
 from .viewer import LEVELS, RunView, view_run
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
-
-Tokens = list[tuple[Training, list[TokenFile]]]
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,6 @@ class FigureGroup:
     title: str
     command: str
     figures: list[Figure]
-    tables: list[Table] = field(default_factory=list)
 
 
 @dataclass
@@ -52,12 +44,9 @@ class Page:
 
     title: str
     command: str
-    cards: list[Card] = field(default_factory=list)
+    tables: dict[str, list[Table]] = field(default_factory=dict)  # what they are of -> the differences
     training: list[FigureGroup] = field(default_factory=list)
     planes: list[FigureGroup] = field(default_factory=list)
-    difficulty: list[FigureGroup] = field(default_factory=list)
-    tables: dict[str, list[Table]] = field(default_factory=dict)
-    forks: list[FigureGroup] = field(default_factory=list)
     tokens: list[RunView] = field(default_factory=list)
     runs: list[list[str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -65,8 +54,7 @@ class Page:
 
     def figures(self) -> list[Figure]:
         """All of its pictures, each once."""
-        groups = [*self.training, *self.planes, *self.difficulty, *self.forks]
-        return [figure for group in groups for figure in group.figures]
+        return [figure for group in (*self.training, *self.planes) for figure in group.figures]
 
     def missing(self) -> list[str]:
         """What could be on the page and is not, and what would make it."""
@@ -81,53 +69,68 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
     names = [study.name for study in found.studies] + list(
         dict.fromkeys([training.method for training in found.trainings] + [run.name for run in found.evaluations])
     )
-    page = Page(", ".join(names), command, notes=list(found.notes))
-    read = [(run, read_tokens(run.folder)) for run in found.all_trainings() if run.folder.is_dir()]
-    tokens = [(run, files) for run, files in read if files]
-    # Runs with CES first: they are what the viewer is for.
-    tokens.sort(key=lambda entry: not is_whole_ces(entry[0].settings))
-    order = _order(found, tokens)
-    for study in found.studies:
-        _add_study(page, study, order, study.baseline(baseline))
+    page = Page(", ".join(names), command, notes=list(found.notes), runs=_runs(found), versions=_versions(found))
+    order = _order(found)
     if found.trainings:
+        page.tables["At the end of training"] = [training_table(found.trainings, baseline)]
         commands = " and ".join(f"trl-ces train … --output_dir {training.folder}" for training in found.trainings[:3])
         page.training.append(FigureGroup("", commands, training_figures(found.trainings, order)))
-    compared = compare_evaluations(found.evaluations, baseline, verdict, page.notes)
-    splits = [split for entry in compared for split in splits_of_comparison(entry)]
-    for number, entry in enumerate(compared):
-        _add_evaluations(page, entry, order, number)
-    splits += splits_of_runs(tokens)
-    if splits:
-        drawn = [
-            difficulty_figure(split, order, f"difficulty_{number}") for number, split in enumerate(splits, start=1)
+    for study in found.studies:
+        _add_study(page, study, order, study.baseline(baseline))
+    for title, compared in compare_evaluations(found.evaluations, baseline, verdict, page.notes):
+        page.tables[f"{title}: {', '.join(compared['runs'])}"] = comparison_tables(compared)
+        row = next(iter((compared["averages"] or compared["benchmarks"]).values()))
+        measured = [
+            Measured(name, Interval(**length), Interval(**accuracy))
+            for name, length, accuracy in zip(compared["runs"], row["length"], row["accuracy"], strict=True)
+            if accuracy["mean"] is not None
         ]
-        page.difficulty.append(FigureGroup("", "", drawn))
-    page.tables = report_tables(found.studies, found.trainings, compared, splits, baseline)
-    page.tokens = [view_run(training.name, training.seed, files) for training, files in tokens]
-    forks = _fork_figures(tokens, order)
-    if forks:
-        page.forks.append(FigureGroup("", command, forks))
-    page.runs = _runs(found)
-    page.versions = _versions(found)
+        if measured:
+            name = f"evaluation_{len(page.planes) + 1}_front"
+            figure = front_figure(measured, order, name, "95 % intervals over problems")
+            where = f"{', '.join(compared['runs'])}: {title}"
+            page.planes.append(FigureGroup(where, "trl-ces eval, one run each", [figure]))
+    files = [(run, read_tokens(run.folder)) for run in found.all_trainings() if run.folder.is_dir()]
+    # Runs with CES first: they are what the viewer is for.
+    files.sort(key=lambda entry: not entry[0].is_whole_ces)
+    page.tokens = [view_run(training.name, training.seed, own) for training, own in files if own]
     return page
 
 
-def _order(found: Found, tokens: Tokens) -> list[str]:
+def _order(found: Found) -> list[str]:
     """Every name that pictures distinguish, the trained methods first: its place decides its style."""
     trained = [training.method for training in found.all_trainings()]
     measured = [method for study in found.studies for method in study.runs["method"]]
     lines = [line for study in found.studies for line in study.lines()]
-    named = [name for training, _ in tokens for name in (training.name, f"{training.name}, seed {training.seed}")]
-    evaluated = [run.name for run in found.evaluations]
-    return list(dict.fromkeys([*lines, *trained, *evaluated, *measured, UNTRAINED, *named]))
+    return list(dict.fromkeys([*lines, *trained, *(run.name for run in found.evaluations), *measured]))
+
+
+def training_table(trainings: Sequence[Training], baseline: str) -> Table:
+    """Accuracy and length at the end of each run's log, and their differences to the baseline, else to the first."""
+    names = [training.name for training in trainings]
+    against = trainings[names.index(baseline) if baseline in names else 0]
+    rows = []
+    for training in trainings:
+        cells = [training.name, f"{training.curve['step'][-1]:.0f}"]
+        for key, write in (("accuracy", percent), ("length", tokens)):
+            value, base = (fmean(run.curve[key][-5:]) for run in (training, against))
+            sign = "+" if value >= base else "−"
+            cells.append(write(value) + ("" if training is against else f" ({sign}{write(abs(value - base))})"))
+        rows.append(cells)
+    note = f"Means over the last five logged steps, of the training problems; in brackets, minus {against.name}."
+    return Table(f"{', '.join(names)}: the logs", ["Run", "Steps", "Acc ↑, %", "Len ↓"], rows, note)
 
 
 def _add_study(page: Page, study: StudyRuns, order: list[str], baseline: str) -> None:
-    """Cards, curves and the plane of a study, for each of its variants."""
-    for variant, title, runs in study.parts():
+    """Tables, curves and the plane of a study, for each of its variants."""
+    for variant, table in variant_tables(study.runs, baseline):
+        page.tables.setdefault(study.part(variant), []).append(table)
+    for variant, runs in study.runs.groupby("variant", sort=False):
+        title = study.part(variant)
         name = f"{slug(title.replace('/', '_'))}_"
-        middle = middle_of_lines({setting.name: setting.line for setting in read_settings(runs)})
-        page.cards += study_cards(runs[runs["method"].isin(middle)], baseline, title)
+        of_strengths = has_lines(runs)
+        settings = read_settings(runs, of_strengths)
+        middle = middle_of_lines({setting.name: setting.line for setting in settings})
         trainings = [
             replace(training, method=middle[training.method])
             for training in study.trainings
@@ -135,80 +138,18 @@ def _add_study(page: Page, study: StudyRuns, order: list[str], baseline: str) ->
         ]
         if trainings:
             page.training.append(FigureGroup(title, study.command, training_figures(trainings, order, name)))
-        if has_lines(runs):
-            page.planes.append(_front(study, title, runs, order, name))
-            continue
-        points = []
-        for method, own in runs.groupby("method", sort=False):
-            single = tuple(zip(own["length_tokens"], own["accuracy"], strict=True)) if len(own) > 1 else ()
-            points.append(Point(method, _interval(own["length_tokens"]), _interval(own["accuracy"]), single))
-        figure = plane_figure(points, order, f"{name}plane", "95 % intervals over seeds (Student's t)")
+        bars = "95 % intervals over seeds (Student's t)"
+        figure = front_figure(settings, order, f"{name}front", bars, not of_strengths)
         page.planes.append(FigureGroup(f"{title}: {measured_on(runs)}", study.command, [figure]))
-
-
-def _front(study: StudyRuns, title: str, runs: DataFrame, order: list[str], name: str) -> FigureGroup:
-    """The front of a variant whose methods have several strengths: its picture and tables."""
-    settings = read_settings(runs)
-    tables = [
-        Table(f"{title}: {what}", header, lines, note)
-        for what, (header, *lines), note in (
-            ("gap to the front", front_table(settings), HOW_TO_READ),
-            ("who dominates whom", dominance_table(settings), ""),
-        )
-    ]
-    figure = front_figure(settings, order, f"{name}front")
-    return FigureGroup(f"{title}: {measured_on(runs)}", study.command, [figure], tables)
-
-
-def _interval(values: Series) -> Interval:
-    found = estimate(values)
-    if found.count < 2:
-        return Interval(found.mean, None, None)
-    return Interval(found.mean, found.mean - found.half_width, found.mean + found.half_width)
-
-
-def _add_evaluations(page: Page, compared: dict[str, Any], order: list[str], number: int) -> None:
-    """The plane of evaluations: the average over their benchmarks, or the only one."""
-    rows = compared["averages"] or compared["benchmarks"]
-    title, row = next(iter(rows.items()))
-    points = [
-        Point(name, Interval(**length), Interval(**accuracy))
-        for name, length, accuracy in zip(compared["runs"], row["length"], row["accuracy"], strict=True)
-        if accuracy["mean"] is not None
-    ]
-    if points:
-        title = KINDS[title] if title in KINDS else BENCHMARKS[title].title
-        page.cards += evaluation_cards(compared, title, row)
-        bars = "95 % intervals over problems"
-        figure = plane_figure(points, order, f"evaluation_{number + 1}_plane", bars)
-        page.planes.append(
-            FigureGroup(f"{', '.join(compared['runs'])}: {title}", "trl-ces eval, one run each", [figure])
-        )
-
-
-def _fork_figures(tokens: Tokens, order: list[str]) -> list[Figure]:
-    """Entropy over training at the first step's forks, of correct and of wrong answers."""
-    figures = []
-    names = [training.name for training, _ in tokens]
-    for right in (True, False):
-        followed = {}
-        for training, files in tokens:
-            points = entropy_over_steps(files, right)
-            if len(points) > 1 and points[0][1].mean is not None:
-                name = training.name
-                followed[name if names.count(name) == 1 else f"{name}, seed {training.seed}"] = points
-        if followed:
-            figures.append(forks_figure(followed, order, right, f"forks_{'right' if right else 'wrong'}"))
-    return figures
 
 
 def _runs(found: Found) -> list[list[str]]:
     """What was read: name, kind, folder, extent, command."""
     rows = []
     for study in found.studies:
-        counts, variants = study.runs.nunique(), len(study.parts())
+        counts = study.runs.nunique()
         extent = f"{len(study.runs)} runs: {counts['method']} methods, {counts['seed']} seeds"
-        extent += f", {variants} variants" if variants > 1 else ""
+        extent += f", {counts['variant']} variants" if counts["variant"] > 1 else ""
         rows.append([study.name, "study", str(study.folder), extent, study.command])
     for training in found.trainings:
         extent = f"{training.curve['step'][-1]:.0f} steps logged"

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from ..evaluation.statistics import Interval, interval
 from .tokens import FollowedToken, ShapedToken, TokenFile
 
 
@@ -69,18 +68,6 @@ def turned_into(pair: ShapedPair, reference: TokenFile, later: Sequence[TokenFil
         entropy = fmean(token.entropy for _, token in firsts)
         found.append(Later(content.step, entropy, fmean(chances), dict(turned.most_common()), len(firsts)))
     return found
-
-
-def entropy_over_steps(files: Sequence[TokenFile], correct: bool) -> list[tuple[int, Interval]]:
-    """Step -> mean entropy at the reference's shaped places, over its answers with that verdict."""
-    points = []
-    for content in [files[0], *(content for content in files[1:] if content.follows(files[0]))]:
-        by_answer: dict[int, list[float]] = {}
-        for (number, _), token in _tokens(content, files[0]).items():
-            if files[0].answers[number].correct is correct:
-                by_answer.setdefault(number, []).append(token.entropy)
-        points.append((content.step, interval([fmean(bits) for bits in by_answer.values()], least=0)))
-    return points
 
 
 def _tokens(content: TokenFile, reference: TokenFile) -> Mapping[tuple[int, int], ShapedToken | FollowedToken]:

@@ -29,10 +29,9 @@ class StudyRuns:
     runs: DataFrame
     trainings: list[Training]
 
-    def parts(self) -> list[tuple[str, str, DataFrame]]:
-        """Of each variant its name, the title of what is shown of it, and its runs."""
-        groups = self.runs.groupby("variant", sort=False)
-        return [(name, f"{self.name}, {name}" if name else self.name, runs) for name, runs in groups]
+    def part(self, variant: str) -> str:
+        """The title of what is shown of a variant."""
+        return f"{self.name}, {variant}" if variant else self.name
 
     def baseline(self, wanted: str) -> str:
         """`wanted`, or if the study has no such method its first trained one."""
@@ -67,11 +66,6 @@ def _places(runs: DataFrame) -> list[tuple[str, str, int]]:
 def trained_rows(runs: DataFrame) -> Series:
     """Which rows are of a training, not of the model before it."""
     return runs.reindex(columns=["train/steps"])["train/steps"].notna()
-
-
-def measured_on(runs: DataFrame) -> str:
-    """The problems that runs were measured on."""
-    return "; ".join(sorted(runs["measured_on"].unique()))
 
 
 def read_study(results: Path, name: str, notes: list[str]) -> StudyRuns:

@@ -15,7 +15,6 @@ from ...train.recipe import RECIPE, Recipe, make_recipe
 from ..evaluation.models import check_model
 from ..inspect.sampling import RecipeSample, sample_recipe
 from ..inspect.settings import Sampling, read_prompts
-from ..study.comparison import is_whole_ces
 from .runs import Found
 from .tokens import DIGITS, FollowedToken, TokenFile, digest, read_tokens, token_answers, write_tokens
 from .trainings import STATE, Training, logged_checkpoints
@@ -81,7 +80,7 @@ def sample_tokens(found: Found, num_prompts: int, say: Callable[[str], None]) ->
     if not chosen:
         raise UserError("`--tokens` needs a training or a study among the runs: evaluations hold no models.")
     models = [check_tokens(training) for training in chosen]  # before the first model is loaded
-    ces = next((run.settings for run in chosen if is_whole_ces(run.settings)), None)
+    ces = next((run.settings for run in chosen if run.is_whole_ces), None)
     for training, saved in zip(chosen, models, strict=True):
         _sample_run(training, saved, num_prompts, ces, say)
 

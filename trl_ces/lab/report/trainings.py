@@ -30,6 +30,14 @@ class Training:
         """What the page calls the method."""
         return f"{self.method}, {self.variant}" if self.variant else self.method
 
+    @property
+    def is_whole_ces(self) -> bool:
+        """Whether all of CES shapes the run, no ablation; a recipe may leave fields at CESConfig's defaults."""
+        found = self.settings.get
+        betas = found("ces_beta_correct", 0.4), found("ces_beta_incorrect", 0.4)
+        whole = found("ces_dynamic_multiplier", True) and found("ces_entropy_gradient", True) and min(betas) > 0
+        return found("shaping", "ces") == "ces" and whole and found("ces_cap_incorrect") is None
+
 
 def read_training(place: Path, name: str, notes: list[str]) -> Training | None:
     """A training's log, of its newest checkpoint if it has not ended; `None`, and a note, if nothing was logged."""

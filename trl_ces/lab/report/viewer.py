@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .questions import UNTRAINED
 from .shaped_pairs import Later, ShapedPair, most_shaped, turned_into
 from .tokens import ShapedToken, TokenAnswer, TokenFile
 
@@ -198,7 +197,7 @@ def view_run(method: str, seed: int | None, files: Sequence[TokenFile]) -> RunVi
             f"{len(tokens) / len(content.answers):.1f} tokens",
             f"{sum(tokens) / len(tokens):.3f} bits per token",
         ]
-        title = UNTRAINED if content.step == 0 else f"After step {content.step}"
+        title = "Before training" if content.step == 0 else f"After step {content.step}"
         steps.append(StepView(title, ", ".join(facts), choose_pairs(content)))
     forks = [(step.title, pair_rows(content)) for step, content in zip(steps, files, strict=True)]
     forks = [entry for entry in (forks[:1] if len(forks) == 1 else [forks[0], forks[-1]]) if entry[1]]

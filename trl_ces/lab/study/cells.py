@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -11,7 +10,6 @@ from typing import Any
 
 from ...support.errors import UserError, kind, nearest
 from ...support.yaml import read_yaml
-from ...train.checkpoints import newest_checkpoint
 from ...train.compose import compose
 from ...train.recipe import RECIPE, Recipe, make_recipe
 
@@ -63,10 +61,6 @@ class Cell:
     def checked_recipe(self) -> Recipe:
         """The recipe with keys and types checked; a `UserError` if one is refused."""
         return make_recipe(self.recipe, self.source)
-
-    def checkpoint(self) -> Path | None:
-        """The newest whole checkpoint with steps left."""
-        return newest_checkpoint(self.folder)
 
 
 @dataclass(frozen=True)
@@ -145,22 +139,19 @@ def _check_keys(given: dict[str, Any], source: str) -> None:
 
 def _check_values(given: dict[str, Any], baseline: str, source: str) -> None:
     seeds, methods, untrained = given["seeds"], given["methods"], given.get("untrained")
-    if not seeds or any(type(seed) is not int or seed < 0 for seed in seeds) or len(set(seeds)) != len(seeds):
-        raise UserError(f"{source}: `seeds` is {seeds!r}: expected distinct whole numbers, such as [0, 1, 2].")
-    if not methods:
-        raise UserError(f"{source}: `methods` is empty: name at least one, `DAPO: {{config: [arithmetic, dapo]}}`.")
-    if baseline not in methods:
-        raise UserError(f"{source}: `baseline` {baseline!r} is none of the methods: {', '.join(methods)}.")
-    if untrained in methods:
-        raise UserError(f"{source}: `untrained` {untrained!r} is also a method's name: choose another.")
     evaluation = given.get("evaluation")
-    if evaluation is None and untrained is not None:
-        raise UserError(f"{source}: `untrained` needs `evaluation`: without it there is nothing to measure with.")
-    if evaluation is not None:
-        if not isinstance(evaluation.get("function"), str):
-            raise UserError(f"{source}: `evaluation` needs `function`, the dotted path of a function that measures.")
-        if not _survives_json(evaluation):  # it is kept as JSON, and compared when the study is started again
-            raise UserError(f"{source}: `evaluation` holds something other than words, numbers, lists and mappings.")
+    distinct = all(type(seed) is int and seed >= 0 for seed in seeds) and 0 < len(seeds) == len(set(seeds))
+    named = evaluation is None or isinstance(evaluation.get("function"), str)
+    for fits, what in (
+        (distinct, f"`seeds` is {seeds!r}: expected distinct whole numbers, such as [0, 1, 2]."),
+        (methods, "`methods` is empty: name at least one, `DAPO: {config: [arithmetic, dapo]}`."),
+        (baseline in methods, f"`baseline` {baseline!r} is none of the methods: {', '.join(methods)}."),
+        (untrained not in methods, f"`untrained` {untrained!r} is also a method's name: choose another."),
+        (evaluation or not untrained, "`untrained` needs `evaluation`: without it there is nothing to measure with."),
+        (named, "`evaluation` needs `function`, the dotted path of a function that measures."),
+    ):
+        if not fits:
+            raise UserError(f"{source}: {what}")
     for key, names in (("methods", [*methods, untrained]), ("variants", given.get("variants", {}))):
         slugs: dict[str, str] = {}
         for name in filter(None, names):
@@ -169,13 +160,6 @@ def _check_values(given: dict[str, Any], baseline: str, source: str) -> None:
                 raise UserError(f"{source}: `{key}`: {name!r} gives no folder name: use letters or digits.")
             if other != name:
                 raise UserError(f"{source}: `{key}`: {other!r} and {name!r} would share a folder: rename one.")
-
-
-def _survives_json(value: Any) -> bool:
-    try:
-        return bool(json.loads(json.dumps(value)) == value)
-    except TypeError:
-        return False
 
 
 def _read_recipes(methods: dict[str, dict[str, Any]], source: str) -> dict[str, dict[str, Any]]:

@@ -1,21 +1,18 @@
-"""Means over seeds with their uncertainty, in the layout of the paper's Tables 1, 2 and 4.
+"""Means over seeds with their uncertainty, in the layout of the paper's Tables 1 and 2.
 
-Tables are lists of lines, lines are lists of text cells, and the first line is the header: `trl-ces study` prints them
-as Markdown, `trl-ces report` as HTML. A run is a row of `results.csv`, see [`read_results`].
+Tables are lists of lines, lines are lists of text cells, and the first line is the header. A run is a row of
+`results.csv`, see [`read_results`].
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...support.tables import markdown
-from ...train.curves import PANELS
-from .cells import Study
+from ..evaluation.benchmarks import BENCHMARKS
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -27,15 +24,10 @@ SHOWN = {
     "entropy_bits": ("Entropy, bits", 1.0, 3),
 }
 MEASURES = tuple(SHOWN)
-# Field -> CESConfig's default.
-TAU_AND_BETA = {"ces_tau": 0.01, "ces_beta_correct": 0.4, "ces_beta_incorrect": 0.4}
 VARIANTS_NOTE = (
     "A variant counts once, by the mean over its seeds. The interval is over variants: it says what to expect of "
     "another only where they were drawn at random."
 )
-ABLATIONS = ("ces_dynamic_multiplier", "ces_entropy_gradient")
-# In the names of rewards that judge an answer's length: with one of them a run is another method.
-LENGTH_REWARDS = ("length_reward", "cosine_scaled_reward", "soft_overlong_punishment")
 
 
 @dataclass(frozen=True)
@@ -51,6 +43,11 @@ class Estimate:
         """That of the mean, 0 for a tie: differences of shares are off by 1e-16."""
         rounded = round(self.mean, 12)
         return (rounded > 0) - (rounded < 0)
+
+    @property
+    def arms(self) -> tuple[float, float]:
+        """From the mean down and up to the interval's ends."""
+        return self.half_width, self.half_width
 
     def text(self, factor: float, decimals: int, signed: bool = False) -> str:
         """`96.3 ± 0.5` in the table's unit."""
@@ -83,53 +80,6 @@ def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Est
     return estimate(difference.dropna()) if difference.notna().any() else None
 
 
-def comparison(study: Study, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The comparison as Markdown: for each variant the tables that its rows can fill."""
-    from pandas import DataFrame
-
-    table = DataFrame(rows)
-    parts = [
-        "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to "
-        f"{study.baseline}. The interval is over training runs; all are measured on the same problems.",
-        f"Measured on: {'; '.join(sorted(table['measured_on'].unique()))}.",
-    ]
-    for variant, runs in table.groupby("variant", sort=False):
-        if variant:
-            parts.append(f"## {variant}")
-        tables = (method_table(runs, study.baseline), benchmark_table(runs), sensitivity_table(runs, study.baseline))
-        for header, *lines in filter(None, tables):
-            parts.append(markdown(header, [["**Average**" if c == "Average" else c for c in line] for line in lines]))
-    if pooled := variants_table(table, study.baseline):
-        parts += ["## All variants", VARIANTS_NOTE]
-        parts.append(markdown(pooled[0], pooled[1:]))
-    return "\n\n".join(parts) + "\n"
-
-
-def means_over_variants(
-    methods: Mapping[str, str], variants: Sequence[str], rows: Sequence[Mapping[str, Any]]
-) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Method -> panel of a picture of curves -> for each variant the mean over seeds and half its interval's width.
-
-    `methods` says which are drawn, and under which name.
-    """
-    from pandas import DataFrame
-
-    table = DataFrame(rows, columns=["method", "variant", *MEASURES])
-    runs = dict(iter(table.groupby(["method", "variant"])))
-
-    def mean(method: str, variant: str, measure: str) -> tuple[float, float]:
-        found = estimate(runs[method, variant][measure])
-        return found.mean, found.half_width
-
-    return {
-        name: {
-            panel: [mean(method, variant, measure) for variant in variants]
-            for panel, measure in zip(PANELS, MEASURES, strict=True)
-        }
-        for method, name in methods.items()
-    }
-
-
 def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:
     """The layout of Table 2: a method a line, beside each measure its difference to the baseline."""
     measures = [name for name in MEASURES if name in runs and runs[name].notna().all()]
@@ -160,26 +110,7 @@ def benchmark_table(runs: DataFrame) -> list[list[str]]:
     lines = [["Dataset", *(f"{method} {measure}" for method, _ in methods for measure in ("Acc", "Len"))]]
     for title, prefix in [*((name, f"{name}/") for name in names), ("Average", "")]:
         cells = [_mean(own, measure, prefix) for _, own in methods for measure in ("accuracy", "length_tokens")]
-        lines.append([title, *cells])
-    return lines
-
-
-def sensitivity_table(runs: DataFrame, baseline: str) -> list[list[str]]:
-    """The layout of Table 4: tau and beta a line; empty if all runs of CES share them."""
-    lines = [["τ", "β1, β2", SHOWN["accuracy"][0], SHOWN["length_tokens"][0]]]
-    for _, own in runs.groupby("method", sort=False):
-        settings = json.loads(own["settings"].iloc[0])
-        # Ablations, and CES with dynamic sampling, are in the first table: here lines differ in tau and beta alone.
-        if not is_whole_ces(settings) or settings.get("dynamic_sampling"):
-            continue
-        tau, correct, incorrect = (settings.get(name, default) for name, default in TAU_AND_BETA.items())
-        beta = f"{correct:g}" if correct == incorrect else f"{correct:g}, {incorrect:g}"
-        lines.append([f"{tau:g}", beta, _mean(own, "accuracy"), _mean(own, "length_tokens")])
-    if len({tuple(line[:2]) for line in lines[1:]}) < 2:
-        return []
-    of_baseline = _of(runs, baseline)
-    if len(of_baseline):
-        lines.append([baseline, "", _mean(of_baseline, "accuracy"), _mean(of_baseline, "length_tokens")])
+        lines.append([BENCHMARKS[title].title if title in BENCHMARKS else title, *cells])
     return lines
 
 
@@ -209,22 +140,6 @@ def variants_table(table: DataFrame, baseline: str) -> list[list[str]]:
 
 def _of(runs: DataFrame, method: str) -> DataFrame:
     return runs[runs["method"] == method]
-
-
-def is_whole_ces(settings: Mapping[str, Any]) -> bool:
-    """Whether a recipe trains CES itself, not an ablation, nor another method with or without it.
-
-    A recipe may leave fields at CESConfig's defaults.
-    """
-    return (
-        settings.get("shaping", "ces") == "ces"
-        and all(settings.get(name, True) for name in ABLATIONS)
-        # A beta of 0 shapes correct or incorrect answers only.
-        and all(settings.get(name, TAU_AND_BETA[name]) > 0 for name in ("ces_beta_correct", "ces_beta_incorrect"))
-        and settings.get("ces_cap_incorrect") is None
-        and settings.get("gfpo_keep") is None
-        and not any(part in name for name in settings.get("reward_funcs") or () for part in LENGTH_REWARDS)
-    )
 
 
 def _mean(runs: DataFrame, measure: str, prefix: str = "") -> str:

@@ -15,6 +15,7 @@ from ...support.environment import environment
 from ...support.errors import UserError
 from ...support.files import write_json, write_text
 from ...support.yaml import dump_yaml, read_yaml
+from ...train.checkpoints import newest_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ NAMES_ONLY = ("output_dir", "run_name")
 
 
 def read_json(file: Path) -> Any:
-    """The file's content with today's dotted paths, `None` if there is no file."""
+    """The file's content, `None` if there is no file."""
     if not file.is_file():
         return None
     try:
@@ -37,10 +38,8 @@ def read_json(file: Path) -> Any:
 
 
 def write_recipe(cell: Cell) -> None:
-    """Writes the cell's `recipe.yaml` unless it is there already."""
-    text = dump_yaml(cell.checked_recipe.given)  # what the training itself writes there
-    if not cell.recipe_file.is_file() or cell.recipe_file.read_text(encoding="utf-8") != text:
-        write_text(cell.recipe_file, text)
+    """Writes the cell's `recipe.yaml`, as the training itself does."""
+    write_text(cell.recipe_file, dump_yaml(cell.checked_recipe.given))
 
 
 def is_trained(cell: Cell) -> bool:
@@ -53,7 +52,8 @@ def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
     if evaluation is None:
         return is_trained(cell)
     measured = read_json(cell.folder / EVALUATION)
-    return measured is not None and measured["settings"] == evaluation and is_trained(cell)
+    as_kept = json.loads(json.dumps(evaluation))
+    return measured is not None and measured["settings"] == as_kept and is_trained(cell)
 
 
 def check_unchanged(cell: Cell) -> None:
@@ -76,7 +76,7 @@ def check_unchanged(cell: Cell) -> None:
 def begin_training(cell: Cell) -> None:
     """Writes the recipe, and starts the clock with the seconds that led to the checkpoint to continue from."""
     write_recipe(cell)
-    before, checkpoint = read_json(cell.folder / CLOCK), cell.checkpoint()
+    before, checkpoint = read_json(cell.folder / CLOCK), newest_checkpoint(cell.folder)
     seconds = 0.0
     if before is not None and checkpoint is not None:
         saved = (checkpoint / "trainer_state.json").stat().st_mtime

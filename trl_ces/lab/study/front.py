@@ -11,35 +11,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from functools import cached_property
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...support.tables import markdown
+from ...support.tables import Table
 from .comparison import Estimate, estimate
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 LENGTH, ACCURACY, AREA = "length_tokens", "accuracy", "area"
+S = TypeVar("S", bound=Any)  # a setting, or what else has a `point`
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A method of a study, with its runs: seed -> (length in tokens, accuracy in [0, 1]).
-
-    `areas`: seed -> area under the curve of accuracy over token budgets, if the study's evaluation measures it.
-    """
+    """A method of a study, with its runs: seed -> (length in tokens, accuracy in [0, 1])."""
 
     name: str
     line: str
     runs: dict[int, tuple[float, float]]
-    areas: dict[int, float] = field(default_factory=dict)
+    areas: dict[int, float] = field(default_factory=dict)  # by seed, under accuracy over budgets; if measured
 
-    @property
+    @cached_property
     def length(self) -> Estimate:
         return estimate([length for length, _ in self.runs.values()])
 
-    @property
+    @cached_property
     def accuracy(self) -> Estimate:
         return estimate([accuracy for _, accuracy in self.runs.values()])
 
@@ -49,10 +48,10 @@ class Setting:
         return self.length.mean, self.accuracy.mean
 
 
-def read_settings(runs: DataFrame) -> list[Setting]:
+def read_settings(runs: DataFrame, comparable: bool = True) -> list[Setting]:
     """The settings among the runs of one variant, in their order; a method without a `line` is a line of its own.
 
-    If some seeds have a run of every setting, only these count, so that means are comparable in an unfinished study.
+    If some seeds have a run of every setting, only these count, so that means are `comparable` in an unfinished study.
     """
     found = []
     for method, own in runs.groupby("method", sort=False):
@@ -60,7 +59,7 @@ def read_settings(runs: DataFrame) -> list[Setting]:
         measured = own.dropna(subset=AREA) if AREA in own else own.head(0)
         areas = dict(zip(measured["seed"].astype(int), measured.get(AREA, ()), strict=True))
         found.append(Setting(method, _lines(own).iloc[0], dict(places), areas))
-    shared = set.intersection(*(set(setting.runs) for setting in found)) if found else set()
+    shared = set.intersection(*(set(setting.runs) for setting in found)) if found and comparable else set()
     if not shared:
         return found
     return [
@@ -89,54 +88,36 @@ def middle_of_lines(lines: Mapping[str, str]) -> dict[str, str]:
     return {methods[len(methods) // 2]: line for line, methods in parts.items()}
 
 
-def front_of(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Places of the points (length, accuracy) that no other beats: as short and as accurate, and better in one.
+def find_front(settings: Sequence[S]) -> list[S]:
+    """The settings on the front of their means, shortest first; of several with equal means each is kept."""
+    points = [setting.point for setting in settings]
 
-    Shortest first. Of several equal points each is kept.
-    """
+    def beaten(x: float, y: float) -> bool:
+        return any((left, up) != (x, y) and left <= x and up >= y for left, up in points)
 
-    def beats(other: tuple[float, float], point: tuple[float, float]) -> bool:
-        return other != point and other[0] <= point[0] and other[1] >= point[1]
-
-    kept = [place for place, point in enumerate(points) if not any(beats(other, point) for other in points)]
-    return sorted(kept, key=lambda place: points[place][0])
-
-
-def find_front(settings: Sequence[Setting]) -> list[Setting]:
-    """The settings on the front of their means, shortest first: [`front_of`], without those below a mix of two."""
-    front: list[Setting] = []
-    for place in front_of([setting.point for setting in settings]):
-        while len(front) > 1 and _is_below(front[-1].point, front[-2].point, settings[place].point):
-            front.pop()
-        front.append(settings[place])
+    front: list[S] = []
+    for setting in sorted((each for each in settings if not beaten(*each.point)), key=lambda each: each.point[0]):
+        while len(front) > 1:
+            (x0, y0), (x, y), (x1, y1) = (found.point for found in (*front[-2:], setting))
+            if (y - y0) * (x1 - x0) >= (y1 - y0) * (x - x0) - 1e-12:
+                break
+            front.pop()  # below a mix of its neighbours, and not just by rounding
+        front.append(setting)
     return front
-
-
-def _is_below(point: tuple[float, float], left: tuple[float, float], right: tuple[float, float]) -> bool:
-    """Whether `point` lies below the line from `left` to `right`, and not just by rounding."""
-    (x, y), (x0, y0), (x1, y1) = point, left, right
-    return (y - y0) * (x1 - x0) < (y1 - y0) * (x - x0) - 1e-12
-
-
-def mix_of_length(front: Sequence[Setting], length: float) -> list[tuple[float, Setting]]:
-    """Neighbours on the front with the shares at which their answers have `length` tokens in the mean.
-
-    Left of the front that is its shortest setting alone, right of it its longest.
-    """
-    for left, right in pairwise(front):
-        low, high = left.length.mean, right.length.mean
-        if low <= length < high:
-            share = (length - low) / (high - low)
-            return [(1 - share, left), (share, right)]
-    return [(1.0, front[0] if length < front[0].length.mean else front[-1])]
 
 
 def gap(setting: Setting, front: Sequence[Setting]) -> Estimate | None:
     """The front's accuracy at the setting's mean length minus the setting's, by seed; `None` if no seed is in all.
 
-    It is 0 on the front. The front is that of the means over seeds, and its chance advantages are in every gap.
+    It is 0 on the front, which left of its shortest setting and right of its longest goes on level. The front is that
+    of the means over seeds, and its chance advantages are in every gap.
     """
-    mix = mix_of_length(front, setting.length.mean)
+    length = setting.length.mean
+    mix = [(1.0, front[0] if length < front[0].length.mean else front[-1])]
+    for left, right in pairwise(front):
+        if left.length.mean <= length < right.length.mean:
+            share = (length - left.length.mean) / (right.length.mean - left.length.mean)
+            mix = [(1 - share, left), (share, right)]
     seeds = [seed for seed in setting.runs if all(seed in part.runs for _, part in mix)]
     if not seeds:
         return None
@@ -148,48 +129,10 @@ def dominates(first: Setting, second: Setting) -> bool:
 
     Clearly: the 95 % interval of the differences paired by seed excludes zero. With one shared seed there is none.
     """
-    shared = first.runs.keys() & second.runs.keys()
-    if not shared:
-        return False
-    pairs = [(first.runs[seed], second.runs[seed]) for seed in shared]
-    shorter = estimate([theirs[0] - ours[0] for ours, theirs in pairs])
-    more_accurate = estimate([ours[1] - theirs[1] for ours, theirs in pairs])
-    gains = (shorter, more_accurate)
-    return all(gain.sign >= 0 for gain in gains) and any(gain.mean > gain.half_width for gain in gains)
-
-
-def front_table(settings: Sequence[Setting]) -> list[list[str]]:
-    """A setting a line: accuracy, length, area, its gap to the front, and those on the front that dominate it."""
-    front = find_front(settings)
-    with_area = any(setting.areas for setting in settings)
-    lines = [["Setting", "Acc ↑, %", "Len ↓, tokens", "Gap, points", "Dominated on the front by"]]
-    lines[0][3:3] = ["Area ↑, %"] if with_area else []
-    for setting in settings:
-        below = None if setting in front else gap(setting, front)
-        lines.append(
-            [
-                setting.name,
-                setting.accuracy.text(100, 1),
-                setting.length.text(1, 1),
-                *([estimate(list(setting.areas.values())).text(100, 1) if setting.areas else ""] * with_area),
-                "on it" if setting in front else below.text(100, 1) if below else "",
-                ", ".join(other.name for other in front if dominates(other, setting)),
-            ]
-        )
-    return lines
-
-
-def dominance_table(settings: Sequence[Setting]) -> list[list[str]]:
-    """A method a line and a column: in how many pairs of their settings that of the line dominates."""
-    names = list(dict.fromkeys(setting.line for setting in settings))
-    parts = {name: [setting for setting in settings if setting.line == name] for name in names}
-    lines = [["Dominates →", *names]]
-    for ours in names:
-        counts = [sum(dominates(a, b) for a in parts[ours] for b in parts[theirs]) for theirs in names]
-        pairs = [len(parts[ours]) * len(parts[theirs]) for theirs in names]
-        cells = [f"{count} of {pair}" if count else "" for count, pair in zip(counts, pairs, strict=True)]
-        lines.append([ours, *cells])
-    return lines
+    pairs = [(first.runs[seed], second.runs[seed]) for seed in first.runs.keys() & second.runs.keys()]
+    shorter, more_accurate = [b[0] - a[0] for a, b in pairs], [a[1] - b[1] for a, b in pairs]
+    gains = [estimate(shorter), estimate(more_accurate)] if pairs else []
+    return bool(gains) and all(gain.sign >= 0 for gain in gains) and any(gain.mean > gain.half_width for gain in gains)
 
 
 HOW_TO_READ = (
@@ -202,11 +145,24 @@ HOW_TO_READ = (
 )
 
 
-def front_text(runs: DataFrame) -> str:
-    """The tables of each variant as Markdown."""
-    parts = [HOW_TO_READ]
-    for variant, own in runs.groupby("variant", sort=False):
-        settings = read_settings(own)
-        parts += [f"## {variant}"] if variant else []
-        parts += [markdown(header, lines) for header, *lines in (front_table(settings), dominance_table(settings))]
-    return "\n\n".join(parts) + "\n"
+def front_tables(settings: Sequence[Setting]) -> list[Table]:
+    """Each setting beside the front; method by method, in how many pairs of their settings one dominates the other."""
+    front, names = find_front(settings), list(dict.fromkeys(setting.line for setting in settings))
+    gaps, with_area = [], any(setting.areas for setting in settings)
+    for setting in settings:
+        below = None if setting in front else gap(setting, front)
+        means = [setting.accuracy.text(100, 1), setting.length.text(1, 1)]
+        if with_area:
+            means.append(estimate(list(setting.areas.values())).text(100, 1) if setting.areas else "")
+        on_it = "on it" if setting in front else below.text(100, 1) if below else ""
+        gaps.append([setting.name, *means, on_it, ", ".join(a.name for a in front if dominates(a, setting))])
+    pairs: dict[str, dict[str, list[bool]]] = {name: {other: [] for other in names} for name in names}
+    for first, second in product(settings, settings):
+        pairs[first.line][second.line].append(dominates(first, second))
+    counts = [[name, *(f"{sum(of)} of {len(of)}" if any(of) else "" for of in pairs[name].values())] for name in names]
+    header = ["Setting", "Acc ↑, %", "Len ↓, tokens", *(["Area ↑, %"] if with_area else [])]
+    header += ["Gap, points", "Dominated on the front by"]
+    return [
+        Table("Gap to the front", header, gaps, HOW_TO_READ),
+        Table("Who dominates whom", ["Dominates →", *names], counts),
+    ]

@@ -34,7 +34,7 @@ def evaluate(
     """
     from ..inspect.sampling import sample_recipe
 
-    recipe = recipe_to_sample(_names(config), {}, model=str(model_dir))
+    recipe = recipe_to_sample(config, {}, model=str(model_dir))
     problems, kinds = _problems_and_kinds(recipe, num_problems, group_by)
     columns = {name: list(problems[name]) for name in problems.column_names if name != "prompt"}
     asked = Prompts(list(problems["prompt"]), columns)
@@ -63,11 +63,7 @@ def check_evaluate(
 ) -> None:
     """Refuses what [`evaluate`] would refuse for any model: `trl-ces study` calls it before its first run."""
     if config is not None:
-        _problems_and_kinds(recipe_to_sample(_names(config), {}), num_problems, group_by)
-
-
-def _names(config: str | list[str]) -> list[str]:
-    return [config] if isinstance(config, str) else config
+        _problems_and_kinds(recipe_to_sample(config, {}), num_problems, group_by)
 
 
 def _problems_and_kinds(recipe: Recipe, num_problems: int, group_by: str | None) -> tuple[Dataset, Sequence[str]]:

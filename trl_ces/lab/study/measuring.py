@@ -47,50 +47,46 @@ def measuring_command(cell: Cell, settings: dict[str, Any]) -> list[str]:
 
 
 def main(words: list[str]) -> int:
-    """Measures a model; the words are those of [`measuring_command`]. Returns 2 if model or settings are refused."""
+    """Measures a cell's model, or the one that its recipe starts from; the words are [`measuring_command`]'s.
+
+    Writes `evaluation.json`. Returns 2 if model or settings are refused.
+    """
+    folder, settings, started = Path(words[0]), json.loads(words[1]), time.monotonic()
     try:
-        measure_cell(Path(words[0]), json.loads(words[1]), words[2] == "trained")
+        measure, arguments = import_function(settings["function"], "evaluation"), _arguments(settings)
+        # A recipe is read only if it is needed: it imports TRL, which takes as long as measuring a small model.
+        model = str(folder) if words[2] == "trained" else model_path(load_recipe(folder / RECIPE))
+        if "config" in inspect.signature(measure).parameters:
+            arguments.setdefault("config", str(folder / RECIPE))  # the run's own problems
+        benchmarks = measure(model, **arguments)
+        check_measured(benchmarks, settings["function"])
     except UserError as error:
         print(f"trl-ces study: error: {error}", file=sys.stderr)
         return 2
+    seconds = round(time.monotonic() - started, 1)
+    found = {"settings": settings, "seconds": seconds, "benchmarks": benchmarks, "packages": environment()}
+    write_json(folder / EVALUATION, found)
     return 0
-
-
-def measure_cell(folder: Path, settings: dict[str, Any], trained: bool) -> None:
-    """Measures the model in `folder`, or the one that its recipe starts from, and writes `evaluation.json`."""
-    measure = import_function(settings["function"], "evaluation")
-    # A recipe is read only if it is needed: it imports TRL, which takes as long as measuring a small model.
-    model = str(folder) if trained else model_path(load_recipe(folder / RECIPE))
-    arguments = _arguments(settings)
-    if "config" in inspect.signature(measure).parameters:
-        arguments.setdefault("config", str(folder / RECIPE))  # the run's own problems
-    started = time.monotonic()
-    benchmarks = measure(model, **arguments)
-    check_measured(benchmarks, settings["function"])
-    content = {
-        "settings": settings,
-        "seconds": round(time.monotonic() - started, 1),
-        "benchmarks": benchmarks,
-        "packages": environment(),
-    }
-    write_json(folder / EVALUATION, content)
 
 
 def check_measured(benchmarks: Any, function: str) -> None:
     """Refuses what an evaluation returned if it makes no row."""
-    expected = f"`evaluation`: {function} must return benchmark -> {{accuracy, length_tokens, ...}} with numbers; "
+    expected = (
+        f"`evaluation`: {function} must return benchmark -> {{accuracy in [0, 1], length_tokens, ...}} with numbers, "
+        "and no benchmark `train`, which names columns of the training log; it returned"
+    )
     if not isinstance(benchmarks, dict) or not benchmarks:
-        raise UserError(f"{expected}it returned {benchmarks!r:.200}.")
+        raise UserError(f"{expected} {benchmarks!r:.200}.")
     for name, values in benchmarks.items():
-        numbers = isinstance(values, dict) and all(
-            isinstance(value, int | float) and math.isfinite(value) for value in values.values()
-        )
-        if not isinstance(name, str) or not numbers or not {"accuracy", "length_tokens"} <= set(values):
-            raise UserError(f"{expected}{name!r} has {values!r:.200}.")
+        named = isinstance(name, str) and name != "train" and isinstance(values, dict)
+        if not named or not {"accuracy", "length_tokens"} <= set(values) or not all(map(_is_number, values.values())):
+            raise UserError(f"{expected} {values!r:.200} for {name!r}.")
         if not 0 <= values["accuracy"] <= 1:
-            raise UserError(f"{expected}the accuracy of {name!r} is {values['accuracy']}, not in [0, 1].")
-        if name == "train":
-            raise UserError(f"{expected}`train` is reserved for training-log columns; rename the benchmark.")
+            raise UserError(f"{expected} the accuracy {values['accuracy']} for {name!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _arguments(settings: dict[str, Any]) -> dict[str, Any]:
@@ -98,6 +94,4 @@ def _arguments(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    if code:
-        sys.exit(code)
+    sys.exit(main(sys.argv[1:]))

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from ...support.errors import UserError
 from ...support.files import write_json
 from ...support.imports import install_line
+from ...support.tables import markdown
 from ...train.curves import plot_curves, read_curves
 from ..worlds.arithmetic import arithmetic_accuracy_reward, load_problems, read_prompt, write_solution
 from ..worlds.arithmetic_evaluation import Measurement, measure
-from .processes import RunFailed
+from .processes import Pending, Step, run_all
 
 METHODS = {"DAPO": ["arithmetic", "dapo"], "CES": ["arithmetic"]}  # name -> recipe, in the order of training
 RL_STEPS = 160
@@ -43,19 +42,9 @@ BANDS = {
 }
 
 
-class Stage(Protocol):
-    """Shows how far one part of the quickstart is."""
-
-    def show(self, note: str) -> None:
-        """Replaces what was shown before."""
-
-    def remark(self, text: str) -> None:
-        """Adds to what is shown at the stage's end."""
-
-
 def quickstart(
     output_dir: Path,
-    stage: Callable[[str, str], AbstractContextManager[Stage]],
+    stage: Callable[[str, str], AbstractContextManager[Any]],
     seed: int = 0,
     base_steps: int = BASE_STEPS,
     rl_steps: int = RL_STEPS,
@@ -64,7 +53,7 @@ def quickstart(
     """Trains and measures the models `before`, `DAPO` and `CES`.
 
     `output_dir` gets the models `base`, `dapo` and `ces`, a log of each training, a picture and the numbers. `stage`
-    makes the context of a [`Stage`] from its number ("1/4") and its title.
+    makes the context of a part from its number ("1/4") and its title: `show` says how far it is, `remark` adds to it.
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the picture needs matplotlib: {install_line('quickstart')}.")
@@ -72,14 +61,10 @@ def quickstart(
     folders = {"before": output_dir / "base", **{method: output_dir / method.lower() for method in METHODS}}
     with stage("1/4", "A small model learns to write additions, with slips") as line:
         make_base(folders["before"], seed, base_steps, line)
-    for number, (method, recipe) in enumerate(METHODS.items(), start=2):
+    for number, method in enumerate(METHODS, start=2):
         with stage(f"{number}/4", f"{method} trains it") as line:
-            log = output_dir / f"{method.lower()}.log"
-            words = ["--model_name_or_path", folders["before"], "--output_dir", folders[method]]
-            words += ["--seed", seed, "--dataset_seed", seed, "--max_steps", rl_steps]
-            code = run_training(recipe, list(map(str, words)), log, rl_steps, line)
-        if code:
-            raise RunFailed(method, code, log)
+            fields = {"model_name_or_path": folders["before"], "seed": seed, "dataset_seed": seed}
+            run_training(method, folders[method], fields | {"max_steps": rl_steps}, line)
     with stage("4/4", f"All three answer {num_problems} problems that no training saw") as line:
         problems = load_problems("held_out", num_problems, SAMPLING_SEED)
         measured = {}
@@ -96,7 +81,7 @@ def quickstart(
     return measured
 
 
-def make_base(folder: Path, seed: int, steps: int, stage: Stage) -> None:
+def make_base(folder: Path, seed: int, steps: int, stage: Any) -> None:
     """Makes the base model, or keeps one that was made with the same settings."""
     import torch
     from transformers.utils import logging
@@ -111,28 +96,21 @@ def make_base(folder: Path, seed: int, steps: int, stage: Stage) -> None:
         stage.remark(" (kept from before)")
 
 
-def run_training(recipe: list[str], overrides: list[str], log: Path, steps: int, stage: Stage) -> int:
-    """Runs `trl-ces train --config recipe ...` as a user would, with its output in `log`. Returns its exit code."""
-    command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", *recipe, *overrides]
-    with log.open("w", encoding="utf-8") as output:
-        child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        previous = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-        try:
-            while True:
-                try:
-                    return child.wait(timeout=1)
-                except subprocess.TimeoutExpired:
-                    # The Trainer's progress bar in the log: "| 40/160 ["
-                    done = re.findall(rf"\b(\d+)/{steps} \[", log.read_text(encoding="utf-8", errors="replace"))
-                    stage.show(f"step {done[-1]} of {steps}" if done else "starting")
-                except KeyboardInterrupt:
-                    child.wait()  # it got the same Ctrl-C and ends by itself
-                    raise
-        finally:
-            signal.signal(signal.SIGTERM, previous)
-            if child.poll() is None:  # SIGTERM reached this process alone: the training must not outlive it
-                child.terminate()
-                child.wait()
+def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) -> None:
+    """Runs `trl-ces train` as a user would, into `folder`, with its output in a log beside it."""
+    log, steps = folder.with_suffix(".log"), fields["max_steps"]
+    command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", *METHODS[method]]
+    for name, value in {"output_dir": folder, **fields}.items():
+        command += [f"--{name}", str(value)]
+
+    def show() -> None:
+        # The Trainer's progress bar in the log: "| 40/160 ["
+        done = re.findall(rf"\b(\d+)/{steps} \[", log.read_text(encoding="utf-8", errors="replace"))
+        stage.show(f"step {done[-1]} of {steps}" if done else "starting")
+
+    step = Step(command, log, before=lambda: log.unlink(missing_ok=True))
+    for failure in run_all([Pending(method, folder, [step])], [{}], on_wait=show):
+        raise failure
 
 
 def summary(measured: dict[str, Measurement]) -> str:
@@ -153,13 +131,12 @@ def figures(found: Measurement) -> tuple[float, float, float]:
 
 def table(measured: dict[str, Measurement]) -> str:
     """The comparison, a column for each model, with the band of each figure below it."""
-    lines = [f"{'':<24}" + "".join(f"{name:>15}" for name in measured)]
+    rows = []
     for index, (title, digits) in enumerate(MEASURES.items()):
-        values = [f"{figures(found)[index]:.{digits}f}" for found in measured.values()]
-        bands = [" to ".join(f"{end:.{digits}f}" for end in BANDS[name][index]) for name in measured]
-        lines += [f"{title:<24}" + "".join(f"{value:>15}" for value in values)]
-        lines += [f"{'  95 % of runs':<24}" + "".join(f"{band:>15}" for band in bands)]
-    return "\n".join(lines)
+        rows.append([title, *(f"{figures(found)[index]:.{digits}f}" for found in measured.values())])
+        bands = [BANDS[name][index] for name in measured]
+        rows.append(["95 % of runs", *(f"{low:.{digits}f} to {high:.{digits}f}" for low, high in bands)])
+    return markdown(["", *measured], rows)
 
 
 def outside_bands(measured: dict[str, Measurement]) -> str:

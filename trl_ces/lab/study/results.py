@@ -1,34 +1,40 @@
-"""Finished runs as two tidy files, written and read here: `results.csv` and `curves.csv`."""
+"""Finished runs: `results.csv` and `curves.csv`, written and read here, and the tables of their comparison."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...support.errors import UserError
 from ...support.files import write_text
 from ...support.reward_names import accuracy_reward_index, reward_name
-from ...train.curves import Curve, plot_curves, plot_variants, read_curves
+from ...support.tables import Table
+from ...train.curves import Curve, plot_curves, read_curves
 from ...train.lookup import find_reward_functions
 from .cells import slug
-from .comparison import MEASURES, comparison, means_over_variants
+from .comparison import MEASURES, VARIANTS_NOTE, benchmark_table, method_table, variants_table
 from .folder import EVALUATION, TRAINING, read_json
-from .front import front_text, has_lines, middle_of_lines, read_settings
-from .front_picture import plot_front
+from .front import front_tables, has_lines, middle_of_lines, read_settings
+from .pictures import plot_front, plot_variants
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from .cells import Cell, Study
 
-RESULTS, CURVES, COMPARISON, FRONT = "results.csv", "curves.csv", "comparison.md", "front.md"
+RESULTS, CURVES, COMPARISON = "results.csv", "curves.csv", "comparison.md"
 TEXTS = ("variant", "method", "line", "measured_on", "settings", "packages")
 POINT = dict(zip(MEASURES, ("accuracy", "length", "entropy"), strict=True))  # column of curves.csv -> key of a curve
 # Without `evaluation` a run is judged by the mean over this last part of its training log.
 LAST_PART = 0.1
+NOTE = (
+    "Means over seeds, ± half the 95 % interval (Student's t). Differences are paired by seed to {}. The interval is "
+    "over training runs; all are measured on the same problems."
+)
 
 
 class Results:
@@ -56,46 +62,75 @@ class Results:
         """The rows, in the study's order."""
         return [self._rows[cell.name] for cell in self.study.cells if cell.name in self._rows]
 
-    def write_tables(self) -> None:
-        """Writes `results.csv` and `comparison.md`."""
+    def write_tables(self) -> DataFrame:
+        """Writes `results.csv` and `comparison.md`; returns their rows."""
+        from pandas import DataFrame
+
+        table = DataFrame(self.rows())
         write_results(self.study.output_dir / RESULTS, self.rows())
-        write_text(self.study.output_dir / COMPARISON, comparison(self.study, self.rows()))
+        write_text(self.study.output_dir / COMPARISON, comparison(table, self.study.baseline))
+        return table
 
     def write(self) -> list[str]:
         """Writes tables, curves, pictures, and the front where methods have several strengths."""
-        self.write_tables()
-        study, files = self.study, [RESULTS, CURVES, COMPARISON]
+        study, table = self.study, self.write_tables()
         cells = [cell for cell in study.cells if cell.name in self._curves]
         curves = {(cell.variant, cell.method, cell.seed): self._curves[cell.name] for cell in cells}
         write_curves(study.output_dir / CURVES, curves)
-        files += self._write_front()
+        files = [RESULTS, CURVES, COMPARISON]
+        trained_first = sorted(study.cells, key=lambda cell: not cell.trained)  # styles as in a report
+        lines = list(dict.fromkeys(cell.line or cell.method for cell in trained_first))
         drawn = middle_of_lines({cell.method: cell.line or cell.method for cell in study.cells})
+
+        def picture(kind: str, variant: str) -> Path:
+            files.append(f"{kind}{'_' if variant else ''}{slug(variant)}.png")
+            return study.output_dir / files[-1]
+
+        if has_lines(table):
+            for variant, runs in table.groupby("variant", sort=False):
+                plot_front(read_settings(runs), lines, variant, picture("front", variant))
         if len(study.variants) > 1 and len(self) == len(study.cells):
-            means = means_over_variants(drawn, study.variants, self.rows())
-            files.append(plot_variants(study.variants, means, study.output_dir / "variants.png").name)
+            plot_variants(table, drawn, picture("variants", ""))
         for variant in study.variants:
             shown: dict[str, list[Curve]] = {}
             for (of, method, _), curve in curves.items():
                 if of == variant and method in drawn:
                     shown.setdefault(drawn[method], []).append(curve)
             if shown:
-                name = f"curves{'_' if variant else ''}{slug(variant)}.png"
-                files.append(plot_curves(shown, study.output_dir / name).name)
+                plot_curves(shown, picture("curves", variant))
         return files
 
-    def _write_front(self) -> Iterator[str]:
-        from pandas import DataFrame
 
-        table = DataFrame(self.rows())
-        if not has_lines(table):
-            return
-        write_text(self.study.output_dir / FRONT, front_text(table))
-        cells = sorted(self.study.cells, key=lambda cell: not cell.trained)  # styles as in a report
-        order = list(dict.fromkeys(cell.line or cell.method for cell in cells))
-        yield FRONT
-        for variant, runs in table.groupby("variant", sort=False):
-            name = f"front{'_' if variant else ''}{slug(variant)}.png"
-            yield plot_front(read_settings(runs), order, variant, self.study.output_dir / name).name
+def variant_tables(rows: DataFrame, baseline: str) -> Iterator[tuple[str, Table]]:
+    """Of each variant the tables that its runs can fill; of several, last, the differences over all of them."""
+    for variant, runs in rows.groupby("variant", sort=False):
+        filled = (
+            (f"Methods, measured on {measured_on(runs)}", method_table(runs, baseline)),
+            ("By benchmark", benchmark_table(runs)),
+        )
+        for title, lines in filled:
+            if lines:
+                yield variant, Table(title, lines[0], lines[1:], NOTE.format(baseline))
+        for table in front_tables(read_settings(runs)) if has_lines(runs) else ():
+            yield variant, table
+    if lines := variants_table(rows, baseline):
+        yield "All variants", Table("Differences over all variants", lines[0], lines[1:], VARIANTS_NOTE)
+
+
+def measured_on(runs: DataFrame) -> str:
+    """The problems that runs were measured on."""
+    return "; ".join(sorted(runs["measured_on"].unique()))
+
+
+def comparison(table: DataFrame, baseline: str) -> str:
+    """The comparison as Markdown."""
+    parts = [NOTE.format(baseline), f"Measured on: {measured_on(table)}."]
+    for variant, tables in groupby(variant_tables(table, baseline), key=lambda entry: entry[0]):
+        parts += [f"## {variant}"] if variant else []
+        for _, shown in tables:
+            parts += [shown.note] if shown.note and shown.note not in parts else []
+            parts.append(shown.markdown())
+    return "\n\n".join(parts) + "\n"
 
 
 def accuracy_reward_name(cell: Cell) -> str:

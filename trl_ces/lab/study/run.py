@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
 
 from ...support.errors import UserError
 from ...support.files import lock_file, sign
 from ...support.imports import install_line
+from ...train.checkpoints import newest_checkpoint
 from ...train.checks import check
 from ...train.command_line import CommandLine
 from ...train.launch import read_accelerate_config
@@ -42,29 +40,24 @@ def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple
 def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
     pending, slots = prepare(study, at_a_time)  # again, now that no other start can change anything
     results, count = Results(study), len(study.cells)
-    to_do = {run.cell.name for run in pending}
-    for cell in study.cells:
-        if cell.name not in to_do:
-            results.add(cell)
+    cells = {cell.name: cell for cell in study.cells}
+    for name in cells.keys() - {run.name for run in pending}:
+        results.add(cells[name])
     say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} to go, {at_a_time} at a time.")
 
-    def on_finish(cell: Cell) -> None:
-        row = results.add(cell)
+    def on_finish(name: str) -> None:
+        cell, row = cells[name], results.add(cells[name])
         results.write_tables()
         if not study.keep_checkpoints:
             for checkpoint in cell.folder.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
-        say(f"[{len(results)}/{count}] {run_line(cell, row)}")
+        entropy = f", {row['entropy_bits']:.3f} bits" if "entropy_bits" in row else ""
+        spent = f" ({row['train/seconds']:.0f} s of training)" if row["train/seconds"] is not None else ""
+        measured = f"{100 * row['accuracy']:.1f} %, {row['length_tokens']:.1f} tokens{entropy}{spent}"
+        say(f"[{len(results)}/{count}] {name}: {measured}")
 
     failed = run_all(pending, slots, on_finish, on_failure=lambda failure: say(str(failure)))
     return results.write() if len(results) else [], failed
-
-
-def run_line(cell: Cell, row: dict[str, Any]) -> str:
-    """One line for a run that has just finished."""
-    entropy = f", {row['entropy_bits']:.3f} bits" if "entropy_bits" in row else ""
-    spent = f" ({row['train/seconds']:.0f} s of training)" if row["train/seconds"] is not None else ""
-    return f"{cell.name}: {100 * row['accuracy']:.1f} %, {row['length_tokens']:.1f} tokens{entropy}{spent}"
 
 
 def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str, str]]]:
@@ -72,11 +65,13 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str,
     if study.evaluation is not None:
         check_evaluation(study.evaluation)
     processes, slots = share_devices(study, at_a_time)
+    flags = {} if processes is None else {"num_processes": [str(processes)]}
+    if slots[0] and processes and processes > 1:
+        flags["main_process_port"] = ["0"]  # a free one for each run, by accelerate
     pending = []
-    for cell, port in zip(study.cells, free_ports(len(study.cells)), strict=True):
-        flags = {} if processes is None else {"num_processes": [str(processes)]}
-        if slots[0] and processes and processes > 1:
-            flags["main_process_port"] = [str(port)]
+    # Models before training first, so that no two runs wait for one `model_builder`.
+    # Then seed by seed: a study that is stopped early compares all methods.
+    for cell in sorted(study.cells, key=lambda cell: (cell.trained, cell.seed)):
         try:
             accuracy_reward_name(cell)
             check_unchanged(cell)
@@ -84,9 +79,6 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str,
                 pending.append(make_pending(study, cell, flags))
         except UserError as error:
             raise UserError(f"{cell.name}: {error}") from None
-    # Models before training first, so that no two runs wait for one `model_builder`.
-    # Then seed by seed: a study that is stopped early compares all methods.
-    pending.sort(key=lambda run: (run.cell.trained, run.cell.seed))
     return pending, slots
 
 
@@ -120,7 +112,7 @@ def visible_devices() -> list[str]:
 
 def make_pending(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:
     """What is left to do for a cell: train, continue training, measure. `flags` are accelerate's."""
-    checkpoint = cell.checkpoint() if cell.trained else None
+    checkpoint = newest_checkpoint(cell.folder) if cell.trained else None
     line = CommandLine(accelerate_config=study.accelerate_config, accelerate_flags=flags)
     launch = check(line, cell.checked_recipe)
     steps = []
@@ -131,13 +123,4 @@ def make_pending(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pendi
     if study.evaluation is not None:
         command, log = measuring_command(cell, study.evaluation), cell.folder / "evaluation.log"
         steps.append(Step(command, log) if cell.trained else Step(command, log, partial(write_recipe, cell)))
-    return Pending(cell, steps, {**cell.checked_recipe.env, **launch.env})
-
-
-def free_ports(count: int) -> list[int]:
-    """Distinct ports that nobody listens on."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("", 0))
-        return [probe.getsockname()[1] for probe in probes]
+    return Pending(cell.name, cell.folder, steps, {**cell.checked_recipe.env, **launch.env})

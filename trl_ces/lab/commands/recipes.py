@@ -1,24 +1,28 @@
-"""`trl-ces recipes`: what is shipped, and one recipe whole, to see or to keep."""
+"""`trl-ces recipes`: what is shipped and what it costs, and one recipe whole, to see or to keep."""
 
 from pathlib import Path
 
-from ..support.errors import UserError
-from ..support.files import write_text
-from ..support.yaml import dump_yaml
-from ..train.compose import compose
-from ..train.shipped import OVERLAYS, WHOLE, shipped_files
-from .parser import Parser
+from ...cli.parser import Parser
+from ...support.errors import UserError
+from ...support.files import write_text
+from ...support.yaml import dump_yaml
+from ...train.compose import compose
+from ...train.shipped import OVERLAYS, shipped_files, shipped_folders
 
 
 def run(argv: list[str]) -> int:
     """Lists the shipped files, or prints the flat recipe of some."""
     parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe whole.")
-    verbs = "print the recipe that the names make together, or copy it to a file of your own"
-    parser.add_argument("verb", nargs="?", choices=["show", "copy"], help=verbs)
+    verbs = "print the recipe that the names make together, copy it to a file of your own, or compute the costs anew"
+    parser.add_argument("verb", nargs="?", choices=["show", "copy", "costs"], help=verbs)
     parser.add_argument("names", nargs="*", metavar="NAME", help="a recipe, and overlays; `copy`: the new file last")
     options = parser.parse_args(argv)
     if options.verb is None:
         print(_listed())
+    elif options.verb == "costs":
+        from ..plan.costs import table
+
+        print(table())
     elif len(options.names) < (1 if options.verb == "show" else 2):
         file = "" if options.verb == "show" else " my.yaml"
         parser.error(f"name what to {options.verb}, such as `trl-ces recipes {options.verb} R1-7B alp{file}`")
@@ -34,9 +38,10 @@ def run(argv: list[str]) -> int:
 
 
 def _listed() -> str:
-    titles = {WHOLE: "Recipes, whole", "methods": "Overlays: methods", "cluster": "Overlays: machines"}
-    lines = []
-    for folder in (WHOLE, *OVERLAYS):
+    titles = {"methods": "Overlays: methods", "cluster": "Overlays: machines"}
+    costs = next(folder / "costs.md" for folder in shipped_folders("recipes")).read_text(encoding="utf-8")
+    lines = [costs]
+    for folder in OVERLAYS:
         lines.append(f"{titles[folder]}:")
         lines += [f"  {name:<30}{_first_comment(file)}" for name, file in shipped_files(folder).items()]
     examples = ["recipes show R1-7B alp", "recipes copy R1-7B alp my.yaml", "train --config R1-7B alp"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...support.errors import UserError, first_line, hub_errors
+from ..support.errors import UserError, first_line, hub_errors
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -26,7 +26,7 @@ def _shape(model_type: str, tied: bool, *numbers: int) -> dict[str, Any]:
 
 
 # From each model's config.json on the Hub, so that the shipped recipes can be planned offline. DeepSeek's distilled
-# Qwens have the shapes of Qwen2.5-Math, untied. tests/lab/plan/test_plan.py counts their parameters.
+# Qwens have the shapes of Qwen2.5-Math, untied. tests/train/test_shapes.py counts their parameters.
 KNOWN_SHAPES = {
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": _shape("qwen2", False, 1536, 8960, 28, 12, 2, 151936),
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": _shape("qwen2", False, 3584, 18944, 28, 28, 4, 152064),
@@ -50,9 +50,19 @@ class ModelShape:
 
         return AutoConfig.for_model(**json.loads(self.settings))
 
+    def weights(self) -> int:
+        """Number of weights, of a model without content."""
+        import torch
+        from transformers import AutoModelForCausalLM
 
-def find_shape(name: str, builder: str | None = None, given: str | None = None) -> ModelShape:
-    """Find the shape of the model `name`."""
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(self.config()).num_parameters()
+
+
+def find_shape(
+    name: str, builder: str | None = None, given: str | None = None, *, offline: bool = False
+) -> ModelShape:
+    """Find the shape of the model `name`; `offline` asks no Hub for it, only the Hub's cache."""
     if given is not None:
         return _read_file(given)
     if (Path(name).expanduser() / "config.json").is_file():
@@ -65,7 +75,7 @@ def find_shape(name: str, builder: str | None = None, given: str | None = None) 
 
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, KeyError)
     try:
-        config = AutoConfig.from_pretrained(name)
+        config = AutoConfig.from_pretrained(name, local_files_only=offline)
     except refusals as error:
         raise UserError(
             f"The shape of {name!r} is not known here and cannot be read ({first_line(error)}): give its "

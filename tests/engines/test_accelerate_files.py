@@ -1,0 +1,58 @@
+"""Each shipped accelerate file, unchanged: what `trl-ces train` makes of it is read in the workers that it starts."""
+
+import json
+import subprocess
+
+import psutil
+import pytest
+from engines_on_a_cpu import ACCELERATE
+from processes import environment, free_port
+
+from trl_ces.train import launch
+from trl_ces.train.command_line import read_words
+from trl_ces.train.recipe import make_recipe
+
+CORES = 12
+ZERO3 = {"zero": 3, "saves weights": True, "optimizer on": "none", "precision": "bf16"}
+FSDP2 = {"fsdp": 2, "saves": "FULL_STATE_DICT", "frees layers": True, "precision": "no"}
+FILES = {
+    "single": {},
+    "ddp": {},
+    "zero2": {**ZERO3, "zero": 2, "saves weights": False},
+    "zero3": ZERO3,
+    "zero3_multinode": ZERO3,
+    "zero3_offload": {**ZERO3, "optimizer on": "cpu"},
+    "fsdp2": FSDP2,
+    "fsdp2_multinode": FSDP2,
+}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_every_shipped_file_is_here():
+    assert set(FILES) == {file.stem for file in ACCELERATE.glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_workers_get_the_files_engine_and_share_the_cores(tmp_path, monkeypatch, name):
+    if name.startswith("zero"):
+        pytest.importorskip("deepspeed", reason="make test-slow installs it")
+    processes = 1 if name == "single" else 2
+    monkeypatch.setattr(launch, "WORKER", "accelerate_probe")
+    monkeypatch.setattr(launch, "_device_count", lambda: processes)
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical: CORES)
+    monkeypatch.setattr(psutil.Process, "cpu_affinity", lambda self: range(2 * CORES))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    words = ["--accelerate_config", name, "--num_processes", str(processes), "--main_process_port", str(free_port())]
+    words += ["--num_machines", "1", "--machine_rank", "0"] if name.endswith("multinode") else []
+    recipe = make_recipe({"model_name_or_path": "m", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
+    made = launch.make_launch(read_words(words), recipe)
+    given = {key: value for key, value in environment(PROBE=str(tmp_path)).items() if key != "OMP_NUM_THREADS"}
+    ended = subprocess.run(made.command, env={**given, **made.env}, capture_output=True, text=True, timeout=500)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    expected = {"threads": str(CORES // processes), "processes": str(processes), **FILES[name]}
+    for rank in range(processes):
+        said, arguments = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert said == expected
+        assert arguments[:2] == ["--expect_processes", str(processes)]
+    assert len(list(tmp_path.iterdir())) == processes

@@ -1,0 +1,90 @@
+"""Colocated vLLM under each engine: what it samples from is what is trained and saved, and a run resumes.
+
+The engines are real, on two processes of this CPU; vLLM is the stand-in of tests/helpers/colocated_vllm.py. Not here:
+NCCL, vLLM's own kernels and memory, its sharding of weights under tensor parallelism (each process of the stand-in
+holds them whole), and LoRA under tensor parallelism, before which TRL calls a barrier that gloo does not have.
+"""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from engines_on_a_cpu import launched_environment, on_cpu
+from peft import PeftModel
+from processes import run_processes
+from safetensors.torch import load_file
+from tiny import save_tiny, tiny_model
+from transformers import AutoModelForCausalLM
+from vllm_answers import digest
+
+TIMEOUT = 1200
+ENGINES = {
+    "one": ("NO", 1),
+    "ddp": ("MULTI_CPU", 2),
+    "zero2": ("DEEPSPEED", 2),
+    "zero3": ("DEEPSPEED", 2),
+    "zero3_offload": ("DEEPSPEED", 2),
+    "fsdp2": ("FSDP", 2),
+}
+STEPS_WITH_ROLLOUT = [0, 2]
+RESUMED = [1, 2, 3]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * TIMEOUT)]
+
+
+def digest_of(start, checkpoint, lora):
+    """The digest of a checkpoint's weights, an adapter merged as vLLM gets it."""
+    if not lora:
+        return digest(SimpleNamespace(state_dict=lambda: load_file(checkpoint / "model.safetensors")))
+    base = AutoModelForCausalLM.from_pretrained(start)
+    return digest(PeftModel.from_pretrained(base, checkpoint).merge_and_unload())
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def runs(request, tmp_path_factory):
+    """All cases under one engine: (its name, the output, what each process says of its cases)."""
+    engine = request.param
+    if engine.startswith("zero"):
+        pytest.importorskip("deepspeed", reason="make test-slow installs it")
+    folder = tmp_path_factory.mktemp(engine)
+    save_tiny(folder / "start")
+    cases = ["full", "LoRA", "dynamic sampling", *(["tensor parallel 2"] if engine != "one" else [])]
+    options = {"cases": cases, "resume": RESUMED}
+    if engine == "fsdp2":
+        options["environment"] = launched_environment()
+    config = on_cpu(engine, folder) if engine.startswith("zero") else None
+    processes, arguments = ENGINES[engine][1], (str(folder / "start"), json.dumps(options))
+    run_processes("colocated_processes.py", folder / "out", processes, TIMEOUT, arguments, config)
+    facts = [json.loads((folder / "out" / f"facts-{rank}.json").read_text()) for rank in range(processes)]
+    return engine, folder / "out", facts
+
+
+@pytest.mark.parametrize("case", ["full", "LoRA", "dynamic sampling", "tensor parallel 2"])
+def test_what_vllm_samples_from_is_what_is_saved_and_the_ratios_are_1(runs, case):
+    engine, output, facts = runs
+    if case not in facts[0]:
+        pytest.skip("one process")
+    checkpoints = [output / case / f"checkpoint-{step}" for step in (1, 2, 3)]
+    saved = [digest(tiny_model()), *(digest_of(output.parent / "start", one, case == "LoRA") for one in checkpoints)]
+    assert len(set(saved)) == len(saved), "each step moves the weights"
+    for of_process in facts:
+        found = of_process[case]
+        assert tuple(found["engine"]) == ENGINES[engine]
+        assert sorted({step for step, _ in found["sampled"]}) == STEPS_WITH_ROLLOUT
+        assert {tuple(one) for one in found["sampled"]} == {(step, saved[step]) for step in STEPS_WITH_ROLLOUT}
+        assert found["calls"].count("wake weights") == len(STEPS_WITH_ROLLOUT), "weights are sent once a rollout"
+        assert found["ratios"] == pytest.approx([1.0] * len(found["ratios"]), abs=1e-3)
+        assert len(found["ratios"]) >= 3 * len(STEPS_WITH_ROLLOUT)
+
+
+def test_a_run_resumes_inside_and_between_rollouts_to_the_same_bits(runs):
+    _, output, facts = runs
+    expected = load_file(output / "full" / "model" / "model.safetensors")
+    for step in RESUMED:
+        found = load_file(output / f"from {step}" / "model" / "model.safetensors")
+        for name, value in expected.items():
+            assert torch.equal(found[name], value), (step, name)
+        for of_process in facts:
+            later = [one for one in of_process["full"]["sampled"] if one[0] >= step]
+            assert of_process[f"from {step}"]["sampled"] == later

@@ -1,0 +1,42 @@
+"""The shipped engines without a GPU: their files as a CPU can read them, and FSDP2, whose gate is lifted."""
+
+import yaml
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import DistributedType
+from accelerate.utils.launch import prepare_multi_gpu_env
+from processes import HERE
+
+ACCELERATE = HERE.parents[1] / "recipes" / "accelerate"
+FSDP2 = ACCELERATE / "fsdp2.yaml"
+
+
+def on_cpu(name, folder):
+    """The shipped accelerate file, changed in what a CPU cannot do: no GPU, and float32 for comparing weights."""
+    settings = yaml.safe_load((ACCELERATE / f"{name}.yaml").read_text())
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump({**settings, "use_cpu": True, "mixed_precision": "no"}))
+    return file
+
+
+def launched_environment():
+    """The variables that accelerate's launcher makes of the file."""
+    words = ["--config_file", str(FSDP2), "--num_processes", "2", "--main_process_port", "0", "script.py"]
+    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
+    found = prepare_multi_gpu_env(arguments)
+    return {name: value for name, value in found.items() if name.startswith("FSDP_") or name == "ACCELERATE_USE_FSDP"}
+
+
+def allow_fsdp_on_a_cpu():
+    """Lifts accelerate's gate, which starts FSDP on other devices only."""
+    init = AcceleratorState.__init__
+
+    def with_fsdp(self, *args, fsdp_plugin=None, **kwargs):
+        init(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
+        if fsdp_plugin is not None and self.distributed_type == DistributedType.MULTI_CPU:
+            self.distributed_type, self.fsdp_plugin = DistributedType.FSDP, fsdp_plugin
+            PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+            if self._mixed_precision != "no":
+                fsdp_plugin.set_mixed_precision(self._mixed_precision)
+
+    AcceleratorState.__init__ = with_fsdp

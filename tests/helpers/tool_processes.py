@@ -1,0 +1,75 @@
+"""Started by test_tool_rounds.py: a rollout with tools whose processes need unequal rounds. Not a test file."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from colocated_vllm import ColocatedLLM, colocated_in_each
+from processes import end_processes
+from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer
+
+TOKENIZER = qwen_tokenizer()
+# Of each prompt's four completions, how many tool calls they make. A process has one prompt.
+CALLS = {"3+4": [2, 2, 1, 0], "1+1": [0, 1, 0, 0]}
+
+
+def add(a: int, b: int) -> int:
+    """
+    Adds two numbers.
+
+    Args:
+        a: One number.
+        b: The other number.
+    """
+    return a + b
+
+
+class Scripted(ColocatedLLM):
+    """Says what `CALLS` asks for. Each answer names its completion, so that one that goes astray is seen."""
+
+    def generate(self, prompts, sampling_params, use_tqdm):
+        texts, seen, answers = [TOKENIZER.decode(prompt["prompt_token_ids"]) for prompt in prompts], {}, []
+        for text in texts:
+            name = next(name for name in CALLS if f"user\n{name}<" in text)
+            made = text.count("<tool_response>")
+            if made == 0:
+                seen[name] = seen.get(name, -1) + 1
+                member = seen[name]
+            else:
+                member = int(text.rpartition('"b": ')[2][0])
+            wants_more = made < CALLS[name][member]
+            answers.append(call("add", a=made, b=member) if wants_more else f"{name} {member} {made}{QWEN_END}")
+        ids = [TOKENIZER.encode(answer) for answer in answers]
+        entries = [[{token: SimpleNamespace(rank=1, logprob=0.0)} for token in row] for row in ids]
+        return [
+            SimpleNamespace(prompt_token_ids=[], outputs=[SimpleNamespace(token_ids=row, logprobs=logprobs)])
+            for row, logprobs in zip(ids, entries, strict=True)
+        ]
+
+
+def main(output, processes, model):
+    colocated_in_each(pytest.MonkeyPatch())
+    import trl.generation.vllm_generation as generation
+
+    generation.LLM = Scripted
+    columns = {"prompt": [question(name) for name in CALLS]}
+    said = []
+
+    def last_words(completions, **kwargs):
+        said.extend(messages[-1]["content"] for messages in completions)
+        return [0.0] * len(completions)
+
+    changes = {"use_vllm": True, "vllm_mode": "colocate", "vllm_enable_sleep_mode": True}
+    changes |= {"vllm_tensor_parallel_size": processes, "vllm_max_model_length": 4096, "shaping": "none"}
+    changes |= {"per_device_train_batch_size": 8 // processes}
+    trainer = chat_trainer(output, last_words, TOKENIZER, columns, changes, tools=[add], model=model)
+    rank, rows = trainer.accelerator.process_index, four_of_each(columns)
+    trainer._generate_and_score_completions(rows[rank * 4 :][: 8 // processes])
+    (Path(output) / f"said-{rank}.json").write_text(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    end_processes()

@@ -1,0 +1,87 @@
+"""The tensors of one step on tensors without content, against PyTorch's allocator."""
+
+import json
+from contextlib import nullcontext
+
+import pytest
+import torch
+from plan_steps import SMALL, allocator_peak, step
+from transformers import AutoConfig, AutoModelForCausalLM
+from trl.trainer.utils import add_fused_lm_head
+
+from trl_ces.lab.plan.step import count_step
+
+
+def allocated(settings):
+    """Most bytes that PyTorch's CPU allocator held at a time in a real step, beyond those before it."""
+    model = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(**json.loads(settings.shape.settings)), dtype=getattr(torch, settings.dtype)
+    ).train()
+    add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    if settings.checkpointing:
+        model.activation_checkpointing_enable()
+    ids = torch.zeros(settings.rows, settings.tokens, dtype=torch.long)
+    mask = torch.ones_like(ids)
+    mask[0, :9] = 0  # a padded row, as in a rollout
+
+    def act():
+        with torch.autocast("cpu", torch.bfloat16) if settings.autocast else nullcontext():
+            outputs = model(input_ids=ids, attention_mask=mask, labels=ids, fused_lm_head=True)
+        (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
+
+    return allocator_peak(act)
+
+
+STEPS = {
+    "as it is": {},
+    "checkpointing": {"checkpointing": True},
+    "long": {"tokens": 900, "rows": 1},
+    "long, checkpointing": {"tokens": 900, "rows": 1, "checkpointing": True},
+    "bfloat16 by autocast": {"autocast": True},
+    "llama, tied, large vocabulary": {
+        "shape": {**SMALL, "model_type": "llama", "vocab_size": 40000, "tie_word_embeddings": True}
+    },
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_a_steps_tensors_are_those_that_the_allocator_saw(case):
+    settings = step(**STEPS[case])
+    assert count_step(settings).peak_with_gradients == pytest.approx(allocated(settings), rel=0.05)
+
+
+def test_flash_attention_saves_the_masks_and_the_repeated_heads():
+    square = 2 * 256 * 256
+    usual, flash = count_step(step()), count_step(step(flash_attention=True))
+    # In each of four layers the mask as float32, and keys and values of 2 heads more.
+    repeated = 2 * 2 * 256 * 2 * 32 * 4
+    assert usual.saved - flash.saved == 4 * (4 * square + repeated)
+
+
+def test_on_a_gpu_the_lm_head_works_in_place():
+    wide = {**SMALL, "vocab_size": 32768, "num_hidden_layers": 1}
+    cpu, gpu = (count_step(step(wide, gpu=on, tokens=512)) for on in (False, True))
+    tile = 2 * 511 * 32768 * 4
+    assert cpu.peak - gpu.peak > 2 * tile
+    # One tile, the gradient of the head, and little else.
+    head = tile + 32768 * 128 * 4
+    assert head < gpu.peak - gpu.saved < 1.05 * head
+
+
+LORA = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 4, "target_modules": ["q_proj", "v_proj"]}
+
+
+def test_of_lora_only_the_adapters_are_trained():
+    count = count_step(step(lora=json.dumps(LORA)))
+    # r x (in + out): q 128 -> 128, v 128 -> 64, four layers
+    assert count.trained == 4 * 4 * (128 + 128 + 128 + 64)
+    whole = count_step(step())
+    assert count.weights == whole.weights + count.trained
+    assert whole.trained == whole.weights
+
+
+def test_loras_dropout_keeps_what_it_dropped_for_the_backward():
+    plain, dropped = (count_step(step(lora=json.dumps({**LORA, "lora_dropout": p}))).saved for p in (0.0, 0.1))
+    # Per layer and adapter, of (2, 256, 128) inputs: a mask, a byte or a float32 each, and the dropped input, float32.
+    inputs = 4 * 2 * 2 * 256 * 128
+    assert inputs <= dropped - plain <= 8 * inputs
