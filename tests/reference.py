@@ -129,6 +129,14 @@ def tokens_of_kl_cov(tokens, ratio):
     return [token["place"] for token in ranked[: max(1, math.floor(Fraction(ratio) * len(tokens)))]]
 
 
+def tokens_of_stare(tokens, ratio):
+    """The ceil(ratio N) most surprising of the N tokens with A > 0."""
+    ranked = sorted(
+        (token for token in tokens if token["advantage"] > 0), key=lambda token: (token["logp"], token["place"])
+    )
+    return [token["place"] for token in ranked[: math.ceil(Fraction(ratio) * len(ranked))]]
+
+
 def shaped_loss(
     model,
     rows,
@@ -147,6 +155,8 @@ def shaped_loss(
     low=1.0,
     high=5.0,
     coef=1.0,
+    weight=1.1,
+    zeta=0.01,
     priorities=None,
     gfpo_keep=None,
     gfpo_metric="length",
@@ -162,7 +172,7 @@ def shaped_loss(
     -J of Eq. 1 with A' of Eq. 7 in place of A, over all rows at once (one optimizer step on one process).
 
     A row has prompt_ids, completion_ids, mask (list of 0/1), accuracy (float or None), rewards (their sum, or None).
-    `rule`: ces, none, entropy_advantage, clip_cov or kl_cov; the last two take all rows as one micro-batch.
+    `rule`: ces, none, or another of trl_ces/methods; clip_cov, kl_cov and stare take all rows as one micro-batch.
     """
     kept = rewards_of_gfpo(rows, group_size, gfpo_keep or group_size, gfpo_metric)
     advantages = group_advantages(kept, group_size)
@@ -176,11 +186,13 @@ def shaped_loss(
                 old_logps, _ = logps_and_bits(old_model, row, temperature)
         outputs.append((logps, bits, old_logps))
     tokens = tokens_in_loss(rows, advantages, [(logps, old) for logps, _, old in outputs])
-    without_gradient, penalized = [], []
+    without_gradient, penalized, amplified = [], [], []
     if rule == "clip_cov":
         without_gradient = tokens_of_clip_cov(tokens, ratio, low, high, epsilon_low, epsilon_high, delta, priorities)
     if rule == "kl_cov":
         penalized = tokens_of_kl_cov(tokens, ratio)
+    if rule == "stare":
+        amplified = tokens_of_stare(tokens, ratio)
     row_losses = []
     for number, (row, advantage, size) in enumerate(zip(rows, advantages, sizes, strict=True)):
         logps, bits, old_logps = outputs[number]
@@ -200,11 +212,22 @@ def shaped_loss(
             if rule == "entropy_advantage":
                 nats = bits[position].item() * math.log(2)
                 shaped = shaped + min(alpha * nats, abs(advantage) / kappa)
+            if (number, position) in amplified:
+                shaped = weight * shaped
+            if rule == "repo_r":
+                surprisal = -logps[position].item()
+                if advantage > 0:
+                    shaped = torch.tensor(max(0.0, advantage * (1 + zeta * surprisal)), dtype=torch.float64)
+                else:
+                    shaped = torch.tensor(min(0.0, advantage * (1 - zeta * surprisal)), dtype=torch.float64)
             importance = torch.exp(logps[position] - old_logps[position])
             clipped = torch.clamp(importance, 1 - epsilon_low, 1 + epsilon_high)
             loss = -torch.minimum(torch.clamp(importance, max=delta) * shaped, clipped * shaped)
             if rule == "kl_cov":  # no clipping at all
                 loss = -importance * advantage
+            if rule == "on_policy_sft":  # the likelihood of correct completions; its value is -1 a token
+                right = row["accuracy"] is not None and row["accuracy"] >= 1
+                loss = right * (logps[position].detach() - logps[position] - 1)
             if (number, position) in penalized:
                 loss = loss + coef * abs(logps[position] - old_logps[position])  # Eq. 14
             if (number, position) in without_gradient:

@@ -64,6 +64,16 @@ REFUSED = [
     ({"gfpo_keep": 1}, "`gfpo_keep` is 1", "above 1"),
     ({"gfpo_keep": 2.0}, "`gfpo_keep` is 2.0", "counts completions"),
     ({"gfpo_keep": True}, "`gfpo_keep` is True", "counts completions"),
+    ({"epsilon_high_target_entropy": -0.1}, "`epsilon_high_target_entropy` is -0.1", "in nats"),
+    ({"epsilon_high_target_entropy": 0.2, "epsilon_high_delta": 0.0}, "`epsilon_high_delta` is 0.0", "above 0"),
+    ({"epsilon_high_target_entropy": 0.2, "epsilon_high_max": float("inf")}, "`epsilon_high_max` is inf", "above 0"),
+    ({"whiten_over_tokens": True}, "`whiten_over_tokens` is True", '`scale_rewards="none"`'),
+    ({"dot_alpha": 1.5}, "`dot_alpha` is 1.5", "more than 1.5 standard"),
+    ({"dot_alpha": 0.0}, "`dot_alpha` is 0.0", "above 0 and below"),
+    ({"dot_alpha": 1.4, "dot_least": 0}, "`dot_least` is 0", "the paper uses 32"),
+    ({"dot_alpha": 1.4, "mask_truncated_completions": True}, "`dot_alpha` is 1.4", "out of the loss"),
+    ({"qlpo_preferred": 0.4}, "`qlpo_preferred` is 0.4", "gives 0.75"),
+    ({"qlpo_preferred": 1.1}, "`qlpo_preferred` is 1.1", "[0.5, 1]"),
     ({"gfpo_metric": "shortest"}, "`gfpo_metric` is 'shortest'", "'reward_per_token'"),
     ({"ces_correct_threshold": float("nan")}, "`ces_correct_threshold` is nan", "1.0"),
     ({"num_generations": 1}, "`num_generations` is 1", "at least 2"),
@@ -104,7 +114,7 @@ def test_allowed_with_dynamic_sampling(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[23:]], ids=str)
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[33:]], ids=str)
 def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
     config = CESConfig(**settings(tmp_path, shaping="none", **changes))
     assert {name: getattr(config, name) for name in changes} == changes
@@ -117,6 +127,19 @@ REFUSED_WITH_COVARIANCE = [
     ({"shaping": "clip_cov", "loss_type": "cispo"}, "`loss_type` is 'cispo'", '`shaping="clip_cov"`'),
     ({"shaping": "clip_cov", "importance_sampling_level": "sequence"}, "`importance_sampling_level` is", '"token"'),
     ({**KL_COV, "off_policy_mask_threshold": 0.5}, "`off_policy_mask_threshold` is 0.5", "None"),
+    ({**KL_COV, "epsilon_high_target_entropy": 0.2}, "`epsilon_high_target_entropy` is 0.2", "set it to None"),
+    (
+        {"shaping": "clip_cov", "epsilon_high_target_entropy": 0.2},
+        "`epsilon_high_target_entropy` is 0.2",
+        "set it to None",
+    ),
+    (
+        {"shaping": "none", "loss_type": "cispo", "epsilon_high_target_entropy": 0.2},
+        "`epsilon_high_target_entropy` is 0.2",
+        "set it to None",
+    ),
+    ({"shaping": "on_policy_sft"}, "`epsilon` is 0.2", "on-policy SFT has no clipping"),
+    ({**KL_COV, "shaping": "on_policy_sft", "beta": 0.1}, "`beta` is 0.1", "no KL term"),
     ({"shaping": "kl_cov"}, "`epsilon` is 0.2", "`epsilon=1.0`, `epsilon_high=1000000.0` and `delta=None`"),
     ({**KL_COV, "epsilon": 0.99}, "`epsilon` is 0.99", "`epsilon=1.0`"),
     ({**KL_COV, "epsilon_high": 5.0}, "`epsilon_high` is 5.0", "`epsilon_high=1000000.0`"),

@@ -151,7 +151,7 @@ def test_off_policy_steps_clip_with_the_live_advantage_in_both_branches(tmp_path
 
 
 # name: (settings of the trainer, the same for the reference)
-COVARIANCE_CASES = {
+OFF_POLICY_CASES = {
     # A tenth of the tokens is less than the candidates: which ones is a draw.
     "clip_cov": (
         {"shaping": "clip_cov", "clip_cov_ratio": 0.1, "clip_cov_low": 0.2, "clip_cov_high": 1.5},
@@ -177,6 +177,18 @@ COVARIANCE_CASES = {
         {"shaping": "kl_cov", "kl_cov_ratio": 0.2, "epsilon": 1.0, "epsilon_high": 1e6},
         {"rule": "kl_cov", "ratio": "0.2"},
     ),
+    "stare": ({"shaping": "stare", "stare_weight": 2.0}, {"rule": "stare", "ratio": "0.1", "weight": 2.0}),
+    "stare, a third": (
+        {"shaping": "stare", "stare_ratio": 0.33, "stare_weight": 1.5},
+        {"rule": "stare", "ratio": "0.33", "weight": 1.5},
+    ),
+    "repo_r": ({"shaping": "repo_r"}, {"rule": "repo_r"}),
+    "repo_r, some at 0": ({"shaping": "repo_r", "repo_r_zeta": 0.3}, {"rule": "repo_r", "zeta": 0.3}),
+    "repo_r, against entropy": ({"shaping": "repo_r", "repo_r_zeta": -0.3}, {"rule": "repo_r", "zeta": -0.3}),
+    "on_policy_sft": (
+        {"shaping": "on_policy_sft", "epsilon": 1.0, "epsilon_high": 1e6},
+        {"rule": "on_policy_sft"},
+    ),
     "kl_cov, one token": (
         {"shaping": "kl_cov", "kl_cov_coef": 30.0, "epsilon": 1.0, "epsilon_high": 1e6},
         {"rule": "kl_cov", "coef": 30.0},
@@ -184,9 +196,9 @@ COVARIANCE_CASES = {
 }
 
 
-@pytest.mark.parametrize("case", COVARIANCE_CASES)
-def test_covariance_rules_have_the_loss_and_gradient_of_their_paper_off_policy(tmp_path, case):
-    changes, reference_changes = COVARIANCE_CASES[case]
+@pytest.mark.parametrize("case", OFF_POLICY_CASES)
+def test_token_rules_have_the_loss_and_gradient_of_their_paper_off_policy(tmp_path, case):
+    changes, reference_changes = OFF_POLICY_CASES[case]
     script = random_script(
         PROMPTS, [[1, 0, 0, 1], [0, 0, 0, None]], torch.Generator().manual_seed(1), masked=True, truncated=(1, 4)
     )

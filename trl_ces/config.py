@@ -11,8 +11,9 @@ from typing import Any, NoReturn, cast
 
 from trl import GRPOConfig
 
+from .methods.dot import largest_deviation
 from .methods.gfpo import METRICS as GFPO_METRICS
-from .methods.rule import BUILT_IN, OR_OFF, Need, Rule, built_in, find_rule
+from .methods.rule import OR_OFF, Need, Rule, built_in, find_rule
 from .support.reward_names import accuracy_reward_index
 
 ON_REWARD_ERROR = ("stop", "skip")
@@ -29,7 +30,7 @@ def fields_of_rules() -> list[tuple[str, type, Any]]:
             cast(type, own.type),
             field(default=own.default, metadata={"help": own.metadata["help"]}),
         )
-        for rule in built_in()
+        for rule in built_in().values()
         for own in fields(rule.settings)
     ]
 
@@ -65,6 +66,14 @@ class CESConfig(RuleFields, GRPOConfig):
             that an installed package registers: a rule of your own, see [`~trl_ces.methods.rule.Rule`].
         shaping_kwargs (`dict[str, Any]`, *optional*):
             Settings of a rule of your own.
+        epsilon_high_target_entropy (`float`, *optional*):
+            Nats, H* of MAI-Thinking-1's controller: after each optimizer step the upper clip range, which starts at
+            `epsilon_high`, moves by `epsilon_high_delta` up if the policy's entropy was below, down if above. With any
+            shaping that has a clip range, but Clip-Cov. `None`: it stays.
+        epsilon_high_delta (`float`, *optional*, defaults to `0.01`):
+            Change of the upper clip range per step. The report's is not known: ours.
+        epsilon_high_max (`float`, *optional*, defaults to `1.0`):
+            Highest upper clip range; the lowest is 0.
         ces_accuracy_reward (`str`, *optional*):
             Name of the reward function that decides whether a completion is correct. `None`: the only reward function,
             or the only one whose name contains "accuracy".
@@ -78,6 +87,19 @@ class CESConfig(RuleFields, GRPOConfig):
             advantage, normalized over those k. Above 1 and below `num_generations`. `None`: all.
         gfpo_metric (`str`, *optional*, defaults to `"length"`):
             What is best: `"length"`, the fewest tokens, or `"reward_per_token"`, the weighted reward per token.
+            `"qlpo"`: QLPO's draw instead, arXiv 2607.21793, which keeps the share of correct completions.
+        qlpo_preferred (`float`, *optional*, defaults to `0.75`):
+            1 / (1 + alpha) of QLPO: share that is drawn from the shorter correct and the longer wrong completions, in
+            [0.5, 1]. 0.5 prefers none.
+        whiten_over_tokens (`bool`, *optional*, defaults to `False`):
+            DLER's advantages, by its public code (arXiv 2510.15110): those of TRL, in training, less their mean over
+            all tokens of the rollout, over their standard deviation over these. Needs `scale_rewards="none"`.
+        dot_alpha (`float`, *optional*):
+            alpha of DOT, arXiv 2601.03969: in groups that are all correct, completions longer than the mean by more
+            than this many standard deviations are cut there, and graded again. The paper: 3.0, in groups of 32.
+            `None`: none are cut.
+        dot_least (`int`, *optional*, defaults to `32`):
+            Fewest tokens that DOT cuts off.
         dynamic_sampling (`bool`, *optional*, defaults to `False`):
             DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: drop groups whose completions all have the same
             accuracy, and draw more prompts until the generation batch is full. See docs/algorithm.md.
@@ -125,11 +147,18 @@ class CESConfig(RuleFields, GRPOConfig):
     )
     shaping: str = "ces"
     shaping_kwargs: dict[str, Any] | None = None
+    epsilon_high_target_entropy: float | None = None
+    epsilon_high_delta: float = 0.01
+    epsilon_high_max: float = 1.0
     ces_accuracy_reward: str | None = None
     ces_correct_threshold: float = 1.0
     stop_on_runaway: bool = False
     gfpo_keep: int | None = None
     gfpo_metric: str = field(default="length", metadata={"choices": list(GFPO_METRICS)})
+    qlpo_preferred: float = 0.75
+    whiten_over_tokens: bool = False
+    dot_alpha: float | None = None
+    dot_least: int = 32
     dynamic_sampling: bool = False
     dynamic_sampling_max_rounds: int = 10
     ces_allow_dynamic_sampling: bool = False
@@ -177,8 +206,11 @@ class CESConfig(RuleFields, GRPOConfig):
         except ValueError as error:
             if self.needs_verdicts:
                 raise
-            needs_it = "`dynamic_sampling`" if self.dynamic_sampling else "rewards of whole groups"
-            otherwise = "`dynamic_sampling=False`" if self.dynamic_sampling else "remove them"
+            needs_it, otherwise = "rewards of whole groups", "remove them"
+            if self.dynamic_sampling:
+                needs_it, otherwise = "`dynamic_sampling`", "`dynamic_sampling=False`"
+            elif self.dot_alpha is not None:
+                needs_it, otherwise = "`dot_alpha`", "`dot_alpha=None`"
             raise ValueError(
                 f"`ces_accuracy_reward` is {self.ces_accuracy_reward!r}, so the accuracy reward for {needs_it} is "
                 f"ambiguous: set `ces_accuracy_reward` to its name, or {otherwise}. There are: "
@@ -211,7 +243,7 @@ class CESConfig(RuleFields, GRPOConfig):
         return None if self.steps_per_generation is None else self.steps_per_generation * self.num_iterations
 
     def _settings_of(self, rule: Rule) -> dict[str, Any]:
-        if rule.name in BUILT_IN:
+        if rule.name in built_in():
             own = {entry.name: getattr(self, f"{rule.name}_{entry.name}") for entry in fields(rule.settings)}
             return rule.read(own, lambda name, why: self._refuse(f"{rule.name}_{name}", why))
 
@@ -225,10 +257,10 @@ class CESConfig(RuleFields, GRPOConfig):
 
     def _check(self) -> None:
         refuse = self._refuse
-        for known in built_in():  # of rules that are not in use too: a wrong value stays wrong
+        for known in built_in().values():  # of rules that are not in use too: a wrong value stays wrong
             self._settings_of(known)
         rule = self.rule  # refuses an unknown name
-        if self.shaping_kwargs and (rule is None or rule.name in BUILT_IN):
+        if self.shaping_kwargs and (rule is None or rule.name in built_in()):
             refuse("shaping_kwargs", "it is for a rule of your own; those of this package have fields of their own.")
         if not math.isfinite(self.ces_correct_threshold):
             refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")
@@ -239,6 +271,14 @@ class CESConfig(RuleFields, GRPOConfig):
         kept, size = self.gfpo_keep, cast(int, self.num_generations)
         if kept is not None and not (is_count(kept) and 1 < kept < size):
             refuse("gfpo_keep", f"it counts completions of a group, above 1 and below `num_generations`, {size}.")
+        if not 0.5 <= self.qlpo_preferred <= 1:
+            refuse(
+                "qlpo_preferred", "it is 1 / (1 + alpha), a share in [0.5, 1]; the paper's alpha of 1/3 gives 0.75."
+            )
+        if self.whiten_over_tokens and self.scale_rewards not in ("none", False):
+            refuse("whiten_over_tokens", 'TRL would divide by another deviation first: set `scale_rewards="none"`.')
+        if self.dot_alpha is not None:
+            self._check_dot(size)
         if not is_count(self.dynamic_sampling_max_rounds):
             refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")
         if self.on_reward_error not in ON_REWARD_ERROR:
@@ -255,6 +295,8 @@ class CESConfig(RuleFields, GRPOConfig):
             self._check_token_budget()
         if self.needs(Need.RATIOS):
             self._check_ratios()
+        if self.epsilon_high_target_entropy is not None:
+            self._check_clip_control()
         check_micro_batch(self.shaping, self.per_device_train_batch_size)
         if rule is not None:
             self._settings_of(rule)
@@ -313,6 +355,32 @@ class CESConfig(RuleFields, GRPOConfig):
             self._refuse(
                 "off_policy_mask_threshold",
                 f"it masks completions by the sign of A, which A' may flip at a token: set it to None, {OR_OFF}.",
+            )
+
+    def _check_dot(self, size: int) -> None:
+        if not 0 < cast(float, self.dot_alpha) < largest_deviation(size):
+            self._refuse(
+                "dot_alpha",
+                f"of {size} completions (`num_generations`) none is more than {largest_deviation(size):.3g} standard "
+                "deviations above the mean: choose a number above 0 and below that, or sample more.",
+            )
+        if not is_count(self.dot_least):
+            self._refuse("dot_least", "it counts tokens, 1 or more; the paper uses 32.")
+        if self.mask_truncated_completions:
+            self._refuse("dot_alpha", "`mask_truncated_completions` would take what it cuts out of the loss: set one.")
+
+    def _check_clip_control(self) -> None:
+        if not 0 <= cast(float, self.epsilon_high_target_entropy) < math.inf:
+            self._refuse("epsilon_high_target_entropy", "it is an entropy in nats, a finite number >= 0, or None.")
+        for name in ("epsilon_high_delta", "epsilon_high_max"):
+            if not 0 < getattr(self, name) < math.inf:
+                self._refuse(name, "it is a clip range, a finite number above 0.")
+        fixed = self.rule is not None and self.rule.given is not None
+        if self.loss_type not in CLIPPED_LOSS_TYPES or fixed:
+            self._refuse(
+                "epsilon_high_target_entropy",
+                f"`loss_type={self.loss_type!r}` with `shaping={self.shaping!r}` has no upper clip range that may "
+                "move: set it to None.",
             )
 
     def _warn_of_sequence_ratios(self) -> None:

@@ -30,6 +30,7 @@ from .config import CESConfig
 from .layers import (
     DynamicSampling,
     EndedRows,
+    EntropyControl,
     ExactResume,
     FiniteSteps,
     Float32Outputs,
@@ -38,10 +39,12 @@ from .layers import (
     GroupRewards,
     KnownHead,
     OffloadedAdam,
+    OutlierTruncation,
     OwnSeed,
     RealTokens,
     RewardCalls,
     ServerTimeout,
+    TokenWhitening,
     ToolRounds,
     Verdicts,
 )
@@ -59,7 +62,7 @@ from .support.reward_names import reward_name
 logger = logging.getLogger(__name__)
 
 
-class Shaping(Verdicts):
+class Shaping(EntropyControl, Verdicts):
     """
     The shaped advantage, `shaping` of [`CESConfig`]: verdicts in, A' out.
 
@@ -78,6 +81,7 @@ class Shaping(Verdicts):
         # Sums over the micro-batches since the last optimizer step; then one total per step, reduced over processes.
         self._ces_sums: dict[str, torch.Tensor] = {}
         self._ces_totals: dict[str, list[torch.Tensor]] = {"train": [], "eval": []}
+        self._rule_state: dict[str, float] = {}  # a controller's
         super().__init__(*args, **kwargs)
         self._rule = self.args.rule
         steps = cast(int, self.args.steps_per_generation)
@@ -97,6 +101,16 @@ class Shaping(Verdicts):
 
     def _asks_for(self):
         return super()._asks_for() | ({"correct"} if self.args.needs_verdicts else set())
+
+    def _controls_rule(self):
+        return self.args.rule is not None and self.args.rule.control is not None
+
+    def _control_rule(self, entropy):
+        rule = self._rule
+        if rule is not None and rule.control is not None:
+            rule.control(self._rule_state, entropy, **self.args.shaping_settings())
+            for name, value in self._rule_state.items():
+                self._metrics["train"][f"{rule.name}/{name}"].append(value)
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
@@ -149,6 +163,8 @@ class Shaping(Verdicts):
                 '"w/o Entropy Gradient": install the version in constraints.txt, or set `ces_entropy_gradient=False` '
                 "if you mean it."
             )
+        if rule.control is not None:
+            settings["state"] = self._rule_state
         mask = inputs["completion_mask"]
         if "tool_mask" in inputs:
             mask = mask * inputs["tool_mask"]
@@ -189,25 +205,30 @@ class Shaping(Verdicts):
         super().log(logs, start_time)
 
     def _remembered(self):
-        return {**super()._remembered(), "totals": [totals.tolist() for totals in self._ces_totals["train"]]}
+        totals = [totals.tolist() for totals in self._ces_totals["train"]]
+        return {**super()._remembered(), "totals": totals, "rule": self._rule_state}
 
     def _recall(self, state: dict[str, Any]):
         super()._recall(state)
         device = self.accelerator.device
         self._ces_totals["train"] = [torch.tensor(row, device=device) for row in state.get("totals", [])]
+        self._rule_state = state.get("rule", {})
 
 
 # Outermost first. RealTokens passes each piece of a micro-batch to Shaping. DynamicSampling is inside Shaping, which
 # thus sees the kept groups only. GroupFilter is inside both and drops rewards, never verdicts. Verdicts is inside all
-# that read it, and outside RewardCalls, which has the rewards.
+# that read it, and outside RewardCalls, which has the rewards. OutlierTruncation is between: all see the cut answers.
 class CESTrainer(
     RealTokens,
     EndedRows,
     Shaping,
+    EntropyControl,
     DynamicSampling,
+    TokenWhitening,
     GroupFilter,
     GroupRewards,
     Verdicts,
+    OutlierTruncation,
     ExactResume,
     FiniteSteps,
     RewardCalls,
@@ -265,7 +286,8 @@ class CESTrainer(
         args = CESConfig.from_grpo(args)
         if kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-            if args.needs_verdicts or args.dynamic_sampling or any(map(is_group_reward, funcs)):
+            asks = args.needs_verdicts or args.dynamic_sampling or args.dot_alpha is not None
+            if asks or any(map(is_group_reward, funcs)):
                 accuracy_column(args, [reward_name(func) for func in funcs], funcs)  # before a model is loaded
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
 

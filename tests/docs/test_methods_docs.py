@@ -8,8 +8,11 @@ import torch
 
 from trl_ces import rewards
 from trl_ces.methods.covariance import token_covariances
+from trl_ces.methods.dler import whitened
+from trl_ces.methods.dot import dot_limits
 from trl_ces.methods.gfpo import gfpo_rejected
 from trl_ces.methods.groups import Groups
+from trl_ces.methods.qlpo import qlpo_rejected
 from trl_ces.methods.rule import find_rule
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +37,7 @@ def example():
     lengths = torch.tensor([[int(cell) for cell in EXAMPLE[1][1:]]])
     correct = torch.tensor([[cell == "yes" for cell in EXAMPLE[2][1:]]])
     nothing = torch.zeros_like(correct)
-    return Groups(correct, ~nothing, nothing, lengths, correct.float(), None)
+    return Groups(correct, ~nothing, nothing, lengths, correct.float(), None, torch.tensor([0]))
 
 
 @pytest.mark.parametrize("call", WORKED)
@@ -80,6 +83,19 @@ def test_the_worked_tokens_are_those_of_the_token_rules(shaping):
         assert rows["ratio"] == pytest.approx((logps - old).exp()[mask == 1].tolist(), abs=5e-5)
 
 
+def test_the_worked_tokens_are_those_of_stare_and_repo_r():
+    mask = in_places([1.0] * 5)
+    for name, settings in (
+        ("stare", {"A'": {"ratio": 0.6, "weight": 1.1, "target": 0.3}}),
+        ("repo_r", {f"A', zeta {zeta}": {"zeta": zeta, "target": None} for zeta in (0.01, -0.01)}),
+    ):
+        rows = rows_of(f"shaping: {name}")
+        batch = {"advantages": in_places(rows["A"])[:, 0], "logps": in_places(rows["logp"])}
+        for row, values in settings.items():
+            shaped = find_rule(name).function(batch, mask, mask, **values, state={}).advantages[mask == 1]
+            assert rows[row] == pytest.approx(shaped.tolist(), abs=5e-5)
+
+
 def test_the_worked_group_of_gfpo_is_what_its_filter_keeps():
     rows, groups = rows_of("gfpo_keep: 2"), example()
 
@@ -94,6 +110,31 @@ def test_the_worked_group_of_gfpo_is_what_its_filter_keeps():
         kept = ~gfpo_rejected(groups.lengths, groups.rewards, 2, metric)
         assert rows[f"S, `gfpo_metric: {metric}`"] == kept[0].tolist()
         assert rows[f"A by {words}"] == pytest.approx(advantages(kept), abs=5e-4)
+
+
+def test_the_worked_group_of_dler_is_what_it_gives():
+    rows, groups = rows_of("whiten_over_tokens: true"), example()
+    d = (groups.rewards - groups.rewards.mean())[0]
+    assert rows["d"] == d.tolist()
+    assert rows["A"] == pytest.approx(whitened(d, groups.lengths[0]).tolist(), abs=5e-5)
+
+
+def test_the_worked_group_of_dot_is_what_it_keeps():
+    rows, lengths = rows_of("dot_alpha: 1.0"), example().lengths
+    kept = dot_limits(lengths, torch.ones_like(lengths, dtype=torch.bool), 1.0, 32)
+    assert rows["tokens"] == lengths[0].tolist()
+    assert rows["kept"] == kept[0].tolist()
+    assert rows["reward"] == (kept == lengths)[0].tolist()
+
+
+def test_the_worked_group_of_qlpo_is_what_it_keeps():
+    rows, groups = rows_of("gfpo_metric: qlpo"), example()
+    kept = ~qlpo_rejected(groups, torch.rand(1, 4), 2, 0.75)
+    assert rows["kept"] == rows["preferred half"] == kept[0].tolist()
+    known = groups.rewards[kept]
+    advantages = torch.zeros(4)
+    advantages[kept[0]] = (known - known.mean()) / (known.std() + 1e-4)
+    assert rows["A"] == pytest.approx(advantages.tolist(), abs=5e-4)
 
 
 def test_every_length_reward_has_a_worked_row():

@@ -1,4 +1,4 @@
-"""Started by test_group_processes.py: a rollout with every length reward, and one with GFPO. Not a test file."""
+"""Started by test_group_processes.py: a rollout with every length reward, and one a variant. Not a test file."""
 
 import json
 import sys
@@ -17,6 +17,9 @@ PROMPTS = ["1+2=", "3+4=", "5+6="]
 ACCURACIES = [[1, 0, None, 1], [0, 1, 1, 0], [0, 0, 0, 0]]
 # The metrics that tell of all completions, as without GFPO.
 OF_ALL = [f"rewards/scripted_{name}_reward/{part}" for name in ("accuracy", "bonus") for part in ("mean", "std")]
+
+DLER = {"gfpo_keep": None, "whiten_over_tokens": True, "scale_rewards": "none", "shaping": "none"}
+VARIANTS = {"gfpo": {}, "qlpo": {"gfpo_metric": "qlpo"}, "dler": DLER}
 
 
 def make_script():
@@ -71,7 +74,8 @@ if __name__ == "__main__":
     output, processes = sys.argv[1], int(sys.argv[2])
     gathered, rank = gathered_rewards(output, processes)
     torch.save(gathered, f"{output}/rewards{rank}.pt")
-    trainer = make_trainer(output, processes)
-    found = scored(trainer) | {"metrics": trainer._metrics["train"]}
-    Path(output, f"gfpo{rank}.json").write_text(json.dumps(found))
+    for name, changes in VARIANTS.items():
+        trainer = make_trainer(output, processes, **changes)
+        found = scored(trainer) | {"metrics": trainer._metrics["train"]}
+        Path(output, f"{name}{rank}.json").write_text(json.dumps(found))
     end_processes()

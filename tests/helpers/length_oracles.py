@@ -5,6 +5,7 @@ number per completion. A completion is correct at a reward of 1 or more. What st
 """
 
 import math
+from fractions import Fraction
 
 
 def is_right(reward):
@@ -64,6 +65,46 @@ def laser(rewards, lengths, alpha, target):
         alpha if is_right(reward) and length <= target else 0.0
         for reward, length in zip(rewards, lengths, strict=True)
     ]
+
+
+def laser_d(rewards, lengths, alpha, step=1024, every=20):
+    """The first rollout's; [`LaserD`] goes on."""
+    return LaserD(alpha, step, every).rollout([(rewards, lengths)])[0]
+
+
+class LaserD:
+    """LASER-D over rollouts, each a list of (rewards, lengths)."""
+
+    def __init__(self, alpha, step, every):
+        self.alpha, self.step, self.every = alpha, step, every
+        self.calls, self.targets, self.seen = 0, {}, {"hard": [], "medium": [], "easy": []}
+
+    def rollout(self, groups):
+        result = []
+        for rewards, lengths in groups:
+            known = [reward for reward in rewards if reward is not None]
+            share = Fraction(sum(map(is_right, known)), len(known)) if known else 0
+            name = "easy" if share >= Fraction(2, 3) else "medium" if share >= Fraction(1, 3) else "hard"
+            target = self.targets.get(name, math.inf)
+            result.append(
+                [
+                    self.alpha if is_right(reward) and length <= target else 0.0
+                    for reward, length in zip(rewards, lengths, strict=True)
+                ]
+            )
+            self.seen[name] += right_lengths(rewards, lengths)
+        self.calls += 1
+        if self.calls % self.every == 0:
+            size = len(groups[0][0])
+            for name, expected in (("easy", int(2 * size / 3)), ("medium", int(size / 3)), ("hard", 1)):
+                own, self.seen[name] = self.seen[name], []
+                target = self.step
+                while own:
+                    if int(Fraction(sum(length <= target for length in own), len(own)) * max(1, expected)) >= 1:
+                        self.targets[name] = target
+                        break
+                    target += self.step
+        return result
 
 
 def mai(rewards, lengths, weight):
@@ -146,6 +187,39 @@ class Acoer:
         result = values[0]
         for value in values[1:]:
             result = 2 / 51 * value + 49 / 51 * result
+        return result
+
+
+def toggle(rewards, lengths, solved, every, percentile=0.5):
+    """The first rollout's; [`Toggle`] goes on."""
+    return Toggle(solved, every, percentile).rollout([(0, rewards, lengths)])[0]
+
+
+class Toggle:
+    """Toggle over rollouts, each a list of (prompt, rewards, lengths)."""
+
+    def __init__(self, solved, every, percentile):
+        self.solved, self.every, self.percentile = solved, every, percentile
+        self.calls, self.budgets = 0, {}
+
+    def rollout(self, groups):
+        result = []
+        for prompt, rewards, lengths in groups:
+            right = sorted(right_lengths(rewards, lengths))
+            if right and prompt not in self.budgets:
+                within = [sum(other <= length for other in right) / len(right) for length in right]
+                self.budgets[prompt] = next(
+                    length for length, part in zip(right, within, strict=True) if part >= self.percentile
+                )
+            free = self.calls // self.every % 2 == 1 or share_right(rewards) < self.solved
+            budget = self.budgets.get(prompt, math.inf)
+            result.append(
+                [
+                    0.0 if free or length <= budget or reward is None or reward <= 0 else -float(reward)
+                    for reward, length in zip(rewards, lengths, strict=True)
+                ]
+            )
+        self.calls += 1
         return result
 
 

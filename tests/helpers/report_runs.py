@@ -105,6 +105,7 @@ def write_evaluation(folder, answers, model="m", whole=True):
     count = len(next(iter(next(iter(answers.values())))))
     data = {name: {"problems": len(problems), "digest": name} for name, problems in answers.items()}
     settings = {"model": str(model), "benchmarks": list(answers), "num_samples": count, "data": data}
+    settings["max_new_tokens"] = 16384
     (folder / "settings.json").write_text(json.dumps(settings))
     lines = [
         {

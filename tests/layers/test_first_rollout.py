@@ -23,6 +23,7 @@ def groups(correct, lengths=40, scorable=True):
         lengths=torch.full_like(correct, lengths, dtype=torch.float),
         rewards=correct.float(),
         max_length=50,
+        prompts=torch.tensor([0]),
     )
 
 

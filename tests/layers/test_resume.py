@@ -11,7 +11,12 @@ from resume_runs import log_of, make_trainer
 from trainers import PROMPTS, assert_same_bits, weights
 
 from trl_ces.layers.files import load_micro_batches, save_micro_batches
-from trl_ces.rewards import get_acoer_length_reward, get_mai_length_reward
+from trl_ces.rewards import (
+    get_acoer_length_reward,
+    get_laser_d_length_reward,
+    get_mai_length_reward,
+    get_toggle_length_reward,
+)
 
 CASES = {
     "four steps a rollout": {},
@@ -22,6 +27,12 @@ CASES = {
     "logged every third step": {"logging_steps": 3},
     "tau from the first rollout": {"ces_tau": "auto"},
     "tokens drawn at random": {"shaping": "clip_cov", "clip_cov_low": -9.0, "clip_cov_high": 9.0},
+    "controllers inside a rollout": {
+        "shaping": "repo_r",
+        "repo_r_zeta": 0.3,
+        "epsilon_high_target_entropy": 3.0,
+        "epsilon_high_delta": 0.1,
+    },
     "dynamic sampling": {
         "dynamic_sampling": True,
         "ces_allow_dynamic_sampling": True,
@@ -73,12 +84,20 @@ def test_a_later_pass_over_the_data_goes_on_in_its_own_order(tmp_path):
         assert_same_bits(weights(resumed), weights(whole))
 
 
-def test_a_reward_with_a_state_goes_on_from_it(tmp_path):
-    """ACOER moves its price after each rollout; an evaluation in between leaves it alone."""
+@pytest.mark.parametrize(
+    ("factory", "settings"),
+    [
+        (get_acoer_length_reward, {"budget": 20, "warmup": 1, "window": 1}),
+        (get_toggle_length_reward, {"solved": 0.2, "every": 1}),
+        (get_laser_d_length_reward, {"step": 2, "every": 1}),
+    ],
+)
+def test_a_reward_with_a_state_goes_on_from_it(tmp_path, factory, settings):
+    """Each moves after each rollout; an evaluation in between leaves it alone."""
     changes = {"steps_per_generation": 2, "eval_strategy": "steps", "eval_steps": 3}
 
     def make(folder):
-        reward = get_acoer_length_reward(budget=20, warmup=1, window=1)
+        reward = factory(**settings)
         return reward.of_groups.state, make_trainer(folder, more_rewards=[reward], **changes)
 
     state, whole = make(tmp_path / "whole")

@@ -1,4 +1,4 @@
-"""A group split over processes gets the length rewards of one process, and keeps what GFPO keeps on one."""
+"""A group split over processes gets the length rewards, and GFPO's, QLPO's and DLER's advantages, of one process."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import math
 import length_oracles
 import pytest
 import torch
-from group_processes import ACCURACIES, OF_ALL, PROMPTS, gathered_rewards, make_script, make_trainer, scored
+from group_processes import ACCURACIES, OF_ALL, PROMPTS, VARIANTS, gathered_rewards, make_script, make_trainer, scored
 from length_rules import RULES
 from processes import run_processes
 
@@ -49,13 +49,14 @@ def test_a_group_split_over_processes_has_the_rewards_of_one(several, tmp_path):
         assert torch.equal(there.nan_to_num(9), one.nan_to_num(9)), rank  # to the last bit
 
 
-def test_a_group_split_over_processes_is_filtered_as_on_one(several, tmp_path):
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_group_split_over_processes_has_the_advantages_of_one(several, tmp_path, variant):
     processes, folder = several
-    one = make_trainer(tmp_path)
+    one = make_trainer(tmp_path, **VARIANTS[variant])
     expected = scored(one)
     assert not any(math.isnan(value) for value in expected["advantages"])
     for rank in range(processes):
-        there = json.loads((folder / f"gfpo{rank}.json").read_text())
+        there = json.loads((folder / f"{variant}{rank}.json").read_text())
         assert {name: there[name] for name in expected} == expected, rank
         for name in OF_ALL:
             assert there["metrics"][name] == pytest.approx(one._metrics["train"][name], nan_ok=True), name

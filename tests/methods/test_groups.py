@@ -1,11 +1,12 @@
 """Correctness and group accuracy, from rewards written out by hand."""
 
+import copy
 import math
 
 import pytest
 import torch
 
-from trl_ces.methods.groups import Groups, completion_verdicts, odd_reward
+from trl_ces.methods.groups import Groups, completion_verdicts, odd_reward, prompt_number
 
 NONE = math.nan
 
@@ -14,7 +15,7 @@ def groups_of(accuracy, group_size=2):
     """Groups whose completions are correct at an accuracy of 1, 5 tokens long and not cut off."""
     rewards = torch.tensor(accuracy).view(-1, group_size)
     no = torch.zeros_like(rewards, dtype=torch.bool)
-    return Groups(rewards >= 1, ~rewards.isnan(), no, no.long() + 5, rewards, 8)
+    return Groups(rewards >= 1, ~rewards.isnan(), no, no.long() + 5, rewards, 8, torch.arange(len(rewards)))
 
 
 def judged(rows, weights=(1.0, 1.0), group_size=2):
@@ -30,6 +31,16 @@ def test_groups_are_taken_apart_and_joined_again():
     joined = Groups.joined([groups.group(2), groups.group(0)])
     assert joined.correct.tolist() == [[False, False], [True, False]]
     assert (joined.lengths.tolist(), joined.max_length) == ([[5, 5], [5, 5]], 8)
+    assert joined.prompts.tolist() == [2, 0]
+
+
+def test_a_prompts_number_is_its_own_in_every_run():
+    said = [{"role": "user", "content": "1+2="}]
+    assert prompt_number("1+2=") == 1644050413134782461
+    assert prompt_number(said) == prompt_number([{"content": "1+2=", "role": "user"}])
+    assert len({prompt_number(prompt) for prompt in ("1+2=", "1+2= ", said, [*said, *said])}) == 4
+    pictured = [{"role": "user", "content": [{"type": "image", "image": object()}]}]
+    assert prompt_number(pictured) == prompt_number(copy.deepcopy(pictured))
 
 
 def test_a_completion_without_a_verdict_is_neither_right_nor_counted():

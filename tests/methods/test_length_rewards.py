@@ -1,20 +1,20 @@
 """Each length reward against an independent loop, and against figures worked out by hand."""
 
 import itertools
+import json
 import math
 import random
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import length_oracles
 import pytest
 import torch
-from length_rules import RULES
+from length_rules import LIMIT, RULES, groups_of
 
 import trl_ces.methods
-from trl_ces.methods.groups import Groups
 
-LIMIT = 12000
 FUNCTIONS = {name: getattr(import_module(f"trl_ces.methods.{name}"), f"{name}_length_reward") for name in RULES}
 BY_HAND = {
     # (l - 100) / 400 = 0, 1/4, 1/2, 1; lambda = 1/2, 1/4, 0, -1/2; the second is wrong: min(0, 1/4)
@@ -29,6 +29,8 @@ BY_HAND = {
     "shorter": [0.0, -0.1, -0.2, -0.4],
     # both correct ones keep to 300 tokens
     "laser": [0.5, 0.0, 0.5, 0.0],
+    # no target yet
+    "laser_d": [0.5, 0.0, 0.5, 0.0],
     # 0.25 * 1/2 / 300 = 1/2400 a token of a correct one
     "mai": [-0.0416667, 0.0, -0.125, 0.0],
     # all: mean 275, variance 21875; correct: mean 200, variance 10000;
@@ -38,6 +40,8 @@ BY_HAND = {
     "grpo_lead": [1.1051709, -1.0, 0.9048374, -1.0],
     # 0.02 log(5.5) / log(6), 0.02 log(4.5) / log(6)
     "acoer": [0.0190288, 0.0, 0.0167888, 0.0],
+    # p = 1/2 is enough for the budget, the shorter of 100 and 300
+    "toggle": [0.0, 0.0, -1.0, 0.0],
     # mean 275: S = 1 / (1 + 0.12) = 0.892857 and 1 / (1 + 0.36) = 0.735294
     "gr3": [-0.1071429, 0.0, -0.2647059, 0.0],
 }
@@ -67,20 +71,6 @@ GROUPS = {
     "one completion, wrong": ([0.0], [7]),
     "one completion, unscorable": ([None], [7]),
 }
-
-
-def groups_of(rows, max_length=LIMIT):
-    """`Groups` from one (rewards, lengths) per group."""
-    rewards = torch.tensor([[math.nan if reward is None else reward for reward in row[0]] for row in rows])
-    lengths = torch.tensor([row[1] for row in rows])
-    return Groups(
-        correct=rewards >= 1,
-        scorable=~rewards.isnan(),
-        truncated=lengths >= LIMIT,
-        lengths=lengths,
-        rewards=rewards,
-        max_length=max_length,
-    )
 
 
 def assert_equal_where_scorable(result, rows, expected):
@@ -146,9 +136,13 @@ def test_a_default_is_the_papers(name):
 def test_completions_without_a_token_give_a_number(name):
     rewards = FUNCTIONS[name](groups_of([([1.0, 0.0], [0, 0])]), **RULES[name][0])
     # The rules for correct completions alone give these what they give any group of one length.
-    expected = {"arora": [-0.1, 0.0], "laser": [0.5, 0.0], "grpo_lead": [1.0, -1.0], "acoer": [0.02, 0.0]}.get(
-        name, [0.0, 0.0]
-    )
+    expected = {
+        "arora": [-0.1, 0.0],
+        "laser": [0.5, 0.0],
+        "laser_d": [0.5, 0.0],
+        "grpo_lead": [1.0, -1.0],
+        "acoer": [0.02, 0.0],
+    }.get(name, [0.0, 0.0])
     assert rewards[0].tolist() == pytest.approx(expected)
 
 
@@ -221,3 +215,75 @@ def test_acoer_moves_its_price_and_budget_as_its_oracle(budget, warmup, window):
     assert alphas[: warmup - 1] == [0.02] * (warmup - 1)
     steps = {round(later / before, 2) for before, later in itertools.pairwise(alphas)}
     assert {0.95, 1.02} <= steps or window == 1
+
+
+def test_toggle_keeps_a_prompts_first_budget_and_alternates_as_its_oracle():
+    generator, state, taken = random.Random(0), {}, [0, 0]
+    settings = {"solved": 0.7, "every": 3, "percentile": 0.4}
+    oracle = length_oracles.Toggle(**settings)
+    for rollout in range(60):
+        prompts = [generator.randrange(6) for _ in range(3)]
+        rows = [
+            (
+                [generator.choice([None, 1.0, 1.0, 1.0, 0.0, 0.5]) for _ in range(10)],
+                [generator.randint(1, 60) for _ in range(10)],
+            )
+            for _ in prompts
+        ]
+        groups = replace(groups_of(rows), prompts=torch.tensor(prompts))
+        found = FUNCTIONS["toggle"](groups, state=state, **settings)
+        rollout_rows = [(prompt, *row) for prompt, row in zip(prompts, rows, strict=True)]
+        assert_equal_where_scorable(found, rows, oracle.rollout(rollout_rows))
+        taken[rollout // 3 % 2] += (found < 0).sum().item()
+    assert taken[0] > 50
+    assert taken[1] == 0
+    assert {
+        int(prompt): budget for prompt, budget in json.loads(json.dumps(state))["budgets"].items()
+    } == oracle.budgets
+
+
+def test_toggle_alternates_every_ten_rollouts_where_three_quarters_are_right():
+    groups, state = groups_of([([1.0, 1.0, 1.0, 0.0], [10, 20, 30, 40])]), {}
+    found = [FUNCTIONS["toggle"](groups, state=state)[0].tolist() for _ in range(21)]
+    limited, free = [0.0, 0.0, -1.0, 0.0], [0.0] * 4
+    assert found == [limited] * 10 + [free] * 10 + [limited]
+    assert not FUNCTIONS["toggle"](groups, percentile=3).any()  # as 1: the longest is the budget
+
+
+def laser_d_rollouts(count, groups=4, size=6):
+    generator = random.Random(1)
+    for rollout in range(count):
+        skills = [generator.choice([0.1, 0.5, 0.9]) for _ in range(groups)]
+        longest = 60 if rollout % 9 < 5 else 25
+        yield [
+            (
+                [None if generator.random() < 0.1 else float(generator.random() < skill) for _ in range(size)],
+                [generator.randint(0, longest) for _ in range(size)],
+            )
+            for skill in skills
+        ]
+
+
+@pytest.mark.parametrize(("step", "every", "size"), [(4, 3, 6), (7, 1, 4), (100, 2, 6)])
+def test_laser_d_moves_its_targets_as_its_oracle(step, every, size):
+    settings = {"alpha": 0.5, "step": step, "every": every}
+    oracle, state, targets = length_oracles.LaserD(**settings), {}, set()
+    for rows in laser_d_rollouts(60, size=size):
+        found = FUNCTIONS["laser_d"](groups_of(rows), state=state, **settings)
+        assert_equal_where_scorable(found, rows, oracle.rollout(rows))
+        known = {name: target for name, target in json.loads(json.dumps(state))["targets"].items() if target}
+        assert known == oracle.targets
+        targets |= set(known.items())
+    assert {name for name, _ in targets} == {"easy", "medium", "hard"}
+    assert step == 100 or len(targets) > 6
+
+
+def test_laser_d_has_the_authors_step_and_bonus():
+    state = {}
+    rows = [([1.0, 1.0, 1.0, 0.0], [1000, 1030, 3000, 10])]
+    for _ in range(19):
+        assert FUNCTIONS["laser_d"](groups_of(rows), state=state)[0].tolist() == [0.5, 0.5, 0.5, 0.0]
+    assert state["targets"]["easy"] is None
+    FUNCTIONS["laser_d"](groups_of(rows), state=state)  # one in two of the correct ones: within 2,048
+    assert state["targets"] == {"hard": None, "medium": None, "easy": 2048}
+    assert FUNCTIONS["laser_d"](groups_of(rows), state=state)[0].tolist() == [0.5, 0.5, 0.0, 0.0]

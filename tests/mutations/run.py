@@ -54,7 +54,16 @@ TESTS = {
         f"methods/{name}.py": ("methods/test_covariance.py", "test_trainer_reference.py")
         for name in ("clip_cov", "covariance", "kl_cov")
     },
+    **{
+        f"methods/{name}.py": (f"methods/test_{name}.py", "test_trainer_reference.py", "test_config.py")
+        for name in ("on_policy_sft", "repo_r", "stare")
+    },
+    "layers/entropy_control.py": ("layers/test_entropy_control.py", "layers/test_resume.py"),
     "methods/gfpo.py": ("methods/test_gfpo.py",),
+    "methods/dler.py": ("methods/test_dler.py",),
+    "methods/dot.py": ("methods/test_dot.py",),
+    "layers/outlier_truncation.py": ("layers/test_outlier_truncation.py",),
+    "methods/qlpo.py": ("methods/test_qlpo.py",),
     "methods/group_reward.py": ("layers/test_group_rewards.py",),
     "layers/reward_calls.py": ("layers/test_group_rewards.py", "test_trainer_seam.py"),
     "layers/reward_guard.py": ("layers/test_reward_errors.py", "layers/test_group_rewards.py"),

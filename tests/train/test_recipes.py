@@ -48,7 +48,18 @@ def rewarded(name, settings=None, **more):
 EXPECTED = {
     "dapo": {"shaping": "none"},
     "dapo_full": rewarded("get_soft_overlong_punishment", **SAMPLING),
-    "dler": {"shaping": "none", **SAMPLING, "scale_rewards": "batch", **SHORT},
+    "dler": {
+        "shaping": "none",
+        **SAMPLING,
+        "scale_rewards": "none",
+        "whiten_over_tokens": True,
+        "beta": 0.0005,
+        "delta": 10.0,
+        **SHORT,
+        "num_generations": 16,
+        "responses_per_step": 16,
+        "responses_per_rollout": 192,
+    },
     "truncation": {"shaping": "none", **SHORT},
     "entropy_advantage": {
         "shaping": "entropy_advantage",
@@ -63,9 +74,29 @@ EXPECTED = {
         "entropy_coef_delta": 0.005,
         "entropy_target": 0.2,
     },
+    "gdpo": {"shaping": "none", "multi_objective_aggregation": "normalize_then_sum"},
     "top_entropy": {"shaping": "none", "top_entropy_quantile": 0.2},
     "clip_cov": {"shaping": "clip_cov", "clip_cov_ratio": 0.0002, "clip_cov_low": 1.0, "clip_cov_high": 5.0},
     "kl_cov": {"shaping": "kl_cov", "kl_cov_ratio": 0.002, "kl_cov_coef": 1.0, "epsilon": 1.0, "epsilon_high": 1e6},
+    "stare": {"shaping": "stare", "stare_ratio": 0.1, "stare_weight": 1.1, "stare_target": 0.3},
+    "repo_r": {"shaping": "repo_r", "repo_r_zeta": 0.01},
+    "on_policy_sft": {"shaping": "on_policy_sft", "epsilon": 1.0, "epsilon_high": 1e6},
+    "clip_control": {"shaping": "none", "epsilon_high_target_entropy": 0.2},
+    "dot": {
+        "shaping": "kl_cov",
+        "kl_cov_ratio": 0.002,
+        "kl_cov_coef": 1.0,
+        "epsilon": 1.0,
+        "epsilon_high": 1e6,
+        "dot_alpha": 3.0,
+        "loss_type": "grpo",
+        **SAMPLING,
+        "max_completion_length": 8192,
+        "vllm_max_model_length": 10240,
+        "num_generations": 32,
+        "responses_per_step": 32,
+        "responses_per_rollout": 384,
+    },
     "gfpo": {
         "shaping": "none",
         "gfpo_keep": 4,
@@ -73,6 +104,14 @@ EXPECTED = {
         "num_generations": 8,
         "responses_per_step": 8,
         "responses_per_rollout": 96,
+    },
+    "qlpo": {
+        "shaping": "none",
+        "gfpo_keep": 8,
+        "gfpo_metric": "qlpo",
+        "num_generations": 16,
+        "responses_per_step": 16,
+        "responses_per_rollout": 192,
     },
     "ces_signs_swapped": {**CES, "ces_beta_correct": -0.4, "ces_beta_incorrect": -0.4},
     "ces_without_dynamic_b": {**CES, "ces_dynamic_multiplier": False},
@@ -89,6 +128,8 @@ EXPECTED = {
     "linear": rewarded("get_linear_length_reward", {"coefficient": 0.25}),
     "mai": rewarded("get_mai_length_reward", {"weight": 0.25}),
     "acoer": rewarded("get_acoer_length_reward"),
+    "laser_d": rewarded("get_laser_d_length_reward"),
+    "toggle": rewarded("get_toggle_length_reward"),
     "smart_thinker": rewarded("get_smart_thinker_length_reward"),
     "grpo_lead": rewarded("get_grpo_lead_length_reward", {"alpha": 0.1}, reward_weights=[0.0, 1.0, 1.0]),
     "overlong": rewarded("get_soft_overlong_punishment"),
@@ -117,14 +158,16 @@ EXPECTED = {
 SMALL_NUMBERS = {
     "adaptive_entropy": {"entropy_coef": 0.001, "entropy_coef_delta": 0.001, "entropy_target": 0.05},
     "entropy_bonus": {"entropy_coef": 0.01},
+    "clip_control": {"epsilon_high_target_entropy": 0.05},
+    "stare": {"stare_target": 0.05},
     "acoer": {"reward_kwargs": {"get_acoer_length_reward": {"budget": 40, "warmup": 10, "window": 10}}},
     "grpo_lead": {"reward_weights": [0.0, 1.0]},
+    "laser_d": {"reward_kwargs": {"get_laser_d_length_reward": {"step": 2, "every": 5}}},
     "laser": {"reward_kwargs": {"get_laser_length_reward": {"alpha": 0.5, "target": 18}}},
     "shorter": {"reward_kwargs": {"get_shorter_length_reward": {"beta": 0.02}}, "reward_weights": [2.0, 1.0]},
     "overlong": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
     "dapo_full": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
     "truncation": {"max_completion_length": 32, "vllm_max_model_length": None},
-    "dler": {"max_completion_length": 32, "vllm_max_model_length": None},
 }
 
 
@@ -156,7 +199,7 @@ def test_an_overlay_changes_the_papers_run_in_what_its_method_is(model):
 
 def test_the_small_world_has_numbers_of_its_own():
     base = compose([SMALL])
-    for method in set(METHODS) - FOR_R1 - {"gfpo"}:
+    for method in set(METHODS) - FOR_R1 - {"gfpo", "qlpo", "dot", "dler"}:
         found, changes = compose([SMALL, method]), dict(EXPECTED[method])
         if "reward_funcs" in changes:
             changes["reward_funcs"] = [*base["reward_funcs"], changes["reward_funcs"][-1]]
@@ -183,6 +226,11 @@ def test_a_length_reward_is_of_whole_groups_and_the_punishment_is_not(method):
     punished = method in ("overlong", "dapo_full")
     assert is_group_reward(added) == (not punished)
     assert reward_name(added).startswith("soft_overlong" if punished else f"{method}_length_reward")
+
+
+def test_gdpo_over_a_length_reward_reaches_trl():
+    args = load_recipe([SMALL, "mai", "gdpo"]).training_config(1)
+    assert args.multi_objective_aggregation == "normalize_then_sum"
 
 
 @pytest.mark.parametrize(("model", "cache"), [("R1-7B", 2400), (SMALL, 13)])

@@ -92,6 +92,8 @@ def _runner(rule: Rule, settings: Mapping[str, Any]) -> Run:
         raise RuleError(f"`{name}` is {settings.get(name)!r}: {why}")
 
     arguments = rule.read(settings, refuse) | (rule.given(CLIP) if rule.given is not None else {})
+    if rule.control is not None:
+        arguments["state"] = {}
     unseen = () if Need.VERDICTS in rule.needs else VERDICTS
 
     def run(inputs: Inputs, seed: int = 0) -> ShapedAdvantages:

@@ -1,9 +1,9 @@
-"""GFPO's group filter: in training, only the best completions of each group get an advantage.
+"""GFPO's and QLPO's group filter: in training, only some completions of each group get an advantage.
 
-The rejected ones, see [`gfpo_rejected`], lose their rewards after every function was called. TRL excludes rows without
-a reward from the mean and deviation of the group, gives them advantage 0 and keeps them in the divisor of the loss:
-GFPO's Eq. 2. Logged are the rewards of all completions, so that accuracies stay comparable; `frac_reward_zero_std` is
-of the kept ones.
+The rejected ones, see [`gfpo_rejected`] and [`qlpo_rejected`], lose their rewards after every function was called. TRL
+excludes rows without a reward from the mean and deviation of the group, gives them advantage 0 and keeps them in the
+divisor of the loss: GFPO's Eq. 2. Logged are the rewards of all completions, so that accuracies stay comparable;
+`frac_reward_zero_std` is of the kept ones.
 
 Overrides of TRL: `_calculate_rewards`, `_generate_and_score_completions`. Writes `_metrics` and `_logs`.
 """
@@ -16,6 +16,7 @@ from trl.trainer.utils import nanstd
 
 from ..methods.gfpo import gfpo_rejected
 from ..methods.groups import weighted_rewards
+from ..methods.qlpo import qlpo_draws, qlpo_rejected
 from .verdicts import Verdicts
 
 
@@ -25,17 +26,23 @@ class GroupFilter(Verdicts):
     _every_reward: torch.Tensor | None = None  # (N, functions), before the filter
 
     def _asks_for(self):
-        return super()._asks_for() | ({"lengths"} if self.args.gfpo_keep is not None else set())
+        reads = "correct" if self.args.gfpo_metric == "qlpo" else "lengths"
+        return super()._asks_for() | ({reads} if self.args.gfpo_keep is not None else set())
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.args.gfpo_keep is None or not self.model.training:
             return rewards
         self._every_reward = rewards
-        lengths = self._groups.lengths
-        total = weighted_rewards(rewards, self.reward_weights).view(lengths.shape)
-        rejected = gfpo_rejected(lengths, total, self.args.gfpo_keep, self.args.gfpo_metric)
-        return rewards.masked_fill(rejected.view(-1, 1), math.nan)
+        return rewards.masked_fill(self._rejected(rewards).view(-1, 1), math.nan)
+
+    def _rejected(self, rewards: torch.Tensor) -> torch.Tensor:
+        """The completions that get no advantage. Shape (P, G), bool."""
+        groups, keep = self._groups, cast(int, self.args.gfpo_keep)
+        if self.args.gfpo_metric == "qlpo":
+            return qlpo_rejected(groups, qlpo_draws(groups, self.args.seed), keep, self.args.qlpo_preferred)
+        total = weighted_rewards(rewards, self.reward_weights).view(groups.lengths.shape)
+        return gfpo_rejected(groups.lengths, total, keep, self.args.gfpo_metric)
 
     def _generate_and_score_completions(self, inputs):
         self._every_reward = None

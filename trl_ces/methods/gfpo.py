@@ -16,7 +16,7 @@ completion without any reward is kept last; ties go to the earlier completion.
 import torch
 from torch import Tensor
 
-METRICS = ("length", "reward_per_token")
+METRICS = ("length", "reward_per_token", "qlpo")  # the last in qlpo.py
 
 
 def gfpo_rejected(lengths: Tensor, rewards: Tensor, keep: int, metric: str) -> Tensor:

@@ -76,15 +76,22 @@ class Settings:
     )
 
 
-def check(args: Any, refuse: Refuse) -> None:
-    """Refuses a clip range, and rollouts of one step, where the KL is 0."""
-    wide = f"KL-Cov has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
+def refuse_clipping(method: str, args: Any, refuse: Refuse) -> None:
+    """Refuses a clip range that may act."""
+    wide = f"{method} has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
     if args.epsilon < 1:
         refuse("epsilon", wide)
     if (args.epsilon if args.epsilon_high is None else args.epsilon_high) < NO_CLIP:
         refuse("epsilon_high", wide)
     if args.delta is not None:
         refuse("delta", wide)
+    if args.epsilon_high_target_entropy is not None:
+        refuse("epsilon_high_target_entropy", f"{method} has no clip range that may move: set it to None.")
+
+
+def check(args: Any, refuse: Refuse) -> None:
+    """Refuses a clip range, and rollouts of one step, where the KL is 0."""
+    refuse_clipping("KL-Cov", args, refuse)
     micro_steps, accumulated = args.micro_steps_of_a_rollout(), args.gradient_accumulation_steps
     if micro_steps is not None and accumulated % micro_steps == 0:
         refuse(

@@ -4,7 +4,7 @@ A rule turns the advantages of a micro-batch, (B,), into A', (B, T). Everything 
 its settings as a dataclass whose fields are made by [`setting`] and [`share`], and the [`Rule`] that joins them. From
 it follow the fields of `CESConfig`, their ranges and help, the model card and the docs.
 
-`shaping` names a rule in one of three ways, which all end in [`find_rule`]: a name of `BUILT_IN`; a path
+`shaping` names a rule in one of three ways, which all end in [`find_rule`]: a name of [`built_in`]; a path
 `my_package.rules:my_rule`, for which the working directory is searched too; a name that an installed package registers
 in the entry-point group `trl_ces.methods`. docs/examples/my_rule.py is a rule to start from, and
 `trl-ces check my_package.rules:my_rule` tries one out.
@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any
 
@@ -25,8 +27,6 @@ from ..support.errors import nearest
 from ..support.imports import import_path
 from .shaped import ShapedAdvantages
 
-# Name -> where its rule is.
-BUILT_IN = {name: f"trl_ces.methods.{name}:rule" for name in ("ces", "entropy_advantage", "clip_cov", "kl_cov")}
 ENTRY_POINTS = "trl_ces.methods"
 # With at most nine decimals in a share, the numerator of len * share * b fits int64 while len * G < nine billion.
 MAX_DECIMALS = 9
@@ -65,6 +65,10 @@ class Rule:
         check (`Callable[[CESConfig, Refuse], None]`, *optional*):
             Refuses settings of the run, the rule's own together or TRL's, that would not train what the rule defines.
         given (`Callable[[CESConfig], dict]`, *optional*): More keyword arguments of the function, from TRL's settings.
+        control (`Callable[[dict, float], None]`, *optional*):
+            `control(state, entropy, **settings)`, called after each rollout with the policy's mean entropy over the
+            tokens of its optimizer steps, of all processes, in nats. Changes `state` in place: numbers by name, empty
+            at first, which are logged, saved with checkpoints, and given to the function as `state`.
     """
 
     name: str
@@ -75,6 +79,7 @@ class Rule:
     differentiates: str | None = None
     check: Callable[[Any, Refuse], None] | None = None
     given: Callable[[Any], dict[str, Any]] | None = None
+    control: Callable[..., None] | None = None
 
     def read(self, values: Mapping[str, Any], refuse: Refuse) -> dict[str, Any]:
         """The settings with their defaults; `refuse` is told of an unknown name and of a value out of range."""
@@ -152,12 +157,12 @@ def find_rule(name: str) -> Rule | None:
     if name == "none":
         return None
     found: Any = None
-    if name in BUILT_IN or ":" in name:
-        found = import_path(BUILT_IN.get(name, name), "shaping")
-    else:
+    if ":" in name:
+        found = import_path(name, "shaping")
+    elif (found := built_in().get(name)) is None:
         registered = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
         if name not in registered:
-            known = [*BUILT_IN, "none", *registered]
+            known = [*built_in(), "none", *registered]
             raise ValueError(
                 f"`shaping` is {name!r}:{nearest(name, known)} choose one of {', '.join(map(repr, known))}, or give a "
                 "path such as 'my_package.rules:my_rule'."
@@ -168,6 +173,9 @@ def find_rule(name: str) -> Rule | None:
     return found
 
 
-def built_in() -> list[Rule]:
-    """The rules of this package, in the order of `BUILT_IN`."""
-    return [rule for name in BUILT_IN if (rule := find_rule(name)) is not None]
+@cache
+def built_in() -> dict[str, Rule]:
+    """The rules of this package by name: of each file beside this one that has a `rule`."""
+    here = import_module(__package__)
+    modules = [import_module(f"{__package__}.{found.name}") for found in iter_modules(here.__path__)]
+    return {module.rule.name: module.rule for module in modules if isinstance(getattr(module, "rule", None), Rule)}

@@ -67,7 +67,7 @@ def _without_other_rules(given: dict[str, Any]) -> dict[str, Any]:
 
     others = {
         f"{rule.name}_{setting}"
-        for rule in built_in()
+        for rule in built_in().values()
         if rule.name != given.get("shaping", "ces")
         for setting in rule.read({}, lambda name, why: None)
     }

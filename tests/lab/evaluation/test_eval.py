@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,15 @@ def test_the_defaults_and_the_shipped_recipe_are_the_papers():
 @pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda file: file.name)
 def test_every_shipped_recipe_is_read_and_says_how_to_start_it(file):
     settings = read_settings(file, {"model": ["m"]})
-    assert settings.benchmarks in (GROUPS["math12"], GROUPS["reasoning"], GROUPS["code"])
+    rivals = ["aime24", "amc23", "minerva_math", "olympiadbench"]
+    assert settings.benchmarks in (GROUPS["math12"], GROUPS["reasoning"], GROUPS["code"], rivals)
     header = [line for line in file.read_text().splitlines() if line.startswith("#")]
     assert f"trl-ces eval --config {file.stem} --model MODEL" in "\n".join(header)
     assert shipped_files("evaluation")[file.stem] == file
     assert file.stem not in shipped_files()  # no training recipe
+    if file.stem == "dot_protocol":
+        assert (settings.num_samples, settings.max_new_tokens) == (32, 32768)
+        assert (settings.temperature, settings.top_p, settings.top_k) == (0.6, 0.95, 20)
     assert set(read_yaml(file)) <= {knob.name for knob in dataclasses.fields(EvaluationSettings)}
 
 
@@ -69,7 +74,10 @@ def test_a_tiny_model_is_evaluated_from_data_to_table(place, tmp_path, capsys, m
     folder = Path("runs") / "evaluation" / default_folder(str(place / "model")).name
     summary = json.loads((folder / "summary.json").read_text())
     rows = [line.split("|")[1].strip() for line in said.out.splitlines() if line.startswith("| ")]
-    assert rows == ["Dataset", "AIME24", "AMC23", "Average", "OpenBookQA"]
+    within = ["Acc ↑ within", "AIME24", "AMC23", "OpenBookQA"]
+    assert rows == ["Dataset", "AIME24", "AMC23", "Average", "OpenBookQA", *within]
+    assert summary["benchmarks"]["aime24"]["budgets"]["correct"]["budgets"] == [1, 3, 6, 12]
+    assert (folder / "budgets.png").is_file() == (find_spec("matplotlib") is not None)
     assert summary["benchmarks"]["openbookqa"]["samples"] == 6
     assert 0 < summary["benchmarks"]["aime24"]["length_tokens"]["mean"] <= 12
     assert (folder / "table.md").read_text() in said.out

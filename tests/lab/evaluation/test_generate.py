@@ -97,10 +97,9 @@ def test_the_models_own_generation_settings_do_not_count():
     assert model.generation_config.repetition_penalty == 5.0
 
 
-def draw(scores, seeds, *, temperature=1.0, top_p=1.0):
-    sampler = Sampler(
-        [[0]] * len(seeds), seeds, settings(temperature=temperature, top_p=top_p, repetition_penalty=1.0)
-    )
+def draw(scores, seeds, *, temperature=1.0, top_p=1.0, top_k=None):
+    knobs = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "repetition_penalty": 1.0}
+    sampler = Sampler([[0]] * len(seeds), seeds, settings(**knobs))
     chosen = sampler(torch.zeros(len(seeds), 1, dtype=torch.long), torch.tensor(scores).expand(len(seeds), -1))
     assert (chosen == 0).sum(dim=-1).tolist() == [1] * len(seeds)
     assert torch.isneginf(chosen).sum(dim=-1).tolist() == [len(scores) - 1] * len(seeds)
@@ -118,6 +117,10 @@ def test_tokens_are_drawn_as_often_as_they_are_likely_and_never_outside_the_nucl
     assert set(draw(scores, range(500), top_p=0.01).tolist()) == {1}
     counts = torch.bincount(draw(scores, range(20_000), top_p=0.74), minlength=5) / 20_000
     assert counts[1].item() == pytest.approx(2 / 3, abs=0.012)
+    assert set(draw(scores, range(500), top_k=2).tolist()) == {1, 3}
+    # of the two most likely, 0.5 / 0.75 alone reaches 0.6
+    assert set(draw(scores, range(500), top_k=2, top_p=0.6).tolist()) == {1}
+    assert set(draw(scores, range(500), top_k=9).tolist()) == {0, 1, 2, 3, 4}
     hot = torch.bincount(draw(scores, range(20_000), temperature=2.0), minlength=5) / 20_000
     roots = [math.sqrt(probability) for probability in probabilities]
     assert hot.tolist() == pytest.approx([root / sum(roots) for root in roots], abs=0.012)

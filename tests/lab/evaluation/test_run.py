@@ -302,9 +302,11 @@ def test_a_study_gets_accuracy_and_length_and_its_samples_stay_with_the_model(pl
     model = write_model(tmp_path / "model")
     knobs = {"data_dir": str(place), "backend": "transformers", "num_samples": 1, "max_problems": 2}
     found = evaluate(model, benchmarks="aime24,amc23", max_new_tokens=30, **knobs)
+    length, longer = len("so \\boxed{5}"), len("\\boxed{\\frac{3}{2}}")
     assert found == {
-        "aime24": {"accuracy": 0.5, "length_tokens": (len("so \\boxed{5}") + len("so \\boxed{9}")) / 2},
-        "amc23": {"accuracy": 1.0, "length_tokens": len("\\boxed{\\frac{3}{2}}")},  # rows 0 and 20 are the same
+        "aime24": {"accuracy": 0.5, "length_tokens": length, "area": pytest.approx(0.5 * (1 - length / 30))},
+        # rows 0 and 20 are the same
+        "amc23": {"accuracy": 1.0, "length_tokens": longer, "area": pytest.approx(1 - longer / 30)},
     }
     assert evaluate(model, benchmarks=["aime24", "amc23"], max_new_tokens=30, **knobs) == found
     assert len(scripted) == 1  # the second time nothing was left to draw

@@ -216,7 +216,7 @@ def test_the_comparison_reads_as_table_1_and_table_9(runs):
         for part in text.split("\n\n")
         if part.startswith("|")
     ]
-    first, differences, split = tables
+    first, differences, split, _ = tables
     assert first[0] == ["Dataset", "first Acc ↑", "first Len ↓", "second Acc ↑", "second Len ↓"]
     assert [cell.split(" [")[0] for cell in first[2]] == ["AIME24", "25.0", "62.5", "**62.5**", "**40.0**"]
     assert [cell.split(" [")[0] for cell in first[3]] == ["GSM8K", "**87.5**", "**12.0**", "62.5", "16.7"]

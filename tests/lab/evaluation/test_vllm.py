@@ -98,6 +98,7 @@ def test_the_engine_gets_the_papers_sampling_the_seeds_and_the_ids(vllm):
     assert sampling == {
         "temperature": 0.4,
         "top_p": 0.95,
+        "top_k": 0,
         "repetition_penalty": 1.05,
         "max_tokens": 50,
         "stop_token_ids": [1, 7],

@@ -92,7 +92,11 @@ def evaluated(tmp_path_factory):
 @pytest.mark.parametrize("number", KINDS)
 def test_evaluations_by_benchmark_are_means_over_problems_with_differences_problem_by_problem(evaluated, number):
     names, average = KINDS[number]
-    levels, differences, _ = evaluated[f"{average}: R1, DAPO, CES"]
+    levels, differences, _, budgets = evaluated[f"{average}: R1, DAPO, CES"]
+    assert budgets.title == f"{average} within token budgets"
+    assert budgets.header == ["Tokens", "R1", "DAPO", "CES", "R1 − DAPO", "CES − DAPO"]
+    # Every answer ends within the limit: the last budget's accuracies are those of the table.
+    assert budgets.rows[-2][1:4] == [rows_of(levels)[average][2 * run].split()[0].strip("*") for run in range(3)]
     assert list(rows_of(levels)) == list(rows_of(differences)) == [*(TITLES[name] for name in names), average]
     for listed, title in [*(([name], TITLES[name]) for name in names), (names, average)]:
         cells = {}

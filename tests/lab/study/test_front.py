@@ -73,6 +73,29 @@ def test_means_are_over_the_seeds_that_every_setting_has():
     assert [len(setting.runs) for setting in none_shared] == [4, 1]
 
 
+def test_the_area_has_a_column_where_it_was_measured():
+    table = DataFrame(
+        [
+            {
+                "variant": "",
+                "method": "A",
+                "seed": seed,
+                "length_tokens": 20.0,
+                "accuracy": 0.8,
+                "area": 0.6 + seed / 10,
+            }
+            for seed in range(3)
+        ]
+        + [{"variant": "", "method": "C", "seed": seed, "length_tokens": 23.0, "accuracy": 0.85} for seed in (0, 2)]
+    )
+    gaps, _ = front.front_tables(front.read_settings(table))
+    (one, other), place = gaps.rows, gaps.header.index("Area ↑, %")
+    assert one[place].startswith("70.0")  # seeds 0 and 2
+    assert other[place] == ""
+    without, _ = front.front_tables(front.read_settings(table.drop(columns="area")))
+    assert [cell for cell in gaps.header if cell != "Area ↑, %"] == without.header
+
+
 def test_a_method_named_as_a_line_belongs_to_it():
     table = DataFrame(
         [

@@ -374,6 +374,7 @@ def test_an_evaluation_groups_the_held_out_problems(tiny_base):
     alone = measure(folder, problems.select(rows), 2, 0, 20)
     assert found["2 terms"]["length_tokens"] == alone.length
     assert found["2 terms"]["entropy_bits"] == alone.entropy_bits
+    assert found["2 terms"]["area"] == alone.area
     texts = [text for group in alone.completions for text in group]
     assert found["2 terms"]["checks"] == sum("?" in text for text in texts) / len(texts)
     assert list(evaluate(folder, 12, 1, max_new_tokens=4, group_by="carry")) == ["with a carry", "without a carry"]

@@ -29,6 +29,7 @@ def run(argv: list[str]) -> int:
         help="correct: mathematics (default). correct_qwen: the rules of the Qwen2.5-Math script, as in the paper",
     )
     add("--output", type=Path, metavar="FILE", help="write all numbers there as JSON")
+    add("--picture", type=Path, metavar="FILE", help="draw accuracy within token budgets there, as .png or .svg")
     options = parser.parse_args(argv or ["--help"])
 
     from ..evaluation.comparison import compare_folders, comparison_text

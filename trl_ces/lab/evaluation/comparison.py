@@ -13,6 +13,7 @@ from ...support.errors import UserError, nearest
 from ...support.files import write_json
 from ...support.tables import Table, percent
 from .benchmarks import BENCHMARKS
+from .budgets import curves, draw_budgets, paired_table
 from .proportions import accuracy_difference, accuracy_interval
 from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings_file
 from .statistics import interval_of_average
@@ -38,7 +39,7 @@ class UnfinishedRun(UserError):
 def load_run(folder: Path, name: str) -> Run:
     """Reads an output directory of `trl-ces eval`."""
     settings = read_settings_file(folder)
-    missing = [key for key in ("num_samples", "benchmarks", "data") if key not in settings]
+    missing = [key for key in ("num_samples", "max_new_tokens", "benchmarks", "data") if key not in settings]
     if missing:
         raise UserError(f"{folder / SETTINGS} has no `{missing[0]}`: name an output directory of `trl-ces eval`.")
     samples, _ = read_samples(folder / SAMPLES)
@@ -56,8 +57,9 @@ def compare_folders(
     baseline: str | None = None,
     verdict: str = "correct",
     output: Path | None = None,
+    picture: Path | None = None,
 ) -> dict[str, Any]:
-    """Compares output directories of `trl-ces eval`; see [`compare`]."""
+    """Compares output directories of `trl-ces eval`; see [`compare`]. `picture`: of accuracy over budgets."""
     folders = [folder.expanduser() for folder in folders]
     if len(folders) < 2:
         raise UserError("One directory is named: a comparison takes at least two.")
@@ -76,6 +78,13 @@ def compare_folders(
             write_json(output, found)
         except OSError as error:
             raise UserError(f"`--output` {str(output)!r} cannot be written ({error.strerror}).") from None
+    if picture is not None:
+        lines = {}
+        for kind, own in found["budgets"].items():
+            for name, run in zip(names, own["accuracy"], strict=True):
+                label = name if len(found["budgets"]) == 1 else f"{name}, {KINDS[kind].lower()}"
+                lines[label] = own["budgets"], [entry["mean"] for entry in run]
+        draw_budgets(lines, picture)
     return found
 
 
@@ -109,11 +118,14 @@ def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) ->
     """The numbers of the comparison's tables."""
     names = shared_benchmarks(runs)
     measured = {name: _measure(runs, name, verdict) for name in names}
-    averages = {}
+    averages, budgets = {}, {}
+    limit = min(run.settings["max_new_tokens"] for run in runs)
     for kind in KINDS:
-        sets = [measured[name] for name in names if BENCHMARKS[name].kind == kind]
-        if len(sets) > 1:
-            averages[kind] = _row(sets, baseline)
+        of_kind = [name for name in names if BENCHMARKS[name].kind == kind]
+        if len(of_kind) > 1:
+            averages[kind] = _row([measured[name] for name in of_kind], baseline)
+        if of_kind:
+            budgets[kind] = curves([[run.samples[name] for name in of_kind] for run in runs], verdict, limit, baseline)
     return {
         "runs": [run.name for run in runs],
         "baseline": runs[baseline].name,
@@ -122,6 +134,7 @@ def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) ->
         "benchmarks": {name: _row([measured[name]], baseline) for name in names},
         "averages": averages,
         "split": {name: _split(measured[name]) for name in names},
+        "budgets": budgets,
     }
 
 
@@ -178,6 +191,7 @@ def comparison_tables(found: dict[str, Any]) -> list[Table]:
         Table("By benchmark", ["Dataset", *_headings(names)], by_benchmark, _notes(found)),
         *([Table("Differences problem by problem", ["Dataset", *_headings(minus)], differences)] if minus else []),
         Table("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
+        *(paired_table(names, names.index(baseline), KINDS[kind], own) for kind, own in found["budgets"].items()),
     ]
 
 

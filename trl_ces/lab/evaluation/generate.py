@@ -58,6 +58,8 @@ class Sampler:
             return scores.argmax(dim=-1)
         # Stable: equal logits keep the vocabulary's order on every device.
         ordered, tokens = (scores / self.settings.temperature).sort(dim=-1, descending=True, stable=True)
+        if self.settings.top_k is not None:
+            ordered[:, self.settings.top_k :] = -torch.inf
         probabilities = ordered.softmax(dim=-1)
         reached = probabilities.cumsum(dim=-1)
         # A token stays if those before it do not reach top_p; the first always does.

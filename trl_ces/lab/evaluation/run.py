@@ -121,7 +121,11 @@ def evaluate(
     digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]
     summary = run_evaluation(settings, Path(settings.output_dir or place / digest), progress=False, wait=True)
     return {
-        name: {"accuracy": found[verdict]["accuracy"], "length_tokens": found["length_tokens"]["mean"]}
+        name: {
+            "accuracy": found[verdict]["accuracy"],
+            "length_tokens": found["length_tokens"]["mean"],
+            "area": found["budgets"][verdict]["area"]["mean"],
+        }
         for name, found in summary["benchmarks"].items()
     }
 

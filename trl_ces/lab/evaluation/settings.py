@@ -48,6 +48,7 @@ class EvaluationSettings:
     max_new_tokens: int = _knob(16384, "maximum answer length, thinking included; the paper states none", COUNT)
     temperature: float = _knob(0.4, "sampling temperature; 0 is greedy", NOT_NEGATIVE)
     top_p: float = _knob(0.95, "nucleus sampling: probability mass", SHARE)
+    top_k: int | None = _knob(None, "sampling: most likely tokens to draw from; default: all", COUNT)
     repetition_penalty: float = _knob(1.05, "on tokens of the prompt and the answer so far; 1 is none", POSITIVE)
     seed: int = _knob(0, "of the sampling", NOT_NEGATIVE)
     system_prompt: str | None = _knob(PAPER_SYSTEM_PROMPT, "system message; null for none")

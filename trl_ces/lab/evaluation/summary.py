@@ -1,6 +1,7 @@
 """Results of an evaluation: `summary.json`, and a table in the layout of the paper's Table 1."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 from ...support.files import write_json, write_text
 from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
+from .budgets import PICTURE, budget_table, draw_budgets, of_one_run
 from .proportions import Shares, accuracy_interval
 from .samples import FIELDS, Sample
 from .statistics import interval, interval_of_average, pass_at_k
@@ -79,7 +81,10 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
             for verdict in VERDICTS:
                 right = [shares(accuracies(own, verdict)) for own in sets]
                 averages[kind][verdict] = accuracy_interval(right)._asdict()
-    found = {name: measured(tables[name]) for name in settings["benchmarks"]}
+    found, limit = {}, settings["max_new_tokens"]
+    for name in settings["benchmarks"]:
+        budgets = {verdict: of_one_run(tables[name], verdict, limit) for verdict in VERDICTS}
+        found[name] = measured(tables[name]) | {"budgets": budgets}
     return {"settings": settings, "benchmarks": found, "averages": averages, "packages": environment()}
 
 
@@ -144,13 +149,24 @@ def results_table(summary: dict[str, Any]) -> str:
         )
     title = (
         f"{settings['model']}: {problems} problems, {settings['num_samples']} answers each, temperature "
-        f"{settings['temperature']:g}, top-p {settings['top_p']:g}, repetition penalty "
+        f"{settings['temperature']:g}, top-p {settings['top_p']:g}, top-k {settings.get('top_k') or 'all'}, "
+        f"repetition penalty "
         f"{settings['repetition_penalty']:g}, at most {settings['max_new_tokens']} tokens, by {settings['backend']}."
     )
+    curves = {name: entry["budgets"]["correct"] for name, entry in found.items() if "budgets" in entry}
+    if curves:
+        notes += [
+            budget_table(curves),
+            "Acc within: correct answers that end within so many tokens, %. Area: their mean over all budgets up to "
+            "the limit. Len: mean tokens of correct and of wrong answers.",
+        ]
     return "\n\n".join([title, _table(summary), *notes]) + "\n"
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
-    """Writes `summary.json` and `table.md` atomically."""
+    """Writes `summary.json` and `table.md` atomically; and, with matplotlib, the picture of the budgets."""
     write_json(folder / SUMMARY, summary)
     write_text(folder / TABLE, results_table(summary))
+    if find_spec("matplotlib") is not None:
+        found = {BENCHMARKS[name].title: entry["budgets"]["correct"] for name, entry in summary["benchmarks"].items()}
+        draw_budgets({name: (own["budgets"], own["accuracy"]) for name, own in found.items()}, folder / PICTURE)

@@ -136,6 +136,7 @@ class VllmBackend:
         sampling = SamplingParams(
             temperature=self.settings.temperature,
             top_p=self.settings.top_p,
+            top_k=self.settings.top_k or 0,  # 0: all
             repetition_penalty=self.settings.repetition_penalty,
             max_tokens=self.settings.max_new_tokens,
             seed=seed,

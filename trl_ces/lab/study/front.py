@@ -10,7 +10,7 @@ instead of a model's whole curve over token budgets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,7 @@ from .comparison import Estimate, estimate
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-LENGTH, ACCURACY = "length_tokens", "accuracy"
+LENGTH, ACCURACY, AREA = "length_tokens", "accuracy", "area"
 S = TypeVar("S", bound=Any)  # a setting, or what else has a `point`
 
 
@@ -32,6 +32,7 @@ class Setting:
     name: str
     line: str
     runs: dict[int, tuple[float, float]]
+    areas: dict[int, float] = field(default_factory=dict)  # by seed, under accuracy over budgets; if measured
 
     @cached_property
     def length(self) -> Estimate:
@@ -55,11 +56,20 @@ def read_settings(runs: DataFrame, comparable: bool = True) -> list[Setting]:
     found = []
     for method, own in runs.groupby("method", sort=False):
         places = zip(own["seed"].astype(int), zip(own[LENGTH], own[ACCURACY], strict=True), strict=True)
-        found.append(Setting(method, _lines(own).iloc[0], dict(places)))
+        measured = own.dropna(subset=AREA) if AREA in own else own.head(0)
+        areas = dict(zip(measured["seed"].astype(int), measured.get(AREA, ()), strict=True))
+        found.append(Setting(method, _lines(own).iloc[0], dict(places), areas))
     shared = set.intersection(*(set(setting.runs) for setting in found)) if found and comparable else set()
     if not shared:
         return found
-    return [replace(each, runs={seed: each.runs[seed] for seed in each.runs if seed in shared}) for each in found]
+    return [
+        replace(
+            each,
+            runs={seed: run for seed, run in each.runs.items() if seed in shared},
+            areas={seed: area for seed, area in each.areas.items() if seed in shared},
+        )
+        for each in found
+    ]
 
 
 def has_lines(runs: DataFrame) -> bool:
@@ -128,7 +138,8 @@ def dominates(first: Setting, second: Setting) -> bool:
 HOW_TO_READ = (
     "Means are over the seeds that every setting has. A setting is on the front if neither another nor a mix of two "
     "others is as short and more accurate, or as accurate and shorter. Gap: how far a setting lies below the front at "
-    "its own length, ± half the 95 % interval of the differences by seed. A "
+    "its own length, ± half the 95 % interval of the differences by seed. Area: accuracy, in the mean over all token "
+    "budgets up to the longest answer allowed. A "
     "setting dominates another if, by differences paired by seed, the 95 % interval of its gain in accuracy or in "
     "length excludes zero and its mean is no worse in the other."
 )
@@ -137,17 +148,20 @@ HOW_TO_READ = (
 def front_tables(settings: Sequence[Setting]) -> list[Table]:
     """Each setting beside the front; method by method, in how many pairs of their settings one dominates the other."""
     front, names = find_front(settings), list(dict.fromkeys(setting.line for setting in settings))
-    gaps = []
+    gaps, with_area = [], any(setting.areas for setting in settings)
     for setting in settings:
         below = None if setting in front else gap(setting, front)
         means = [setting.accuracy.text(100, 1), setting.length.text(1, 1)]
+        if with_area:
+            means.append(estimate(list(setting.areas.values())).text(100, 1) if setting.areas else "")
         on_it = "on it" if setting in front else below.text(100, 1) if below else ""
         gaps.append([setting.name, *means, on_it, ", ".join(a.name for a in front if dominates(a, setting))])
     pairs: dict[str, dict[str, list[bool]]] = {name: {other: [] for other in names} for name in names}
     for first, second in product(settings, settings):
         pairs[first.line][second.line].append(dominates(first, second))
     counts = [[name, *(f"{sum(of)} of {len(of)}" if any(of) else "" for of in pairs[name].values())] for name in names]
-    header = ["Setting", "Acc ↑, %", "Len ↓, tokens", "Gap, points", "Dominated on the front by"]
+    header = ["Setting", "Acc ↑, %", "Len ↓, tokens", *(["Area ↑, %"] if with_area else [])]
+    header += ["Gap, points", "Dominated on the front by"]
     return [
         Table("Gap to the front", header, gaps, HOW_TO_READ),
         Table("Who dominates whom", ["Dominates →", *names], counts),

@@ -44,6 +44,7 @@ def evaluate(
     sample = sample_recipe(recipe, asked, sampling)
     if sample.correct is None:
         raise UserError(f"`evaluation`: the recipe {config} gives no verdicts: {sample.reason}")
+    longest = sampling.max_new_tokens
     answers = list(zip(sample.answers, sample.correct, strict=True))
     found = {}
     for kind in sorted(set(kinds)):
@@ -51,6 +52,7 @@ def evaluate(
         found[kind] = {
             "accuracy": fmean(verdict is True for _, verdict in own),
             "length_tokens": fmean(len(answer.tokens) for answer, _ in own),
+            "area": fmean((verdict is True) * (1 - len(answer.tokens) / longest) for answer, verdict in own),
             "entropy_bits": fmean(bits for answer, _ in own for bits in answer.entropies),
         }
     return found

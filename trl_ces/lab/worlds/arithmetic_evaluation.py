@@ -22,6 +22,7 @@ class Measurement:
 
     accuracy: float  # share of correct completions, in [0, 1]
     length: float  # mean tokens of a completion, its end-of-text token included
+    area: float  # accuracy, in the mean over all token budgets up to `max_new_tokens`
     entropy_bits: float  # mean entropy of the sampling distribution over all generated tokens, in bits
     problems: list[str]  # the prompts
     completions: list[list[str]]  # per prompt its sampled texts
@@ -64,9 +65,12 @@ def measure(
     texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
     solutions = [solution for solution in problems["solution"] for _ in range(num_samples)]
     rewards = arithmetic_accuracy_reward(texts, solutions)
+    lengths = written.sum(dim=1)
+    left = (1 - lengths / max_new_tokens).tolist()
     return Measurement(
         accuracy=sum(rewards) / len(rewards),
-        length=written.sum(dim=1).float().mean().item(),
+        length=lengths.float().mean().item(),
+        area=sum(reward * share for reward, share in zip(rewards, left, strict=True)) / len(rewards),
         entropy_bits=entropies[written].mean().item(),
         problems=list(problems["prompt"]),
         completions=[texts[start : start + num_samples] for start in range(0, len(texts), num_samples)],
@@ -93,6 +97,7 @@ def evaluate(
         found[kind] = {
             "accuracy": measured.accuracy,
             "length_tokens": measured.length,
+            "area": measured.area,
             "entropy_bits": measured.entropy_bits,
             "checks": sum("?" in text for text in texts) / len(texts),
         }

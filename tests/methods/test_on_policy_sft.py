@@ -1,0 +1,19 @@
+"""On-policy SFT: its gradient against the reference is in tests/test_trainer_reference.py."""
+
+import math
+
+import torch
+
+from trl_ces.methods.on_policy_sft import on_policy_sft
+
+
+def test_the_ratio_is_divided_out_at_correct_completions_alone():
+    logps = torch.tensor([[-1.0, -200.0, -1.0], [-1.0, -1.0, -1.0]], requires_grad=True)
+    old = torch.tensor([[-1.0, -1.0, -2.0], [-3.0, -1.0, -2.0]])
+    batch = {"correct": torch.tensor([True, False]), "logps": logps, "old_logps": old}
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    found = on_policy_sft(batch, logps, mask)
+    assert not found.advantages.requires_grad
+    expected = torch.tensor([[1.0, math.exp(64), math.exp(-1)], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(found.advantages, expected)
+    assert torch.equal(found.selected, mask.bool())

@@ -1,0 +1,170 @@
+"""Accuracy at every token budget, from the answers that an evaluation has stored, and the area under that curve.
+
+An answer counts at a budget if it is correct and ends within it: a model that is cut off there has given it. What it
+says behind its final box belongs to it, and an answer that reached the limit counts at the limit alone, if it counts.
+
+The area is the mean accuracy over all budgets from 0 to the limit, in [0, 1]: the mean of 1 - tokens / limit over
+answers, where a wrong one gives 0. It is what the reasoning efficiency gap (REG, arXiv 2506.07104) compares between
+models: a model that is short only in the mean, and one that is good at every budget, differ in it.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ...support.tables import Table, markdown, percent
+from .benchmarks import BENCHMARKS
+from .proportions import Shares, accuracy_difference, accuracy_interval
+from .statistics import Interval, interval_of_average
+
+PICTURE = "budgets.png"
+SMALLEST, FEWEST = 512, 6  # a budget in tokens; budgets
+
+
+def budgets_up_to(limit: int) -> list[int]:
+    """The limit, halved down to 512 tokens; for small limits at least six, down to 1. Ascending."""
+    found = [limit]
+    while found[0] // 2 >= SMALLEST or (len(found) < FEWEST and found[0] > 1):
+        found.insert(0, found[0] // 2)
+    return found
+
+
+def within(samples: pd.DataFrame, verdict: str, budgets: Sequence[int]) -> pd.DataFrame:
+    """Problem -> share of correct answers at each budget, and `answers`, those with a verdict; without any, no row."""
+    judged = samples.dropna(subset=verdict)
+    right = judged[verdict].astype(bool)
+    counted = {budget: (right & (judged["tokens"] <= budget)).astype(float) for budget in budgets}
+    by_problem = pd.DataFrame({**counted, "problem": judged["problem"]}).groupby("problem")
+    return by_problem.mean().assign(answers=by_problem.size())
+
+
+def areas(samples: pd.DataFrame, verdict: str, limit: int) -> pd.Series:
+    """Problem -> mean accuracy over the budgets up to `limit`; without an answer with a verdict, no row."""
+    judged = samples.dropna(subset=verdict)
+    left = (1 - judged["tokens"] / limit).clip(lower=0) * judged[verdict].astype(float)
+    return left.groupby(judged["problem"]).mean()
+
+
+def curves(runs: Sequence[Sequence[pd.DataFrame]], verdict: str, limit: int, baseline: int | None) -> dict[str, Any]:
+    """
+    The curves of several runs over the same sets, each set as important as another.
+
+    Args:
+        runs (`Sequence[Sequence[DataFrame]]`): Of each run the samples of each set.
+        verdict (`str`): The column that says what is correct.
+        limit (`int`): The largest budget.
+        baseline (`int`, *optional*): The run that the others are compared with, question by question.
+
+    Returns:
+        `dict`: `budgets`; by run, `accuracy` at each and `area`, with 95 % intervals; and `accuracy_difference` and
+        `area_difference`, `None` for the baseline.
+    """
+    budgets = budgets_up_to(limit)
+    shares, area = [], []
+    judged = [set.intersection(*(set(areas(run[place], verdict, limit).index) for run in runs))
+              for place in range(len(runs[0]))]  # fmt: skip
+    for run in runs:
+        found = [within(own, verdict, budgets).loc[sorted(kept)] for own, kept in zip(run, judged, strict=True)]
+        shares.append([[Shares(own[b].to_numpy(), own["answers"].to_numpy()) for own in found] for b in budgets])
+        area.append(
+            [areas(own, verdict, limit).loc[sorted(kept)].to_numpy() for own, kept in zip(run, judged, strict=True)]
+        )
+    others = [run != baseline and baseline is not None for run in range(len(runs))]
+    pairs = [
+        [one - other for one, other in zip(own, area[baseline or 0], strict=True)] if differs else None
+        for own, differs in zip(area, others, strict=True)
+    ]
+    return {
+        "budgets": budgets,
+        "accuracy": [[accuracy_interval(sets)._asdict() for sets in own] for own in shares],
+        "area": [interval_of_average(own, least=0)._asdict() for own in area],
+        "accuracy_difference": [
+            [accuracy_difference(sets, base)._asdict() for sets, base in zip(own, shares[baseline or 0], strict=True)]
+            if differs
+            else None
+            for own, differs in zip(shares, others, strict=True)
+        ],
+        "area_difference": [None if pair is None else interval_of_average(pair)._asdict() for pair in pairs],
+    }
+
+
+def of_one_run(samples: pd.DataFrame, verdict: str, limit: int) -> dict[str, Any]:
+    """A run on one set: its curve, its area, and mean tokens of correct and of wrong answers."""
+    found = curves([[samples]], verdict, limit, None)
+    judged = samples.dropna(subset=verdict)
+    tokens = judged.groupby(judged[verdict].astype(bool))["tokens"].mean()
+    return {
+        "budgets": found["budgets"],
+        "accuracy": [entry["mean"] for entry in found["accuracy"][0]],
+        "area": found["area"][0],
+        "length_correct": _number(tokens.get(True)),
+        "length_wrong": _number(tokens.get(False)),
+    }
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def budget_table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Accuracy at each budget by benchmark, as Markdown; `found` has what [`of_one_run`] returns."""
+    budgets = next(iter(found.values()))["budgets"]
+    header = ["Acc ↑ within", *map(str, budgets), "Area", "Len, correct", "Len, wrong"]
+    rows = [
+        [
+            BENCHMARKS[name].title,
+            *(percent(value) for value in own["accuracy"]),
+            percent(own["area"]["mean"]),
+            *("-" if own[which] is None else f"{own[which]:.0f}" for which in ("length_correct", "length_wrong")),
+        ]
+        for name, own in found.items()
+    ]
+    return markdown(header, rows)
+
+
+def paired_table(names: Sequence[str], baseline: int, average: str, found: Mapping[str, Any]) -> Table:
+    """A budget a line: each run's `average`, and its difference to the baseline with interval."""
+    others = [run for run in range(len(names)) if run != baseline]
+    header = ["Tokens", *names, *(f"{names[run]} − {names[baseline]}" for run in others)]
+
+    def cells(means: Sequence[Mapping[str, Any]], differences: Sequence[Any]) -> list[str]:
+        written = [percent(entry["mean"]) for entry in means]
+        for run in others:
+            mean, low, high = Interval(**differences[run])
+            known = mean is not None and low is not None and high is not None
+            written.append(f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]" if known else "-")
+        return written
+
+    rows = []
+    for place, budget in enumerate(found["budgets"]):
+        means = [own[place] for own in found["accuracy"]]
+        rows.append([str(budget), *cells(means, [own and own[place] for own in found["accuracy_difference"]])])
+    rows.append(["Area", *cells(found["area"], found["area_difference"])])
+    note = "Correct answers that end within so many tokens, %. Area: their mean over all budgets up to the last."
+    return Table(f"{average} within token budgets", header, rows, note)
+
+
+def draw_budgets(lines: Mapping[str, tuple[Sequence[int], Sequence[float | None]]], file: Path) -> Path:
+    """Writes the picture: accuracy over budgets, in doublings, a line a name; the file's suffix gives the format."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import PercentFormatter, ScalarFormatter
+
+    figure, axis = pyplot.subplots(figsize=(7.5, 4.5), layout="constrained")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(color="#d9dee6", linewidth=0.8)
+    for name, (budgets, shares) in lines.items():
+        axis.plot(budgets, shares, marker="o", markersize=4, label=name)
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(sorted({budget for budgets, _ in lines.values() for budget in budgets}))
+    axis.xaxis.set_major_formatter(ScalarFormatter())
+    axis.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    axis.set(xlabel="token budget", ylabel="right answers within it", ylim=(0, None))
+    figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+    figure.savefig(file, dpi=150)
+    pyplot.close(figure)
+    return file
