@@ -75,7 +75,7 @@ _YES_OR_NO = re.compile(  # yes, it is prime
     re.IGNORECASE,
 )
 _MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
-_OF_A_DATE = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b|[^A-Za-z\d]")
+_OF_A_DATE = re.compile(r"(?<=\d)[nrst][dht]\b|\bof\b|[^A-Za-z\d]")
 _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
     r"(?:[a-z]\s*\\neq\s*-?\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
@@ -190,9 +190,7 @@ def spelling(text: str) -> str:
     if is_words(text):
         words = _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", unwrap(text)))
         if _MONTH.search(words):  # March 5, 5th of March
-            words = " ".join(
-                sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)(?:st|nd|rd|th)\b|\bof\b", "", words)))
-            )
+            words = " ".join(sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)[nrst][dht]\b|\bof\b", "", words))))
         spelled = without_blanks(words)
         return _FULL_HOUR.sub("", re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold())
     return _NEEDLESS_BRACES.sub(r"\1", spelled)

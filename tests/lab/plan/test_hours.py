@@ -13,12 +13,13 @@ from trl_ces.lab.plan.hours import (
     FAST,
     PROMPT,
     Device,
+    Plan,
     _traffic,
     answer_lengths,
     decoding,
     rollout_seconds,
 )
-from trl_ces.lab.plan.plan import Plan, plan_recipe
+from trl_ces.lab.plan.plan import plan_recipe
 from trl_ces.lab.plan.step import count_step
 from trl_ces.lab.plan.text import text
 

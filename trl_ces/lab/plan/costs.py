@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from ...support.tables import markdown
 from ...train.shipped import find_recipe
-from .plan import Plan, plan_recipe
+from .hours import Plan
+from .plan import plan_recipe
 from .text import between
 
 # Marks the line of a recipe's header that says what has been run.

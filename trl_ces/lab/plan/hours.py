@@ -12,14 +12,13 @@ import math
 import random
 from dataclasses import dataclass
 from statistics import NormalDist, mean
-from typing import TYPE_CHECKING
 
 from ...layers.arrangement import arrange
-from .memory import WIDTHS, sent_weights
+from ...train.disk import Disk
+from ...train.schedule import Schedule
+from .memory import WIDTHS, Memory, Setup, plan_memory, sent_weights
+from .server import Server, plan_server
 from .step import count_step
-
-if TYPE_CHECKING:
-    from .plan import Plan
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,60 @@ SLOW = Rates(0.3, 0.5, 0.5, 0.003, 0.55, 6, 0.01, 12.5e9, 0.5e9, 600)
 PROMPT, MEDIAN, SPREAD, LEAST, LIMIT = 180, 3200, 0.7, 200, 12_000
 # Bytes that AdamW reads and writes per weight: float32 weight and moments both ways, gradient, 16-bit weight.
 ADAM_BYTES = 30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One recipe's plan."""
+
+    name: str  # the recipe
+    model: str  # its model
+    schedule: Schedule  # its rollouts and steps
+    setup: Setup  # what decides its memory
+    disk: Disk  # what it writes
+    prompt: str  # where the prompt's length comes from
+    completion: int  # tokens of the longest answer
+    device: str  # one of `DEVICES`
+    server_gpus: int | None = None  # devices of the vLLM server; `None`: unknown, or vLLM is colocated
+    network: float | None = None  # bytes/s into a node, one way
+
+    @property
+    def memory(self) -> Memory:
+        return plan_memory(self.setup)
+
+    @property
+    def server(self) -> Server | None:
+        return None if self.server_gpus is None else plan_server(self.setup, self.server_gpus)
+
+    @property
+    def fits(self) -> bool:
+        """Whether training devices and server have the memory, as far as it is known."""
+        return self.memory.fits and (self.server is None or self.server.fits)
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether training and server may be on one machine, of 8 devices."""
+        return self.setup.engine.nodes == 1 and self.setup.engine.processes + (self.server_gpus or 0) <= 8
+
+    @property
+    def phases(self) -> tuple[dict[str, float], dict[str, float]] | None:
+        """Seconds of a rollout by phase, fast and slow; `None` unless vLLM generates on a known number of GPUs."""
+        generation = self.setup.generation
+        if not self.setup.step.gpu or not (generation.vllm or self.server_gpus):
+            return None
+        fast, slow = (rollout_seconds(self, DEVICES[self.device], rates) for rates in (FAST, SLOW))
+        return fast, slow
+
+    @property
+    def hours(self) -> tuple[float, float] | None:
+        """Of the whole run, fast and slow; `None` where the phases or the rollouts are unknown."""
+        if self.phases is None or self.schedule.rollouts is None:
+            return None
+        fast, slow = (
+            (rates.start + self.schedule.rollouts * sum(phases.values())) / 3600
+            for rates, phases in zip((FAST, SLOW), self.phases, strict=True)
+        )
+        return fast, slow
 
 
 def answer_lengths(count: int, longest: int) -> list[int]:

@@ -3,80 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError
 from ...support.hub import is_local
 from ...train.arguments import ScriptArguments
-from ...train.disk import Disk, plan_disk
+from ...train.disk import plan_disk
 from ...train.launch import read_accelerate_config
 from ...train.recipe import load_recipe
-from ...train.schedule import Schedule, make_schedule, whole_run
+from ...train.schedule import make_schedule, whole_run
 from ...train.shapes import find_shape
 from ...train.shipped import find_accelerate_config
 from ...train.sources import read_rows
 from .engine import read_engine
-from .hours import DEVICES, FAST, SLOW, rollout_seconds
-from .memory import GIB, Memory, Setup, plan_memory
-from .server import Server, plan_server
+from .hours import DEVICES, Plan
+from .memory import GIB
 from .setup import make_setup, prompt_tokens
 from .step import count_step
-
-
-@dataclass(frozen=True)
-class Plan:
-    """One recipe's plan."""
-
-    name: str  # the recipe
-    model: str  # its model
-    schedule: Schedule  # its rollouts and steps
-    setup: Setup  # what decides its memory
-    disk: Disk  # what it writes
-    prompt: str  # where the prompt's length comes from
-    completion: int  # tokens of the longest answer
-    device: str  # one of `DEVICES`
-    server_gpus: int | None = None  # devices of the vLLM server; `None`: unknown, or vLLM is colocated
-    network: float | None = None  # bytes/s into a node, one way
-
-    @property
-    def memory(self) -> Memory:
-        return plan_memory(self.setup)
-
-    @property
-    def server(self) -> Server | None:
-        return None if self.server_gpus is None else plan_server(self.setup, self.server_gpus)
-
-    @property
-    def fits(self) -> bool:
-        """Whether training devices and server have the memory, as far as it is known."""
-        return self.memory.fits and (self.server is None or self.server.fits)
-
-    @property
-    def one_machine(self) -> bool:
-        """Whether training and server may be on one machine, of 8 devices."""
-        return self.setup.engine.nodes == 1 and self.setup.engine.processes + (self.server_gpus or 0) <= 8
-
-    @property
-    def phases(self) -> tuple[dict[str, float], dict[str, float]] | None:
-        """Seconds of a rollout by phase, fast and slow; `None` unless vLLM generates on a known number of GPUs."""
-        generation = self.setup.generation
-        if not self.setup.step.gpu or not (generation.vllm or self.server_gpus):
-            return None
-        fast, slow = (rollout_seconds(self, DEVICES[self.device], rates) for rates in (FAST, SLOW))
-        return fast, slow
-
-    @property
-    def hours(self) -> tuple[float, float] | None:
-        """Of the whole run, fast and slow; `None` where the phases or the rollouts are unknown."""
-        if self.phases is None or self.schedule.rollouts is None:
-            return None
-        fast, slow = (
-            (rates.start + self.schedule.rollouts * sum(phases.values())) / 3600
-            for rates, phases in zip((FAST, SLOW), self.phases, strict=True)
-        )
-        return fast, slow
 
 
 def plan_recipe(

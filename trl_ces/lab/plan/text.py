@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from ...support.tables import markdown
 from .advice import advise
-from .hours import FAST, SLOW
+from .hours import FAST, SLOW, Plan
 from .memory import GIB, Memory, Setup, plan_memory
-from .plan import Plan
 from .server import WORKSPACE, Server
 
 SERVER_TOO_SMALL = (
