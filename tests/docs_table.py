@@ -71,9 +71,6 @@ RUN = {
     "trl-ces train --config arithmetic alp": trained("outputs/arithmetic-alp", added=SMALL_WORLD),
     "trl-ces train --config arithmetic --reward_funcs trl_ces.lab.worlds.arithmetic.arithmetic_accuracy_reward "
     "get_kimi_length_reward --output_dir runs/ces_kimi": trained("runs/ces_kimi", added=SMALL_WORLD),
-    "trl-ces train --config arithmetic --model_name_or_path runs/base45 --output_dir runs/ces45 --seed 0": trained(
-        "runs/ces45", added=SMALL_WORLD
-    ),
     "trl-ces train --config arithmetic ces_without_entropy_gradient": trained(
         "outputs/arithmetic-ces_without_entropy_gradient", added=SMALL_WORLD
     ),
@@ -102,20 +99,9 @@ RUN = {
     "trl-ces inspect --config arithmetic --model runs/base30 --num_prompts 64 --max_new_tokens 128 --top 5": Here(
         {"64": "4"}, says=FORKS
     ),
-    "trl-ces inspect --config arithmetic --model runs/base45 --num_prompts 64 --max_new_tokens 128 --top 5": Here(
-        {"64": "4"}, says=FORKS
-    ),
-    "trl-ces inspect --config arithmetic --model runs/ces45 --num_prompts 64 --max_new_tokens 256": Here(
-        {"64": "4"}, says=FORKS
-    ),
     'python -c "from trl_ces.lab.worlds.arithmetic_model import build_base_model; '
     "build_base_model('runs/base30')\"": Here(
         {"runs/base30'": "runs/new', steps=2"}, leaves=("runs/new/model.safetensors",)
-    ),
-    'python -c "from trl_ces.lab.worlds.arithmetic_model import build_base_model; '
-    "from trl_ces.lab.worlds.arithmetic import World\n"
-    "build_base_model('runs/base45', World(check_probability=0.45))\"": Here(
-        {"runs/base45'": "runs/new'", "0.45)": "0.45), steps=2"}, leaves=("runs/new/model.safetensors",)
     ),
     "trl-ces train --config my.yaml --shaping my_rule:rule --shaping_kwargs '{gamma: 0.2}'": trained(
         R1, {}, ON_THIS_CPU
