@@ -150,8 +150,10 @@ def _clearly_different(one: Parsed, other: Parsed) -> bool:
     if sympy.N(one).has(*_NO_NUMBERS) != sympy.N(other).has(*_NO_NUMBERS):
         return True  # sympy draws random numbers to simplify infinities, and has found one equal to 42
     difference, size = abs(sympy.N(one - other)), abs(sympy.N(one))
-    least = sympy.Float("0" if 0 < size < 1e-90 else "1e-100")  # zero comes out as about 1e-120
-    return bool(difference.is_Float and size.is_Float and difference > size * sympy.Float("1e-9") + least)
+    if not (difference.is_Float and size.is_Float):
+        return False
+    least = sympy.Float("0" if 0 < size < 1e-200 else "1e-100")  # zero comes out as about 1e-120
+    return bool(difference > size * sympy.Float("1e-9") + least)
 
 
 def _rounds_to(literal: str, expr: Parsed) -> bool:

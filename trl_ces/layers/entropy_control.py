@@ -67,8 +67,9 @@ class EntropyControl(Layer):
         total, tokens = self.accelerator.reduce(sums, reduction="sum").tolist()
         if not math.isfinite(total):
             total = tokens = 0.0  # FiniteSteps skips such a step
-        if tokens and self.args.epsilon_high_target_entropy is not None:
-            self._move_clip_bound(total / tokens)
+        target = self.args.epsilon_high_target_entropy
+        if tokens and target is not None:
+            self._move_clip_bound(total / tokens, target)
         self._rollout_sums = [self._rollout_sums[0] + total, self._rollout_sums[1] + tokens]
         if self._step % self._steps_of_a_rollout() == 0:
             total, tokens = self._rollout_sums
@@ -76,9 +77,8 @@ class EntropyControl(Layer):
             if tokens:
                 self._control_rule(total / tokens)
 
-    def _move_clip_bound(self, entropy: float) -> None:
-        target, delta = self.args.epsilon_high_target_entropy, self.args.epsilon_high_delta
-        moved = self.epsilon_high + delta * ((target > entropy) - (target < entropy))
+    def _move_clip_bound(self, entropy: float, target: float) -> None:
+        moved = self.epsilon_high + self.args.epsilon_high_delta * ((target > entropy) - (target < entropy))
         self.epsilon_high = min(max(moved, 0.0), self.args.epsilon_high_max)
         self._metrics["train"]["clip_ratio/epsilon_high"].append(self.epsilon_high)
 

@@ -8,6 +8,7 @@ answers, where a wrong one gives 0. It is what the reasoning efficiency gap (REG
 models: a model that is short only in the mean, and one that is good at every budget, differ in it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ def within(samples: pd.DataFrame, verdict: str, budgets: Sequence[int]) -> pd.Da
     """Problem -> share of correct answers at each budget, and `answers`, those with a verdict; without any, no row."""
     judged = samples.dropna(subset=verdict)
     right = judged[verdict].astype(bool)
-    counted = {budget: (right & (judged["tokens"] <= budget)).astype(float) for budget in budgets}
+    counted: dict[Any, pd.Series] = {
+        budget: (right & (judged["tokens"] <= budget)).astype(float) for budget in budgets
+    }
     by_problem = pd.DataFrame({**counted, "problem": judged["problem"]}).groupby("problem")
     return by_problem.mean().assign(answers=by_problem.size())
 
@@ -133,8 +136,10 @@ def paired_table(names: Sequence[str], baseline: int, average: str, found: Mappi
         written = [percent(entry["mean"]) for entry in means]
         for run in others:
             mean, low, high = Interval(**differences[run])
-            known = mean is not None and low is not None and high is not None
-            written.append(f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]" if known else "-")
+            if mean is None or low is None or high is None:
+                written.append("-")
+            else:
+                written.append(f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]")
         return written
 
     rows = []
@@ -158,7 +163,9 @@ def draw_budgets(lines: Mapping[str, tuple[Sequence[int], Sequence[float | None]
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(color="#d9dee6", linewidth=0.8)
     for name, (budgets, shares) in lines.items():
-        axis.plot(budgets, shares, marker="o", markersize=4, label=name)
+        axis.plot(
+            budgets, [math.nan if share is None else share for share in shares], marker="o", markersize=4, label=name
+        )
     axis.set_xscale("log", base=2)
     axis.set_xticks(sorted({budget for budgets, _ in lines.values() for budget in budgets}))
     axis.xaxis.set_major_formatter(ScalarFormatter())
