@@ -24,7 +24,9 @@ def test_tokens_are_whitened_one_by_one():
         tokens = [generator.randint(1, 60) for _ in range(size)]
         found = whitened(torch.tensor(differences, dtype=torch.float64), torch.tensor(tokens))
         assert found.tolist() == pytest.approx(whitened_by_hand(differences, tokens), rel=1e-9, abs=1e-9)
-    assert whitened(torch.tensor([1.0, 2.0]), torch.tensor([1, 1])).dtype == torch.float32
+    found = whitened(torch.tensor([1.0, -1.0]), torch.tensor([1, 1]))  # variance 2
+    assert found.dtype == torch.float32
+    assert found.tolist() == pytest.approx([2**-0.5, -(2**-0.5)])
 
 
 @pytest.mark.parametrize("tokens", [[3, 4, 5], [0, 0, 0], [1, 0, 0]])

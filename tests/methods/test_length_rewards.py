@@ -264,7 +264,7 @@ def laser_d_rollouts(count, groups=4, size=6):
         ]
 
 
-@pytest.mark.parametrize(("step", "every", "size"), [(4, 3, 6), (7, 1, 4), (100, 2, 6)])
+@pytest.mark.parametrize(("step", "every", "size"), [(4, 3, 6), (7, 1, 4), (100, 2, 6), (4, 2, 2)])
 def test_laser_d_moves_its_targets_as_its_oracle(step, every, size):
     settings = {"alpha": 0.5, "step": step, "every": every}
     oracle, state, targets = length_oracles.LaserD(**settings), {}, set()
@@ -274,7 +274,8 @@ def test_laser_d_moves_its_targets_as_its_oracle(step, every, size):
         known = {name: target for name, target in json.loads(json.dumps(state))["targets"].items() if target}
         assert known == oracle.targets
         targets |= set(known.items())
-    assert {name for name, _ in targets} == {"easy", "medium", "hard"}
+    # In a group of two none is hard and has a correct completion.
+    assert {name for name, _ in targets} == {"easy", "medium", "hard"} - ({"hard"} if size == 2 else set())
     assert step == 100 or len(targets) > 6
 
 

@@ -127,7 +127,7 @@ def test_each_study_has_its_own_tables_with_the_benchmarks_by_their_titles(tmp_p
 def test_evaluations_are_compared_and_their_questions_split_by_the_reference(tmp_path):
     base, ours = write_evaluation(tmp_path / "base", BASE), write_evaluation(tmp_path / "ours", OURS)
     page = page_of(base, ours, names=["R1", "CES"])
-    levels, differences, parts = page.tables["Average: R1, CES"]
+    levels, differences, parts, _ = page.tables["Average: R1, CES"]
     gsm = dict(zip(levels.header, levels.rows[0], strict=True))
     assert gsm["Dataset"] == "GSM8K"
     assert gsm["R1 Acc ↑"].startswith("50.0 [")  # 1, 0.5, 0
