@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def found(accuracy, length, entropy_bits, text="7+8=15,3+4+1=8#85"):
-    return Measurement(accuracy, length, entropy_bits, ["37+48:"] * 3, [[text, "#85", "#84"]] * 3)
+    return Measurement(accuracy, length, accuracy, entropy_bits, ["37+48:"] * 3, [[text, "#85", "#84"]] * 3)
 
 
 MEASURED = {
