@@ -92,6 +92,15 @@ def test_skip_leaves_the_rows_concerned_without_a_reward_and_says_so(case, caplo
     assert record.getMessage().endswith(f"{lost} of 3 completions get no reward from it.")
 
 
+def test_a_function_that_takes_messages_for_text_is_told_where_the_text_is():
+    def strips(completions, **kwargs):
+        return [float(completion.strip() == "4") for completion in completions]
+
+    chats = [[{"role": "assistant", "content": "4"}]]
+    with pytest.raises(RewardError, match=r"no attribute 'strip' .*its text is `completion\[-1\]\[\"content\"\]`\)"):
+        guarded(strips, "some_reward", "stop")(prompts=["2+2="], completions=chats)
+
+
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 @pytest.mark.parametrize("later", [False, True], ids=["plain", "async"])
 def test_a_function_that_raised_is_not_called_again(on_error, later, caplog):
