@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, first_line, hub_errors
+from ..support.hub import try_hub_once
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -73,6 +74,8 @@ def find_shape(
         return ModelShape(json.dumps(BUILT_SHAPES[str(builder)]))
     from transformers import AutoConfig
 
+    if not offline:
+        try_hub_once(name)
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, KeyError)
     try:
         config = AutoConfig.from_pretrained(name, local_files_only=offline)
