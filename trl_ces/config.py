@@ -211,6 +211,8 @@ class CESConfig(RuleFields, GRPOConfig):
                 needs_it, otherwise = "`dynamic_sampling`", "`dynamic_sampling=False`"
             elif self.dot_alpha is not None:
                 needs_it, otherwise = "`dot_alpha`", "`dot_alpha=None`"
+            elif self.keeps_by_verdict:
+                needs_it, otherwise = "`gfpo_metric: qlpo`", '`gfpo_metric="length"`'
             raise ValueError(
                 f"`ces_accuracy_reward` is {self.ces_accuracy_reward!r}, so the accuracy reward for {needs_it} is "
                 f"ambiguous: set `ces_accuracy_reward` to its name, or {otherwise}. There are: "
@@ -230,6 +232,11 @@ class CESConfig(RuleFields, GRPOConfig):
     def needs_verdicts(self) -> bool:
         """Whether the rule needs to know which completions are correct."""
         return self.needs(Need.VERDICTS)
+
+    @property
+    def keeps_by_verdict(self) -> bool:
+        """Whether GFPO's filter needs to know which completions are correct."""
+        return self.gfpo_keep is not None and self.gfpo_metric == "qlpo"
 
     def shaping_settings(self) -> dict[str, Any]:
         """The keyword arguments of the rule's function."""

@@ -286,7 +286,7 @@ class CESTrainer(
         args = CESConfig.from_grpo(args)
         if kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-            asks = args.needs_verdicts or args.dynamic_sampling or args.dot_alpha is not None
+            asks = args.needs_verdicts or args.dynamic_sampling or args.dot_alpha is not None or args.keeps_by_verdict
             if asks or any(map(is_group_reward, funcs)):
                 accuracy_column(args, [reward_name(func) for func in funcs], funcs)  # before a model is loaded
         super().__init__(model, reward_funcs, args, *positional, **kwargs)

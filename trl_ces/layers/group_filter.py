@@ -26,7 +26,7 @@ class GroupFilter(Verdicts):
     _every_reward: torch.Tensor | None = None  # (N, functions), before the filter
 
     def _asks_for(self):
-        reads = "correct" if self.args.gfpo_metric == "qlpo" else "lengths"
+        reads = "correct" if self.args.keeps_by_verdict else "lengths"
         return super()._asks_for() | ({reads} if self.args.gfpo_keep is not None else set())
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):

@@ -13,12 +13,14 @@ def shipped_folders(room: str) -> list[Path]:
 
 
 # Folders under recipes/ with training recipes: whole ones, then overlays.
-WHOLE, OVERLAYS = "models", ("methods", "cluster")
+WHOLE, OVERLAY_FOLDERS = "models", ("methods", "cluster")
 
 
 def is_overlay(file: Path) -> bool:
     """Whether a shipped file changes a recipe and is none."""
-    return any(file.resolve().parent == folder / kind for folder in shipped_folders("recipes") for kind in OVERLAYS)
+    return any(
+        file.resolve().parent == folder / kind for folder in shipped_folders("recipes") for kind in OVERLAY_FOLDERS
+    )
 
 
 def shipped_files(kind: str | None = None) -> dict[str, Path]:
@@ -28,7 +30,7 @@ def shipped_files(kind: str | None = None) -> dict[str, Path]:
         files = [file for folder in shipped_folders("experiments") for file in sorted(folder.glob("*/study.yaml"))]
         return {file.parent.name: file for file in files}
     for folder in shipped_folders("recipes"):
-        for start in (WHOLE, *OVERLAYS) if kind is None else (kind,):
+        for start in (WHOLE, *OVERLAY_FOLDERS) if kind is None else (kind,):
             for file in sorted((folder / start).glob("*.yaml")):
                 shipped.setdefault(file.stem, file)
     return shipped

@@ -7,7 +7,7 @@ from ...support.errors import UserError
 from ...support.files import write_text
 from ...support.yaml import dump_yaml
 from ...train.compose import compose
-from ...train.shipped import OVERLAYS, shipped_files, shipped_folders
+from ...train.shipped import OVERLAY_FOLDERS, shipped_files, shipped_folders
 
 
 def run(argv: list[str]) -> int:
@@ -41,7 +41,7 @@ def _listed() -> str:
     titles = {"methods": "Overlays: methods", "cluster": "Overlays: machines"}
     costs = next(folder / "costs.md" for folder in shipped_folders("recipes")).read_text(encoding="utf-8")
     lines = [costs]
-    for folder in OVERLAYS:
+    for folder in OVERLAY_FOLDERS:
         lines.append(f"{titles[folder]}:")
         lines += [f"  {name:<30}{_first_comment(file)}" for name, file in shipped_files(folder).items()]
     examples = ["recipes show R1-7B alp", "recipes copy R1-7B alp my.yaml", "train --config R1-7B alp"]
