@@ -15,6 +15,7 @@ from packaging.version import Version
 from rooms import CORE, LAB
 from trl import GRPOConfig, GRPOTrainer, ModelConfig
 
+from trl_ces import CESTrainer
 from trl_ces.cli.main import COMMANDS
 from trl_ces.layers.layer import NEWEST_TESTED_TRL
 from trl_ces.train.recipe import recipe_fields
@@ -230,3 +231,11 @@ def test_the_table_of_versions_is_what_is_required_and_what_the_tests_ran_with()
     pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M))
     assert [newest for _, _, newest in shown] == [pins[name] for name, _, _ in shown]
     assert Version(shown[0][2]).release[:2] == Version(NEWEST_TESTED_TRL).release
+
+
+def test_the_table_of_a_rollout_is_the_trainers_order():
+    rows = re.findall(r"^\| `(_\w+)` \| ([\w, ]+) \|$", (DOCS / "architecture.md").read_text(), flags=re.MULTILINE)
+    assert len(rows) == 5
+    order = CESTrainer.__mro__[: CESTrainer.__mro__.index(GRPOTrainer)]
+    for method, layers in rows:
+        assert layers.split(", ") == [layer.__name__ for layer in order if method in vars(layer)]
