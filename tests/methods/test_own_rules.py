@@ -186,6 +186,9 @@ def test_a_broken_rule_is_refused_by_its_own_sentence(function, sentence):
 
 def test_verdicts_are_for_rules_that_ask_for_them():
     greedy = Rule("greedy", "", shaped_ces, ces.Settings, frozenset(), "entropies")
+    typo = Rule("typo", "", lambda batch, *_, **__: batch["corect"], ces.Settings, frozenset(), "entropies")
+    with pytest.raises(RuleError, match=r"reads 'corect', which no batch has: it has advantages, .*old_logps"):
+        list(check_rule(typo, {}))
     with pytest.raises(RuleError, match=r"reads 'correct': that takes `Need.VERDICTS`"):
         list(check_rule(greedy, {}))
 

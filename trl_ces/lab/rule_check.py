@@ -104,7 +104,7 @@ def _runner(rule: Rule, settings: Mapping[str, Any]) -> Run:
             shaped = rule.function(batch, inputs["entropies"], inputs["mask"], **arguments)
         except KeyError as error:
             if error.args[0] not in VERDICTS:
-                raise
+                raise RuleError(f"reads {error.args[0]!r}, which no batch has: it has {', '.join(batch)}.") from error
             raise RuleError(f"reads {error.args[0]!r}: that takes `Need.VERDICTS` in its `needs`.") from error
         for name, values in inputs.items():
             if not torch.equal(values, before[name]):

@@ -76,7 +76,8 @@ def write_card(
     recipe, state = read_yaml(folder / RECIPE), cast("dict[str, Any]", read_state(folder))
     recorded = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     settings, name = recorded["settings"], repo.split("/")[-1]
-    base, dataset = str(recipe["model_name_or_path"]), str(recipe.get("dataset_name"))
+    base = str(recipe["model_name_or_path"])
+    dataset = str(recipe.get("dataset_name") or recipe.get("dataset_builder"))
     problem = _draw_curves(folder, name, logged_accuracy_reward(state, recipe))
     is_adapter = (folder / ADAPTER).is_file() and not merged
     base_on_hub, dataset_on_hub = not is_local(base), "/" in dataset and not is_local(dataset)
