@@ -183,8 +183,9 @@ def _known_problem(error: Exception, recipe: Recipe, output_dir: Path) -> str | 
         return lost_server
     if isinstance(error, ValueError) and "chat template" in str(error).replace("_", " "):
         return (
-            f"The prompts are chat messages and the tokenizer of {recipe.model.model_name_or_path} has no chat "
-            "template: name an instruct model, or give text prompts by a `dataset_builder`."
+            f"Questions become chat messages, and the tokenizer of {recipe.model.model_name_or_path} has no chat "
+            "template: name an instruct model, save a template with the tokenizer, or give text prompts by a "
+            "`dataset_builder`."
         )
     if isinstance(error, (OSError, RuntimeError, SafetensorError)) and is_disk_full(error, output_dir):
         return f"The disk of {output_dir} is full ({error})."
