@@ -7,6 +7,7 @@ import tomllib
 from itertools import pairwise
 
 import pytest
+import torch
 import yaml
 from docs_blocks import DOCS, EXPERIMENTS, PAGES, ROOT
 from docs_functions import functions_of
@@ -18,6 +19,8 @@ from trl import GRPOConfig, GRPOTrainer, ModelConfig
 from trl_ces import CESTrainer
 from trl_ces.cli.main import COMMANDS
 from trl_ces.layers.layer import NEWEST_TESTED_TRL
+from trl_ces.methods import ces
+from trl_ces.methods.groups import group_counts
 from trl_ces.train.recipe import recipe_fields
 
 OURS = [page for page in PAGES if page.name != "config.md"]
@@ -147,6 +150,21 @@ def test_a_page_that_the_code_names_exists():
     }
     assert named
     assert {(page, file) for page, file in named if not (DOCS / page).is_file()} == set()
+
+
+def test_the_example_of_the_algorithm_adds_up():
+    text = " ".join(re.search(r"## An example\n(.*?)\n##", (DOCS / "algorithm.md").read_text(), re.DOTALL)[1].split())
+    assert "four completions of 300 tokens, three of them correct" in text
+    assert "floor(300 * 0.01 * 3/4) = 2 " in text
+    assert "floor(300 * 0.01 * 1/4) = 0." in text
+    sizes = {}
+    for right in (3, 1):
+        correct = torch.tensor([True] * right + [False] * (4 - right))
+        counts = group_counts(correct, torch.ones(4, dtype=torch.bool), 4)
+        b = ces.multiplier(correct, *counts)
+        sizes[right] = ces.selection_size(torch.full((4,), 300), 0.01, b).tolist()
+    assert sizes == {3: [2, 2, 2, 0], 1: [0, 2, 2, 2]}
+    assert "the correct one gets 0 shaped tokens, each incorrect one 2." in text
 
 
 # Pages and links

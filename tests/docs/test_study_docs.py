@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas
 import pytest
 
+from trl_ces.lab.inspect.table import MOSTLY_WRONG
 from trl_ces.lab.study.cells import load_study
 from trl_ces.lab.study.comparison import estimate
 from trl_ces.lab.study.results import comparison, read_results
@@ -112,6 +113,54 @@ def test_a_difference_to_dapo_in_the_text_is_that_of_the_results(name, method, m
 def thirty_worlds():
     """Their results, a column per measure and method."""
     return pandas.read_csv(EXPERIMENTS / "forecast" / "worlds.csv").pivot(index="number", columns="method")
+
+
+def test_what_is_said_of_correct_answers_only_is_so():
+    runs = pandas.read_csv(EXPERIMENTS / "mostly_wrong" / "results.csv").set_index(["variant", "seed", "method"])
+    accuracy, length = (100 * runs["accuracy"]).unstack(), runs["length_tokens"].unstack()
+    assert ((accuracy[ALONE] > accuracy["DAPO"]).sum(), (accuracy[ALONE] > accuracy["CES"]).sum()) == (9, 9)
+    assert ((accuracy.idxmax(axis=1) == ALONE).sum(), (length.idxmin(axis=1) == ALONE).sum()) == (8, 8)
+    gain = (accuracy[ALONE] - accuracy["DAPO"]).groupby("variant").mean()
+    assert [round(value, 1) for value in (gain.min(), gain.max())] == [4.0, 7.8]
+    shorter = (length["DAPO"] - length[ALONE]).groupby("variant").mean()
+    assert [round(value) for value in (shorter.min(), shorter.max())] == [3, 6]
+    before = accuracy["Before training"].groupby("variant").mean()
+    assert [round(value) for value in before] == [54, 47, 38]
+
+
+def test_what_is_said_of_the_forecast_is_so():
+    worlds, lines = thirty_worlds().stack("method", future_stack=True), []
+    large = worlds[worlds["change"].abs() > worlds["error"]]
+    hit = (large["change"] > 0) == (large["forecast"] > 0)
+    told = large["verdict"] != "cannot tell"
+    for name in ("DAPO", "CES", "both"):
+        own = large.index.get_level_values("method").isin(["DAPO", "CES"] if name == "both" else [name])
+        counts = [60 if name == "both" else 30, own.sum(), hit[own].sum(), f"{100 * hit[own].mean():.0f} %"]
+        counts += [told[own].sum(), (hit & told)[own].sum(), (large["change"] < 0)[own].sum()]
+        lines.append(f"| {name} | {' | '.join(map(str, counts))} |")
+    page = EXPERIMENTS / "forecast" / "README.md"
+    assert "\n".join(lines) in page.read_text(encoding="utf-8")
+    came_true = {
+        verdict: f"{hit[large['verdict'] == verdict].sum()} of {(large['verdict'] == verdict).sum()}"
+        for verdict in ("shortens", "lengthens")
+    }
+    assert came_true == {"shortens": "37 of 38", "lengthens": "4 of 8"}
+    assert all(count in words_of(page) for count in came_true.values())
+
+
+def test_what_is_said_of_accuracy_on_the_thirty_worlds_is_so():
+    worlds = thirty_worlds()
+    before, after = worlds["accuracy_before"]["CES"], worlds["accuracy_after"]
+    wrong = before < MOSTLY_WRONG
+    assert (wrong.sum(), (after["CES"][wrong] < 0.01).sum()) == (14, 13)
+    assert round(after["CES"][wrong].max(), 3) == 0.065
+    assert [round(value, 2) for value in (after["DAPO"][wrong].min(), after["DAPO"][wrong].max())] == [0.01, 0.51]
+    assert (after["CES"] > after["DAPO"])[~wrong].sum() == 6
+    assert [round(value, 2) for value in (before[~wrong].min(), before.max())] == [0.46, 0.72]
+    assert after["CES"][~wrong].min() > 0.35
+    for chosen in (wrong, ~wrong):
+        difference = estimate(list((after["CES"] - after["DAPO"])[chosen])).text(100, 1, signed=True)
+        assert f"{difference} points" in words_of(EXPERIMENTS / "forecast" / "README.md")
 
 
 def test_the_table_of_the_thirty_worlds_is_that_of_the_results():

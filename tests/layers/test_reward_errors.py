@@ -100,6 +100,12 @@ def test_a_function_that_takes_messages_for_text_is_told_where_the_text_is():
     with pytest.raises(RewardError, match=r"no attribute 'strip' .*its text is `completion\[-1\]\[\"content\"\]`\)"):
         guarded(strips, "some_reward", "stop")(prompts=["2+2="], completions=chats)
 
+    def unreachable(completions, **kwargs):
+        raise ConnectionError("no judge")
+
+    with pytest.raises(RewardError, match="raised ConnectionError: no judge: return a finite number"):
+        guarded(unreachable, "some_reward", "stop")(prompts=["2+2="], completions=chats)
+
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 @pytest.mark.parametrize("later", [False, True], ids=["plain", "async"])

@@ -6,6 +6,7 @@ import re
 import pytest
 from huggingface_hub import constants
 
+from trl_ces.cli import train
 from trl_ces.support.hub import is_local, try_hub_once
 
 
@@ -40,3 +41,22 @@ def test_a_hub_that_does_not_answer_is_tried_once_and_said(monkeypatch, capsys):
         r"http://127.0.0.1:9 does not answer \(.+\): only what is cached is used.\n", capsys.readouterr().err
     )
     assert (constants.is_offline_mode(), os.environ["HF_HUB_OFFLINE"]) == (True, "1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ([], [("owner/model", "owner/data")]),
+        (["--push_to_hub", "true"], []),  # offline, nothing would be pushed later either
+        (["--model_builder", "trl_ces.lab.worlds.smollm2.fetch"], []),  # which has a way of its own
+    ],
+)
+def test_a_training_asks_the_hub_for_its_model_and_data(tmp_path, monkeypatch, changes, names):
+    asked = []
+    monkeypatch.setattr(train, "try_hub_once", lambda *of: asked.append(of))
+    monkeypatch.setattr(train, "check", lambda line, recipe: None)
+    monkeypatch.setattr(train, "run_training", lambda launch, recipe: 0)
+    recipe = tmp_path / "my.yaml"
+    recipe.write_text("model_name_or_path: owner/model\ndataset_name: owner/data\noutput_dir: out\n")
+    assert train.run(["--config", str(recipe), *changes]) == 0
+    assert asked == names

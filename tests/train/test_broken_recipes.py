@@ -261,7 +261,10 @@ def test_a_models_size_is_known_without_its_files(job, refused, monkeypatch):
     (job / "out" / "checkpoint-3").mkdir(parents=True)
     with (job / "out" / "checkpoint-3" / "optimizer.pt").open("wb") as file:
         file.truncate(50 * 10**9)
+    with (job / "out" / "other.bin").open("wb") as file:  # which nobody deletes
+        file.truncate(10**12)
     assert "has 250.0 GB left" in refused(*words)
+    assert "has 200.0 GB left" in refused(*words, "--save_total_limit", "null")  # nor checkpoints, then
 
 
 def test_messages_show_no_more_than_a_line_of_a_value():

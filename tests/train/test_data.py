@@ -136,10 +136,12 @@ def test_too_few_usable_rows_are_an_error(tmp_path):
         load_datasets(script(file, solution_pattern="####(.+)"))
 
 
-def test_a_reward_gets_the_other_columns_under_their_own_names(tmp_path):
-    rows = [{"question": f"q{n}", "answer": n, "level": f"L{n}", "prompts": None} for n in range(3)]
-    data, _ = load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None), say=lambda text: None)
-    assert sorted(data.column_names) == ["answer", "level", "prompt", "prompts", "row", "solution"]
+@pytest.mark.parametrize("write", [write_lines, write_parquet])
+def test_a_reward_gets_the_other_columns_under_their_own_names_but_those_that_trl_gives_itself(tmp_path, write):
+    trls = {"prompts": "p", "completions": "c", "image": "i"}
+    rows = [{"question": f"q{n}", "answer": n, "level": f"L{n}", **trls} for n in range(3)]
+    data, _ = load_datasets(script(write(tmp_path, rows), max_train_samples=None), say=lambda text: None)
+    assert sorted(data.column_names) == ["answer", "level", "prompt", "row", "solution"]
     for row in data:
         assert (row["answer"], row["level"], row["solution"]) == (row["row"], f"L{row['row']}", str(row["row"]))
 

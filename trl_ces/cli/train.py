@@ -55,7 +55,7 @@ def run(argv: list[str]) -> int:
     recipe = load_recipe(line.config, line.overrides)
     launch = check(line, recipe)
     script = recipe.script
-    if script.model_builder is None:
+    if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline, nothing would be pushed later
         try_hub_once(str(recipe.model.model_name_or_path), *([script.dataset_name] if script.dataset_name else []))
     sys.stdout.flush()
     return run_training(launch, recipe)

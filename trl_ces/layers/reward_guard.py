@@ -135,7 +135,7 @@ def _checked(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) 
     lost, where = count, ""
     if isinstance(rewards, Exception):
         problem = f"raised {type(rewards).__name__}: {rewards}"
-        if count and isinstance(arguments["completions"][0], list):
+        if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
             where = ' (a completion is a list of messages here: its text is `completion[-1]["content"]`)'
     elif not isinstance(rewards, list):
         problem = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, not one reward per completion"

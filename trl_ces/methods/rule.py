@@ -20,7 +20,6 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import iter_modules
-from types import MappingProxyType
 from typing import Any
 
 from ..support.errors import nearest
@@ -96,7 +95,13 @@ class Rule:
         return found
 
 
-def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None, reason: str = "") -> Any:
+def setting(
+    default: Any,
+    help: str,
+    holds: Callable[[Any], bool] | None = None,
+    reason: str = "",
+    words: tuple[str, ...] = (),
+) -> Any:
     """
     A field of a rule's settings.
 
@@ -105,10 +110,11 @@ def setting(default: Any, help: str, holds: Callable[[Any], bool] | None = None,
         help (`str`): What it is, with its symbol and equation in the paper, in one sentence.
         holds (`Callable`, *optional*): Whether a value is in range.
         reason (`str`): What is said of a value that is not: a clause with the way out.
+        words (`tuple[str, ...]`): What may stand in a number's place.
     """
     if holds is None and isinstance(default, float):
         holds, reason = math.isfinite, "it must be a finite number."
-    return field(default=default, metadata={"help": help, "holds": holds, "reason": reason})
+    return field(default=default, metadata={"help": help, "holds": holds, "reason": reason, "words": words})
 
 
 def share(default: float, help: str, *, zero: bool, words: tuple[str, ...] = ()) -> Any:
@@ -123,9 +129,7 @@ def share(default: float, help: str, *, zero: bool, words: tuple[str, ...] = ())
     def holds(value: float) -> bool:
         return (zero or value > 0) and 0 <= value <= 1 and (exact(value) * 10**MAX_DECIMALS).denominator == 1
 
-    own = setting(default, help, holds, f"{reason}{default:g} is the default.")
-    own.metadata = MappingProxyType({**own.metadata, "words": words})
-    return own
+    return setting(default, help, holds, f"{reason}{default:g} is the default.", words)
 
 
 def exact(value: float) -> Fraction:
@@ -135,7 +139,7 @@ def exact(value: float) -> Fraction:
 
 def problem_with(entry: Any, value: Any) -> str | None:
     """Why a value does not fit the field of a rule's settings; `None` if it does."""
-    if (value is None and entry.default is None) or value in entry.metadata.get("words", ()):
+    if (value is None and entry.default is None) or value in entry.metadata["words"]:
         return None
     if entry.default is None or isinstance(entry.default, float):
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -102,8 +102,8 @@ def _check_output_dir(output_dir: Path, disk: Disk | None) -> None:
     except OSError as error:
         way_out = "make room, or name another" if is_disk_full(error, output_dir) else "name another"
         raise UserError(f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): {way_out}.") from None
-    # An earlier run's checkpoints make room as new ones come.
-    free += sum(file.stat().st_size for file in output_dir.rglob("*") if file.is_file())
+    if disk is not None and disk.limit is not None:  # an earlier run's checkpoints make room as new ones come
+        free += sum(file.stat().st_size for file in output_dir.glob("checkpoint-*/**/*") if file.is_file())
     if disk is not None and free < disk.peak:
         raise UserError(
             f"`output_dir` {str(output_dir)!r} has {free / 1e9:.1f} GB left and the run writes up to "

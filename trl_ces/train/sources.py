@@ -12,11 +12,14 @@ from .arguments import ScriptArguments
 
 PROMPT_COLUMNS = ("prompt", "question", "problem")
 SOLUTION_COLUMNS = ("solution", "final_answer", "answer")
+# What TRL gives reward functions, and takes for pictures, by these names: such columns stay out.
+TRLS = {"prompt", "prompts", "completion", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}
+TRLS |= {"environments", "image", "images"}
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A data set before the draw: each row's question and gold, and all columns but the question, as in the source."""
+    """A data set before the draw: each row's question and gold, and the columns for rewards, as in the source."""
 
     source: str
     prompts: Sequence[Any]
@@ -84,7 +87,7 @@ def _read_local(script: ScriptArguments, name: str) -> Rows:
         return Rows(name, [], [])
     prompt_column, solution_column = find_columns(list(rows[0]), script, name)
     columns = {column: [row.get(column) for row in rows] for column in rows[0]}
-    return Rows(name, columns.pop(prompt_column), columns[solution_column], columns)
+    return _rows(name, columns, prompt_column, solution_column)
 
 
 def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows:
@@ -103,8 +106,13 @@ def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows
 
 def _rows_of(dataset: Any, script: ScriptArguments, source: str) -> Rows:
     prompt_column, solution_column = find_columns(dataset.column_names, script, source)
-    columns = {column: dataset[column] for column in dataset.column_names if column != prompt_column}
-    return Rows(source, dataset[prompt_column], list(dataset[solution_column]), columns)
+    columns = {column: dataset[column] for column in dataset.column_names}
+    return _rows(source, columns, prompt_column, solution_column)
+
+
+def _rows(source: str, columns: Mapping[str, Sequence[Any]], prompt_column: str, solution_column: str) -> Rows:
+    others = {name: values for name, values in columns.items() if name not in {prompt_column, *TRLS}}
+    return Rows(source, columns[prompt_column], list(columns[solution_column]), others)
 
 
 def _read_hub(script: ScriptArguments, name: str, split: str) -> Rows:

@@ -11,7 +11,7 @@ from tiny import CHAT_TEMPLATE, tiny_model, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 from trl_ces.lab.evaluation.generate import Sampler, TransformersBackend
-from trl_ces.lab.evaluation.models import check_context, encode_prompts, fingerprint, read_model
+from trl_ces.lab.evaluation.models import check_context, cut_at_end, encode_prompts, fingerprint, read_model
 from trl_ces.lab.evaluation.problems import Problem
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.support.errors import UserError
@@ -137,6 +137,13 @@ def test_the_penalty_is_for_the_prompt_and_the_answer_and_not_for_the_padding():
 
 def test_an_impossible_token_is_never_drawn():
     assert set(draw([-math.inf, 0.0, -math.inf], range(200)).tolist()) == {1}
+
+
+def test_an_end_token_is_not_counted_and_says_stop():
+    assert cut_at_end([5, 6, 1, 0, 0], [1, 2]) == ([5, 6], "stop")
+    assert cut_at_end([5, 2, 1], [1, 2]) == ([5], "stop")
+    assert cut_at_end([1], [1]) == ([], "stop")
+    assert cut_at_end([5, 6], [1]) == ([5, 6], "length")
 
 
 def test_a_lora_adapter_is_merged_into_its_base(tmp_path):

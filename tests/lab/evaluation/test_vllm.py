@@ -43,6 +43,8 @@ class Engine:
         for _ in range(ids[0]):
             await asyncio.sleep(0.001)
         self.running -= 1
+        if ids[0] == 99:
+            raise RuntimeError("the engine died")
         if ids[0] == 97:
             raise EngineDeadError("EngineCore encountered an issue.")
         if ids[0] == 98:
@@ -154,6 +156,15 @@ def test_requests_wait_for_a_place_and_are_all_answered(vllm, monkeypatch):
     assert sorted(one.index for one in found) == list(range(30))
     assert all(one.tokens[0] == one.index for one in found if one.tokens)
     assert backend.engine.most == 4
+    backend.close()
+
+
+def test_an_engine_that_dies_ends_the_run_after_what_was_finished(vllm):
+    backend = VllmBackend(FACTS, settings(), longest=120)
+    parts = backend.generate([[99, 5], [1, 6]], [0, 0])
+    assert [one.index for one in next(parts)] == [1]
+    with pytest.raises(RuntimeError, match="the engine died"):
+        next(parts)
     backend.close()
 
 
