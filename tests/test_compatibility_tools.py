@@ -9,6 +9,7 @@ import pytest
 from against_reference import assert_loss_and_gradients_agree
 from objectives import watch_shaping
 from reference import float64_copy, selection_sizes, shaped_loss
+from tool_processes import add
 from tool_turns import QWEN_END, call, chat_trainer, four_of_each, question, qwen_tokenizer, r1_tokenizer, script_turns
 from trl.chat_template_utils import qwen3_5_think_chat_template
 
@@ -25,17 +26,6 @@ def dialogue_tokens(tokenizer, dialogue):
         ids += tokens
         mask += [1 - number % 2] * len(tokens)
     return ids, mask
-
-
-def add(a: int, b: int) -> int:
-    """
-    Adds two numbers.
-
-    Args:
-        a: One number.
-        b: The other number.
-    """
-    return a + b
 
 
 def answer_accuracy_reward(completions, answer, **kwargs):
