@@ -21,7 +21,7 @@ SHAPE = {**SMALL, "hidden_size": 256, "intermediate_size": 1024, "vocab_size": 8
 def test_shards_moments_and_what_is_sent_have_the_planned_dtypes_and_bytes(tmp_path, lora):
     loaded = "bfloat16" if lora else "float32"
     arguments = (json.dumps(SHAPE), json.dumps(LORA if lora else None), loaded, "2", "64")
-    run_processes("plan/fsdp2_ranks.py", tmp_path / "two", 2, 300, arguments)
+    run_processes("fsdp2_ranks.py", tmp_path / "two", 2, 300, arguments)
     facts = json.loads((tmp_path / "two" / "facts.json").read_text())
     assert facts["processes"] == 2
 
