@@ -111,6 +111,11 @@ def test_a_training_process_loads_nothing_of_the_lab():
     assert [name for name in loaded if name.startswith("trl_ces.lab")] == []
 
 
+def test_the_trainer_needs_no_package_that_a_server_alone_brings():
+    code = "import sys; sys.modules |= dict.fromkeys(['requests', 'urllib3', 'vllm']); import trl_ces.trainer"
+    subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
 def test_the_command_line_stays_thin():
     folders = (PACKAGE / "cli", PACKAGE / "lab" / "commands")
     assert sum(len(file.read_text().splitlines()) for folder in folders for file in folder.glob("*.py")) <= 900

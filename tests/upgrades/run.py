@@ -53,7 +53,8 @@ def make_environment(folder, requirements):
     index = ["--index-url", os.environ["TORCH_INDEX"]] if os.environ.get("TORCH_INDEX") else []
     subprocess.run([*pip, *index, torch_requirement()], check=True)
     subprocess.run([*pip, "--upgrade", *requirements, torch_requirement()], check=True)
-    subprocess.run([*pip, "-e", str(ROOT), "pytest", "pytest-timeout", *requirements, torch_requirement()], check=True)
+    tools = ["pytest", "pytest-timeout", "requests"]  # the last: of TRL's client of a server, which vLLM brings
+    subprocess.run([*pip, "-e", str(ROOT), *tools, *requirements, torch_requirement()], check=True)
     return python
 
 

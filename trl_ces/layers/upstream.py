@@ -17,8 +17,6 @@ from accelerate import PartialState
 from accelerate.utils import gather_object, is_peft_model, set_seed
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.distributed.fsdp import MixedPrecisionPolicy
-from urllib3.exceptions import ReadTimeoutError
-from urllib3.util.retry import Retry
 
 from .layer import Layer
 
@@ -46,19 +44,22 @@ class ServerTimeout(Layer):
 
 def limit_waiting(session: Any, seconds: float) -> None:
     """Gives all requests of a `requests.Session` a timeout, and ends them at a refused connection; others retry."""
+    # Comes with `requests`, which TRL's client of a server takes, and which nothing else here needs.
+    from urllib3.exceptions import ReadTimeoutError
+    from urllib3.util.retry import Retry
+
+    class NoSecondWait(Retry):
+        def increment(self, method=None, url=None, response=None, error=None, _pool=None, _stacktrace=None):
+            if isinstance(error, ReadTimeoutError):
+                raise error
+            return super().increment(method, url, response, error, _pool, _stacktrace)
+
     session.request = partial(session.request, timeout=(CONNECT_SECONDS, seconds))
     for adapter in session.adapters.values():
-        retries = _NoSecondWait()
+        retries = NoSecondWait()
         retries.__dict__.update(adapter.max_retries.__dict__)
         retries.connect = 0
         adapter.max_retries = retries
-
-
-class _NoSecondWait(Retry):
-    def increment(self, method=None, url=None, response=None, error=None, _pool=None, _stacktrace=None):
-        if isinstance(error, ReadTimeoutError):
-            raise error
-        return super().increment(method, url, response, error, _pool, _stacktrace)
 
 
 class OwnSeed(Layer):
