@@ -21,7 +21,12 @@ def share_right(rewards):
     return sum(is_right(reward) for reward in known) / len(known) if known else 0.0
 
 
-def kimi(rewards, lengths):
+def for_correct_only(rewards, values, correct_only):
+    pairs = zip(rewards, values, strict=True)
+    return [value if is_right(reward) or not correct_only else 0.0 for reward, value in pairs]
+
+
+def kimi(rewards, lengths, correct_only=False):
     shortest, longest = min(lengths), max(lengths)
     if shortest == longest:
         return [0.0] * len(lengths)
@@ -29,7 +34,7 @@ def kimi(rewards, lengths):
     for reward, length in zip(rewards, lengths, strict=True):
         lam = 0.5 - (length - shortest) / (longest - shortest)
         result.append(lam if is_right(reward) else min(0.0, lam))
-    return result
+    return for_correct_only(rewards, result, correct_only)
 
 
 def arora(rewards, lengths, alpha):
@@ -45,19 +50,20 @@ def arora(rewards, lengths, alpha):
     return result
 
 
-def alp(rewards, lengths, beta, normalizer):
+def alp(rewards, lengths, beta, normalizer, correct_only=False):
     price = max(share_right(rewards), 1 / len(lengths))
-    return [-(beta / normalizer) * price * length for length in lengths]
+    return for_correct_only(rewards, [-(beta / normalizer) * price * length for length in lengths], correct_only)
 
 
-def linear(rewards, lengths, coefficient):
-    return [-coefficient * share_right(rewards) * length / max(lengths) for length in lengths]
+def linear(rewards, lengths, coefficient=0.25, correct_only=False):
+    values = [-coefficient * share_right(rewards) * length / max(lengths) for length in lengths]
+    return for_correct_only(rewards, values, correct_only)
 
 
-def shorter(rewards, lengths, beta):
+def shorter(rewards, lengths, beta, correct_only=False):
     right = right_lengths(rewards, lengths)
     target = min(right) if right else sum(lengths) / len(lengths)
-    return [-beta * abs(length - target) for length in lengths]
+    return for_correct_only(rewards, [-beta * abs(length - target) for length in lengths], correct_only)
 
 
 def laser(rewards, lengths, alpha, target):

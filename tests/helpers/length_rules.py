@@ -11,11 +11,15 @@ LIMIT = 12000
 # By rule, the settings to try: the rule is in trl_ces/methods/, its oracle in length_oracles.py. The hand-worked row
 # takes the first, over lengths 100, 200, 300, 500, of which the first and the third are correct.
 RULES = {
-    "kimi": [{}],
+    "kimi": [{}, {"correct_only": True}, {"correct_only": False}],
     "arora": [{"alpha": 0.2}, {"alpha": 1.0}],
-    "alp": [{"beta": 0.5, "normalizer": 2000}, {"beta": 0.02, "normalizer": 100.5}],
-    "linear": [{"coefficient": 0.25}, {"coefficient": 1.0}],
-    "shorter": [{"beta": 0.001}, {"beta": 0.02}],
+    "alp": [
+        {"beta": 0.5, "normalizer": 2000},
+        {"beta": 0.5, "normalizer": 9, "correct_only": True},
+        {"beta": 0.02, "normalizer": 100.5},
+    ],
+    "linear": [{"coefficient": 0.25}, {"correct_only": True}, {"coefficient": 1.0}],
+    "shorter": [{"beta": 0.001}, {"beta": 0.3, "correct_only": True}, {"beta": 0.02}],
     "laser": [{"alpha": 0.5, "target": 300}, {"alpha": 0.3, "target": 13.5}],
     "laser_d": [{"alpha": 0.5, "every": 1}, {"alpha": 0.3, "step": 13.5}],
     "mai": [{"weight": 0.25}, {"weight": 1.0}],

@@ -220,12 +220,14 @@ def test_it_needs_an_accuracy_reward(tmp_path):
 
 def test_a_factory_takes_its_settings_by_place_or_name_and_checks_them():
     assert get_alp_length_reward(0.5).__name__ == "alp_length_reward"
-    assert list(inspect.signature(get_alp_length_reward).parameters) == ["beta", "normalizer"]
+    assert list(inspect.signature(get_alp_length_reward).parameters) == ["beta", "normalizer", "correct_only"]
     assert get_alp_length_reward.__doc__ == alp_length_reward.__doc__
     get_alp_length_reward(beta=1, normalizer=None)
     for wrong in (0, -1, math.inf, math.nan, "1", True):
         with pytest.raises(ValueError, match=r"`beta` is .*finite number above 0"):
             get_alp_length_reward(beta=wrong)
+    with pytest.raises(ValueError, match="`correct_only` is 1: expected true or false"):
+        get_alp_length_reward(beta=1, correct_only=1)
     with pytest.raises(TypeError, match="missing a required argument: 'beta'"):
         get_alp_length_reward()
     with pytest.raises(TypeError, match="unexpected keyword argument 'betta'"):

@@ -18,10 +18,12 @@ One completion: the full price, correct or not. Nothing scorable: the floor. A t
 
 from torch import Tensor
 
-from .groups import Groups
+from .groups import Groups, paid_by
 
 
-def alp_length_reward(groups: Groups, *, beta: float, normalizer: float | None = None) -> Tensor:
+def alp_length_reward(
+    groups: Groups, *, beta: float, normalizer: float | None = None, correct_only: bool = False
+) -> Tensor:
     """
     Adaptive Length Penalty.
 
@@ -29,6 +31,7 @@ def alp_length_reward(groups: Groups, *, beta: float, normalizer: float | None =
         groups ([`Groups`]): Reads `correct`, `scorable`, `lengths`, and `max_length` if `normalizer` is `None`.
         beta (`float`): Penalty of a completion of N tokens where p = 1.
         normalizer (`float`, *optional*): N, tokens. Default: `groups.max_length`.
+        correct_only (`bool`, *optional*, defaults to `False`): Whether wrong completions get 0 instead.
 
     Returns:
         `Tensor`: Shape (P, G), float32, at most 0. Undefined where a completion is unscorable.
@@ -44,4 +47,4 @@ def alp_length_reward(groups: Groups, *, beta: float, normalizer: float | None =
             "none: set it, or give `normalizer`, a number of tokens."
         )
     price = groups.solve_rate.clamp(min=1 / groups.lengths.size(1)).unsqueeze(1)
-    return -beta / normalizer * price * groups.lengths
+    return paid_by(groups, -beta / normalizer * price * groups.lengths, correct_only)

@@ -68,9 +68,9 @@ def reward_factory(rule: Callable[..., Tensor], module: str) -> Callable[..., Ca
 
     Args:
         rule (`Callable`):
-            As in [`group_reward`], with settings, each a finite number above 0. If it takes a `state`, that is a dict
-            of what it carries from one rollout of the training to the next, as JSON. Checkpoints have it; an
-            evaluation does not change it.
+            As in [`group_reward`], with settings, each a finite number above 0, or a bool. If it takes a `state`,
+            that is a dict of what it carries from one rollout of the training to the next, as JSON. Checkpoints
+            have it; an evaluation does not change it.
         module (`str`): Where the factory is found.
 
     Returns:
@@ -78,7 +78,7 @@ def reward_factory(rule: Callable[..., Tensor], module: str) -> Callable[..., Ca
 
     Raises:
         `TypeError`: by the factory, if a setting is missing or unknown.
-        `ValueError`: by the factory, if a setting is not a finite number above 0, nor its default.
+        `ValueError`: by the factory, if a setting is of another kind, and not its default.
     """
     parameters = list(inspect.signature(rule).parameters.values())[1:]
     settable = [each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in parameters if each.name != "state"]
@@ -89,7 +89,10 @@ def reward_factory(rule: Callable[..., Tensor], module: str) -> Callable[..., Ca
         for name, value in settings.items():
             if value == signature.parameters[name].default:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            if isinstance(signature.parameters[name].default, bool):
+                if not isinstance(value, bool):
+                    raise ValueError(f"`{name}` is {value!r}: expected true or false.")
+            elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise ValueError(f"`{name}` is {value!r}: expected a finite number above 0.")
         made: Any = functools.update_wrapper(functools.partial(rule, **settings), rule)
         if len(settable) < len(parameters):

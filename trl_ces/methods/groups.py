@@ -132,6 +132,11 @@ def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
     return lowest, groups.masked_fill(unknown, -torch.inf).amax(dim=1)
 
 
+def paid_by(groups: Groups, rewards: Tensor, correct_only: bool) -> Tensor:
+    """Length rewards, shape (P, G); with `correct_only`, those of wrong completions are 0."""
+    return torch.where(groups.correct, rewards, 0.0) if correct_only else rewards
+
+
 def from_mean(lengths: Tensor, counted: Tensor) -> Tensor:
     """
     Each length minus the mean of the counted ones.

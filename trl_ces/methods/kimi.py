@@ -18,15 +18,16 @@ Unscorable and truncated completions count in min and max.
 import torch
 from torch import Tensor
 
-from .groups import Groups
+from .groups import Groups, paid_by
 
 
-def kimi_length_reward(groups: Groups) -> Tensor:
+def kimi_length_reward(groups: Groups, *, correct_only: bool = False) -> Tensor:
     """
     Kimi k1.5's length reward.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
+        correct_only (`bool`, *optional*, defaults to `False`): Whether wrong completions get 0 instead.
 
     Returns:
         `Tensor`: Shape (P, G), float32, in [-0.5, 0.5]. Undefined where a completion is unscorable.
@@ -34,4 +35,4 @@ def kimi_length_reward(groups: Groups) -> Tensor:
     shortest = groups.lengths.amin(dim=1, keepdim=True)
     span = groups.lengths.amax(dim=1, keepdim=True) - shortest
     lam = 0.5 - (groups.lengths - shortest) / span.clamp(min=1)
-    return torch.where(groups.correct, lam, lam.clamp(max=0)) * (span > 0)
+    return paid_by(groups, torch.where(groups.correct, lam, lam.clamp(max=0)) * (span > 0), correct_only)

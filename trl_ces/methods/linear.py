@@ -17,19 +17,21 @@ advantage. All correct: p = 1. Unscorable and truncated completions count in max
 
 from torch import Tensor
 
-from .groups import Groups
+from .groups import Groups, paid_by
 
 
-def linear_length_reward(groups: Groups, *, coefficient: float = 0.25) -> Tensor:
+def linear_length_reward(groups: Groups, *, coefficient: float = 0.25, correct_only: bool = False) -> Tensor:
     """
     prime-rl's linear length penalty.
 
     Args:
         groups ([`Groups`]): Reads `correct`, `scorable` and `lengths`.
         coefficient (`float`): c, penalty of the longest completion where p = 1.
+        correct_only (`bool`, *optional*, defaults to `False`): Whether wrong completions get 0 instead.
 
     Returns:
         `Tensor`: Shape (P, G), float32, in [-c, 0]. Undefined where a completion is unscorable.
     """
     longest = groups.lengths.amax(dim=1, keepdim=True).clamp(min=1)
-    return -coefficient * groups.solve_rate.unsqueeze(1) * (groups.lengths / longest)
+    price = -coefficient * groups.solve_rate.unsqueeze(1)
+    return paid_by(groups, price * (groups.lengths / longest), correct_only)

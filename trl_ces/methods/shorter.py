@@ -19,16 +19,17 @@ completion: 0. All correct: l* is the shortest. A truncated completion counts as
 import torch
 from torch import Tensor
 
-from .groups import Groups, from_mean
+from .groups import Groups, from_mean, paid_by
 
 
-def shorter_length_reward(groups: Groups, *, beta: float = 0.001) -> Tensor:
+def shorter_length_reward(groups: Groups, *, beta: float = 0.001, correct_only: bool = False) -> Tensor:
     """
     ShorterBetter's length term.
 
     Args:
         groups ([`Groups`]): Reads `correct` and `lengths`.
         beta (`float`): Penalty per token of distance.
+        correct_only (`bool`, *optional*, defaults to `False`): Whether wrong completions get 0 instead.
 
     Returns:
         `Tensor`: Shape (P, G), float32, at most 0. Undefined where a completion is unscorable.
@@ -37,4 +38,5 @@ def shorter_length_reward(groups: Groups, *, beta: float = 0.001) -> Tensor:
     shortest = groups.lengths.masked_fill(~groups.correct, too_long).amin(dim=1, keepdim=True)
     from_group_mean = from_mean(groups.lengths, torch.ones_like(groups.correct))
     any_correct = groups.correct.any(dim=1, keepdim=True)
-    return -beta * torch.where(any_correct, groups.lengths - shortest, from_group_mean).abs()
+    distance = torch.where(any_correct, groups.lengths - shortest, from_group_mean).abs()
+    return paid_by(groups, -beta * distance, correct_only)
