@@ -1,38 +1,102 @@
-"""What experiments/forty_worlds says of the worlds that have run is so."""
+"""What experiments/forty_worlds and README.md say of the first seed is so."""
+
+import itertools
+import re
 
 import pandas
-from docs_blocks import EXPERIMENTS
+import pytest
+from docs_blocks import EXPERIMENTS, ROOT
 
 from trl_ces.lab.study.comparison import estimate
 
 PAGE = next(page for page in EXPERIMENTS if page.parent.name == "forty_worlds")
 RULE = "CES and MAI, correct answers only"
+METHODS = ["Before training", "DAPO", RULE, "CES"]
+PARTS = {"under 40 %": (0, 40), "40 to 60 %": (40, 60), "over 60 %": (60, 101), "all": (0, 101)}
 
 
-def test_the_page_says_what_its_rows_say():
+@pytest.fixture(scope="module")
+def first_seed():
     rows = pandas.read_csv(PAGE.with_name("rows_so_far.csv"))
-    table = rows.pivot(index="variant", columns="method", values=["accuracy", "length_tokens"])
-    accuracy, length, page = 100 * table["accuracy"], table["length_tokens"], PAGE.read_text(encoding="utf-8")
-    text, methods = " ".join(page.split()), ["Before training", "DAPO", RULE, "CES"]
-    for world in table.index:
-        cells = [f"{accuracy[name][world]:.1f} %, {length[name][world]:.1f}" for name in methods]
+    table = rows[rows["seed"] == 0].pivot(index="variant", columns="method", values=["accuracy", "length_tokens"])
+    assert len(table) == 40
+    assert not table.isna().any(axis=None)
+    accuracy = 100 * table["accuracy"]
+    return accuracy, table["length_tokens"], accuracy.lt(accuracy["Before training"] / 2, axis=0)
+
+
+def said(differences):
+    return estimate(list(differences)).text(1, 1, signed=True)
+
+
+def part(first_seed, name):
+    """Of the worlds in one row of the tables: how many, and the cells of the rule and of CES."""
+    accuracy, length, ruined = first_seed
+    low, high = PARTS[name]
+    inside = accuracy["Before training"].between(low, high, inclusive="left")
+    own_accuracy, own_length = accuracy[inside], length[inside]
+    cells = {
+        method: (
+            said(own_accuracy[method] - own_accuracy["DAPO"]),
+            said(own_length[method] - own_length["DAPO"]),
+            str(ruined[method][inside].sum()),
+        )
+        for method in (RULE, "CES")
+    }
+    return str(inside.sum()), cells
+
+
+def test_the_page_has_every_world(first_seed):
+    accuracy, length, _ = first_seed
+    page = PAGE.read_text(encoding="utf-8")
+    for world in accuracy.index:
+        cells = [f"{accuracy[name][world]:.1f} %, {length[name][world]:.1f}" for name in METHODS]
         assert f"| {world.removeprefix('world ')} | {' | '.join(cells)} |\n" in page
-    minus = {name: (accuracy[name] - accuracy["DAPO"], length[name] - length["DAPO"]) for name in (RULE, "CES")}
-    said = {name: [estimate(list(one)).text(1, 1, signed=True) for one in both] for name, both in minus.items()}
-    points, tokens = minus[RULE]
-    assert (
-        f"The rule minus DAPO is {said[RULE][0]} points (95 %, from {points.min():+.1f} to {points.max():+.1f}) and "
-        f"{said[RULE][1]} tokens (from {tokens.min():+.1f} to {tokens.max():+.1f}); it is shorter in "
-        f"{(tokens < 0).sum()} of the {len(table)}. "
-        f"CES minus DAPO is {said['CES'][0]} points and {said['CES'][1]} tokens."
-    ) in text
-    ruined = accuracy.lt(accuracy["Before training"] / 2, axis=0)
-    assert ruined.sum()[[RULE, "DAPO"]].tolist() == [1, 0]
-    [world] = ruined.index[ruined[RULE]]
-    before, ends, rule = (f"{accuracy[name][world]:.1f}" for name in ("Before training", "DAPO", RULE))
-    assert (
-        f"{world}, where the base model is correct in {before} %, DAPO ends at {ends} and the rule at {rule}." in text
-    )
-    highest = accuracy["Before training"][ruined["CES"]].max()
-    assert highest < 46
-    assert f"CES ruins {ruined['CES'].sum()} of the {len(table)}, all with base models below 46 %; DAPO none." in text
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_page_and_readme_have_each_part(name, first_seed):
+    count, cells = part(first_seed, name)
+    row = " | ".join([name, count, *cells[RULE], *cells["CES"]])
+    assert f"| {row} |\n" in PAGE.read_text(encoding="utf-8")
+    (points, tokens, ruined), (paper, _, lost) = cells[RULE], cells["CES"]
+    assert f"| {name} | {count} | {paper} | {lost} | {points} | {tokens} | {ruined} |\n" in (ROOT / "README.md").read_text()
+
+
+def test_the_four_expectations_stand_as_the_page_says(first_seed):
+    accuracy, length, ruined = first_seed
+    points, tokens = accuracy[RULE] - accuracy["DAPO"], length[RULE] - length["DAPO"]
+    ahead = accuracy["CES"] > accuracy["DAPO"]
+    gain = (accuracy[RULE] - accuracy["CES"])[ahead].mean()
+    [lost] = ruined.index[ruined[RULE]]
+    before, dapo, rule = (f"{accuracy[name][lost]:.1f}" for name in METHODS[:3])
+    whole = estimate(list(points))
+    high = accuracy["Before training"][ruined["CES"]]
+    easy = accuracy["Before training"]["world 31":]
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    for sentence in (
+        f"the lower end is {whole.mean - whole.half_width:.1f} points. The worst world is {points.min():.1f} "
+        f"({points.idxmin()}), the best {points.max():+.1f}.",
+        f"in {lost} the base model is correct in {before} %, DAPO ends at {dapo} and the rule at {rule},",
+        f"over the {ahead.sum()} worlds in which CES is above DAPO the rule is {gain:.1f} points above CES.",
+        f"shorter in {(tokens < 0).sum()} of the 40, from {tokens.min():.1f} to {tokens.max():+.1f} tokens.",
+        f"CES ruins {ruined['CES'].sum()} worlds, more than the 20 expected, and one of them has a base model above 45 % "
+        f"({high.idxmax()}, {high.max():.1f}).",
+    ):
+        assert sentence in text
+    assert not ruined["DAPO"].any()
+    assert (high > 45).sum() == 1
+    assert ((easy > 70).sum(), len(easy)) == (4, 10)
+
+
+def test_what_the_first_rollout_tells_of_ruin(first_seed):
+    accuracy, _, ruined = first_seed
+    logged = pandas.read_csv(PAGE.with_name("first_rollout.csv"), index_col="variant")
+    logged["wrong"] = -accuracy["Before training"]
+    lost = ruined["CES"][logged.index]
+    shares = []
+    for name in ("sign_flip_share", "equal_reward_groups", "wrong"):
+        pairs = list(itertools.product(logged[name][lost], logged[name][~lost]))
+        shares.append(f"{100 * sum(one > other for one, other in pairs) / len(pairs):.0f} %")
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert re.findall(r"in (\d+ %)", text[text.index("[first_rollout.csv]") :])[:3] == shares
