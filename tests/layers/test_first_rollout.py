@@ -9,7 +9,7 @@ from tiny import settings
 from trainers import tiny_trainer
 
 from trl_ces import CESConfig
-from trl_ces.layers.first_rollout import tau_for, teaches_nothing
+from trl_ces.layers.first_rollout import tau_for, teaches_nothing, what_it_saw
 from trl_ces.methods.groups import Groups
 from trl_ces.train.recipe import load_recipe
 
@@ -27,7 +27,11 @@ def groups(correct, lengths=40, scorable=True):
     )
 
 
-COMPLETIONS = ["the answer is 5"] * 4
+def read_as_text(completions, solution, answer, level, **kwargs):
+    return [float(answer in text) for text in completions]
+
+
+SEEN = what_it_saw(read_as_text, "the answer is 5", {"solution": "7", "answer": "7", "row": 3})
 
 
 @pytest.mark.parametrize(
@@ -48,12 +52,29 @@ COMPLETIONS = ["the answer is 5"] * 4
     ],
 )
 def test_a_rollout_that_teaches_nothing_is_explained(rollout, tau, said):
-    assert re.search(said, teaches_nothing(rollout, tau, COMPLETIONS, ["7"] * 4))
+    assert re.search(said, teaches_nothing(rollout, tau, SEEN))
 
 
 @pytest.mark.parametrize(("rollout", "tau"), [(groups([1, 0, 0, 0]), 0.1), (groups([1, 0, 0, 0]), None)])
 def test_one_that_teaches_is_not(rollout, tau):
-    assert teaches_nothing(rollout, tau, [[{"role": "assistant", "content": None}]], [None]) == ""
+    assert teaches_nothing(rollout, tau, SEEN) == ""
+
+
+@pytest.mark.parametrize(
+    ("completion", "row", "said"),
+    [
+        ([{"role": "assistant", "content": None}], {}, "For example, it got ''."),
+        ("5", {"answer": True, "other": 7}, "For example, it got '5'."),
+        (
+            "7",
+            {"solution": "7", "answer": 7},
+            "For example, it got '7' against the gold '7'. `answer` is a number, never equal to text: "
+            "if the reward compares the two, take `str(...)`.",
+        ),
+    ],
+)
+def test_what_a_reward_saw_names_a_number_that_it_may_take_for_text(completion, row, said):
+    assert what_it_saw(read_as_text, completion, row) == said
 
 
 def test_a_trainer_says_it_once(tmp_path, caplog):

@@ -1,9 +1,11 @@
 """Says before and after the first rollout why a run teaches nothing, if it does not."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..methods.groups import Groups
 from ..methods.rule import exact
+from .reward_guard import parameters_of
 
 _SHOWN = 160  # characters of a completion and of a gold
 
@@ -30,26 +32,25 @@ def never_shapes(tau: float | str, longest: int) -> str:
     )
 
 
-def teaches_nothing(groups: Groups, tau: float | None, completions: list[Any], golds: list[Any]) -> str:
+def teaches_nothing(groups: Groups, tau: float | None, seen: str) -> str:
     """
     Sentences with the likeliest cause and the way out; empty if the first rollout, of all processes, teaches.
 
-    `tau` is the share of a completion that is shaped, or `None` where nothing depends on it. `completions` are this
-    process's, as the reward functions get them; `golds` their column `solution`, `None` where there is none.
+    `tau` is the share of a completion that is shaped, or `None` where nothing depends on it; `seen` is what
+    [`what_it_saw`] says.
     """
     count = groups.correct.numel()
     if not groups.scorable.any():
         return (
             f"The accuracy reward is None for all {count} completions of the first rollout, so nothing is trained: no "
-            f"gold can be graded against.{_example(completions, golds)}"
+            f"gold can be graded against. {seen}"
         )
     if not groups.correct.any():
         cut_off = 100 * groups.truncated.float().mean().item()
         return (
             f"None of the {count} completions of the first rollout is correct ({cut_off:.0f} % were cut off at "
-            f"`max_completion_length`).{_example(completions, golds)} If that is correct, the reward reads another "
-            "form of answer; else try easier problems, longer completions, or a stronger model. `trl-ces inspect` "
-            "shows more."
+            f"`max_completion_length`). {seen} If that completion is correct, the reward expects another form. "
+            "Else try easier problems, longer completions, or a stronger model. `trl-ces inspect` shows more."
         )
     if groups.correct[groups.scorable].all():
         return (
@@ -66,8 +67,12 @@ def teaches_nothing(groups: Groups, tau: float | None, completions: list[Any], g
     return ""
 
 
-def _example(completions: list[Any], golds: list[Any]) -> str:
-    """What the grader saw of the first completion."""
-    text = completions[0] if isinstance(completions[0], str) else completions[0][-1].get("content") or ""
-    gold = "" if golds[0] is None else f" against the gold {str(golds[0])[:_SHOWN]!r}"
-    return f" For example, it got {'...' if len(text) > _SHOWN else ''}{str(text)[-_SHOWN:]!r}{gold}."
+def what_it_saw(reward: Any, completion: Any, row: Mapping[str, Any]) -> str:
+    """What an accuracy reward got of a completion and its row of the data, and whether it takes a number for text."""
+    text = str(completion if isinstance(completion, str) else completion[-1].get("content") or "")
+    gold = "" if row.get("solution") is None else f" against the gold {str(row['solution'])[:_SHOWN]!r}"
+    said = f"For example, it got {'...' if len(text) > _SHOWN else ''}{text[-_SHOWN:]!r}{gold}."
+    numbers = [one.name for one in parameters_of(reward) if type(row.get(one.name)) in (int, float)]
+    if numbers:
+        said += f" `{numbers[0]}` is a number, never equal to text: if the reward compares the two, take `str(...)`."
+    return said

@@ -30,12 +30,17 @@ class RewardError(RuntimeError):
     """A reward function raised or returned invalid rewards. Names the function, and the row if known."""
 
 
+def parameters_of(func: Callable) -> list[inspect.Parameter]:
+    """The parameters of a reward function; none are known where compiled code has no signature."""
+    try:
+        return list(inspect.signature(func).parameters.values())
+    except ValueError:
+        return []
+
+
 def accepted(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
     """`arguments` without the `REWARD_KEYWORDS` that `func` does not accept."""
-    try:
-        parameters = list(inspect.signature(func).parameters.values())
-    except ValueError:  # compiled code may have no signature: pass what TRL would
-        parameters = []
+    parameters = parameters_of(func)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return arguments
     refused = set(REWARD_KEYWORDS) - {parameter.name for parameter in parameters}

@@ -4,7 +4,7 @@ Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
 
 import logging
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate.utils import gather
@@ -13,7 +13,7 @@ from ..config import CESConfig
 from ..methods.ces import AUTO
 from ..methods.group_reward import is_group_reward
 from ..methods.groups import Groups, odd_reward, prompt_number
-from .first_rollout import tau_for, teaches_nothing
+from .first_rollout import tau_for, teaches_nothing, what_it_saw
 from .layer import Layer
 from .turns import policy_lengths
 
@@ -84,7 +84,8 @@ class Verdicts(Layer):
         if "correct" in self._asked and self.model.training and not self._saw_a_rollout:
             self._saw_a_rollout = True
             tau = self.args.ces_tau if self.args.shaping == "ces" else None
-            problem = teaches_nothing(self._groups, tau, completions, [row.get("solution") for row in inputs])
+            seen = what_it_saw(self.reward_funcs[cast(int, self._accuracy_index)], completions[0], inputs[0])
+            problem = teaches_nothing(self._groups, tau, seen)
             if problem and self.accelerator.is_main_process:
                 logger.warning(problem)
         return rewards
