@@ -29,6 +29,9 @@ def build(name, **settings):
 
 def broken(**kwargs):
     raise KeyError("environment")
+
+def none_is_right(completions, level, **kwargs):
+    return [float(completion[0]["content"] == level) for completion in completions]
 """
 RECIPE = """model_name_or_path: {model}
 output_dir: {folder}/never
@@ -48,7 +51,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inspect")
     bigram_model().save_pretrained(folder / "model")
     tiny_tokenizer().save_pretrained(folder / "model")
-    rows = [{"question": f"{n}+{n}=", "answer": "?" if n == 0 else "1"} for n in range(4)]
+    rows = [{"question": f"{n}+{n}=", "answer": "?" if n == 0 else "1", "level": n} for n in range(4)]
     (folder / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (folder / "inspect_test_rewards.py").write_text(REWARDS)
     (folder / "recipe.yaml").write_text(RECIPE.format(model=folder / "model", folder=folder))
@@ -128,7 +131,7 @@ def test_answers_whose_gold_cannot_be_used_count_in_no_share_of_correct_ones(fol
     [
         (
             ["--reward_funcs", "inspect_test_rewards.broken"],
-            "the reward broken failed here (KeyError: 'environment').",
+            "The reward function 'broken' raised KeyError: 'environment'",
             1,
         ),
         (["--reward_funcs", "think_format_reward", "inspect_test_rewards.broken"], "`ces_accuracy_reward`", 0),
@@ -139,6 +142,15 @@ def test_a_reward_that_cannot_be_asked_costs_its_column_and_says_why(capsys, wor
     printed = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "4", *words, code=code)
     assert part in printed.split("Without the share of correct answers: ")[1]
     assert len(rows_of(printed)[0]) == 11
+
+
+def test_where_no_answer_is_correct_one_is_shown_as_the_reward_saw_it(capsys):
+    words = ["--config", "recipe.yaml", "--num_samples", "2", "--reward_funcs", "inspect_test_rewards.none_is_right"]
+    said = " ".join(inspect(capsys, *words).split())
+    assert "correct 0.0 %" in said
+    assert re.search(r"none_is_right calls no answer correct. For example, it got '(x|yzw)' against the gold '", said)
+    assert "`level` is a number, never equal to text" in said
+    assert "Without the share" not in said
 
 
 LATER = ("--reward_funcs", "inspect_test_rewards.y_is_right_later")

@@ -102,7 +102,7 @@ def test_what_no_model_could_be_measured_with_is_refused_before_the_first_run(re
 
 def test_a_recipe_without_verdicts_is_named(base, recipe_file, monkeypatch):
     monkeypatch.setattr("odd_reward.accuracy_reward", lambda completions, **kwargs: 1 / 0, raising=False)
-    with pytest.raises(UserError, match=r"gives no verdicts: the reward .* failed here \(ZeroDivisionError"):
+    with pytest.raises(UserError, match=r"gives no verdicts: The reward function .* raised ZeroDivisionError"):
         evaluate(base, str(recipe_file), num_problems=2, num_samples=1)
 
 

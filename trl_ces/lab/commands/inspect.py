@@ -81,7 +81,7 @@ def run(argv: list[str]) -> int:
     print(pairs_report(facts, pairs, sample.tokenizer, options.top, sample.reason))
     if folder is not None:
         print(f"\nEvery number, of all forks: {write_file(folder, facts, pairs, sample.tokenizer)}")
-    return 1 if (sample.reason or "").startswith("the reward ") else 0  # it failed, as it would in training
+    return 1 if (sample.reason or "").startswith("The reward function ") else 0  # it failed, as it would in training
 
 
 def _show_progress(done: int, of: int) -> None:

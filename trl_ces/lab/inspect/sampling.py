@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerState
 from trl.trainer.utils import is_async_callable
 
-from ...layers.reward_guard import accepted
+from ...layers.first_rollout import what_it_saw
+from ...layers.reward_guard import RewardError, guarded
 from ...layers.turns import read_turns
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.prompts import build_prompt
@@ -34,7 +35,7 @@ class RecipeSample:
     prompts: list[list[int]]  # token ids
     answers: list[SampledAnswer]  # the first prompt's first
     correct: list[bool | None] | None  # per answer, `None` if its reward could not tell; `None` without verdicts
-    reason: str | None  # why there are no verdicts, where a reward was to give them
+    reason: str | None  # why there are no verdicts, where a reward was to give them, or no correct answer
 
 
 def sample_recipe(
@@ -106,16 +107,16 @@ def _accuracy_verdicts(
     func: Any = functions[index]
     if isinstance(func, str):
         return None, f"the accuracy reward is the reward model {func}, which only the trainer loads."
-    arguments = accepted(func, _reward_arguments(tokenizer, asked, encoded, answers))
+    arguments, name = _reward_arguments(tokenizer, asked, encoded, answers), reward_name(func)
+    ask = guarded(func, name, "stop")  # as in training
     try:
-        values = list(asyncio.run(func(**arguments)) if is_async_callable(func) else func(**arguments))
-    except Exception as error:  # a user's function can fail in any way, and the table is of use without it
-        said = first_line(error) if str(error).strip() else "no message"
-        return None, f"the reward {reward_name(func)} failed here ({type(error).__name__}: {said})."
-    if len(values) != len(answers):
-        return None, f"the reward {reward_name(func)} returned {len(values)} values for {len(answers)} answers."
+        values = asyncio.run(ask(**arguments)) if is_async_callable(ask) else ask(**arguments)
+    except RewardError as error:  # the table is of use without it
+        return None, str(error)
     threshold = recipe.setting("ces_correct_threshold")
-    return [None if value is None or value != value else bool(value >= threshold) for value in values], None
+    verdicts = [None if value is None else value >= threshold for value in values]
+    seen = what_it_saw(func, arguments["completions"][0], {name: values[0] for name, values in asked.columns.items()})
+    return verdicts, None if any(verdicts) else f"{name} calls no answer correct. {seen}"
 
 
 def _reward_arguments(

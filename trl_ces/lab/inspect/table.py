@@ -37,7 +37,8 @@ def pairs_report(
     table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
     parts = [opening(facts), table + rest, reading(facts, shorter_share(pairs))]
     if reason is not None:
-        parts.append(textwrap.fill(f"Without the share of correct answers: {reason}", WIDTH))
+        without = "Without the share of correct answers: " if math.isnan(facts["accuracy"]) else ""
+        parts.append(textwrap.fill(without + reason, WIDTH))
     return "\n\n".join(parts)
 
 
