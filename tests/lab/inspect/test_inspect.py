@@ -246,6 +246,17 @@ def test_only_the_top_forks_are_printed_and_all_are_written(tmp_path, capsys):
     assert f"those shown hold {shown:.1f} % of count x entropy" in printed
 
 
+def test_auto_is_the_share_that_training_would_take_from_answers_of_this_length(tmp_path, capsys):
+    save_tiny(tmp_path / "model")
+    words = ["--model", tmp_path / "model", "--prompt", "1+1=", "--max_new_tokens", "12"]
+    printed = inspect(capsys, *words, "--tau", "auto", "--output_dir", tmp_path / "out")
+    whole = json.loads((tmp_path / "out" / "forks.json").read_text())
+    assert 4 < whole["mean_length"] < 12
+    assert whole["tau"] == round(4 / whole["mean_length"], 4)
+    assert inspect(capsys, *words, "--ces_tau", "auto") == inspect(capsys, *words, "--tau", whole["tau"])
+    assert printed.startswith(inspect(capsys, *words, "--ces_tau", "auto").rstrip())
+
+
 def test_the_widest_table_fits_into_119_columns_and_its_numbers_stand_under_each_other():
     class Tokenizer:
         def convert_ids_to_tokens(self, token):
@@ -278,6 +289,7 @@ def test_the_widest_table_fits_into_119_columns_and_its_numbers_stand_under_each
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
         (["--model", "MODEL", "--prompt", "a", "--tau", "1.5"], ["`--tau` is 1.5", "[0, 1]"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["`--tau` is -0.1", "[0, 1]"]),
+        (["--model", "MODEL", "--prompt", "a", "--tau", "much"], ["--tau: invalid tau value: 'much'"]),
         (["--model", "MODEL", "--prompt", "a", "--temperature", "0"], ["temperature is 0.0", "above 0"]),
         (["--model", "MODEL", "--prompt", "a", "--num_samples", "0"], ["--num_samples: '0'", "at least 1"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tua", "1"], ["`ces_tua`", "`ces_tau`"]),

@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from ...cli.parser import Parser, count
+from ...methods.ces import AUTO
 from ...support.errors import UserError
 from ...train.command_line import read_words
 from ..inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
@@ -39,7 +40,8 @@ def run(argv: list[str]) -> int:
     add("--temperature", type=float, metavar="T", help=f"default: the recipe's, else {Sampling.temperature}")
     longest = f"longest answer; default: the recipe's, else {Sampling.max_new_tokens}"
     add("--max_new_tokens", type=count, metavar="N", help=longest)
-    add("--tau", type=float, help=f"share of forking tokens; default: the recipe's ces_tau, else {Sampling.tau}")
+    forks = "share of forking tokens, or auto: 4 / mean length; default: the recipe's ces_tau, else"
+    add("--tau", type=tau, metavar="TAU", help=f"{forks} {Sampling.tau}")
     add("--top", type=count, default=15, metavar="N", help="pairs to print (default 15)")
     add("--seed", type=int, help=f"seed of the sampling (default {Sampling.seed})")
     add("--batch_size", type=count, metavar="N", help=f"answers generated together (default {Sampling.batch_size})")
@@ -67,14 +69,15 @@ def run(argv: list[str]) -> int:
     from ..inspect.table import pairs_report, write_file
 
     sample = sample_recipe(recipe, asked, sampling, build=options.model is None, on_batch=progress)
+    share = sampling.share([len(answer.tokens) for answer in sample.answers])
     pairs = count_pairs(sample.answers, sample.correct)
-    facts = {"model": sample.name, "num_prompts": len(asked.prompts), **asdict(sampling)}
-    facts |= sample_facts(sample.answers, sampling.tau, sample.correct)
+    facts = {"model": sample.name, "num_prompts": len(asked.prompts), **asdict(sampling), "tau": share}
+    facts |= sample_facts(sample.answers, share, sample.correct)
     facts |= group_facts(
         sample.answers,
         sample.correct,
         size=recipe.setting("num_generations"),
-        tau=sampling.tau,
+        tau=share,
         beta_incorrect=0 if recipe.setting("ces_cap_incorrect") else recipe.setting("ces_beta_incorrect"),
         dynamic_multiplier=recipe.setting("ces_dynamic_multiplier"),
     )
@@ -82,6 +85,11 @@ def run(argv: list[str]) -> int:
     if folder is not None:
         print(f"\nEvery number, of all forks: {write_file(folder, facts, pairs, sample.tokenizer)}")
     return 1 if (sample.reason or "").startswith("The reward function ") else 0  # it failed, as it would in training
+
+
+def tau(word: str) -> float | str:
+    """Type of `--tau`."""
+    return word if word == AUTO else float(word)
 
 
 def _show_progress(done: int, of: int) -> None:

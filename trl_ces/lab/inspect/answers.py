@@ -66,22 +66,24 @@ def sample_answers(
         disable_compile=True,
     )
     rows = [number for number in range(len(prompts)) for _ in range(sampling.num_samples)]
+    written: list[list[int]] = []
     answers: list[SampledAnswer] = []
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         torch.manual_seed(sampling.seed)
-        for start in range(0, len(rows), sampling.batch_size):
-            numbers = rows[start : start + sampling.batch_size]
-            asked = [prompts[number] for number in numbers]
-            written = []
-            for tokens in generate_batch(model, asked, whole):
+        batches = [rows[start : start + sampling.batch_size] for start in range(0, len(rows), sampling.batch_size)]
+        for numbers in batches:
+            for tokens in generate_batch(model, [prompts[number] for number in numbers], whole):
                 length = len(cut_at_end(tokens, ends)[0]) + 1  # the end token counts
                 written.append(tokens[:length])
-            found = forking_tokens(model, asked, written, temperature=sampling.temperature, tau=sampling.tau, pad=pad)
-            for number, tokens, (entropies, forks) in zip(numbers, written, found, strict=True):
-                answers.append(SampledAnswer(number, tokens, tokens[-1] in ends, entropies, forks))
             if on_batch is not None:
-                on_batch(len(answers), len(rows))
+                on_batch(len(written), len(rows))
+        tau = sampling.share([len(tokens) for tokens in written])
+        for numbers in batches:
+            asked, own = [prompts[number] for number in numbers], written[len(answers) :][: len(numbers)]
+            found = forking_tokens(model, asked, own, temperature=sampling.temperature, tau=tau, pad=pad)
+            for number, tokens, (entropies, forks) in zip(numbers, own, found, strict=True):
+                answers.append(SampledAnswer(number, tokens, tokens[-1] in ends, entropies, forks))
     return answers
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from ...methods.ces import AUTO
 from ...support.errors import UserError, first_line
 from ...support.hub import is_local
 from ..evaluation.models import check_model
@@ -25,7 +25,7 @@ class Sampling:
     num_samples: int = 8  # answers per prompt
     temperature: float = 1.0  # of the sampling, hence of entropies and probabilities too
     max_new_tokens: int = 512
-    tau: float = 0.01  # the paper's; share of an answer's tokens that are forking tokens; at least one is
+    tau: float | str = 0.01  # the paper's; share of an answer's tokens that are forking tokens; at least one is
     seed: int = 0
     batch_size: int = 32  # answers generated together; another size draws other answers
 
@@ -48,10 +48,16 @@ class Sampling:
         own = {
             "temperature": training.get("temperature"),
             "max_new_tokens": training.get("max_completion_length"),
-            "tau": None if training.get("ces_tau") == AUTO else training.get("ces_tau"),
+            "tau": training.get("ces_tau"),
         }
         values = own | {name: value for name, value in given.items() if value is not None}
         return cls(**{name: value for name, value in values.items() if value is not None})
+
+    def share(self, lengths: Sequence[int]) -> float:
+        """tau as a number: `auto` follows from the answers' lengths."""
+        from ...layers.first_rollout import tau_for
+
+        return tau_for(mean(lengths)) if isinstance(self.tau, str) else self.tau
 
 
 def recipe_to_sample(
