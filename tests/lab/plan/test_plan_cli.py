@@ -175,6 +175,12 @@ def test_a_server_that_is_not_given_is_not_counted(recipe, capsys):
     assert "No hours are predicted: give the server's devices with --server_gpus." in said
 
 
+def test_where_no_hours_are_predicted_a_rollout_is_to_be_timed(recipe, capsys):
+    assert "No hours are predicted: vLLM does not generate on a GPU here." in planned(capsys, recipe)
+    said = planned(capsys, recipe, "--use_cpu", "true", "--bf16", "false")
+    assert "No hours are predicted for a CPU: train one rollout with `--max_steps 2 --output_dir runs/timed`;" in said
+
+
 CROWDED = ("--gpu_memory", 3.02, "--prompt_length", 4000, "--activation_checkpointing", "true")
 CROWDED += ("--attn_implementation", "flash_attention_2", "--per_device_train_batch_size", 8)
 

@@ -130,11 +130,13 @@ def _disk_lines(plan: Plan) -> list[str]:
 
 def _hours_lines(plan: Plan) -> list[str]:
     if plan.phases is None:
-        server = plan.setup.generation.server
-        return [
-            "No hours are predicted: "
-            + ("give the server's devices with --server_gpus." if server else "vLLM does not generate on a GPU here.")
-        ]
+        why = ": vLLM does not generate on a GPU here."
+        if plan.setup.generation.server:
+            why = ": give the server's devices with --server_gpus."
+        elif not plan.setup.step.gpu:
+            words = f"--max_steps {plan.schedule.updates} --output_dir runs/timed"
+            why = f" for a CPU: train one rollout with `{words}`; `train_runtime` at its end is in seconds."
+        return [f"No hours are predicted{why}"]
     fast, slow = plan.phases
     rollouts = plan.schedule.rollouts
 
