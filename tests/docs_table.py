@@ -151,6 +151,10 @@ NOT_RUN = {
     "--model runs/mine": TUTORIAL,
     "trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload": PLANNED,
     "trl-ces bench gpu": "tests/cli/test_bench.py::test_every_part_of_the_gpu_benchmark_runs_on_a_cpu",
+    **dict.fromkeys(
+        (f"trl-ces {verb} --config mine.yaml base.yaml" for verb in ("inspect", "train")),
+        "tests/docs/test_docs_run.py::test_the_builder_of_text_prompts_serves_a_base_model",
+    ),
     "make test": f"{MAKE}; runs this test",
     "make test-slow": f"{MAKE}; runs this test",
     "make test-mutations": f"{MAKE}; takes about 40 minutes",

@@ -207,6 +207,27 @@ def test_the_tutorial_runs_from_its_first_line_to_its_last(prepared, one_process
     assert json.loads(Path("runs/mine/trainer_state.json").read_text())["global_step"] == 2
 
 
+def test_the_builder_of_text_prompts_serves_a_base_model(one_process, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    write_tutorial(tmp_path)
+    exec(compile(Path("make_problems.py").read_text(), "make_problems.py", "exec"), {})
+    words = ["--config", "mine.yaml", "cpu.yaml", "base.yaml", "--model_builder", "null", "--model_name_or_path"]
+    words += [str(write_model(tmp_path / "base", chat_template=None)), "--max_completion_length", "16"]
+    assert main(["inspect", *words, "--num_prompts", "2"]) == 0
+    assert "16 answers (2 prompts x 8)" in capsys.readouterr().out
+    assert main(["train", *words, "--max_steps", "2", "--logging_steps", "1"]) == 0
+    log = json.loads(Path("runs/mine-cpu-base/trainer_state.json").read_text())["log_history"]
+    assert "rewards/last_number_accuracy_reward/mean" in log[0]
+    assert (
+        main(
+            ["train", *words, "--dataset_builder", "null", "--dataset_kwargs", "null", "--dataset_name", "test.jsonl"]
+        )
+        == 2
+    )
+    assert "has no chat template" in capsys.readouterr().err
+
+
 # Parsing: what the runs above leave out or change
 
 

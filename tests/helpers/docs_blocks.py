@@ -23,9 +23,11 @@ def blocks(page, *languages):
 
 
 def write_tutorial(folder):
-    """The files that docs/tutorial.md has its reader write; each opens with its name."""
-    for block in blocks(DOCS / "tutorial.md", "python", "yaml"):
-        (folder / block.splitlines()[0].removeprefix("# ")).write_text(block, encoding="utf-8")
+    """The files that docs/tutorial.md and docs/recipes.md have their reader write; each opens with its name."""
+    for block in (block for page in ("tutorial.md", "recipes.md") for block in blocks(DOCS / page, "python", "yaml")):
+        name = re.match(r"# (\w+\.(?:py|yaml))\n", block)
+        if name:
+            (folder / name[1]).write_text(block, encoding="utf-8")
 
 
 def commands(script):

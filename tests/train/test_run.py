@@ -18,7 +18,7 @@ def test_a_tokenizer_without_a_chat_template_is_told_with_two_ways_out(tmp_path)
         tiny_tokenizer(chat_template=None).apply_chat_template([{"role": "user", "content": "1+2="}])
     said = _known_problem(found.value, recipe, tmp_path)
     assert "the tokenizer of base-1B has no chat template: name an instruct model, save a template" in said
-    assert "or give text prompts by a `dataset_builder`." in said
+    assert "or give text prompts by a `dataset_builder` (docs/recipes.md has one)." in said
     assert _known_problem(ValueError("something else"), recipe, tmp_path) is None
 
 

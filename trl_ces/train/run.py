@@ -185,7 +185,7 @@ def _known_problem(error: Exception, recipe: Recipe, output_dir: Path) -> str | 
         return (
             f"Questions become chat messages, and the tokenizer of {recipe.model.model_name_or_path} has no chat "
             "template: name an instruct model, save a template with the tokenizer, or give text prompts by a "
-            "`dataset_builder`."
+            "`dataset_builder` (docs/recipes.md has one)."
         )
     if isinstance(error, (OSError, RuntimeError, SafetensorError)) and is_disk_full(error, output_dir):
         return f"The disk of {output_dir} is full ({error})."

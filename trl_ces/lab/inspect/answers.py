@@ -33,8 +33,8 @@ def encode_prompt(
         ids = tokenizer(prompt)["input_ids"]
     elif tokenizer.chat_template is None:
         raise UserError(
-            "The prompts are chat messages and the tokenizer has no chat template: name a chat model, or give texts "
-            "with `--prompt`."
+            "The prompts are chat messages and the tokenizer has no chat template: name an instruct model, or give "
+            "text prompts with `--prompt` or by a `dataset_builder` (docs/recipes.md has one)."
         )
     else:
         ids = tokenizer.apply_chat_template(
