@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pandas
 import pytest
+import torch
 
 from trl_ces.lab.inspect.table import MOSTLY_WRONG
 from trl_ces.lab.study.cells import load_study
 from trl_ces.lab.study.comparison import estimate
 from trl_ces.lab.study.results import comparison, read_results
+from trl_ces.lab.worlds.arithmetic_model import BASE_TRAINING, _new_model, build_tokenizer
+from trl_ces.methods.ces import selection_size
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.shipped import find_recipe
 
@@ -108,6 +111,30 @@ def test_a_difference_to_dapo_in_the_text_is_that_of_the_results(name, method, m
     difference = estimate(list((runs[method] - runs["DAPO"]).dropna())).text(factor, 1).lstrip("-")
     for page in pages:
         assert difference in words_of(ROOT / page)
+
+
+def test_what_readme_says_beside_its_tables_is_so():
+    said = words_of(ROOT / "README.md")
+
+    def mean(name, method, measure):
+        return results_of(name, index="seed", columns="method", values=measure)[method].mean()
+
+    assert f"shorter than DAPO's {mean('arithmetic_long', 'DAPO', 'length_tokens'):.1f}." in said
+    for model, name in (("its base model is", "arithmetic"), ("On SmolLM2-135M, which is", "smollm2_135m")):
+        share = mean(name, "Before training", "accuracy")
+        assert f"{model} correct {100 * share:.0f} % of the time" in said
+    pareto = pandas.read_csv(EXPERIMENTS / "pareto" / "results.csv")
+    rewards = {method.split()[0] for method in pareto["method"]} - {"CES", "DAPO", "Before"}
+    assert (len(rewards), pareto["variant"].nunique()) == (6, 3)
+    assert "Against six length rewards on three worlds" in said
+    weights = _new_model(build_tokenizer(), 0, BASE_TRAINING["layers"], BASE_TRAINING["width"]).num_parameters()
+    assert f"a model of {round(weights, -3):,} weights" in said
+    shaped = [selection_size(torch.tensor([99, 100]), 0.01), selection_size(torch.tensor([199, 200]), 0.01, (1, 2))]
+    assert [sizes.tolist() for sizes in shaped] == [[0, 1], [0, 1]]
+    assert "needs 100 tokens to have a shaped one, and 200 in a group that is half correct" in said
+    times = re.findall(r"^\| [124] \| (0\.\d+) \[", (ROOT / "docs" / "performance.md").read_text(), flags=re.MULTILINE)
+    assert len(times) == 3
+    assert all(f"takes {100 * float(time):.0f} % of the time" in said for time in times)
 
 
 def thirty_worlds():
