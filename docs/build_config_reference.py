@@ -42,7 +42,7 @@ A wrong value is a `ValueError` in Python, and one sentence and exit code 2 on t
 
 ## Data, rewards, batches
 
-Keys of a recipe alone. [Recipes](recipes.md) explains how they work together. A recipe may also hold `env`, a mapping
+Keys of recipes only. [Recipes](recipes.md) explains how they work together. A recipe may also hold `env`, a mapping
 of environment variables for the training processes.
 
 {{script}}

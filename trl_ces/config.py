@@ -69,9 +69,9 @@ class CESConfig(RuleFields, GRPOConfig):
         epsilon_high_target_entropy (`float`, *optional*):
             Nats, H* of MAI-Thinking-1's controller: after each optimizer step the upper clip range, which starts at
             `epsilon_high`, moves by `epsilon_high_delta` up if the policy's entropy was below, down if above. With any
-            shaping that has a clip range, but Clip-Cov. `None`: it stays.
+            shaping that has a clip range, except Clip-Cov. `None`: it is fixed.
         epsilon_high_delta (`float`, *optional*, defaults to `0.01`):
-            Change of the upper clip range per step. The report's is not known: ours.
+            Change of the upper clip range per step. The report does not give it; this value is ours.
         epsilon_high_max (`float`, *optional*, defaults to `1.0`):
             Highest upper clip range; the lowest is 0.
         ces_accuracy_reward (`str`, *optional*):

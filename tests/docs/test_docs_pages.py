@@ -87,6 +87,13 @@ def test_a_setting_with_a_value_is_a_key_of_a_recipe(page):
     assert set(SETTING.findall(prose(page))) - OTHERS <= set(recipe_fields())
 
 
+def test_what_the_tutorial_quotes_from_a_message_is_in_one():
+    quoted = re.findall(r'^\| "(.+?)"', (DOCS / "tutorial.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(quoted) == 2
+    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "trl_ces").rglob("*.py"))
+    assert [words for words in quoted if words not in re.sub(r'"\s+f?"', "", code)] == []
+
+
 # Functions and tests
 
 
