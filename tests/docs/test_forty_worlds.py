@@ -7,6 +7,7 @@ import pandas
 import pytest
 from docs_blocks import EXPERIMENTS, ROOT
 
+from trl_ces.lab.inspect.table import MOSTLY_WRONG
 from trl_ces.lab.study.comparison import estimate
 
 PAGE = next(page for page in EXPERIMENTS if page.parent.name == "forty_worlds")
@@ -88,6 +89,42 @@ def test_the_four_expectations_stand_as_the_page_says(first_seed):
     assert not ruined["DAPO"].any()
     assert (high > 45).sum() == 1
     assert ((easy > 70).sum(), len(easy)) == (4, 10)
+
+
+def test_the_choice_of_a_method_rests_on_the_worlds(first_seed):
+    accuracy, length, _ = first_seed
+    base = accuracy["Before training"]
+    points, tokens = accuracy[RULE] - accuracy["DAPO"], length[RULE] - length["DAPO"]
+    able, strong = base >= 10, base > 60
+    paper = (accuracy["CES"] - accuracy["DAPO"])[strong]
+    ends = accuracy["DAPO"][~able]
+    text = " ".join((ROOT / "docs" / "study.md").read_text(encoding="utf-8").split())
+    for sentence in (
+        f"in {(~able).sum()} of [forty worlds](../experiments/forty_worlds/README.md), correct in "
+        f"{base.min():.0f} to {base[~able].max():.0f} %, DAPO ended at {ends.min():.0f} to {ends.max():.0f} %",
+        f"in {able.sum()} of the forty: {said(points[able])} points, {said(tokens[able])} of "
+        f"{length['DAPO'][able].mean():.1f} tokens, shorter in all | {points.min():.1f} points |",
+        f"on the thirteen of the forty over 60 %: {said(paper)} points | {paper.min():.1f} points |",
+        f"is {said(points)} points from DAPO on them and {said(-tokens).lstrip('+')} tokens shorter, in "
+        f"{(tokens < 0).sum()} of 40; one run ruined",
+    ):
+        assert sentence in text
+    assert ((tokens[able] < 0).all(), strong.sum()) == (True, 13)
+
+
+def test_inspects_threshold_is_where_ces_ruins(first_seed):
+    accuracy, _, ruined = first_seed
+    thirty = pandas.read_csv(PAGE.parent.parent / "forecast" / "worlds.csv")
+    lost = {method: [] for method in ("CES", "DAPO")}
+    for method, counts in lost.items():
+        own = thirty[thirty["method"] == method]
+        gone = pandas.concat([own["accuracy_after"] < own["accuracy_before"] / 2, ruined[method]])
+        low = pandas.concat([own["accuracy_before"], accuracy["Before training"] / 100]) < MOSTLY_WRONG
+        counts += [gone[low].sum(), gone[~low].sum()]
+    text = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
+    assert lost == {"CES": [37, 0], "DAPO": [1, 0]}
+    assert (low.sum(), (~low).sum()) == (39, 31)
+    assert "ruined 37 of 39 small worlds there, DAPO one; above, none of 31." in text
 
 
 def test_what_the_first_rollout_tells_of_ruin(first_seed):
