@@ -5,8 +5,8 @@
     trl-ces bench gpu --shape tiny          # the whole of it, small, on a CPU
 
 Each part runs in its own process, within its own share of the time. What it prints goes to OUTPUT_DIR/PART.md at once,
-below the device and the command, so a part that fails or takes too long leaves the others, and its own first rows. The
-tables of `plan` and `step`, which hold `trl-ces plan` against what was measured, are printed at the end once more.
+below the device and the command, so a part that fails or takes too long leaves the others, and its own first rows.
+At the end: what `trl-ces plan` expected beside what `step` and `plan` measured.
 """
 
 import argparse
@@ -57,14 +57,7 @@ PARTS = {
         "--parts memory --rows 8 --longest 100 --micro_batches 2",
         4,
     ),
-    "step": Part(
-        "step",
-        "--config R1-1.5B",
-        "--config arithmetic --model_builder_kwargs '{steps: 2}' --max_completion_length 8 --save_strategy steps",
-        7,
-        shaped=False,
-        attends=False,
-    ),
+    "step": Part("step", "--config R1-1.5B", "--config arithmetic", 7, shaped=False, attends=False),
     "plan": Part("memory", "", "--cases 0", 3, shaped=False, attends=False),
     "vocabulary": Part(
         "update_step",
@@ -108,7 +101,8 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
         words += ["--output_dir", str(options.output_dir / f"{name}-{options.shape}")]
     if name == "step":
         words += ["--attn_implementation", attention]
-        words += ["--model_name_or_path", str(options.output_dir / "base")] if tiny else []
+        base = ["--model_name_or_path", str(options.output_dir / "base"), "--model_builder_kwargs", "{steps: 2}"]
+        words += [*base, "--save_strategy", "steps"] if tiny else []
     return words
 
 

@@ -73,11 +73,10 @@ class Clock(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == self.updates:  # the first rollout warms up
-            self.seconds.clear()
-            self.since = time.time()
+            self.seconds, self.since = Counter(), time.time()
 
 
-def table(plan, seconds, memory, lengths=None):
+def table(plan, seconds, memory, lengths):
     """Expected, measured and a verdict for each term and each peak of memory; a tenth off counts as planned."""
     fast, slow = (rollout_seconds(plan, DEVICES[plan.device], rates, lengths) for rates in (FAST, SLOW))
     size = plan.disk.checkpoint * bool(plan.disk.saves)
@@ -103,11 +102,11 @@ def main(argv=None):
         named = torch.cuda.get_device_name().replace(" ", "")
         given = {"gpu_memory": torch.cuda.get_device_properties(0).total_memory / GIB}
         given["device"] = next((name for name in DEVICES if name in named), "A800")
-    updates = plan_recipe(options.config, changes, **given).schedule.updates
-    changes["max_steps"] = [str(2 * updates)]
-    plan, recipe = plan_recipe(options.config, changes, **given), load_recipe(options.config, changes)
+    plan = plan_recipe(options.config, changes, **given)
+    changes["max_steps"] = [str(2 * plan.schedule.updates)]
+    recipe = load_recipe(options.config, changes)
     trainer = make_trainer(recipe, recipe.training_config(1), PartialState())
-    clock = Clock(trainer, updates)
+    clock = Clock(trainer, plan.schedule.updates)
     trainer.train()
     print(table(plan, clock.seconds, clock.memory, clock.lengths))
     print(f"And {clock.seconds['rest']:.1f} s for rewards, data and the log.")

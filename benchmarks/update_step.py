@@ -85,12 +85,12 @@ class Bench:
         settings["gradient_checkpointing"] = self.options.checkpointing
         return Workload(who, completions, prompts, micro_batch, self.model, self.options.device, **settings)
 
-    def in_turn(self, workloads: dict[str, Workload], whole: bool = False) -> dict[str, list[float]]:
+    def in_turn(self, workloads: dict[str, Workload]) -> dict[str, list[float]]:
         """Seconds of each workload, taking turns; the first turn warms up."""
         seconds: dict[str, list[float]] = {who: [] for who in workloads}
         for turn in range(self.options.repeats + 1):
             for who, workload in workloads.items():
-                spent = workload.whole_step() if whole else workload.step()
+                spent = workload.step()
                 if turn > 0:
                     seconds[who].append(spent)
         return seconds
@@ -175,17 +175,6 @@ def equal(bench: Bench) -> None:
     )
 
 
-def whole(bench: Bench) -> None:
-    """What CES adds to a whole training step: generation, rewards and update."""
-    length = bench.options.longest // 6
-    workloads = {}
-    for who in ("none", "ces"):
-        workloads[who] = bench.workload(who, [length] * bench.options.rows, 2, generate=True)
-    seconds = bench.in_turn(workloads, whole=True)
-    ratios = ratio(seconds, "ces", "none")
-    print(f"\nA whole step, answers of up to {length} tokens by the model itself: ces / none, time {ratios}")
-
-
 def packed(bench: Bench) -> None:
     """R1-like lengths, packed into one sequence against padded to the longest of a micro-batch."""
     workloads = {who: bench.workload(who, bench.lengths(), 2) for who in ("packed", "trimmed")}
@@ -210,7 +199,6 @@ PARTS = {
     "unequal": unequal,
     "memory": memory,
     "equal": equal,
-    "whole": whole,
     "packed": packed,
     "vocabulary": vocabulary,
 }

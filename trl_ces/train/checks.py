@@ -83,8 +83,7 @@ def _disk(recipe: Recipe, launch: Launch) -> Disk | None:
         return None
     try:
         if is_local(name):
-            files = get_local_safetensors_metadata(Path(name).expanduser())
-            weights = sum(files.parameter_count.values())
+            weights = sum(get_local_safetensors_metadata(Path(name).expanduser()).parameter_count.values())
         else:
             weights = find_shape(name, offline=True).weights()
     except (OSError, ValueError, errors.NotASafetensorsRepoError, errors.SafetensorsParsingError):

@@ -43,9 +43,8 @@ DEVICES = {
 class Rates:
     """What no data sheet says; "assumed" where no source was found."""
 
-    flops: (
-        float  # share of the peak in forwards and backwards. Llama 3 had 0.38 to 0.43 (arXiv 2407.21783, section 3.3)
-    )
+    # Share of the peak in forwards and backwards. Llama 3 had 0.38 to 0.43 (arXiv 2407.21783, section 3.3).
+    flops: float
     memory: float  # share of the bandwidth in decoding and in AdamW on a GPU; assumed
     links: float  # share of NVLink's, PCIe's and the network's; assumed
     token: float  # seconds of scheduling and sampling per decoded token of a batch; assumed
