@@ -1,4 +1,4 @@
-"""What only a GPU can tell: one command, at most 25 minutes.
+"""What only a GPU can tell: one command, at most 30 minutes.
 
     trl-ces bench gpu
     trl-ces bench gpu --parts update plan
@@ -6,6 +6,7 @@
 
 Each part runs in its own process, within its own share of the time. What it prints goes to OUTPUT_DIR/PART.md at once,
 below the device and the command, so a part that fails or takes too long leaves the others, and its own first rows.
+At the end: what `trl-ces plan` expected beside what `step` and `plan` measured.
 """
 
 import argparse
@@ -42,13 +43,13 @@ class Part:
     attends: bool = True  # takes --attention, and at the 1.5B shape --checkpointing
 
 
-# Most wanted first; the minutes sum to 25.
+# Most wanted first; the minutes sum to 30.
 PARTS = {
     "update": Part(
         "update_step",
         "--parts unequal --rows 16 --longest 12000 --micro_batches 1 2 --repeats 3",
         "--parts unequal --rows 8 --longest 100 --micro_batches 2 --repeats 1",
-        8,
+        7,
     ),
     "memory": Part(
         "update_step",
@@ -56,6 +57,7 @@ PARTS = {
         "--parts memory --rows 8 --longest 100 --micro_batches 2",
         4,
     ),
+    "step": Part("step", "--config R1-1.5B", "--config arithmetic", 7, shaped=False, attends=False),
     "plan": Part("memory", "", "--cases 0", 3, shaped=False, attends=False),
     "vocabulary": Part(
         "update_step",
@@ -71,7 +73,7 @@ PARTS = {
     ),
     "first_ratio": Part("first_ratio", "--rows 16 --longest 4000", "--rows 8 --longest 100", 2, attends=False),
     "shaping": Part("shaping", "--tokens 12000", "--tokens 300 --rows 2 --repeats 3", 1, shaped=False, attends=False),
-    "world": Part("gpu_world", "", "--tiny", 3, shaped=False, attends=False),
+    "world": Part("gpu_world", "", "--tiny", 2, shaped=False, attends=False),
 }
 
 
@@ -80,7 +82,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--shape", choices=["1.5b", "tiny"], default="1.5b", help="tiny: on a CPU if there is no GPU")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--attention", help="attn_implementation; default: flash_attention_2 if installed, else sdpa")
-    parser.add_argument("--minutes", type=float, default=25.0, help="in all; the last part takes what is left")
+    parser.add_argument("--minutes", type=float, default=30.0, help="in all; the last part takes what is left")
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu"))
     return parser.parse_args(argv)
 
@@ -91,12 +93,16 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
     words = [part.script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
     if part.shaped:
         words += ["--shape", options.shape]
+    flash = device == "cuda" and is_flash_attn_2_available(kernels_fallback_ok=True)
+    attention = options.attention or ("flash_attention_2" if flash else "sdpa")
     if part.attends:
-        flash = device == "cuda" and is_flash_attn_2_available(kernels_fallback_ok=True)
-        words += ["--attention", options.attention or ("flash_attention_2" if flash else "sdpa")]
-        words += [] if tiny else ["--checkpointing"]
-    if name == "world":
-        words += ["--output_dir", str(options.output_dir / f"world-{options.shape}")]
+        words += ["--attention", attention, *([] if tiny else ["--checkpointing"])]
+    if name in ("step", "world"):
+        words += ["--output_dir", str(options.output_dir / f"{name}-{options.shape}")]
+    if name == "step":
+        words += ["--attn_implementation", attention]
+        base = ["--model_name_or_path", str(options.output_dir / "base"), "--model_builder_kwargs", "{steps: 2}"]
+        words += [*base, "--save_strategy", "steps"] if tiny else []
     return words
 
 
@@ -138,7 +144,7 @@ def main(argv: list[str] | None = None) -> int:
         raise UserError("There is no CUDA device here. `--shape tiny` runs every part, small, on the CPU.")
     named = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    latest, failed = time.monotonic() + 60 * options.minutes, 0
+    latest, failed, tables = time.monotonic() + 60 * options.minutes, 0, []
     for name in options.parts:
         left = latest - time.monotonic()
         if left <= 0:
@@ -153,6 +159,10 @@ def main(argv: list[str] | None = None) -> int:
         said = run_part(words, file, named, own)
         failed += said.startswith("failed")
         print(f"{name}: {said}; {file}", flush=True)
+        if name in ("plan", "step"):
+            tables += ["", *(line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("|"))]
+    for line in tables:
+        print(line)
     return int(failed > 0)
 
 

@@ -139,11 +139,10 @@ class Workload:
         micro_batch (`int`): Rows per forward.
         model (`torch.nn.Module`): Trained in place.
         device (`str`): "cpu" or "cuda".
-        generate (`bool`, *optional*, defaults to `False`): Let the model generate completions as long as the longest.
         **settings: Further fields of the config.
     """
 
-    def __init__(self, who, completions, prompts, micro_batch, model, device, generate=False, **settings: Any):
+    def __init__(self, who, completions, prompts, micro_batch, model, device, **settings: Any):
         trainer_class, config_class, shaping = TRAINERS[who]
         generator = torch.Generator().manual_seed(2)
         vocabulary = model.config.vocab_size
@@ -166,9 +165,9 @@ class Workload:
                 "verdict": [correct[row] for row in order],
             }
 
-        def accuracy_reward(prompts, verdict=None, **kwargs):
+        def accuracy_reward(verdict, **kwargs):
             self.phase.begin()
-            return verdict or correct[: len(prompts)]
+            return verdict
 
         arguments = {
             "output_dir": tempfile.mkdtemp(prefix="trl_ces_bench_"),
@@ -197,12 +196,11 @@ class Workload:
             model=model,
             reward_funcs=accuracy_reward,
             args=config_class(**arguments),
-            train_dataset=Dataset.from_dict({"prompt": ["<eos>" if generate else str(group) for group in starts]}),
+            train_dataset=Dataset.from_dict({"prompt": [str(group) for group in starts]}),
             processing_class=make_tokenizer(),
-            rollout_func=None if generate else rollout,
+            rollout_func=rollout,
             callbacks=[self.phase],
         )
-
         self.trainer.remove_callback(PrinterCallback)
 
     def step(self, keep_gradients: bool = False) -> float:
@@ -217,13 +215,6 @@ class Workload:
         self.trainer.train()
         hook.remove()
         return self.phase.seconds
-
-    def whole_step(self) -> float:
-        """Seconds of a rollout and its optimizer step."""
-        torch.manual_seed(0)
-        start = self.phase.now()
-        self.trainer.train()
-        return self.phase.now() - start
 
     def peak_memory(self) -> int:
         """Peak bytes of a step beyond those before it."""

@@ -19,12 +19,10 @@ import warnings
 from pathlib import Path
 
 import torch
-from trl.kernels import ChunkedLogProbFunction
 
 sys.path.insert(0, str(Path(__file__).parent))
 from rollouts import (
     SHAPES,
-    Phase,
     Workload,
     forward_flops,
     make_model,
@@ -34,7 +32,6 @@ from rollouts import (
 )
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-TILE = 32_768  # vocabulary entries of a tile, as TRL calls it (trl/trainer/utils.py, _CHUNKED_LOGPROB_CHUNK_SIZE)
 COMPARED = ("trl", "none", "ces")
 
 
@@ -88,12 +85,12 @@ class Bench:
         settings["gradient_checkpointing"] = self.options.checkpointing
         return Workload(who, completions, prompts, micro_batch, self.model, self.options.device, **settings)
 
-    def in_turn(self, workloads: dict[str, Workload], whole: bool = False) -> dict[str, list[float]]:
+    def in_turn(self, workloads: dict[str, Workload]) -> dict[str, list[float]]:
         """Seconds of each workload, taking turns; the first turn warms up."""
         seconds: dict[str, list[float]] = {who: [] for who in workloads}
         for turn in range(self.options.repeats + 1):
             for who, workload in workloads.items():
-                spent = workload.whole_step() if whole else workload.step()
+                spent = workload.step()
                 if turn > 0:
                     seconds[who].append(spent)
         return seconds
@@ -178,39 +175,6 @@ def equal(bench: Bench) -> None:
     )
 
 
-def linear(bench: Bench) -> None:
-    """1 to 16 times the tokens beside one row of full length; one row per micro-batch."""
-    options, tokens, points = bench.options, [], {"trl": [], "none": []}
-    for share in (1, 2, 4, 8, 16):
-        length = options.longest * share // 16
-        completions = [options.longest] + [length] * (options.rows - 1)
-        workloads = {who: bench.workload(who, completions, 1) for who in points}
-        seconds = bench.in_turn(workloads)
-        tokens.append(sum(completions) + sum(prompt_lengths(options.rows, options.longest, options.seed)))
-        for who, values in points.items():
-            values.append(statistics.median(seconds[who]))
-    print("\nTime against tokens, the longest row as it is\n")
-    line("real tokens", *tokens)
-    line(*["---:"] * 6)
-    for who, values in points.items():
-        line(who, *(f"{value:.2f} s" for value in values))
-    fits = (
-        f"R^2 of a line, {who}: {statistics.correlation(tokens, values) ** 2:.4f}" for who, values in points.items()
-    )
-    print("\n" + ", ".join(fits))
-
-
-def whole(bench: Bench) -> None:
-    """What CES adds to a whole training step: generation, rewards and update."""
-    length = bench.options.longest // 6
-    workloads = {}
-    for who in ("none", "ces"):
-        workloads[who] = bench.workload(who, [length] * bench.options.rows, 2, generate=True)
-    seconds = bench.in_turn(workloads, whole=True)
-    ratios = ratio(seconds, "ces", "none")
-    print(f"\nA whole step, answers of up to {length} tokens by the model itself: ces / none, time {ratios}")
-
-
 def packed(bench: Bench) -> None:
     """R1-like lengths, packed into one sequence against padded to the longest of a micro-batch."""
     workloads = {who: bench.workload(who, bench.lengths(), 2) for who in ("packed", "trimmed")}
@@ -219,44 +183,22 @@ def packed(bench: Bench) -> None:
 
 
 def vocabulary(bench: Bench) -> None:
-    """What the gradient of the entropy costs, by the size of the vocabulary: in a step, and in TRL's kernel alone."""
+    """What the gradient of the entropy costs, by the size of the vocabulary."""
     options = bench.options
     print(f"\nThe entropy's gradient by vocabulary, {bench.model.config.hidden_size} hidden\n")
-    line("vocabulary", "ces / none, time", "the kernel with / without", "the kernel's share of none")
-    line(*["---:"] * 4)
+    line("vocabulary", "ces / none, time")
+    line(*["---:"] * 2)
     for size in options.vocabularies:
         one = Bench(options, size)
         workloads = {who: one.workload(who, one.lengths(), 2) for who in ("none", "ces")}
         seconds = one.in_turn(workloads)
-        tokens = sum(one.lengths())
-        alone = kernel_seconds(one.model.lm_head.weight, tokens, options)
-        share = statistics.median(alone["without"]) / statistics.median(seconds["none"])
-        line(size, ratio(seconds, "ces", "none"), ratio(alone, "with", "without"), f"{100 * share:.0f} %")
-
-
-def kernel_seconds(weight: torch.Tensor, tokens: int, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Seconds of TRL's log-probs and entropies of `tokens` tokens, forward and backward, in turns."""
-    phase, seconds = Phase(options.device == "cuda"), {"without": [], "with": []}
-    hidden = torch.randn(tokens, weight.shape[1], device=weight.device, dtype=weight.dtype, requires_grad=True)
-    targets = torch.randint(weight.shape[0], (tokens,), device=weight.device)
-    for turn in range(options.repeats + 1):
-        for who, spent in seconds.items():
-            start = phase.now()
-            logps, entropies, *_ = ChunkedLogProbFunction.apply(
-                hidden, weight, None, targets, 1.0, TILE, None, 1.0, ("entropy",)
-            )
-            torch.autograd.grad(logps.sum() + (entropies.sum() if who == "with" else 0), [hidden, weight])
-            if turn > 0:
-                spent.append(phase.now() - start)
-    return seconds
+        line(size, ratio(seconds, "ces", "none"))
 
 
 PARTS = {
     "unequal": unequal,
     "memory": memory,
     "equal": equal,
-    "linear": linear,
-    "whole": whole,
     "packed": packed,
     "vocabulary": vocabulary,
 }

@@ -1,19 +1,24 @@
 """`trl-ces bench` finds the scripts of benchmarks/ and hands them their options; each runs, small, to its end."""
 
+import itertools
 import re
 import runpy
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
+import torch
 from transformers.utils import import_utils
 
 from trl_ces.cli.main import main
 from trl_ces.lab.commands import bench
+from trl_ces.lab.plan import hours
 
 
 def test_the_benchmarks_are_listed_with_what_they_measure(capsys):
@@ -67,6 +72,86 @@ def test_flash_attention_that_kernels_fetches_is_seen(monkeypatch):
     assert len(asked) == 1
 
 
+def test_a_rollout_is_held_against_its_plan_with_a_verdict_a_line():
+    table, gib = runpy.run_path(str(bench.benchmarks()["step"]), run_name="step")["table"], 2**30
+    fast = {"generation": 60, "old log-probs": 0, "update": 20, "optimizer": 1, "weights to vLLM": 2, "checkpoints": 0}
+    slow = {"generation": 90, "old log-probs": 0, "update": 30, "optimizer": 2, "weights to vLLM": 8, "checkpoints": 0}
+    planned = {hours.FAST: fast, hours.SLOW: slow}
+    table.__globals__["rollout_seconds"] = lambda plan, device, rates, lengths: planned[rates] | lengths
+    plan = SimpleNamespace(
+        device="H100",
+        disk=SimpleNamespace(checkpoint=20e9, saves=1),
+        memory=SimpleNamespace(training=40 * gib, generating=50 * gib),
+    )
+    seconds = Counter({"generation": 98, "update": 45, "optimizer": 0.5, "checkpoint": 42})
+    memory = Counter({"update": 30 * gib, "optimizer": 38 * gib, "generation": 60 * gib, "rest": 70 * gib})
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table(plan, seconds, memory, {}).splitlines()
+    ]
+    assert lines[0] == ["a rollout", "expected (plan, H100)", "measured", "verdict"]
+    assert lines[2:] == [
+        ["generation, s", "60.0 to 90.0", "98.0", "as planned"],
+        ["old log-probs, s", "0.0", "0.0", "not measured"],
+        ["update, s", "20.0 to 30.0", "45.0", "1.50 x the plan"],
+        ["optimizer, s", "1.0 to 2.0", "0.5", "0.50 x the plan"],
+        ["weights to vLLM, s", "2.0 to 8.0", "0.0", "not measured"],
+        ["checkpoint, s", "10.0 to 40.0", "42.0", "as planned"],
+        ["training, GiB", "40.0", "38.0", "as planned"],
+        ["generating, GiB", "50.0", "60.0", "1.20 x the plan"],
+    ]
+
+
+def test_a_term_of_a_rollout_is_timed_without_those_inside_it():
+    clock = runpy.run_path(str(bench.benchmarks()["step"]), run_name="step")["Clock"]
+    ticks = itertools.count()
+    clock.turn.__globals__["time"] = SimpleNamespace(time=lambda: next(ticks))
+
+    def generate():
+        trainer.vllm_generation.sync_weights()
+        trainer.vllm_generation.llm.sleep(level=2)
+        return [[1, 2], [3]], None
+
+    def score(grad):
+        with torch.set_grad_enabled(grad):
+            trainer._get_per_token_logps_and_entropies()
+
+    llm = SimpleNamespace(sleep=Mock(), wake_up=Mock())
+    trainer = SimpleNamespace(
+        use_vllm=True,
+        vllm_generation=SimpleNamespace(sync_weights=Mock(), llm=llm),
+        accelerator=SimpleNamespace(backward=Mock()),
+        add_callback=Mock(),
+        _generate_single_turn=generate,
+        _get_per_token_logps_and_entropies=Mock(),
+        _save_checkpoint=Mock(),
+    )
+    found = clock(trainer, updates=1)
+    trainer._generate_single_turn()
+    score(False)
+    score(True)
+    trainer.accelerator.backward()
+    trainer._save_checkpoint()
+    # A second passes between two looks at the clock.
+    inner = {"generation": 3, "weights to vLLM": 2, "old log-probs": 1, "update": 2, "checkpoint": 1}
+    assert found.seconds == {**inner, "rest": 5}
+    assert found.lengths == [2, 1]
+    found.on_step_end(None, SimpleNamespace(global_step=1), None)
+    assert not found.seconds
+
+
+def test_the_gpu_benchmark_ends_with_the_plan_against_what_was_measured(capsys, tmp_path):
+    main_of = runpy.run_path(str(bench.benchmarks()["gpu"]), run_name="gpu")["main"]
+
+    def run_part(words, file, device, seconds):
+        file.write_text(f"{device}\n\n| {words[0]} | expected (plan) |\n| a line | as planned |\n\n1 s\n")
+        return "1 s"
+
+    main_of.__globals__["run_part"] = run_part
+    assert main_of(["--shape", "tiny", "--output_dir", str(tmp_path), "--parts", "step", "plan", "shaping"]) == 0
+    ends = [*("", "| step | expected (plan) |", "| a line | as planned |"), *("", "| memory | expected (plan) |")]
+    assert capsys.readouterr().out.splitlines()[3:] == [*ends, "| a line | as planned |"]
+
+
 def test_the_gpu_benchmark_ends_a_part_with_its_time_and_says_what_it_left_out(capsys, tmp_path):
     options = ["--shape", "tiny", "--output_dir", str(tmp_path), "--parts", "shaping", "world"]
     assert main(["bench", "gpu", *options, "--minutes", "0.0001"]) == 0
@@ -106,8 +191,9 @@ def test_every_part_of_the_gpu_benchmark_runs_on_a_cpu(capsys, tmp_path):
     rows = {
         "update": r"^\| 2 \| \d\.\d+ \[.* \| \d+ \| \d+ % \|$",
         "memory": r"^\| 2 \| \d+ MiB \| \d\.\d+ \| \d\.\d+ \|$",
+        "step": r"^\| optimizer, s +\| +0\.0 \|.*x the plan \|$",
         "plan": r"^\| Qwen2, 57 M \| 2 x 512 \| no \| [\d,]+ \| [\d,]+ \| [+-][\d.]+ % \|$",
-        "vocabulary": r"^\| 2048 \| \d\.\d+ \[.*\| \d\.\d+ \[.*\| \d+ % \|$",
+        "vocabulary": r"^\| 2048 \| \d\.\d+ \[.*\] \|$",
         "packed": r"packed / trimmed, time \d\.\d+ \[",
         "first_ratio": r"^\| real tokens, old log-probs as the update sees them \| \d+ \| 0\.0e\+00",
         "shaping": r"^\| 2 x 300 \|",

@@ -120,7 +120,7 @@ def test_every_equation_and_every_function_of_the_equations_is_there():
     assert functions_of("trl_ces/methods/ces.py") <= named
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "tests" / "engines" / "README.md"], ids=name_of)
 def test_a_test_that_a_page_names_exists(page):
     text = prose(page)
     assert list(missing_tests(text)) == []

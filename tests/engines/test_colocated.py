@@ -1,8 +1,8 @@
 """Colocated vLLM under each engine: what it samples from is what is trained and saved, and a run resumes.
 
 The engines are real, on two processes of this CPU; vLLM is the stand-in of tests/helpers/colocated_vllm.py. Not here:
-NCCL, vLLM's own kernels and memory, its sharding of weights under tensor parallelism (each process of the stand-in
-holds them whole), and LoRA under tensor parallelism, before which TRL calls a barrier that gloo does not have.
+NCCL, vLLM's own kernels and memory, and its sharding of weights under tensor parallelism (each process of the stand-in
+holds them whole).
 """
 
 import json
@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from colocated_processes import CASES
 from engines_on_a_cpu import launched_environment, on_cpu
 from peft import PeftModel
 from processes import run_processes
@@ -49,7 +50,7 @@ def runs(request, tmp_path_factory):
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
     folder = tmp_path_factory.mktemp(engine)
     save_tiny(folder / "start")
-    cases = ["full", "LoRA", "dynamic sampling", *(["tensor parallel 2"] if engine != "one" else [])]
+    cases = [case for case in CASES if engine != "one" or "parallel" not in case]
     options = {"cases": cases, "resume": RESUMED}
     if engine == "fsdp2":
         options["environment"] = launched_environment()
@@ -60,13 +61,13 @@ def runs(request, tmp_path_factory):
     return engine, folder / "out", facts
 
 
-@pytest.mark.parametrize("case", ["full", "LoRA", "dynamic sampling", "tensor parallel 2"])
+@pytest.mark.parametrize("case", CASES)
 def test_what_vllm_samples_from_is_what_is_saved_and_the_ratios_are_1(runs, case):
     engine, output, facts = runs
     if case not in facts[0]:
         pytest.skip("one process")
     checkpoints = [output / case / f"checkpoint-{step}" for step in (1, 2, 3)]
-    saved = [digest(tiny_model()), *(digest_of(output.parent / "start", one, case == "LoRA") for one in checkpoints)]
+    saved = [digest(tiny_model()), *(digest_of(output.parent / "start", one, "LoRA" in case) for one in checkpoints)]
     assert len(set(saved)) == len(saved), "each step moves the weights"
     for of_process in facts:
         found = of_process[case]

@@ -19,6 +19,7 @@ CASES = {
     "LoRA": ({}, True),
     "dynamic sampling": ({"dynamic_sampling": True, "shaping": "none"}, False),
     "tensor parallel 2": ({"vllm_tensor_parallel_size": 2}, False),
+    "LoRA, tensor parallel 2": ({"vllm_tensor_parallel_size": 2}, True),
 }
 
 

@@ -10,6 +10,7 @@ import torch
 from server_runs import stub_here
 from transformers import Qwen2Config, Qwen2ForCausalLM, set_seed
 from vllm_answers import digest, sample
+from vllm_signatures import taking
 
 ALL = {"weights", "kv_cache"}
 
@@ -19,7 +20,8 @@ class ColocatedLLM:
 
     last = None
 
-    def __init__(self, model, seed, enable_sleep_mode, **settings):
+    def __init__(self, model, *, seed, enable_sleep_mode, **settings):
+        taking("LLM.__init__", "EngineArgs")(**settings)
         set_seed(seed)
         self.model = Qwen2ForCausalLM(Qwen2Config.from_pretrained(model)).eval()  # whole, also under ZeRO-3
         self.awake, self.calls, self.sampled_from = set(ALL), [], []
@@ -56,7 +58,7 @@ class ColocatedLLM:
     def reset_prefix_cache(self):
         pass
 
-    def generate(self, prompts, sampling_params, use_tqdm):
+    def generate(self, prompts, sampling_params, *, use_tqdm):
         assert self.awake == ALL
         assert all(value.isfinite().all() for value in self.model.state_dict().values()), "it has no weights"
         self.calls.append("generate")
@@ -66,10 +68,16 @@ class ColocatedLLM:
     def _answer(self, prompt, request):
         [(ids, reported)] = sample(self.model, prompt, request, None, "processed_logprobs")
         logprobs = [
-            {token: SimpleNamespace(rank=1, logprob=of_token[token].item())}
+            {token: made("Logprob", rank=1, logprob=of_token[token].item())}
             for token, of_token in zip(ids, reported, strict=True)
         ]
-        return SimpleNamespace(prompt_token_ids=prompt, outputs=[SimpleNamespace(token_ids=ids, logprobs=logprobs)])
+        outputs = [made("CompletionOutput", token_ids=ids, logprobs=logprobs)]
+        return made("RequestOutput.__init__", prompt_token_ids=prompt, outputs=outputs)
+
+
+def made(name, **fields):
+    """Stands for an object of vLLM's with these fields."""
+    return SimpleNamespace(**taking(name)(**fields))
 
 
 def colocated_here(monkeypatch):
@@ -86,4 +94,4 @@ def colocated_in_each(monkeypatch):
 
     stub_here(monkeypatch)
     monkeypatch.setattr(generation, "LLM", ColocatedLLM, raising=False)
-    monkeypatch.setattr(generation, "SamplingParams", lambda **settings: settings, raising=False)
+    monkeypatch.setattr(generation, "SamplingParams", taking("SamplingParams"), raising=False)

@@ -240,10 +240,14 @@ def test_an_unknown_command_names_the_nearest(refused):
     assert "no command 'trian'. Did you mean `train`" in refused(command="trian")
 
 
-def test_a_run_that_writes_more_than_the_disk_holds_is_refused(job, refused):
+@pytest.mark.parametrize(("dtype", "size"), [("F32", 4), ("BF16", 2)])
+def test_a_run_that_writes_more_than_the_disk_holds_is_refused(job, refused, dtype, size):
     write(job)
-    with (job / "model" / "model.safetensors").open("r+b") as file:
-        file.truncate(2 << 40)  # sparse: takes no room here
+    end = size << 39
+    header = json.dumps({"weight": {"dtype": dtype, "shape": [1 << 39], "data_offsets": [0, end]}}).encode()
+    with (job / "model" / "model.safetensors").open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + end)  # sparse: takes no room here
     said = refused("--config", "recipe.yaml")
     # A checkpoint of three times the model, and the model at the end.
     assert "GB left and the run writes up to 8796.1, 6597.1 a checkpoint: make room, name another" in said

@@ -1,6 +1,6 @@
 """
 The contract with TRL, against the oldest and the newest TRL and transformers that pyproject.toml admits, and against
-those of constraints-gpu.txt.
+those of constraints-gpu.txt, with which the install lines of the docs are resolved, too.
 
     python tests/upgrades/run.py                     # all three
     python tests/upgrades/run.py oldest              # or newest, or gpu: one of them
@@ -23,6 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ("tests/test_trl_contract.py", "tests/test_trainer_reference.py")
+INSTALL = "tests/upgrades/install_lines.py"
 # What the seam leans on, and what these pull in by version; the rest is as pip chooses.
 UPSTREAM = ("trl", "transformers", "datasets", "accelerate", "peft")
 KINDS = ("oldest", "newest", "gpu")
@@ -53,7 +54,7 @@ def make_environment(folder, requirements):
     index = ["--index-url", os.environ["TORCH_INDEX"]] if os.environ.get("TORCH_INDEX") else []
     subprocess.run([*pip, *index, torch_requirement()], check=True)
     subprocess.run([*pip, "--upgrade", *requirements, torch_requirement()], check=True)
-    tools = ["pytest", "pytest-timeout", "requests"]  # the last: of TRL's client of a server, which vLLM brings
+    tools = ["pytest", "pytest-timeout", "uv", "requests"]  # the last: of TRL's client of a server, which vLLM brings
     subprocess.run([*pip, "-e", str(ROOT), *tools, *requirements, torch_requirement()], check=True)
     return python
 
@@ -69,10 +70,10 @@ def in_words(name):
     return words.replace("_", " ") + (f" ({case.rstrip(']')})" if case else "")
 
 
-def run_tests(python, report):
+def run_tests(python, report, tests):
     """How many tests held, and (claim, first line of the error) of each that did not."""
     subprocess.run(
-        [python, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", f"--junit-xml={report}", *TESTS],
+        [python, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", f"--junit-xml={report}", *tests],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         check=False,
@@ -117,7 +118,7 @@ def check(kind, folder):
     python = make_environment(folder / kind, requirements_of(kind))
     report = folder / f"{kind}.xml"
     report.unlink(missing_ok=True)
-    held, broken = run_tests(python, report)
+    held, broken = run_tests(python, report, (*TESTS, INSTALL) if kind == "gpu" else TESTS)
     print(f"{kind} ({versions(python)}): {held} facts hold, {len(broken)} broke", flush=True)
     for reason, claims in by_reason(broken).items():
         print(*(f"  no longer true: {claim}" for claim in claims), f"    {reason}", sep="\n", flush=True)

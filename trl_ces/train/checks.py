@@ -75,18 +75,19 @@ def _check_model_path(name: str) -> None:
 
 
 def _disk(recipe: Recipe, launch: Launch) -> Disk | None:
-    """What the run writes; `None` for an adapter, and for a model whose size only the network knows."""
+    """What the run writes; `None` for an adapter, and for a model whose size neither files here nor a cache tell."""
+    from huggingface_hub import errors, get_local_safetensors_metadata
+
     name = str(recipe.model.model_name_or_path)
-    files = list(Path(name).expanduser().glob("*.safetensors"))
     if recipe.model.use_peft or recipe.script.model_builder is not None:
         return None
-    if files:  # at 4 bytes a weight: no more than there are
-        weights = sum(file.stat().st_size for file in files) // 4
-    else:
-        try:
+    try:
+        if is_local(name):
+            weights = sum(get_local_safetensors_metadata(Path(name).expanduser()).parameter_count.values())
+        else:
             weights = find_shape(name, offline=True).weights()
-        except ValueError:
-            return None
+    except (OSError, ValueError, errors.NotASafetensorsRepoError, errors.SafetensorsParsingError):
+        return None
     config = whole_run(recipe, launch.num_processes)
     steps = make_schedule(config, launch.num_processes, recipe.script.max_train_samples).steps
     width = 4 if recipe.model.dtype in (None, "float32") else 2

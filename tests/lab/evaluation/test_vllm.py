@@ -8,6 +8,7 @@ import types
 
 import pytest
 from fixtures_evaluation import write_data, write_model
+from vllm_signatures import taking
 
 from trl_ces.lab.evaluation import run as run_module
 from trl_ces.lab.evaluation import vllm_backend
@@ -33,7 +34,7 @@ class Engine:
         if arguments["model"] == "refused":
             raise ValueError("Model architectures ['X'] are not supported.\nAdvice.")
 
-    async def generate(self, prompt, sampling_params, request_id, lora_request=None):
+    async def generate(self, prompt, sampling_params, request_id, *, lora_request=None):
         ids = prompt["prompt_token_ids"]
         if not self.asked:
             self.handler = asyncio.create_task(asyncio.sleep(3600))
@@ -72,8 +73,8 @@ def vllm(monkeypatch):
     }
     modules["vllm.v1.engine.exceptions"].EngineDeadError = EngineDeadError
     modules["vllm"].__spec__ = importlib.machinery.ModuleSpec("vllm", None)
-    modules["vllm"].AsyncEngineArgs = dict
-    modules["vllm"].SamplingParams = dict
+    modules["vllm"].AsyncEngineArgs = taking("EngineArgs")
+    modules["vllm"].SamplingParams = taking("SamplingParams")
     modules["vllm"].AsyncLLMEngine = types.SimpleNamespace(from_engine_args=Engine)
     modules["vllm.lora.request"].LoRARequest = lambda *words: words
     modules["vllm.sampling_params"].RequestOutputKind = types.SimpleNamespace(FINAL_ONLY="final only")

@@ -82,6 +82,16 @@ def test_an_update_is_four_forwards_where_a_layer_is_computed_again(plan_of):
     assert phases(responses_per_rollout=8)["old log-probs"] == 0
 
 
+def test_a_rollout_may_have_lengths_that_were_measured(plan_of):
+    plan = plan_of()
+    usual, same, longest = (
+        rollout_seconds(plan, DEVICE, IDEAL, lengths) for lengths in (None, answer_lengths(16, 100), [100] * 16)
+    )
+    assert same == usual
+    assert all(longest[name] > usual[name] for name in ("generation", "old log-probs", "update"))
+    assert longest["optimizer"] == usual["optimizer"]
+
+
 def test_padding_is_computed_without_flash_attention(plan_of):
     # Rows of a pass of two have different lengths.
     fields = {"per_device_train_batch_size": 2}

@@ -43,9 +43,8 @@ DEVICES = {
 class Rates:
     """What no data sheet says; "assumed" where no source was found."""
 
-    flops: (
-        float  # share of the peak in forwards and backwards. Llama 3 had 0.38 to 0.43 (arXiv 2407.21783, section 3.3)
-    )
+    # Share of the peak in forwards and backwards. Llama 3 had 0.38 to 0.43 (arXiv 2407.21783, section 3.3).
+    flops: float
     memory: float  # share of the bandwidth in decoding and in AdamW on a GPU; assumed
     links: float  # share of NVLink's, PCIe's and the network's; assumed
     token: float  # seconds of scheduling and sampling per decoded token of a batch; assumed
@@ -149,10 +148,10 @@ def decoding(
     return seconds, now
 
 
-def rollout_seconds(plan: Plan, device: Device, rates: Rates) -> dict[str, float]:
-    """Seconds of each phase of a rollout; they follow one another."""
+def rollout_seconds(plan: Plan, device: Device, rates: Rates, lengths: list[int] | None = None) -> dict[str, float]:
+    """Seconds of each phase of a rollout, which follow one another; of these `lengths`, or else of R1's."""
     setup, schedule, engine, count = plan.setup, plan.schedule, plan.setup.engine, count_step(plan.setup.step)
-    lengths = answer_lengths(schedule.responses, plan.completion)
+    lengths = lengths or answer_lengths(schedule.responses, plan.completion)
     within = device.link if engine.nodes == 1 else plan.network or rates.network
     link, pcie = within * rates.links, device.pcie * rates.links
     forwards = _forwards(plan, lengths) / (device.flops * rates.flops)

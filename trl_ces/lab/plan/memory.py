@@ -17,7 +17,8 @@ GIB = 2**30
 RESERVE = 3 * GIB
 # Python, torch and other libraries, on a CPU:
 RESERVE_CPU = 1 * GIB
-# vLLM's activations for 4,096 batched tokens and its CUDA graphs; the graphs stay while it sleeps.
+# vLLM's activations for 4,096 batched tokens and its CUDA graphs, which since 0.21 leave its cache less room
+# (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py); the graphs stay while it sleeps.
 VLLM_WORKSPACE = 2 * GIB
 VLLM_ASLEEP = 1 * GIB
 # DeepSpeed's defaults, in parameters: reduce_bucket_size and stage3_max_live_parameters.

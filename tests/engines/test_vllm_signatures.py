@@ -1,0 +1,40 @@
+"""The stand-ins of vLLM take nothing that vLLM does not: what TRL and we call them with, it takes, too."""
+
+import json
+from pathlib import Path
+
+import pytest
+from vllm_signatures import FILE, names
+
+TESTS = Path(__file__).parents[1]
+FACTS = json.loads(FILE.read_text())
+TRANSFER = "vllm_stub/vllm/distributed/weight_transfer"
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "name", "in_vllm"),
+    [
+        ("helpers/colocated_vllm.py", "ColocatedLLM.__init__", "LLM.__init__"),
+        ("helpers/colocated_vllm.py", "ColocatedLLM.generate", "LLM.generate"),
+        ("helpers/colocated_vllm.py", "ColocatedLLM.sleep", "LLM.sleep"),
+        ("helpers/colocated_vllm.py", "ColocatedLLM.wake_up", "LLM.wake_up"),
+        ("helpers/colocated_vllm.py", "ColocatedLLM.reset_prefix_cache", "LLM.reset_prefix_cache"),
+        ("helpers/colocated_vllm.py", "ColocatedLLM._load_weights", "Qwen2ForCausalLM.load_weights"),
+        ("lab/evaluation/test_vllm.py", "Engine.generate", "AsyncLLM.generate"),
+        (f"{TRANSFER}/nccl_common.py", "trainer_init", "trainer_init"),
+        (f"{TRANSFER}/packed_tensor.py", "packed_nccl_broadcast_producer", "packed_nccl_broadcast_producer"),
+        ("vllm_stub/vllm/utils/network_utils.py", "get_ip", "get_ip"),
+    ],
+)
+def test_a_stand_in_takes_no_argument_that_vllm_does_not(stand_in, name, in_vllm):
+    ours, real = names((TESTS / stand_in).read_text(), name), FACTS[in_vllm]
+    if in_vllm == "LLM.__init__":
+        real = real + FACTS["EngineArgs"]
+    places = ours.index("*")
+    assert ours[:places] == real[: real.index("*")][:places]
+    assert set(ours[places:]) <= set(real)
+
+
+def test_the_signatures_are_those_of_the_vllm_that_a_gpu_machine_gets():
+    pins = (TESTS.parent / "constraints-gpu.txt").read_text().splitlines()
+    assert f"vllm=={FACTS['version']}" in pins, "run make vllm-signatures"

@@ -1,0 +1,79 @@
+"""What vLLM takes, by name: the stand-ins are held to it. As a script, reads it from vLLM's wheel without running it.
+
+    python tests/helpers/vllm_signatures.py vllm-0.30.0-cp38-abi3-manylinux_2_28_x86_64.whl    # make vllm-signatures
+
+vllm_signatures.json has the parameters of what TRL and we call, those behind `*` by keyword only, and the fields of
+what we make and read. Fields and keywords that neither names are left out.
+"""
+
+import ast
+import json
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+FILE = Path(__file__).with_suffix(".json")
+FACTS = {
+    "vllm/entrypoints/llm.py": ("LLM.__init__", "LLM.generate", "LLM.sleep", "LLM.wake_up", "LLM.reset_prefix_cache"),
+    "vllm/engine/arg_utils.py": ("EngineArgs",),  # `LLM.__init__` takes them, too
+    "vllm/sampling_params.py": ("SamplingParams",),
+    "vllm/outputs.py": ("RequestOutput.__init__", "CompletionOutput"),
+    "vllm/logprobs.py": ("Logprob",),
+    "vllm/model_executor/models/qwen2.py": ("Qwen2ForCausalLM.load_weights",),
+    "vllm/v1/engine/async_llm.py": ("AsyncLLM.generate",),
+    "vllm/distributed/weight_transfer/nccl_common.py": ("trainer_init",),
+    "vllm/distributed/weight_transfer/packed_tensor.py": ("packed_nccl_broadcast_producer",),
+    "vllm/utils/network_utils.py": ("get_ip",),
+}
+# From an `LLM` to the model whose `load_weights` TRL calls: each file assigns the attribute.
+WAY = {
+    "llm_engine": "vllm/entrypoints/llm.py",
+    "model_executor": "vllm/v1/engine/llm_engine.py",
+    "driver_worker": "vllm/v1/executor/uniproc_executor.py",
+    "model_runner": "vllm/v1/worker/gpu_worker.py",
+    "model": "vllm/v1/worker/gpu_model_runner.py",
+}
+
+
+def names(source, name):
+    """The parameters of a function, or the fields of a class, by its dotted name."""
+    node = ast.parse(source)
+    for part in name.split("."):
+        node = next(one for one in node.body if getattr(one, "name", None) == part)
+    if isinstance(node, ast.ClassDef):
+        return ["*", *(one.target.id for one in node.body if isinstance(one, ast.AnnAssign))]
+    given = [one.arg for one in node.args.args if one.arg not in ("self", "cls")]
+    return [*given, "*", *(one.arg for one in node.args.kwonlyargs)]
+
+
+def taking(*callables):
+    """Stands for what takes these keywords: returns them as a dict, and refuses others."""
+    facts = json.loads(FILE.read_text())
+    known = {name for one in callables for name in facts[one]}
+
+    def make(**given):
+        assert given.keys() <= known, f"vLLM takes no {given.keys() - known}; if it does: make vllm-signatures"
+        return given
+
+    return make
+
+
+def main(wheel):
+    import trl.generation
+
+    users = [*Path(trl.generation.__file__).parent.glob("vllm_*.py"), *Path("trl_ces").rglob("*.py")]
+    used = {word for file in users for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
+    with zipfile.ZipFile(wheel) as archive:
+        for attribute, file in WAY.items():
+            assert f"self.{attribute}" in archive.read(file).decode(), f"{file} sets no `{attribute}`"
+        facts = {name: names(archive.read(file).decode(), name) for file, of in FACTS.items() for name in of}
+    lines = [f'"version": "{Path(wheel).name.split("-")[1]}"']
+    for name, found in facts.items():
+        star = found.index("*")
+        lines.append(f'"{name}": {json.dumps(found[: star + 1] + [one for one in found[star:] if one in used])}')
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
