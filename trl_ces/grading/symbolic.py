@@ -24,12 +24,11 @@ _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
 # The parser reads i as a symbol. It is the imaginary unit unless it is an index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _ARGUMENT = r"\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(\d|[A-Za-z]|\\(?!frac|sqrt|left)[A-Za-z]+))"
-_REWRITES = [
+_REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     # Arguments without braces: \sqrt10, \sqrt[3]2, \frac\pi2, \frac{a}b, x^-1, 2^\frac12.
     (re.compile(r"\\sqrt(?![A-Za-z])(\[[^\[\]]*\])?\s*(\d+(?:\.\d+)?|[A-Za-z]|\\pi(?![A-Za-z]))"), r"\\sqrt\1{\2}"),
     (re.compile(rf"\\(frac|binom)(?![A-Za-z]){_ARGUMENT}{_ARGUMENT}"), r"\\\1{\2\3}{\4\5}"),
-    (re.compile(r"\^\s*([-+])\s*(\d+|[A-Za-z])"), r"^{\1\2}"),
-    (re.compile(r"\^\s*([-+]?)\s*(\\frac\{[^{}]*\}\{[^{}]*\})"), r"^{\1\2}"),
+    (re.compile(r"\^\s*(?:([-+])\s*(\d+|[A-Za-z])|([-+]?)\s*(\\frac\{[^{}]*\}\{[^{}]*\}))"), r"^{\1\2\3\4}"),
     (re.compile(r"(?<![A-Za-z\\])C\s*_\s*\{?\s*(\d+)\s*\}?\s*\^\s*\{?\s*(\d+)\s*\}?"), r"\\binom{\1}{\2}"),
     (re.compile(r"\\log\s*_\s*(\d+)\s+(?=\d)"), r"\\log_{\1}"),
     # Functions and constants in program notation, which the parser would read as products of letters.
@@ -46,13 +45,12 @@ _REWRITES = [
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),  # lists are already split
     (re.compile(r"_\s*\{?\s*\\odot\s*\}?"), "_{o}"),  # solar masses and luminosities
     (re.compile(r"(\d)[eE]([-+]?\d+)"), r"\1\\times 10^{\2}"),
+    # The parser drops transposes and primes: y' would be y.
+    (re.compile(r"(?<!pmatrix\})\^\s*(?:T|\{\s*T\s*\}|\\top(?![A-Za-z])|\{\s*\\top\s*\})"), "^{T_{0}}"),
+    (re.compile(r"(?<=[A-Za-z\d})])['′’]+"), lambda primes: "^{" + r"\prime" * len(primes.group()) + "}"),
 ]
-# The parser drops primes: y' would be y.
-_PRIMES = re.compile(r"(?<=[A-Za-z\d})])['′’]+")
 # The parser adds or multiplies two numbers side by side, which nobody means: 3 4 is neither 7 nor 12.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
-# The parser drops transposes, too.
-_TRANSPOSED = re.compile(r"(?<!pmatrix\})\^\s*(?:T|\{\s*T\s*\}|\\top(?![A-Za-z])|\{\s*\\top\s*\})")
 _MIXED_NUMBER = re.compile(r"\d+\\frac\{\d+\}\{\d+\}")
 
 
@@ -90,8 +88,6 @@ def expression(text: str) -> Parsed | None:
     text = unwrap(text)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    text = _TRANSPOSED.sub("^{T_{0}}", text)
-    text = _PRIMES.sub(lambda primes: "^{" + r"\prime" * len(primes.group()) + "}", text)
     if _TWO_NUMBERS.search(text) and "prime" not in text:  # 63 45' are minutes of arc
         return None
     try:
