@@ -112,10 +112,11 @@ def stands(text: str, start: int, end: int, value: str) -> bool:
 def _taken_back(value: str, before: str, behind: str) -> bool:
     if _TAKEN_BACK.search(behind):
         return True
-    given = _number(value)
+    if (given := _number(value)) is None:
+        return False
     claims = [match.group(1) for pattern in (_CLAIM, _RIGHT) for match in pattern.finditer(behind)]
     claims += [match.group(1) for match in (_EQUALS_BEHIND.match(behind), _EQUALS_BEFORE.search(before)) if match]
-    others = [_number(claim.rstrip(".,/")) for claim in claims if given is not None]
+    others = [_number(claim.rstrip(".,/")) for claim in claims]
     # 0.33 behind a third takes nothing back.
     return any(other is not None and abs(other - given) > abs(given) / 100 for other in others)
 

@@ -98,12 +98,13 @@ class Worker:
                 env=environment,
                 start_new_session=True,  # Ctrl-C reaches only the trainer, which then ends its workers
             )
-            assert self.process.stdin is not None
-            os.set_blocking(self.process.stdin.fileno(), False)
+            self._stdin, self._stdout = (pipe.fileno() for pipe in (self.process.stdin, self.process.stdout) if pipe)
+            os.set_blocking(self._stdin, False)
             self._receive(time.monotonic() + START_LIMIT_S)
         except (OSError, WorkerLost) as error:
-            tail = self._stderr_tail()
-            was_killed = self._was_killed()
+            tail, was_killed = self._stderr_tail(), False
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs
+                was_killed = self.process is not None and self.process.wait(timeout=1) < 0
             self.stop()
             if was_killed:  # perhaps for lack of memory, which may pass, unlike a missing package
                 raise
@@ -113,20 +114,14 @@ class Worker:
             ) from error
 
     def _send(self, data: bytes, deadline: float) -> None:
-        assert self.process is not None
-        assert self.process.stdin is not None
-        descriptor = self.process.stdin.fileno()
         while data:
-            self._wait_for(descriptor, select.POLLOUT, deadline)
-            data = data[os.write(descriptor, data) :]
+            self._wait_for(self._stdin, select.POLLOUT, deadline)
+            data = data[os.write(self._stdin, data) :]
 
     def _receive(self, deadline: float) -> dict:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        descriptor = self.process.stdout.fileno()
         while b"\n" not in self._received:
-            self._wait_for(descriptor, select.POLLIN, deadline)
-            chunk = os.read(descriptor, 65536)
+            self._wait_for(self._stdout, select.POLLIN, deadline)
+            chunk = os.read(self._stdout, 65536)
             if not chunk:
                 raise WorkerLost("The grading worker ended.")
             self._received += chunk
@@ -139,14 +134,6 @@ class Worker:
         poll.register(descriptor, event)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise WorkerLost("The grading worker does not answer.")
-
-    def _was_killed(self) -> bool:
-        if self.process is None:
-            return False
-        try:
-            return self.process.wait(timeout=1) < 0
-        except subprocess.TimeoutExpired:  # it hangs
-            return False
 
     def _stderr_tail(self) -> str:
         size = os.fstat(self._stderr.fileno()).st_size
