@@ -75,6 +75,23 @@ def test_both_verdicts_agree_with_the_judged_answers(oracle, graded, capsys):
     assert sum(map(bool, false)) <= 0.003 * len(false)
 
 
+def test_with_their_questions_as_many_wrong_answers_are_refused(oracle, capsys):
+    rows = [row for row in oracle[0] if row["truth"] is not None]
+    if not (DATA / "math").is_dir():
+        pytest.skip(f"no sets at {DATA / 'math'}: set TRL_CES_DATA to the folder that holds math/")
+    problems = [problem for name in GROUPS["math12"] for problem in load_benchmark(name, DATA)]
+    questions = {(problem.benchmark, problem.id): problem.question for problem in problems}
+    responses, golds = ([row[name] for row in rows] for name in ("response_text", "gold_raw"))
+    asked = [questions[row["benchmark"], row["idx"]] for row in rows]
+    grades = grade_many(responses, golds, questions=asked, with_qwen=False)
+    right = sum(grade.correct is row["truth"] for grade, row in zip(grades, rows, strict=True)) / len(rows)
+    wrong = [grade.correct for grade, row in zip(grades, rows, strict=True) if not row["truth"]]
+    with capsys.disabled():
+        print(f"\ncorrect, with the questions: {right:.2%} right, {sum(map(bool, wrong))} of {len(wrong)} wrong accepted")
+    assert right >= 0.982
+    assert not any(wrong)
+
+
 def test_the_limits_of_a_reward_cost_no_right_answer_its_verdict(oracle, graded):
     right = [(row, grade.correct) for row, grade in zip(oracle[0], graded[0], strict=True) if row["truth"]]
     found = []

@@ -49,7 +49,7 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return True
     if too_big(gold) or too_big(answer) or not balanced(answer):
         return False
-    units = [unit for unit in (implied_unit(gold), implied_unit(answer), split_unit(tidy(answer))[1]) if unit]
+    units = [unit for text in (gold, answer) for unit in (implied_unit(text), split_unit(tidy(text))[1]) if unit]
     if any(not unit_fits(one, other) for one, other in combinations(units, 2)):
         return False
     if _GOES_ON.search(answer) and not _GOES_ON.search(gold) and number(tidy(answer)) is None:

@@ -71,8 +71,7 @@ _ARTICLE = re.compile(
     re.IGNORECASE,
 )
 _YES_OR_NO = re.compile(  # yes, it is prime
-    r"^(yes|no)[,.;:]\s+(?:it|this|that|they|there|the|because|since)\b(?!.*(?:\b(?:not|no|but|if|unless|only)\b|n't)).*",
-    re.IGNORECASE,
+    r"^(yes|no)[,.;:]\s(?!.*(?:\b(?:not|no|but|if|unless|only|yes|wait)\b|n't)).*", re.IGNORECASE
 )
 _MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
 _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
@@ -80,7 +79,7 @@ _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[a-z]\s*\\neq\s*-?\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
 )
 _FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
-_FIGURE = re.compile(r"\\(angle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
+_FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
 

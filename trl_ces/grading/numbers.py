@@ -17,7 +17,7 @@ _GROUPED = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
 _EXPONENT = r"\s*(?:\{\s*([-+]?\d+)\s*\}|([-+]?\d+))"
 _SCIENTIFIC = re.compile(rf"({_DECIMAL})\s*(?:[eE]|(?:\\times|\\cdot|\*|x)\s*10\s*\^){_EXPONENT}")
 _POWER_OF_TEN = re.compile(r"(1)0\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(\d))")
-_SLASH = re.compile(rf"(?:(\d+)\s+(?=\d+/\d+$))?({_DECIMAL})\s*/\s*({_DECIMAL})")
+_SLASH = re.compile(rf"(?:(\d+)\s+(?=\d+/\d+$))?({_DECIMAL})\s*(?:/|in|out of)\s*({_DECIMAL})")
 _PART = rf"\s*(?:\{{\s*([-+]?{_DECIMAL})\s*\}}|(\d))"
 _FRACTION = re.compile(rf"(?:(\d+)\s*(?!.*[-+.]))?\\frac{_PART}{_PART}")
 _REPEATING = re.compile(

@@ -52,7 +52,7 @@ _SCALES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
 _POWERS = {"squared": 2, "cubed": 3}
 _JOINERS = {"of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"}
 _SIGNS = {
-    "dollars": re.compile(r"\\\$|^\s*\$[\d.,]+\s*$"),
+    "dollars": re.compile(r"\\\$|\\textdollar|^\s*\$[\d.,]+\s*$"),
     "euros": re.compile("€"),
     "GBP": re.compile("£"),
     "yuan": re.compile("[¥￥]"),
