@@ -101,12 +101,12 @@ def stands(text: str, start: int, end: int, value: str) -> bool:
     clause = _CLAUSE.split(bare)[-1]
     denied = _NOT.search(bare) or _CHANGING.search(_CONTRAST.sub("", clause)) or _DOUBTS.search(clause)
     if opened is None:
-        changed = _BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _BEHIND_IN_TEXT.match(behind)
+        changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _BEHIND_IN_TEXT.match(behind))
     else:
         in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:]))
         changed = not in_math or not _BEHIND_IN_MATH.match(closed)
-    changed = changed or _RAISED.match(behind) or _WORDS_BEHIND.match(closed.lstrip("$* "))
-    return not (_HIDDEN.search(before) or denied or changed or _taken_back(value, before, behind))
+    followed = _RAISED.match(behind) or _WORDS_BEHIND.match(closed.lstrip("$* "))
+    return not (_HIDDEN.search(before) or denied or changed or followed or _taken_back(value, before, behind))
 
 
 def _taken_back(value: str, before: str, behind: str) -> bool:
