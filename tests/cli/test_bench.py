@@ -185,6 +185,7 @@ def test_a_part_of_the_gpu_benchmark_that_is_cut_off_leaves_no_process_behind(tm
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # nine benchmarks; only against one that hangs
 def test_every_part_of_the_gpu_benchmark_runs_on_a_cpu(capsys, tmp_path):
     assert main(["bench", "gpu", "--shape", "tiny", "--output_dir", str(tmp_path)]) == 0
     ended = re.findall(r"^(\w+): \d+ s; ", capsys.readouterr().out, re.MULTILINE)
