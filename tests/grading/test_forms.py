@@ -2,7 +2,17 @@
 
 import pytest
 
-from trl_ces.grading.forms import chooses, condition, is_words, spelling, with_constants_of
+from trl_ces.grading.forms import (
+    choice,
+    chooses,
+    condition,
+    congruence,
+    is_words,
+    spelling,
+    split_base,
+    with_constants_of,
+    without_integer,
+)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +82,20 @@ def test_words_are_told_from_mathematics(text, expected):
         (r"2k\pi, k\in\mathbb{Z}", r"2n\pi", r"2n\pi"),
         (r"2k\pi", r"2n\pi, n\in\mathbb{Z}", r"2n\pi, n\in\mathbb{Z}"),
         (r"k\pi, k\in\mathbb{Z}", r"n\pi k, n\in\mathbb{Z}", r"n\pi k"),  # k is taken
+        (r"x>0", r"x>0, x\neq 1", r"x>0, x\neq 1"),  # a condition is all that is said
+        ("x", r"x>2, x\neq 3", r"x>2, x\neq 3"),
+        ("f(x)=2x", "y=2x", "f(x)=2x"),
+        ("y=2x", "f(x)=2x", "y=2x"),
+        ("f(x)=2x", "f=2x", "f(x)=2x"),
+        ("f(x)=2x", "g=2x", "g=2x"),  # another function
+        ("f(n)=2n", "f(x)=2x", "f(n)=2n"),
+        ("f(n)=2n", "f(x)=2n", "f(x)=2n"),  # n is taken
+        ("f(x)=2x", "2t", "2t"),
+        (r"\{x \mid x>2\}", r"\{t \mid t>2\}", r"\{x \mid x>2\}"),
+        ("Ce^x", "Ae^x", "Ae^x"),
+        ("y=ax", "y=Ax", "y=Ax"),
+        ("y=c_1x+C", "y=c_1x+C", "y=c_1x+C"),
+        ("c_1+c_2x+c_3y+c_4", "A+Bx+Cy+D", "A+Bx+Cy+D"),  # too many orders
     ],
 )
 def test_constants_and_free_integers_are_named_as_the_golds(gold, answer, renamed):
@@ -80,13 +104,59 @@ def test_constants_and_free_integers_are_named_as_the_golds(gold, answer, rename
 
 def test_a_free_integer_is_counted_from_another_start_or_down():
     counted = [r"2k\pi", r"2(k+1)\pi", r"2(k-1)\pi", r"2(-k)\pi"]
-    assert with_constants_of(r"2k\pi, k\in\mathbb{Z}", r"2n\pi, n\in\mathbb{Z}") == counted
+    for gold, answer in [
+        (r"2k\pi, k\in\mathbb{Z}", r"2n\pi, n\in\mathbb{Z}"),
+        (r"2k\pi, k\in\mathbb{Z}", r"2k\pi, k\in\mathbb{Z}"),
+        (r"2k\pi, k\in\mathbb{Z}", r"2k\pi"),
+        (r"2k\pi", r"2k\pi, k\in\mathbb{Z}"),
+    ]:
+        assert with_constants_of(gold, answer) == counted
+    assert without_integer(r"2k\pi, k\in\mathbb{Z}") == r"2k\pi"
+    assert without_integer(r"k\in\mathbb{Z}") == r"k\in\mathbb{Z}"
 
 
 def test_constants_keep_their_numbers_first_whatever_their_braces():
     """Every other order costs a comparison of its own."""
     assert with_constants_of("c_{1}x+c_2", "C_1x+C_{2}") == ["c_{1}x+c_2", "c_2x+c_{1}"]
     assert with_constants_of("c_{1}x+c_2", "Bx+A")[0] == "c_2x+c_{1}"
+    assert len(with_constants_of("c_1+c_2x+c_3y", "A+Bx+Cy")) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "digits_and_base"),
+    [
+        ("(1011)", ("(1011)", None)),
+        ("(1011)_2", ("1011", "2")),
+        ("101_{two}", ("101", "2")),
+        ("ff_{16}", ("FF", "16")),
+        (r"1011\text{ in base }b", ("1011", "b")),
+    ],
+)
+def test_the_base_of_a_number(text, digits_and_base):
+    assert split_base(text) == digits_and_base
+
+
+@pytest.mark.parametrize(
+    ("text", "residue_and_modulus"),
+    [
+        (r"x\equiv 10\pmod{7}", (3, 7)),
+        (r"3\bmod 7", (3, 7)),
+        (r"7k+10, k\in\mathbb{Z}", (3, 7)),
+        (r"7k - 1, k\in\mathbb{Z}", (6, 7)),
+        (r"n=4k, k\in\mathbb{Z}", (0, 4)),
+        (r"0k+1, k\in\mathbb{Z}", None),
+        (r"k^2, k\in\mathbb{Z}", None),
+        ("7k+3", None),
+        ("5", None),
+    ],
+)
+def test_a_congruence_and_a_class_of_integers_are_one(text, residue_and_modulus):
+    assert congruence(text) == residue_and_modulus
+
+
+@pytest.mark.parametrize(("text", "letter"), [("C", "C"), ("(C)", "C"), (r"\textbf{(C)}\ 32", "C"), ("5", None)])
+def test_the_letter_of_a_gold(text, letter):
+    assert choice(text) == letter
 
 
 @pytest.mark.parametrize(
@@ -99,6 +169,8 @@ def test_constants_keep_their_numbers_first_whatever_their_braces():
         ("The Frog", "frog"),
         ("a b", "ab"),
         ("3 4", "3~4"),
+        (r"\angle PQR", "anglePQR"),
+        (r"\angle{RQP}", "anglePQR"),
     ],
 )
 def test_what_is_written_alike_is_spelled_alike(text, expected):

@@ -72,7 +72,8 @@ def test_a_value_is_given_to_a_name(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "5", "2x", "x+1", "x^2", "x, y", "(x)", "(1, y)", "(x, y+1)", "f(x)+1", "5(x)", r"\log_2 32"]
+    "text",
+    ["", "5", "2x", "x+1", "x^2", "x, y", "(x)", "(1, y)", "(x, y+1)", "f(x)+1", "5(x)", r"\log_2 32", r"\infty"],
 )
 def test_numbers_and_expressions_are_no_names(text):
     assert not is_name(text)

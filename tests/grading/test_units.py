@@ -2,7 +2,7 @@ r"""Units behind numbers: how they are split off, which are the same, and which 
 
 import pytest
 
-from trl_ces.grading.units import implied_unit, parse_unit, split_unit, unit_fits
+from trl_ces.grading.units import implied_unit, measures_in, parse_unit, split_unit, unit_fits
 
 
 @pytest.mark.parametrize(
@@ -152,3 +152,24 @@ def test_the_sign_of_a_gold_is_its_unit():
     assert [implied_unit(gold) for gold in (r"\$9", r"60^\circ", "60°", r"20\%", "9", "$9$")] == [
         "dollars", "degrees", "degrees", "percent", "", "",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("question", "measures"),
+    [
+        ("How many miles does she walk in 3 h?", {"mi", "h"}),
+        ("Give the second root in minutes.", {"min"}),
+        (r"It costs \$5.", {"dollar"}),
+        ("It costs $5.", {"dollar"}),  # a lone sign opens no formula
+        ("A pin costs $0.09 and a tack $0.01.", {"dollar"}),
+        ("What is $x+1$ for $x=2$?", set()),
+        ("How many apples are left?", set()),  # no measure
+    ],
+)
+def test_the_measures_that_a_question_names(question, measures):
+    assert measures_in(question) == measures
+
+
+def test_a_noun_of_the_question_is_a_unit():
+    assert parse_unit("gizmos", frozenset({"gizmo"})) == {"gizmo": 1}
+    assert parse_unit("gizmos", frozenset({"widget"})) is None
