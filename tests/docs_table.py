@@ -169,7 +169,7 @@ NOT_RUN = {
     "make format": "rewrites the files of the checkout; `make test` runs the same ruff to check them",
     "make quickstart": f"{MAKE}, then runs `trl-ces quickstart`, which is run",
     "pip install torch": NETWORK,
-    "pip install -e .": NETWORK,
+    "pip install -e .[lab,quickstart]": NETWORK,
     "pip install -c constraints-gpu.txt -e .[vllm,deepspeed,flash]": NETWORK,
     "python docs/examples/drop_in.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/drop_in "
     "--use_cpu": EXAMPLE,

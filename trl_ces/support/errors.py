@@ -48,6 +48,7 @@ def hub_errors() -> tuple[type[Exception], ...]:
 
 
 def quiet_others() -> None:
-    """Drops warnings of TRL's and transformers' own calls about names that torch and transformers will retire."""
-    for name in (r"(is_)?gradient_checkpointing(_\w+)?", r"torch\.distributed\.\w+"):
+    """Drops warnings, of calls by TRL, transformers and us, about names that torch and transformers will retire."""
+    # `generate` takes `cache` from transformers 5.24 on, and the older name until 6.
+    for name in (r"(is_)?gradient_checkpointing(_\w+)?", r"torch\.distributed\.\w+", "past_key_values"):
         warnings.filterwarnings("ignore", message=f"`{name}` is deprecated", category=FutureWarning)

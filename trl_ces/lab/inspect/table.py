@@ -145,9 +145,8 @@ def reading(facts: dict[str, Any], shorter: float) -> str:
         if facts["accuracy"] < HARDLY_EVER:
             advice = "Take easier problems or a stronger model first, and see that the reward reads the answers right."
         paragraphs.append(
-            f"Only {percent(facts['accuracy'])} % of the answers are correct. CES ruined 37 of 39 small worlds "
-            f"below {percent(MOSTLY_WRONG)} %, which ended below half of what they started with; DAPO ruined one. "
-            + advice
+            f"Only {percent(facts['accuracy'])} % of the answers are correct. Of 39 small models "
+            f"below {percent(MOSTLY_WRONG)} % CES left 37 with less than half of their accuracy, DAPO one. " + advice
         )
     return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
 
