@@ -256,7 +256,8 @@ def test_known_warnings_of_others_are_dropped_and_no_more():
 import warnings
 from trl_ces.support.errors import quiet_others
 quiet_others()
-for name in ("gradient_checkpointing", "gradient_checkpointing_enable", "torch.distributed.reduce_op", "other"):
+retiring = "gradient_checkpointing", "gradient_checkpointing_enable", "torch.distributed.reduce_op", "past_key_values"
+for name in (*retiring, "other"):
     warnings.warn(f"`{name}` is deprecated and will go.", FutureWarning)
 """
     ended = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)

@@ -58,10 +58,7 @@ def run(argv: list[str]) -> int:
     asked = Prompts(options.prompt, typed=True) if options.prompt else read_prompts(recipe, options.num_prompts)
     folder = options.output_dir
     if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"`--output_dir` {folder} cannot be made ({error.strerror}): name another.") from None
+        _make(folder)
     progress = _show_progress if sys.stderr.isatty() else None
 
     from ..inspect.facts import count_pairs, group_facts, sample_facts
@@ -90,6 +87,14 @@ def run(argv: list[str]) -> int:
 def tau(word: str) -> float | str:
     """Type of `--tau`."""
     return word if word == AUTO else float(word)
+
+
+def _make(folder: Path) -> None:
+    """Makes `--output_dir` before anything is sampled."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"`--output_dir` {folder} cannot be made ({error.strerror}): name another.") from None
 
 
 def _show_progress(done: int, of: int) -> None:
