@@ -326,6 +326,14 @@ def test_a_recipes_builder_does_not_touch_a_model_that_was_named(tmp_path, capsy
     assert list((tmp_path / "empty").iterdir()) == []
 
 
+def test_a_stopped_trainings_folder_names_its_checkpoint(tmp_path, capsys):
+    saved = tmp_path / "checkpoint-8"
+    saved.mkdir()
+    (saved / "trainer_state.json").write_text('{"global_step": 8}', encoding="utf-8")
+    assert main(["inspect", "--model", str(tmp_path), "--prompt", "a"]) == 2
+    assert f"name its checkpoint, {saved}, with `--model`" in capsys.readouterr().err
+
+
 def test_a_recipes_builder_is_asked_only_for_the_recipes_own_model(folder, capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--model_builder", "inspect_test_rewards.build"]
     assert main(["inspect", *words, "--model_builder_kwargs", "{seed: 1}"]) == 2

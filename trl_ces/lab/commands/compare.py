@@ -15,7 +15,7 @@ def run(argv: list[str]) -> int:
     parser = Parser(
         "compare",
         usage="trl-ces compare A B [C ...] [--names NAME ...] [--baseline NAME] [--verdict correct_qwen]",
-        description="Compare output directories of `trl-ces eval`, in the layout of the paper's Table 1.",
+        description="Compare evaluations (output directories of `trl-ces eval`) in the layout of the paper's Table 1.",
         epilog=EPILOG,
     )
     add = parser.add_argument

@@ -117,7 +117,8 @@ def training_table(trainings: Sequence[Training], baseline: str) -> Table:
             sign = "+" if value >= base else "−"
             cells.append(write(value) + ("" if training is against else f" ({sign}{write(abs(value - base))})"))
         rows.append(cells)
-    note = f"Means over the last five logged steps, of the training problems; in brackets, minus {against.name}."
+    note = "Means over the last five logged steps, of the training problems"
+    note += f"; in brackets, minus {against.name}." if len(rows) > 1 else "."
     return Table(f"{', '.join(names)}: the logs", ["Run", "Steps", "Acc ↑, %", "Len ↓"], rows, note)
 
 
