@@ -215,7 +215,7 @@ def test_the_builder_of_text_prompts_serves_a_base_model(one_process, tmp_path, 
     words = ["--config", "mine.yaml", "cpu.yaml", "base.yaml", "--model_builder", "null", "--model_name_or_path"]
     words += [str(write_model(tmp_path / "base", chat_template=None)), "--max_completion_length", "16"]
     assert main(["inspect", *words, "--num_prompts", "2"]) == 0
-    assert "16 answers (2 prompts x 8)" in capsys.readouterr().out
+    assert "16 completions (2 prompts x 8)" in capsys.readouterr().out
     assert main(["train", *words, "--max_steps", "2", "--logging_steps", "1"]) == 0
     log = json.loads(Path("runs/mine-cpu-base/trainer_state.json").read_text())["log_history"]
     assert "rewards/last_number_accuracy_reward/mean" in log[0]

@@ -19,13 +19,13 @@ def facts_of(judged, **settings):
     return group_facts(answers, [verdict for _, _, verdict in judged], **{"size": 2, "tau": 0.1, **settings})
 
 
-# Prompt 0 has one correct answer of four, prompt 1 four of four.
+# Prompt 0 has one correct completion of four, prompt 1 four of four.
 TWO_PROMPTS = [(0, 40, True), (0, 40, False), (0, 40, False), (0, 80, False), *[(1, 10, True)] * 4]
 
 
 def test_the_shaped_share_is_expected_over_the_rest_of_the_group():
     """
-    k = floor(len / 10 * b). In prompt 0 the correct answer always has a = 1/2: k = 2. A wrong one meets it with
+    k = floor(len / 10 * b). In prompt 0 the correct completion always has a = 1/2: k = 2. A wrong one meets it with
     probability 1/3, b = 1/2, and else a wrong one, b = 1: k = 2 or 4 of 40 tokens, 4 or 8 of 80. In prompt 1, k = 1.
     """
     expected = 2 + 2 * (2 / 3 + 2 * 4 / 3) + (4 / 3 + 2 * 8 / 3) + 4

@@ -86,11 +86,11 @@ def test_a_recipe_shows_the_fork_of_its_model_with_correct_answers_by_its_reward
     assert cells[6:10] == ["2.0", "0.0", "'y'", "0.250"]
     assert [float(cell) for cell in cells[10:]] == [100 - drawn, 4.0, 100.0]
     said = " ".join(printed.split())
-    assert f"{folder / 'model'}: 200 answers (4 prompts x 50) at temperature 1, at most 8 tokens, seed 0" in said
+    assert f"{folder / 'model'}: 200 completions (4 prompts x 50) at temperature 1, at most 8 tokens, seed 0" in said
     assert "that branch is the shorter one in 100.0 % of the forks" in said
 
     whole = json.loads((folder / "out" / "forks.json").read_text())
-    assert (whole["tau"], whole["temperature"], whole["answers"], whole["truncated"]) == (0.25, 1.0, 200, 0.0)
+    assert (whole["tau"], whole["temperature"], whole["completions"], whole["truncated"]) == (0.25, 1.0, 200, 0.0)
     assert whole["forks"][0]["entropy"] == pytest.approx(ENTROPY_OF_A, abs=1e-5)
     (row,) = whole["forks"]
     assert row["other_probability"] == pytest.approx(0.25, abs=1e-5)
@@ -99,21 +99,21 @@ def test_a_recipe_shows_the_fork_of_its_model_with_correct_answers_by_its_reward
 
 
 def test_groups_and_shaped_tokens_are_those_of_the_recipes_group_size(folder, capsys):
-    """All answers are correct, so b is 1: none of 2 tokens is shaped at tau 1/4, and one of 4."""
+    """All completions are correct, so b is 1: none of 2 tokens is shaped at tau 1/4, and one of 4."""
     words = ["--config", "recipe.yaml", "--reward_funcs", "inspect_test_rewards.y_is_right_later"]
     words += ["--ces_correct_threshold", "0", "--num_generations", "6", "--output_dir", folder / "groups"]
     printed = " ".join(inspect(capsys, *words, "--num_samples", "6").split())
     whole = json.loads((folder / "groups" / "forks.json").read_text())
-    drawn = (whole["mean_length"] - 2) / 2  # share of answers of 4 tokens
+    drawn = (whole["mean_length"] - 2) / 2  # share of completions of 4 tokens
     assert 0 < drawn < 1
     assert whole["shaped_share"] == pytest.approx(drawn / whole["mean_length"])
     assert (whole["groups_all_incorrect"], whole["groups_all_correct"], whole["num_generations"]) == (0.0, 1.0, 6)
-    assert "groups of 6 without a correct answer 0.0 %" in printed
-    assert "groups of 6 with correct answers only 100.0 %" in printed
+    assert "groups of 6 without a correct completion 0.0 %" in printed
+    assert "groups of 6 with correct completions only 100.0 %" in printed
     assert f"tokens that CES shapes (Eq. 5) {100 * whole['shaped_share']:.1f} %" in printed
 
     few = " ".join(inspect(capsys, *words, "--num_samples", "5").split())
-    assert "need 6 answers with a verdict to some prompt: --num_samples 6." in few
+    assert "need 6 completions with a verdict to some prompt: --num_samples 6." in few
     assert "groups of 6 with" not in few
     assert json.loads((folder / "groups" / "forks.json").read_text())["shaped_share"] is None
 
@@ -140,7 +140,7 @@ def test_answers_whose_gold_cannot_be_used_count_in_no_share_of_correct_ones(fol
 )
 def test_a_reward_that_cannot_be_asked_costs_its_column_and_says_why(capsys, words, part, code):
     printed = inspect(capsys, "--config", "recipe.yaml", "--num_samples", "4", *words, code=code)
-    assert part in printed.split("Without the share of correct answers: ")[1]
+    assert part in printed.split("Without the share of correct completions: ")[1]
     assert len(rows_of(printed)[0]) == 11
 
 
@@ -148,7 +148,9 @@ def test_where_no_answer_is_correct_one_is_shown_as_the_reward_saw_it(capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--reward_funcs", "inspect_test_rewards.none_is_right"]
     said = " ".join(inspect(capsys, *words).split())
     assert "correct 0.0 %" in said
-    assert re.search(r"none_is_right calls no answer correct. For example, it got '(x|yzw)' against the gold '", said)
+    assert re.search(
+        r"none_is_right calls no completion correct. For example, it got '(x|yzw)' against the gold '", said
+    )
     assert "`level` is a number, never equal to text" in said
     assert "Without the share" not in said
 
@@ -169,7 +171,7 @@ def test_a_model_that_is_mostly_wrong_is_warned_of(capsys):
     share = re.search(r"correct (\d+\.\d) %", wrong)[1]
     assert float(share) < 40
     assert (
-        f"Only {share} % of the answers are correct. Of 39 small models below 50.0 % CES left 37 with less than"
+        f"Only {share} % of the completions are correct. Of 39 small models below 50.0 % CES left 37 with less than"
         in wrong
     )
     easier = "Take easier problems or a stronger model first"
@@ -181,9 +183,9 @@ def test_a_model_that_is_mostly_wrong_is_warned_of(capsys):
 def test_prompts_of_the_command_line_need_no_data(folder, capsys):
     words = ["--model", folder / "model", "--num_samples", "50", "--max_new_tokens", "3", "--tau", "0.5"]
     printed = inspect(capsys, *words, "--prompt", "1+1=", "--prompt", "2+2=")
-    assert "100 answers (2 prompts x 50)" in printed
+    assert "100 completions (2 prompts x 50)" in printed
     (cells,) = rows_of(printed)
-    assert (cells[3], cells[6], cells[7], cells[10]) == ("'x'", "2.0", "'y'", "-")  # y's answers were cut off
+    assert (cells[3], cells[6], cells[7], cells[10]) == ("'x'", "2.0", "'y'", "-")  # y's completions were cut off
     assert "so branches that go on look shorter than they are" in " ".join(printed.split())
     assert "Which way it leads is unknown" in " ".join(printed.split())
     assert "so short that" not in printed
@@ -192,14 +194,14 @@ def test_prompts_of_the_command_line_need_no_data(folder, capsys):
 
 def test_a_file_alone_gives_prompts_and_no_verdicts(folder, capsys):
     printed = inspect(capsys, "--model", folder / "model", "--data", folder / "data.jsonl", "--num_samples", "30")
-    assert "120 answers (4 prompts x 30)" in printed  # of 16 that would be taken
+    assert "120 completions (4 prompts x 30)" in printed  # of 16 that would be taken
     assert len(rows_of(printed)[0]) == 11
     assert "Without the share" not in printed
     assert "groups of" not in printed
     assert "--num_samples" not in printed
-    assert "100.0 % of the answers are so short that floor(length x tau) is 0" in " ".join(printed.split())
+    assert "100.0 % of the completions are so short that floor(length x tau) is 0" in " ".join(printed.split())
     few = inspect(capsys, "--model", folder / "model", "--data", folder / "data.jsonl", "--num_prompts", "2")
-    assert "16 answers (2 prompts x 8)" in few
+    assert "16 completions (2 prompts x 8)" in few
 
 
 def test_the_temperature_is_the_options_before_the_recipes(folder, capsys):
@@ -339,7 +341,7 @@ def test_a_recipes_builder_is_asked_only_for_the_recipes_own_model(folder, capsy
     assert main(["inspect", *words, "--model_builder_kwargs", "{seed: 1}"]) == 2
     said = capsys.readouterr().err
     assert f"`model_builder` inspect_test_rewards.build with {{'seed': 1}}: asked to build {folder / 'model'}" in said
-    assert "8 answers" in inspect(capsys, *words, "--model", folder / "model")
+    assert "8 completions" in inspect(capsys, *words, "--model", folder / "model")
 
 
 def test_a_recipe_with_flash_attention_is_inspected_on_a_cpu_too(capsys):

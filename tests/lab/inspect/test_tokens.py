@@ -58,7 +58,7 @@ def test_a_known_model_gives_a_known_fork():
     assert facts["entropy"] == pytest.approx(ENTROPY_OF_A / length, abs=1e-5)
     assert facts["fork_entropy"] == pytest.approx(ENTROPY_OF_A, abs=1e-5)
     assert facts["too_short"] == pytest.approx(1 - drawn)  # floor(2 / 4) = 0, floor(4 / 4) = 1
-    assert (facts["answers"], facts["truncated"]) == (400, 0.0)
+    assert (facts["completions"], facts["truncated"]) == (400, 0.0)
 
 
 def test_entropies_and_probabilities_are_those_at_the_temperature():
@@ -182,7 +182,7 @@ def fork(place, pair, probabilities, entropy, sampled):
 
 
 def hand_made():
-    """Three answers: a fork of 5 and 6 whose lead changes from place to place, and one of 7 and 8."""
+    """Three completions: a fork of 5 and 6 whose lead changes from place to place, and one of 7 and 8."""
     first = [fork(0, (5, 6), (0.8, 0.2), 1.0, 5)]
     second = [fork(1, (6, 5), (0.6, 0.5), 0.5, 6), fork(2, (7, 8), (0.7, 0.1), 0.3, 7)]
     third = [fork(1, (5, 6), (0.7, 0.1), 0.5, 5), fork(2, (7, 8), (0.5, 0.4), 0.1, 8)]
@@ -201,7 +201,7 @@ def test_places_are_grouped_by_their_pair_in_either_order():
     assert first.likelier_token == 5
     assert first.likelier_probability == pytest.approx((0.8 + 0.5 + 0.7) / 3)
     assert first.likelier_sampled == pytest.approx(2 / 3)
-    assert first.likelier_tokens_left == 4.0  # the third answer did not end
+    assert first.likelier_tokens_left == 4.0  # the third completion did not end
     assert first.likelier_correct == 1.0  # and could not be scored
     assert first.other_probability == pytest.approx((0.2 + 0.6 + 0.1) / 3)
     assert (first.other_sampled, first.other_tokens_left, first.other_correct) == (pytest.approx(1 / 3), 3.0, 0.0)

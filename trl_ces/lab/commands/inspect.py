@@ -10,8 +10,8 @@ from ...support.errors import UserError
 from ...train.command_line import read_words
 from ..inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
 
-EPILOG = """Samples answers and counts the tokens at which the model is least sure by the two tokens between which it
-hesitates. Where a reward says which answers are correct, it also prints how many groups would be all incorrect or all
+EPILOG = """Samples completions and counts the tokens at which the model is least sure by the two tokens between which
+it hesitates. Where a reward says which ones are correct, it also prints how many groups would be all wrong or all
 correct, and how many tokens CES would shape. Give a model and prompts, or a recipe, which names both. Every field of a
 recipe can be given too and overrides it (--dtype bfloat16, --system_prompt null, --prompt_column text). docs/report.md
 explains the table.
@@ -36,15 +36,15 @@ def run(argv: list[str]) -> int:
     add("--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated")
     add("--data", metavar="FILE", help="prompts: a .json, .jsonl or .parquet file, or a Hub data set")
     add("--num_prompts", type=count, metavar="N", help=f"prompts to draw from the data (default {NUM_PROMPTS})")
-    add("--num_samples", type=count, metavar="N", help=f"answers per prompt (default {Sampling.num_samples})")
+    add("--num_samples", type=count, metavar="N", help=f"completions per prompt (default {Sampling.num_samples})")
     add("--temperature", type=float, metavar="T", help=f"default: the recipe's, else {Sampling.temperature}")
-    longest = f"longest answer; default: the recipe's, else {Sampling.max_new_tokens}"
+    longest = f"longest completion; default: the recipe's, else {Sampling.max_new_tokens}"
     add("--max_new_tokens", type=count, metavar="N", help=longest)
     forks = "share of forking tokens, or auto: 4 / mean length; default: the recipe's ces_tau, else"
     add("--tau", type=tau, metavar="TAU", help=f"{forks} {Sampling.tau}")
     add("--top", type=count, default=15, metavar="N", help="pairs to print (default 15)")
     add("--seed", type=int, help=f"seed of the sampling (default {Sampling.seed})")
-    add("--batch_size", type=count, metavar="N", help=f"answers generated together (default {Sampling.batch_size})")
+    add("--batch_size", type=count, metavar="N", help=f"completions drawn together (default {Sampling.batch_size})")
     add("--output_dir", type=Path, metavar="DIR", help="also write every number there, in forks.json")
     options, rest = parser.parse_known_args(argv or ["--help"])
     line = read_words(rest)
@@ -98,4 +98,4 @@ def _make(folder: Path) -> None:
 
 
 def _show_progress(done: int, of: int) -> None:
-    print(f"\r{done} of {of} answers", end="\n" if done == of else "", file=sys.stderr, flush=True)
+    print(f"\r{done} of {of} completions", end="\n" if done == of else "", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Answers drawn from a model's whole distribution, each with its forking tokens."""
+"""Completions drawn from a model's whole distribution, each with its forking tokens."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def sample_answers(
     sampling: Sampling,
     on_batch: Callable[[int, int], None] | None = None,
 ) -> list[SampledAnswer]:
-    """Samples answers from the whole distribution (no top-k, no top-p) and finds their forking tokens."""
+    """Samples completions from the whole distribution (no top-k, no top-p) and finds their forking tokens."""
     model.eval()
     ends, pad = end_and_pad_tokens(model, tokenizer)
     whole = GenerationConfig(
@@ -88,6 +88,6 @@ def sample_answers(
 
 
 def end_and_pad_tokens(model: Any, tokenizer: Any) -> tuple[list[int], int]:
-    """The tokens that end an answer, and the padding token: any will do where there is none, nothing attends to it."""
+    """The tokens that end a completion, and the padding token: any will do if there is none, nothing attends to it."""
     ends, pad = end_tokens(tokenizer, model.generation_config.eos_token_id), tokenizer.pad_token_id
     return ends, (ends or [0])[0] if pad is None else pad

@@ -1,10 +1,10 @@
-"""A sample in numbers: its forking tokens by pair, the answers as a whole, and what training would meet in groups.
+"""A sample in numbers: its forking tokens by pair, the completions as a whole, and what training would meet in groups.
 
-CES lowers the entropy of correct answers at their most uncertain tokens, which sharpens a fork towards the branch that
-is already likelier. So it matters which branch that is: the one that ends the answer, or the one that goes on.
+CES lowers the entropy of correct completions at their most uncertain tokens, which sharpens a fork towards the branch
+that is already likelier. So it matters which branch that is: the one that ends the text, or the one that goes on.
 
-Any G of a prompt's n >= G answers are a group that training could have drawn. Means over all such groups need no
-drawing: with c of n answers correct, a group is all incorrect with probability C(n - c, G) / C(n, G), and all correct
+Any G of a prompt's n >= G completions are a group that training could have drawn. Means over all such groups need no
+drawing: with c of n completions correct, a group is all wrong with probability C(n - c, G) / C(n, G), and all correct
 with C(c, G) / C(n, G). These estimates are unbiased.
 """
 
@@ -54,7 +54,7 @@ def count_pairs(answers: Sequence[SampledAnswer], correct: Sequence[bool | None]
 def shorter_share(pairs: pd.DataFrame) -> float:
     """Share of [`count_pairs`]'s places, weighted by entropy, whose likelier branch has fewer tokens left.
 
-    NaN if no pair had both of its branches drawn in answers that ended.
+    NaN if no pair had both of its branches drawn in completions that ended.
     """
     gap = (pairs.likelier_tokens_left - pairs.other_tokens_left)[pairs.entropy > 0].dropna()
     if gap.empty:
@@ -68,11 +68,11 @@ def shorter_share(pairs: pd.DataFrame) -> float:
 def sample_facts(
     answers: Sequence[SampledAnswer], tau: float, correct: Sequence[bool | None] | None = None
 ) -> dict[str, float]:
-    """The answers as a whole."""
+    """The completions as a whole."""
     lengths = [len(answer.tokens) for answer in answers]
     sizes = selection_size(torch.tensor(lengths), tau)
     return {
-        "answers": len(answers),
+        "completions": len(answers),
         "mean_length": mean(lengths),
         "truncated": mean([not answer.ended for answer in answers]),
         "entropy": mean([bits for answer in answers for bits in answer.entropies]),
@@ -93,7 +93,7 @@ def group_facts(
 ) -> dict[str, float]:
     """
     Shares of equal groups; of the tokens that Eq. 5 selects; of these, of the ones in equal groups, and of the ones in
-    wrong answers that Eq. 7 rewards. Prompts with fewer than G verdicts are left out; NaN without others.
+    wrong completions that Eq. 7 rewards. Prompts with fewer than G verdicts are left out; NaN without others.
     """
     of_prompt: dict[int, list[tuple[SampledAnswer, bool]]] = {}
     for answer, verdict in zip(answers, correct or [None] * len(answers), strict=True):
@@ -125,7 +125,7 @@ def group_facts(
 
 
 def _selected(answer: SampledAnswer, verdict: bool, right: int, size: int, tau: float, dynamic: bool) -> list[float]:
-    """The entropies in S_H of an answer whose group has `right` correct ones, in bits."""
+    """The entropies in S_H of a completion whose group has `right` correct ones, in bits."""
     length = torch.tensor([len(answer.tokens)])
     b = multiplier(torch.tensor([verdict]), torch.tensor([right]), torch.tensor([size])) if dynamic else None
     k = int(selection_size(length, tau, b).item())
@@ -133,7 +133,7 @@ def _selected(answer: SampledAnswer, verdict: bool, right: int, size: int, tau: 
 
 
 def _advantage_of_incorrect(right: int, size: int) -> float:
-    """A of an incorrect answer: rewards of 0 and 1, scaled by the group."""
+    """A of a wrong completion: rewards of 0 and 1, scaled by the group."""
     share = right / size
     return -math.sqrt(share / (1 - share) * (size - 1) / size)
 

@@ -1,4 +1,4 @@
-"""Answers sampled from a recipe's model, and whether each is correct."""
+"""Completions sampled from a recipe's model, and whether each is correct."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecipeSample:
-    """What a recipe's model answered."""
+    """What a recipe's model wrote."""
 
     name: str
     model: Any
     tokenizer: Any
     prompts: list[list[int]]  # token ids
     answers: list[SampledAnswer]  # the first prompt's first
-    correct: list[bool | None] | None  # per answer, `None` if its reward could not tell; `None` without verdicts
-    reason: str | None  # why there are no verdicts, where a reward was to give them, or no correct answer
+    correct: list[bool | None] | None  # per completion, `None` if its reward could not tell; `None` without verdicts
+    reason: str | None  # why there are no verdicts, where a reward was to give them, or no correct completion
 
 
 def sample_recipe(
@@ -46,7 +46,7 @@ def sample_recipe(
     build: bool = False,
     on_batch: Callable[[int, int], None] | None = None,
 ) -> RecipeSample:
-    """Loads the recipe's model, lets it answer, and grades the answers by the recipe's accuracy reward."""
+    """Loads the recipe's model, samples its completions, and grades them by the recipe's accuracy reward."""
     name, model, tokenizer = _load_model(recipe, build)
     prompts = asked.prompts
     if asked.typed and tokenizer.chat_template is not None:
@@ -116,13 +116,13 @@ def _accuracy_verdicts(
     threshold = recipe.setting("ces_correct_threshold")
     verdicts = [None if value is None else value >= threshold for value in values]
     seen = what_it_saw(func, arguments["completions"][0], {name: values[0] for name, values in asked.columns.items()})
-    return verdicts, None if any(verdicts) else f"{name} calls no answer correct. {seen}"
+    return verdicts, None if any(verdicts) else f"{name} calls no completion correct. {seen}"
 
 
 def _reward_arguments(
     tokenizer: Any, asked: Prompts, encoded: Sequence[list[int]], answers: Sequence[SampledAnswer]
 ) -> dict[str, Any]:
-    """Keyword arguments of a reward function, TRL's and CESTrainer's, one entry per answer."""
+    """Keyword arguments of a reward function, TRL's and CESTrainer's, one entry per completion."""
     tokens = [answer.tokens for answer in answers]
     prompts = [asked.prompts[answer.prompt] for answer in answers]
     texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)

@@ -20,14 +20,14 @@ NUM_PROMPTS = 16
 
 @dataclass(frozen=True)
 class Sampling:
-    """How answers are drawn and their forks found."""
+    """How completions are drawn and their forks found."""
 
-    num_samples: int = 8  # answers per prompt
+    num_samples: int = 8  # completions per prompt
     temperature: float = 1.0  # of the sampling, hence of entropies and probabilities too
     max_new_tokens: int = 512
-    tau: float | str = 0.01  # the paper's; share of an answer's tokens that are forking tokens; at least one is
+    tau: float | str = 0.01  # the paper's; share of a completion's tokens that are forking tokens; at least one is
     seed: int = 0
-    batch_size: int = 32  # answers generated together; another size draws other answers
+    batch_size: int = 32  # completions generated together; another size draws others
 
     def __post_init__(self):
         from ...methods.ces import Settings
@@ -54,7 +54,7 @@ class Sampling:
         return cls(**{name: value for name, value in values.items() if value is not None})
 
     def share(self, lengths: Sequence[int]) -> float:
-        """tau as a number: `auto` follows from the answers' lengths."""
+        """tau as a number: `auto` follows from the completions' lengths."""
         from ...layers.first_rollout import tau_for
 
         return tau_for(mean(lengths)) if isinstance(self.tau, str) else self.tau
@@ -94,7 +94,7 @@ def recipe_to_sample(
     if model is not None or recipe.script.model_builder is None:
         check_model(str(recipe.model.model_name_or_path))
     if not names and "reward_funcs" not in overrides:
-        # The default rewards would grade the answers by a measure that nobody chose.
+        # The default rewards would grade the completions by a measure that nobody chose.
         recipe = replace(recipe, script=replace(recipe.script, reward_funcs=[]))
     return recipe
 
@@ -104,7 +104,7 @@ class Prompts:
     """What is asked: texts or chat messages, and per column of the data its values, which the rewards read."""
 
     prompts: list[Any]
-    columns: dict[str, list[Any]] = field(default_factory=dict)  # empty: nothing to grade the answers by
+    columns: dict[str, list[Any]] = field(default_factory=dict)  # empty: nothing to grade the completions by
     typed: bool = False  # given on the command line: they go through the chat template, if there is one
 
 

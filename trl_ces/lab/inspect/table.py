@@ -21,7 +21,7 @@ PAIR_COLUMNS = [("count", "", 5), ("share", "%", 5), ("entropy", "bits", 7)]
 BRANCH_COLUMNS = [("mean P", "", 6), ("sampled", "%", 7), ("tokens left", "mean", 11)]
 CORRECT_COLUMN = ("correct", "%", 7)
 MAX_TOKEN_WIDTH = 18
-# Of small worlds CES ruined 37 of 39 below this share of correct answers, and none of 31 above (experiments/).
+# Of small worlds CES ruined 37 of 39 below this share of correct completions, and none of 31 above (experiments/).
 MOSTLY_WRONG, HARDLY_EVER = 0.5, 0.1
 
 
@@ -37,16 +37,17 @@ def pairs_report(
     table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
     parts = [opening(facts), table + rest, reading(facts, shorter_share(pairs))]
     if reason is not None:
-        without = "Without the share of correct answers: " if math.isnan(facts["accuracy"]) else ""
+        without = "Without the share of correct completions: " if math.isnan(facts["accuracy"]) else ""
         parts.append(textwrap.fill(without + reason, WIDTH))
     return "\n\n".join(parts)
 
 
 def opening(facts: dict[str, Any]) -> str:
-    """What was sampled, and the answers as a whole."""
+    """What was sampled, and the completions as a whole."""
     sampled = (
-        f"{facts['model']}: {facts['answers']} answers ({facts['num_prompts']} prompts x {facts['num_samples']}) at "
-        f"temperature {facts['temperature']:g}, at most {facts['max_new_tokens']} tokens, seed {facts['seed']}"
+        f"{facts['model']}: {facts['completions']} completions ({facts['num_prompts']} prompts x "
+        f"{facts['num_samples']}) at temperature {facts['temperature']:g}, at most "
+        f"{facts['max_new_tokens']} tokens, seed {facts['seed']}"
     )
     lines = [
         ("mean length, the end token counts", f"{facts['mean_length']:.1f}", "tokens"),
@@ -59,11 +60,11 @@ def opening(facts: dict[str, Any]) -> str:
     if not math.isnan(facts["shaped_share"]):
         size = facts["num_generations"]
         lines += [
-            (f"groups of {size} without a correct answer", percent(facts["groups_all_incorrect"]), "%"),
-            (f"groups of {size} with correct answers only", percent(facts["groups_all_correct"]), "%"),
+            (f"groups of {size} without a correct completion", percent(facts["groups_all_incorrect"]), "%"),
+            (f"groups of {size} with correct completions only", percent(facts["groups_all_correct"]), "%"),
             ("tokens that CES shapes (Eq. 5)", percent(facts["shaped_share"]), "%"),
             ("  of these, in groups of one verdict", percent(facts["shaped_in_equal_groups"]), "%"),
-            ("  of these, incorrect and rewarded (A' > 0)", percent(facts["shaped_incorrect_rewarded"]), "%"),
+            ("  of these, wrong and rewarded (A' > 0)", percent(facts["shaped_incorrect_rewarded"]), "%"),
         ]
     return "\n".join(
         [
@@ -114,38 +115,38 @@ def _cut(text: str, width: int) -> str:
 def reading(facts: dict[str, Any], shorter: float) -> str:
     """How to read the table, with its caveats."""
     text = (
-        "CES lowers the entropy of correct answers at such tokens, which sharpens a fork towards the branch that is "
-        "likelier there (mostly the left one). "
+        "CES lowers the entropy of correct completions at such tokens, which sharpens a fork towards the branch that "
+        "is likelier there (mostly the left one). "
     )
     if math.isnan(shorter):
         text += (
-            "Which way it leads is unknown: no fork had both of its branches drawn in answers that ended. Sample more "
-            "(--num_samples), or longer (--max_new_tokens)."
+            "Which way it leads is unknown: no fork had both of its branches drawn in completions that ended. Sample "
+            "more (--num_samples), or longer (--max_new_tokens)."
         )
     else:
         text += f"Weighted by count x entropy, that branch is the shorter one in {percent(shorter)} % of the forks."
     paragraphs = [text]
     if facts["truncated"] > 0:
         paragraphs.append(
-            f"{percent(facts['truncated'])} % of the answers were cut off and do not count in `tokens left`, so "
+            f"{percent(facts['truncated'])} % of the completions were cut off and do not count in `tokens left`, so "
             "branches that go on look shorter than they are: raise --max_new_tokens."
         )
     if facts["too_short"] > 0:
         paragraphs.append(
-            f"{percent(facts['too_short'])} % of the answers are so short that floor(length x tau) is 0 and CES would "
-            "choose none of their tokens; here the one of highest entropy counts. A larger tau chooses more."
+            f"{percent(facts['too_short'])} % of the completions are so short that floor(length x tau) is 0 and CES "
+            "would choose none of their tokens; here the one of highest entropy counts. A larger tau chooses more."
         )
     if math.isnan(facts["shaped_share"]) and not math.isnan(facts["accuracy"]):
         paragraphs.append(
-            f"The shares of groups and of the tokens that CES shapes need {facts['num_generations']} answers with a "
-            f"verdict to some prompt: --num_samples {facts['num_generations']}."
+            f"The shares of groups and of the tokens that CES shapes need {facts['num_generations']} completions with "
+            f"a verdict to some prompt: --num_samples {facts['num_generations']}."
         )
     if facts["accuracy"] < MOSTLY_WRONG:
         advice = "Take the overlay `ces_mai`, and watch the reward of the first few dozen steps."
         if facts["accuracy"] < HARDLY_EVER:
-            advice = "Take easier problems or a stronger model first, and see that the reward reads the answers right."
+            advice = "Take easier problems or a stronger model first, and see that the reward reads answers correctly."
         paragraphs.append(
-            f"Only {percent(facts['accuracy'])} % of the answers are correct. Of 39 small models "
+            f"Only {percent(facts['accuracy'])} % of the completions are correct. Of 39 small models "
             f"below {percent(MOSTLY_WRONG)} % CES left 37 with less than half of their accuracy, DAPO one. " + advice
         )
     return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)

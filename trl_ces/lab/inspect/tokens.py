@@ -1,8 +1,8 @@
-"""The forking tokens of given answers: where the model is least sure, and between which tokens.
+"""The forking tokens of given completions: where the model is least sure, and between which tokens.
 
-One forward pass over prompt and answer gives the distribution at each token of the answer. Symbols as in
-methods/ces.py: B answers, T token positions, V vocabulary size. Entropies are in bits and, like the probabilities, of
-the sampling distribution softmax(logits / temperature).
+One forward pass over prompt and completion gives the distribution at each of its tokens. Symbols as in
+methods/ces.py: B completions, T token positions, V vocabulary size. Entropies are in bits and, like the probabilities,
+of the sampling distribution softmax(logits / temperature).
 """
 
 import math
@@ -15,7 +15,7 @@ from torch import Tensor
 from ...methods.ces import selection_size, top_entropy_tokens
 from ...methods.shaped import entropy_in_bits
 
-# Logits per forward pass: 2 GiB in float32. A single answer may need more, if its tokens times V do.
+# Logits per forward pass: 2 GiB in float32. A single completion may need more, if its tokens times V do.
 LOGITS_AT_A_TIME = 2**29
 # Positions whose distributions are computed together, in float32 whatever the model's dtype.
 POSITIONS_AT_A_TIME = 256
@@ -23,9 +23,9 @@ POSITIONS_AT_A_TIME = 256
 
 @dataclass(frozen=True)
 class ForkingToken:
-    """One of an answer's tokens of highest entropy."""
+    """One of a completion's tokens of highest entropy."""
 
-    place: int  # in the answer, from 0
+    place: int  # in the completion, from 0
     pair: tuple[int, int]  # the two likeliest tokens there, the likelier first
     probabilities: tuple[float, float]  # theirs
     entropy: float  # bits
@@ -36,7 +36,7 @@ def forking_tokens(
     model: Any, prompts: list[list[int]], answers: list[list[int]], *, temperature: float, tau: float, pad: int
 ) -> list[tuple[list[float], list[ForkingToken]]]:
     """
-    The entropies of answers and their k = max(1, floor(length * tau)) tokens of highest entropy, Eq. 5 with b = 1.
+    The entropies of completions and their k = max(1, floor(length * tau)) tokens of highest entropy, Eq. 5 with b = 1.
     """
     rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
     at_a_time = max(1, LOGITS_AT_A_TIME // (max(map(len, rows)) * model.config.get_text_config().vocab_size))
@@ -49,7 +49,7 @@ def forking_tokens(
         attended = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in part], device=model.device)
         logits = model(input_ids=ids, attention_mask=attended, use_cache=False).logits  # (B, width, V)
         for row, answer in zip(range(len(part)), answers[start:], strict=False):
-            # The logits at one token predict the next, so the answer's first token is at the prompt's last.
+            # The logits at one token predict the next, so the completion's first token is at the prompt's last.
             own = logits[row, len(part[row]) - len(answer) - 1 : len(part[row]) - 1]
             bits, probabilities, tokens = (values.cpu() for values in distribution_facts(own, temperature))
             k = selection_size(torch.tensor([len(answer)]), tau).clamp(min=1)
