@@ -60,8 +60,8 @@ def refused(capsys, *words):
 def test_a_plan_says_rollout_steps_memory_and_verdict(recipe, capsys):
     said = planned(capsys, recipe, "--gpus", 2, "--gpu_memory", 8, "--rows", 10, "--prompt_length", 28)
     assert "DDP on 2 processes" in said
-    assert "16 responses to 4 prompts" in said
-    assert "8 responses = 2 in a pass x 2 accumulated x 2 devices" in said
+    assert "16 completions for 4 prompts" in said
+    assert "8 completions = 2 in a pass x 2 accumulated x 2 devices" in said
     assert "2 steps, off-policy (1 of 2 updates)" in said
     assert "in all       2 rollouts, 4 steps" in said
     assert "at most      128 tokens a row (prompt: --prompt_length)" in said
@@ -100,7 +100,7 @@ def test_checkpoints_and_a_tight_fit_are_said(recipe, capsys):
 def test_the_cache_says_its_margin_and_the_largest_item_comes_first(recipe, capsys):
     words = ("--use_vllm", "true", "--prompt_length", 28, "--gpu_memory", 24)
     said = planned(capsys, recipe, *words)
-    assert re.search(r"cache: 16 answers of full length are wanted at a time, [\d.]+ fit: \d+ % to spare\.", said)
+    assert re.search(r"cache: 16 full-length completions are wanted at a time, [\d.]+ fit: \d+ % to spare\.", said)
     table = said[said.index("| GiB a device") : said.index("(activations")]
     sizes = [float(size) for size in re.findall(r"\| +([\d.]+) \|", table)]
     assert sizes == sorted(sizes, reverse=True)
@@ -126,7 +126,7 @@ def test_what_does_not_fit_comes_with_what_is_left(recipe, capsys):
 
 def test_fields_of_the_recipe_can_be_overridden(recipe, capsys):
     said = planned(capsys, recipe, "--responses_per_rollout", 8, "--gpus=4", "--max_steps", 6)
-    assert "8 responses to 2 prompts" in said
+    assert "8 completions for 2 prompts" in said
     assert "on-policy" in said
     assert "in all       6 rollouts, 6 steps" in said
 

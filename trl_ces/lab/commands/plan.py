@@ -7,10 +7,10 @@ from ...support.errors import UserError
 from ...train.command_line import read_words
 
 EPILOG = """\
-Prints responses, prompts and steps of a rollout, steps in all, and how far off-policy they are; memory of each device
-by part at the longest answers, and the disk that checkpoints take; hours by phase, predicted; whether it fits, and
-what to change if not. With a vLLM server also what it holds, and who waits for whom. Nothing is loaded or downloaded
-except, for a model that is not known here, its config.json.
+Prints completions, prompts and steps of a rollout, steps in all, and how far off-policy they are; memory of each
+device by part at the longest completions, and the disk that checkpoints take; hours by phase, predicted; whether it
+fits, and what to change if not. With a vLLM server also what it holds, and who waits for whom. Nothing is loaded or
+downloaded except, for a model that is not known here, its config.json.
 
   trl-ces plan --config R1-7B --gpus 2 --gpu_memory 80 --accelerate_config zero3_offload
 """

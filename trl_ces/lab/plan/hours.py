@@ -60,7 +60,7 @@ class Rates:
 
 FAST = Rates(0.45, 0.75, 0.75, 0.001, 0.12, 1, 0.001, 50e9, 2e9, 120)
 SLOW = Rates(0.3, 0.5, 0.5, 0.003, 0.55, 6, 0.01, 12.5e9, 0.5e9, 600)
-# A question in tokens, and the lengths of R1's answers at a limit of 12,000: exp(N(ln 3200, 0.7)), at least 200.
+# A question in tokens, and the lengths of R1's completions at a limit of 12,000: exp(N(ln 3200, 0.7)), at least 200.
 PROMPT, MEDIAN, SPREAD, LEAST, LIMIT = 180, 3200, 0.7, 200, 12_000
 # Bytes that AdamW reads and writes per weight: float32 weight and moments both ways, gradient, 16-bit weight.
 ADAM_BYTES = 30
@@ -76,7 +76,7 @@ class Plan:
     setup: Setup  # what decides its memory
     disk: Disk  # what it writes
     prompt: str  # where the prompt's length comes from
-    completion: int  # tokens of the longest answer
+    completion: int  # tokens of the longest completion
     device: str  # one of `DEVICES`
     server_gpus: int | None = None  # devices of the vLLM server; `None`: unknown, or vLLM is colocated
     network: float | None = None  # bytes/s into a node, one way
@@ -132,9 +132,9 @@ def answer_lengths(count: int, longest: int) -> list[int]:
 def decoding(
     lengths: list[int], slots: float, weights: int, kv_bytes: int, memory: float, flops: float
 ) -> tuple[float, int]:
-    """Seconds, without overhead, and steps in which one engine writes these answers, at most `slots` at a time."""
+    """Seconds, without overhead, and steps in which one engine writes these completions, at most `slots` at a time."""
     waiting, now, context, seconds = list(lengths), 0, 0, 0.0
-    alive: list[tuple[int, int]] = []  # when an answer ends, and its length
+    alive: list[tuple[int, int]] = []  # when a completion ends, and its length
     while waiting or alive:
         while waiting and len(alive) < max(slots, 1):
             length = waiting.pop()
@@ -196,7 +196,7 @@ def _generation(plan: Plan, lengths: list[int], device: Device, rates: Rates) ->
         parallel = generation.tensor_parallel
         engines, full = plan.setup.engine.processes // parallel, plan.memory.full_answers
         kv_bytes = generation.kv_bytes * parallel
-    # An answer takes as much of the cache as it has tokens, on average half of its length.
+    # A completion takes as much of the cache as it has tokens, on average half of its length.
     slots = full * plan.setup.step.tokens / (PROMPT + mean(lengths) / 2)
     weights = sent_weights(count_step(plan.setup.step), plan.setup.step)
     memory, flops = device.memory * rates.memory * parallel, device.flops * rates.flops * parallel

@@ -1,4 +1,4 @@
-"""Memory of one device by part, in bytes, at the longest answers: what the engine holds plus one step's tensors.
+"""Memory of one device by part, in bytes, at the longest completions: what the engine holds plus one step's tensors.
 
 Exact by construction: parameter counts, and the tensors of a forward and backward pass (`step.py`). From DeepSpeed's
 and vLLM's documented defaults: buckets, the weights that ZeRO-3 gathers, and the buffers that weights are sent in.
@@ -33,13 +33,13 @@ WIDTHS = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class Generation:
-    """How answers are generated."""
+    """How completions are generated."""
 
     vllm: bool  # vLLM on the training devices; `False`: transformers' `generate`, or a server
     utilization: float  # vLLM's share of the device, 0 to 1
     sleeps: bool  # whether vLLM frees its memory during training
     tensor_parallel: int  # devices per vLLM engine
-    sequences: int  # answers generated at a time, by one process or by the server
+    sequences: int  # completions generated at a time, by one process or by the server
     kv_bytes: int  # bytes of key-value cache per token on one device; of a server, in one engine
     server: bool = False  # vLLM runs on other devices, see `plan_server`
 
@@ -51,7 +51,7 @@ class Setup:
     step: StepSettings  # one forward and backward pass
     engine: Engine  # how processes share weights, gradients and optimizer state
     accumulation: int  # passes per optimizer step; from the second on, gradients coexist with activations
-    generation: Generation  # how answers are generated
+    generation: Generation  # how completions are generated
     device: int | None  # bytes of a device
     reference_model: bool = False  # whether a second model is loaded for the KL term
     loaded: str | None = None  # dtype of the weights as loaded. `None`: that of the computation
@@ -86,15 +86,15 @@ class Memory:
 
     parts: dict[str, int]  # peak of each part
     training: int  # peak while the policy trains; below the sum, since not all parts peak together
-    generating: int  # peak while answers are generated
+    generating: int  # peak while completions are generated
     host: int  # host memory of a node for what is offloaded
     loading: int  # host memory of a node while its processes load the model
-    full_answers: float  # answers of full length that vLLM's cache holds; infinite without vLLM
+    full_answers: float  # completions of full length that vLLM's cache holds; infinite without vLLM
     device: int | None  # capacity of the device
 
     @property
     def excess(self) -> int:
-        """Missing bytes, 0 if it fits; at least 1 if vLLM cannot hold one full answer, as it would not start."""
+        """Missing bytes, 0 if it fits; at least 1 if vLLM cannot hold one full completion, as it would not start."""
         if self.device is None:
             return 0
         missing = max(self.training, self.generating) - self.device
@@ -219,7 +219,7 @@ def _buffers(count: StepCount, setup: Setup) -> int:
 
 
 def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
-    """vLLM's bytes while generating and while training, and how many full answers its cache holds."""
+    """vLLM's bytes while generating and while training, and how many full completions its cache holds."""
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")

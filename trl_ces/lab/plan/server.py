@@ -28,8 +28,8 @@ class Server:
     weights: int  # A copy's share, in bfloat16
     arriving: int  # the buffers of weights that arrive, outside vLLM's share
     cache: int | None  # key-value cache; `None` likewise
-    answer: int  # what an answer of full length takes of it
-    sequences: int  # answers that a rollout asks for
+    answer: int  # what a completion of full length takes of it
+    sequences: int  # completions that a rollout asks for
 
     @property
     def copies(self) -> int:
@@ -38,12 +38,12 @@ class Server:
 
     @property
     def full_answers(self) -> float:
-        """Answers of full length that all caches hold; infinite if the size of a device is unknown."""
+        """Completions of full length that all caches hold; infinite if the size of a device is unknown."""
         return float("inf") if self.cache is None else self.copies * self.cache / self.answer
 
     @property
     def fits(self) -> bool:
-        """Whether each copy has room for one answer of full length, without which vLLM does not start."""
+        """Whether each copy has room for one completion of full length, without which vLLM does not start."""
         return self.full_answers >= self.copies
 
     @property

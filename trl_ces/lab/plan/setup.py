@@ -17,7 +17,7 @@ from .engine import Engine
 from .memory import Generation, Setup
 from .step import StepSettings
 
-# Tokens, where nothing in the recipe bounds prompt and answer.
+# Tokens, where nothing in the recipe bounds prompt and completion.
 ASSUMED_PROMPT = 512
 
 
@@ -25,7 +25,7 @@ def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
     """Tokens of the longest prompt to plan for, and where the number comes from."""
     answer = config.max_completion_length
     if answer is None:
-        raise UserError("`max_completion_length` is null: a plan needs the longest answer.")
+        raise UserError("`max_completion_length` is null: a plan needs the longest completion.")
     if given is not None:
         return given, "--prompt_length"
     if config.use_vllm and config.vllm_max_model_length is not None:

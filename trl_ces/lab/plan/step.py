@@ -29,8 +29,8 @@ class StepSettings:
     """What decides the memory of one forward and backward pass."""
 
     shape: ModelShape  # the model
-    rows: int  # responses in the micro-batch
-    tokens: int  # tokens per response, prompt included
+    rows: int  # completions in the micro-batch
+    tokens: int  # tokens per completion, prompt included
     checkpointing: bool  # `activation_checkpointing`
     dtype: str  # of the weights in the computation, `"float32"` or `"bfloat16"`
     autocast: bool  # whether bfloat16 is computed from weights of `dtype`, as without DeepSpeed

@@ -11,8 +11,8 @@ from .memory import GIB, Memory, Setup, plan_memory
 from .server import WORKSPACE, Server
 
 SERVER_TOO_SMALL = (
-    "Does not fit: with a copy of the model, the server has no room for an answer of full length. Give it more "
-    "devices with --server_gpus, or take a shorter `max_completion_length`."
+    "Does not fit: with a copy of the model, the server has no room for a completion of full length. Give it "
+    "more devices with --server_gpus, or take a shorter `max_completion_length`."
 )
 # Below this share to spare, a recipe fits barely: estimates are in the sum.
 SPARE = 0.1
@@ -56,13 +56,13 @@ def _number(value: int | None) -> str:
 
 def _schedule_lines(plan: Plan) -> list[str]:
     schedule = plan.schedule
-    rollout = f"{schedule.responses} responses to {schedule.prompts} prompts"
+    rollout = f"{schedule.responses} completions for {schedule.prompts} prompts"
     if schedule.rounds > 1:
         rollout += f"; dynamic sampling generates up to {schedule.rounds} times as many"
     unknown = "" if schedule.steps is not None else "; how many rows there are is not known here: give --rows"
     return [
         f"rollout      {rollout}",
-        f"step         {schedule.responses_per_step} responses = {schedule.micro_batch} in a pass x "
+        f"step         {schedule.responses_per_step} completions = {schedule.micro_batch} in a pass x "
         f"{schedule.accumulation} accumulated x {plan.setup.engine.processes} devices",
         f"a rollout    {schedule.updates} steps, {schedule.policy}",
         f"in all       {_number(schedule.rollouts)} rollouts, {_number(schedule.steps)} steps{unknown}",
@@ -83,7 +83,7 @@ def _memory_lines(plan: Plan, memory: Memory) -> list[str]:
     if memory.full_answers != float("inf"):
         wanted, fit = plan.setup.generation.sequences, memory.full_answers
         margin = f"{100 * (fit / wanted - 1):.0f} % to spare" if fit >= wanted else "the others wait"
-        lines.append(f"vLLM's cache: {wanted} answers of full length are wanted at a time, {fit:.1f} fit: {margin}.")
+        lines.append(f"vLLM's cache: {wanted} full-length completions are wanted at a time, {fit:.1f} fit: {margin}.")
     return lines
 
 
@@ -111,10 +111,10 @@ def _server_lines(server: Server | None) -> list[str]:
         rows.append(("key-value cache", _gib(server.cache)))
     rows += [("vLLM's own work (estimate)", _gib(WORKSPACE)), ("weights that arrive, at most", _gib(server.arriving))]
     lines += markdown(("GiB a device of the server", ""), rows).splitlines()
-    holds = "" if server.cache is None else f"Its caches hold {server.full_answers:.1f} answers of full length. "
+    holds = "" if server.cache is None else f"Its caches hold {server.full_answers:.1f} full-length completions. "
     return [
         *lines,
-        f"{holds}An answer of full length takes {_gib(server.answer)} GiB; a rollout asks for {server.sequences}.",
+        f"{holds}A full-length completion takes {_gib(server.answer)} GiB; a rollout asks for {server.sequences}.",
     ]
 
 
@@ -173,7 +173,7 @@ def between(low: float, high: float, digits: int) -> str:
 
 def _change_lines(setup: Setup, memory: Memory) -> list[str]:
     if memory.full_answers < 1:
-        problem = "vLLM's cache cannot hold one answer of full length, so vLLM would not start."
+        problem = "vLLM's cache cannot hold one completion of full length, so vLLM would not start."
     else:
         problem = f"{_gib(memory.excess)} GiB a device are missing."
     changes, after = advise(setup)
