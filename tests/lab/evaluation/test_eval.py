@@ -82,7 +82,7 @@ def test_a_tiny_model_is_evaluated_from_data_to_table(place, tmp_path, capsys, m
     assert 0 < summary["benchmarks"]["aime24"]["length_tokens"]["mean"] <= 12
     assert (folder / "table.md").read_text() in said.out
     assert f"Answers: {folder / 'samples.jsonl'}" in said.out
-    assert "9 problems x 2 answers" in said.err
+    assert "9 problems x 2 completions" in said.err
     assert "tokens/s" in said.err
     settings = json.loads((folder / "settings.json").read_text())
     assert (settings["backend"], settings["data"]["aime24"]["problems"]) == ("transformers", 3)
@@ -150,7 +150,7 @@ def test_help_names_every_knob_with_its_default(capsys):
     said = " ".join(capsys.readouterr().out.split())
     for knob in dataclasses.fields(EvaluationSettings):
         assert f"--{knob.name} " in said
-    assert "answers to each problem (default 4)" in said
+    assert "completions per problem (default 4)" in said
     assert "trl-ces compare" in said
 
 

@@ -113,7 +113,7 @@ def test_a_finished_run_loads_no_model_and_gives_its_table_again(place, whole, m
     _, said = run(place, whole)
     assert lines(whole) == before
     assert (whole / "summary.json").read_bytes() == content
-    assert "10 problems x 3 answers" in said
+    assert "10 problems x 3 completions" in said
     assert "30 are there" in said
 
 
@@ -198,7 +198,7 @@ def test_answers_that_are_there_get_this_versions_verdicts_where_that_is_asked_f
     assert summary["benchmarks"]["aime24"]["not_judged"] == 3
     assert "judged again" not in said
     summary, said = run(place, tmp_path, max_problems=2, judge_again=True)
-    assert "12 answers judged again." in said
+    assert "12 completions judged again." in said
     assert summary["benchmarks"]["aime24"]["correct"]["accuracy"] == 0.5
     assert samples.read_text() == right
     assert len(scripted) == 2  # the second drew what was missing, the third nothing

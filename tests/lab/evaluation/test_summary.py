@@ -105,9 +105,10 @@ def test_the_table_has_the_papers_columns_and_the_average():
     assert cells[4][:2] == ["Average", "56.2"]
     assert cells[4][3:6] == ["", "47.9", ""]
     assert (
-        "4 answers are not judged: `correct` cannot grade against their golds, which count in Script Acc alone" in text
+        "4 completions are not judged: `correct` cannot grade against their golds, which count in Script Acc alone"
+        in text
     )
-    assert "5 problems, 4 answers each, temperature 0.4" in text
+    assert "5 problems, 4 completions each, temperature 0.4" in text
 
 
 def test_an_interval_is_the_bootstrap_t_of_plain_loops():
@@ -247,7 +248,7 @@ def test_runs_on_different_problems_are_not_compared(runs, tmp_path):
 
 
 def test_a_run_that_is_not_finished_is_refused(tmp_path):
-    with pytest.raises(UserError, match="holds 19 of 20 answers: start its `trl-ces eval` again"):
+    with pytest.raises(UserError, match="holds 19 of 20 completions: start its `trl-ces eval` again"):
         load_run(write_run(tmp_path / "half", FIRST[:-1]), "half")
     with pytest.raises(UserError, match=r"holds no settings\.json"):
         load_run(tmp_path, "none")
@@ -286,7 +287,7 @@ def test_the_command_lays_out_three_runs_and_writes_their_numbers(folders, tmp_p
     assert headers[0][1:] == [f"{name} {what}" for name in ("base", "dapo", "ces") for what in both]
     assert headers[1][1:] == [f"{name} − dapo {what}" for name in ("base", "ces") for what in both]
     assert "## Differences problem by problem" in printed
-    assert "Simple: base is right" in printed
+    assert "Simple: more than half of base's completions are correct" in printed
     assert "other settings" not in printed
 
 
@@ -295,7 +296,7 @@ def test_the_command_takes_the_scripts_verdict_and_other_names(folders, capsys):
     printed = capsys.readouterr().out
     assert "| R1-7B Acc ↑ | R1-7B Len ↓ | DAPO Acc ↑ |" in " ".join(printed.split())
     assert "| AIME24 | 37.5 [" in " ".join(printed.split())
-    assert "right by the rules of the Qwen2.5-Math script" in printed
+    assert "completions correct by the rules of the Qwen2.5-Math script" in printed
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_an_engine_whose_process_was_killed_is_one_sentence_and_what_was_finishe
     )
     monkeypatch.setattr(run_module, "load_backend", lambda facts, chosen, longest: backend)
     chosen = settings(model=str(tmp_path / "model"), data_dir=str(tmp_path), max_new_tokens=8, num_samples=1)
-    with pytest.raises(UserError, match=r"engine died; .* Give the same line again: finished answers are kept"):
+    with pytest.raises(UserError, match=r"engine died; .* Give the same line again: finished completions are kept"):
         run_module.run_evaluation(chosen, tmp_path / "run", say=lambda text: None, progress=False)
     assert len((tmp_path / "run" / "samples.jsonl").read_text().splitlines()) == 1
     assert backend.loop.is_closed()

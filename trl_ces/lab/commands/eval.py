@@ -1,4 +1,4 @@
-"""`trl-ces eval`: a model's accuracy and answer length on benchmarks."""
+"""`trl-ces eval`: a model's accuracy and completion length on benchmarks."""
 
 import dataclasses
 import sys
@@ -23,7 +23,7 @@ def run(argv: list[str]) -> int:
     parser = Parser(
         "eval",
         usage="trl-ces eval --model MODEL --benchmarks math12|aime24,gsm8k,... [--config FILE] [options]",
-        description="Sample a model's answers to benchmarks; report accuracy and mean length as the paper does.",
+        description="Sample a model's completions on benchmarks; report accuracy and mean length as the paper does.",
         epilog=EPILOG,
     )
     names = ", ".join(shipped_files("evaluation"))

@@ -1,1 +1,1 @@
-"""Accuracy and answer length on benchmarks."""
+"""Accuracy and completion length on benchmarks."""

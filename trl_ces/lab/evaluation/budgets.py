@@ -1,11 +1,11 @@
-"""Accuracy at every token budget, from the answers that an evaluation has stored, and the area under that curve.
+"""Accuracy at every token budget, from the completions that an evaluation has stored, and the area under that curve.
 
-An answer counts at a budget if it is correct and ends within it: a model that is cut off there has given it. What it
-says behind its final box belongs to it, and an answer that reached the limit counts at the limit alone, if it counts.
+A completion counts at a budget if it is correct and ends within it: a model that is cut off there has given it. What
+it says behind its final box belongs to it, and one that reached the limit counts at the limit alone, if it counts.
 
 The area is the mean accuracy over all budgets from 0 to the limit, in [0, 1]: the mean of 1 - tokens / limit over
-answers, where a wrong one gives 0. It is what the reasoning efficiency gap (REG, arXiv 2506.07104) compares between
-models: a model that is short only in the mean, and one that is good at every budget, differ in it.
+completions, where a wrong one gives 0. It is what the reasoning efficiency gap (REG, arXiv 2506.07104) compares
+between models: a model that is short only in the mean, and one that is good at every budget, differ in it.
 """
 
 import math
@@ -33,7 +33,7 @@ def budgets_up_to(limit: int) -> list[int]:
 
 
 def within(samples: pd.DataFrame, verdict: str, budgets: Sequence[int]) -> pd.DataFrame:
-    """Problem -> share of correct answers at each budget, and `answers`, those with a verdict; without any, no row."""
+    """Problem -> share of correct completions at each budget, and `answers`, how many have a verdict, if any has."""
     judged = samples.dropna(subset=verdict)
     right = judged[verdict].astype(bool)
     counted: dict[Any, pd.Series] = {
@@ -44,7 +44,7 @@ def within(samples: pd.DataFrame, verdict: str, budgets: Sequence[int]) -> pd.Da
 
 
 def areas(samples: pd.DataFrame, verdict: str, limit: int) -> pd.Series:
-    """Problem -> mean accuracy over the budgets up to `limit`; without an answer with a verdict, no row."""
+    """Problem -> mean accuracy over the budgets up to `limit`; without a completion with a verdict, no row."""
     judged = samples.dropna(subset=verdict)
     left = (1 - judged["tokens"] / limit).clip(lower=0) * judged[verdict].astype(float)
     return left.groupby(judged["problem"]).mean()
@@ -94,7 +94,7 @@ def curves(runs: Sequence[Sequence[pd.DataFrame]], verdict: str, limit: int, bas
 
 
 def of_one_run(samples: pd.DataFrame, verdict: str, limit: int) -> dict[str, Any]:
-    """A run on one set: its curve, its area, and mean tokens of correct and of wrong answers."""
+    """A run on one set: its curve, its area, and mean tokens of correct and of wrong completions."""
     found = curves([[samples]], verdict, limit, None)
     judged = samples.dropna(subset=verdict)
     tokens = judged.groupby(judged[verdict].astype(bool))["tokens"].mean()
@@ -147,7 +147,7 @@ def paired_table(names: Sequence[str], baseline: int, average: str, found: Mappi
         means = [own[place] for own in found["accuracy"]]
         rows.append([str(budget), *cells(means, [own and own[place] for own in found["accuracy_difference"]])])
     rows.append(["Area", *cells(found["area"], found["area_difference"])])
-    note = "Correct answers that end within so many tokens, %. Area: their mean over all budgets up to the last."
+    note = "Correct completions that end within so many tokens, %. Area: their mean over all budgets up to the last."
     return Table(f"{average} within token budgets", header, rows, note)
 
 
@@ -170,7 +170,7 @@ def draw_budgets(lines: Mapping[str, tuple[Sequence[int], Sequence[float | None]
     axis.set_xticks(sorted({budget for budgets, _ in lines.values() for budget in budgets}))
     axis.xaxis.set_major_formatter(ScalarFormatter())
     axis.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    axis.set(xlabel="token budget", ylabel="right answers within it", ylim=(0, None))
+    axis.set(xlabel="token budget", ylabel="correct completions within it", ylim=(0, None))
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
     figure.savefig(file, dpi=150)
     pyplot.close(figure)

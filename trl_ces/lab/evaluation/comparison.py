@@ -19,7 +19,7 @@ from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings
 from .statistics import interval_of_average
 from .summary import KINDS, accuracies, by_benchmark, mean_lengths, shares, span, tokens
 
-# Section 5.2: a question is simple if the reference model answers it right more often than this.
+# Section 5.2: a question is simple if more of the reference model's completions are correct.
 SIMPLE_ABOVE = 0.5
 
 
@@ -33,7 +33,7 @@ class Run:
 
 
 class UnfinishedRun(UserError):
-    """An evaluation that still lacks answers."""
+    """An evaluation that still lacks completions."""
 
 
 def load_run(folder: Path, name: str) -> Run:
@@ -46,7 +46,7 @@ def load_run(folder: Path, name: str) -> Run:
     expected = settings["num_samples"] * sum(entry["problems"] for entry in settings["data"].values())
     if len(samples) != expected:
         raise UnfinishedRun(
-            f"{folder} holds {len(samples)} of {expected} answers: start its `trl-ces eval` again to resume."
+            f"{folder} holds {len(samples)} of {expected} completions: start its `trl-ces eval` again to resume."
         )
     return Run(name, settings, by_benchmark(samples))
 
@@ -186,7 +186,7 @@ def comparison_tables(found: dict[str, Any]) -> list[Table]:
     differences = [[title, *_levels(row, apart, "_difference")] for title, row in titled]
     split = [[*of, str(row["problems"]), *_levels(row, range(len(names)))] for of, row in parts]
     minus = [f"{name} − {baseline}" for name in others]
-    simple = f"Simple: {names[0]} is right in more than half of its answers."
+    simple = f"Simple: more than half of {names[0]}'s completions are correct."
     return [
         Table("By benchmark", ["Dataset", *_headings(names)], by_benchmark, _notes(found)),
         *([Table("Differences problem by problem", ["Dataset", *_headings(minus)], differences)] if minus else []),
@@ -237,8 +237,8 @@ def _bold_best(cells: list[str]) -> list[str]:
 def _notes(found: dict[str, Any]) -> str:
     verdict = {"correct": "the mathematics", "correct_qwen": "the rules of the Qwen2.5-Math script"}[found["verdict"]]
     notes = [
-        f"Acc: answers right by {verdict}, %. Len: tokens, thinking included. Bold: best of the row. In brackets: "
-        "95 % intervals over problems."
+        f"Acc: completions correct by {verdict}, %. Len: tokens, thinking included. Bold: best of the row. In "
+        "brackets: 95 % intervals over problems."
     ]
     partly = [
         f"{row['judged']} of {row['problems']} problems of {BENCHMARKS[name].title}"

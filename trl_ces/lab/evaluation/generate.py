@@ -1,9 +1,9 @@
 """Generation with transformers, and the interface shared with vllm_backend.py.
 
-A backend takes token ids and a seed per answer and yields answers as they finish. `batch_size`: how many are generated
-together, if an answer's last bits can depend on its neighbours; after a kill the same batches are drawn again.
-`generate` alone would draw a batch from a single random state and apply the repetition penalty to padding, so that an
-answer depended on its neighbours; `Sampler` draws each answer from its own seed, as vLLM does.
+A backend takes token ids and a seed per completion and yields completions as they finish. `batch_size`: how many are
+generated together, if a completion's last bits can depend on its neighbours; after a kill the same batches are drawn.
+`generate` alone would draw a batch from a single random state and apply the repetition penalty to padding, so that a
+completion depended on its neighbours; `Sampler` draws each completion from its own seed, as vLLM does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from .settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class GeneratedAnswer:
-    """One answer: index of its prompt, token ids without the end token, and `"stop"` or `"length"`."""
+    """One completion: index of its prompt, token ids without the end token, and `"stop"` or `"length"`."""
 
     index: int
     tokens: list[int]

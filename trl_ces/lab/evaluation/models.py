@@ -27,7 +27,7 @@ class ModelFacts:
     adapter_rank: int  # its rank, 0 without an adapter
     tokenizer: Any  # the adapter's if it has one, else the base's
     ends: list[int]  # end tokens, of the generation config and the tokenizer
-    context: int | None  # limit on tokens of prompt and answer; `None` if the model states none
+    context: int | None  # limit on tokens of prompt and completion; `None` if the model states none
     fingerprint: str | None  # of a local model's files; `None` for a Hub model
 
 
@@ -86,7 +86,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
 
 
 def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
-    """The tokens that end an answer, as TRL takes them: the tokenizer's, and a generation config's `eos_token_id`."""
+    """The tokens that end a completion, as TRL takes them: the tokenizer's and a config's `eos_token_id`."""
     ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
     own = tokenizer.eos_token_id
     return ends if own is None or own in ends else [own, *ends]
@@ -147,7 +147,7 @@ def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]
     """
     The tokens before the first end token, with `"stop"`; without one all tokens, with `"length"`.
 
-    Answer lengths count these tokens: thinking included, end token excluded.
+    Completion lengths count these tokens: thinking included, end token excluded.
     """
     for place, token in enumerate(ids):
         if token in ends:

@@ -1,8 +1,9 @@
 """
-Accuracy with its 95 % interval: Wilson's score interval at the number of independent answers that the data are worth.
+Accuracy with its 95 % interval: Wilson's score interval at the number of independent completions that the data
+are worth.
 
-A set's problems stand for all problems like them. Several answers to one problem resemble each other (correlation ρ),
-so n problems with k answers each are worth n / (ρ + (1 - ρ) / k) answers, the design effect of cluster sampling (Kish
+A set's problems stand for all problems like them. Several completions of one problem resemble each other (correlation
+ρ), so n problems with k completions each are worth n / (ρ + (1 - ρ) / k), the design effect of cluster sampling (Kish
 1965). The difference of two runs on the same problems takes Newcombe's square-and-add interval for paired proportions
 (1998, method 10). Unlike the bootstrap, 0 of n and n of n have intervals too. docs/evaluation.md has the coverage.
 """
@@ -16,17 +17,17 @@ import numpy as np
 from .statistics import Interval
 
 Z = NormalDist().inv_cdf(0.975)
-# Added to the correlated variance, in problems: few right (or few wrong) answers say little about ρ, which then tends
-# to 1. Chosen by simulation: 0 undercovers accuracies near 0 and 1, more makes independent answers overcover.
+# Added to the correlated variance, in problems: few correct (or few wrong) completions say little about ρ, which then
+# tends to 1. Chosen by simulation: 0 undercovers accuracies near 0 and 1, more makes independent draws overcover.
 CAUTION = 1 / 8
 
 
 @dataclass(frozen=True)
 class Shares:
-    """The answers to one set of problems. Leading axes, if any, are repetitions of the whole set."""
+    """The completions of one set of problems. Leading axes, if any, are repetitions of the whole set."""
 
-    right: np.ndarray  # shape (..., n), share of right answers to each problem, in [0, 1]
-    answers: np.ndarray  # shape (n,), how many answers each share is of, at least 1
+    right: np.ndarray  # shape (..., n), share of each problem's completions that are correct, in [0, 1]
+    answers: np.ndarray  # shape (n,), how many completions each share is of, at least 1
 
 
 def wilson(share: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -37,13 +38,13 @@ def wilson(share: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def effective_size(shares: Shares) -> np.ndarray:
-    """The number of independent answers with the variance of the set's mean; between n and the number of answers."""
+    """The number of independent completions with the variance of the set's mean; from n to the number of all."""
     right, answers = np.asarray(shares.right, float), np.asarray(shares.answers, float)
     n, several = right.shape[-1], answers > 1
     if not several.any():
         return np.full(right.shape[:-1], float(n))
     mean = right.mean(axis=-1)
-    # Per set: the variance p (1 - p) of an answer, and the part of it within problems; both unbiased.
+    # Per set: the variance p (1 - p) of a completion, and the part of it within problems; both unbiased.
     total = n * mean * (1 - mean) + _products(right, right) / max(n - 1, 1)
     x, k = right[..., several], answers[several]
     within = (x * (1 - x) * k / (k - 1)).mean(axis=-1) * n
@@ -56,7 +57,7 @@ def average_bounds(sets: Sequence[Shares]) -> tuple[np.ndarray, np.ndarray, np.n
     Unweighted mean over the sets of their accuracies, and its bounds: of one set, Wilson's at [`effective_size`].
 
     Several sets vary less than one with their average: p̄ (1 - p̄) / N = sum_s p_s (1 - p_s) / n_s / S² gives N. Each
-    p_s is taken with one more answer, half right, or sets all right or all wrong would seem not to vary at all.
+    p_s is taken with one more completion, half correct, or sets all correct or all wrong would seem not to vary.
     """
     means = np.stack([np.mean(each.right, axis=-1) for each in sets])
     sizes = np.stack([effective_size(each) for each in sets])
@@ -72,7 +73,7 @@ def difference_bounds(first: Sequence[Shares], second: Sequence[Shares]) -> tupl
     Average accuracy of the first run minus the second's, on the same problems in the same order, and its bounds.
 
     low = d - sqrt(a² - 2 φ a b + b²) with a and b the distances of the two runs' bounds from their means, and φ the
-    correlation of these means (Newcombe 1998, method 10); φ is drawn to 0 as far as few answers tell it.
+    correlation of these means (Newcombe 1998, method 10); φ is drawn to 0 as far as few completions tell it.
     """
     (one, low, high), (two, other_low, other_high) = average_bounds(first), average_bounds(second)
     pairs = [(np.asarray(a.right, float), np.asarray(b.right, float)) for a, b in zip(first, second, strict=True)]

@@ -1,4 +1,4 @@
-"""Run an evaluation: problems, prompts, answers, verdicts, results. A killed run resumes."""
+"""Run an evaluation: problems, prompts, completions, verdicts, results. A killed run resumes."""
 
 import contextlib
 import dataclasses
@@ -71,14 +71,14 @@ def run_evaluation(
     recorded, judge = record(settings, facts, problems), CodeJudge(settings.code_time_limit)
     with open_samples(output_dir, recorded, wait) as file:
         done = {key_of(sample) for sample in file.samples}
-        say(f"{len(problems)} problems x {settings.num_samples} answers in {output_dir}: {len(done)} are there.")
+        say(f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} are there.")
         if settings.judge_again and done:
             file.replace(judge_again(units, file.samples, judge))
-            say(f"{len(done)} answers judged again.")
+            say(f"{len(done)} completions judged again.")
         wanted, tokens = sum(len(unit.keys) for unit in units), 0
         if len(done) < wanted:
             backend = load_backend(facts, settings, max(map(len, prompts.ids)) + settings.max_new_tokens)
-            bar = tqdm(total=wanted, initial=len(done), unit="answer", disable=not progress, smoothing=0.05)
+            bar = tqdm(total=wanted, initial=len(done), unit="completion", disable=not progress, smoothing=0.05)
             with bar, contextlib.closing(backend):
                 batches = pending_batches(units, done, backend.batch_size)
                 for samples in draw(backend, batches, facts.tokenizer, done, judge):
@@ -104,7 +104,7 @@ def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[P
 
 
 def load_backend(facts: ModelFacts, settings: EvaluationSettings, longest: int) -> TransformersBackend | VllmBackend:
-    """Loads the weights. `longest`: most tokens of a prompt with its answer."""
+    """Loads the weights. `longest`: most tokens of a prompt with its completion."""
     if settings.backend == "vllm":
         return VllmBackend(facts, settings, longest)
     return TransformersBackend.load(facts, settings)

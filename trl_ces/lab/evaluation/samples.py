@@ -1,4 +1,4 @@
-"""An evaluation's directory: settings.json, and samples.jsonl, which gets every answer as it finishes."""
+"""An evaluation's directory: settings.json, and samples.jsonl, which gets every completion as it finishes."""
 
 import json
 from collections.abc import Iterator, Sequence

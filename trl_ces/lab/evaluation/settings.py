@@ -13,7 +13,7 @@ from ...support.yaml import fit, fit_text, read_yaml
 from .benchmarks import BENCHMARKS
 from .problems import find_benchmarks
 
-# Knobs that change no answer.
+# Knobs that change no completion.
 CHANGE_NO_ANSWER = {
     *("data_dir", "output_dir", "allow_code_execution", "judge_again"),
     *("tensor_parallel_size", "data_parallel_size", "gpu_memory_utilization"),
@@ -41,23 +41,23 @@ class EvaluationSettings:
         metadata={"help": "sets and groups, separated by commas: math12, reasoning, code, aime24, gsm8k, ..."},
     )
     data_dir: str | None = _knob(None, "folder with math/NAME/test.jsonl, reasoning/, code/; default: from the Hub")
-    output_dir: str | None = _knob(None, "for answers and results; default: runs/evaluation/ and the model's name")
+    output_dir: str | None = _knob(None, "for completions and results; default: runs/evaluation/ and the model's name")
     backend: Literal["auto", "vllm", "transformers"] = _knob("auto", "auto takes vLLM if it is installed")
-    num_samples: int = _knob(4, "answers to each problem", COUNT)
+    num_samples: int = _knob(4, "completions per problem", COUNT)
     max_problems: int | None = _knob(None, "maximum number of problems per set, evenly spaced", COUNT)
-    max_new_tokens: int = _knob(16384, "maximum answer length, thinking included; the paper states none", COUNT)
+    max_new_tokens: int = _knob(16384, "maximum completion length, thinking included; the paper states none", COUNT)
     temperature: float = _knob(0.4, "sampling temperature; 0 is greedy", NOT_NEGATIVE)
     top_p: float = _knob(0.95, "nucleus sampling: probability mass", SHARE)
     top_k: int | None = _knob(None, "sampling: most likely tokens to draw from; default: all", COUNT)
-    repetition_penalty: float = _knob(1.05, "on tokens of the prompt and the answer so far; 1 is none", POSITIVE)
+    repetition_penalty: float = _knob(1.05, "on tokens of the prompt and the completion so far; 1 is none", POSITIVE)
     seed: int = _knob(0, "of the sampling", NOT_NEGATIVE)
     system_prompt: str | None = _knob(PAPER_SYSTEM_PROMPT, "system message; null for none")
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = _knob("auto", "of the weights; auto: as saved")
-    batch_size: int = _knob(16, "answers generated at a time, with transformers", COUNT)
+    batch_size: int = _knob(16, "completions generated at a time, with transformers", COUNT)
     tensor_parallel_size: int = _knob(1, "vLLM: GPUs per copy of the model", COUNT)
     data_parallel_size: int = _knob(1, "vLLM: copies of the model", COUNT)
     gpu_memory_utilization: float = _knob(0.9, "vLLM: fraction of a GPU's memory", SHARE)
-    judge_again: bool = _knob(False, "judge existing answers again, after an upgrade of the grading")
+    judge_again: bool = _knob(False, "judge existing completions again, after an upgrade of the grading")
     allow_code_execution: bool = _knob(False, "for code sets: run programs that the model wrote, in a sandbox")
     code_time_limit: float = _knob(60.0, "seconds for all tests of one program", POSITIVE)
     trust_remote_code: bool = _knob(False, "run code from a Hub model's repository")
@@ -74,7 +74,7 @@ class EvaluationSettings:
         object.__setattr__(self, "benchmarks", find_benchmarks(list(filter(None, words))))
 
     def sampling(self) -> dict[str, Any]:
-        """What decides which answers are drawn and how they are judged; fixed within an output directory."""
+        """What decides which completions are drawn and how they are judged; fixed within an output directory."""
         left_out = CHANGE_NO_ANSWER if self.code_benchmarks() else {*CHANGE_NO_ANSWER, "code_time_limit"}
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 

@@ -36,7 +36,7 @@ def interval_of_average(
 ) -> Interval:
     """
     The unweighted mean of several sets' means, as in the paper, with its bootstrap-t interval (Efron and
-    Tibshirani 1993, section 12.5): skewed values such as answer lengths need it. For accuracies see proportions.py.
+    Tibshirani 1993, section 12.5): skewed values such as lengths need it. For accuracies see proportions.py.
 
     Problems are resampled within each set, because the choice of sets is not random. t = (mean* - mean) / error*, with
     the standard errors of the resamples; those below half the sample's count as that half, because a resample of few

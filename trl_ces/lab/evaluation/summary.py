@@ -28,7 +28,7 @@ def by_benchmark(samples: Sequence[Sample]) -> dict[str, pd.DataFrame]:
 
 
 def accuracies(samples: pd.DataFrame, verdict: str) -> pd.DataFrame:
-    """Problem -> `right`, share of correct answers, and `answers`, those with a verdict; without any, no row."""
+    """Problem -> `right`, share of correct completions, and `answers`, those with a verdict; without any, no row."""
     found = samples.dropna(subset=verdict).astype({verdict: float}).groupby("problem")[verdict]
     return found.agg(right="mean", answers="count")
 
@@ -39,7 +39,7 @@ def shares(found: pd.DataFrame) -> Shares:
 
 
 def mean_lengths(samples: pd.DataFrame) -> pd.Series:
-    """Problem -> mean tokens per answer, thinking included, end token excluded."""
+    """Problem -> mean tokens per completion, thinking included, end token excluded."""
     return samples.groupby("problem")["tokens"].mean()
 
 
@@ -57,7 +57,7 @@ def score(samples: pd.DataFrame, verdict: str) -> dict[str, Any]:
 
 
 def measured(samples: pd.DataFrame) -> dict[str, Any]:
-    """One benchmark. `not_judged`: answers without a verdict; `truncated`: share that reached `max_new_tokens`."""
+    """One benchmark. `not_judged`: completions without a verdict; `truncated`: share that reached `max_new_tokens`."""
     return {
         "problems": samples["problem"].nunique(),
         "samples": len(samples),
@@ -137,18 +137,18 @@ def results_table(summary: dict[str, Any]) -> str:
     problems = sum(entry["problems"] for entry in found.values())
     not_judged = sum(entry["not_judged"] for entry in found.values())
     notes = [
-        "Acc: correct answers, %. Script Acc: by the rules of the Qwen2.5-Math script, as in the paper. n: problems "
-        "that count in the column to its left. Len: tokens, thinking included. 95 %: over problems; Acc by Wilson's "
-        "interval at the effective number of answers, Len by bootstrap-t. Cut off: answers that reached the token "
-        "limit, %.",
+        "Acc: correct completions, %. Script Acc: by the rules of the Qwen2.5-Math script, as in the paper. n: "
+        "problems that count in the column to its left. Len: tokens, thinking included. 95 %: over problems; Acc by "
+        "Wilson's interval at the effective number of completions, Len by bootstrap-t. Cut off: completions that "
+        "reached the token limit, %.",
     ]
     if not_judged:
         notes.append(
-            f"{not_judged} answers are not judged: `correct` cannot grade against their golds, which count in Script "
-            "Acc alone, or a program's tests judge nothing."
+            f"{not_judged} completions are not judged: `correct` cannot grade against their golds, which count in "
+            "Script Acc alone, or a program's tests judge nothing."
         )
     title = (
-        f"{settings['model']}: {problems} problems, {settings['num_samples']} answers each, temperature "
+        f"{settings['model']}: {problems} problems, {settings['num_samples']} completions each, temperature "
         f"{settings['temperature']:g}, top-p {settings['top_p']:g}, top-k {settings.get('top_k') or 'all'}, "
         f"repetition penalty "
         f"{settings['repetition_penalty']:g}, at most {settings['max_new_tokens']} tokens, by {settings['backend']}."
@@ -157,8 +157,8 @@ def results_table(summary: dict[str, Any]) -> str:
     if curves:
         notes += [
             budget_table(curves),
-            "Acc within: correct answers that end within so many tokens, %. Area: their mean over all budgets up to "
-            "the limit. Len: mean tokens of correct and of wrong answers.",
+            "Acc within: correct completions that end within so many tokens, %. Area: their mean over all budgets up "
+            "to the limit. Len: mean tokens of correct and of wrong completions.",
         ]
     return "\n\n".join([title, _table(summary), *notes]) + "\n"
 

@@ -1,4 +1,4 @@
-"""The answers of a run as units: listed, drawn in batches that survive a kill, judged."""
+"""The completions of a run as units: listed, drawn in batches that survive a kill, judged."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -16,10 +16,10 @@ from .settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class Unit:
-    """One answer to draw."""
+    """One completion to draw."""
 
     problems: list[Problem]  # what is asked; of a code set and its stricter set both, the one with the most tests last
-    sample: int  # number of the answer among the problem's answers
+    sample: int  # number of the completion among the problem's completions
     prompt: list[int]  # token ids
     thinking_prefilled: bool  # whether the prompt has opened `<think>`
     seed: int  # of the sampling, below 2^31
@@ -31,13 +31,13 @@ class Unit:
 
 
 def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
-    """A 31-bit seed for one answer, so that no two answers of a run share a random stream."""
+    """A 31-bit seed for one completion, so that no two completions of a run share a random stream."""
     text = f"{seed}/{benchmark}/{problem}/{sample}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
 
 
 def list_units(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Unit]:
-    """All answers to draw, by benchmark and prompt length, so that batches pad little."""
+    """All completions to draw, by benchmark and prompt length, so that batches pad little."""
     rank = {name: place for place, name in enumerate(settings.benchmarks)}
     bases = {name: base for name in rank if (base := BENCHMARKS[name].base) in rank}
     stricter = {(bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases}
@@ -55,10 +55,10 @@ def list_units(settings: EvaluationSettings, problems: Sequence[Problem], prompt
 
 def pending_batches(units: Sequence[Unit], done: set[Key], batch_size: int | None) -> list[list[Unit]]:
     """
-    The batches that lack an answer.
+    The batches that lack a completion.
 
-    An answer's last bits can depend on its neighbours in the batch, so a batch is drawn again whole. Without a batch
-    size, only the missing answers are.
+    A completion's last bits can depend on its neighbours in the batch, so a batch is drawn again whole. Without a
+    batch size, only the missing completions are.
     """
     if batch_size is None:
         missing = [unit for unit in units if not done.issuperset(unit.keys)]
@@ -118,7 +118,7 @@ def draw(
 
 
 def judge_again(units: Sequence[Unit], samples: Sequence[Sample], code_judge: CodeJudge) -> list[Sample]:
-    """The same answers in the same order, with this version's verdicts."""
+    """The same completions in the same order, with this version's verdicts."""
     drawn = {key_of(sample): sample for sample in samples}
     answers = [(unit, drawn[key]) for unit in units if (key := next((k for k in unit.keys if k in drawn), None))]
     judged = {key_of(sample): sample for sample in judge_answers(answers, code_judge)}

@@ -1,7 +1,7 @@
-"""Generation with vLLM, one request per answer, each returned as it finishes.
+"""Generation with vLLM, one request per completion, each returned as it finishes.
 
-Uses the asynchronous engine: `vllm.LLM` returns answers only when all are finished, so a kill would lose them, and it
-refuses `data_parallel_size`.
+Uses the asynchronous engine: `vllm.LLM` returns completions only when all are finished, so a kill would lose them, and
+it refuses `data_parallel_size`.
 """
 
 import asyncio
@@ -89,8 +89,8 @@ class VllmBackend:
                 yield finished
         except EngineDeadError as error:
             raise UserError(
-                "vLLM's engine died; its messages are above. Give the same line again: finished answers are kept. If "
-                "it dies again, memory may be too small."
+                "vLLM's engine died; its messages are above. Give the same line again: finished completions are kept. "
+                "If it dies again, memory may be too small."
             ) from error
         finally:
             self.loop.run_until_complete(stream.aclose())

@@ -1,8 +1,8 @@
 """
-The program in the sandbox: it solves (calls an answer's function on its inputs) or compares (outputs with expected).
+The program in the sandbox: it solves (calls a program's function on its inputs) or compares (outputs with expected).
 
-The two never share a process, and solving never sees the expected outputs: whatever an answer does to its process, it
-passes only if the values that it sends are right. Values travel as tagged JSON, so reading them runs no code. The
+The two never share a process, and solving never sees the expected outputs: whatever a program does to its process, it
+passes only if the values that it sends are correct. Values travel as tagged JSON, so reading them runs no code. The
 sandbox gets this file's text, which imports the standard library only.
 """
 

@@ -1,4 +1,4 @@
-"""Judge answers to code benchmarks: run programs on EvalPlus' inputs in the sandbox, and compare outputs there."""
+"""Judge completions to code benchmarks: run programs on EvalPlus' inputs in the sandbox, and compare outputs there."""
 
 import base64
 import json
@@ -28,9 +28,9 @@ _PYTHON = ("", "python", "python3", "py")
 
 @dataclass(frozen=True)
 class CodeVerdict:
-    """The verdict on an answer."""
+    """The verdict on a completion."""
 
-    program: str | None  # `None` if there is none in the answer
+    program: str | None  # `None` if there is none in the completion
     # For each group of inputs, whether it and all before it passed; `None` if the reference does not run here.
     passed: list[bool | None]
 
@@ -46,16 +46,16 @@ def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
     """Refuses code benchmarks without permission or without a working sandbox."""
     if benchmarks and not allowed:
         raise UserError(
-            f"{', '.join(benchmarks)}: to judge these answers, programs that the model wrote are run on this machine, "
-            "in a sandbox without your files, the network or privileges (docs/evaluation.md, Code). To allow it, give "
-            "`--allow_code_execution`."
+            f"{', '.join(benchmarks)}: to judge these completions, programs that the model wrote are run on this "
+            "machine, in a sandbox without your files, the network or privileges (docs/evaluation.md, Code). To allow it, "
+            "give `--allow_code_execution`."
         )
     if benchmarks:
         check_sandbox()
 
 
 def find_program(text: str, entry_point: str) -> str | None:
-    """The last fenced Python block of an answer that defines the function, else its last Python block."""
+    """The last fenced Python block of a completion that defines the function, else its last Python block."""
     programs = [code for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
     defines = re.compile(rf"^(?:async\s+)?(?:def\s+{re.escape(entry_point)}\b|{re.escape(entry_point)}\s*=)", re.M)
     last = programs[-1] if programs else None
@@ -63,10 +63,10 @@ def find_program(text: str, entry_point: str) -> str | None:
 
 
 class CodeJudge:
-    """Judges answers, one per core at a time; runs each reference once."""
+    """Judges completions, one per core at a time; runs each reference once."""
 
     def __init__(self, time_limit: float):
-        self.time_limit = time_limit  # wall-clock seconds for all tests of one answer
+        self.time_limit = time_limit  # wall-clock seconds for all tests of one completion
         self._references: dict[CodeTask, _Reference | None] = {}
 
     def verdicts(self, answers: Sequence[tuple[CodeTask, str, bool]]) -> list[CodeVerdict]:
