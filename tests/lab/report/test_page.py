@@ -42,7 +42,9 @@ def test_training_is_drawn_over_problems_where_all_runs_say_how_many(tmp_path):
     paced = [write_training(tmp_path / f"ces{seed}", POINTS, recipe.format(seed)) for seed in (0, 1)]
     page = page_of(*paced, names=["CES", "CES"])
     length = page.training[0].figures[0]
-    assert length.alt.startswith("Line chart of answer length over training problems: CES from 20.0 to 12.0 tokens")
+    assert length.alt.startswith(
+        "Line chart of completion length over training problems: CES from 20.0 to 12.0 tokens"
+    )
     assert "over 2 seeds, the band the range of the seeds" in length.caption
     page = page_of(*paced, write_training(tmp_path / "plain", POINTS))
     assert "over optimizer steps: ces0 from" in page.training[0].figures[0].alt

@@ -123,8 +123,8 @@ def test_an_unfinished_evaluation_is_named_and_the_rest_is_shown(tmp_path):
     whole = write_evaluation(tmp_path / "whole", answers)
     found = read_runs([half, whole])
     assert [run.name for run in found.evaluations] == ["whole"]
-    assert "1 of 2 answers" in found.notes[0]
-    with pytest.raises(UserError, match=r"nothing to report yet.*1 of 2 answers"):
+    assert "1 of 2 completions" in found.notes[0]
+    with pytest.raises(UserError, match=r"nothing to report yet.*1 of 2 completions"):
         read_runs([half])
 
 

@@ -32,7 +32,7 @@ SHAPING = {"tau": 0.5, "beta_correct": 0.4, "beta_incorrect": 0.2, "dynamic_mult
 
 
 def sampled(bits):
-    """An answer whose tokens all are forks, as many as there are entropies."""
+    """A completion whose tokens all are forks, as many as there are entropies."""
     forks = [ForkingToken(place, (4, 5), (0.7, 0.2), value, 4) for place, value in enumerate(bits)]
     return SampledAnswer(0, [4] * len(bits), True, list(bits), forks)
 
@@ -184,8 +184,8 @@ def test_a_run_without_ces_and_one_without_verdicts_say_so():
     assert "trained without CES: the marks show what CES would have done" in view_run("DAPO", 0, [plain]).note
     blind = TokenFile({"step": 8, "not_judged": "the reward is a model."}, ["q"], [[3]], [answer(None, {})])
     view = view_run("CES", None, [blind])
-    assert "Nothing is shaped, because the answers were not judged: the reward is a model." in view.note
-    assert view.steps[0].facts.startswith("1 answers to 1 problems, not judged")
+    assert "Nothing is shaped, because the completions were not judged: the reward is a model." in view.note
+    assert view.steps[0].facts.startswith("1 completions for 1 problems, not judged")
 
 
 REWARDS = """
@@ -226,7 +226,7 @@ def run(tmp_path, monkeypatch):
 
 def test_saved_models_answer_and_their_forks_are_followed_from_the_base_to_the_end(run, capsys):
     assert main(["report", "run", "--out", "r.html", "--tokens", "3"]) == 0
-    assert "step 8 answers 3 problems" in capsys.readouterr().out
+    assert "sampling the model of step 8 on 3 problems" in capsys.readouterr().out
     base, last = read_tokens(run)
     assert (base.step, last.step, len(base.questions), len(base.answers)) == (0, 8, 3, 24)
     for answer_, group in ((entry, [a for a in base.answers if a.prompt == entry.prompt]) for entry in base.answers):
@@ -255,7 +255,7 @@ def test_files_that_are_there_are_kept_and_those_of_other_settings_made_anew(run
     kept = (run / "tokens-0.jsonl").stat().st_mtime_ns
     capsys.readouterr()
     assert main(["report", "run", "--out", "r.html", "--tokens", "2"]) == 0
-    assert "answers" not in capsys.readouterr().out.split("Missing")[0]
+    assert "sampling" not in capsys.readouterr().out.split("Missing")[0]
     assert (run / "tokens-0.jsonl").stat().st_mtime_ns == kept
     assert main(["report", "run", "--out", "r.html", "--tokens", "3"]) == 0
     base, last = read_tokens(run)

@@ -35,7 +35,7 @@ def _parser() -> Parser:
     add("--out", type=Path, required=True, metavar="FILE", help="the HTML file")
     add("--names", nargs="+", metavar="NAME", help="names of the runs; trainings of one name are seeds of a method")
     add("--baseline", default="DAPO", metavar="NAME", help="what the others are compared with (default DAPO)")
-    add("--tokens", type=count, metavar="N", help="let the saved models answer N problems, and show their tokens")
+    add("--tokens", type=count, metavar="N", help="sample the saved models on N problems, and show their tokens")
     add("--figures", type=Path, metavar="DIR", help="also write each picture there, as PNG and SVG")
     add(
         "--verdict",

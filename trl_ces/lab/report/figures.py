@@ -134,18 +134,18 @@ def front_figure(
 
     def draw(axis: Any, theme: Theme) -> None:
         draw_front(axis, settings, _styles(order, theme), theme.ink, theme.grid, whole_bars)
-        axis.set(xlabel="answer length, tokens (shorter is to the left)", ylabel="right answers")
+        axis.set(xlabel="completion length, tokens (shorter is to the left)", ylabel="correct completions")
         _in_percent(axis)
         _legend(axis, len(lines))
 
     told = "; ".join(f"{each.name}: {100 * each.point[1]:.1f} % at {each.point[0]:.1f} tokens" for each in settings)
     names = ", ".join(setting.name for setting in front)
-    caption = f"Accuracy over answer length; up and to the left is better. Bars: {intervals}. "
+    caption = f"Accuracy over completion length; up and to the left is better. Bars: {intervals}. "
     if len(lines) < len(settings):
         caption += "A line joins the strengths of a method; its largest mark is the last. "
     if len(front) > 1:
         caption += f"The broad grey line is the front, which neither a setting nor a mix of two beats: {names}."
     else:
         caption += f"By its means {names} is the shortest and the most accurate, so the front is this one point."
-    alt = f"Scatter chart of accuracy over answer length. {told}. On the front: {names}."
+    alt = f"Scatter chart of accuracy over completion length. {told}. On the front: {names}."
     return Figure(name, "Accuracy and length", alt, caption, draw, (5.8, 4.3))

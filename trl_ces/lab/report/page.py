@@ -60,7 +60,7 @@ class Page:
         """What could be on the page and is not, and what would make it."""
         missing = list(self.notes)
         if not self.tokens:
-            missing.append("the shaped tokens. `--tokens 32` lets the saved models answer and shows them.")
+            missing.append("the shaped tokens. `--tokens 32` samples the saved models and shows them.")
         return missing
 
 
@@ -157,7 +157,7 @@ def _runs(found: Found) -> list[list[str]]:
         rows.append([training.method, "training", str(training.folder), extent, "trl-ces train"])
     for run in found.evaluations:
         problems = sum(asked["problems"] for asked in run.settings["data"].values())
-        extent = f"{problems} problems, {run.settings['num_samples']} answers each"
+        extent = f"{problems} problems, {run.settings['num_samples']} completions each"
         command = f"trl-ces eval --model {run.settings['model']}"
         rows.append([run.name, "evaluation", str(run.settings["model"]), extent, command])
     return rows

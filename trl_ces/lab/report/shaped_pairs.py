@@ -15,11 +15,11 @@ class ShapedPair:
     """All shaped places with the same two likeliest tokens."""
 
     pair: tuple[str, str]  # the one that is more often the likelier first
-    in_correct: int  # places in correct answers
+    in_correct: int  # places in correct completions
     in_wrong: int  # and in wrong ones
     entropy: float  # mean, bits
     shaping: float  # mean of |A' - A|
-    places: list[tuple[int, int]]  # index of the answer, and the place in it
+    places: list[tuple[int, int]]  # index of the completion, and the place in it
 
 
 def most_shaped(content: TokenFile) -> list[ShapedPair]:
@@ -71,7 +71,7 @@ def turned_into(pair: ShapedPair, reference: TokenFile, later: Sequence[TokenFil
 
 
 def _tokens(content: TokenFile, reference: TokenFile) -> Mapping[tuple[int, int], ShapedToken | FollowedToken]:
-    """(answer, place) of the reference -> what the model of a file thinks there."""
+    """(completion, place) of the reference -> what the model of a file thinks there."""
     if content is reference:
         return {
             (number, token.place): token for number, answer in enumerate(content.answers) for token in answer.shaped

@@ -1,4 +1,4 @@
-"""`trl-ces report --tokens N`: the saved models of a run answer, and what CES does to each token is written down."""
+"""`trl-ces report --tokens N`: samples a run's saved models, and writes down what CES does to each token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .tokens import DIGITS, FollowedToken, TokenFile, digest, read_tokens, token
 from .trainings import STATE, Training, logged_checkpoints
 
 CES_FIELDS = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier")
-# Answers whose tokens' distributions are held together.
+# Completions whose tokens' distributions are held together.
 ANSWERS_AT_A_TIME = 8
 
 
@@ -86,7 +86,7 @@ def sample_tokens(found: Found, num_prompts: int, say: Callable[[str], None]) ->
 
 
 def check_tokens(training: Training) -> dict[int, Path]:
-    """The models of a run that can answer, by step."""
+    """The models of a run that can be sampled, by step."""
     if not (training.folder / RECIPE).is_file():
         raise UserError(
             f"`--tokens` needs the recipe of {training.folder}, for its prompts, τ and β: copy the YAML that it "
@@ -123,7 +123,7 @@ def _sample_run(
         }
         content = there.get(step)
         if content is None or _without_verdict(content.settings) != settings:
-            say(f"{training.method}: the model of step {step} answers {num_prompts} problems")
+            say(f"{training.method}: sampling the model of step {step} on {num_prompts} problems")
             content = _answer(recipe, sampling, settings, reference)
             try:
                 write_tokens(training.folder, content)
@@ -145,7 +145,7 @@ def _sampling(training: Training, model: Path, tau: float) -> tuple[Recipe, Samp
 
 
 def _answer(recipe: Recipe, sampling: Sampling, settings: dict[str, Any], reference: TokenFile | None) -> TokenFile:
-    """Loads the model, samples its answers, and looks at the reference's shaped tokens with it."""
+    """Loads the model, samples its completions, and looks at the reference's shaped tokens with it."""
     sample = sample_recipe(recipe, read_prompts(recipe, settings["num_prompts"]), sampling)
     answers = token_answers(
         sample.answers,
@@ -162,7 +162,7 @@ def _answer(recipe: Recipe, sampling: Sampling, settings: dict[str, Any], refere
 
 
 def _follow(sample: RecipeSample, reference: TokenFile, temperature: float) -> list[FollowedToken]:
-    """What a model thinks at the shaped tokens of the reference's answers."""
+    """What a model thinks at the shaped tokens of the reference's completions."""
     import torch
 
     from ..inspect.answers import end_and_pad_tokens

@@ -1,8 +1,8 @@
-"""`tokens-STEP.jsonl` in a run's folder: answers of one step's model, token by token, and what CES does to them.
+"""`tokens-STEP.jsonl` in a run's folder: completions of one step's model, token by token, and what CES does to them.
 
 The file of the first step, mostly the model before training, is the reference: the later ones also hold what their
-model thinks at the tokens that CES shapes in the reference's answers. So a fork can be followed over training, also
-after the model has stopped hesitating there.
+model thinks at the tokens that CES shapes in the reference's completions. So a fork can be followed over training,
+also after the model has stopped hesitating there.
 
 Lines are JSON: one of `kind` "settings", then "answer" and "place". Entropies are in bits, `shaping` is A' - A, Eq. 7.
 """
@@ -32,16 +32,16 @@ DIGITS = 4  # of entropies, probabilities and shaping in the file
 class ShapedToken:
     """A token whose advantage CES changes."""
 
-    place: int  # in the answer, from 0
+    place: int  # in the completion, from 0
     entropy: float  # bits
-    shaping: float  # A' - A: -beta_1 H in a correct answer, beta_2 H in a wrong one
+    shaping: float  # A' - A: -beta_1 H in a correct completion, beta_2 H in a wrong one
     pair: list[str]  # the two likeliest tokens there, the likelier first
     probabilities: list[float]  # theirs
 
 
 @dataclass(frozen=True)
 class TokenAnswer:
-    """One answer, token by token."""
+    """One completion, token by token."""
 
     prompt: int  # index of its prompt
     ids: list[int]  # the end token included
@@ -56,7 +56,7 @@ class TokenAnswer:
 class FollowedToken:
     """What a later model thinks at a shaped token of the reference."""
 
-    answer: int  # index of the reference's answer
+    answer: int  # index of the reference's completion
     place: int
     entropy: float
     pair: list[str]
@@ -67,8 +67,8 @@ class FollowedToken:
 class TokenFile:
     """One `tokens-STEP.jsonl`."""
 
-    # `step`, `model`, how the answers were drawn and are shaped, and `reference`: the digest of the settings of the
-    # file whose tokens are followed, `None` in that file itself.
+    # `step`, `model`, how the completions were drawn and are shaped, and `reference`: the digest of the settings of
+    # the file whose tokens are followed, `None` in that file itself.
     settings: dict[str, Any]
     questions: list[str]  # the prompts as texts
     prompts: list[list[int]]  # and as token ids
@@ -131,7 +131,7 @@ def token_answers(
     num_samples: int,
     shaping: dict[str, Any],
 ) -> list[TokenAnswer]:
-    """Sampled answers with what CES does to their tokens, by the function that training uses."""
+    """Sampled completions with what CES does to their tokens, by the function that training uses."""
     import torch
     from torch.nn.utils.rnn import pad_sequence
 

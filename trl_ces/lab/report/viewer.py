@@ -1,4 +1,4 @@
-"""Answers as they are shown: every token with its class of entropy, the shaped ones with what CES adds."""
+"""Completions as they are shown: every token with its class of entropy, the shaped ones with what CES adds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .tokens import ShapedToken, TokenAnswer, TokenFile
 
 # Bits at which classes 1, 2, ... begin; below the first a token is in class 0 and shown plain.
 LEVELS = (0.05, 0.25, 0.5, 1.0, 2.0)
-LONGEST = 600  # tokens shown per answer
+LONGEST = 600  # tokens shown per completion
 QUESTIONS = 2  # shown per step
 PAIRS = 8  # rows of a table
 
@@ -28,7 +28,7 @@ class TokenView:
 
 @dataclass(frozen=True)
 class AnswerView:
-    """An answer, ready to be shown."""
+    """A completion, ready to be shown."""
 
     question: str
     correct: bool
@@ -44,7 +44,7 @@ class StepView:
 
     title: str
     facts: str
-    pairs: list[tuple[AnswerView | None, AnswerView | None]]  # a correct and a wrong answer; one may be missing
+    pairs: list[tuple[AnswerView | None, AnswerView | None]]  # a correct and a wrong completion; one may be missing
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def signed(value: float) -> str:
 
 
 def view_answer(answer: TokenAnswer, question: str) -> AnswerView:
-    """One answer; its shaped tokens as rows of a table too."""
+    """One completion; its shaped tokens as rows of a table too."""
     shaped = {entry.place: entry for entry in answer.shaped}
     views: list[TokenView] = []
     for place in range(min(len(answer.tokens), LONGEST)):
@@ -125,9 +125,9 @@ def _mark(text: str, token: ShapedToken) -> TokenView:
 
 def choose_pairs(content: TokenFile, count: int = QUESTIONS) -> list[tuple[AnswerView | None, AnswerView | None]]:
     """
-    A correct and a wrong answer to one question, side by side; of the questions with both, the most shaped ones.
+    A correct and a wrong completion for one question, side by side; of the questions with both, the most shaped ones.
 
-    If no question has both, the most shaped correct and the most shaped wrong answer, to different questions.
+    If no question has both, the most shaped correct and the most shaped wrong completion, for different questions.
     """
 
     def most(prompt: int | None, correct: bool) -> TokenAnswer | None:
@@ -147,7 +147,7 @@ def choose_pairs(content: TokenFile, count: int = QUESTIONS) -> list[tuple[Answe
 
 
 def pair_rows(content: TokenFile, count: int = PAIRS) -> list[list[str]]:
-    """The most shaped pairs as rows: tokens, places in correct and in wrong answers, entropy, |A' - A|."""
+    """The most shaped pairs as rows: tokens, places in correct and in wrong completions, entropy, |A' - A|."""
     return [
         [_both(pair), str(pair.in_correct), str(pair.in_wrong), f"{pair.entropy:.2f}", f"{pair.shaping:.2f}"]
         for pair in most_shaped(content)[:count]
@@ -183,17 +183,17 @@ def view_run(method: str, seed: int | None, files: Sequence[TokenFile]) -> RunVi
     trained_with = files[0].settings.get("trained_with", "ces")
     note = ""
     if trained_with != "ces":
-        note = "This run was trained without CES: the marks show what CES would have done to these answers."
+        note = "This run was trained without CES: the marks show what CES would have done to these completions."
     reasons = [content.settings["not_judged"] for content in files if "not_judged" in content.settings]
     if reasons:
-        note += f" Nothing is shaped, because the answers were not judged: {reasons[0]}"
+        note += f" Nothing is shaped, because the completions were not judged: {reasons[0]}"
     steps = []
     for content in files:
         judged = [answer.correct for answer in content.answers if answer.correct is not None]
         tokens = [bits for answer in content.answers for bits in answer.entropies]
         facts = [
-            f"{len(content.answers)} answers to {len(content.questions)} problems",
-            f"{100 * sum(judged) / len(judged):.1f} % right" if judged else "not judged",
+            f"{len(content.answers)} completions for {len(content.questions)} problems",
+            f"{100 * sum(judged) / len(judged):.1f} % correct" if judged else "not judged",
             f"{len(tokens) / len(content.answers):.1f} tokens",
             f"{sum(tokens) / len(tokens):.3f} bits per token",
         ]
