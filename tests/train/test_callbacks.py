@@ -1,4 +1,4 @@
-"""The progress bar says how the answers are."""
+"""The progress bar says how the completions are."""
 
 import math
 import re
@@ -26,7 +26,7 @@ def test_the_bar_says_accuracy_length_and_entropy_in_bits():
         "entropy": 0.1 * math.log(2),
         "reward": 2.0,
     }
-    assert bar_text(logs, "right") == "84.4 % right, 20.5 tokens, 0.100 bits per token"
+    assert bar_text(logs, "right") == "84.4 % correct, 20.5 tokens, 0.100 bits per token"
     assert bar_text(logs, None) == "reward 2, 20.5 tokens, 0.100 bits per token"
     assert bar_text({**logs, "rewards/right/mean": None}, "right") == "20.5 tokens, 0.100 bits per token"
     assert bar_text({"train_runtime": 3.0}, "right") == ""
@@ -43,12 +43,12 @@ def test_a_training_shows_it_in_place_of_the_trainers_bar(tmp_path, capsys):
     last = trainer.state.log_history[-2]
     accuracy, bits = last["rewards/vowel_accuracy_reward/mean"], last["entropy"] / math.log(2)
     tokens = last["completions/mean_length"]
-    assert f"{100 * accuracy:.1f} % right, {tokens:.1f} tokens, {bits:.3f} bits per token" in said
+    assert f"{100 * accuracy:.1f} % correct, {tokens:.1f} tokens, {bits:.3f} bits per token" in said
     assert re.search(r"2/2 .* bits per token", said)
 
 
 def test_the_bar_keeps_what_the_last_rollout_was_like_where_a_line_says_less(tmp_path, capsys):
-    """Two steps a rollout, a line each: the second has no new answers."""
+    """Two steps a rollout, a line each: the second has no new completions."""
     trainer = trainer_with_bar(tmp_path, steps_per_generation=2, max_steps=4)
     show_answers_in_progress_bar(trainer)
     trainer.train()
@@ -57,8 +57,8 @@ def test_the_bar_keeps_what_the_last_rollout_was_like_where_a_line_says_less(tmp
     assert "completions/mean_length" not in second
     said = capsys.readouterr().err
     bits, right = second["entropy"] / math.log(2), 100 * first["rewards/vowel_accuracy_reward/mean"]
-    assert f"{right:.1f} % right, {first['completions/mean_length']:.1f} tokens, {bits:.3f} bits per token" in said
-    assert re.search(rf"4/4 .* right, {third['completions/mean_length']:.1f} tokens, ", said)
+    assert f"{right:.1f} % correct, {first['completions/mean_length']:.1f} tokens, {bits:.3f} bits per token" in said
+    assert re.search(rf"4/4 .* correct, {third['completions/mean_length']:.1f} tokens, ", said)
     assert not re.search(r"it/s, [\d.]+ bits", said)
 
 

@@ -13,7 +13,7 @@ COMMANDS = {
     "study": ("trl_ces.lab.commands.study", "train several methods over several seeds and compare them"),
     "quickstart": ("trl_ces.lab.commands.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
     "inspect": ("trl_ces.lab.commands.inspect", "see a model's forking tokens, before training it"),
-    "eval": ("trl_ces.lab.commands.eval", "measure accuracy and answer length on benchmarks"),
+    "eval": ("trl_ces.lab.commands.eval", "measure accuracy and completion length on benchmarks"),
     "report": ("trl_ces.lab.commands.report", "show runs on one HTML page: curves, tables, the shaped tokens"),
     "push": ("trl_ces.lab.commands.push", "upload a trained model with its card, log and report to the Hub"),
     "compare": ("trl_ces.lab.commands.compare", "compare evaluations, as the paper's Table 1 does"),

@@ -10,8 +10,8 @@ ones, of hard ones as long as all.
 
 Differs from the code: the authors sample a monitor set every few steps; here the rollouts since the last update
 stand in for it, so no second generation is needed, and a class without a correct completion in them keeps its target.
-Verdicts stay the accuracy reward's, theirs are 1 and -0.5. LASER-DE, which also rewards long wrong answers that do not
-repeat n-grams, is not here: a group reward sees no tokens, and lengthening a wrong answer would pay.
+Verdicts stay the accuracy reward's, theirs are 1 and -0.5. LASER-DE, which also rewards long wrong completions that do
+not repeat n-grams, is not here: a group reward sees no tokens, and lengthening a wrong completion would pay.
 
 Degenerate cases: until the first update every target is the longest completion allowed, so that all correct ones gain
 alpha. A wrong completion gets 0, whatever its length.

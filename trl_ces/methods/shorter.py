@@ -1,7 +1,7 @@
 """
 ShorterBetter, arXiv 2504.21370.
 
-The shortest correct completion of a group says how long an answer need be, its "sample optimal length" l*. Every
+The shortest correct completion of a group says how long one need be, its "sample optimal length" l*. Every
 completion, correct or wrong, pays for its distance to it, in either direction:
 
     reward_i = -beta * abs(l_i - l*),    l* = shortest correct length, or the group's mean length if none is correct

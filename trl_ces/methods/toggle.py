@@ -4,8 +4,8 @@ Toggle, Kimi K2.5's report, arXiv 2602.02276, section 4.4.2: phases with a budge
     reward_i = r_i 1[p < lambda or l_i <= budget(x)] - r_i  where floor(t / m) is even, 0 where it is odd
 
 beside the accuracy reward r; p is the group's solve rate and t counts rollouts. budget(x) is the rho-th percentile of
-the lengths of prompt x's correct completions, estimated once and then fixed. The free phases let answers grow again,
-so that the model does not unlearn to think longer where it has to.
+the lengths of prompt x's correct completions, estimated once and then fixed. The free phases let completions grow
+again, so that the model does not unlearn to think longer where it has to.
 
 The report says neither lambda, m nor rho, nor how the percentile is taken: the defaults are ours, the percentile is
 the shortest of the correct lengths that a share rho does not exceed, and a prompt gets its budget, in a phase of

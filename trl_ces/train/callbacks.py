@@ -60,7 +60,7 @@ class AfterFirstStep(TrainerCallback):
 
 
 class AnswerProgress(ProgressCallback):
-    """The Trainer's progress bar, followed by accuracy, length and entropy of the last logged answers."""
+    """The Trainer's progress bar, followed by accuracy, length and entropy of the last logged completions."""
 
     def __init__(self, accuracy_reward: str | None):
         super().__init__()
@@ -70,7 +70,7 @@ class AnswerProgress(ProgressCallback):
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Updates the text behind the bar."""
         super().on_log(args, state, control, logs=logs, **kwargs)
-        # Between two rollouts only the entropy is logged; the last answers' figures still hold.
+        # Between two rollouts only the entropy is logged; the last completions' figures still hold.
         self.last |= {name: value for name, value in (logs or {}).items() if value is not None}
         text = bar_text(self.last, self.accuracy_reward)
         if self.training_bar is not None and text:
@@ -78,11 +78,11 @@ class AnswerProgress(ProgressCallback):
 
 
 def bar_text(logs: dict[str, Any], accuracy_reward: str | None) -> str:
-    """`84.4 % right, 20.5 tokens, 0.108 bits per token`, or the part of it that TRL logged (entropy in nats)."""
+    """`84.4 % correct, 20.5 tokens, 0.108 bits per token`, or the part of it that TRL logged (entropy in nats)."""
     parts = []
     accuracy = logs.get(f"rewards/{accuracy_reward}/mean")
     if accuracy is not None:
-        parts.append(f"{100 * accuracy:.1f} % right")
+        parts.append(f"{100 * accuracy:.1f} % correct")
     elif accuracy_reward is None and logs.get("reward") is not None:
         parts.append(f"reward {logs['reward']:.3g}")
     if logs.get("completions/mean_length") is not None:

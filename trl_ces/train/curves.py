@@ -30,8 +30,8 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#00507a", "linestyle": (0, (1, 3)), "marker": "8", "markerfacecolor": "white"},
 )
 PANELS = {
-    "accuracy": ("Accuracy", "right answers"),
-    "length": ("Answer length", "tokens"),
+    "accuracy": ("Accuracy", "correct completions"),
+    "length": ("Completion length", "tokens"),
     "entropy": ("Entropy", "bits per token"),
 }
 Curve = dict[str, list[float]]

@@ -37,14 +37,14 @@ def test_the_table_has_a_column_for_each_model_with_units_and_bands(monkeypatch)
     bands = {"DAPO": ((83, 100), (17.14, 21), (0.03, 0.1)), "CES": ((84.4, 99), (17, 18), (0.01, 0.06))}
     monkeypatch.setattr(quickstart, "BANDS", {"before": ((73, 87), (22, 24), (0.1, 0.2)), **bands})
     assert quickstart.table(MEASURED).splitlines() == [
-        "|                         |         before |           DAPO |            CES |",
-        "|-------------------------|---------------:|---------------:|---------------:|",
-        "| accuracy, %             |           81.0 |           90.0 |           95.0 |",
-        "| 95 % of runs            |   73.0 to 87.0 |  83.0 to 100.0 |   84.4 to 99.0 |",
-        "| answer length, tokens   |           23.5 |           20.0 |           18.0 |",
-        "| 95 % of runs            |   22.0 to 24.0 |   17.1 to 21.0 |   17.0 to 18.0 |",
-        "| entropy, bits per token |          0.127 |          0.080 |          0.020 |",
-        "| 95 % of runs            | 0.100 to 0.200 | 0.030 to 0.100 | 0.010 to 0.060 |",
+        "|                           |         before |           DAPO |            CES |",
+        "|---------------------------|---------------:|---------------:|---------------:|",
+        "| accuracy, %               |           81.0 |           90.0 |           95.0 |",
+        "| 95 % of runs              |   73.0 to 87.0 |  83.0 to 100.0 |   84.4 to 99.0 |",
+        "| completion length, tokens |           23.5 |           20.0 |           18.0 |",
+        "| 95 % of runs              |   22.0 to 24.0 |   17.1 to 21.0 |   17.0 to 18.0 |",
+        "| entropy, bits per token   |          0.127 |          0.080 |          0.020 |",
+        "| 95 % of runs              | 0.100 to 0.200 | 0.030 to 0.100 | 0.010 to 0.060 |",
     ]
 
 
@@ -57,7 +57,7 @@ def test_a_figure_outside_its_band_is_named_and_a_shown_end_is_inside(monkeypatc
     )
     assert "on other machines: accuracy of CES.\n" in quickstart.outside_bands(MEASURED)
     low = MEASURED | {"CES": found(0.96, 18.0, 1.1), "DAPO": found(0.9, 99.2, 0.1)}
-    assert "on other machines: answer length of DAPO, entropy of CES.\n" in quickstart.outside_bands(low)
+    assert "on other machines: completion length of DAPO, entropy of CES.\n" in quickstart.outside_bands(low)
 
 
 def test_the_bands_are_those_of_one_more_run_beside_the_studys_seeds():
@@ -76,18 +76,18 @@ def test_the_bands_are_those_of_one_more_run_beside_the_studys_seeds():
 
 
 def test_the_gain_says_it_whichever_way_it_is():
-    assert "accuracy +5.0 points, answer length -10 %, entropy -75 %" in quickstart.gain(MEASURED)
+    assert "accuracy +5.0 points, completion length -10 %, entropy -75 %" in quickstart.gain(MEASURED)
     worse = MEASURED | {"CES": found(0.8, 22.0, 0.1)}
-    assert "accuracy -10.0 points, answer length +10 %, entropy +25 %" in quickstart.gain(worse)
+    assert "accuracy -10.0 points, completion length +10 %, entropy +25 %" in quickstart.gain(worse)
 
 
 def test_examples_show_the_first_answer_and_how_many_of_all_are_right():
     lines = [line.split(maxsplit=2) for line in quickstart.examples(MEASURED).splitlines()[1:]]
     problem = [
         ["37+48:"],
-        ["before", "7+8=16,3+4+1=8#86", "1 of 3 answers right"],
-        ["DAPO", "7+8=15,3+4+1=8#85", "2 of 3 answers right"],
-        ["CES", "7+8=15,3+4+1=8#85", "2 of 3 answers right"],
+        ["before", "7+8=16,3+4+1=8#86", "1 of 3 completions correct"],
+        ["DAPO", "7+8=15,3+4+1=8#85", "2 of 3 completions correct"],
+        ["CES", "7+8=15,3+4+1=8#85", "2 of 3 completions correct"],
     ]
     assert lines == 3 * problem
 

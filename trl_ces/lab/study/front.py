@@ -139,7 +139,7 @@ HOW_TO_READ = (
     "Means are over the seeds that every setting has. A setting is on the front if neither another nor a mix of two "
     "others is as short and more accurate, or as accurate and shorter. Gap: how far a setting lies below the front at "
     "its own length, ± half the 95 % interval of the differences by seed. Area: accuracy, in the mean over all token "
-    "budgets up to the longest answer allowed. A "
+    "budgets up to the longest completion allowed. A "
     "setting dominates another if, by differences paired by seed, the 95 % interval of its gain in accuracy or in "
     "length excludes zero and its mean is no worse in the other."
 )

@@ -27,7 +27,7 @@ def evaluate(
     batch_size: int = 32,
     group_by: str | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Samples answers to problems that the recipe holds out, at its temperature, and grades them.
+    """Samples completions for problems that the recipe holds out, at its temperature, and grades them.
 
     Without `config` in the study it is each run's own recipe. No training of a recipe sees its held-out problems; with
     `config`, runs must keep that recipe's data and `dataset_seed`.

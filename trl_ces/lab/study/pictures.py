@@ -64,7 +64,7 @@ def plot_front(settings: Sequence[Setting], order: Sequence[str], title: str, fi
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(axis="y", color="#d9dee6", linewidth=0.8)
     draw_front(axis, settings, styles_of(list(order)), "#1c2430", "#d9dee6")
-    axis.set(title=title, xlabel="answer length, tokens", ylabel="right answers")
+    axis.set(title=title, xlabel="completion length, tokens", ylabel="correct completions")
     axis.yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # not every 2.5 %, rounded
     axis.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=3.2)

@@ -32,7 +32,7 @@ HELD_OUT_PROBLEMS, SAMPLES, SAMPLING_SEED = 200, 8, 0
 # A model this small gains little from a second thread, and on a busy machine two threads wait for each other.
 THREADS = 1
 PICTURE, NUMBERS = "quickstart.png", "quickstart.json"
-MEASURES = {"accuracy, %": 1, "answer length, tokens": 1, "entropy, bits per token": 3}  # digits shown
+MEASURES = {"accuracy, %": 1, "completion length, tokens": 1, "entropy, bits per token": 3}  # digits shown
 # Where 95 % of runs with other seeds or on other machines fall, in the order of `MEASURES`: from the seeds of
 # `trl-ces study --config arithmetic`, by Student's t for one more run. A test works them out again.
 BANDS = {
@@ -118,8 +118,9 @@ def summary(measured: dict[str, Measurement]) -> str:
     count = len(measured["before"].problems)
     return (
         f"{table(measured)}\n\n"
-        f"Measured on {count} held-out problems x {SAMPLES} answers at temperature 1, sampling seed {SAMPLING_SEED}.\n"
-        "Length counts the end token; entropy is the sampling distribution's, mean over the answers' tokens.\n"
+        f"Measured on {count} held-out problems x {SAMPLES} completions at temperature 1, sampling seed "
+        f"{SAMPLING_SEED}.\n"
+        "Length counts the end token; entropy is the sampling distribution's, mean over the completions' tokens.\n"
         f"{outside_bands(measured)}\n{gain(measured)}\n\n{examples(measured)}"
     )
 
@@ -161,19 +162,19 @@ def gain(measured: dict[str, Measurement]) -> str:
     points = 100 * (ces.accuracy - dapo.accuracy)
     length, entropy = 100 * (ces.length / dapo.length - 1), 100 * (ces.entropy_bits / dapo.entropy_bits - 1)
     return (
-        f"CES against DAPO: accuracy {points:+.1f} points, answer length {length:+.0f} %, entropy {entropy:+.0f} %. "
-        "(One seed; experiments/arithmetic has the mean of several.)"
+        f"CES against DAPO: accuracy {points:+.1f} points, completion length {length:+.0f} %, entropy "
+        f"{entropy:+.0f} %. (One seed; experiments/arithmetic has the mean of several.)"
     )
 
 
 def examples(measured: dict[str, Measurement], count: int = 3) -> str:
-    """Each model's first answer to the first problems: not selected, so some may be wrong."""
-    lines = ['First answers to the first problems ("?" checks the working, "#" gives the answer):']
+    """Each model's first completion for the first problems: not selected, so some may be wrong."""
+    lines = ['First completions for the first problems ("?" checks the working, "#" gives the answer):']
     for index, prompt in enumerate(measured["before"].problems[:count]):
         answer = write_solution(read_prompt(prompt))
         lines.append(f"  {prompt}")
         for name, found in measured.items():
             texts = found.completions[index]
             right = sum(arithmetic_accuracy_reward(texts, [answer] * len(texts)))
-            lines.append(f"    {name:<8}{texts[0]:<40}  {right:.0f} of {len(texts)} answers right")
+            lines.append(f"    {name:<8}{texts[0]:<40}  {right:.0f} of {len(texts)} completions correct")
     return "\n".join(lines)

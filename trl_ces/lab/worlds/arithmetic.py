@@ -55,7 +55,7 @@ class World:
     # That the first pass forgets a carry out of the units. Above a half, problems with a carry are hard, others easy.
     forget_probability: float = 0.0
     guess_first: bool = False  # whether the first pass is its answer alone, without the working behind it
-    sums: int = 1  # additions in one problem, at most 26; an answer is right if all of them are
+    sums: int = 1  # additions in one problem, at most 26; a completion is correct if all its sums are
 
     def __post_init__(self):
         for name in ("slip_probability", "check_probability", "mend_probability", "forget_probability"):
@@ -179,7 +179,7 @@ def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0,
 
 
 def arithmetic_accuracy_reward(completions: list[str], solution: list[str], **kwargs: Any) -> list[float]:
-    """1.0 if the numbers behind `#` are right, in order, and the last ends the text. The working is not graded."""
+    """1.0 if the numbers behind `#` are correct, in order, and the last ends the text. The working is not graded."""
     rewards = []
     for completion, answer in zip(completions, solution, strict=True):
         pieces = completion.split("#")[1:]

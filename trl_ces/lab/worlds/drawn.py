@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 CHECK, SLIP, FORGET = (0.10, 0.65), (0.05, 0.40), (0.30, 0.90)  # uniform
-EASY_SLIP = (0.0, 0.03)  # with no carry forgotten: base models that are right in over 70 %
+EASY_SLIP = (0.0, 0.03)  # with no carry forgotten: base models that are correct in over 70 %
 TERMS = {1: (4, 5), 2: (2, 4), 3: (2, 3)}  # digits -> fewest and most terms; fewer would make too few problems
 
 

@@ -47,8 +47,8 @@ def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
     if benchmarks and not allowed:
         raise UserError(
             f"{', '.join(benchmarks)}: to judge these completions, programs that the model wrote are run on this "
-            "machine, in a sandbox without your files, the network or privileges (docs/evaluation.md, Code). To allow it, "
-            "give `--allow_code_execution`."
+            "machine, in a sandbox without your files, the network or privileges (docs/evaluation.md, Code). To allow "
+            "it, give `--allow_code_execution`."
         )
     if benchmarks:
         check_sandbox()
