@@ -1,7 +1,7 @@
 """
 Reward functions for TRL.
 
-- Is the answer right, is the thinking well-formed (docs/deviations.md, rows 18 and 17)? Both know whether the chat
+- Is the answer correct, is the thinking well-formed (docs/deviations.md, rows 18 and 17)? Both know whether the chat
   template already opened `<think>`.
 - `get_..._length_reward`: rewards of whole groups, from methods/. [`group_reward`] makes one of your own.
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Completion = str | list[dict[str, Any]]
 
 # Seconds of processor time of one comparison (docs/evaluation.md, "Time of a reward"). Of the judged answers in
-# tests/grading/test_oracle.py, the slowest right one took 0.25 s, on a busy machine.
+# tests/grading/test_oracle.py, the slowest correct one took 0.25 s, on a busy machine.
 _FIRST_LIMIT_S = 0.2
 _LIMIT_S = 1.0
 

@@ -217,7 +217,7 @@ class Shaping(EntropyControl, Verdicts):
 
 # Outermost first. RealTokens passes each piece of a micro-batch to Shaping. DynamicSampling is inside Shaping, which
 # thus sees the kept groups only. GroupFilter is inside both and drops rewards, never verdicts. Verdicts is inside all
-# that read it, and outside RewardCalls, which has the rewards. OutlierTruncation is between: all see the cut answers.
+# that read it, and outside RewardCalls, which has the rewards. OutlierTruncation is between: all see the cut ones.
 class CESTrainer(
     RealTokens,
     EndedRows,

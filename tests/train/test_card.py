@@ -200,7 +200,7 @@ DEFAULTS = {"shaping": "ces", "loss_type": "dapo", "ces_tau": 0.02, "ces_beta_co
             {"reward_funcs": ["accuracy_reward", "get_alp_length_reward", "my.get_kimi_length_reward", "my.accuracy"]},
             "DAPO, the reward `alp_length_reward` and the reward `kimi_length_reward`",
         ),
-        (CES, {"ces_cap_incorrect": 2.0}, {}, f"DAPO and {CES} capped at |A| / 2 on incorrect completions"),
+        (CES, {"ces_cap_incorrect": 2.0}, {}, f"DAPO and {CES} capped at |A| / 2 on wrong completions"),
         (CHENG, {}, {}, f"DAPO and {CHENG}"),
         (None, {}, {"gfpo_keep": 2}, "DAPO and GFPO (an advantage for 2 of a group)"),
         (None, {}, {"scale_rewards": "batch"}, "DAPO and rewards scaled by the batch"),
@@ -221,12 +221,12 @@ def test_the_card_says_what_was_done_and_nothing_that_was_not(rule, settings, re
 @pytest.mark.parametrize(
     ("correct", "incorrect", "said"),
     [
-        (0.4, 0.4, f"{TAKES}correct completions and gives entropy to incorrect completions."),
+        (0.4, 0.4, f"{TAKES}correct completions and gives entropy to wrong completions."),
         (0.4, 0.0, f"{TAKES}correct completions."),
-        (0.0, 0.4, f"{GIVES}incorrect completions."),
-        (-0.4, -0.4, f"{GIVES}correct completions and takes entropy from incorrect completions."),
-        (-0.4, 0.4, f"{GIVES}correct completions and gives entropy to incorrect completions."),
-        (0.4, -0.4, f"{TAKES}correct completions and takes entropy from incorrect completions."),
+        (0.0, 0.4, f"{GIVES}wrong completions."),
+        (-0.4, -0.4, f"{GIVES}correct completions and takes entropy from wrong completions."),
+        (-0.4, 0.4, f"{GIVES}correct completions and gives entropy to wrong completions."),
+        (0.4, -0.4, f"{TAKES}correct completions and takes entropy from wrong completions."),
         (0.0, 0.0, "These settings change no token."),
     ],
 )

@@ -160,14 +160,14 @@ def test_a_step_and_a_rollout_are_the_same_on_any_number_of_processes(step, roll
 
 
 def test_eight_processes_cannot_share_four_responses():
-    with pytest.raises(UserError, match=r"4 / 8 = 0\.5 responses each\): start 1, 2, 4 processes"):
+    with pytest.raises(UserError, match=r"4 / 8 = 0\.5 completions each\): start 1, 2, 4 processes"):
         batch_sizes(4, 48, 8)
-    with pytest.raises(UserError, match=r"4 / 3 = 1\.33333 responses"):
+    with pytest.raises(UserError, match=r"4 / 3 = 1\.33333 completions"):
         batch_sizes(4, 48, 3)
 
 
 def test_a_rollout_is_whole_steps():
-    with pytest.raises(UserError, match=r"which is 12\.5 steps of 4 responses"):
+    with pytest.raises(UserError, match=r"which is 12\.5 steps of 4 completions"):
         batch_sizes(4, 50, 2)
 
 

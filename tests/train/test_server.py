@@ -85,7 +85,11 @@ def test_the_command_serves_what_the_recipe_trains(changes, expected):
         (("--weight-transfer-config", '{"backend": "ipc"}', *FLAGS[2:]), {}, r"has another .*\{'backend': 'ipc'\}"),
         (FLAGS[:2], {}, "runs with `--logprobs-mode raw_logprobs`"),
         ((*FLAGS, "--max-model-len", "210"), {"vllm_max_model_length": 220}, "takes 210 tokens, .* is 220: start it "),
-        ((*FLAGS, "--max-model-len", "200"), {}, "takes 200 tokens of prompt and answer, .*`max_completion_length`"),
+        (
+            (*FLAGS, "--max-model-len", "200"),
+            {},
+            "takes 200 tokens of prompt and completion, .*`max_completion_length`",
+        ),
         ((*FLAGS, "--api-key", "secret"), {}, "asks for an API key, which TRL's client does not send"),
     ],
     ids=["model", "no engine", "engine", "log-probs", "max length", "answers", "key"],

@@ -29,7 +29,7 @@ def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
         problem = f"`ces_accuracy_reward` is None, and {len(matches)} reward functions have 'accuracy' in their name."
     if len(matches) != 1:
         raise ValueError(
-            f"{problem} CES needs the one that tells right completions from wrong: set `ces_accuracy_reward` to "
+            f"{problem} CES needs the one that tells correct completions from wrong: set `ces_accuracy_reward` to "
             f'its name, or `shaping="none"`. There are: {", ".join(names) or "none"}.'
         )
     return matches[0]

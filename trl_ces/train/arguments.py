@@ -88,7 +88,7 @@ class ScriptArguments:
     responses_per_step: int | None = field(
         default=None,
         metadata={
-            "help": "Responses of one optimizer step over all processes (the paper: 4). With it, accumulation and "
+            "help": "Completions of one optimizer step over all processes (the paper: 4). With it, accumulation and "
             "steps_per_generation follow from the number of processes; per_device_train_batch_size is then an upper "
             "bound (default 2)."
         },
@@ -96,7 +96,7 @@ class ScriptArguments:
     responses_per_rollout: int | None = field(
         default=None,
         metadata={
-            "help": "Responses generated at a time over all processes (the paper: 48). Default: responses_per_step."
+            "help": "Completions generated at a time over all processes (the paper: 48). Default: responses_per_step."
         },
     )
     model_builder: str | None = field(

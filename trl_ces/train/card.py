@@ -160,7 +160,7 @@ def trained_with(rule: str | None, settings: Mapping[str, Any], recipe: Mapping[
     if rule is not None:
         without = [text for name, text in ABLATIONS.items() if settings.get(name) is False]
         if settings.get("ces_cap_incorrect") is not None:
-            without.append(f"capped at |A| / {settings['ces_cap_incorrect']:g} on incorrect completions")
+            without.append(f"capped at |A| / {settings['ces_cap_incorrect']:g} on wrong completions")
         words.append(f"{rule} {' and '.join(without)}".strip())
     rewards = [name.rpartition(".")[2] for name in recipe.get("reward_funcs") or []]
     kept, share = recipe.get("gfpo_keep"), recipe.get("top_entropy_quantile", 1.0)
@@ -186,7 +186,7 @@ def effect(settings: Mapping[str, Any]) -> str:
     """What CES does at the most uncertain tokens, as a sentence; empty for other shapings."""
     if settings["shaping"] != "ces":
         return ""
-    sides = (("correct", settings["ces_beta_correct"]), ("incorrect", -settings["ces_beta_incorrect"]))
+    sides = (("correct", settings["ces_beta_correct"]), ("wrong", -settings["ces_beta_incorrect"]))
     parts = [f"{'takes entropy from' if beta > 0 else 'gives entropy to'} {which} completions"
              for which, beta in sides if beta and settings["ces_tau"] > 0]  # fmt: skip
     if not parts:

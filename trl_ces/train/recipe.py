@@ -241,13 +241,13 @@ def batch_sizes(
         usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
         raise UserError(
             f"`responses_per_step` is {responses_per_step} and {num_processes} processes cannot share it evenly "
-            f"({responses_per_step} / {num_processes} = {responses_per_step / num_processes:g} responses each): "
+            f"({responses_per_step} / {num_processes} = {responses_per_step / num_processes:g} completions each): "
             f"start {', '.join(map(str, usable))} processes with --num_processes, or change `responses_per_step`."
         )
     if responses_per_rollout % responses_per_step:
         raise UserError(
             f"`responses_per_rollout` is {responses_per_rollout}, "
-            f"which is {responses_per_rollout / responses_per_step:g} steps of {responses_per_step} responses: "
+            f"which is {responses_per_rollout / responses_per_step:g} steps of {responses_per_step} completions: "
             "make it a multiple of `responses_per_step`."
         )
     share = responses_per_step // num_processes

@@ -125,7 +125,7 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
 
 
 def _check_prompts(trainer: CESTrainer, recipe: Recipe) -> None:
-    """Refuses prompts without room for an answer: colocated vLLM would cut it in silence, a server end the run."""
+    """Refuses prompts without room for a completion: colocated vLLM would cut it in silence, a server end the run."""
     config, answer, tokenizer = trainer.args, trainer.args.max_completion_length, cast(Any, trainer.processing_class)
     if not config.use_vllm or answer is None or hasattr(tokenizer, "image_processor"):
         return

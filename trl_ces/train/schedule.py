@@ -13,11 +13,11 @@ from .recipe import Recipe
 class Schedule:
     """A run's counts, over all processes."""
 
-    responses: int  # responses trained on per rollout; dynamic sampling may generate more
+    responses: int  # completions trained on per rollout; dynamic sampling may generate more
     prompts: int  # prompts per rollout
-    responses_per_step: int  # responses per optimizer step
+    responses_per_step: int  # completions per optimizer step
     updates: int  # optimizer steps per rollout
-    micro_batch: int  # responses per forward pass of one process
+    micro_batch: int  # completions per forward pass of one process
     accumulation: int  # forward passes per step of one process
     rounds: int  # maximum rounds of generation per rollout; above 1 with dynamic sampling
     steps: int | None  # optimizer steps of the run; `None` if the number of rows is unknown

@@ -78,7 +78,7 @@ def check_server(recipe: Recipe) -> None:
 
 
 def served_length(recipe: Recipe) -> int:
-    """Tokens of prompt and answer that the recipe's running server takes."""
+    """Tokens of prompt and completion that the recipe's running server takes."""
     return int(_get(f"{server_url(recipe)}/v1/models", recipe).json()["data"][0]["max_model_len"])
 
 
@@ -95,8 +95,9 @@ def _check_facts(url: str, model: str, max_length: int, mode: str, transfer: Any
         raise _refusal(url, f"takes {max_length} tokens, and `vllm_max_model_length` is {bound}", recipe)
     if answer is not None and max_length <= answer:
         raise UserError(
-            f"The vLLM server at {url} takes {max_length} tokens of prompt and answer, and `max_completion_length` is "
-            f"{answer}: start it with a larger `--max-model-len`, or lower `max_completion_length`."
+            f"The vLLM server at {url} takes {max_length} tokens of prompt and completion, and "
+            f"`max_completion_length` is {answer}: start it with a larger `--max-model-len`, or lower "
+            "`max_completion_length`."
         )
     if mode != "processed_logprobs" and recipe.setting("vllm_importance_sampling_correction"):
         raise _refusal(url, f"runs with `--logprobs-mode {mode}`, which biases the importance sampling", recipe)
