@@ -64,7 +64,7 @@ def make_trainer(model, output_dir, **changes):
         "per_device_train_batch_size": 8,
         "steps_per_generation": 2,
         "max_completion_length": 64,
-        # k = floor(length * tau * b): at the paper's 0.01 an answer of 64 tokens would have no shaped token
+        # k = floor(length * tau * b): at the paper's 0.01 a completion of 64 tokens would have no shaped token
         "ces_tau": 0.1,
         "reward_weights": [1.0, 0.1],
         "learning_rate": 1e-6,

@@ -1,5 +1,5 @@
 """
-CES with a reward that sees its whole group: a bonus for right completions no longer than the group's mean.
+CES with a reward that sees its whole group: a bonus for correct completions no longer than the group's mean.
 
     python docs/examples/group_reward.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/brief
 
@@ -19,10 +19,10 @@ from trl_ces.rewards import accuracy_reward, group_reward
 
 @group_reward
 def brief_reward(groups):
-    """1 for a right completion that is no longer than the mean of its group's right ones, else 0."""
-    right = groups.correct & groups.scorable
-    mean = (groups.lengths * right).sum(dim=1, keepdim=True) / right.sum(dim=1, keepdim=True).clamp(min=1)
-    return (right & (groups.lengths <= mean)).float()
+    """1 for a correct completion that is no longer than the mean of its group's correct ones, else 0."""
+    correct = groups.correct & groups.scorable
+    mean = (groups.lengths * correct).sum(dim=1, keepdim=True) / correct.sum(dim=1, keepdim=True).clamp(min=1)
+    return (correct & (groups.lengths <= mean)).float()
 
 
 parser = argparse.ArgumentParser(description="CES with a reward of whole groups")

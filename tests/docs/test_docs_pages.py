@@ -171,7 +171,7 @@ def test_the_example_of_the_algorithm_adds_up():
         b = ces.multiplier(correct, *counts)
         sizes[right] = ces.selection_size(torch.full((4,), 300), 0.01, b).tolist()
     assert sizes == {3: [2, 2, 2, 0], 1: [0, 2, 2, 2]}
-    assert "the correct one gets 0 shaped tokens, each incorrect one 2." in text
+    assert "the correct one gets 0 shaped tokens, each wrong one 2." in text
 
 
 # Pages and links
