@@ -85,7 +85,7 @@ def base_model(folder, seed):
 
 
 def train(folder, base, method, reward, seed):
-    """The share of copies, of right sums and the length, by rollout."""
+    """The share of copies, of correct sums and the length, by rollout."""
     draw, rows = random.Random(1000 + seed), []
 
     def graded_accuracy_reward(prompts, completions, solution, **columns):
