@@ -3,7 +3,7 @@
     trl-ces bench copies --data ../shared/data            # needs train/math/math.json and math/NAME/test.jsonl there
 
 A policy boxes the longest, the last or the first formula of the question, or the longest one changed: in brackets,
-with `+ 0`, with spaces, with its sides exchanged. A copy that is spelled like the gold is right and not counted.
+with `+ 0`, with spaces, with its sides exchanged. A copy that is spelled like the gold is correct and not counted.
 """
 
 import argparse

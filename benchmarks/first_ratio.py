@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--shape", choices=SHAPES, default="small")
-    parser.add_argument("--rows", type=int, default=16, help="responses in the rollout, two an optimizer step")
+    parser.add_argument("--rows", type=int, default=16, help="completions in the rollout, two an optimizer step")
     parser.add_argument("--longest", type=int, default=400, help="tokens of the longest completion")
     options = parser.parse_args(arguments)
     completions = r1_lengths(options.rows, options.longest, 0)

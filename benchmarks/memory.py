@@ -3,7 +3,7 @@
     trl-ces bench memory
     trl-ces bench memory --device cuda
 
-Each case runs in its own process: CESTrainer trains a random model for two steps on answers of full length. On a CPU
+Each case runs in its own process: CESTrainer trains a random model for two steps on completions of full length. On a CPU
 the peak of resident memory, less what the process held before the model, is compared with the estimate of
 `trl_ces/lab/plan` (Linux only: /proc; a few minutes on one core); on a GPU the peak of PyTorch's allocator is.
 """
@@ -101,7 +101,7 @@ def predicted(shape, fields, device):
     config = whole_run(recipe, 1)
     shape = ModelShape(json.dumps(shape))
     setup = make_setup(recipe, config, make_schedule(config, 1, None), shape, Engine(1), None, PROMPT)
-    # The answers are scripted, so nothing is generated.
+    # The completions are scripted, so nothing is generated.
     memory = plan_memory(replace(setup, generation=replace(setup.generation, server=True)))
     return memory.training - memory.parts["reserve (estimate)"]
 

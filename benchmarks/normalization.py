@@ -30,14 +30,14 @@ def weights(rollouts: int, rows: int, rows_of_a_step: int, seed: int) -> list[fl
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rollouts", type=int, default=2000)
-    parser.add_argument("--rows", type=int, default=48, help="responses in a rollout")
-    parser.add_argument("--rows_of_a_step", type=int, default=4, help="responses in an optimizer step")
+    parser.add_argument("--rows", type=int, default=48, help="completions in a rollout")
+    parser.add_argument("--rows_of_a_step", type=int, default=4, help="completions in an optimizer step")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     found = sorted(weights(options.rollouts, options.rows, options.rows_of_a_step, options.seed))
     low, high = (found[int(share * len(found))] for share in (0.05, 0.95))
     print(
-        f"A step of {options.rows_of_a_step} of {options.rows} responses weighs {low:.2f} to {high:.2f} of Eq. 1 "
+        f"A step of {options.rows_of_a_step} of {options.rows} completions weighs {low:.2f} to {high:.2f} of Eq. 1 "
         f"(5 to 95 % of {len(found)} steps; least {found[0]:.2f}, most {found[-1]:.2f})."
     )
     return 0
