@@ -3,7 +3,7 @@
     trl-ces bench memory
     trl-ces bench memory --device cuda
 
-Each case runs in its own process: CESTrainer trains a random model for two steps on completions of full length. On a CPU
+Each case runs in its own process: CESTrainer trains a random model for two steps on full-length completions. On a CPU
 the peak of resident memory, less what the process held before the model, is compared with the estimate of
 `trl_ces/lab/plan` (Linux only: /proc; a few minutes on one core); on a GPU the peak of PyTorch's allocator is.
 """

@@ -131,7 +131,7 @@ def test_a_file_comes_back_as_it_was_and_a_damaged_one_is_named(tmp_path):
     (tmp_path / "tokens-latest.jsonl").write_text("not one of ours")
     assert len(read_tokens(tmp_path)) == 2
     text = (tmp_path / "tokens-40.jsonl").read_text()
-    for damaged in (text[:-30], text.replace('"version": 1', '"version": 9'), ""):
+    for damaged in (text[:-30], text.replace('"version": 2', '"version": 9'), ""):
         (tmp_path / "tokens-40.jsonl").write_text(damaged)
         with pytest.raises(UserError, match=r"tokens-40.jsonl is damaged .*remove it"):
             read_tokens(tmp_path)

@@ -76,4 +76,4 @@ def _tokens(content: TokenFile, reference: TokenFile) -> Mapping[tuple[int, int]
         return {
             (number, token.place): token for number, answer in enumerate(content.answers) for token in answer.shaped
         }
-    return {(token.answer, token.place): token for token in content.places}
+    return {(token.completion, token.place): token for token in content.places}

@@ -4,7 +4,7 @@ The file of the first step, mostly the model before training, is the reference: 
 model thinks at the tokens that CES shapes in the reference's completions. So a fork can be followed over training,
 also after the model has stopped hesitating there.
 
-Lines are JSON: one of `kind` "settings", then "answer" and "place". Entropies are in bits, `shaping` is A' - A, Eq. 7.
+Lines are JSON: a `kind` "settings", then "completion" and "place". Entropies are in bits, `shaping` is A' - A, Eq. 7.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...support.files import write_text
 if TYPE_CHECKING:
     from ..inspect.answers import SampledAnswer
 
-VERSION = 1
+VERSION = 2
 DIGITS = 4  # of entropies, probabilities and shaping in the file
 
 
@@ -56,7 +56,7 @@ class TokenAnswer:
 class FollowedToken:
     """What a later model thinks at a shaped token of the reference."""
 
-    answer: int  # index of the reference's completion
+    completion: int  # index among the reference's
     place: int
     entropy: float
     pair: list[str]
@@ -93,7 +93,7 @@ def write_tokens(folder: Path, content: TokenFile) -> None:
     """Writes the file of a step, whole or not at all."""
     asked = {"questions": content.questions, "prompts": content.prompts}
     lines = [{"kind": "settings", "version": VERSION, "settings": content.settings, **asked}]
-    lines += [{"kind": "answer", **asdict(answer)} for answer in content.answers]
+    lines += [{"kind": "completion", **asdict(answer)} for answer in content.answers]
     lines += [{"kind": "place", **asdict(place)} for place in content.places]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     write_text(folder / f"tokens-{content.step}.jsonl", text)
@@ -114,7 +114,7 @@ def _read(file: Path) -> TokenFile:
             raise ValueError("another version")
         answers, places = [], []
         for line in lines[1:]:
-            if line.pop("kind") == "answer":
+            if line.pop("kind") == "completion":
                 answers.append(TokenAnswer(**{**line, "shaped": [ShapedToken(**entry) for entry in line["shaped"]]}))
             else:
                 places.append(FollowedToken(**line))
