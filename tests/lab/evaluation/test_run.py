@@ -124,7 +124,8 @@ def test_problems_without_a_gold_count_for_the_script_alone(place, tmp_path, scr
     assert found["correct"]["accuracy"] == 1.0
     assert found["correct_qwen"]["accuracy"] == 383 / 385  # an empty answer would be right
     assert (
-        "2 answers are not judged: `correct` cannot grade against their golds" in (tmp_path / "table.md").read_text()
+        "2 completions are not judged: `correct` cannot grade against their golds"
+        in (tmp_path / "table.md").read_text()
     )
 
 
