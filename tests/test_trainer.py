@@ -258,8 +258,8 @@ def test_the_accuracy_reward_is_found(names, wanted, index):
 @pytest.mark.parametrize(
     ("names", "wanted", "sentence"),
     [
-        (["format", "length"], None, "0 reward functions have 'accuracy'"),
-        (["accuracy_a", "accuracy_b"], None, "2 reward functions have 'accuracy'"),
+        (["format", "length"], None, "it is None, and 0 of them have 'accuracy'"),
+        (["accuracy_a", "accuracy_b"], None, "it is None, and 2 of them have 'accuracy'"),
         (["format", "length"], "exact", "'exact', which names 0"),
         (["exact", "exact"], "exact", "'exact', which names 2"),
     ],
@@ -272,7 +272,7 @@ def test_an_accuracy_reward_that_cannot_be_told_is_refused_with_the_names_there_
 
 
 def test_a_wrong_reward_name_is_refused_before_the_model_is_loaded(tmp_path):
-    with pytest.raises(ValueError, match="`ces_accuracy_reward` is 'exact'"):
+    with pytest.raises(ValueError, match="Set `ces_accuracy_reward` .*: it is 'exact'"):
         CESTrainer(
             "no/such-model",
             reward_funcs=[vowel_accuracy_reward],

@@ -21,15 +21,15 @@ def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
     """Find the accuracy reward: the one named, else the only one, else the only one with "accuracy" in its name."""
     if wanted is not None:
         matches = [index for index, name in enumerate(names) if name == wanted]
-        problem = f"`ces_accuracy_reward` is {wanted!r}, which names {len(matches)} of the reward functions."
+        problem = f"it is {wanted!r}, which names {len(matches)} of them"
     elif len(names) == 1:
         return 0
     else:
         matches = [index for index, name in enumerate(names) if "accuracy" in name.lower()]
-        problem = f"`ces_accuracy_reward` is None, and {len(matches)} reward functions have 'accuracy' in their name."
+        problem = f"it is None, and {len(matches)} of them have 'accuracy' in their name"
     if len(matches) != 1:
         raise ValueError(
-            f"{problem} CES needs the one that tells correct completions from wrong: set `ces_accuracy_reward` to "
-            f'its name, or `shaping="none"`. There are: {", ".join(names) or "none"}.'
+            "Set `ces_accuracy_reward` to the reward function that tells correct completions from wrong, or "
+            f'`shaping="none"`: {problem}. There are: {", ".join(names) or "none"}.'
         )
     return matches[0]

@@ -59,13 +59,12 @@ def run(argv: list[str]) -> int:
     folder = options.output_dir
     if folder is not None:
         _make(folder)
-    progress = _show_progress if sys.stderr.isatty() else None
 
     from ..inspect.facts import count_pairs, group_facts, sample_facts
     from ..inspect.sampling import sample_recipe
     from ..inspect.table import pairs_report, write_file
 
-    sample = sample_recipe(recipe, asked, sampling, build=options.model is None, on_batch=progress)
+    sample = sample_recipe(recipe, asked, sampling, build=options.model is None, on_batch=_show_progress)
     share = sampling.share([len(answer.tokens) for answer in sample.answers])
     pairs = count_pairs(sample.answers, sample.correct)
     facts = {"model": sample.name, "num_prompts": len(asked.prompts), **asdict(sampling), "tau": share}
@@ -98,4 +97,6 @@ def _make(folder: Path) -> None:
 
 
 def _show_progress(done: int, of: int) -> None:
-    print(f"\r{done} of {of} completions", end="\n" if done == of else "", file=sys.stderr, flush=True)
+    """Overwrites a line of a terminal, adds a line to a file."""
+    start, end = ("\r", "\n" if done == of else "") if sys.stderr.isatty() else ("", "\n")
+    print(f"{start}{done} of {of} completions", end=end, file=sys.stderr, flush=True)
