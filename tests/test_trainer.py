@@ -272,7 +272,7 @@ def test_an_accuracy_reward_that_cannot_be_told_is_refused_with_the_names_there_
 
 
 def test_a_wrong_reward_name_is_refused_before_the_model_is_loaded(tmp_path):
-    with pytest.raises(ValueError, match="Set `ces_accuracy_reward` .*: it is 'exact'"):
+    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*: it is 'exact'"):
         CESTrainer(
             "no/such-model",
             reward_funcs=[vowel_accuracy_reward],
