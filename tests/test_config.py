@@ -77,6 +77,11 @@ REFUSED = [
     ({"gfpo_metric": "shortest"}, "`gfpo_metric` is 'shortest'", "'reward_per_token'"),
     ({"ces_correct_threshold": float("nan")}, "`ces_correct_threshold` is nan", "1.0"),
     ({"num_generations": 1}, "`num_generations` is 1", "at least 2"),
+    (
+        {"generation_kwargs": {"thinking_token_budget": 64}},
+        "`generation_kwargs` is {'thinking_token_budget': 64}",
+        "would enter the loss: remove `thinking_token_budget`",
+    ),
     ({"loss_type": "cispo"}, "`loss_type` is 'cispo'", "'dapo'"),
     ({"loss_type": "vespo"}, "`loss_type` is 'vespo'", "'dapo'"),
     ({"loss_type": "sapo"}, "`loss_type` is 'sapo'", "'dapo'"),
@@ -114,7 +119,7 @@ def test_allowed_with_dynamic_sampling(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[33:]], ids=str)
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[34:]], ids=str)
 def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
     config = CESConfig(**settings(tmp_path, shaping="none", **changes))
     assert {name: getattr(config, name) for name in changes} == changes

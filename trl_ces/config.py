@@ -288,6 +288,8 @@ class CESConfig(RuleFields, GRPOConfig):
             self._check_dot(size)
         if not is_count(self.dynamic_sampling_max_rounds):
             refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")
+        if "thinking_token_budget" in (self.generation_kwargs or {}):
+            refuse("generation_kwargs", "forced tokens would enter the loss: remove `thinking_token_budget`.")
         if self.on_reward_error not in ON_REWARD_ERROR:
             refuse("on_reward_error", f"choose one of {', '.join(map(repr, ON_REWARD_ERROR))}.")
         if not is_count(self.max_nonfinite_steps):

@@ -13,6 +13,7 @@ from trl_ces.cli.main import main
 from trl_ces.lab.evaluation.comparison import compare, comparison_text, load_run
 from trl_ces.lab.evaluation.statistics import interval, interval_of_average, pass_at_k
 from trl_ces.lab.evaluation.summary import results_table, summarize
+from trl_ces.lab.hub.push import eval_results
 from trl_ces.support.errors import UserError
 from trl_ces.support.tables import markdown
 
@@ -109,6 +110,29 @@ def test_the_table_has_the_papers_columns_and_the_average():
         in text
     )
     assert "5 problems, 4 completions each, temperature 0.4" in text
+
+
+def test_a_run_whose_thinking_was_ended_by_force_is_marked_wherever_it_is_shown(tmp_path):
+    budget = {"thinking_token_budget": 64}
+    ended = [answer | {"finish_reason": "forced"} if answer["sample"] == 0 else answer for answer in FIRST]
+    summary = summarize(SETTINGS | budget, ended)
+    text = results_table(summary)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert (rows[0][-1], rows[2][-1], rows[4][0], rows[4][-1]) == ("Forced", "25.0", "Average", "")
+    assert text.startswith("m (forced at 64): 5 problems")
+    assert "whose thinking vLLM cut after 64 tokens" in text
+    assert {result.metric_name for result in eval_results(summary)} == {
+        f"{what}, of {count} problems (forced at 64)"
+        for what in ("accuracy, %", "mean completion length, tokens")
+        for count in (2, 3)
+    }
+    forced = load_run(write_run(tmp_path / "forced", ended, **budget), "forced")
+    found = compare([load_run(write_run(tmp_path / "free", FIRST), "free"), forced])
+    assert found["runs"] == ["free", "forced (forced at 64)"]
+    assert found["differing"] == {"forced (forced at 64)": {"thinking_token_budget": [None, 64]}}
+    free = summarize(SETTINGS, FIRST)
+    assert "forced" not in results_table(free).lower()
+    assert "forced" not in free["benchmarks"]["aime24"]
 
 
 def test_an_interval_is_the_bootstrap_t_of_plain_loops():

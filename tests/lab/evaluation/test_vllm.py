@@ -63,6 +63,7 @@ def vllm(monkeypatch):
         name: types.ModuleType(name)
         for name in (
             "vllm",
+            "vllm.config",
             "vllm.lora",
             "vllm.lora.request",
             "vllm.sampling_params",
@@ -74,6 +75,7 @@ def vllm(monkeypatch):
     modules["vllm.v1.engine.exceptions"].EngineDeadError = EngineDeadError
     modules["vllm"].__spec__ = importlib.machinery.ModuleSpec("vllm", None)
     modules["vllm"].AsyncEngineArgs = taking("EngineArgs")
+    modules["vllm.config"].ReasoningConfig = taking("ReasoningConfig")
     modules["vllm"].SamplingParams = taking("SamplingParams")
     modules["vllm"].AsyncLLMEngine = types.SimpleNamespace(from_engine_args=Engine)
     modules["vllm.lora.request"].LoRARequest = lambda *words: words
@@ -147,6 +149,64 @@ def test_an_adapter_goes_with_every_request(vllm):
     assert [lora_rank(rank) for rank in (1, 8, 9, 64, 512)] == [1, 8, 16, 64, 512]
     with pytest.raises(UserError, match="rank 513"):
         lora_rank(513)
+
+
+class Tags:
+    """A tokenizer with `<think>`, 2, and `</think>`, 3."""
+
+    def encode(self, text, add_special_tokens):
+        return [{"<think>": 2, "</think>": 3}[text]]
+
+
+# Budget 2. Prompt, what the engine writes, how the answer ended; 7 is an end token.
+ENDS = [
+    ([2, 8], [8, 3, 9, 7], "forced"),  # opened by the prompt, which has one token of thinking
+    ([8], [8, 2, 8, 8, 3, 9, 7], "forced"),
+    ([2, 8], [3, 9, 7], "stop"),
+    ([2, 8], [8, 8, 3, 7], "stop"),
+    ([2], [3, 8, 3, 7], "stop"),  # thinking had ended already
+    ([2, 8, 8, 3], [9, 7], "stop"),  # in the prompt
+    ([2, 8], [8, 3, 9, 9], "length"),
+]
+
+
+class Thinker(Engine):
+    """Writes what `ENDS` has for the prompt whose number is its first token."""
+
+    async def generate(self, prompt, sampling_params, request_id, *, lora_request=None):
+        self.asked.append(sampling_params)
+        yield types.SimpleNamespace(
+            outputs=[types.SimpleNamespace(token_ids=tuple(ENDS[prompt["prompt_token_ids"][0] - 100][1]))]
+        )
+
+
+def test_a_budget_of_thinking_reaches_vllm_and_answers_that_it_ended_are_marked(vllm, monkeypatch):
+    monkeypatch.setattr(sys.modules["vllm"].AsyncLLMEngine, "from_engine_args", Thinker)
+    facts = dataclasses.replace(FACTS, tokenizer=Tags())
+    backend = VllmBackend(facts, settings(thinking_token_budget=2, max_new_tokens=50), longest=120)
+    told = backend.engine.arguments
+    assert told["reasoning_config"] == {"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}
+    assert told["skip_tokenizer_init"] is False  # or vLLM could not read them
+    prompts = [[100 + number, *prompt] for number, (prompt, *_) in enumerate(ENDS)]
+    found = {one.index: one for part in backend.generate(prompts, [0] * len(ENDS)) for one in part}
+    assert [found[number].finish_reason for number in range(len(ENDS))] == [reason for *_, reason in ENDS]
+    assert {sampling["thinking_token_budget"] for sampling in backend.engine.asked} == {2}
+    backend.close()
+
+
+def test_a_budget_of_thinking_is_refused_where_it_would_not_be_kept(vllm, tmp_path):
+    with pytest.raises(UserError, match="`thinking_token_budget` needs vLLM"):
+        choose_backend(settings(backend="transformers", thinking_token_budget=1))
+    with pytest.raises(UserError, match="`thinking_token_budget` is 64: it must be below `max_new_tokens`, 64"):
+        settings(thinking_token_budget=64, max_new_tokens=64)
+    with pytest.raises(UserError, match="a study's table does not mark forced completions"):
+        run_module.check_evaluate(["aime24"], backend="vllm", thinking_token_budget=64)
+    write_data(tmp_path, ["aime24"])
+    write_model(tmp_path / "model")
+    chosen = settings(model=str(tmp_path / "model"), data_dir=str(tmp_path), max_new_tokens=8, thinking_token_budget=4)
+    with pytest.raises(UserError, match="needs a model with the tokens <think> and </think>"):
+        run_module.run_evaluation(chosen, tmp_path / "run", say=lambda text: None, progress=False)
+    assert not (tmp_path / "run").exists()
 
 
 def test_requests_wait_for_a_place_and_are_all_answered(vllm, monkeypatch):

@@ -17,7 +17,7 @@ from .budgets import curves, draw_budgets, paired_table
 from .proportions import accuracy_difference, accuracy_interval
 from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings_file
 from .statistics import interval_of_average
-from .summary import KINDS, accuracies, by_benchmark, mean_lengths, shares, span, tokens
+from .summary import KINDS, accuracies, by_benchmark, forced_mark, mean_lengths, shares, span, tokens
 
 # Section 5.2: a question is simple if more of the reference model's completions are correct.
 SIMPLE_ABOVE = 0.5
@@ -48,7 +48,7 @@ def load_run(folder: Path, name: str) -> Run:
         raise UnfinishedRun(
             f"{folder} holds {len(samples)} of {expected} completions: start its `trl-ces eval` again to resume."
         )
-    return Run(name, settings, by_benchmark(samples))
+    return Run(name + forced_mark(settings), settings, by_benchmark(samples))
 
 
 def compare_folders(
@@ -81,7 +81,7 @@ def compare_folders(
     if picture is not None:
         lines = {}
         for kind, own in found["budgets"].items():
-            for name, run in zip(names, own["accuracy"], strict=True):
+            for name, run in zip(found["runs"], own["accuracy"], strict=True):
                 label = name if len(found["budgets"]) == 1 else f"{name}, {KINDS[kind].lower()}"
                 lines[label] = own["budgets"], [entry["mean"] for entry in run]
         draw_budgets(lines, picture)

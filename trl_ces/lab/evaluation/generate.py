@@ -20,7 +20,7 @@ from .settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class GeneratedAnswer:
-    """One completion: index of its prompt, token ids without the end token, and `"stop"` or `"length"`."""
+    """One completion: index of its prompt, ids without the end token, and `"stop"`, `"forced"` or `"length"`."""
 
     index: int
     tokens: list[int]

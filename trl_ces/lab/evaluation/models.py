@@ -9,7 +9,7 @@ from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.hub import is_local, try_hub_once
-from ...support.prompts import build_prompt, opens_thinking
+from ...support.prompts import THINK_CLOSE, THINK_OPEN, build_prompt, opens_thinking
 from ...train.checkpoints import newest_checkpoint
 from .problems import Problem
 from .settings import EvaluationSettings
@@ -141,6 +141,26 @@ def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: Evaluati
             f"The model takes {facts.context} tokens, the longest prompt has {longest} and `max_new_tokens` is "
             f"{settings.max_new_tokens}: {way_out}."
         )
+
+
+def thinking_ids(tokenizer: Any) -> list[int]:
+    """The tokens `<think>` and `</think>`; refuses a tokenizer without them."""
+    opened, closed = (tokenizer.encode(tag, add_special_tokens=False) for tag in (THINK_OPEN, THINK_CLOSE))
+    if not len(opened) == len(closed) == 1 or opened == closed:
+        raise UserError(
+            f"`thinking_token_budget` needs a model with the tokens {THINK_OPEN} and {THINK_CLOSE}, which this one's "
+            "tokenizer does not have: remove it."
+        )
+    return [*opened, *closed]
+
+
+def was_forced(ids: Sequence[int], start: int, thinking: Sequence[int], budget: int) -> bool:
+    """Whether vLLM ended thinking: from `start` on, a `</think>` stands just where the budget is used up."""
+    opened, closed = thinking
+    return any(
+        ids[place] == closed and ids[place - budget - 1] == opened and closed not in ids[place - budget : place]
+        for place in range(max(start, budget + 1), len(ids))
+    )
 
 
 def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]:

@@ -16,7 +16,7 @@ from ...support.errors import UserError
 from ...support.imports import install_line
 from .code.judge import CodeJudge, check_code
 from .generate import TransformersBackend
-from .models import ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
+from .models import ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model, thinking_ids
 from .problems import Problem, choose, data_digest, load_benchmark
 from .samples import key_of, open_samples
 from .settings import EvaluationSettings, default_folder, fit_settings
@@ -38,6 +38,8 @@ def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
                 f"`{name}` is {getattr(settings, name)}, but transformers generates on one device: remove it, or use "
                 "vLLM."
             )
+    if backend == "transformers" and settings.thinking_token_budget is not None:
+        raise UserError("`thinking_token_budget` needs vLLM, and the backend is transformers: remove it, or use vLLM.")
     return dataclasses.replace(settings, backend=backend)
 
 
@@ -65,6 +67,8 @@ def run_evaluation(
     check_model(settings.model)
     settings, problems = _prepare(settings)
     facts = read_model(settings)
+    if settings.thinking_token_budget is not None:
+        thinking_ids(facts.tokenizer)
     prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt)
     check_context(facts, prompts, settings)
     units = list_units(settings, problems, prompts)
@@ -138,5 +142,9 @@ def check_evaluate(benchmarks: str | Sequence[str] = "math12", verdict: str = "c
 def _study_settings(model: str, benchmarks: Any, verdict: str, knobs: dict[str, Any]) -> EvaluationSettings:
     if verdict not in VERDICTS:
         raise UserError(f"`verdict` is {verdict!r}: it must be one of {', '.join(VERDICTS)}.")
+    if knobs.get("thinking_token_budget") is not None:
+        raise UserError(
+            "`thinking_token_budget`: a study's table does not mark forced completions; use `trl-ces eval`."
+        )
     knobs = {name: str(value) if isinstance(value, Path) else value for name, value in knobs.items()}
     return EvaluationSettings(**fit_settings({"benchmarks": benchmarks, **knobs, "model": model}, "`evaluation`"))

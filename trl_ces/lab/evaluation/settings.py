@@ -46,6 +46,7 @@ class EvaluationSettings:
     num_samples: int = _knob(4, "completions per problem", COUNT)
     max_problems: int | None = _knob(None, "maximum number of problems per set, evenly spaced", COUNT)
     max_new_tokens: int = _knob(16384, "maximum completion length, thinking included; the paper states none", COUNT)
+    thinking_token_budget: int | None = _knob(None, "vLLM: force </think> after so many tokens of thinking", COUNT)
     temperature: float = _knob(0.4, "sampling temperature; 0 is greedy", NOT_NEGATIVE)
     top_p: float = _knob(0.95, "nucleus sampling: probability mass", SHARE)
     top_k: int | None = _knob(None, "sampling: most likely tokens to draw from; default: all", COUNT)
@@ -67,6 +68,11 @@ class EvaluationSettings:
             value, (fits, words) = getattr(self, knob.name), knob.metadata.get("range") or (None, "")
             if fits and value is not None and not fits(value):
                 raise UserError(f"`{knob.name}` is {value}: it must be {words}.")
+        if (self.thinking_token_budget or 0) >= self.max_new_tokens:
+            raise UserError(
+                f"`thinking_token_budget` is {self.thinking_token_budget}: it must be below `max_new_tokens`, "
+                f"{self.max_new_tokens}, or no answer has room."
+            )
         if not self.model.strip():
             raise UserError("No model is named: give `--model`, a directory or a Hub id.")
         given = [self.benchmarks] if isinstance(self.benchmarks, str) else self.benchmarks
@@ -76,6 +82,8 @@ class EvaluationSettings:
     def sampling(self) -> dict[str, Any]:
         """What decides which completions are drawn and how they are judged; fixed within an output directory."""
         left_out = CHANGE_NO_ANSWER if self.code_benchmarks() else {*CHANGE_NO_ANSWER, "code_time_limit"}
+        if self.thinking_token_budget is None:
+            left_out = {*left_out, "thinking_token_budget"}
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def code_benchmarks(self) -> list[str]:

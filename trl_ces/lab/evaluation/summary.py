@@ -85,7 +85,15 @@ def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, 
     for name in settings["benchmarks"]:
         budgets = {verdict: of_one_run(tables[name], verdict, limit) for verdict in VERDICTS}
         found[name] = measured(tables[name]) | {"budgets": budgets}
+        if forced_mark(settings):
+            found[name]["forced"] = float((tables[name]["finish_reason"] == "forced").mean())
     return {"settings": settings, "benchmarks": found, "averages": averages, "packages": environment()}
+
+
+def forced_mark(settings: dict[str, Any]) -> str:
+    """Stands behind the name of a run whose thinking was ended by force; empty for any other."""
+    budget = settings.get("thinking_token_budget")
+    return "" if budget is None else f" (forced at {budget})"
 
 
 def tokens(value: float | None) -> str:
@@ -102,19 +110,20 @@ def _table(summary: dict[str, Any]) -> str:
     """The paper's Table 1 of one run, and what belongs beside it."""
     found = summary["benchmarks"]
     most = max(next(iter(found.values()))["correct"]["pass_at"], key=int)
-    header = ["Dataset", "Acc ↑", "95 %", "n", "Script Acc", "n", "Len ↓", "95 %", f"pass@{most}", "Cut off"]
+    header = ["Dataset", "Acc ↑", "95 %", "n", "Script Acc", "n", "Len ↓", "95 %", f"pass@{most}"]
+    ends = {"truncated": "Cut off"} | ({"forced": "Forced"} if forced_mark(summary["settings"]) else {})
     rows = []
     for kind, title in KINDS.items():
         names = [name for name in found if BENCHMARKS[name].kind == kind]
         for name in names:
             entry = found[name]
-            rest = [percent(entry["correct"]["pass_at"][most]), percent(entry["truncated"])]
+            rest = [percent(entry["correct"]["pass_at"][most]), *(percent(entry[what]) for what in ends)]
             rows.append([BENCHMARKS[name].title, *_cells(entry), *rest])
         if len(names) > 1:
             mean = summary["averages"][kind]
             named = {verdict: {"accuracy": mean[verdict]["mean"], **mean[verdict]} for verdict in VERDICTS}
-            rows.append([title, *_cells({**mean, **named}), "", ""])
-    return markdown(header, rows)
+            rows.append([title, *_cells({**mean, **named}), "", *("" for _ in ends)])
+    return markdown([*header, *ends.values()], rows)
 
 
 def _cells(entry: dict[str, Any]) -> list[str]:
@@ -142,16 +151,21 @@ def results_table(summary: dict[str, Any]) -> str:
         "Wilson's interval at the effective number of completions, Len by bootstrap-t. Cut off: completions that "
         "reached the token limit, %.",
     ]
+    if forced_mark(settings):
+        notes.append(
+            f"Forced: ended completions whose thinking vLLM cut after {settings['thinking_token_budget']} tokens, %. "
+            "The model did not choose that end: do not read this as a run without a budget."
+        )
     if not_judged:
         notes.append(
             f"{not_judged} completions are not judged: `correct` cannot grade against their golds, which count in "
             "Script Acc alone, or a program's tests judge nothing."
         )
     title = (
-        f"{settings['model']}: {problems} problems, {settings['num_samples']} completions each, temperature "
-        f"{settings['temperature']:g}, top-p {settings['top_p']:g}, top-k {settings.get('top_k') or 'all'}, "
-        f"repetition penalty "
-        f"{settings['repetition_penalty']:g}, at most {settings['max_new_tokens']} tokens, by {settings['backend']}."
+        f"{settings['model']}{forced_mark(settings)}: {problems} problems, {settings['num_samples']} completions "
+        f"each, temperature {settings['temperature']:g}, top-p {settings['top_p']:g}, top-k "
+        f"{settings.get('top_k') or 'all'}, repetition penalty {settings['repetition_penalty']:g}, at most "
+        f"{settings['max_new_tokens']} tokens, by {settings['backend']}."
     )
     curves = {name: entry["budgets"]["correct"] for name, entry in found.items() if "budgets" in entry}
     if curves:
@@ -168,5 +182,7 @@ def write_summary(folder: Path, summary: dict[str, Any]) -> None:
     write_json(folder / SUMMARY, summary)
     write_text(folder / TABLE, results_table(summary))
     if find_spec("matplotlib") is not None:
-        found = {BENCHMARKS[name].title: entry["budgets"]["correct"] for name, entry in summary["benchmarks"].items()}
-        draw_budgets({name: (own["budgets"], own["accuracy"]) for name, own in found.items()}, folder / PICTURE)
+        mark = forced_mark(summary["settings"])
+        found = {name: entry["budgets"]["correct"] for name, entry in summary["benchmarks"].items()}
+        lines = {BENCHMARKS[name].title + mark: (own["budgets"], own["accuracy"]) for name, own in found.items()}
+        draw_budgets(lines, folder / PICTURE)

@@ -13,8 +13,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from ...support.errors import UserError, first_line
+from ...support.prompts import THINK_CLOSE, THINK_OPEN
 from .generate import GeneratedAnswer
-from .models import ModelFacts, cut_at_end
+from .models import ModelFacts, cut_at_end, thinking_ids, was_forced
 from .settings import EvaluationSettings
 
 # Requests in the engine: more than it runs at once, so that it never waits for us.
@@ -45,10 +46,18 @@ class VllmBackend:
         self.facts, self.settings, self.requests = facts, settings, 0
         self.adapter = None if facts.adapter is None else LoRARequest("adapter", 1, facts.adapter)
         lora = {} if facts.adapter is None else {"enable_lora": True, "max_lora_rank": lora_rank(facts.adapter_rank)}
+        self.budget: dict[str, int] = {}
+        reasoning: dict[str, Any] = {}
+        if settings.thinking_token_budget is not None:
+            from vllm.config import ReasoningConfig
+
+            self.budget = {"thinking_token_budget": settings.thinking_token_budget}
+            tags = ReasoningConfig(reasoning_start_str=THINK_OPEN, reasoning_end_str=THINK_CLOSE)
+            reasoning = {"reasoning_config": tags}
         arguments = AsyncEngineArgs(
             model=facts.base,
             tokenizer=facts.base,
-            skip_tokenizer_init=True,  # ids in, ids out
+            skip_tokenizer_init=not self.budget,  # ids in, ids out; but vLLM tokenizes the tags of a budget
             dtype=settings.dtype,
             seed=settings.seed,
             max_model_len=longest,
@@ -60,6 +69,7 @@ class VllmBackend:
             generation_config="vllm",
             disable_log_stats=True,
             **lora,
+            **reasoning,
         )
         self.loop = asyncio.new_event_loop()
         ours = multiprocessing.active_children()
@@ -143,12 +153,18 @@ class VllmBackend:
             stop_token_ids=self.facts.ends,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
+            **self.budget,
         )
         outputs: AsyncIterator[Any] = self.engine.generate(
             {"prompt_token_ids": prompt}, sampling, str(self.requests), lora_request=self.adapter
         )
         *_, last = [output async for output in outputs]
-        return GeneratedAnswer(index, *cut_at_end(last.outputs[0].token_ids, self.facts.ends))
+        tokens, reason = cut_at_end(last.outputs[0].token_ids, self.facts.ends)
+        # vLLM does not say so: it reports "stop", as of an answer that ended by itself.
+        if self.budget and reason == "stop":
+            ids, thinking = [*prompt, *tokens], thinking_ids(self.facts.tokenizer)
+            reason = "forced" if was_forced(ids, len(prompt), thinking, *self.budget.values()) else reason
+        return GeneratedAnswer(index, tokens, reason)
 
     def close(self) -> None:
         """Ends the engine's processes."""

@@ -22,7 +22,7 @@ from ...train.recipe import RECIPE
 from ..evaluation.benchmarks import BENCHMARKS
 from ..evaluation.models import fingerprint
 from ..evaluation.settings import default_folder
-from ..evaluation.summary import SUMMARY, results_table
+from ..evaluation.summary import SUMMARY, forced_mark, results_table
 from ..report.trainings import read_recipe
 from .staging import REPORT, check_secrets, find_weights, home_of, merge, place_run, stage
 
@@ -223,7 +223,7 @@ def eval_results(summary: dict[str, Any]) -> list[EvalResult]:
             ("accuracy", "accuracy, %", round(100 * accuracy, 2)),
             ("completion_length", "mean completion length, tokens", round(entry["length_tokens"]["mean"], 1)),
         ):
-            metric = f"{title}, of {entry['problems']} problems"
+            metric = f"{title}, of {entry['problems']} problems{forced_mark(settings)}"
             found.append(EvalResult(metric_type=kind, metric_name=metric, metric_value=value, **where))
     return found
 
