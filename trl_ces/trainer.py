@@ -93,7 +93,7 @@ class Shaping(EntropyControl, Verdicts):
             )
         if self.args.shaping == "ces" and self.accelerator.is_main_process:
             swapped = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
-            unshaped = never_shapes(self.args.ces_tau, cast(int, self.args.max_completion_length))
+            unshaped = never_shapes(self.args.ces_tau, self.args.max_completion_length)
             for warning in filter(None, (swapped, unshaped)):
                 logger.warning(warning)
         if self.args.shaping == "ces" and self.args.ces_beta_incorrect > 0 and self._accuracy_index is not None:

@@ -22,9 +22,9 @@ def tau_for(mean_length: float) -> float:
     return round(min(max(4 / mean_length, 0.01), 1), 4)
 
 
-def never_shapes(tau: float | str, longest: int) -> str:
+def never_shapes(tau: float | str, longest: int | None) -> str:
     """Why completions of at most `longest` tokens have no shaped one (Eq. 5), for the log; empty if some may."""
-    if isinstance(tau, str) or tau == 0 or longest * exact(tau) >= 1:
+    if longest is None or isinstance(tau, str) or tau == 0 or longest * exact(tau) >= 1:
         return ""
     return (
         f"Nothing will be shaped: a completion of at most {longest} tokens (`max_completion_length`) has no token to "
