@@ -68,6 +68,11 @@ REFUSED = [
     ({"epsilon_high_target_entropy": 0.2, "epsilon_high_delta": 0.0}, "`epsilon_high_delta` is 0.0", "above 0"),
     ({"epsilon_high_target_entropy": 0.2, "epsilon_high_max": float("inf")}, "`epsilon_high_max` is inf", "above 0"),
     ({"whiten_over_tokens": True}, "`whiten_over_tokens` is True", '`scale_rewards="none"`'),
+    (
+        {"whiten_over_tokens": True, "scale_rewards": "none", "multi_objective_aggregation": "normalize_then_sum"},
+        "`whiten_over_tokens` is True",
+        "`multi_objective_aggregation`",
+    ),
     ({"dot_alpha": 1.5}, "`dot_alpha` is 1.5", "more than 1.5 standard"),
     ({"dot_alpha": 0.0}, "`dot_alpha` is 0.0", "above 0 and below"),
     ({"dot_alpha": 1.4, "dot_least": 0}, "`dot_least` is 0", "the paper uses 32"),
@@ -114,7 +119,7 @@ def test_allowed_with_dynamic_sampling(tmp_path, changes):
     assert {name: getattr(config, name) for name in changes} == changes
 
 
-@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[33:]], ids=str)
+@pytest.mark.parametrize("changes", [row[0] for row in REFUSED[34:]], ids=str)
 def test_what_ces_refuses_plain_dapo_keeps(tmp_path, changes):
     config = CESConfig(**settings(tmp_path, shaping="none", **changes))
     assert {name: getattr(config, name) for name in changes} == changes
