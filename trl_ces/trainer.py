@@ -210,6 +210,8 @@ class Shaping(EntropyControl, Verdicts):
 
     def _recall(self, state: dict[str, Any]):
         super()._recall(state)
+        if state["of"]["shaping"] != self.args.shaping:
+            return
         device = self.accelerator.device
         self._ces_totals["train"] = [torch.tensor(row, device=device) for row in state.get("totals", [])]
         self._rule_state = state.get("rule", {})

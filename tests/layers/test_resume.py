@@ -122,6 +122,31 @@ def test_a_resumed_run_may_have_other_rewards(tmp_path):
     assert again.of_groups.state["rollouts"] == 2
 
 
+@pytest.mark.parametrize("others", [{"per_device_train_batch_size": 8}, {"shaping": "none"}], ids=str)
+def test_with_other_settings_controllers_and_rewards_go_on_from_their_state(tmp_path, others):
+    def make(folder, **changes):
+        reward = get_acoer_length_reward(budget=20, warmup=1, window=1)
+        settings = {"shaping": "repo_r", "epsilon_high_target_entropy": 9.0, **changes}
+        return reward.of_groups.state, make_trainer(folder, more_rewards=[reward], **settings)
+
+    _, whole = make(tmp_path / "whole", max_steps=4)
+    whole.train()
+    state, resumed = make(tmp_path / "resumed", max_steps=5, **others)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-4"))
+    assert resumed.epsilon_high == pytest.approx(0.28 + 5 * 0.01)
+    assert state["rollouts"] == 2
+    assert whole._rule_state
+    assert resumed._rule_state == ({} if "shaping" in others else whole._rule_state)
+
+
+def test_a_rollout_that_cannot_be_saved_costs_nothing_else(tmp_path):
+    trainer = make_trainer(tmp_path)
+    trainer._step, trainer._buffered_inputs = 1, [{"images": [object()]}]
+    trainer._save_rollout(tmp_path)
+    rollout, state = load_micro_batches(tmp_path / "rollout-0.safetensors")
+    assert (rollout, state["step"]) == ([], 1)
+
+
 def test_two_processes_go_on_inside_a_rollout(tmp_path):
     run_processes("resume_processes.py", tmp_path / "whole", 2, 280, arguments=("", "{}"))
     checkpoint = tmp_path / "whole" / "checkpoint-3"

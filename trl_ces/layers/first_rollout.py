@@ -16,8 +16,7 @@ def tau_for(mean_length: float) -> float:
 
     Eq. 5 then shapes about four tokens of a completion where b is 1. How long a model's completions are is known only
     once it has written some, so the first rollout decides, and the number stays for the run: it is logged, written to
-    the run's recipe.yaml and run.json, and kept in checkpoints. Where a checkpoint's rollout cannot be taken up, the
-    next rollout decides again.
+    the run's recipe.yaml and run.json, and kept in checkpoints.
     """
     return round(min(max(4 / mean_length, 0.01), 1), 4)
 
