@@ -83,7 +83,7 @@ class CESConfig(RuleFields, GRPOConfig):
             Whether training ends, after a checkpoint, when CES ruins the model: the last five logs have 1.5 times the
             entropy of the first five, and less than 0.8 times the accuracy. Otherwise it only warns.
         gfpo_keep (`int`, *optional*):
-            k of GFPO, arXiv 2508.09726, with any shaping: in training only the k best completions of each group get an
+            k of GFPO, arXiv 2508.09726: in training only the k best completions of each group get an
             advantage, normalized over those k. Above 1 and below `num_generations`. `None`: all.
         gfpo_metric (`str`, *optional*, defaults to `"length"`):
             What is best: `"length"`, the fewest tokens, or `"reward_per_token"`, the weighted reward per token.
