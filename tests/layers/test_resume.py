@@ -95,18 +95,19 @@ def test_a_later_pass_over_the_data_goes_on_in_its_own_order(tmp_path):
 def test_a_reward_with_a_state_goes_on_from_it(tmp_path, factory, settings):
     """Each moves after each rollout; an evaluation in between leaves it alone."""
     changes = {"steps_per_generation": 2, "eval_strategy": "steps", "eval_steps": 3}
+    changes["ces_accuracy_reward"] = "vowel_accuracy_reward"
 
     def make(folder):
-        reward = factory(**settings)
-        return reward.of_groups.state, make_trainer(folder, more_rewards=[reward], **changes)
+        rewards = [factory(**settings), factory(**{name: 3 * value for name, value in settings.items()})]
+        return [one.of_groups.state for one in rewards], make_trainer(folder, more_rewards=rewards, **changes)
 
-    state, whole = make(tmp_path / "whole")
+    states, whole = make(tmp_path / "whole")
     whole.train()
-    assert state["rollouts"] == 4
+    assert [state["rollouts"] for state in states] == [4, 4]
     for step in (1, 2, 5):
-        state_again, resumed = make(tmp_path / f"from-{step}")
+        states_again, resumed = make(tmp_path / f"from-{step}")
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
-        assert state_again == state
+        assert states_again == states
         assert_same_bits(weights(resumed), weights(whole))
 
 
