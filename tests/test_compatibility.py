@@ -22,7 +22,7 @@ from against_reference import (
 from objectives import TAU, advantages_by_hand, objective, shaping_of, watch_shaping
 from reference import float64_copy, logps_and_bits, selection_sizes, shaped_loss
 from tiny import random_script, scripted_accuracy_reward, scripted_rollout, tiny_model, tiny_tokenizer
-from trainers import scripted_trainer, tiny_trainer, with_reference
+from trainers import scripted_trainer, tiny_trainer, vowel_accuracy_reward, with_reference
 from transformers import Qwen2Config, Qwen2ForSequenceClassification
 
 # Reward models and the forms of a reward function.
@@ -108,6 +108,12 @@ def test_a_batch_without_any_verdict_leaves_the_weights_alone(tmp_path):
     logged = trainer.state.log_history[0]
     assert (logged["loss"], logged["ces/selected_tokens"], logged["ces/zero_selected_share"]) == (0, 0, 1)
     assert "ces/group_accuracy" not in logged  # there is nothing to say
+
+
+def test_without_a_longest_completion_the_models_own_limit_holds(tmp_path):
+    trainer = tiny_trainer(tmp_path, vowel_accuracy_reward, PROMPTS, max_steps=1, max_completion_length=None)
+    trainer.train()
+    assert trainer.state.log_history[0]["completions/max_length"] > 12
 
 
 def test_evaluation_with_one_completion_for_each_prompt_shapes_each_by_its_own_verdict(tmp_path):

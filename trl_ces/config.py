@@ -83,7 +83,7 @@ class CESConfig(RuleFields, GRPOConfig):
             Whether training ends, after a checkpoint, when CES ruins the model: the last five logs have 1.5 times the
             entropy of the first five, and less than 0.8 times the accuracy. Otherwise it only warns.
         gfpo_keep (`int`, *optional*):
-            k of GFPO, arXiv 2508.09726, with any shaping: in training only the k best completions of each group get an
+            k of GFPO, arXiv 2508.09726: in training only the k best completions of each group get an
             advantage, normalized over those k. Above 1 and below `num_generations`. `None`: all.
         gfpo_metric (`str`, *optional*, defaults to `"length"`):
             What is best: `"length"`, the fewest tokens, or `"reward_per_token"`, the weighted reward per token.
@@ -282,8 +282,13 @@ class CESConfig(RuleFields, GRPOConfig):
             refuse(
                 "qlpo_preferred", "it is 1 / (1 + alpha), a share in [0.5, 1]; the paper's alpha of 1/3 gives 0.75."
             )
-        if self.whiten_over_tokens and self.scale_rewards not in ("none", False):
-            refuse("whiten_over_tokens", 'TRL would divide by another deviation first: set `scale_rewards="none"`.')
+        scaled = self.scale_rewards not in ("none", False) or self.multi_objective_aggregation != "sum_then_normalize"
+        if self.whiten_over_tokens and scaled:
+            refuse(
+                "whiten_over_tokens",
+                'TRL would divide by another deviation first: set `scale_rewards="none"`, and leave '
+                '`multi_objective_aggregation` at "sum_then_normalize".',
+            )
         if self.dot_alpha is not None:
             self._check_dot(size)
         if not is_count(self.dynamic_sampling_max_rounds):

@@ -93,7 +93,7 @@ class Shaping(EntropyControl, Verdicts):
             )
         if self.args.shaping == "ces" and self.accelerator.is_main_process:
             swapped = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
-            unshaped = never_shapes(self.args.ces_tau, cast(int, self.args.max_completion_length))
+            unshaped = never_shapes(self.args.ces_tau, self.args.max_completion_length)
             for warning in filter(None, (swapped, unshaped)):
                 logger.warning(warning)
         if self.args.shaping == "ces" and self.args.ces_beta_incorrect > 0 and self._accuracy_index is not None:
@@ -210,6 +210,8 @@ class Shaping(EntropyControl, Verdicts):
 
     def _recall(self, state: dict[str, Any]):
         super()._recall(state)
+        if state["of"]["shaping"] != self.args.shaping:
+            return
         device = self.accelerator.device
         self._ces_totals["train"] = [torch.tensor(row, device=device) for row in state.get("totals", [])]
         self._rule_state = state.get("rule", {})
@@ -223,8 +225,8 @@ class CESTrainer(
     EndedRows,
     Shaping,
     EntropyControl,
-    DynamicSampling,
     TokenWhitening,
+    DynamicSampling,
     GroupFilter,
     GroupRewards,
     Verdicts,

@@ -33,6 +33,13 @@ def test_every_shipped_file_is_here():
     assert set(FILES) == {file.stem for file in ACCELERATE.glob("*.yaml")}
 
 
+def test_where_no_affinity_is_known_all_cores_are_shared(monkeypatch):
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical: CORES)
+    monkeypatch.delattr(psutil.Process, "cpu_affinity")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert launch._all_cores(2) == {"OMP_NUM_THREADS": str(CORES // 2)}
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_the_workers_get_the_files_engine_and_share_the_cores(tmp_path, monkeypatch, name):
     if name.startswith("zero"):

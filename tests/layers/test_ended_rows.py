@@ -123,6 +123,10 @@ def test_models_whose_cache_cannot_lose_rows_are_left_alone():
     )
     learned = get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
     assert [can_drop_rows(model) for model in (mamba, long, learned)] == [False] * 3
+    for name, value in (("forced_eos_token_id", 1), ("min_new_tokens", 5), ("cache_implementation", "static")):
+        model = tiny_model()
+        setattr(model.generation_config, name, value)
+        assert not can_drop_rows(model), name
     assert can_drop_rows(tiny_model())
 
 
@@ -131,7 +135,8 @@ class Plain(EndedRows, GRPOTrainer):
 
 
 def make_trainer(trainer_class, folder, **changes):
-    return tiny_trainer(folder, short_reward, trainer_class=trainer_class, max_completion_length=40, **changes)
+    changes = {"max_completion_length": 40, **changes}
+    return tiny_trainer(folder, short_reward, trainer_class=trainer_class, **changes)
 
 
 def calls_of_generate(trainer):
@@ -166,6 +171,7 @@ def test_the_trainer_generates_without_ended_rows(tmp_path, trainer_class):
         ({"trim_padding": False, "padding_free": False}, {}),
         ({"generation_kwargs": {"min_new_tokens": 2}}, {}),
         ({"cache_implementation": "dynamic"}, {}),
+        ({"max_completion_length": None}, {}),
         ({}, {"_dist": SimpleNamespace(is_zero3=True, is_fsdp=False)}),
         ({}, {"_dist": SimpleNamespace(is_zero3=False, is_fsdp=True)}),
         ({}, {"use_vllm": True}),

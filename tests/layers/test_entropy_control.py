@@ -27,8 +27,8 @@ def moved_by_hand(entropies, target, delta, highest, bound=0.28):
 
 
 def make_trainer(folder, **changes):
-    arguments = {"max_steps": 12, "steps_per_generation": 4, "per_device_train_batch_size": 4, "logging_steps": 1}
-    return tiny_trainer(folder, [vowel_accuracy_reward], trainer_class=Alone, shaping="none", **arguments, **changes)
+    arguments = {"max_steps": 12, "steps_per_generation": 4, "per_device_train_batch_size": 4, **changes}
+    return tiny_trainer(folder, [vowel_accuracy_reward], trainer_class=Alone, shaping="none", **arguments)
 
 
 @pytest.mark.parametrize(("delta", "highest"), [(0.01, 1.0), (0.3, 0.5)])
@@ -73,6 +73,18 @@ def test_a_rule_sees_the_mean_over_the_tokens_of_a_rollout(tmp_path):
     for rollout, entropy in enumerate(seen):  # a mean over tokens lies between those of the two steps
         steps = by_step[2 * rollout : 2 * rollout + 2]
         assert min(steps) - 1e-6 <= entropy <= max(steps) + 1e-6
+
+
+@pytest.mark.parametrize(("accumulated", "used"), [(1, 3), (2, 3), (3, 2), (4, 2)])
+def test_a_rule_moves_after_the_step_in_which_a_rollout_ends(tmp_path, accumulated, used):
+    trainer = make_trainer(tmp_path, gradient_accumulation_steps=accumulated, steps_per_generation=used)
+    moved, ends = [], []
+    trainer._control_rule = lambda entropy: moved.append(trainer._step)
+    for trainer._step in range(accumulated, 13, accumulated):
+        trainer._entropy_sums = torch.tensor([1.0, 1.0], dtype=torch.float64)
+        trainer._step_has_ended()
+        ends += [trainer._step] if trainer._step // used > (trainer._step - accumulated) // used else []
+    assert moved == ends
 
 
 def test_the_mean_is_over_tokens_in_the_loss(tmp_path):

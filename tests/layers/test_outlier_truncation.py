@@ -6,7 +6,7 @@ import pytest
 import torch
 from processes import run_processes
 from trl import GRPOTrainer
-from truncation_processes import KEPT, LENGTHS, PROMPTS, RIGHT, make_trainer, scored
+from truncation_processes import KEPT, LENGTHS, PROMPTS, RIGHT, ended_accuracy_reward, make_trainer, scored
 
 from trl_ces.layers import OutlierTruncation, RewardCalls
 from trl_ces.layers.outlier_truncation import end_of
@@ -47,6 +47,21 @@ def test_logs_are_of_what_was_generated(tmp_path):
     for name in ("mean_length", "seen"):
         assert found[name] == plain[name]
     assert len(found["mean_length"]) == 1
+
+
+def test_a_reward_logs_once_and_sees_what_the_rollout_says_of_all_rows(tmp_path):
+    trainer = make_trainer(tmp_path)
+    rollout = trainer.rollout_func
+    trainer.rollout_func = lambda prompts, own: {**rollout(prompts, own), "source": "book"}
+
+    def logs_its_sum(source, log_metric, **kwargs):
+        rewards = ended_accuracy_reward(**kwargs)
+        log_metric(source[0], sum(rewards))
+        return rewards
+
+    trainer.reward_funcs[0] = logs_its_sum
+    scored(trainer)
+    assert trainer._metrics["train"]["book"] == [sum(map(sum, ACCURACIES))]
 
 
 def test_an_evaluation_cuts_nothing(tmp_path):

@@ -95,18 +95,19 @@ def test_a_later_pass_over_the_data_goes_on_in_its_own_order(tmp_path):
 def test_a_reward_with_a_state_goes_on_from_it(tmp_path, factory, settings):
     """Each moves after each rollout; an evaluation in between leaves it alone."""
     changes = {"steps_per_generation": 2, "eval_strategy": "steps", "eval_steps": 3}
+    changes["ces_accuracy_reward"] = "vowel_accuracy_reward"
 
     def make(folder):
-        reward = factory(**settings)
-        return reward.of_groups.state, make_trainer(folder, more_rewards=[reward], **changes)
+        rewards = [factory(**settings), factory(**{name: 3 * value for name, value in settings.items()})]
+        return [one.of_groups.state for one in rewards], make_trainer(folder, more_rewards=rewards, **changes)
 
-    state, whole = make(tmp_path / "whole")
+    states, whole = make(tmp_path / "whole")
     whole.train()
-    assert state["rollouts"] == 4
+    assert [state["rollouts"] for state in states] == [4, 4]
     for step in (1, 2, 5):
-        state_again, resumed = make(tmp_path / f"from-{step}")
+        states_again, resumed = make(tmp_path / f"from-{step}")
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
-        assert state_again == state
+        assert states_again == states
         assert_same_bits(weights(resumed), weights(whole))
 
 
@@ -120,6 +121,31 @@ def test_a_resumed_run_may_have_other_rewards(tmp_path):
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-4"))
     assert before["rollouts"] == 1
     assert again.of_groups.state["rollouts"] == 2
+
+
+@pytest.mark.parametrize("others", [{"per_device_train_batch_size": 8}, {"shaping": "none"}], ids=str)
+def test_with_other_settings_controllers_and_rewards_go_on_from_their_state(tmp_path, others):
+    def make(folder, **changes):
+        reward = get_acoer_length_reward(budget=20, warmup=1, window=1)
+        settings = {"shaping": "repo_r", "epsilon_high_target_entropy": 9.0, **changes}
+        return reward.of_groups.state, make_trainer(folder, more_rewards=[reward], **settings)
+
+    _, whole = make(tmp_path / "whole", max_steps=4)
+    whole.train()
+    state, resumed = make(tmp_path / "resumed", max_steps=5, **others)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-4"))
+    assert resumed.epsilon_high == pytest.approx(0.28 + 5 * 0.01)
+    assert state["rollouts"] == 2
+    assert whole._rule_state
+    assert resumed._rule_state == ({} if "shaping" in others else whole._rule_state)
+
+
+def test_a_rollout_that_cannot_be_saved_costs_nothing_else(tmp_path):
+    trainer = make_trainer(tmp_path)
+    trainer._step, trainer._buffered_inputs = 1, [{"images": [object()]}]
+    trainer._save_rollout(tmp_path)
+    rollout, state = load_micro_batches(tmp_path / "rollout-0.safetensors")
+    assert (rollout, state["step"]) == ([], 1)
 
 
 def test_two_processes_go_on_inside_a_rollout(tmp_path):

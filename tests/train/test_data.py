@@ -77,7 +77,8 @@ def test_a_smaller_draw_is_the_beginning_of_a_larger(tmp_path):
     assert many["row"][:4] == few["row"][:4]
 
 
-def test_rows_without_a_usable_gold_are_replaced_and_reported(tmp_path):
+@pytest.mark.parametrize("reward", ["accuracy_reward", "boxed_accuracy_reward"])
+def test_rows_without_a_usable_gold_are_replaced_and_reported(tmp_path, reward):
     order = shuffled(30, 42)
     rows = [dict(row) for row in ZWHE99]
     rows[order[1]]["final_answer"] = None
@@ -85,7 +86,8 @@ def test_rows_without_a_usable_gold_are_replaced_and_reported(tmp_path):
     rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: no answer could be compared with it
     rows[order[20]]["final_answer"] = None  # beyond the draw: not looked at, not reported
     said = []
-    train, _ = load_datasets(script(write_lines(tmp_path, rows), max_train_samples=5), say=said.append)
+    wanted = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
+    train, _ = load_datasets(wanted, say=said.append)
     assert train["row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
     dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
     assert said[0].endswith("5 rows to train on, 0 held back, of 30.")

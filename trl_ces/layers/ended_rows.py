@@ -22,6 +22,8 @@ from .padding import padding_support
 
 PIECE = 16  # tokens between two checks for rows that have ended
 ONLY_TEXT = {"input_ids", "attention_mask", "generation_config"}
+# What a model's own generation_config may hold that counts tokens from the start of a call of `generate`.
+COUNTS = ("min_new_tokens", "forced_eos_token_id", "begin_suppress_tokens", "exponential_decay_length_penalty")
 
 
 class EndedRows(Layer):
@@ -29,7 +31,8 @@ class EndedRows(Layer):
     Ends the computation of a completion with the completion; `trim_padding` of [`CESConfig`].
 
     Does nothing where vLLM or continuous batching generates, where weights are sharded (all processes must run the
-    same forwards), with images, `generation_kwargs` or `cache_implementation`, or a model that cannot lose rows.
+    same forwards), with images, `generation_kwargs` or `cache_implementation`, without `max_completion_length`, or
+    with a model that cannot lose rows.
     """
 
     def _generate_single_turn(self, *args, **kwargs):
@@ -41,12 +44,17 @@ class EndedRows(Layer):
         args = self.args
         elsewhere = self.use_vllm or args.use_transformers_continuous_batching or self._is_vlm
         sharded = self._dist.is_zero3 or self._dist.is_fsdp
-        return args.trim_padding and not (elsewhere or sharded or args.generation_kwargs or args.cache_implementation)
+        others = args.generation_kwargs or args.cache_implementation or args.max_completion_length is None
+        return args.trim_padding and not (elsewhere or sharded or others)
 
 
 def can_drop_rows(model: Any) -> bool:
-    """Whether rows of a batch can leave: keys and values are the whole cache, and nothing in it follows the width."""
+    """Whether rows of a batch can leave: keys and values are the whole cache, and nothing follows width or call."""
     if model.config.is_encoder_decoder or not padding_support(model).right:
+        return False
+    own = model.generation_config
+    # transformers drops "hybrid" itself
+    if own.cache_implementation not in (None, "hybrid") or any(getattr(own, name) for name in COUNTS):
         return False
     layers = DynamicCache(config=model.config.get_text_config(decoder=True)).layers
     return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)

@@ -71,7 +71,8 @@ class EntropyControl(Layer):
         if tokens and target is not None:
             self._move_clip_bound(total / tokens, target)
         self._rollout_sums = [self._rollout_sums[0] + total, self._rollout_sums[1] + tokens]
-        if self._step % self._steps_of_a_rollout() == 0:
+        # Where rollouts and steps are not multiples of each other, a rollout ends inside a step.
+        if self._step % self._steps_of_a_rollout() < self.args.gradient_accumulation_steps:
             total, tokens = self._rollout_sums
             self._rollout_sums = [0.0, 0.0]
             if tokens:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from accelerate.utils import gather_object
+from accelerate.utils import broadcast_object_list, gather_object
 
 from .files import load_micro_batches, save_micro_batches
 from .layer import Layer
@@ -70,17 +70,24 @@ class ExactResume(Layer):
     def _save_rollout(self, folder: Path):
         inside_rollout = self._step % self._steps_of_a_rollout() != 0
         rollout = cast(list[dict], self._buffered_inputs) if inside_rollout else []
-        try:
-            save_micro_batches(folder / self._rollout_file(), rollout, self._remembered())
-        except TypeError as error:  # images in lists
-            logger.warning("The rollout is not saved (%s): a resumed run generates it again.", error)
+        for micro_batches in (rollout, []):
+            try:
+                return save_micro_batches(folder / self._rollout_file(), micro_batches, self._remembered())
+            except TypeError as error:  # images in lists; what the layers remember is saved without them
+                logger.warning("The rollout is not saved (%s): a resumed run generates it again.", error)
 
     def _load_rollout(self, checkpoint: Path):
-        """Restores what [`_save_rollout`] wrote if every process finds its file and the settings match."""
+        """
+        Restores what [`_save_rollout`] wrote if every process finds its file and the settings match.
+
+        Otherwise only what the first process remembers, which holds for any number of processes.
+        """
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = found or ([], {})
-        made_with = state.get("of")
-        if not all(gather_object([made_with == self._remembered()["of"]])):
+        if not all(gather_object([state.get("of") == self._remembered()["of"]])):
+            [state] = broadcast_object_list([state])
+            if state:
+                self._recall({**state, "step": 0})
             inside = self.state.global_step * self.args.gradient_accumulation_steps % self._steps_of_a_rollout()
             if inside and self.accelerator.is_main_process:
                 logger.warning(

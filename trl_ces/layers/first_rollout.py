@@ -16,15 +16,14 @@ def tau_for(mean_length: float) -> float:
 
     Eq. 5 then shapes about four tokens of a completion where b is 1. How long a model's completions are is known only
     once it has written some, so the first rollout decides, and the number stays for the run: it is logged, written to
-    the run's recipe.yaml and run.json, and kept in checkpoints. Where a checkpoint's rollout cannot be taken up, the
-    next rollout decides again.
+    the run's recipe.yaml and run.json, and kept in checkpoints.
     """
     return round(min(max(4 / mean_length, 0.01), 1), 4)
 
 
-def never_shapes(tau: float | str, longest: int) -> str:
+def never_shapes(tau: float | str, longest: int | None) -> str:
     """Why completions of at most `longest` tokens have no shaped one (Eq. 5), for the log; empty if some may."""
-    if isinstance(tau, str) or tau == 0 or longest * exact(tau) >= 1:
+    if longest is None or isinstance(tau, str) or tau == 0 or longest * exact(tau) >= 1:
         return ""
     return (
         f"Nothing will be shaped: a completion of at most {longest} tokens (`max_completion_length`) has no token to "

@@ -45,17 +45,21 @@ class GroupRewards(Verdicts):
                     self._set_states(before)
         return rewards
 
-    def _states(self) -> dict[str, dict[str, Any]]:
-        """What rewards carry from rollout to rollout, by their names."""
-        rules = [getattr(func, "of_groups", None) for func in self.reward_funcs]
-        named = zip(self.reward_func_names, rules, strict=True)
-        return {name: cast(Any, rule).state for name, rule in named if hasattr(rule, "state")}
+    def _states(self) -> dict[str, list[dict[str, Any]]]:
+        """What rewards carry from rollout to rollout, by their names, which several may share."""
+        states: dict[str, list[dict[str, Any]]] = {}
+        for name, func in zip(self.reward_func_names, self.reward_funcs, strict=True):
+            rule = getattr(func, "of_groups", None)
+            if hasattr(rule, "state"):
+                states.setdefault(name, []).append(cast(Any, rule).state)
+        return states
 
-    def _set_states(self, states: dict[str, dict[str, Any]]) -> None:
+    def _set_states(self, states: dict[str, list[dict[str, Any]]]) -> None:
         for name, own in self._states().items():
-            if name in states:  # a reward that a resumed run has anew starts anew
-                own.clear()
-                own.update(states[name])
+            # a reward that a resumed run has anew starts anew
+            for state, saved in zip(own, states.get(name, []), strict=False):
+                state.clear()
+                state.update(saved)
 
     def _remembered(self):
         return {**super()._remembered(), "group_rewards": self._states()}

@@ -4,8 +4,8 @@ The completions are graded twice: by the accuracy reward alone, before the cut, 
 `_generate` runs twice as well, the second time on the cut tokens in the place of new ones, so that text, turns and
 masks are made where they always are. Logged lengths are those before the cut.
 
-Overrides of TRL: `_generate`, `_generate_and_score_completions`. Calls `_calculate_rewards`. Writes `rollout_func` and
-`_metrics`.
+Overrides of TRL: `_generate`, `_generate_and_score_completions`. Calls `_calculate_rewards`. Writes `rollout_func`,
+`_metrics`, `_pending_extra_logs` and `_pending_metrics`.
 """
 
 import copy
@@ -50,7 +50,8 @@ class OutlierTruncation(Layer):
             return outputs
         prompt_ids, completion_ids, masks, completions, logps, more, *_ = outputs
         examples = [
-            {**example, **{name: values[row] for name, values in more.items()}}
+            # as TRL adds them for the rewards: one value, or one a row
+            {**example, **{name: values[row] if isinstance(values, list) else values for name, values in more.items()}}
             for row, example in enumerate(self._examples)
         ]
         correct = self._accuracy(examples, prompts, completions, completion_ids) >= self.args.ces_correct_threshold
@@ -82,6 +83,8 @@ class OutlierTruncation(Layer):
             return super()._calculate_rewards(examples, prompts, completions, completion_ids)[:, self._graded_by]
         finally:
             self.reward_funcs = funcs
+            self._pending_extra_logs.clear()  # what the function logs, it logs again after the cut
+            self._pending_metrics.clear()
 
     def _generated_again(self, prompts, rollout: dict[str, Any]):
         """What `_generate` returns for these tokens; logs nothing."""

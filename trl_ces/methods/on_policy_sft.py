@@ -45,10 +45,13 @@ class Settings:
 
 
 def check(args: Any, refuse: Refuse) -> None:
-    """Refuses a clip range and a KL term, which it does not have."""
+    """Refuses a clip range and a KL term, which it does not have, and what would only change advantages."""
     refuse_clipping("on-policy SFT", args, refuse)
     if args.beta:
         refuse("beta", f"on-policy SFT has no KL term: set it to 0.0, {OR_OFF}.")
+    for name, off in (("gfpo_keep", None), ("whiten_over_tokens", False)):
+        if getattr(args, name):
+            refuse(name, f"on-policy SFT reads verdicts and no advantages: set it to {off}, {OR_OFF}.")
 
 
 rule = Rule(

@@ -193,7 +193,7 @@ def _draw_once(rows: Rows, script: ScriptArguments, eval_count: int, say: Callab
 
 def _usable_golds(script: ScriptArguments) -> Callable[[list[str]], list[bool]]:
     """Golds are tried by our grader if it will grade against them; any will do for another reward."""
-    if "accuracy_reward" not in script.reward_funcs:
+    if not {"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs):
         return lambda golds: [True] * len(golds)
     from ..grading import usable_golds
 

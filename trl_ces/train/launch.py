@@ -128,7 +128,9 @@ def _all_cores(processes: int, *given: Mapping[str, Any]) -> dict[str, str]:
     """This machine's cores shared among its processes: accelerate would give each one, also for an offloaded Adam."""
     if any(name in settings for settings in (os.environ, *given) for name in (THREADS, "num_cpu_threads_per_process")):
         return {}
-    cores = min(psutil.cpu_count(logical=False) or 1, len(psutil.Process().cpu_affinity()))
+    cores = psutil.cpu_count(logical=False) or 1
+    if hasattr(psutil.Process, "cpu_affinity"):  # macOS has none
+        cores = min(cores, len(psutil.Process().cpu_affinity()))
     return {THREADS: str(max(1, cores // max(1, processes)))}
 
 
