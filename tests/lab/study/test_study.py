@@ -267,6 +267,16 @@ def test_a_folder_with_other_settings_is_refused_by_field(tmp_path):
     check_unchanged(cell)  # where it lies and what it is called does not matter, nor that `env` holds text there
 
 
+def test_the_number_that_a_training_writes_for_auto_is_no_other_setting(tmp_path):
+    cell = cell_in(tmp_path, ces_tau="auto")
+    recipe = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "ces_tau": 0.1739}
+    cell.recipe_file.write_text(yaml.safe_dump(recipe))
+    check_unchanged(cell)
+    cell.recipe_file.write_text(yaml.safe_dump(recipe | {"ces_beta_correct": 1.0}))
+    with pytest.raises(UserError, match=r"\(`ces_beta_correct` 1.0 there, None here\)"):
+        check_unchanged(cell)
+
+
 def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
     cell = cell_in(tmp_path)
     write_json(cell.folder / "clock.json", {"seconds_before": 50.0, "started": 1000.0, "attempts": 1})
