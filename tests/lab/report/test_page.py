@@ -152,6 +152,9 @@ def test_evaluations_of_two_backbones_are_not_compared_with_each_other(tmp_path)
         (tmp_path / name / "config.json").write_text(json.dumps({"model_type": "qwen2", "num_hidden_layers": layers}))
     runs = [write_evaluation(tmp_path / f"{name}-run", BASE, tmp_path / name) for name in ("big", "small")]
     assert list(page_of(*runs).tables) == ["Average: big-run", "Average: small-run"]
+    reference = write_evaluation(tmp_path / "hub-run", BASE, "deepseek-ai/R1")  # no config.json here
+    assert list(page_of(reference, runs[0]).tables) == ["Average: hub-run, big-run"]
+    assert len(page_of(reference, *runs).tables) == 3
 
 
 def test_evaluations_that_cannot_be_compared_are_named(tmp_path):
