@@ -196,8 +196,7 @@ def read_summary(place: Path) -> dict[str, Any]:
 
 def check_measured_weights(place: Path, weights: Path) -> None:
     """Raises `UserError` if the evaluation in `place` measured other weights than those in `weights`."""
-    measured = read_summary(place)["settings"].get("fingerprint")
-    if measured is not None and measured != fingerprint(weights):
+    if read_summary(place)["settings"].get("fingerprint") != fingerprint(weights):
         raise UserError(
             f"{place} measured other weights than those in {weights}: run `trl-ces eval --model {weights}`."
         )
