@@ -218,11 +218,12 @@ def eval_results(summary: dict[str, Any]) -> list[EvalResult]:
             "dataset_split": benchmark.hub.split if benchmark.hub else None,
             "metric_args": how,
         }
-        for kind, title, value in (
-            ("accuracy", "accuracy, %", round(100 * accuracy, 2)),
-            ("completion_length", "mean completion length, tokens", round(entry["length_tokens"]["mean"], 1)),
+        length = round(entry["length_tokens"]["mean"], 1)
+        for kind, title, value, count in (
+            ("accuracy", "accuracy, %", round(100 * accuracy, 2), entry["correct"]["problems"]),
+            ("completion_length", "mean completion length, tokens", length, entry["problems"]),
         ):
-            metric = f"{title}, of {entry['problems']} problems"
+            metric = f"{title}, of {count} problems"
             found.append(EvalResult(metric_type=kind, metric_name=metric, metric_value=value, **where))
     return found
 
