@@ -24,7 +24,7 @@ from ..evaluation.models import fingerprint
 from ..evaluation.settings import default_folder
 from ..evaluation.summary import SUMMARY, results_table
 from ..report.trainings import read_recipe
-from .staging import REPORT, check_secrets, find_weights, home_of, merge, place_run, stage
+from .staging import REPLACED, REPORT, check_secrets, find_weights, home_of, merge, place_run, stage
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def publish(folder: Path, job: Push, message: str) -> str:
     """Like [`push`], from a staged `folder` in which the run is already placed."""
     repo = open_repo(job)
     complete(folder, job, repo)
-    HfApi().upload_folder(repo_id=repo, folder_path=folder, revision=job.revision, commit_message=message)
+    HfApi().upload_folder(
+        repo_id=repo, folder_path=folder, revision=job.revision, commit_message=message, delete_patterns=REPLACED
+    )
     return address(job, repo)
 
 

@@ -28,6 +28,8 @@ MODEL_FILES = (
     "added_tokens.json", "vocab*", "merges.txt", "chat_template*", "*.model", "*processor_config.json",
     "modeling_*.py", "configuration_*.py",
 )  # fmt: skip
+# Of an earlier push: an adapter beside merged weights, or another number of shards, would be what loads.
+REPLACED = [*WEIGHTS, "model*.safetensors.index.json", ADAPTER]
 PICKLED_ARGUMENTS = "training_args.bin"
 LINKED_BYTES = 2**20
 STAGE = "_push-"  # the Trainer's own push also skips names starting with `_`
