@@ -106,7 +106,7 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
         sleeps=config.vllm_enable_sleep_mode,
         tensor_parallel=parallel,
         sequences=answers,
-        kv_bytes=kv_width * _kv_numbers(shape.config()) // parallel,
+        kv_bytes=kv_width * _kv_numbers(shape.config(), parallel),
         server=server,
     )
 
@@ -122,9 +122,9 @@ def _one_row(recipe: Recipe, config: CESConfig, schedule: Schedule) -> tuple[tup
     return tuple((name, str(value)) for name, value in fields.items())
 
 
-def _kv_numbers(config: Any) -> int:
-    """Numbers per token in the key-value cache if no layer slides its window: an upper bound."""
+def _kv_numbers(config: Any, parallel: int) -> int:
+    """Numbers per token in a device's key-value cache if no layer slides its window; it holds one head at least."""
     text = config.get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    return 2 * text.num_hidden_layers * heads * width
+    return 2 * text.num_hidden_layers * max(heads // parallel, 1) * width
