@@ -51,7 +51,8 @@ def make_setup(
     """Gather what decides a recipe's memory."""
     _refuse_what_no_plan_covers(recipe, engine)
     half = bool(config.bf16 or config.fp16)
-    loaded = "float32" if recipe.model.dtype in (None, "float32") else "bfloat16"
+    named = str(shape.config().dtype).removeprefix("torch.") if recipe.model.dtype == "auto" else recipe.model.dtype
+    loaded = "float32" if named in (None, "float32") else "bfloat16"
     tokens = prompt + cast(int, config.max_completion_length)
     lora = get_peft_config(recipe.model)
     rows = schedule.micro_batch
