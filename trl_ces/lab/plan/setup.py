@@ -76,7 +76,7 @@ def make_setup(
         accumulation=schedule.accumulation * math.ceil(schedule.micro_batch / rows),
         generation=_generation(config, schedule, shape, engine, step.dtype),
         device=device,
-        reference_model=config.beta != 0.0 and step.lora is None,
+        reference=config.beta != 0.0,
         loaded=loaded,
         trained="float32" if upcast else None,
         one_row=_one_row(recipe, config, schedule),
