@@ -48,6 +48,8 @@ def test_training_is_drawn_over_problems_where_all_runs_say_how_many(tmp_path):
     assert "over 2 seeds, the band the range of the seeds" in length.caption
     page = page_of(*paced, write_training(tmp_path / "plain", POINTS))
     assert "over optimizer steps: ces0 from" in page.training[0].figures[0].alt
+    other = write_training(tmp_path / "other", [(3, 0.5, 20.0, 0.8)], recipe.format(2))  # no step in common
+    assert "from" not in page_of(paced[0], other, names=["CES", "CES"]).training[0].figures[0].alt
 
 
 def test_the_band_is_the_range_of_the_seeds_and_the_line_their_mean(tmp_path):
