@@ -32,7 +32,7 @@ class RuleError(ValueError):
 
 
 def sample(tokens: int = TOKENS, seed: int = 0) -> Inputs:
-    """What the trainer gives a rule: two groups, tool output within a row, a row cut off and left out, one unscorable."""
+    """What the trainer gives a rule: two groups, tool output within a row, a row that is left out, one unscorable."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.linspace(0.5, 0.9, ROWS) * tokens
     mask = (torch.arange(tokens) < lengths.unsqueeze(1)).long()
@@ -148,7 +148,7 @@ def _check_gradients(rule: Rule, run: Run, inputs: Inputs) -> str:
         found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
         reached = {name for name, of in zip(leaves, found, strict=True) if of is not None and of.any()}
         if not all(of is None or of.isfinite().all() for of in found):
-            raise RuleError("has a gradient that is not finite, as that of a root or a logarithm is at an entropy of 0.")
+            raise RuleError("has a gradient that is not finite, as that of a root is at an entropy of 0.")
     declared = {rule.differentiates} - {None}
     missing, further = declared - reached, reached - declared - {"advantages"}
     if missing:
