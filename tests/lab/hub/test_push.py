@@ -346,6 +346,7 @@ def test_without_token_or_network_there_is_no_push(hub, run, undrawn, capsys, mo
         ("env: {WANDB_API_KEY: fromTheEnvironment1}\n", "WANDB_API_KEY"),
         ("env: {MY_PASSWORD: ofThisRecipe12}\n", "MY_PASSWORD"),
         ("env: {OTHER: hf_aaaaaaaaaaBBBBBBBBBBcccccccccc}\n", "what looks like a token"),
+        ("env: {OTHER: github_pat_11AAAAAAA0BBBBBBBBBB_ccccccccccccccccccccccc}\n", "what looks like a token"),
     ],
 )
 def test_a_token_in_a_file_is_not_uploaded(hub, run, undrawn, capsys, monkeypatch, line, what):

@@ -34,7 +34,9 @@ PICKLED_ARGUMENTS = "training_args.bin"
 LINKED_BYTES = 2**20
 STAGE = "_push-"  # the Trainer's own push also skips names starting with `_`
 SECRET_NAME = re.compile(r"TOKEN(?!IZ|S)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY", re.IGNORECASE)
-SECRET_SHAPE = re.compile(r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[pous]_[A-Za-z0-9]{30,})\b")
+SECRET_SHAPE = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[pous]_[A-Za-z0-9]{30,}|github_pat_\w{30,})\b"
+)
 
 
 def stage(home: Path) -> TemporaryDirectory[str]:
