@@ -153,6 +153,13 @@ class Handler(BaseHTTPRequestHandler):
             }
             self.answer(200, {**content, "tags": [], "siblings": [{"rfilename": path} for path in repo.files]})
 
+    def tree(self, body, name, revision):
+        repo = self.repo(name)
+        if repo is not None:
+            files = repo.branches[revision].items()
+            entries = [{"type": "file", "path": path, "size": len(of), "oid": git_hash(of)} for path, of in files]
+            self.answer(200, entries)
+
     def branch(self, body, name, branch):
         repo = self.repo(name)
         if repo is not None:
@@ -221,6 +228,8 @@ class Handler(BaseHTTPRequestHandler):
                 message = value["summary"]
             elif line["key"] == "file":
                 new[value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "deletedFile":
+                del repo.branches[revision][value["path"]]
             elif value["oid"] not in self.server.objects:
                 self.answer(400, {"error": f"{value['path']}: no such LFS object"})
                 return
@@ -242,6 +251,7 @@ REPO = r"([^/]+/[^/]+?)"
 ROUTES = [
     ("POST", "/api/repos/create", "create", False),
     ("GET", f"/api/models/{REPO}(?:/revision/.+)?", "info", False),
+    ("GET", f"/api/models/{REPO}/tree/(.+)", "tree", False),
     ("POST", f"/api/models/{REPO}/branch/(.+)", "branch", False),
     ("POST", "/api/validate-yaml", "validate", True),
     ("POST", f"/api/models/{REPO}/preupload/(.+)", "preupload", False),

@@ -154,6 +154,24 @@ def in_place(batch, entropies_nats, mask, **settings):
     return shaped_ces(batch, entropies_nats, mask, **settings)
 
 
+def root(batch, entropies_nats, mask, **settings):
+    selected = mask.bool() & batch["correct"].unsqueeze(1)  # NaN times the mask's 0 is NaN
+    shaped = batch["advantages"].unsqueeze(1) - torch.where(selected, entropies_nats.sqrt(), 0.0)
+    return ShapedAdvantages(shaped, selected)
+
+
+def by_mean(batch, entropies_nats, mask, **settings):
+    selected = mask.bool() & batch["correct"].unsqueeze(1)
+    mean = (entropies_nats * mask).sum(1) / mask.sum(1)  # a row that is left out has no token
+    return ShapedAdvantages((batch["advantages"] - mean).unsqueeze(1) * selected, selected)
+
+
+def by_truncated(batch, entropies_nats, mask, **settings):
+    shaped = shaped_ces(batch, entropies_nats, mask, **settings)
+    change = batch["truncated"].float().mean() * shaped.selected
+    return ShapedAdvantages(shaped.advantages + change, shaped.selected)
+
+
 def of_rows(batch, entropies_nats, mask, **settings):
     return ShapedAdvantages(batch["advantages"], mask.bool())
 
@@ -169,6 +187,9 @@ def with_logps(batch, entropies_nats, mask, **settings):
         (detached, "declares a gradient through the entropies, and none reaches them"),
         (everywhere, "tokens that `selected` does not name"),
         (coupled, "couples the rows of a micro-batch"),
+        (by_truncated, "couples the rows of a micro-batch"),
+        (root, "has a gradient that is not finite"),
+        (by_mean, "returns an A' that is not finite"),
         (unmasked, "reads what the mask hides"),
         (by_width, "depends on the number of padding columns"),
         (on_padding, "selects tokens that are not in the loss"),

@@ -32,11 +32,11 @@ class RuleError(ValueError):
 
 
 def sample(tokens: int = TOKENS, seed: int = 0) -> Inputs:
-    """What the trainer gives a rule: two groups, one mostly correct, tool output within a row, one unscorable row."""
+    """What the trainer gives a rule: two groups, tool output within a row, a row that is left out, one unscorable."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.linspace(0.5, 0.9, ROWS) * tokens
     mask = (torch.arange(tokens) < lengths.unsqueeze(1)).long()
-    mask[2, 40:60] = 0
+    mask[1], mask[2, 40:60] = 0, 0  # by `mask_truncated_completions`; tool output
     correct = torch.tensor([1, 1, 1, 0, 0, 1, 0, 0], dtype=torch.bool)
     scorable = torch.ones(ROWS, dtype=torch.bool)
     scorable[7] = False
@@ -48,8 +48,8 @@ def sample(tokens: int = TOKENS, seed: int = 0) -> Inputs:
         "scorable": scorable,
         "group_correct": group_correct,
         "group_scorable": group_scorable,
-        "equal_rewards": torch.zeros(ROWS, dtype=torch.bool),
-        "truncated": torch.zeros(ROWS, dtype=torch.bool),
+        "equal_rewards": torch.arange(ROWS) >= GROUP,
+        "truncated": torch.arange(ROWS) == 1,
         "logps": logps,
         "old_logps": logps + 0.05 * torch.randn(ROWS, tokens, generator=generator),
         "entropies": 2 * torch.rand(ROWS, tokens, generator=generator) * mask,
@@ -123,8 +123,8 @@ def _check_result(shaped: Any, inputs: Inputs, mask: Tensor) -> None:
         raise RuleError(f"returns `advantages` and `selected` of shapes {found[0]} and {found[1]}: make both {shape}.")
     if shaped.selected.dtype != torch.bool:
         raise RuleError(f"returns `selected` as {shaped.selected.dtype}: make it bool.")
-    if not shaped.advantages[mask].isfinite().all():
-        raise RuleError("returns an A' that is not finite at a token in the loss.")
+    if not shaped.advantages.isfinite().all():
+        raise RuleError("returns an A' that is not finite; where the mask is 0 too, the loss would be NaN.")
     if (shaped.selected & ~mask).any():
         raise RuleError("selects tokens that are not in the loss, padding or tool output: use `mask`.")
     if not shaped.selected.any():
@@ -147,6 +147,8 @@ def _check_gradients(rule: Rule, run: Run, inputs: Inputs) -> str:
         total = (shaped.advantages * weights).sum()
         found = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
         reached = {name for name, of in zip(leaves, found, strict=True) if of is not None and of.any()}
+        if not all(of is None or of.isfinite().all() for of in found):
+            raise RuleError("has a gradient that is not finite, as that of a root is at an entropy of 0.")
     declared = {rule.differentiates} - {None}
     missing, further = declared - reached, reached - declared - {"advantages"}
     if missing:

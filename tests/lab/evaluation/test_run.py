@@ -250,11 +250,25 @@ def test_a_file_that_is_not_its_own_is_refused(place, whole, tmp_path):
     for broken, words in [
         ([content[0], b'{"benchmark": "aime24"}\n'], "line 2 was not written by this version"),
         ([content[0], b"nonsense\n", content[1]], "line 2 was not written by this version"),
+        ([content[0], content[1], content[0]], "line 3 was not written by this version, or repeats an answer"),
     ]:
         (tmp_path / "samples.jsonl").write_bytes(b"".join(broken))
         with pytest.raises(UserError, match=words):
             run(place, tmp_path)
         assert (tmp_path / "samples.jsonl").read_bytes() == b"".join(broken)
+
+
+def test_a_local_model_may_be_moved_with_its_answers(tmp_path):
+    with open_samples(tmp_path, {"model": "runs/a", "fingerprint": "1", "seed": 0}):
+        pass
+    with open_samples(tmp_path, {"model": "moved/a", "fingerprint": "1", "seed": 0}):
+        pass
+    for other in ({"fingerprint": "2"}, {"fingerprint": None}):
+        with (
+            pytest.raises(UserError, match="`fingerprint` is '1' there"),
+            open_samples(tmp_path, {"seed": 0, **other}),
+        ):
+            pass
 
 
 def test_one_process_at_a_time_works_in_a_directory(tmp_path):

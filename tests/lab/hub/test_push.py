@@ -24,7 +24,7 @@ from trl_ces.lab.evaluation.samples import read_samples
 from trl_ces.lab.evaluation.settings import default_folder
 from trl_ces.lab.evaluation.summary import summarize, write_summary
 from trl_ces.lab.hub import staging
-from trl_ces.lab.hub.push import Push
+from trl_ces.lab.hub.push import Push, eval_results, read_summary
 
 EXPECTED = {
     "README.md", "model.safetensors", "config.json", "generation_config.json", "tokenizer.json",
@@ -171,9 +171,9 @@ def test_without_matplotlib_curves_and_report_are_left_out_and_that_is_said(hub,
 # Evaluations and the licence in the card
 
 
-def evaluate(folder, run):
-    """A finished evaluation of the weights in `run`: 3 of 4 answers right, 15 tokens on average."""
-    write_evaluation(folder, {"gsm8k": [[(True, 10), (True, 20)], [(True, 10), (False, 20)]]}, run)
+def evaluate(folder, run, answers=([(True, 10), (True, 20)], [(True, 10), (False, 20)])):
+    """A finished evaluation of the weights in `run`: by default 3 of 4 answers right, 15 tokens on average."""
+    write_evaluation(folder, {"gsm8k": answers}, run)
     settings = json.loads((folder / "settings.json").read_text())
     settings |= {"fingerprint": fingerprint(run), "temperature": 0.4, "top_p": 0.95, "repetition_penalty": 1.05,
                  "max_new_tokens": 64, "backend": "transformers"}  # fmt: skip
@@ -194,6 +194,12 @@ def test_evaluation_results_stand_in_the_model_index_and_in_the_text(hub, run, t
     assert str(tmp_path) not in card.content
 
 
+def test_a_problem_without_a_verdict_counts_in_the_length_alone(run, tmp_path):
+    summary = read_summary(evaluate(tmp_path / "evaluation", run, [[(True, 10)], [(None, 20)]]))
+    counted = [result.metric_name.rpartition(", ")[2] for result in eval_results(summary)]
+    assert counted == ["of 1 problems", "of 2 problems"]
+
+
 def test_an_evaluation_in_its_usual_place_is_found(hub, run, tmp_path):
     evaluate(tmp_path / "runs" / "evaluation" / f"{tmp_path.name.replace('-', '_')}_run", run)
     place = tmp_path / default_folder(str(run))
@@ -207,6 +213,10 @@ def test_an_evaluation_of_other_weights_is_refused(hub, run, tmp_path, capsys):
     (other / "config.json").write_text(json.dumps(json.loads((other / "config.json").read_text()) | {"x": 1}))
     evaluate(tmp_path / "evaluation", other)
     capsys.readouterr()
+    assert "measured other weights" in refusal(capsys, run, "--evaluation", tmp_path / "evaluation")
+    summary = read_summary(tmp_path / "evaluation")
+    summary["settings"] |= {"model": "deepseek-ai/R1", "fingerprint": None}  # of a Hub model no files were read
+    write_summary(tmp_path / "evaluation", summary)
     assert "measured other weights" in refusal(capsys, run, "--evaluation", tmp_path / "evaluation")
     assert hub.repos == {}
 
@@ -336,6 +346,7 @@ def test_without_token_or_network_there_is_no_push(hub, run, undrawn, capsys, mo
         ("env: {WANDB_API_KEY: fromTheEnvironment1}\n", "WANDB_API_KEY"),
         ("env: {MY_PASSWORD: ofThisRecipe12}\n", "MY_PASSWORD"),
         ("env: {OTHER: hf_aaaaaaaaaaBBBBBBBBBBcccccccccc}\n", "what looks like a token"),
+        ("env: {OTHER: github_pat_11AAAAAAA0BBBBBBBBBB_ccccccccccccccccccccccc}\n", "what looks like a token"),
     ],
 )
 def test_a_token_in_a_file_is_not_uploaded(hub, run, undrawn, capsys, monkeypatch, line, what):

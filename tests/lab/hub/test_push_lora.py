@@ -70,6 +70,7 @@ def test_the_adapter_arrives_as_it_was_trained(hub, undrawn, trained):
 def test_merged_weights_are_the_base_plus_the_product_of_the_adapter(hub, undrawn, trained, tmp_path):
     base, run = trained
     saved = {file.name: file.read_bytes() for file in run.iterdir() if file.is_file()}
+    assert push(run, "--repo_id", "me/merged") == 0  # what was there before must not be what loads
     assert push(run, "--merge", "--repo_id", "me/merged") == 0
     assert {file.name: file.read_bytes() for file in run.iterdir() if file.is_file()} == saved
     files = hub.repos["me/merged"].files

@@ -80,6 +80,8 @@ def test_an_update_is_four_forwards_where_a_layer_is_computed_again(plan_of):
     adapter = phases(activation_checkpointing=True, use_peft=True, lora_target_modules=["all-linear"])
     assert adapter["update"] == pytest.approx(3 * adapter["old log-probs"])
     assert phases(responses_per_rollout=8)["old log-probs"] == 0
+    assert phases(beta=0.1)["reference log-probs"] == pytest.approx(again["old log-probs"])
+    assert again["reference log-probs"] == 0
 
 
 def test_a_rollout_may_have_lengths_that_were_measured(plan_of):

@@ -1,6 +1,7 @@
 """What a recipe and an engine make of the setup: dtypes of weights, answers at a time, fields that keep a step."""
 
 import pytest
+import torch
 import yaml
 from tiny import tiny_model
 
@@ -52,6 +53,17 @@ def test_a_server_is_asked_for_the_whole_rollout_and_a_process_for_its_share(set
     setup = setup_of(responses_per_step=48, responses_per_rollout=576, **fields)
     assert setup.generation.server is bool(fields)
     assert setup.generation.sequences == answers
+
+
+def test_each_device_of_an_engine_has_one_key_value_head_at_least(setup_of):
+    on_one, on_two = (setup_of(use_vllm=True, vllm_tensor_parallel_size=size).generation for size in (1, 2))
+    assert on_one.kv_bytes == on_two.kv_bytes == 2 * 2 * 2 * 8  # bytes, keys and values, layers, width of the one head
+
+
+@pytest.mark.parametrize(("saved", "loaded"), [(torch.float32, 4), (torch.bfloat16, 2)])
+def test_dtype_auto_is_that_of_the_saved_model(setup_of, tmp_path, saved, loaded):
+    tiny_model().to(saved).save_pretrained(tmp_path / "model")
+    assert setup_of(dtype="auto").loaded_bytes == loaded
 
 
 ONE = ("per_device_train_batch_size", "1")

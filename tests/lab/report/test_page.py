@@ -48,6 +48,8 @@ def test_training_is_drawn_over_problems_where_all_runs_say_how_many(tmp_path):
     assert "over 2 seeds, the band the range of the seeds" in length.caption
     page = page_of(*paced, write_training(tmp_path / "plain", POINTS))
     assert "over optimizer steps: ces0 from" in page.training[0].figures[0].alt
+    other = write_training(tmp_path / "other", [(3, 0.5, 20.0, 0.8)], recipe.format(2))  # no step in common
+    assert "from" not in page_of(paced[0], other, names=["CES", "CES"]).training[0].figures[0].alt
 
 
 def test_the_band_is_the_range_of_the_seeds_and_the_line_their_mean(tmp_path):
@@ -152,6 +154,9 @@ def test_evaluations_of_two_backbones_are_not_compared_with_each_other(tmp_path)
         (tmp_path / name / "config.json").write_text(json.dumps({"model_type": "qwen2", "num_hidden_layers": layers}))
     runs = [write_evaluation(tmp_path / f"{name}-run", BASE, tmp_path / name) for name in ("big", "small")]
     assert list(page_of(*runs).tables) == ["Average: big-run", "Average: small-run"]
+    reference = write_evaluation(tmp_path / "hub-run", BASE, "deepseek-ai/R1")  # no config.json here
+    assert list(page_of(reference, runs[0]).tables) == ["Average: hub-run, big-run"]
+    assert len(page_of(reference, *runs).tables) == 3
 
 
 def test_evaluations_that_cannot_be_compared_are_named(tmp_path):

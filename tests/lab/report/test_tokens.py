@@ -15,6 +15,7 @@ from trl_ces.lab.inspect.tokens import ForkingToken
 from trl_ces.lab.report.page import make_page
 from trl_ces.lab.report.runs import read_runs
 from trl_ces.lab.report.shaped_pairs import most_shaped, turned_into
+from trl_ces.lab.report.token_runs import sample_tokens
 from trl_ces.lab.report.tokens import (
     FollowedToken,
     ShapedToken,
@@ -261,6 +262,14 @@ def test_files_that_are_there_are_kept_and_those_of_other_settings_made_anew(run
     base, last = read_tokens(run)
     assert (len(base.questions), len(last.questions)) == (3, 3)
     assert len(last.places) == sum(len(entry.tokens) for entry in base.answers)
+
+
+def test_a_tau_that_the_first_rollout_decided_is_the_recipes_number(run):
+    found = read_runs([run])
+    (training,) = found.trainings
+    found.trainings[:] = [replace(training, settings=training.settings | {"ces_tau": "auto"})]  # as in a study's rows
+    sample_tokens(found, 2, say=print)
+    assert read_tokens(run)[0].settings["shaping"]["tau"] == 1.0
 
 
 def test_a_run_without_ces_shows_what_the_ces_beside_it_would_do(run, tmp_path):

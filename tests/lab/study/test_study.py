@@ -267,6 +267,16 @@ def test_a_folder_with_other_settings_is_refused_by_field(tmp_path):
     check_unchanged(cell)  # where it lies and what it is called does not matter, nor that `env` holds text there
 
 
+def test_the_number_that_a_training_writes_for_auto_is_no_other_setting(tmp_path):
+    cell = cell_in(tmp_path, ces_tau="auto")
+    recipe = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "ces_tau": 0.1739}
+    cell.recipe_file.write_text(yaml.safe_dump(recipe))
+    check_unchanged(cell)
+    cell.recipe_file.write_text(yaml.safe_dump(recipe | {"ces_beta_correct": 1.0}))
+    with pytest.raises(UserError, match=r"\(`ces_beta_correct` 1.0 there, None here\)"):
+        check_unchanged(cell)
+
+
 def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
     cell = cell_in(tmp_path)
     write_json(cell.folder / "clock.json", {"seconds_before": 50.0, "started": 1000.0, "attempts": 1})
@@ -467,6 +477,8 @@ def test_over_variants_the_means_of_each_method_are_drawn_with_their_intervals(t
     assert length.containers[1][0].get_ydata().tolist() == [15.0, 15.0]
     assert accuracy.get_ylim() == (0, 1.02)  # DAPO's interval is 20 ± 127 %
     assert [label.get_text() for label in accuracy.get_xticklabels()] == ["b", "a"]
+    plot_variants(DataFrame(rows).drop(columns="entropy_bits"), methods, tmp_path / "variants.png")
+    assert len(figures[1].axes) == 2
 
 
 def test_a_damaged_file_is_named(tmp_path):
@@ -502,6 +514,14 @@ def test_a_model_that_is_the_same_for_all_seeds_is_measured_once(tmp_path):
     each = study_of(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
     assert [cell.seed for cell in one.cells if not cell.trained] == [3]
     assert [cell.seed for cell in each.cells if not cell.trained] == [3, 5]
+
+
+def test_a_model_that_was_measured_once_is_compared_with_the_baseline_of_each_seed():
+    trained = [run_of("DAPO", seed, accuracy, 10.0) | {"train/steps": 8} for seed, accuracy in ((3, 0.5), (5, 0.7))]
+    rows = DataFrame([run_of("Before", 3, 0.4, 30.0) | {"train/steps": None}, *trained])
+    found = tables.paired_difference(rows[:1], rows[1:], "accuracy")
+    assert (found.mean, found.count) == (pytest.approx((0.4 - 0.5 + 0.4 - 0.7) / 2), 2)
+    assert tables.method_table(rows, "DAPO")[1][:4] == ["Before", "1", "40.0", "-20.0 ± 127.1"]
 
 
 def test_braces_of_a_recipe_are_left_alone(tmp_path):

@@ -102,13 +102,9 @@ def of_one_run(samples: pd.DataFrame, verdict: str, limit: int) -> dict[str, Any
         "budgets": found["budgets"],
         "accuracy": [entry["mean"] for entry in found["accuracy"][0]],
         "area": found["area"][0],
-        "length_correct": _number(tokens.get(True)),
-        "length_wrong": _number(tokens.get(False)),
+        "length_correct": tokens.get(True),
+        "length_wrong": tokens.get(False),
     }
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def budget_table(found: Mapping[str, Mapping[str, Any]]) -> str:

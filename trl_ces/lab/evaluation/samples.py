@@ -39,19 +39,19 @@ def read_samples(file: Path) -> tuple[list[Sample], int]:
     """The samples in the complete lines of samples.jsonl, and these lines' bytes; a kill can tear the last line."""
     content = file.read_bytes() if file.is_file() else b""
     length = content.rfind(b"\n") + 1
-    samples = []
+    samples: dict[Key, Sample] = {}
     for number, line in enumerate(content[:length].split(b"\n")[:-1], start=1):
         try:
             sample = json.loads(line)
         except ValueError:
             sample = {}
-        if tuple(sample) != FIELDS:
+        if tuple(sample) != FIELDS or key_of(sample) in samples:
             raise UserError(
-                f"{file}: line {number} was not written by this version: remove the line to draw it again, or "
+                f"{file}: line {number} was not written by this version, or repeats an answer: remove the line, or "
                 "give another `--output_dir`."
             )
-        samples.append(sample)
-    return samples, length
+        samples[key_of(sample)] = sample
+    return list(samples.values()), length
 
 
 class SampleFile:
@@ -103,6 +103,8 @@ def _check_settings(folder: Path, here: dict[str, Any]) -> None:
             raise UserError(f"{folder / SAMPLES} has no {SETTINGS} beside it: give another `--output_dir`.")
         write_json(folder / SETTINGS, here)
     differing = differences(read_settings_file(folder), here)
+    if here.get("fingerprint") is not None:  # the model's files are compared, so they may have been moved
+        differing.pop("model", None)
     if differing:
         changes = "; ".join(f"`{name}` is {old!r} there and {new!r} here" for name, (old, new) in differing.items())
         raise UserError(

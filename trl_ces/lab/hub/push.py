@@ -24,7 +24,7 @@ from ..evaluation.models import fingerprint
 from ..evaluation.settings import default_folder
 from ..evaluation.summary import SUMMARY, forced_mark, results_table
 from ..report.trainings import read_recipe
-from .staging import REPORT, check_secrets, find_weights, home_of, merge, place_run, stage
+from .staging import REPLACED, REPORT, check_secrets, find_weights, home_of, merge, place_run, stage
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def publish(folder: Path, job: Push, message: str) -> str:
     """Like [`push`], from a staged `folder` in which the run is already placed."""
     repo = open_repo(job)
     complete(folder, job, repo)
-    HfApi().upload_folder(repo_id=repo, folder_path=folder, revision=job.revision, commit_message=message)
+    HfApi().upload_folder(
+        repo_id=repo, folder_path=folder, revision=job.revision, commit_message=message, delete_patterns=REPLACED
+    )
     return address(job, repo)
 
 
@@ -196,8 +198,7 @@ def read_summary(place: Path) -> dict[str, Any]:
 
 def check_measured_weights(place: Path, weights: Path) -> None:
     """Raises `UserError` if the evaluation in `place` measured other weights than those in `weights`."""
-    measured = read_summary(place)["settings"].get("fingerprint")
-    if measured is not None and measured != fingerprint(weights):
+    if read_summary(place)["settings"].get("fingerprint") != fingerprint(weights):
         raise UserError(
             f"{place} measured other weights than those in {weights}: run `trl-ces eval --model {weights}`."
         )
@@ -219,11 +220,12 @@ def eval_results(summary: dict[str, Any]) -> list[EvalResult]:
             "dataset_split": benchmark.hub.split if benchmark.hub else None,
             "metric_args": how,
         }
-        for kind, title, value in (
-            ("accuracy", "accuracy, %", round(100 * accuracy, 2)),
-            ("completion_length", "mean completion length, tokens", round(entry["length_tokens"]["mean"], 1)),
+        length = round(entry["length_tokens"]["mean"], 1)
+        for kind, title, value, count in (
+            ("accuracy", "accuracy, %", round(100 * accuracy, 2), entry["correct"]["problems"]),
+            ("completion_length", "mean completion length, tokens", length, entry["problems"]),
         ):
-            metric = f"{title}, of {entry['problems']} problems{forced_mark(settings)}"
+            metric = f"{title}, of {count} problems{forced_mark(settings)}"
             found.append(EvalResult(metric_type=kind, metric_name=metric, metric_value=value, **where))
     return found
 

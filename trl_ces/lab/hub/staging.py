@@ -28,11 +28,15 @@ MODEL_FILES = (
     "added_tokens.json", "vocab*", "merges.txt", "chat_template*", "*.model", "*processor_config.json",
     "modeling_*.py", "configuration_*.py",
 )  # fmt: skip
+# Of an earlier push: an adapter beside merged weights, or another number of shards, would be what loads.
+REPLACED = [*WEIGHTS, "model*.safetensors.index.json", ADAPTER]
 PICKLED_ARGUMENTS = "training_args.bin"
 LINKED_BYTES = 2**20
 STAGE = "_push-"  # the Trainer's own push also skips names starting with `_`
 SECRET_NAME = re.compile(r"TOKEN(?!IZ|S)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY", re.IGNORECASE)
-SECRET_SHAPE = re.compile(r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[pous]_[A-Za-z0-9]{30,})\b")
+SECRET_SHAPE = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|gh[pous]_[A-Za-z0-9]{30,}|github_pat_\w{30,})\b"
+)
 
 
 def stage(home: Path) -> TemporaryDirectory[str]:

@@ -174,6 +174,7 @@ def rollout_seconds(plan: Plan, device: Device, rates: Rates, lengths: list[int]
     return {
         "generation": _generation(plan, lengths, device, rates),
         "old log-probs": forwards + passes * gathered if schedule.updates > 1 else 0.0,
+        "reference log-probs": forwards + passes * gathered if setup.reference else 0.0,
         "update": turns * forwards + _traffic(plan) / link,
         "optimizer": schedule.updates * optimizer,
         "weights to vLLM": _sync(plan, device, rates),

@@ -53,7 +53,7 @@ class Setup:
     accumulation: int  # passes per optimizer step; from the second on, gradients coexist with activations
     generation: Generation  # how completions are generated
     device: int | None  # bytes of a device
-    reference_model: bool = False  # whether a second model is loaded for the KL term
+    reference: bool = False  # whether the KL term asks the model before training, a second one unless LoRA is trained
     loaded: str | None = None  # dtype of the weights as loaded. `None`: that of the computation
     trained: str | None = None  # dtype in which trained weights and their gradients are kept
     # Fields that make a micro-batch one row and leave a step as it is; none if the loss couples its rows.
@@ -109,7 +109,7 @@ def plan_memory(setup: Setup) -> Memory:
     """Memory of one device under `setup`."""
     count, engine, step = count_step(setup.step), setup.engine, setup.step
     weights, gradients, optimizer, host = _states(count, setup)
-    if setup.reference_model:
+    if setup.reference and step.lora is None:
         weights += setup.frozen_bytes * count.weights // (engine.processes if engine.shards_weights else 1)
     buffers = _buffers(count, setup)
     if engine.zero_stage or engine.fsdp or setup.accumulation > 1:

@@ -51,7 +51,8 @@ def make_setup(
     """Gather what decides a recipe's memory."""
     _refuse_what_no_plan_covers(recipe, engine)
     half = bool(config.bf16 or config.fp16)
-    loaded = "float32" if recipe.model.dtype in (None, "float32") else "bfloat16"
+    named = str(shape.config().dtype).removeprefix("torch.") if recipe.model.dtype == "auto" else recipe.model.dtype
+    loaded = "float32" if named in (None, "float32") else "bfloat16"
     tokens = prompt + cast(int, config.max_completion_length)
     lora = get_peft_config(recipe.model)
     rows = schedule.micro_batch
@@ -75,7 +76,7 @@ def make_setup(
         accumulation=schedule.accumulation * math.ceil(schedule.micro_batch / rows),
         generation=_generation(config, schedule, shape, engine, step.dtype),
         device=device,
-        reference_model=config.beta != 0.0 and step.lora is None,
+        reference=config.beta != 0.0,
         loaded=loaded,
         trained="float32" if upcast else None,
         one_row=_one_row(recipe, config, schedule),
@@ -106,7 +107,7 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
         sleeps=config.vllm_enable_sleep_mode,
         tensor_parallel=parallel,
         sequences=answers,
-        kv_bytes=kv_width * _kv_numbers(shape.config()) // parallel,
+        kv_bytes=kv_width * _kv_numbers(shape.config(), parallel),
         server=server,
     )
 
@@ -122,9 +123,9 @@ def _one_row(recipe: Recipe, config: CESConfig, schedule: Schedule) -> tuple[tup
     return tuple((name, str(value)) for name, value in fields.items())
 
 
-def _kv_numbers(config: Any) -> int:
-    """Numbers per token in the key-value cache if no layer slides its window: an upper bound."""
+def _kv_numbers(config: Any, parallel: int) -> int:
+    """Numbers per token in a device's key-value cache if no layer slides its window; it holds one head at least."""
     text = config.get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    return 2 * text.num_hidden_layers * heads * width
+    return 2 * text.num_hidden_layers * max(heads // parallel, 1) * width

@@ -19,12 +19,14 @@ def compare_evaluations(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The kind or the only benchmark, and the comparison of the runs that have it and one backbone."""
     groups: dict[tuple[str, str], list[Run]] = {}
+    known = {backbone(run) for run in runs} - {""}
+    unknown = min(known) if len(known) == 1 else ""  # a Hub model or an adapter stands beside the only shape there is
     for run in runs:
         for kind in KINDS:
             names = [name for name in run.settings["benchmarks"] if BENCHMARKS[name].kind == kind]
             data = {name: run.settings["data"][name] for name in names}
             own = replace(run, settings={**run.settings, "benchmarks": names, "data": data})
-            groups.setdefault((backbone(run), kind), []).extend([own] if names else [])
+            groups.setdefault((backbone(run) or unknown, kind), []).extend([own] if names else [])
     for (_, kind), group in groups.items():
         names = [run.name for run in group]
         try:

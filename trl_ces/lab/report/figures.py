@@ -118,7 +118,8 @@ def _told(title: str, of: str, unit: str, methods: Mapping[str, Sequence[Trainin
     parts = []
     for method, runs in methods.items():
         _, mean, _, _ = mean_and_range([run.curve for run in runs], key)
-        parts.append(f"{method} from {factor * mean[0]:.{digits}f} to {factor * mean[-1]:.{digits}f} {of}")
+        if mean:  # else its seeds logged no step in common
+            parts.append(f"{method} from {factor * mean[0]:.{digits}f} to {factor * mean[-1]:.{digits}f} {of}")
     return f"Line chart of {title.lower()} over {unit}: {'; '.join(parts)}."
 
 

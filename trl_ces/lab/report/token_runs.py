@@ -17,7 +17,7 @@ from ..inspect.sampling import RecipeSample, sample_recipe
 from ..inspect.settings import Sampling, read_prompts
 from .runs import Found
 from .tokens import DIGITS, FollowedToken, TokenFile, digest, read_tokens, token_answers, write_tokens
-from .trainings import STATE, Training, logged_checkpoints
+from .trainings import STATE, Training, logged_checkpoints, read_recipe
 
 CES_FIELDS = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier")
 # Completions whose tokens' distributions are held together.
@@ -80,7 +80,7 @@ def sample_tokens(found: Found, num_prompts: int, say: Callable[[str], None]) ->
     if not chosen:
         raise UserError("`--tokens` needs a training or a study among the runs: evaluations hold no models.")
     models = [check_tokens(training) for training in chosen]  # before the first model is loaded
-    ces = next((run.settings for run in chosen if run.is_whole_ces), None)
+    ces = next((read_recipe(run.folder) for run in chosen if run.is_whole_ces), None)
     for training, saved in zip(chosen, models, strict=True):
         _sample_run(training, saved, num_prompts, ces, say)
 
@@ -106,7 +106,7 @@ def _sample_run(
     say: Callable[[str], None],
 ) -> None:
     """Writes `tokens-STEP.jsonl` for each model, unless it is there with the same settings."""
-    shaping = shaping_of(training.settings, ces)
+    shaping = shaping_of(read_recipe(training.folder), ces)  # a study's rows say `ces_tau: auto`, the recipe a number
     there = {content.step: content for content in read_tokens(training.folder)}
     reference: TokenFile | None = None
     for step, model in models.items():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..evaluation.benchmarks import BENCHMARKS
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 # Measure -> heading, factor from the column's unit to the table's, decimals.
 SHOWN = {
@@ -76,8 +76,15 @@ def paired_difference(runs: DataFrame, baseline: DataFrame, measure: str) -> Est
 
     Runs of one seed share model, problems and order, so their difference varies less than either.
     """
+    runs = at_each_seed(runs, baseline["seed"])
     difference = runs.set_index("seed")[measure] - baseline.set_index("seed")[measure]
     return estimate(difference.dropna()) if difference.notna().any() else None
+
+
+def at_each_seed(runs: DataFrame, seeds: Series) -> DataFrame:
+    """A method's runs; the model before training that all seeds share is measured once, and stands for each."""
+    once = len(runs) == 1 and "train/steps" in runs and runs["train/steps"].isna().all()
+    return runs.loc[runs.index.repeat(len(seeds))].assign(seed=seeds.to_numpy()) if once else runs
 
 
 def method_table(runs: DataFrame, baseline: str) -> list[list[str]]:

@@ -11,6 +11,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from ...methods.ces import AUTO
 from ...support.environment import environment
 from ...support.errors import UserError
 from ...support.files import write_json, write_text
@@ -60,7 +61,9 @@ def check_unchanged(cell: Cell) -> None:
     """Refuses a folder that holds a run of another recipe, which would be taken for this one."""
     if not cell.recipe_file.is_file():
         return
-    found, here = read_yaml(cell.recipe_file), cell.checked_recipe.given
+    found, here = read_yaml(cell.recipe_file), dict(cell.checked_recipe.given)
+    if here.get("ces_tau") == AUTO:  # the training writes the number down
+        here["ces_tau"] = found.get("ces_tau")
     differing = [
         f"`{name}` {found.get(name)!r} there, {here.get(name)!r} here"
         for name in {**found, **here}

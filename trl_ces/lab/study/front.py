@@ -16,7 +16,7 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...support.tables import Table
-from .comparison import Estimate, estimate
+from .comparison import Estimate, at_each_seed, estimate
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -55,6 +55,7 @@ def read_settings(runs: DataFrame, comparable: bool = True) -> list[Setting]:
     """
     found = []
     for method, own in runs.groupby("method", sort=False):
+        own = at_each_seed(own, runs["seed"].drop_duplicates())
         places = zip(own["seed"].astype(int), zip(own[LENGTH], own[ACCURACY], strict=True), strict=True)
         measured = own.dropna(subset=AREA) if AREA in own else own.head(0)
         areas = dict(zip(measured["seed"].astype(int), measured.get(AREA, ()), strict=True))

@@ -78,6 +78,9 @@ def plot_variants(runs: DataFrame, methods: Mapping[str, str], file: Path) -> No
     styles = styles_of(list(methods.values()))
     variants = list(runs["variant"].unique())
     for axis, measure in zip(axes, MEASURES, strict=True):
+        if measure not in runs:  # an evaluation need not measure the entropy
+            axis.remove()
+            continue
         for method, name in methods.items():
             values = runs[runs["method"] == method].groupby("variant")[measure]
             found = [estimate(values.get_group(variant)) for variant in variants]
