@@ -123,7 +123,8 @@ def test_models_whose_cache_cannot_lose_rows_are_left_alone():
     )
     learned = get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
     assert [can_drop_rows(model) for model in (mamba, long, learned)] == [False] * 3
-    for name, value in (("forced_eos_token_id", 1), ("min_new_tokens", 5), ("cache_implementation", "static")):
+    own = {"forced_eos_token_id": 1, "min_new_tokens": 5, "cache_implementation": "static"}
+    for name, value in {**own, "use_cache": False, "num_beams": 2, "guidance_scale": 1.5}.items():
         model = tiny_model()
         setattr(model.generation_config, name, value)
         assert not can_drop_rows(model), name

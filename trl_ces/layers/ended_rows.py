@@ -22,8 +22,11 @@ from .padding import padding_support
 
 PIECE = 16  # tokens between two checks for rows that have ended
 ONLY_TEXT = {"input_ids", "attention_mask", "generation_config"}
-# What a model's own generation_config may hold that counts tokens from the start of a call of `generate`.
-COUNTS = ("min_new_tokens", "forced_eos_token_id", "begin_suppress_tokens", "exponential_decay_length_penalty")
+# What a model's own generation_config may hold that depends on where a call of `generate` starts.
+OF_A_CALL = (
+    "min_new_tokens", "forced_eos_token_id", "begin_suppress_tokens", "exponential_decay_length_penalty",
+    "encoder_repetition_penalty", "guidance_scale",
+)  # fmt: skip
 
 
 class EndedRows(Layer):
@@ -54,7 +57,8 @@ def can_drop_rows(model: Any) -> bool:
         return False
     own = model.generation_config
     # transformers drops "hybrid" itself
-    if own.cache_implementation not in (None, "hybrid") or any(getattr(own, name) for name in COUNTS):
+    cached = own.cache_implementation in (None, "hybrid") and own.use_cache is not False
+    if not cached or (own.num_beams or 1) > 1 or any(getattr(own, name) for name in OF_A_CALL):
         return False
     layers = DynamicCache(config=model.config.get_text_config(decoder=True)).layers
     return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
