@@ -146,6 +146,8 @@ def test_a_rollout_that_cannot_be_saved_costs_nothing_else(tmp_path):
     trainer._save_rollout(tmp_path)
     rollout, state = load_micro_batches(tmp_path / "rollout-0.safetensors")
     assert (rollout, state["step"]) == ([], 1)
+    trainer._load_rollout(tmp_path)
+    assert trainer._step == 0  # as a process does that finds no file: else it alone would generate
 
 
 def test_two_processes_go_on_inside_a_rollout(tmp_path):

@@ -78,13 +78,15 @@ class ExactResume(Layer):
 
     def _load_rollout(self, checkpoint: Path):
         """
-        Restores what [`_save_rollout`] wrote if every process finds its file and the settings match.
+        Restores what [`_save_rollout`] wrote if every process finds its file, whole, and the settings match.
 
         Otherwise only what the first process remembers, which holds for any number of processes.
         """
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = found or ([], {})
-        if not all(gather_object([state.get("of") == self._remembered()["of"]])):
+        whole = state.get("of") == self._remembered()["of"]
+        whole = whole and bool(rollout) == (state["step"] % self._steps_of_a_rollout() != 0)  # else it was not saved
+        if not all(gather_object([whole])):
             [state] = broadcast_object_list([state])
             if state:
                 self._recall({**state, "step": 0})
