@@ -275,6 +275,10 @@ def test_the_number_that_a_training_writes_for_auto_is_no_other_setting(tmp_path
     cell.recipe_file.write_text(yaml.safe_dump(recipe | {"ces_beta_correct": 1.0}))
     with pytest.raises(UserError, match=r"\(`ces_beta_correct` 1.0 there, None here\)"):
         check_unchanged(cell)
+    del recipe["ces_tau"]  # a run of the default
+    cell.recipe_file.write_text(yaml.safe_dump(recipe))
+    with pytest.raises(UserError, match=r"\(`ces_tau` None there, 'auto' here\)"):
+        check_unchanged(cell)
 
 
 def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):

@@ -62,8 +62,8 @@ def check_unchanged(cell: Cell) -> None:
     if not cell.recipe_file.is_file():
         return
     found, here = read_yaml(cell.recipe_file), dict(cell.checked_recipe.given)
-    if here.get("ces_tau") == AUTO:  # the training writes the number down
-        here["ces_tau"] = found.get("ces_tau")
+    if here.get("ces_tau") == AUTO and "ces_tau" in found:  # the training writes the number down
+        here["ces_tau"] = found["ces_tau"]
     differing = [
         f"`{name}` {found.get(name)!r} there, {here.get(name)!r} here"
         for name in {**found, **here}
