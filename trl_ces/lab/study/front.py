@@ -33,14 +33,22 @@ class Setting:
     line: str
     runs: dict[int, tuple[float, float]]
     areas: dict[int, float] = field(default_factory=dict)  # by seed, under accuracy over budgets; if measured
+    once: bool = False  # whether one measurement stands for every seed, so that means have no interval
 
     @cached_property
     def length(self) -> Estimate:
-        return estimate([length for length, _ in self.runs.values()])
+        return self._mean([length for length, _ in self.runs.values()])
 
     @cached_property
     def accuracy(self) -> Estimate:
-        return estimate([accuracy for _, accuracy in self.runs.values()])
+        return self._mean([accuracy for _, accuracy in self.runs.values()])
+
+    @property
+    def area(self) -> Estimate | None:
+        return self._mean(list(self.areas.values())) if self.areas else None
+
+    def _mean(self, values: list[float]) -> Estimate:
+        return estimate(values[:1] if self.once else values)
 
     @property
     def point(self) -> tuple[float, float]:
@@ -54,12 +62,12 @@ def read_settings(runs: DataFrame, comparable: bool = True) -> list[Setting]:
     If some seeds have a run of every setting, only these count, so that means are `comparable` in an unfinished study.
     """
     found = []
-    for method, own in runs.groupby("method", sort=False):
-        own = at_each_seed(own, runs["seed"].drop_duplicates())
+    for method, measurements in runs.groupby("method", sort=False):
+        own = at_each_seed(measurements, runs["seed"].drop_duplicates())
         places = zip(own["seed"].astype(int), zip(own[LENGTH], own[ACCURACY], strict=True), strict=True)
         measured = own.dropna(subset=AREA) if AREA in own else own.head(0)
         areas = dict(zip(measured["seed"].astype(int), measured.get(AREA, ()), strict=True))
-        found.append(Setting(method, _lines(own).iloc[0], dict(places), areas))
+        found.append(Setting(method, _lines(own).iloc[0], dict(places), areas, len(measurements) < len(own)))
     shared = set.intersection(*(set(setting.runs) for setting in found)) if found and comparable else set()
     if not shared:
         return found
@@ -154,7 +162,7 @@ def front_tables(settings: Sequence[Setting]) -> list[Table]:
         below = None if setting in front else gap(setting, front)
         means = [setting.accuracy.text(100, 1), setting.length.text(1, 1)]
         if with_area:
-            means.append(estimate(list(setting.areas.values())).text(100, 1) if setting.areas else "")
+            means.append(setting.area.text(100, 1) if setting.area else "")
         on_it = "on it" if setting in front else below.text(100, 1) if below else ""
         gaps.append([setting.name, *means, on_it, ", ".join(a.name for a in front if dominates(a, setting))])
     pairs: dict[str, dict[str, list[bool]]] = {name: {other: [] for other in names} for name in names}
