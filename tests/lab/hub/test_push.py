@@ -102,6 +102,16 @@ def test_a_push_that_is_private_does_not_go_into_a_repository_that_is_public(hub
     assert push(run, "--public") == 0
 
 
+def test_weights_that_no_push_wrote_are_not_removed(hub, run, undrawn, capsys):
+    repo = hub.repos["me/run"] = Repo(private=True)
+    repo.files.update({"model-00001-of-00002.safetensors": b"mine", "models/model.safetensors": b"mine, too"})
+    assert "me/run holds model-00001-of-00002.safetensors and no recipe.yaml" in refusal(capsys, run)
+    assert repo.commits == []
+    repo.files["recipe.yaml"] = b""  # of an earlier push
+    assert push(run) == 0
+    assert set(repo.files) == {*UNDRAWN, "models/model.safetensors"}
+
+
 def test_a_branch_is_made_and_main_left_alone(hub, run, undrawn, capsys):
     assert push(run, "--revision", "v1/first") == 0
     repo = hub.repos["me/run"]

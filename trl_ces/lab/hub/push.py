@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,23 @@ def publish(folder: Path, job: Push, message: str) -> str:
     """Like [`push`], from a staged `folder` in which the run is already placed."""
     repo = open_repo(job)
     complete(folder, job, repo)
+    old = old_weights(repo, job.revision)
     HfApi().upload_folder(
-        repo_id=repo, folder_path=folder, revision=job.revision, commit_message=message, delete_patterns=REPLACED
+        repo_id=repo, folder_path=folder, revision=job.revision, commit_message=message, delete_patterns=old
     )
     return address(job, repo)
+
+
+def old_weights(repo: str, revision: str | None) -> list[str]:
+    """The files that an earlier push left and this one replaces; raises `HubError` if they are not a push's."""
+    names = HfApi().list_repo_files(repo, revision=revision)
+    weights = [name for name in names if "/" not in name and any(fnmatch(name, pattern) for pattern in REPLACED)]
+    if weights and RECIPE not in names:
+        raise HubError(
+            f"{repo} holds {weights[0]} and no {RECIPE}, so it is no earlier push, and a push would replace it: name "
+            "another repository."
+        )
+    return weights
 
 
 def complete(folder: Path, job: Push, repo: str) -> None:
@@ -149,6 +163,7 @@ def open_repo(job: Push) -> str:
             )
         if job.revision is not None:
             api.create_branch(repo, branch=job.revision, exist_ok=True)
+        old_weights(repo, job.revision)  # before anything is merged or trained
     except HfHubHTTPError as error:
         status = error.response.status_code
         if status in (408, 409, 429) or status >= 500:  # may work later
