@@ -60,7 +60,7 @@ def test_the_page_has_every_run(runs):
     page = PAGE.read_text(encoding="utf-8")
     for world in accuracy.index:
         cells = [
-            "; ".join(f"{accuracy[name, seed][world]:.1f} %, {length[name, seed][world]:.1f}" for seed in accuracy[name])
+            "; ".join(f"{accuracy[name, one][world]:.1f} %, {length[name, one][world]:.1f}" for one in accuracy[name])
             for name in METHODS
         ]
         assert f"| {world.removeprefix('world ')} | {' | '.join(cells)} |\n" in page

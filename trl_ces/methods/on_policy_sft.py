@@ -8,8 +8,8 @@ ones, without importance ratio, clip or KL. TRL's loss is -ratio A' where its cl
 with the ratio detached has value -1 and gradient -grad log pi. The clip range must be wide enough never to act.
 
 Degenerate cases: where nothing is correct there is no gradient, and where all is, still one. Below a log ratio of -64
-nats a token counts less, because its 1 / ratio would overflow. TRL's correction for vLLM multiplies this loss too: turn
-`vllm_importance_sampling_correction` off.
+nats a token counts less, because its 1 / ratio would overflow. TRL's correction for vLLM multiplies this loss too:
+turn `vllm_importance_sampling_correction` off.
 """
 
 from dataclasses import dataclass
