@@ -122,9 +122,9 @@ def test_a_run_whose_thinking_was_ended_by_force_is_marked_wherever_it_is_shown(
     assert text.startswith("m (forced at 64): 5 problems")
     assert "whose thinking vLLM cut after 64 tokens" in text
     assert {result.metric_name for result in eval_results(summary)} == {
-        f"{what}, of {count} problems (forced at 64)"
-        for what in ("accuracy, %", "mean completion length, tokens")
-        for count in (2, 3)
+        "accuracy, %, of 2 problems (forced at 64)",
+        "mean completion length, tokens, of 2 problems (forced at 64)",
+        "mean completion length, tokens, of 3 problems (forced at 64)",
     }
     forced = load_run(write_run(tmp_path / "forced", ended, **budget), "forced")
     found = compare([load_run(write_run(tmp_path / "free", FIRST), "free"), forced])

@@ -1,0 +1,33 @@
+"""Draws worlds.png from results.csv, every world: `python experiments/forty_worlds/picture.py`."""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas
+
+HERE = Path(__file__).parent
+STYLES = {"CES": ("tab:red", "x"), "CES and MAI, correct answers only": ("tab:blue", "o")}
+NAMES = ("the paper's CES", "ces_mai, the frozen rule")
+
+
+def main() -> None:
+    rows = pandas.read_csv(HERE / "results.csv")
+    means = rows.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
+    before = 100 * means["accuracy"]["Before training"]
+    figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for panel, measure, scale, unit in zip(
+        panels, ("accuracy", "length_tokens"), (100, 1), ("accuracy, points", "length, tokens"), strict=True
+    ):
+        for (method, (color, marker)), name in zip(STYLES.items(), NAMES, strict=True):
+            difference = scale * (means[measure][method] - means[measure]["DAPO"])
+            panel.scatter(before, difference, color=color, marker=marker, s=25, label=name)
+        panel.axhline(0, color="black", linewidth=0.8)
+        panel.set(xlabel="base model correct in, %", ylabel=f"minus DAPO: {unit}")
+    panels[1].set_yscale("symlog", linthresh=10)
+    panels[1].set_yticks([-15, -10, -5, 0, 5, 10, 30, 90], ["-15", "-10", "-5", "0", "5", "10", "30", "90"])
+    panels[0].legend(frameon=False)
+    figure.savefig(HERE / "worlds.png", dpi=120)
+
+
+if __name__ == "__main__":
+    main()
