@@ -83,8 +83,8 @@ class CESConfig(RuleFields, GRPOConfig):
             Whether training ends, after a checkpoint, when CES ruins the model: the last five logs have 1.5 times the
             entropy of the first five, and less than 0.8 times the accuracy. Otherwise it only warns.
         gfpo_keep (`int`, *optional*):
-            k of GFPO, arXiv 2508.09726: in training only the k best completions of each group get an
-            advantage, normalized over those k. Above 1 and below `num_generations`. `None`: all.
+            k of GFPO, arXiv 2508.09726: in training only the k best completions of each group get an advantage,
+            normalized over those k. Above 1 and below `num_generations`. `None`: all.
         gfpo_metric (`str`, *optional*, defaults to `"length"`):
             What is best: `"length"`, the fewest tokens, or `"reward_per_token"`, the weighted reward per token.
             `"qlpo"`: QLPO's draw instead, arXiv 2607.21793, which keeps the share of correct completions.
@@ -93,7 +93,8 @@ class CESConfig(RuleFields, GRPOConfig):
             [0.5, 1]. 0.5 prefers none.
         whiten_over_tokens (`bool`, *optional*, defaults to `False`):
             DLER's advantages, by its public code (arXiv 2510.15110): those of TRL, in training, less their mean over
-            all tokens of the rollout, over their standard deviation over these. Needs `scale_rewards="none"`.
+            all tokens of the rollout, over their standard deviation over these. Needs `scale_rewards="none"` and
+            `multi_objective_aggregation="sum_then_normalize"`.
         dot_alpha (`float`, *optional*):
             alpha of DOT, arXiv 2601.03969: in groups that are all correct, completions longer than the mean by more
             than this many standard deviations are cut there, and graded again. The paper: 3.0, in groups of 32.

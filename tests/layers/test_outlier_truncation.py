@@ -1,6 +1,7 @@
 """DOT in the trainer: what is cut, what the rewards see of it, and what is logged."""
 
 import json
+from collections import defaultdict
 
 import pytest
 import torch
@@ -54,14 +55,17 @@ def test_a_reward_logs_once_and_sees_what_the_rollout_says_of_all_rows(tmp_path)
     rollout = trainer.rollout_func
     trainer.rollout_func = lambda prompts, own: {**rollout(prompts, own), "source": "book"}
 
-    def logs_its_sum(source, log_metric, **kwargs):
+    def logs_its_sum(source, log_metric, log_extra, **kwargs):
         rewards = ended_accuracy_reward(**kwargs)
         log_metric(source[0], sum(rewards))
+        log_extra("verdict", rewards)
         return rewards
 
     trainer.reward_funcs[0] = logs_its_sum
+    trainer._logs["extra"] = defaultdict(list)  # TRL's forgets all but the last rows of a rollout
     scored(trainer)
     assert trainer._metrics["train"]["book"] == [sum(map(sum, ACCURACIES))]
+    assert list(trainer._logs["extra"]["verdict"]) == sum(ACCURACIES, [])
 
 
 def test_an_evaluation_cuts_nothing(tmp_path):

@@ -166,10 +166,18 @@ def by_mean(batch, entropies_nats, mask, **settings):
     return ShapedAdvantages((batch["advantages"] - mean).unsqueeze(1) * selected, selected)
 
 
-def by_truncated(batch, entropies_nats, mask, **settings):
+def by_mean_of(name, batch, entropies_nats, mask, **settings):
     shaped = shaped_ces(batch, entropies_nats, mask, **settings)
-    change = batch["truncated"].float().mean() * shaped.selected
+    change = batch[name].float().mean() * shaped.selected
     return ShapedAdvantages(shaped.advantages + change, shaped.selected)
+
+
+def by_truncated(*inputs, **settings):
+    return by_mean_of("truncated", *inputs, **settings)
+
+
+def by_equal_rewards(*inputs, **settings):
+    return by_mean_of("equal_rewards", *inputs, **settings)
 
 
 def of_rows(batch, entropies_nats, mask, **settings):
@@ -188,6 +196,7 @@ def with_logps(batch, entropies_nats, mask, **settings):
         (everywhere, "tokens that `selected` does not name"),
         (coupled, "couples the rows of a micro-batch"),
         (by_truncated, "couples the rows of a micro-batch"),
+        (by_equal_rewards, "couples the rows of a micro-batch"),
         (root, "has a gradient that is not finite"),
         (by_mean, "returns an A' that is not finite"),
         (unmasked, "reads what the mask hides"),

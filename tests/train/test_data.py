@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from datasets import Dataset
 
 from trl_ces.support.errors import UserError
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT
@@ -254,6 +255,15 @@ def test_a_builder_takes_arguments_and_refuses_others_in_a_sentence():
     ):
         with pytest.raises(UserError, match=f"`dataset_builder` {ARITHMETIC} with .*{words}"):
             check_source(script(None, **WORLD, dataset_kwargs=wrong))
+
+
+def one_data_set(*given):
+    return Dataset.from_list([{"prompt": "1+1:", "solution": "2"}])
+
+
+def test_a_builder_of_one_data_set_is_told_to_return_two():
+    with pytest.raises(UserError, match=r"one_data_set returned Dataset: return two data sets\."):
+        load_datasets(script(None, **{**WORLD, "dataset_builder": f"{__name__}.one_data_set"}))
 
 
 TASKS = {

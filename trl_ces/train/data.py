@@ -145,7 +145,10 @@ def _build(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:
     """The problems of `dataset_builder`."""
     counts = (script.max_train_samples or BUILT, script.num_eval_samples or 0)
     given, settings = (*counts, script.dataset_seed, script.system_prompt), script.dataset_kwargs or {}
-    return call_builder("dataset_builder", str(script.dataset_builder), *given, **settings)
+    made = call_builder("dataset_builder", str(script.dataset_builder), *given, **settings)
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise UserError(f"`dataset_builder` {script.dataset_builder} returned {kind(made)}: return two data sets.")
+    return made
 
 
 def load_datasets(script: ScriptArguments, say: Callable[[str], None] = print) -> tuple["Dataset", "Dataset | None"]:

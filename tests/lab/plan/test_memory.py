@@ -70,6 +70,7 @@ def test_lora_keeps_the_base_in_its_dtype_and_trains_float32_adapters():
     half = {"dtype": "bfloat16", "lora": LORA}
     kept = replace(setup(Engine(2), **half), trained="float32")
     assert parts_of(plan_memory(kept)) == (2 * base + 4 * adapters, 4 * adapters, 8 * adapters, 4 * adapters)
+    assert plan_memory(replace(kept, reference=True)) == plan_memory(kept)  # without the adapters it is the reference
     shared = plan_memory(replace(kept, engine=Engine(2, fsdp=True), loaded="bfloat16"))
     assert parts_of(shared)[:3] == ((2 * base + 4 * adapters) // 2, 2 * adapters, 4 * adapters)
     # DeepSpeed casts the adapters with the rest; its masters are float32.

@@ -96,6 +96,9 @@ def test_trainings_differ_by_the_last_five_points_of_their_logs(tmp_path):
     assert table.rows == [["a", "6", "50.0", "20.0"], ["b", "6", "40.0 (−10.0)", "8.0 (−12.0)"]]
     (table,) = page_of(*runs, baseline="b").tables["At the end of training"]
     assert table.rows[0] == ["a", "6", "50.0 (+10.0)", "20.0 (+12.0)"]
+    assert table.note.endswith("; in brackets, minus b.")
+    (alone,) = page_of(runs[0]).tables["At the end of training"]
+    assert "brackets" not in alone.note
 
 
 def test_a_study_with_strengths_shows_its_front_and_the_middle_of_each_line_in_training(tmp_path):
