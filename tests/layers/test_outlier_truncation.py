@@ -65,7 +65,7 @@ def test_a_reward_logs_once_and_sees_what_the_rollout_says_of_all_rows(tmp_path)
     trainer._logs["extra"] = defaultdict(list)  # TRL's forgets all but the last rows of a rollout
     scored(trainer)
     assert trainer._metrics["train"]["book"] == [sum(map(sum, ACCURACIES))]
-    assert list(trainer._logs["extra"]["verdict"]) == sum(ACCURACIES, [])
+    assert list(trainer._logs["extra"]["verdict"]) == [verdict for row in ACCURACIES for verdict in row]
 
 
 def test_an_evaluation_cuts_nothing(tmp_path):
