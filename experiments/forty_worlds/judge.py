@@ -1,5 +1,9 @@
-"""Judges the frozen rule by results.csv, world by world: `python experiments/forty_worlds/judge.py`."""
+"""Judges the frozen rule by results.csv, world by world: `python experiments/forty_worlds/judge.py`.
 
+The second try: `python experiments/forty_worlds/judge.py experiments/forty_more_worlds/results.csv --ruined worlds`.
+"""
+
+import argparse
 from pathlib import Path
 
 import pandas
@@ -9,11 +13,17 @@ RULE, BASELINE, PAPER, BEFORE = "CES and MAI, correct answers only", "DAPO", "CE
 
 
 def main() -> None:
-    rows = pandas.read_csv(Path(__file__).with_name("results.csv"))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("results", nargs="?", default=Path(__file__).with_name("results.csv"))
+    parser.add_argument("--ruined", choices=["runs", "worlds"], default="runs", help="a run, or the mean of its seeds")
+    args = parser.parse_args()
+    rows = pandas.read_csv(args.results)
     base = rows[rows["method"] == BEFORE].set_index("variant")["accuracy"]
     trained = rows[rows["method"] != BEFORE]
-    ruined = trained["accuracy"] < trained["variant"].map(base) / 2
-    ruins = trained[ruined].groupby("method")["variant"].agg(["nunique", "unique"])
+    ends = trained
+    if args.ruined == "worlds":
+        ends = trained.groupby(["variant", "method"], as_index=False)["accuracy"].mean()
+    ruins = ends[ends["accuracy"] < ends["variant"].map(base) / 2].groupby("method")["variant"].agg(["nunique", "unique"])
     worlds = trained.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method").dropna()
     accuracy, length = 100 * worlds["accuracy"], worlds["length_tokens"]
     print(f"{len(worlds)} whole worlds, {len(trained)} trainings; each method minus {BASELINE}, mean ± 95 %:")
