@@ -23,7 +23,8 @@ def main() -> None:
     ends = trained
     if args.ruined == "worlds":
         ends = trained.groupby(["variant", "method"], as_index=False)["accuracy"].mean()
-    ruins = ends[ends["accuracy"] < ends["variant"].map(base) / 2].groupby("method")["variant"].agg(["nunique", "unique"])
+    ruined = ends["accuracy"] < ends["variant"].map(base) / 2
+    ruins = ends[ruined].groupby("method")["variant"].agg(["nunique", "unique"])
     worlds = trained.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method").dropna()
     accuracy, length = 100 * worlds["accuracy"], worlds["length_tokens"]
     print(f"{len(worlds)} whole worlds, {len(trained)} trainings; each method minus {BASELINE}, mean ± 95 %:")
