@@ -98,7 +98,8 @@ class LaserD:
                     for reward, length in zip(rewards, lengths, strict=True)
                 ]
             )
-            self.seen[name] += right_lengths(rewards, lengths)
+            # coverage, as the authors count it: of all completions of the class
+            self.seen[name] += [length for reward, length in zip(rewards, lengths, strict=True) if reward is not None]
         self.calls += 1
         if self.calls % self.every == 0:
             size = len(groups[0][0])

@@ -11,8 +11,7 @@ The authors' code (hkust-nlp/Laser) has alpha = 0.5, and targets of 2,048, 4,096
 R1-Distill-Qwen-1.5B.
 
 Assumes a target that the policy sometimes meets: far below its lengths, no completion gets the bonus and nothing is
-learned from it. LASER-D, which sets a target for each class of difficulty from an evaluation during training, is not
-here: it needs that state.
+learned from it. LASER-D, which sets a target for each class of difficulty during training, is laser_d.py.
 
 Degenerate cases: none correct: 0. All lengths equal, or one completion: unchanged, no other completion counts.
 A truncated completion that is correct counts by its length.

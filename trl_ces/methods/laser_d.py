@@ -4,12 +4,13 @@ LASER-D's step reward, arXiv 2505.15612, by its code (hkust-nlp/Laser): a target
     reward_i = alpha if correct and l_i <= L(class), else 0;   class: easy if p >= 2/3, medium if p >= 1/3, hard below
 
 p is the group's solve rate. The target of a class is the smallest L of step, 2 step, ... with int(share(L) n) >= 1,
-where share(L) is the part of the class's correct completions within L tokens, and n is how many of G are expected to
-be correct: int(2 G / 3), int(G / 3), 1. So of easy problems a completion may be as long as one in n of the correct
-ones, of hard ones as long as all.
+where share(L) is the part of the class's completions, correct or not, within L tokens, and n is how many of G are
+expected to be correct: int(2 G / 3), int(G / 3), 1. So of easy problems a completion may be as long as one in n of
+them, of hard ones as long as all.
 
-Differs from the code: the authors sample a monitor set every few steps; here the rollouts since the last update
-stand in for it, so no second generation is needed, and a class without a correct completion in them keeps its target.
+Differs from the code: the authors sample a monitor set every few steps, and put a p of exactly 1/3 or 2/3 in its lower
+class; here the rollouts since the last update stand in for it, so no second generation is needed, and a class without
+a completion in them keeps its target. A completion without a verdict is not counted.
 Verdicts stay the accuracy reward's, theirs are 1 and -0.5. LASER-DE, which also rewards long wrong completions that do
 not repeat n-grams, is not here: a group reward sees no tokens, and lengthening a wrong completion would pay.
 
@@ -59,8 +60,8 @@ def laser_d_length_reward(
     ]
     targets = [math.inf if state["targets"][name] is None else state["targets"][name] for name in classes]
     within = groups.lengths <= torch.tensor(targets, dtype=torch.float64, device=correct.device).unsqueeze(1)
-    for name, right, lengths in zip(classes, correct, groups.lengths, strict=True):
-        for length in lengths[right].tolist():
+    for name, known, lengths in zip(classes, groups.scorable, groups.lengths, strict=True):
+        for length in lengths[known].tolist():
             place = str(max(1, math.ceil(length / step)))
             state["seen"][name][place] = state["seen"][name].get(place, 0) + 1
     state["rollouts"] += 1
