@@ -80,7 +80,13 @@ EXPECTED = {
     "kl_cov": {"shaping": "kl_cov", "kl_cov_ratio": 0.002, "kl_cov_coef": 1.0, "epsilon": 1.0, "epsilon_high": 1e6},
     "stare": {"shaping": "stare", "stare_ratio": 0.1, "stare_weight": 1.1, "stare_target": 0.3},
     "repo_r": {"shaping": "repo_r", "repo_r_zeta": 0.01},
-    "on_policy_sft": {"shaping": "on_policy_sft", "epsilon": 1.0, "epsilon_high": 1e6},
+    "on_policy_sft": {
+        "shaping": "on_policy_sft",
+        "epsilon": 1.0,
+        "epsilon_high": 1e6,
+        "max_completion_length": 3500,
+        "vllm_max_model_length": 5500,
+    },
     "clip_control": {"shaping": "none", "epsilon_high_target_entropy": 0.2},
     "dot": {
         "shaping": "kl_cov",
@@ -168,6 +174,7 @@ SMALL_NUMBERS = {
     "overlong": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
     "dapo_full": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
     "truncation": {"max_completion_length": 32, "vllm_max_model_length": None},
+    "on_policy_sft": {"max_completion_length": 32, "vllm_max_model_length": None},
 }
 
 
