@@ -4,7 +4,8 @@
 
 with mean and variance over all tokens in the loss of a rollout, so that a completion counts by its length; the
 variance divides by the tokens less one. The paper's text has a deviation over the batch's rewards; this is what its
-code runs.
+code runs. Of the code, two things that the paper's text lacks are not here: it adds 0.1 to the A of a correct
+completion, and multiplies the reward of one that did not end by 0.1.
 
 Assumes that groups of one reward were dropped, as in DLER: d = 0 otherwise becomes -mean / deviation, a push at a
 completion that nothing was learned about. Degenerate case: one d for all, A = 0.

@@ -6,7 +6,8 @@ its group, and a wrong one earns -1. Give the accuracy reward, from which the ve
 
     reward_i = exp(-alpha z_i) if correct, -1 if wrong,    z_i = (l_i - mean) / (std + 1e-7)
 
-with mean and std (dividing by n) over the group's correct lengths.
+with mean and std (dividing by n) over the group's correct lengths. By the paper: its public code has no length term.
+The paper's third part, which weights advantages by the difficulty of the problem, is not here.
 
 Degenerate cases: one correct, or all correct lengths equal: z = 0, so 1. None correct: -1 for all, so A = 0. A wrong
 completion gains nothing by its length. Unscorable completions have no part in mean and std.
