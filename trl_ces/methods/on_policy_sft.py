@@ -9,8 +9,8 @@ its clip does not act, so
 
 with the ratio detached has value -1 and gradient -grad log pi. The clip range must be wide enough never to act.
 
-Differs from the code: it drops wrong completions before the mean over tokens; here their tokens stay in the divisor, so
-a batch counts by its share of correct ones.
+Differs from the code: it drops wrong completions before the mean over tokens; here their tokens stay in the divisor,
+so a batch counts by its share of correct ones.
 
 Degenerate cases: where nothing is correct there is no gradient, and where all is, still one. Below a log ratio of -64
 nats a token counts less, because its 1 / ratio would overflow. TRL's correction for vLLM multiplies this loss too:
