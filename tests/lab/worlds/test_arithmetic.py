@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from trl_ces.lab.worlds import arithmetic_model
 from trl_ces.lab.worlds.arithmetic import (
@@ -280,6 +281,20 @@ def test_the_base_model_learns_and_is_kept_only_while_its_settings_match(tiny_ba
     assert weights.read_bytes() != first
     assert build_base_model(folder, seed=0, steps=40, batch_size=16)
     assert weights.read_bytes() == first  # the same settings and seed, the same weights
+
+
+def test_the_loss_is_the_whole_batchs_however_its_rows_are_parted():
+    tokenizer, world = build_tokenizer(), World()
+    model = arithmetic_model._new_model(tokenizer, seed=0, layers=1, width=32)
+    batch = arithmetic_model._supervised_batch(tokenizer, world, 1, 10, random.Random(0))
+    assert len(set(batch["attention_mask"].sum(dim=1).tolist())) > 3
+    whole = model(**batch).loss
+    whole.backward()
+    expected = [weights.grad.clone() for weights in model.parameters()]
+    model.zero_grad()
+    assert arithmetic_model._backward(model, batch) == pytest.approx(whole.item(), rel=1e-5)
+    for weights, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(weights.grad, gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_a_measurement_counts_up_to_the_end_token_and_in_bits(tmp_path):
