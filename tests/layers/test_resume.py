@@ -11,6 +11,7 @@ from resume_runs import log_of, make_trainer
 from trainers import PROMPTS, assert_same_bits, weights
 
 from trl_ces.layers.files import load_micro_batches, save_micro_batches
+from trl_ces.layers.first_rollout import tau_for
 from trl_ces.rewards import (
     get_acoer_length_reward,
     get_laser_d_length_reward,
@@ -138,6 +139,13 @@ def test_with_other_settings_controllers_and_rewards_go_on_from_their_state(tmp_
     assert state["rollouts"] == 2
     assert whole._rule_state
     assert resumed._rule_state == ({} if "shaping" in others else whole._rule_state)
+
+
+def test_tau_is_not_the_default_of_a_run_that_had_another_rule(tmp_path):
+    make_trainer(tmp_path / "whole", max_steps=1, shaping="none", ces_tau=0.01).train()
+    resumed = make_trainer(tmp_path / "resumed", max_steps=2, ces_tau="auto")
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-1"))
+    assert resumed.args.ces_tau == tau_for(resumed.state.log_history[1]["completions/mean_length"])
 
 
 def test_a_rollout_that_cannot_be_saved_costs_nothing_else(tmp_path):

@@ -95,7 +95,7 @@ class Verdicts(Layer):
 
     def _recall(self, state: dict[str, Any]):
         super()._recall(state)
-        if self.args.ces_tau == AUTO:
+        if self.args.ces_tau == AUTO and state["of"]["shaping"] == self.args.shaping:  # else no rollout decided it
             self.args.ces_tau = state.get("tau", AUTO)
 
     def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
