@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 
+import pandas
 import pytest
 import torch
 from processes import run_processes
@@ -139,6 +140,18 @@ def test_with_other_settings_controllers_and_rewards_go_on_from_their_state(tmp_
     assert state["rollouts"] == 2
     assert whole._rule_state
     assert resumed._rule_state == ({} if "shaping" in others else whole._rule_state)
+
+
+def test_inside_a_rollout_the_tables_of_completions_stay_as_they_were(tmp_path):
+    make_trainer(tmp_path, max_steps=4, log_completions=True).train()
+    tables = sorted((tmp_path / "completions").iterdir())
+    before = [table.read_bytes() for table in tables]
+    make_trainer(tmp_path, max_steps=5, log_completions=True).train(
+        resume_from_checkpoint=str(tmp_path / "checkpoint-2")
+    )
+    assert [table.read_bytes() for table in tables] == before
+    assert len(before) == 4
+    assert len(pandas.read_parquet(tmp_path / "completions" / "completions_00005.parquet")) == 16
 
 
 def test_tau_is_not_the_default_of_a_run_that_had_another_rule(tmp_path):

@@ -3,8 +3,8 @@
 TRL holds three things in memory only: the current rollout, the metrics not yet logged, and the state of its sampler's
 generator. The checkpoint gets the first two and the other layers' state; the generator is replayed.
 
-Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`. Reads and
-writes `_step`, `_buffered_inputs` and `_metrics`.
+Overrides of TRL and transformers: `_save_checkpoint`, `_load_optimizer_and_scheduler`, `_get_train_sampler`, `log`.
+Reads and writes `_step`, `_buffered_inputs`, `_metrics` and `log_completions`, reads `_logs`.
 """
 
 import logging
@@ -56,6 +56,12 @@ class ExactResume(Layer):
             for _ in range(int(cast(float, self.state.epoch))):
                 torch.randperm(self._train_sampler.num_samples, generator=self._train_sampler.generator)
         self._load_rollout(Path(checkpoint))
+
+    def log(self, logs, start_time=None):
+        wanted = self.log_completions
+        self.log_completions = wanted and len(self._logs["prompt"]) > 0  # a resumed rollout has no texts for a table
+        super().log(logs, start_time)
+        self.log_completions = wanted
 
     def _remembered(self):
         made_with = {name: getattr(self.args, name) for name in SETTINGS}
