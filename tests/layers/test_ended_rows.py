@@ -24,7 +24,7 @@ from trl import GRPOTrainer
 
 from trl_ces import CESTrainer
 from trl_ces.layers import EndedRows
-from trl_ces.layers.ended_rows import can_drop_rows, generate_in_pieces
+from trl_ces.layers.ended_rows import ONLY_TEXT, can_drop_rows, generate_in_pieces
 
 SMALL = {
     "vocab_size": 12,
@@ -164,6 +164,21 @@ def test_the_trainer_generates_without_ended_rows(tmp_path, trainer_class):
     assert rows == [sum(length > 16 * call for length in lengths) for call in range(len(rows))]
     assert len(rows) > 1
     assert rows[-1] < rows[0] == 16
+
+
+def test_a_generate_that_a_user_put_on_the_model_is_called_as_by_trl_and_stays(tmp_path):
+    trainer, calls = make_trainer(CESTrainer, tmp_path, shaping="none"), []
+    own = trainer.model.generate
+
+    def generate(**inputs):
+        calls.append(inputs.keys())
+        return own(**inputs)
+
+    trainer.model.generate = generate
+    for _ in range(2):
+        trainer._generate_single_turn([[5, 6], [7]], None, {}, 1)
+    assert calls == [ONLY_TEXT, ONLY_TEXT]
+    assert trainer.model.generate is generate
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ class EndedRows(Layer):
 
 def can_drop_rows(model: Any) -> bool:
     """Whether rows of a batch can leave: keys and values are the whole cache, and nothing follows width or call."""
+    if "generate" in vars(model):  # a user's, which may not take a cache
+        return False
     if model.config.is_encoder_decoder or not padding_support(model).right:
         return False
     own = model.generation_config
