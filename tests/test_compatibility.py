@@ -116,6 +116,22 @@ def test_without_a_longest_completion_the_models_own_limit_holds(tmp_path):
     assert trainer.state.log_history[0]["completions/max_length"] > 12
 
 
+def test_a_rollout_function_may_return_tensors(tmp_path):
+    script = random_script(PROMPTS, [[1, 0, 0, 1], [0, 0, 0, 1]], torch.Generator().manual_seed(1), truncated=[2])
+    trainer = make_trainer(tmp_path, script, ces_tau=float(TAU))
+    scripted, of_lists = trainer.rollout_func, rollout(trainer, script)
+
+    def in_tensors(prompts, trainer):
+        output = scripted(prompts, trainer)
+        return {**output, "completion_ids": [torch.tensor(ids) for ids in output["completion_ids"]]}
+
+    trainer.rollout_func = in_tensors
+    of_tensors = rollout(trainer, script)
+    assert of_tensors["truncated"].tolist() == [row == 2 for row in range(8)]
+    for name, values in of_lists.items():
+        assert torch.equal(torch.as_tensor(of_tensors[name]), torch.as_tensor(values)), name
+
+
 def test_evaluation_with_one_completion_for_each_prompt_shapes_each_by_its_own_verdict(tmp_path):
     # A group of one is all correct or all wrong: b = 1, and A = 0.
     script = random_script(PROMPTS, [[1], [0]], torch.Generator().manual_seed(1))

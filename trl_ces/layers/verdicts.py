@@ -101,7 +101,9 @@ class Verdicts(Layer):
     def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
         """Which completions do not end by themselves. Shape (len(completion_ids),), bool."""
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
-        return torch.tensor([not ids or ids[-1] not in ends for ids in completion_ids], device=self.accelerator.device)
+        # A user's rollout_func may return tensors.
+        found = [len(ids) == 0 or int(ids[-1]) not in ends for ids in completion_ids]
+        return torch.tensor(found, device=self.accelerator.device)
 
     def _warn_unless_binary(self, accuracy: torch.Tensor) -> None:
         """
