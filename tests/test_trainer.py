@@ -261,7 +261,7 @@ def test_the_accuracy_reward_is_found(names, wanted, index):
         (["format", "length"], None, "it is None, and 0 of them have 'accuracy'"),
         (["accuracy_a", "accuracy_b"], None, "it is None, and 2 of them have 'accuracy'"),
         (["format", "length"], "exact", "'exact', which names 0"),
-        (["exact", "exact"], "exact", "'exact', which names 2"),
+        (["exact", "exact"], "exact", "'exact', which names 2 of them, so rename all but one. There"),
     ],
 )
 def test_an_accuracy_reward_that_cannot_be_told_is_refused_with_the_names_there_are(names, wanted, sentence):

@@ -22,6 +22,7 @@ def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
     if wanted is not None:
         matches = [index for index, name in enumerate(names) if name == wanted]
         problem = f"it is {wanted!r}, which names {len(matches)} of them"
+        problem += ", so rename all but one" if len(matches) > 1 else ""
     elif len(names) == 1:
         return 0
     else:
