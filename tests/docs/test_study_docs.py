@@ -91,7 +91,7 @@ def test_readme_shows_means_of_the_study_with_their_intervals():
     }
 
 
-ALONE = "CES, correct answers only"
+ALONE, RULE = "CES, correct answers only", "CES and MAI, correct answers only"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,9 @@ ALONE = "CES, correct answers only"
         ("arithmetic_carry", "CES", "accuracy", ["docs/study.md"]),
         ("smollm2_135m", "CES", "accuracy", ["README.md", "docs/study.md"]),
         ("smollm2_135m", "CES + ALP", "accuracy", ["docs/study.md"]),
-        ("smollm2_135m", ALONE, "accuracy", ["README.md", "docs/study.md"]),
+        ("smollm2_135m", ALONE, "accuracy", ["docs/study.md"]),
+        ("smollm2_135m", RULE, "accuracy", ["README.md", "docs/study.md"]),
+        ("smollm2_135m", RULE, "length_tokens", ["README.md"]),
     ],
 )
 def test_a_difference_to_dapo_in_the_text_is_that_of_the_results(name, method, measure, pages):
