@@ -23,7 +23,7 @@ _HIDDEN = re.compile(
     r"^\s*%[^\n]*|\\(?:(?:re)?newcommand|def)\b[^\n]*)\Z"
 )
 _BEFORE_IN_MATH = re.compile(
-    r"(?i)(?:^|[=≈≡:;,\n]|[-=]>|\\(?:approx|implies|(?:long)?rightarrow|to|therefore|iff|colon)|\\\\|"
+    r"(?i)(?:^|[=≈≡:;,\n]|[-=]>|\\(?:approx|implies|(?:long)?rightarrow|to|in|therefore|iff|colon)|\\\\|"
     r"(?<![\\A-Za-z])[A-Za-z]{2,}[.!]?|\\text\w*\s*\{[^{}]*\}|\\begin\s*\{[^{}]*\}(?:\{[^{}]*\})?)\Z"
 )
 _BEFORE_IN_TEXT = re.compile(

@@ -27,7 +27,7 @@ _UNFINISHED = re.compile(
     r"\\(?:sum|prod|[io]*int|lim|gcd|det|max|min|deg)(?![A-Za-z])|\\frac\s*\{\s*(?:d|\\partial)[^{}]*\}\s*\{\s*(?:d|\\partial)"
     r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])"
 )
-_CONDITION = re.compile(r"\\\{[^{}:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", re.DOTALL)
+_CONDITION = re.compile(r"\\\{[^:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", re.DOTALL)
 _SIGN = re.compile(r"(?:^|(?<=[=(,]))[-+]")
 _DELIMITER = re.compile(r"\$\$?|\\[\[\]()]")
 _FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")

@@ -46,7 +46,7 @@ _AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
 _CONVENTIONS = [
     (re.compile(pattern, re.IGNORECASE), meaning)
     for pattern, meaning in [
-        (r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|all real numbers", r"(-\infty,\infty)"),
+        (r"\\math(?:bb|bf)\s*\{?\s*R\s*\}?|all real numbers", r"(-\infty,\infty)"),
         (r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?", r"(0,\infty)"),
         (r"\\mathbb\s*\{?R\}?\s*_\s*\{?\s*\\geq\s*0\s*\}?", r"[0,\infty)"),
         (r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?", r"\emptyset"),

@@ -6,13 +6,16 @@ One spelling for every notation: `\dfrac{1}{2}`, `$\frac{1}{2}$.` and `½` becom
 import re
 from functools import lru_cache
 from typing import Any
+from unicodedata import normalize
 
-_UNICODE: dict[int, Any] = str.maketrans("−–－⁄÷（），；：、％⟨⟩\u00a0\u202f", "---//(),;:,%()  ")
+_UNICODE: dict[int, Any] = {0xFF01 + n: chr(0x21 + n) for n in range(94)}  # full width
+_UNICODE |= str.maketrans("−–⁄÷、⟨⟩\u00a0\u202f", "--//,()  ")
+_UNICODE |= {ord(letter): rf"\mathbb{{{plain}}}" for letter, plain in zip("ℝℤℕℚℂ", "RZNQC", strict=True)}
 _NAMED = "×times ·cdot πpi ∞infty ≤leq ≥geq ≠neq ±pm ∓mp ∪cup ∈in °degree ≈approx"
 _UNICODE |= {ord(name[0]): rf"\{name[1:]} " for name in _NAMED.split()}
 _UNICODE |= {0x2460 + n: rf"\textcircled{{{n + 1}}}" for n in range(20)}
-_UNICODE |= {ord("²"): "^{2}", ord("³"): "^{3}"}
 _UNICODE |= {ord(part): rf"\frac{{{top}}}{{{bottom}}}" for part, top, bottom in ("½12", "¼14", "¾34")}
+_RAISED = re.compile("[⁰¹²³⁴-⁹⁻ⁿ]+|[₀-₉]+")
 # What a command means, or "" for one that changes only the look.
 _LOOKS = (
     "left right Bigl Bigr bigl bigr Biggl Biggr biggl biggr Big big Bigg bigg displaystyle textstyle limits nolimits "
@@ -22,7 +25,8 @@ _COMMANDS = {
     **dict.fromkeys(_LOOKS.split(), ""),
     **dict.fromkeys(["dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"], r"\frac"),
     "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(",
-    "rangle": ")", "dbinom": r"\binom", "ell": "l ",
+    "rangle": ")", "dbinom": r"\binom", "ell": "l ", "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")",
+    "colon": ":",
 }  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
@@ -36,6 +40,10 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(pattern), replacement)
     for pattern, replacement in [
         (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank
+        (r"\\math(?:bin|rel|ord|op|open|close|punct|inner)\s*\{([^{}]*)\}", r"\1"),
+        (r"\\(math[a-z]+|text[a-z]+)\s+([A-Za-z\d])(?![A-Za-z])", r"\\\1{\2}"),
+        (r"\\in(?![A-Za-z])\s*(?:\\math(?:bf|rm|bb)\s*\{\s*([A-Z])\s*\}|\\?([NZQRC])(?![A-Za-z]))", r"\\in \\mathbb{\1\2}"),
+        (r"(?<![\w\\])([A-Za-z](?:\([a-z]\))?)\s*\\equiv(?!.*mod)", r"\1="),
         (r"\{:\}", ":"),
         (r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))", "."),  # 4{,}5
         (r"\\mathbb\s*\{?Z\}?\s*(?:/\s*|_\s*\{?)(\d+)\s*\}?(?:\s*\\mathbb\s*\{?Z\}?)?", r"\\text{integers modulo \1}"),
@@ -52,9 +60,9 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (rf"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*\{{{_NESTED}\}}", ""),
         (rf"\\(?:text)?color\s*\{{\s*(?i:white|transparent|#?fff)[^{{}}]*\}}\s*(?:\{{{_NESTED}\}}|[^{{}}]*)", ""),
         (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
+        (r"&\s*=|=\s*&", "="),
         (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not a function by cases
         (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # of one line
-        (r"&\s*=|=\s*&", "="),
         (r"(?<=\d)(?:\{,\}|\{?\\,\}?)(?=\d{3}(?!\d))", ""),
         (r"(?<![\d.,])(\d{1,3}),(\d{3})(?=\s*\\(?:pi|sqrt)(?![A-Za-z]))", r"\1\2"),
         (rf"(?:([,;])[^\S\n]*)?{_BREAK}", lambda found: f"{found[1] or ','} "),
@@ -106,6 +114,7 @@ _ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
 @lru_cache(maxsize=8192)
 def tidy(text: str) -> str:
     r"""Rewrites LaTeX synonyms to one form. Keeps `\text{...}`, by which later steps recognise lists and units."""
+    text = _RAISED.sub(lambda run: f"{'_' if run[0] >= '₀' else '^'}{{{normalize('NFKC', run[0])}}}", text)
     text = text.translate(_UNICODE).strip()
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
