@@ -58,6 +58,8 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if _AND.search(answer) and len(union_parts(gold)) > 1:
         return False
     gold, answer = tidy(gold), tidy(answer)
+    if r"\begin{cases}" in gold + answer:
+        return algebra(*(_unnamed(text) for text in (gold, answer)))
     if (expected := congruence(gold)) and (given := congruence(answer)):
         return expected == given
     if (size := _SIZE.fullmatch(gold)) and (given_size := _SIZE.fullmatch(answer)):
@@ -72,6 +74,11 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return all(_equal(gold, value, algebra) for value in offered)
     answers = forms.with_constants_of(gold, answer)
     return any(_equal(forms.without_integer(gold), renamed, algebra) for renamed in answers)
+
+
+def _unnamed(text: str) -> str:
+    name, _, value = text.partition("=")
+    return value.strip() if is_name(name) or value.lstrip().startswith(r"\begin{cases}") else text
 
 
 def count_values(gold: str) -> int:

@@ -11,12 +11,15 @@ from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from latex2sympy2_extended.logic import And
 from math_verify import verify
 
-from .notation import unwrap
+from .forms import congruence
+from .notation import split_top, unwrap
 from .numbers import decimal_places, number
 
 Parsed: TypeAlias = sympy.Basic | sympy.MatrixBase
 _COMPARED = (sympy.Expr, sympy.MatrixBase, sympy.Rel, And, sympy.Set)
 _C = sympy.Symbol("C", real=True)
+_COMPARED_TERMS = 8
+_IF = re.compile(r"^\s*,?\s*(?:if|for|when|where|若|当)\b|(?<=\w)(?:时| is\b)|^\s*(?:若|当)|,?\s*[a-z]\s*\\in\s*\\mathbb\{\w\}\S*")
 _NO_NUMBERS = (sympy.oo, -sympy.oo, sympy.zoo, sympy.nan)
 # math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
 # trailing letters as units (3t would be 3).
@@ -24,18 +27,34 @@ _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
 # The parser reads i as a symbol. It is the imaginary unit unless it is an index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _ARGUMENT = r"\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(\d|[A-Za-z]|\\(?!frac|sqrt|left)[A-Za-z]+))"
+_OPERAND = r"\s*(\((?:[^()]|\([^()]*\))*\)|\\frac\{[^{}]*\}\{[^{}]*\}|\{[^{}]*\}|\d*\s*(?:\\[a-z]+|[a-z])|\d+)"
+
+
+def _reciprocal(found: re.Match[str]) -> str:
+    return rf"\frac{{1}}{{\{ {'sech': 'cosh', 'csch': 'sinh', 'coth': 'tanh'}[found[1]]}{found[2] or ''} {found[3]}}}"
+
+
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     # Arguments without braces: \sqrt10, \sqrt[3]2, \frac\pi2, \frac{a}b, x^-1, 2^\frac12.
     (re.compile(r"\\sqrt(?![A-Za-z])(\[[^\[\]]*\])?\s*(\d+(?:\.\d+)?|[A-Za-z]|\\pi(?![A-Za-z]))"), r"\\sqrt\1{\2}"),
     (re.compile(rf"\\(frac|binom)(?![A-Za-z]){_ARGUMENT}{_ARGUMENT}"), r"\\\1{\2\3}{\4\5}"),
     (re.compile(r"\^\s*(?:([-+])\s*(\d+|[A-Za-z])|([-+]?)\s*(\\frac\{[^{}]*\}\{[^{}]*\}))"), r"^{\1\2\3\4}"),
-    (re.compile(r"(?<![A-Za-z\\])C\s*_\s*\{?\s*(\d+)\s*\}?\s*\^\s*\{?\s*(\d+)\s*\}?"), r"\\binom{\1}{\2}"),
-    (re.compile(r"\\log\s*_\s*(\d+)\s+(?=\d)"), r"\\log_{\1}"),
+    # C_5^2, C^2_5, A_5^2, {}_5C_2
+    (re.compile(r"(?<![A-Za-z\\}])([ACP])\s*\^\s*\{?(\d+)\}?\s*_\s*\{?(\d+)\}?"), r"\1_\3^\2"),
+    (re.compile(r"(?<![A-Za-z\\}])C\s*_\s*\{?\s*(\d+)\s*\}?\s*\^\s*\{?\s*(\d+)\s*\}?"), r"\\binom{\1}{\2}"),
+    (re.compile(r"(?:\{\s*\})?\s*[_^]\s*\{?(\d+)\}?\s*C\s*_\s*\{?(\d+)\}?"), r"\\binom{\1}{\2}"),
+    (re.compile(r"(?<![A-Za-z\\}])[AP]\s*_\s*\{?\s*(\d+)\s*\}?\s*\^\s*\{?\s*(\d+)\s*\}?"), r"\\frac{\1!}{(\1-\2)!}"),
+    # Of \log_{2}32 in a fraction the parser takes 3 for the argument.
+    (re.compile(r"\\log\s*_\s*(?:\{\s*(\w+)\s*\}\s*|(\d+)\s+|(\w))(\d+(?:\.\d+)?)(?![\d.])"), r"\\log_{\1\2\3}{\4}"),
+    (re.compile(r"_\s*\{\s*([a-z])\s*\\geq\s*(\d)\s*\}"), r"_{\1=\2}^{\\infty}"),
     # Functions and constants in program notation, which the parser would read as products of letters.
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.(?=[a-z])"), ""),
     (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
-    (re.compile(r"(?<![\\A-Za-z])(arcsin|arccos|arctan|sin|cos|tan|ln|log|exp)(?![A-Za-z])"), r"\\\1"),
+    (re.compile(r"\\?(?<![A-Za-z])(?:arc|ar)(sin|cos|tan)h(?![A-Za-z])"), r"\\arc\1h"),
+    (re.compile(r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan|sec|csc|cot)|sinh|cosh|tanh|ln|log|exp)(?![A-Za-z])"), r"\\\1"),
+    (re.compile(rf"\\?(?<![A-Za-z])(sech|csch|coth)(?![A-Za-z])\s*(\^\s*\{{?\d\}}?)?{_OPERAND}"), _reciprocal),
+    (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
     # A factor before brackets, which the parser would read as a function.
     (re.compile(r"(\\pi|(?<![A-Za-z\\_])[ei])\s*(?=\()"), r"\1\\cdot "),
@@ -107,11 +126,15 @@ def expression(text: str) -> Parsed | None:
 
 def same(gold: str, answer: str) -> bool:
     """Whether two tidied texts are equal as expressions, equations, inequalities, sets or matrices."""
+    if r"\begin{cases}" in gold + answer:
+        return _same_by_cases(_cases(gold), _cases(answer))
     left, right = expression(gold), expression(answer)
     if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
         return False  # one is unreadable, or says nothing: x = x is parsed to True
     if sympy.S.EmptySet in (left, right):
         return left == right
+    if (ours := _terms(left)) and (theirs := _terms(right)):
+        return all(sympy.simplify(one - other) == 0 for one, other in zip(ours, theirs, strict=True))
     golds, answers = _relations(left), _relations(right)
     if golds and answers:
         return len(golds) == len(answers) and all(any(_same_relation(g, a) for a in answers) for g in golds)
@@ -124,6 +147,75 @@ def same(gold: str, answer: str) -> bool:
     if isinstance(left, sympy.Expr) and isinstance(right, sympy.Expr) and (left.is_Symbol or right.is_Symbol):
         return sympy.simplify(_exact(left - right)) == 0  # math-verify would compare the letters
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
+
+
+def _terms(expr: Parsed) -> list[sympy.Expr]:
+    """The first terms of a series that are not 0; none for anything else."""
+    if not isinstance(expr, sympy.Expr):
+        return []
+    factor, series = expr.as_independent(sympy.Sum, as_Add=False)
+    if not isinstance(series, sympy.Sum) or len(series.limits) > 1 or series.limits[0][2] != sympy.oo:
+        return []
+    (index, first, _), *_ = series.limits
+    terms = (factor * series.function.subs(index, first + count) for count in range(3 * _COMPARED_TERMS))
+    return [term for term in terms if term != 0][:_COMPARED_TERMS]
+
+
+def _cases(text: str) -> list[tuple[Parsed, list[Any]]] | None:
+    """The values of a function by cases and the conditions of each, any of which may hold; `None` if unreadable."""
+    body = re.fullmatch(r"\\begin\{cases\}(.*)\\end\{cases\}", text, re.DOTALL)
+    cases = []
+    for row in re.split(r"\\\\", body[1]) if body else [f"{text}& else"]:
+        value, _, condition = row.partition("&")
+        if value.strip():
+            stated = [_condition(one) for one in split_top(_IF.sub("", unwrap(condition)).strip(" ,;."), ",")]
+            cases.append((expression(value.strip(" ,;")), stated))
+    return None if any(value is None or None in stated or not stated for value, stated in cases) else cases
+
+
+def _condition(text: str) -> Any:
+    """A relation, or the modulus and the residue of a number that has to be odd, even or `3k+1`; `None` for others."""
+    if re.fullmatch(r"\s*(?:else|otherwise|其他|其它|否则)\s*", text):
+        return sympy.true
+    if parity := re.search("odd|奇|(even|偶)", text):
+        return 2, 0 if parity[1] else 1
+    if counted := re.fullmatch(r"\s*([a-z])\s*=\s*(\d*)\s*(?!\1)[a-z]\s*([-+]\s*\d+)?\s*", text):
+        return int(counted[2] or 1), int((counted[3] or "0").replace(" ", ""))
+    if residue := congruence(text):
+        return residue[::-1]
+    parsed = expression(text)
+    return parsed if isinstance(parsed, (sympy.Rel, And)) and _relations(parsed) else None
+
+
+def _same_by_cases(golds: Any, answers: Any) -> bool:
+    """Whether two functions, at least one of which is defined by cases, have the same values."""
+    if not golds or not answers:
+        return False
+    conditions = [one for _, stated in golds + answers for one in stated if one != sympy.true]
+    relations = [link for one in conditions if not isinstance(one, tuple) for link in _relations(one)]
+    letters = {letter for value, _ in golds + answers for letter in value.free_symbols}
+    names = {letter for link in relations for letter in link.free_symbols} or letters
+    if not conditions or len(names) != 1:
+        return False
+    (name,) = names
+    ends = {end for link in relations for end in (link.lhs, link.rhs) if end.is_number}
+    places = [sympy.Integer(count) for count in range(1, 25)]
+    if len(relations) == len(conditions):
+        places = [end + sympy.Rational(step, 7) for end in {*ends, sympy.S.Zero} for step in (*range(-25, 26, 5), -1, 1)]
+    others = {letter: sympy.Rational(3 + count, 7) for count, letter in enumerate(sorted(letters - names, key=str))}
+    pairs = [(_value_at(golds, name, place, others), _value_at(answers, name, place, others)) for place in places]
+    return all(
+        one == other or (None not in (one, other) and abs(sympy.N(one - other)) < 1e-12) for one, other in pairs
+    ) and any(one is not None for one, _ in pairs)
+
+
+def _value_at(cases: list[tuple[Parsed, list[Any]]], name: Any, place: sympy.Expr, others: dict) -> Any:
+    for value, stated in cases:
+        for one in stated:
+            if place % one[0] == one[1] % one[0] if isinstance(one, tuple) else one.subs(name, place) == True:  # noqa: E712
+                found = value.subs(name, place).subs(others)
+                return None if found.has(*_NO_NUMBERS) else found
+    return None
 
 
 def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:
