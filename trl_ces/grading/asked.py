@@ -11,7 +11,7 @@ from .copies import is_copy, repeats
 from .forms import choice, chooses, is_words, split_base
 from .notation import enclosed, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
-from .units import KINDS, MEASURES, implied_unit, measures_in, parse_unit, split_unit, stems
+from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, parse_unit, quantity, split_unit, stems
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
 _OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
@@ -43,6 +43,12 @@ _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
     rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )\b(?:in|to) {_UNIT}(?![\w-]))",
     re.IGNORECASE,
 )
+_ASKED_IN_CHINESE = re.compile(
+    r"(?:多少|几|单位\s*[:：为是]|以)\s*[“\"(（]?([万亿]?)((?:平方|立方)?(?:{0})(?:[/每](?:{0}))?)?".format("|".join(CHINESE))
+)
+_ASKS_PERCENT = re.compile(
+    r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
+)
 _OPTION = re.compile(r"\(?(?<![A-Za-z])([A-K])[).]")
 _AROUND_OPTION = re.compile(r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q?quad|\\hspace\{[^{}]*\}|~")
 
@@ -53,6 +59,13 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, answer
     if (chosen := _with_options(answer, gold, question)) is not None:
         return chosen
+    named = measures_in(question) | {*(parse_unit(split_unit(tidy(answer))[1]) or ())}
+    if " " in tidy(gold):  # 4 s, of which the question does not know s
+        named |= {unit for unit in MEASURES if len(unit) == 1 and not re.search(_LETTER.format(unit), question)}
+    gold, answer = _in_text(gold, named), _in_text(answer, measures_in(question))
+    if (theirs := quantity(gold)) and (ours := quantity(answer)) and theirs[1] == ours[1] and theirs[2] != ours[2]:
+        given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer))
+        return theirs[0], "" if (asked := _asked_units(question)) and given not in asked else ours[0]
     if any(wrong(answer, gold, question) for wrong in (_names_another_value, _has_another_unit, _has_another_form)):
         return gold, ""
     if not re.search(r"radian|\\pi|degree|\\circ|°", question):
@@ -78,7 +91,14 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         and base in {str(number(named)) for named in _BASE.findall(question)}
     ):
         return gold, digits
+    scale = next((scale for scale, _ in _ASKED_IN_CHINESE.findall(question) if scale), None)
+    if scale and number(tidy(gold)) is not None and not tidy(gold).endswith(scale):  # 多少万元
+        value, counted, unit = tidy(unwrap(answer)).partition(scale)
+        return gold, value if counted or not split_unit(tidy(answer))[1] else ""
     percent = _PERCENT.fullmatch(answer.strip())
+    if not percent and (of := _PERCENT.fullmatch(gold.strip(" $"))) and not _ASKS_PERCENT.search(question):
+        if (hundredfold := number(tidy(of[1]))) is not None and (share := number(tidy(answer))) == hundredfold / 100:
+            return str(share), str(share)
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
         share = None if hundredfold is None else hundredfold / 100
@@ -88,8 +108,6 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return ordered, named
     if _ORDER.search(question) and (ordered := _in_order(gold)) and (given := _in_order(answer)):
         return ordered, given
-    if number(tidy(gold)) is not None and (lettered := _LETTER_BEHIND.fullmatch(tidy(answer))):
-        return gold, lettered[1] if lettered[2] in measures_in(question) else answer  # 5 m
     value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
     return gold, value if unit and parse_unit(unit) is None else answer
 
@@ -143,6 +161,12 @@ def _has_another_form(answer: str, gold: str, question: str) -> bool:
     return len(digits[0]) == len(digits[1]) > 1 and digits[0] != digits[1]
 
 
+def _in_text(text: str, named: frozenset[str]) -> str:
+    r"""`5 m` as `5\text{ m}` where the unit is named."""
+    lettered = _LETTER_BEHIND.fullmatch(tidy(text))
+    return rf"{lettered[1]}\text{{ {lettered[2]}}}" if lettered and lettered[2] in named else text
+
+
 def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     """Whether the answer has a unit that the question does not ask for, or names none of, but others of its kind.
 
@@ -153,11 +177,16 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
     if not given or not given.keys() <= MEASURES:
         return False
-    asked = [parse_unit(next(filter(None, found))) or {} for found in _ASKED_UNIT.findall(question)]
-    if measures := [unit for unit in asked if unit and unit.keys() <= MEASURES]:
+    if measures := _asked_units(question):
         return given not in measures and not (len(given) > 1 and given.keys() <= set().union(*measures))
     named = measures_in(question)
     return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
+
+
+def _asked_units(question: str) -> list[dict[str, int]]:
+    """The units that a question asks for: "how many minutes", "in cm", 多少元."""
+    found = [*map("".join, _ASKED_UNIT.findall(question)), *(unit for _, unit in _ASKED_IN_CHINESE.findall(question))]
+    return [unit for unit in map(parse_unit, found) if unit and unit.keys() <= MEASURES]
 
 
 def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:

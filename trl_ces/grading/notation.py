@@ -31,7 +31,7 @@ _COMMANDS = {
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
 _SIGN = (
-    r"(?:\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
+    r"(?:\\text\s*\{\s*(?:USD|EUR|GBP)\s*\}|(?<![A-Za-z])(?:US(?=\\?\$)|(?:USD|EUR|GBP)(?=\s*\d))|\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
     r"\^\s*(?:\{\s*\\(?:circ|degree|mathrm\s*\{o\})\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
 )
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
@@ -42,7 +42,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank
         (r"\\math(?:bin|rel|ord|op|open|close|punct|inner)\s*\{([^{}]*)\}", r"\1"),
         (r"\\(math[a-z]+|text[a-z]+)\s+([A-Za-z\d])(?![A-Za-z])", r"\\\1{\2}"),
-        (r"\\in(?![A-Za-z])\s*(?:\\math(?:bf|rm|bb)\s*\{\s*([A-Z])\s*\}|\\?([NZQRC])(?![A-Za-z]))", r"\\in \\mathbb{\1\2}"),
+        (r"\\in(?![A-Za-z])\s*(?:\\math(?:bf|rm|bb)\s*\{\s*([A-Z])\s*\}|\\?([NZQR])(?![A-Za-z]))", r"\\in \\mathbb{\1\2}"),
         (r"(?<![\w\\])([A-Za-z](?:\([a-z]\))?)\s*\\equiv(?!.*mod)", r"\1="),
         (r"\{:\}", ":"),
         (r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))", "."),  # 4{,}5
