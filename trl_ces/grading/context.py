@@ -67,12 +67,12 @@ _WORDS_BEHIND = re.compile(
     r"\b(?:and|but|while)\s+\$?[-\d(\\][^.\n]{0,99}\b(?:for|if|when|in)\b)|"
     r"(?:and|or)\s+(?:\$?[-+]?[\d(][^=$\n]*\$?|\(?(?-i:[A-K])\)?)(?:[.,;\s]|\Z)|万|亿|千|百|倍|的一半|的两倍|或"
 )
-_LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac\s*\{[^{}]*\}\s*\{[^{}]*\}))"
+_LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac(?:\d\d|\s*\{[^{}]*\}\s*\{[^{}]*\})))"
 # Another value in a place where only the answer can stand.
 _CLAIM = re.compile(
     r"(?i)(?:\banswers?\s*(?:is|are|was|would be|[:：=])|\bshould\s+(?:be|have been)|"
     r"\b(?:true|correct|right|actual|real) (?:one|value|result) (?:is|was)|正确答案(?:为|是)|应该?是|可能是|"
-    r"\bno,? wait,?|\bedit\s*:|\bor(?:\s+(?:possibly|maybe|perhaps))?(?:\s+it\s+is)?|"
+    r"\bno,? wait,?|\bedit\s*:|\b(?:or|alternatively|else)(?:\s+(?:possibly|maybe|perhaps))?(?:\s+it\s+is)?|"
     r"(?:\b(?:no|wait|actually|hmm+|sorry|correction|oops|edit|on second thought)\b|不对)[^\n]{0,99}?"
     rf"(?:\b(?:is|must be|equals)|'s|=)){_LITERAL}"
 )
@@ -81,7 +81,11 @@ _EQUALS_BEFORE = re.compile(r"(?m)(?:^|(?<!\\)\$|\\\(|\\\[)\s*([-+]?\d[\d,.]*)\s
 _RIGHT = re.compile(r"(?i)(?<![\d,./])([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b")
 _TAKEN_BACK = re.compile(
     r"(?i)\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|misread|miscalculated|miscounted)\b|"
-    r"scratch that|\bone of (?:these|them) is (?:right|correct)|"
+    r"scratch that|\bcorrection\b|\b(?:do|does|did|can|would|could)(?: not|n't) (?:stand by|trust|give (?:an|any) answer)|"
+    r"\b(?:give no|no final) answer\b|\A[\s$)*}]*并?不是|"
+    r"\b(?:retract|withdraw|disregard|take (?:it|that|this) back|changed? my mind|(?:cross|strike) (?:it|that|this) out)\b|"
+    r"更正|作废|收回|撤回|(?:算|做|写|说|弄|搞)错了|"
+    r"\bone of (?:these|them) is (?:right|correct)|"
     r"\A[\s$)*}]*(?:can|must|should) be (?:eliminated|ruled out|excluded|rejected|discarded)|"
     r"(?:^|[.!;:(]\s*)(?:(?:but|no|wait|actually)[,\s]+)*(?:that|this|it)(?:'s| is| was) "
     r"(?:wrong|incorrect|false|not (?:right|correct))|"
@@ -112,7 +116,7 @@ def stands(text: str, start: int, end: int, value: str) -> bool:
 def _taken_back(value: str, before: str, behind: str) -> bool:
     if _TAKEN_BACK.search(behind):
         return True
-    if (given := _number(value)) is None:
+    if (given := _number(value.rpartition("=")[2])) is None:
         return False
     claims = [match.group(1) for pattern in (_CLAIM, _RIGHT) for match in pattern.finditer(behind)]
     claims += [match.group(1) for match in (_EQUALS_BEHIND.match(behind), _EQUALS_BEFORE.search(before)) if match]

@@ -99,11 +99,13 @@ _WRAPPER = re.compile(
 )
 _ANSWER_IS = (
     r"\s*(?:(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value|total|area|volume|length|distance|probability)"
-    r"(?:\s+(?:is|equals)|\s*:)|there\s+are|the\s+(?:interval|set|point|line)\b|exactly)[\s:]*"
+    r"(?:\s+(?:is|equals)|\s*:)|there\s+are|the\s+(?:interval|set|point|line)\b|exactly|(?:about|approximately|roughly)(?=\s*\d)|"
+    # 面积是, 共有
+    r"(?:(?!不|[非没否未除或半倍错]|可能|大概|[大小]于|超过|至[多少])[A-Z一-鿿:,])*(?:是|为|有|共|得|需要?|等于)(?=[\s:}]*[-\d\\(]))[\s:]*"
 )
 # \text{The answer is } 5 and \text{The answer is 5}
 _PREFACE = re.compile(
-    rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^答案是|^一?共|^\\approx", re.IGNORECASE
+    rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^\\approx", re.IGNORECASE
 )
 _MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
 _OUTER_BOX = re.compile(r"^\\(?:boxed|fbox)\s*\{(.*)\}$", re.DOTALL)
