@@ -19,7 +19,7 @@ _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)", re.IGNORECASE)
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _LETTER_BEHIND = re.compile(r"(-?[\d.]+)\s*([A-Za-z])")
-_MORE = re.compile(r"\b(?:or|and|not)\b|[,;]")
+_MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
 _LABELLED = re.compile(r"(?:\\text\s*\{\s*([A-Za-z ]+?)\s*[:=]?\s*\}|([A-Za-z])(?=\s*=))\s*[:=]?\s*(.+)", re.DOTALL)
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
@@ -73,9 +73,11 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
     words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
-    rest = words.casefold().removeprefix(f"{expected} ".casefold())  # Ann finishes first
+    rest = words.casefold().removeprefix((expected if expected[-1:] > "一" else f"{expected} ").casefold())
     if is_words(expected) and len(rest) < len(words) and rest in question and not _MORE.search(rest):
-        return gold, expected
+        return gold, expected  # Ann finishes first, 不是质数
+    if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
+        return gold, expected if {*rest} <= {*question} else answer  # 直线与圆相离
     noun, _, rest = words.partition(" ")  # point A, Quadrant III
     if number(expected) is None and rest == expected and stems(noun) & (stems(question) - _NO_NOUNS):
         return gold, rest

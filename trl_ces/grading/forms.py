@@ -52,6 +52,8 @@ _CONVENTIONS = [
         (r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?", r"\emptyset"),
         (r"(?:the )?empty set|none|无解|\\\{\s*\\\}", r"\emptyset"),
         (r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", "does not exist"),
+        (r"正确|对|√", "true"),
+        (r"错误?|不正确|不对|×", "false"),
         (r"(?:positive )?infinity|\+\s*\\infty", r"\infty"),
     ]
 ]
@@ -66,13 +68,18 @@ _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
     r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
 )
 _ARTICLE = re.compile(
-    r"^(?:(?:it|this|that|they|the [a-z]+)\s+(?:is|are)\s+|the (?:series|integral|sequence|limit)\s+)?"
+    r"^(?:(?:it|this|that|they|the [a-z]+|[a-z](?:\([a-z]\))?)\s+(?:is|are)\s+|the (?:series|integral|sequence|limit)\s+)?"
     r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
     re.IGNORECASE,
 )
-_YES_OR_NO = re.compile(  # yes, it is prime
-    r"^(yes|no)[,.;:]\s(?!.*(?:\b(?:not|no|but|if|unless|only|yes|wait)\b|n't)).*", re.IGNORECASE
+_YES_OR_NO = re.compile(  # yes, it is prime; no, it is not closed
+    r"^(yes(?!.*(?:\b(?:not?)\b|n't))|no(?!.*\byes\b))[,.;:]\s(?!.*\b(?:but|if|unless|only|wait|or)\b).*",
+    re.IGNORECASE | re.DOTALL,
 )
+_DIVERGES = re.compile(r"\b(?:(?:does|is) not|doesn't|isn't) converg\w*", re.IGNORECASE)
+_KIND = re.compile(r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event)s?\.?$", re.IGNORECASE)
+_ENDING = re.compile(r"(?<=[a-z]{5})(?:es?|ed|ent|ence|ing|s)\b")  # convergent, converges
+_SUBJECT = re.compile(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])")
 _MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
 _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
@@ -186,7 +193,9 @@ def spelling(text: str) -> str:
         return figure[1] + min(figure[2], figure[2][::-1])
     spelled = without_blanks(unwrap(text)).rstrip(".")
     if is_words(text):
-        words = _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", unwrap(text)))
+        words = _DIVERGES.sub("diverges", _SUBJECT.sub("", unwrap(text)))
+        words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
+        words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words))
         if _MONTH.search(words):  # March 5, 5th of March
             words = " ".join(sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)[nrst][dht]\b|\bof\b", "", words))))
         spelled = without_blanks(words)
