@@ -15,12 +15,21 @@ from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, parse_un
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
 _OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
-_BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)", re.IGNORECASE)
+_BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)|\b(binary|octal|hexadecimal)\b|([二八]|十六)进制", re.IGNORECASE)
+_BASES = {"binary": "2", "octal": "8", "hexadecimal": "16", "二": "2", "八": "8", "十六": "16"}
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _LETTER_BEHIND = re.compile(r"(-?[\d.]+)\s*([A-Za-z])")
+_SENTENCE = re.compile(
+    r"([A-Za-z][A-Za-z ,']*?) (?:is|are|was|were|has|have|had|equals?|contains?|gives?|makes?|needs?|takes?|costs?|weighs?|pays?|gets?)"
+    r"(?: exactly| equal to| a total of)? ?([-\d\\(][^,;]*)"
+)
 _MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
 _LABELLED = re.compile(r"(?:\\text\s*\{\s*([A-Za-z ]+?)\s*[:=]?\s*\}|([A-Za-z])(?=\s*=))\s*[:=]?\s*(.+)", re.DOTALL)
+_LABEL = re.compile(
+    r"(?:([A-Za-z])\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*(?:\b(?:is|at|of)\b|为|是|[:=])?)\s*((?=[-\d\\(\[]).+)", re.DOTALL
+)
+_DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|°)")
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
     r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
@@ -44,7 +53,7 @@ _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
     re.IGNORECASE,
 )
 _ASKED_IN_CHINESE = re.compile(
-    r"(?:多少|几|单位\s*[:：为是]|以)\s*[“\"(（]?([万亿]?)((?:平方|立方)?(?:{0})(?:[/每](?:{0}))?)?".format("|".join(CHINESE))
+    r"(?:多少|几|单位\s*[:：为是]|以)\s*[“\"(（]?([万亿]?)((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)?".format("|".join(CHINESE))
 )
 _ASKS_PERCENT = re.compile(
     r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
@@ -65,10 +74,10 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     gold, answer = _in_text(gold, named), _in_text(answer, measures_in(question))
     if (theirs := quantity(gold)) and (ours := quantity(answer)) and theirs[1] == ours[1] and theirs[2] != ours[2]:
         given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer))
-        return theirs[0], "" if (asked := _asked_units(question)) and given not in asked else ours[0]
+        return theirs[0], "" if (asked := _asked_units(question, given or {})) and given not in asked else ours[0]
     if any(wrong(answer, gold, question) for wrong in (_names_another_value, _has_another_unit, _has_another_form)):
         return gold, ""
-    if not re.search(r"radian|\\pi|degree|\\circ|°", question):
+    if not re.search(r"radian|\\pi|degree|弧度|多少度" if implied_unit(gold) else r"radian|\\pi|degree|\\circ|°", question):
         gold, answer = _in_radians(gold, answer), _in_radians(answer, gold)
     if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
@@ -78,6 +87,10 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, expected  # Ann finishes first, 不是质数
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} else answer  # 直线与圆相离
+    if number(expected) is not None and (sentence := _SENTENCE.fullmatch(" ".join(words.split()))) and (
+        stems(sentence[1]) <= stems(question) | _COMMON  # A decagon has 35 diagonals
+    ):
+        answer, words = sentence[2].rstrip("."), sentence[2].rstrip(".")
     noun, _, rest = words.partition(" ")  # point A, Quadrant III
     if number(expected) is None and rest == expected and stems(noun) & (stems(question) - _NO_NOUNS):
         return gold, rest
@@ -90,7 +103,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if (
         base
         and split_base(tidy(gold))[1] is None
-        and base in {str(number(named)) for named in _BASE.findall(question)}
+        and base in {_BASES.get(named.lower()) or str(number(named)) for named in map("".join, _BASE.findall(question))}
     ):
         return gold, digits
     scale = next((scale for scale, _ in _ASKED_IN_CHINESE.findall(question) if scale), None)
@@ -106,6 +119,13 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         share = None if hundredfold is None else hundredfold / 100
         if share == number(tidy(gold)) or not _OF_PERCENT.search(question):
             return gold, "" if share is None else str(share)
+    if (labelled := _labelled(gold)) and any(len(label) > 1 for label, _ in labelled):
+        given = _labelled(answer) or [("", value) for value in (_in_order(answer) or answer).split("; ")]
+        if len(by_initial := {label[:1].lower(): value for label, value in given}) == len(labelled) and (
+            by_initial.keys() == {label[0].lower() for label, _ in labelled}
+        ):
+            given = [("", by_initial[label[0].lower()]) for label, _ in labelled]
+        return "; ".join(value for _, value in labelled), "; ".join(value for _, value in given)
     if (named := _named_values(answer, question)) and "=" not in gold and (ordered := _in_order(gold)):
         return ordered, named
     if _ORDER.search(question) and (ordered := _in_order(gold)) and (given := _in_order(answer)):
@@ -115,8 +135,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
 
 
 def _in_radians(text: str, other: str) -> str:
-    degrees = number(tidy(text)) if implied_unit(text) == "degrees" and r"\pi" in other else None
-    return text if degrees is None else rf"\frac{{{degrees}}}{{180}}\pi"
+    if r"\pi" not in other or implied_unit(text) != "degrees":
+        return text
+    return _DEGREES.sub(lambda degrees: rf"\frac{{{degrees[1]}\pi}}{{180}}", text)
 
 
 def _in_order(text: str) -> str | None:
@@ -125,6 +146,12 @@ def _in_order(text: str) -> str | None:
     items = split_top(brackets[1] if brackets and brackets[0] == r"\{" else text, ",")
     items = list(text) if re.fullmatch("[A-K]{2,}", text) else items
     return "; ".join(items) if len(items) > 1 and number(text) is None else None
+
+
+def _labelled(text: str) -> list[tuple[str, str]]:
+    """`quotient 9, remainder 3` as labels and values; nothing for a text of which a part has no label."""
+    found = [_LABEL.fullmatch(unwrap(item)) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
+    return [(item[1] or item[2], item[3]) for item in found if item] if len(found) > 1 and all(found) else []
 
 
 def _named_values(answer: str, question: str) -> str | None:
@@ -179,16 +206,18 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
     if not given or not given.keys() <= MEASURES:
         return False
-    if measures := _asked_units(question):
+    if measures := _asked_units(question, given):
         return given not in measures and not (len(given) > 1 and given.keys() <= set().union(*measures))
     named = measures_in(question)
     return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
 
 
-def _asked_units(question: str) -> list[dict[str, int]]:
-    """The units that a question asks for: "how many minutes", "in cm", 多少元."""
-    found = [*map("".join, _ASKED_UNIT.findall(question)), *(unit for _, unit in _ASKED_IN_CHINESE.findall(question))]
-    return [unit for unit in map(parse_unit, found) if unit and unit.keys() <= MEASURES]
+def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
+    """The units that a question asks for: "how many minutes", "in cm"; 多少元 only where another of its kind is given."""
+    asked = [parse_unit(unit) for _, unit in _ASKED_IN_CHINESE.findall(question)]
+    asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]
+    asked += [parse_unit(next(filter(None, found))) for found in _ASKED_UNIT.findall(question)]
+    return [unit for unit in asked if unit and unit.keys() <= MEASURES]
 
 
 def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:
@@ -212,6 +241,7 @@ def _options(question: str) -> dict[str, str]:
     return listed if in_turn and all(texts[start:]) and len(set(listed.values())) == len(listed) else {}
 
 
+_COMMON = stems("the a an there it this that he she they total number of value answer result sum product")
 # Words of a question that behind a number would change the value or doubt it.
 _NO_NOUNS = stems(
     "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect "

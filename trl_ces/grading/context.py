@@ -23,7 +23,7 @@ _HIDDEN = re.compile(
     r"^\s*%[^\n]*|\\(?:(?:re)?newcommand|def)\b[^\n]*)\Z"
 )
 _BEFORE_IN_MATH = re.compile(
-    r"(?i)(?:^|[=≈≡:;,\n]|[-=]>|\\(?:approx|implies|(?:long)?rightarrow|to|in|therefore|iff|colon)|\\\\|"
+    r"(?i)(?:^|[=≈≡:;,\n]|[-=]>|\\(?:approx|implies|(?:long)?rightarrow|to|therefore|iff|colon)|\\\\|"
     r"(?<![\\A-Za-z])[A-Za-z]{2,}[.!]?|\\text\w*\s*\{[^{}]*\}|\\begin\s*\{[^{}]*\}(?:\{[^{}]*\})?)\Z"
 )
 _BEFORE_IN_TEXT = re.compile(
@@ -107,7 +107,7 @@ def stands(text: str, start: int, end: int, value: str) -> bool:
     if opened is None:
         changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _BEHIND_IN_TEXT.match(behind))
     else:
-        in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:]))
+        in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:])) or before.rstrip().endswith(r"\in")
         changed = not in_math or not _BEHIND_IN_MATH.match(closed)
     followed = _RAISED.match(behind) or _WORDS_BEHIND.match(closed.lstrip("$* "))
     return not (_HIDDEN.search(before) or denied or changed or followed or _taken_back(value, before, behind))

@@ -60,7 +60,7 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     is_value = (
         number(expected) is not None and r"\pi" not in value and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
     )
-    return is_value and number(value) is None and _operations(value) > _operations(expected)
+    return is_value and number(value) is None and r"\equiv" not in value and _operations(value) > _operations(expected)
 
 
 def repeats(text: str, question: str) -> bool:

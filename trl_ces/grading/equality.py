@@ -6,7 +6,7 @@ order; unions; statements (`x = 2`, `\log_2 32 = 5`); words by spelling; the res
 
 import re
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 
 from ..support.limits import MAX_ITEMS, too_big
 from . import forms, statements
@@ -32,9 +32,10 @@ _PART = r"\{(?:[^(){}]|\{[^(){}]*\})*\}"
 _SCALED = re.compile(rf"([-+]?(?:\d+|[a-z]|\\frac{_PART}{_PART}))\s*(\([^()]*\)|{_COLUMN.pattern})", re.DOTALL)
 _UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
 _AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
+_BOTH = re.compile(r"(?<![A-Za-z])and(?![A-Za-z])|且")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
-_PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])\s*")  # not \pmod
+_PLUS_MINUS = re.compile(r"\\(p|m)(?:m|p)(?![A-Za-z])\s*")  # not \pmod
 _WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
 _FUNCTION_NAME = re.compile(r"\\(?:sin|cos|tan)(?![A-Za-z])")
 _POINT_NAME = re.compile(r"^[A-Z]\s*=?\s*(?=\()")
@@ -57,7 +58,10 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     offers_two = _OR.search(answer) and not _OR.search(gold)
     if _AND.search(answer) and len(union_parts(gold)) > 1:
         return False
+    both = _BOTH.search(answer) and not _BOTH.search(gold) and r"\ne" not in answer and "≠" not in answer
     gold, answer = tidy(gold), tidy(answer)
+    if both and len(union_parts(_stated_union(listed_values(answer), "(0,1)") or "")) > 1:
+        return False  # x < -2 and x > 2
     if r"\begin{cases}" in gold + answer:
         return algebra(*(_unnamed(text) for text in (gold, answer)))
     if (expected := congruence(gold)) and (given := congruence(answer)):
@@ -72,6 +76,9 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
         if not is_one or len(offered) != 2 or is_relation(answer):
             return False
         return all(_equal(gold, value, algebra) for value in offered)
+    if (ours := forms.family(gold)) and (theirs := forms.family(answer)):
+        one, other = ("; ".join(sides(item)[-1] for item in listed_values(text)) for _, text in (ours, theirs))
+        return algebra(rf"{ours[0]}\in\mathbb{{Z}}: {one}", rf"{theirs[0]}\in\mathbb{{Z}}: {other}")
     answers = forms.with_constants_of(gold, answer)
     return any(_equal(forms.without_integer(gold), renamed, algebra) for renamed in answers)
 
@@ -96,7 +103,7 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if expected := congruence(gold):
         return congruence(answer) == expected
     if (residue := congruence(answer)) and number(gold) is not None:
-        return residue[0] == number(gold)
+        return residue[:-1] == (number(gold),)
     answer = _TO.sub(":", answer) if ":" in gold else answer
     if len(parts := _ratio(gold)) > 2:
         others = _ratio(answer)
@@ -106,8 +113,9 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return False
     if forms.spelling(gold) == forms.spelling(answer):
         return True
-    letters = sorted(_BETWEEN_CHOICES.sub("", unwrap(answer)))  # several choices; an order of letters is none
-    if _CHOICES.fullmatch(unwrap(gold)) and list(unwrap(gold)) == sorted(unwrap(gold)) == letters:
+    # Several choices; an order of letters is none.
+    one, other = (_BETWEEN_CHOICES.sub("", unwrap(text)) for text in (gold, answer))
+    if _CHOICES.fullmatch(one) and list(one) == sorted(one) == sorted(other):
         return True
     if letter := choice(gold):
         return forms.chooses(unwrap(answer), letter)
@@ -168,14 +176,25 @@ def listed_values(text: str) -> list[str]:
         text = brackets[1]
     if words := _TEXT_LIST.fullmatch(text):
         text = words.group(1)
-    if named := _NAMED_TUPLE.fullmatch(text):  # (x, y) = (1, 2)
+    if (named := _NAMED_TUPLE.fullmatch(text)) and not _PLUS_MINUS.search(text):  # (x, y) = (1, 2)
         names, values = (split_top(part, ",") for part in named.groups())
         if len(names) == len(values) > 1 and all(map(is_name, names)):
             return [f"{name}={value}" for name, value in zip(names, values, strict=True)]
     items = split_top(text, ";")
     items = items if len(items) > 1 else split_top(text, ",")
-    two = {item: len(_PLUS_MINUS.findall(item)) == 1 for item in items}
-    return [_PLUS_MINUS.sub(sign, item) if two[item] else item for item in items for sign in "+-"[: 1 + two[item]]]
+    return [signed for item in items for signed in _signed(item)]
+
+
+def _signed(item: str) -> list[str]:
+    r"""`+3` and `-3` for `\pm 3`; `(+3,-3)` and `(-3,+3)` for `(\pm 3,\mp 3)`; four points for `(\pm 3,\pm 2)`."""
+    signs = _PLUS_MINUS.findall(item)
+    if not signs or len(signs) > 3 or len({*signs}) == 1 < len(signs) and not _tuple(_value(item)):
+        return [item]
+    if len({*signs}) > 1:
+        return [_PLUS_MINUS.sub(lambda sign, pair=pair: pair[sign[1] == "m"], item) for pair in ("+-", "-+")]
+    return [
+        _PLUS_MINUS.sub(lambda found, given=iter(given): next(given), item) for given in product("+-", repeat=len(signs))
+    ]
 
 
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
@@ -188,7 +207,7 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
         return _compare_structure(stated, answer, algebra)
     if (stated := _stated_tuple(answer_items)) and _tuple(gold):
         return _compare_tuples(gold, stated, algebra)
-    if (stated := _stated_tuple(gold_items)) and _tuple(answer):
+    if (stated := _stated_tuple(gold_items)) and _tuple(_value(answer)):
         return _compare_tuples(stated, answer, algebra)
     if gold_items != [gold] or answer_items != [answer]:
         if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
@@ -274,6 +293,10 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
     brackets = enclosed(_TRANSPOSED.sub("", text))
     if brackets is None and (scaled := _SCALED.fullmatch(text)) and (factors := _tuple(scaled[2])):
         return factors[0], [rf"({scaled[1]}) \cdot ({value})" for value in factors[1]]
+    terms = split_top(text, "+") if brackets is None else []
+    if len(terms) > 1 and None not in (parts := [*map(_tuple, terms)]):
+        sums = zip(*(values for _, values in parts), strict=False)  # (1,2)+t(3,4)
+        return ("(", ")"), ["+".join(f"({value})" for value in values) for values in sums]
     if brackets is None or brackets[0] == r"\{":
         return None
     values = split_top(brackets[1], ";" if ";" in brackets[1] else ",")  # (1,5; 2)
@@ -322,7 +345,8 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
             return False  # another coordinate
         first, last = gold_sides[0], gold_sides[-1]
         for one, other in ((answer_sides, answer_sides[-1]), (answer_sides[::-1], answer_sides[0])):
-            if _equal(first, one[0], algebra) and _equal(last, other, algebra):
+            named = first.partition("(")[0].strip() == one[0].strip()  # f(x), f
+            if (named or _equal(first, one[0], algebra)) and _equal(last, other, algebra):
                 return _is_consistent(last, one, algebra)
         if any(map(has_unknowns, gold_sides)):
             return algebra(gold, answer)

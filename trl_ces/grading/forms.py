@@ -6,9 +6,9 @@ base, words by spelling, a choice by its letter. Nothing here compares values.
 import re
 from itertools import permutations
 
-from .notation import tidy, unwrap
+from .notation import split_top, tidy, unwrap
 from .numbers import number
-from .statements import is_name, is_relation, restated
+from .statements import has_unknowns, is_name, is_relation, restated
 
 _CHOICE = re.compile(r"\(?([A-K])\)?\.?|\(([A-K])\)\s*(?:\\\s*)?[^,;]+")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
@@ -39,9 +39,16 @@ _BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
     r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"
 )
 _CONGRUENCE = re.compile(
-    r"(?:(?:[A-Za-z]|\d{1,99})\s*\\equiv\s*)?(-?\d{1,99})\s*\(?\s*(?:\\[pb]?mod|\\(?:text|mathrm)\{\s*mod\s*\})\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
+    r"(?:(?:(?!mod)[^=<>,]){1,99}\\equiv)?\s*(\\pm\s*\d{1,99}|-?\d{1,99}(?:\s*,\s*-?\d{1,99})*)\s*\(?\s*\\[pb]?mod\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
 )
 _COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
+_UNEQUAL = re.compile(r"^([A-Za-z])\s*\\neq(?![A-Za-z])\s*(.+)")
+_PLUS_MINUS = re.compile(r"\\pm\s*([^\s,]+)")
+_EXCEPT = re.compile(
+    r"(?:all |the )?real (?:numbers|values|[a-z])(?: of [a-z])?,? (?:except|other than|but|excluding|not equal to)(?: for)?"
+    r" (?:[a-z]\s*=\s*)?(.+)",
+    re.IGNORECASE,
+)
 _AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
 _CONVENTIONS = [
     (re.compile(pattern, re.IGNORECASE), meaning)
@@ -64,7 +71,7 @@ _LONE_C = re.compile(r"(?<![A-Za-z\\])C(?![A-Z_(])")
 _LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _OF_X = re.compile(r"^([A-Za-z])(?:\(([a-z])\))?\s*=")
 _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
-    r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\})?\s*(?<![A-Za-z\\])([a-z])\s*"
+    r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\}|where|with|for)?\s*(?<![A-Za-z\\])([a-z])\s*"
     r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
 )
 _ARTICLE = re.compile(
@@ -85,6 +92,13 @@ _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
     r"(?:[a-z]\s*\\neq\s*-?\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
 )
+_GAP = r"(?:\\(?:text|mathrm)\s*\{|[{}\s])*"
+_QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
+    rf"(?:[\s,;(]|\\text\s*\{{)+(?:for|where|with|here|其中|对)?{_GAP}(?:all|any|every|each|some|任意)?{_GAP}(?:real|positive|constants?)?{_GAP}"
+    rf"([A-Za-z](?:_\w|_\{{\w\}})?(?:\s*,\s*[A-Za-z](?:_\w|_\{{\w\}})?)*){_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?(?:\s*[\^_]\s*(?:\{{[^{{}}]*\}}|[*+]|\\ast))*|"
+    rf"(?:is|are){_GAP}(?:an? )?(?:arbitrary |any |real |free |positive |non-?negative )*(?:constant|number|real|parameter|variable|(?<=ve )integer)s?|[为是]任?意?(?:常|实|参|正整)数){_GAP}\)?{_GAP}$"
+)
+_FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
 _FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
 _FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
@@ -114,12 +128,28 @@ def condition(text: str) -> str:
     if is_relation(text):  # x < 1 \lor x > 2
         text = _AND_OR.sub(",", text)
     builder = _SET_BUILDER.match(text)
-    return tidy(builder.group(2) if builder else text)
+    text = tidy(builder.group(2) if builder else text)
+    parts = split_top(re.sub(r"^\\\{(.*)\\\}$", r"\1", text), ",;")
+    gaps = [_UNEQUAL.sub(r"\2", part) for part in parts]  # x \neq 1, 4
+    letters = {part[0] for part, gap in zip(parts, gaps, strict=True) if gap != part}
+    if len(letters) == 1 and not any(has_unknowns(gap) for part, gap in zip(parts, gaps, strict=True) if gap == part):
+        without = ",".join(gaps)
+    elif without := _EXCEPT.fullmatch(unwrap(text)):
+        without = without[1]
+    return r"\mathbb{R}\setminus\{" + _PLUS_MINUS.sub(r"\1,-\1", without) + r"\}" if without else text
 
 
 def without_integer(gold: str) -> str:
-    r"""A gold without the condition `k\in\mathbb{Z}`."""
-    return _INTEGER.sub("", gold).strip() or gold
+    r"""A gold without the condition `k\in\mathbb{Z}`, or another that only quantifies."""
+    return _INTEGER.sub("", _QUANTIFIED.sub("", gold)).strip() or gold
+
+
+def family(text: str) -> tuple[str, str] | None:
+    r"""The free integer of `\pi+2k\pi, k\in\mathbb{Z}` and the values without its condition; `None` for other texts."""
+    stated = _INTEGER.search(text)
+    letters = {stated[1]} if stated else {*_FREE.findall(text)} if r"\pi" in text else {*()}
+    values = re.sub(r"^\\\{(?:\s*[a-z]\s*(?:\\mid|\||:))?(.*)\\\}$", r"\1", _INTEGER.sub("", text).strip())
+    return (*letters, values) if len(letters) == 1 and values and not re.search(r"[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid", values) else None
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
@@ -128,6 +158,12 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     another start or down, `k\in\mathbb{Z}`; for the variable of `f(x) = ...`, which may be left out. A domain that the
     gold does not state, `x \neq 0`, is dropped, and the condition on the integer.
     """
+    quantified, answer = _QUANTIFIED.search(answer), _QUANTIFIED.sub("", answer) or answer
+    letters = [{*re.findall("[A-Za-z]", re.sub(r"\\[A-Za-z]+|[a-z]\s*=", "", text))} for text in (gold, answer)]
+    theirs, ours = letters[0] - letters[1], letters[1] - letters[0]
+    if len(theirs) == len(ours) == 1 and (quantified or ("," in gold and theirs | ours <= {*"rstuv"})):
+        (new,), (old,) = theirs, ours
+        answer = re.sub(rf"\\[A-Za-z]+|{old}", lambda found: found[0] if found[0] != old else new, answer)
     if not is_relation(gold) and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
         answer = answer[: domain.start()]
     if re.search(r"\+\s*C$", gold):
@@ -176,13 +212,19 @@ def split_base(text: str) -> tuple[str, str | None]:
     return based.group(1).upper(), base if value is None else str(value)
 
 
-def congruence(text: str) -> tuple[int, int] | None:
-    r"""Residue and modulus of `x \equiv 10 \pmod{7}`, (3, 7), and `3 \bmod 7`; `None` for anything else."""
-    found = _CONGRUENCE.fullmatch(text)
-    value, modulus = (int(digits) for digits in found.groups()) if found else (0, 0)
+def congruence(text: str) -> tuple[int, ...] | None:
+    r"""Residues and modulus of `x \equiv 10, 4 \pmod{7}`, (3, 4, 7), and `3 \bmod 7`; `None` for anything else."""
+    whole = _CONGRUENCE.fullmatch(text)
+    found = [whole] if whole else [_CONGRUENCE.fullmatch(part) for part in split_top(text, ",")]
+    given = [(one[1].replace(r"\pm", "").split(","), int(one[2]), "-" * ("pm" in one[1])) for one in found if one]
+    residues = [(int(value), modulus) for values, modulus, _ in given for value in values]
+    residues += [(-int(value), modulus) for values, modulus, minus in given if minus for value in values]
     if _INTEGER.search(text) and (counted := _COUNTED.fullmatch(_INTEGER.sub("", text))):  # 7k+3, k\in\mathbb{Z}
-        modulus, value = int(counted[1]), int("".join((counted[2] or "0").split()))
-    return (value % modulus, modulus) if modulus else None
+        found, residues = [counted], [(int("".join((counted[2] or "0").split())), int(counted[1]))]
+    moduli = {modulus for _, modulus in residues}
+    if not all(found) or len(moduli) != 1 or not all(moduli):
+        return None
+    return (*sorted({value % modulus for value, modulus in residues}), *moduli)
 
 
 def spelling(text: str) -> str:
@@ -195,11 +237,11 @@ def spelling(text: str) -> str:
     if is_words(text):
         words = _DIVERGES.sub("diverges", _SUBJECT.sub("", unwrap(text)))
         words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
-        words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words))
+        words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))
         if _MONTH.search(words):  # March 5, 5th of March
             words = " ".join(sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)[nrst][dht]\b|\bof\b", "", words))))
         spelled = without_blanks(words)
-        return _FULL_HOUR.sub("", re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold())
+        return _FULL_HOUR.sub("", re.sub(r"[{}]|\.(?!\d)", "", spelled))
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ..support.limits import too_big
 from .equality import listed_values, tuple_values, union_parts
 from .forms import condition, congruence, is_words, without_integer
-from .notation import balanced, unwrap
+from .notation import balanced, tidy, unwrap
 from .numbers import number
 from .statements import has_words, results
 from .units import split_unit
@@ -28,7 +28,7 @@ def leaves(gold: str) -> list[str]:
     Takes a gold apart into values, through lists, sets, unions, tuples and intervals. Values that the algebra has to
     parse lose their unit.
     """
-    gold = condition(without_integer(gold))
+    gold = condition(without_integer(tidy(gold)))
     if not gold:
         return []
     if _plain(gold) or _CONDITION.search(gold):

@@ -44,6 +44,12 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"\\(math[a-z]+|text[a-z]+)\s+([A-Za-z\d])(?![A-Za-z])", r"\\\1{\2}"),
         (r"\\in(?![A-Za-z])\s*(?:\\math(?:bf|rm|bb)\s*\{\s*([A-Z])\s*\}|\\?([NZQR])(?![A-Za-z]))", r"\\in \\mathbb{\1\2}"),
         (r"(?<![\w\\])([A-Za-z](?:\([a-z]\))?)\s*\\equiv(?!.*mod)", r"\1="),
+        (r"\(?\s*\\(?:text|mathrm|operatorname)\s*\{\s*\(?mod\s*\}\s*(?:\\\s)?\s*(\d+)\s*\)?|\(\s*mod\s*(\d+)\s*\)", r"\\pmod{\1\2}"),
+        (
+            r"(?:\\text\s*\{)?,?\s*(?:for|with|where)\s+(?:(?:any|all|every|each|some)\s+)?integers?(?:\s+values of)?\s*\}?\s*([a-z])(?![a-z])\s*\}?",
+            r", \1\\in \\mathbb{Z}",
+        ),
+        (r"([kmn])\s*(?:\\text\s*\{)?\s*为(?:任意)?整数\s*\}?", r"\1\\in \\mathbb{Z}"),
         (r"\{:\}", ":"),
         (r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))", "."),  # 4{,}5
         (r"\\mathbb\s*\{?Z\}?\s*(?:/\s*|_\s*\{?)(\d+)\s*\}?(?:\s*\\mathbb\s*\{?Z\}?)?", r"\\text{integers modulo \1}"),
@@ -101,7 +107,7 @@ _ANSWER_IS = (
     r"\s*(?:(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value|total|area|volume|length|distance|probability)"
     r"(?:\s+(?:is|equals)|\s*:)|there\s+are|the\s+(?:interval|set|point|line)\b|exactly|(?:about|approximately|roughly)(?=\s*\d)|"
     # 面积是, 共有
-    r"(?:(?!不|[非没否未除或半倍错]|可能|大概|[大小]于|超过|至[多少])[A-Z一-鿿:,])*(?:是|为|有|共|得|需要?|等于)(?=[\s:}]*[-\d\\(]))[\s:]*"
+    r"(?!.*,\s*[一-鿿])(?:(?!不|[非没否未除或半倍错]|可能|大概|[大小]于|超过|至[多少])[A-Z一-鿿:,])*(?:是|为|有|共|得|需要?|等于)(?=[\s:}]*[-\d\\(]))[\s:]*"
 )
 # \text{The answer is } 5 and \text{The answer is 5}
 _PREFACE = re.compile(

@@ -128,6 +128,8 @@ def same(gold: str, answer: str) -> bool:
     """Whether two tidied texts are equal as expressions, equations, inequalities, sets or matrices."""
     if r"\begin{cases}" in gold + answer:
         return _same_by_cases(_cases(gold), _cases(answer))
+    if r"\in\mathbb{Z}: " in gold:
+        return _same_progressions(_progressions(gold), _progressions(answer))
     left, right = expression(gold), expression(answer)
     if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
         return False  # one is unreadable, or says nothing: x = x is parsed to True
@@ -161,6 +163,35 @@ def _terms(expr: Parsed) -> list[sympy.Expr]:
     return [term for term in terms if term != 0][:_COMPARED_TERMS]
 
 
+def _progressions(text: str) -> list[tuple[float, float]]:
+    r"""Starts and periods of `k\in\mathbb{Z}: 2k\pi; \pi+2k\pi`; none where a value is not linear in even and odd k."""
+    letter, _, items = text.partition(r"\in\mathbb{Z}: ")
+    name, found = sympy.Symbol(letter, real=True), []
+    for expr in map(expression, split_top(items, ";")):
+        if not isinstance(expr, sympy.Expr) or expr.free_symbols != {name}:
+            return []
+        for parity in (0, 1):  # (-1)^k
+            at = [sympy.N(expr.subs(name, 2 * count + parity)) for count in range(4)]
+            if not all(value.is_real for value in at) or abs(at[3] - 3 * at[1] + 2 * at[0]) > 1e-9 or at[0] == at[1]:
+                return []
+            found.append((float(at[0]), abs(float(at[1] - at[0]))))
+    return found
+
+
+def _same_progressions(ours: list[tuple[float, float]], theirs: list[tuple[float, float]]) -> bool:
+    """Whether the values about zero are the same."""
+    periods = [period for _, period in ours + theirs]
+    reach = 2.5 * max(periods, default=0)
+    if not ours or not theirs or reach > 200 * min(periods):
+        return False
+    one, other = (
+        {round((start + count * period) / reach * 1e7) for start, period in progressions
+         for count in range(int((-reach - start) // period) + 1, int((reach - start) // period) + 1)}
+        for progressions in (ours, theirs)
+    )
+    return one == other
+
+
 def _cases(text: str) -> list[tuple[Parsed, list[Any]]] | None:
     """The values of a function by cases and the conditions of each, any of which may hold; `None` if unreadable."""
     body = re.fullmatch(r"\\begin\{cases\}(.*)\\end\{cases\}", text, re.DOTALL)
@@ -174,15 +205,16 @@ def _cases(text: str) -> list[tuple[Parsed, list[Any]]] | None:
 
 
 def _condition(text: str) -> Any:
-    """A relation, or the modulus and the residue of a number that has to be odd, even or `3k+1`; `None` for others."""
+    """A relation, or residues and modulus of a number that is odd, even or `3k+1`; `None` for others."""
     if re.fullmatch(r"\s*(?:else|otherwise|其他|其它|否则)\s*", text):
         return sympy.true
     if parity := re.search("odd|奇|(even|偶)", text):
-        return 2, 0 if parity[1] else 1
+        return 0 if parity[1] else 1, 2
     if counted := re.fullmatch(r"\s*([a-z])\s*=\s*(\d*)\s*(?!\1)[a-z]\s*([-+]\s*\d+)?\s*", text):
-        return int(counted[2] or 1), int((counted[3] or "0").replace(" ", ""))
+        modulus = int(counted[2] or 1)
+        return int((counted[3] or "0").replace(" ", "")) % modulus, modulus
     if residue := congruence(text):
-        return residue[::-1]
+        return residue
     parsed = expression(text)
     return parsed if isinstance(parsed, (sympy.Rel, And)) and _relations(parsed) else None
 
@@ -212,7 +244,7 @@ def _same_by_cases(golds: Any, answers: Any) -> bool:
 def _value_at(cases: list[tuple[Parsed, list[Any]]], name: Any, place: sympy.Expr, others: dict) -> Any:
     for value, stated in cases:
         for one in stated:
-            if place % one[0] == one[1] % one[0] if isinstance(one, tuple) else one.subs(name, place) == True:  # noqa: E712
+            if place % one[-1] in one[:-1] if isinstance(one, tuple) else one.subs(name, place) == True:  # noqa: E712
                 found = value.subs(name, place).subs(others)
                 return None if found.has(*_NO_NUMBERS) else found
     return None

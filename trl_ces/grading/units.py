@@ -38,7 +38,7 @@ _METRIC = {
 }  # fmt: skip
 # The first word of a line names the unit; the others are its spellings.
 _OTHERS = """
-    in inch inche|ft foot feet|yd yard|mi mile|h hr hour 小时 时|min minute 分钟|day 天|week wk|month|year yr 年
+    in inch inche|ft foot feet|yd yard|mi mile|h hr hour 小时|min minute 分钟|day 天|week wk|month|year yr 年
     t ton tonne 吨|cm 厘米|m 米|km 千米 公里|mm 毫米|dm 分米|kg 千克 公斤|g 克|L 升|mL 毫升|s 秒
     μm micron|lb pound|oz ounce|gal gallon|qt quart|pt pint|rad radian|deg degree 度|C celsius|F fahrenheit|T|mph|kph
     dollar USD|cent|euro EUR|GBP|percent|erg|Å angstrom|pc parsec|arcsec arcsecond|cal calorie|mass|K kelvin|C 摄氏度
@@ -136,7 +136,7 @@ def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str
 @lru_cache(maxsize=4096)
 def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int] | None:
     """Reads a unit."""
-    unit = unit.replace(r"\Omega", "Ω").replace(r"\mu", "μ").replace("mph", "mi/h").replace("kph", "km/h")
+    unit = unit.replace(r"\Omega", "Ω").replace(r"\mu", "μ").replace("mph", "mi/h").replace("kph", "km/h").replace("/时", "/小时")
     powers: dict[str, int] = {}
     if re.sub(r"[\s.·}]", "", _TOKEN.sub("", unit)):
         return None
