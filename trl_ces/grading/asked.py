@@ -27,7 +27,7 @@ _SENTENCE = re.compile(
 _MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
 _LABELLED = re.compile(r"(?:\\text\s*\{\s*([A-Za-z ]+?)\s*[:=]?\s*\}|([A-Za-z])(?=\s*=))\s*[:=]?\s*(.+)", re.DOTALL)
 _LABEL = re.compile(
-    r"(?:([A-Za-z])\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*(?:\b(?:is|at|of)\b|为|是|[:=])?)\s*((?=[-\d\\(\[]).+)", re.DOTALL
+    r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*(?:\b(?:is|at|of)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)", re.DOTALL
 )
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|°)")
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")

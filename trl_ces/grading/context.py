@@ -43,7 +43,7 @@ _NOT = re.compile(
 )
 _DOUBTS = re.compile(
     r"(?i)\b(?:suppose|assume|assuming|if|were|maybe|perhaps|possibly|might|could be|either(?! way)|wrong|incorrect|"
-    r"false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|如果|假设|"
+    r"false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|如果|假设|可能[是为]|也许|或许|"
     r"错误?答案|大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
 )
 _CLAUSE = re.compile(r"[.!?](?=\s|\Z)|[;,，。；！？\n]")
@@ -84,7 +84,7 @@ _TAKEN_BACK = re.compile(
     r"scratch that|\bcorrection\b|\b(?:do|does|did|can|would|could)(?: not|n't) (?:stand by|trust|give (?:an|any) answer)|"
     r"\b(?:give no|no final) answer\b|\A[\s$)*}]*并?不是|"
     r"\b(?:retract|withdraw|disregard|take (?:it|that|this) back|changed? my mind|(?:cross|strike) (?:it|that|this) out)\b|"
-    r"更正|作废|收回|撤回|(?:算|做|写|说|弄|搞)错了|"
+    r"\b(?:ignore|forget) (?:this|that|it|the (?:box|above))\b|\bI (?:meant|doubt)\b|\bwould rather say\b|更正|作废|收回|撤回|(?:算|做|写|说|弄|搞)错了|"
     r"\bone of (?:these|them) is (?:right|correct)|"
     r"\A[\s$)*}]*(?:can|must|should) be (?:eliminated|ruled out|excluded|rejected|discarded)|"
     r"(?:^|[.!;:(]\s*)(?:(?:but|no|wait|actually)[,\s]+)*(?:that|this|it)(?:'s| is| was) "

@@ -15,6 +15,7 @@ from .forms import choice
 from .notation import split_top, tidy, unwrap
 from .numbers import number
 from .statements import sides
+from .units import split_unit
 
 _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
 _NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
@@ -50,7 +51,7 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     parts = (written, *(condition.groups() if condition else ()))
     if _operations(written) and any(_stands_in(_shape(part), _shapes(question)) for part in parts):
         return True
-    value = _last_side(written)  # of x = 5 - 3 = 2
+    value = split_unit(_last_side(written))[0]  # of x = 5 - 3 = 2
     if any(_ordered(value) == _ordered(one) for one in golds):
         return False
     if value.count(r"\begin") > max(1, expected.count(r"\begin")):  # a product of matrices

@@ -117,6 +117,9 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
     one, other = (_BETWEEN_CHOICES.sub("", unwrap(text)) for text in (gold, answer))
     if _CHOICES.fullmatch(one) and list(one) == sorted(one) == sorted(other):
         return True
+    times = (forms.clock(gold), forms.clock(answer)) if re.search("[时点午晚Mmk]", gold + answer) else (None, None)
+    if (ours := times[0]) and (theirs := times[1]) and ours[1] <= theirs[1]:
+        return (ours[0] - theirs[0]) % (1440 if ours[1] else 720) == 0
     if letter := choice(gold):
         return forms.chooses(unwrap(answer), letter)
     verdict = _compare_numbers(gold, answer)
@@ -205,8 +208,8 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
         return _compare_structure(bounded, stated, algebra)
     if stated := _stated_union(gold_items, answer):
         return _compare_structure(stated, answer, algebra)
-    if (stated := _stated_tuple(answer_items)) and _tuple(gold):
-        return _compare_tuples(gold, stated, algebra)
+    if (stated := _stated_tuple(answer_items)) and _tuple(_value(gold)):
+        return _compare_tuples(_value(gold), stated, algebra)
     if (stated := _stated_tuple(gold_items)) and _tuple(_value(answer)):
         return _compare_tuples(stated, answer, algebra)
     if gold_items != [gold] or answer_items != [answer]:
@@ -383,7 +386,8 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
     ):
         return True  # A = 25\pi \approx 78.54
     if has_unknowns(name):
-        return may_be_named(name) and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
+        is_named = may_be_named(name) or (r"\begin" in value and r"\begin" not in name)  # 3I_2, A^5
+        return is_named and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
     if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides):
         return False
     return _equal(gold, name, algebra) or any("." in gold and _equal(gold, side, algebra) for side in answer_sides)

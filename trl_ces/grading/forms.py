@@ -69,7 +69,7 @@ _NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_\{?\d\}?")
 _CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
 _LONE_C = re.compile(r"(?<![A-Za-z\\])C(?![A-Z_(])")
 _LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"
-_OF_X = re.compile(r"^([A-Za-z])(?:\(([a-z])\))?\s*=")
+_OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
 _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
     r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\}|where|with|for)?\s*(?<![A-Za-z\\])([a-z])\s*"
     r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
@@ -96,10 +96,13 @@ _GAP = r"(?:\\(?:text|mathrm)\s*\{|[{}\s])*"
 _QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
     rf"(?:[\s,;(]|\\text\s*\{{)+(?:for|where|with|here|其中|对)?{_GAP}(?:all|any|every|each|some|任意)?{_GAP}(?:real|positive|constants?)?{_GAP}"
     rf"([A-Za-z](?:_\w|_\{{\w\}})?(?:\s*,\s*[A-Za-z](?:_\w|_\{{\w\}})?)*){_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?(?:\s*[\^_]\s*(?:\{{[^{{}}]*\}}|[*+]|\\ast))*|"
-    rf"(?:is|are){_GAP}(?:an? )?(?:arbitrary |any |real |free |positive |non-?negative )*(?:constant|number|real|parameter|variable|(?<=ve )integer)s?|[为是]任?意?(?:常|实|参|正整)数){_GAP}\)?{_GAP}$"
+    rf"(?:is|are){_GAP}(?:an? )?(?:arbitrary |any |real |free |positive |non-?negative )*(?:constant|number|real|parameter|variable|(?<=ve )integer)s?|[为是]任?意?(?:常|实|参|正整)数){_GAP}\)?{_GAP}$|"
+    rf",?\s*\\text\s*\{{\s*(?:for|where|with) (?:all|any|every|each|some) (?:real|positive|constant|numbers?|values? of|\s)*\}}?\s*[A-Za-z]\s*\}}?$"
 )
 _FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
-_FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
+_CLOCK = re.compile(
+    r"(凌晨|[早上]午|早上|下午|晚上)?\s*(\d{1,2})(?:\s*[:时点]\s*(?:(\d\d)\s*分?|(半)|整?))?\s*(?:([ap])\.?\s?m\.?|(o'clock))?", re.IGNORECASE
+)
 _FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
@@ -159,7 +162,7 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     gold does not state, `x \neq 0`, is dropped, and the condition on the integer.
     """
     quantified, answer = _QUANTIFIED.search(answer), _QUANTIFIED.sub("", answer) or answer
-    letters = [{*re.findall("[A-Za-z]", re.sub(r"\\[A-Za-z]+|[a-z]\s*=", "", text))} for text in (gold, answer)]
+    letters = [{*re.findall("[A-Za-z]", re.sub(r"\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|[a-z]\s*=", "", text))} for text in (gold, answer)]
     theirs, ours = letters[0] - letters[1], letters[1] - letters[0]
     if len(theirs) == len(ours) == 1 and (quantified or ("," in gold and theirs | ours <= {*"rstuv"})):
         (new,), (old,) = theirs, ours
@@ -237,12 +240,24 @@ def spelling(text: str) -> str:
     if is_words(text):
         words = _DIVERGES.sub("diverges", _SUBJECT.sub("", unwrap(text)))
         words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
+        words = re.sub(r"^neither (?:even nor odd|odd nor even)$", "neither", words)
         words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))
         if _MONTH.search(words):  # March 5, 5th of March
             words = " ".join(sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)[nrst][dht]\b|\bof\b", "", words))))
         spelled = without_blanks(words)
-        return _FULL_HOUR.sub("", re.sub(r"[{}]|\.(?!\d)", "", spelled))
+        return re.sub(r"[{}]|\.(?!\d)", "", spelled)
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
+
+
+def clock(text: str) -> tuple[int, bool] | None:
+    """Minutes of `3:20 p.m.`, 下午3时20分 and `15:20`, and whether the half of the day is known; `None` for no time."""
+    found = _CLOCK.fullmatch(unwrap(text))
+    if not found or not any(found.groups()[2:]) and not re.search("[:时点]", text):
+        return None
+    hour, minutes = int(found[2]), int(found[3] or (30 if found[4] else 0))
+    late = (found[5] or "").lower() == "p" or found[1] in ("下午", "晚上")
+    known = bool(found[1] or found[5]) or hour > 12
+    return (hour % 12 + 12 * (late or hour > 12)) * 60 + minutes, known
 
 
 def choice(text: str) -> str | None:

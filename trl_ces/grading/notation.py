@@ -25,17 +25,28 @@ _COMMANDS = {
     **dict.fromkeys(_LOOKS.split(), ""),
     **dict.fromkeys(["dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"], r"\frac"),
     "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(",
-    "rangle": ")", "dbinom": r"\binom", "ell": "l ", "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")",
+    "rangle": ")", "mod": r"\pmod ", "dbinom": r"\binom", "ell": "l ", "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")",
     "colon": ":",
 }  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
 _SIGN = (
-    r"(?:\\text\s*\{\s*(?:USD|EUR|GBP)\s*\}|(?<![A-Za-z])(?:US(?=\\?\$)|(?:USD|EUR|GBP)(?=\s*\d))|\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
+    r"(?:\\text\s*\{\s*(?:USD?|EUR|GBP)\s*\}|(?<![A-Za-z])(?:US(?=\\?\$)|(?:USD|EUR|GBP)(?=\s*\d))|\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
     r"\^\s*(?:\{\s*\\(?:circ|degree|mathrm\s*\{o\})\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
 )
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
+_CASE = re.compile(r"\s*([^=<>,]*),\s*([^,]*?(?:[=<>]|\\[gl]e|\\text)[^,]*)[,.]?\s*")
+
+
+def _cases_or_system(found: re.Match[str]) -> str:
+    r"""A function by cases `2,n=1\\2n,n>1` with its `&`; the equations of a system without their brace."""
+    rows = [_CASE.fullmatch(row) for row in found[1].split(r"\\")]
+    if not all(rows):
+        return found[1]
+    return r"\begin{cases}" + r"\\".join(f"{row[1]}&{row[2]}" for row in rows if row) + r"\end{cases}"
+
+
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(pattern), replacement)
     for pattern, replacement in [
@@ -50,6 +61,8 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
             r", \1\\in \\mathbb{Z}",
         ),
         (r"([kmn])\s*(?:\\text\s*\{)?\s*为(?:任意)?整数\s*\}?", r"\1\\in \\mathbb{Z}"),
+        (r"^(?:[a-z]\s*:\s*)?([a-z])\s*\\mapsto(?![a-z])", r"f(\1)="),
+        (r"^\\\{\s*([^:|]*\(.*\))\s*(?:\\mid|\||:)\s*([a-z]\s*\\in\s*\\mathbb\s*\{?R\}?)\s*\\\}$", r"\1, \2"),
         (r"\{:\}", ":"),
         (r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))", "."),  # 4{,}5
         (r"\\mathbb\s*\{?Z\}?\s*(?:/\s*|_\s*\{?)(\d+)\s*\}?(?:\s*\\mathbb\s*\{?Z\}?)?", r"\\text{integers modulo \1}"),
@@ -67,7 +80,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (rf"\\(?:text)?color\s*\{{\s*(?i:white|transparent|#?fff)[^{{}}]*\}}\s*(?:\{{{_NESTED}\}}|[^{{}}]*)", ""),
         (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
         (r"&\s*=|=\s*&", "="),
-        (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not a function by cases
+        (r"\\begin\{cases\}([^&]*)\\end\{cases\}", _cases_or_system),
         (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # of one line
         (r"(?<=\d)(?:\{,\}|\{?\\,\}?)(?=\d{3}(?!\d))", ""),
         (r"(?<![\d.,])(\d{1,3}),(\d{3})(?=\s*\\(?:pi|sqrt)(?![A-Za-z]))", r"\1\2"),
@@ -88,8 +101,8 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"(?<![\d)])!=", r"\\neq "),  # 4!=24
         (r":=|==", "="),
         (r"\{,\}", ","),
-        (r"\\begin\{(?:array\}\s*\{[^{}]*|(?:[bp]|small)?matrix)\}", r"\\begin{pmatrix}"),
-        (r"\\end\{(?:array|(?:[bp]|small)?matrix)\}", r"\\end{pmatrix}"),
+        (r"\\begin\{(?:array\}\s*\{[^{}]*|(?:[bpB]|small)?matrix)\}", r"\\begin{pmatrix}"),
+        (r"\\end\{(?:array|(?:[bpB]|small)?matrix)\}", r"\\end{pmatrix}"),
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
         (r"\\text\s*\{\s*and\s+(?=[a-z])", r",\\text{"),
@@ -105,7 +118,7 @@ _WRAPPER = re.compile(
 )
 _ANSWER_IS = (
     r"\s*(?:(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value|total|area|volume|length|distance|probability)"
-    r"(?:\s+(?:is|equals)|\s*:)|there\s+are|the\s+(?:interval|set|point|line)\b|exactly|(?:about|approximately|roughly)(?=\s*\d)|"
+    r"(?:\s+(?:is|equals)|\s*:)|there\s+are|the\s+(?:interval|set|point|line)\b|exactly|(?:about|approximately|roughly)(?=[\s}]*\d)|"
     # 面积是, 共有
     r"(?!.*,\s*[一-鿿])(?:(?!不|[非没否未除或半倍错]|可能|大概|[大小]于|超过|至[多少])[A-Z一-鿿:,])*(?:是|为|有|共|得|需要?|等于)(?=[\s:}]*[-\d\\(]))[\s:]*"
 )
