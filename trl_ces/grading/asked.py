@@ -27,7 +27,8 @@ _SENTENCE = re.compile(
 _MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
 _LABELLED = re.compile(r"(?:\\text\s*\{\s*([A-Za-z ]+?)\s*[:=]?\s*\}|([A-Za-z])(?=\s*=))\s*[:=]?\s*(.+)", re.DOTALL)
 _LABEL = re.compile(
-    r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*(?:\b(?:is|at|of)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)", re.DOTALL
+    r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*(?:\b(?:is|at|of)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)",
+    re.DOTALL,
 )
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|°)")
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
@@ -53,7 +54,9 @@ _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
     re.IGNORECASE,
 )
 _ASKED_IN_CHINESE = re.compile(
-    r"(?:多少|几|单位\s*[:：为是]|以)\s*[“\"(（]?([万亿]?)((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)?".format("|".join(CHINESE))
+    r"(?:多少|几|单位\s*[:：为是]|以)\s*[“\"(（]?([万亿]?)((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)?".format(
+        "|".join(CHINESE)
+    )
 )
 _ASKS_PERCENT = re.compile(
     r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
@@ -77,7 +80,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return theirs[0], "" if (asked := _asked_units(question, given or {})) and given not in asked else ours[0]
     if any(wrong(answer, gold, question) for wrong in (_names_another_value, _has_another_unit, _has_another_form)):
         return gold, ""
-    if not re.search(r"radian|\\pi|degree|弧度|多少度" if implied_unit(gold) else r"radian|\\pi|degree|\\circ|°", question):
+    if not re.search(
+        r"radian|\\pi|degree|弧度|多少度" if implied_unit(gold) else r"radian|\\pi|degree|\\circ|°", question
+    ):
         gold, answer = _in_radians(gold, answer), _in_radians(answer, gold)
     if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
@@ -87,8 +92,12 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, expected  # Ann finishes first, 不是质数
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} else answer  # 直线与圆相离
-    if number(expected) is not None and (sentence := _SENTENCE.fullmatch(" ".join(words.split()))) and (
-        stems(sentence[1]) <= stems(question) | _COMMON  # A decagon has 35 diagonals
+    if (
+        number(expected) is not None
+        and (sentence := _SENTENCE.fullmatch(" ".join(words.split())))
+        and (
+            stems(sentence[1]) <= stems(question) | _COMMON  # A decagon has 35 diagonals
+        )
     ):
         answer, words = sentence[2].rstrip("."), sentence[2].rstrip(".")
     noun, _, rest = words.partition(" ")  # point A, Quadrant III
@@ -103,7 +112,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if (
         base
         and split_base(tidy(gold))[1] is None
-        and base in {_BASES.get(named.lower()) or str(number(named)) for named in map("".join, _BASE.findall(question))}
+        and base
+        in {_BASES.get(named.lower()) or str(number(named)) for named in map("".join, _BASE.findall(question))}
     ):
         return gold, digits
     scale = next((scale for scale, _ in _ASKED_IN_CHINESE.findall(question) if scale), None)

@@ -196,7 +196,8 @@ def _signed(item: str) -> list[str]:
     if len({*signs}) > 1:
         return [_PLUS_MINUS.sub(lambda sign, pair=pair: pair[sign[1] == "m"], item) for pair in ("+-", "-+")]
     return [
-        _PLUS_MINUS.sub(lambda found, given=iter(given): next(given), item) for given in product("+-", repeat=len(signs))
+        _PLUS_MINUS.sub(lambda found, given=iter(given): next(given), item)
+        for given in product("+-", repeat=len(signs))
     ]
 
 

@@ -84,7 +84,9 @@ _YES_OR_NO = re.compile(  # yes, it is prime; no, it is not closed
     re.IGNORECASE | re.DOTALL,
 )
 _DIVERGES = re.compile(r"\b(?:(?:does|is) not|doesn't|isn't) converg\w*", re.IGNORECASE)
-_KIND = re.compile(r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event)s?\.?$", re.IGNORECASE)
+_KIND = re.compile(
+    r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event)s?\.?$", re.IGNORECASE
+)
 _ENDING = re.compile(r"(?<=[a-z]{5})(?:es?|ed|ent|ence|ing|s)\b")  # convergent, converges
 _SUBJECT = re.compile(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])")
 _MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
@@ -101,7 +103,8 @@ _QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A
 )
 _FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
 _CLOCK = re.compile(
-    r"(凌晨|[早上]午|早上|下午|晚上)?\s*(\d{1,2})(?:\s*[:时点]\s*(?:(\d\d)\s*分?|(半)|整?))?\s*(?:([ap])\.?\s?m\.?|(o'clock))?", re.IGNORECASE
+    r"(凌晨|[早上]午|早上|下午|晚上)?\s*(\d{1,2})(?:\s*[:时点]\s*(?:(\d\d)\s*分?|(半)|整?))?\s*(?:([ap])\.?\s?m\.?|(o'clock))?",
+    re.IGNORECASE,
 )
 _FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
@@ -152,7 +155,13 @@ def family(text: str) -> tuple[str, str] | None:
     stated = _INTEGER.search(text)
     letters = {stated[1]} if stated else {*_FREE.findall(text)} if r"\pi" in text else {*()}
     values = re.sub(r"^\\\{(?:\s*[a-z]\s*(?:\\mid|\||:))?(.*)\\\}$", r"\1", _INTEGER.sub("", text).strip())
-    return (*letters, values) if len(letters) == 1 and values and not re.search(r"[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid", values) else None
+    return (
+        (*letters, values)
+        if len(letters) == 1
+        and values
+        and not re.search(r"[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid", values)
+        else None
+    )
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
@@ -162,7 +171,10 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     gold does not state, `x \neq 0`, is dropped, and the condition on the integer.
     """
     quantified, answer = _QUANTIFIED.search(answer), _QUANTIFIED.sub("", answer) or answer
-    letters = [{*re.findall("[A-Za-z]", re.sub(r"\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|[a-z]\s*=", "", text))} for text in (gold, answer)]
+    letters = [
+        {*re.findall("[A-Za-z]", re.sub(r"\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|[a-z]\s*=", "", text))}
+        for text in (gold, answer)
+    ]
     theirs, ours = letters[0] - letters[1], letters[1] - letters[0]
     if len(theirs) == len(ours) == 1 and (quantified or ("," in gold and theirs | ours <= {*"rstuv"})):
         (new,), (old,) = theirs, ours

@@ -53,9 +53,15 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank
         (r"\\math(?:bin|rel|ord|op|open|close|punct|inner)\s*\{([^{}]*)\}", r"\1"),
         (r"\\(math[a-z]+|text[a-z]+)\s+([A-Za-z\d])(?![A-Za-z])", r"\\\1{\2}"),
-        (r"\\in(?![A-Za-z])\s*(?:\\math(?:bf|rm|bb)\s*\{\s*([A-Z])\s*\}|\\?([NZQR])(?![A-Za-z]))", r"\\in \\mathbb{\1\2}"),
+        (
+            r"\\in(?![A-Za-z])\s*(?:\\math(?:bf|rm|bb)\s*\{\s*([A-Z])\s*\}|\\?([NZQR])(?![A-Za-z]))",
+            r"\\in \\mathbb{\1\2}",
+        ),
         (r"(?<![\w\\])([A-Za-z](?:\([a-z]\))?)\s*\\equiv(?!.*mod)", r"\1="),
-        (r"\(?\s*\\(?:text|mathrm|operatorname)\s*\{\s*\(?mod\s*\}\s*(?:\\\s)?\s*(\d+)\s*\)?|\(\s*mod\s*(\d+)\s*\)", r"\\pmod{\1\2}"),
+        (
+            r"\(?\s*\\(?:text|mathrm|operatorname)\s*\{\s*\(?mod\s*\}\s*(?:\\\s)?\s*(\d+)\s*\)?|\(\s*mod\s*(\d+)\s*\)",
+            r"\\pmod{\1\2}",
+        ),
         (
             r"(?:\\text\s*\{)?,?\s*(?:for|with|where)\s+(?:(?:any|all|every|each|some)\s+)?integers?(?:\s+values of)?\s*\}?\s*([a-z])(?![a-z])\s*\}?",
             r", \1\\in \\mathbb{Z}",
@@ -123,9 +129,7 @@ _ANSWER_IS = (
     r"(?!.*,\s*[一-鿿])(?:(?!不|[非没否未除或半倍错]|可能|大概|[大小]于|超过|至[多少])[A-Z一-鿿:,])*(?:是|为|有|共|得|需要?|等于)(?=[\s:}]*[-\d\\(]))[\s:]*"
 )
 # \text{The answer is } 5 and \text{The answer is 5}
-_PREFACE = re.compile(
-    rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^\\approx", re.IGNORECASE
-)
+_PREFACE = re.compile(rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^\\approx", re.IGNORECASE)
 _MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
 _OUTER_BOX = re.compile(r"^\\(?:boxed|fbox)\s*\{(.*)\}$", re.DOTALL)
 _BRACKET = re.compile(r"\\.|[{}()\[\]]", re.DOTALL)

@@ -19,7 +19,9 @@ Parsed: TypeAlias = sympy.Basic | sympy.MatrixBase
 _COMPARED = (sympy.Expr, sympy.MatrixBase, sympy.Rel, And, sympy.Set)
 _C = sympy.Symbol("C", real=True)
 _COMPARED_TERMS = 8
-_IF = re.compile(r"^\s*,?\s*(?:if|for|when|where|若|当)\b|(?<=\w)(?:时| is\b)|^\s*(?:若|当)|,?\s*[a-z]\s*\\in\s*\\mathbb\{\w\}\S*")
+_IF = re.compile(
+    r"^\s*,?\s*(?:if|for|when|where|若|当)\b|(?<=\w)(?:时| is\b)|^\s*(?:若|当)|,?\s*[a-z]\s*\\in\s*\\mathbb\{\w\}\S*"
+)
 _NO_NUMBERS = (sympy.oo, -sympy.oo, sympy.zoo, sympy.nan)
 # math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
 # trailing letters as units (3t would be 3).
@@ -31,7 +33,7 @@ _OPERAND = r"\s*(\((?:[^()]|\([^()]*\))*\)|\\frac\{[^{}]*\}\{[^{}]*\}|\{[^{}]*\}
 
 
 def _reciprocal(found: re.Match[str]) -> str:
-    return rf"\frac{{1}}{{\{ {'sech': 'cosh', 'csch': 'sinh', 'coth': 'tanh'}[found[1]]}{found[2] or ''} {found[3]}}}"
+    return rf"\frac{{1}}{{\{ {'sech': 'cosh', 'csch': 'sinh', 'coth': 'tanh'}[found[1]] }{found[2] or ''} {found[3]}}}"
 
 
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
@@ -52,7 +54,10 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.(?=[a-z])"), ""),
     (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
     (re.compile(r"\\?(?<![A-Za-z])(?:arc|ar)(sin|cos|tan)h(?![A-Za-z])"), r"\\arc\1h"),
-    (re.compile(r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan|sec|csc|cot)|sinh|cosh|tanh|ln|log|exp)(?![A-Za-z])"), r"\\\1"),
+    (
+        re.compile(r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan|sec|csc|cot)|sinh|cosh|tanh|ln|log|exp)(?![A-Za-z])"),
+        r"\\\1",
+    ),
     (re.compile(rf"\\?(?<![A-Za-z])(sech|csch|coth)(?![A-Za-z])\s*(\^\s*\{{?\d\}}?)?{_OPERAND}"), _reciprocal),
     (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
@@ -185,8 +190,11 @@ def _same_progressions(ours: list[tuple[float, float]], theirs: list[tuple[float
     if not ours or not theirs or reach > 200 * min(periods):
         return False
     one, other = (
-        {round((start + count * period) / reach * 1e7) for start, period in progressions
-         for count in range(int((-reach - start) // period) + 1, int((reach - start) // period) + 1)}
+        {
+            round((start + count * period) / reach * 1e7)
+            for start, period in progressions
+            for count in range(int((-reach - start) // period) + 1, int((reach - start) // period) + 1)
+        }
         for progressions in (ours, theirs)
     )
     return one == other
@@ -233,7 +241,9 @@ def _same_by_cases(golds: Any, answers: Any) -> bool:
     ends = {end for link in relations for end in (link.lhs, link.rhs) if end.is_number}
     places = [sympy.Integer(count) for count in range(1, 25)]
     if len(relations) == len(conditions):
-        places = [end + sympy.Rational(step, 7) for end in {*ends, sympy.S.Zero} for step in (*range(-25, 26, 5), -1, 1)]
+        places = [
+            end + sympy.Rational(step, 7) for end in {*ends, sympy.S.Zero} for step in (*range(-25, 26, 5), -1, 1)
+        ]
     others = {letter: sympy.Rational(3 + count, 7) for count, letter in enumerate(sorted(letters - names, key=str))}
     pairs = [(_value_at(golds, name, place, others), _value_at(answers, name, place, others)) for place in places]
     return all(

@@ -85,8 +85,19 @@ MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man wom
 _SIZES = {
     name: (line.split()[0], Fraction(size))
     for line in (
-        "m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344", "g t 1e6 lb 453.59237 oz 28.349523125", "s min 60 h 3600 day 86400 wk 604800",
-        "L gal 3.785411784 qt 0.946352946 pt 0.473176473", "dollar cent 0.01", "元 角 0.1 分 0.01", "W", "J", "N", "V", "A", "Hz", "Pa",
+        "m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344",
+        "g t 1e6 lb 453.59237 oz 28.349523125",
+        "s min 60 h 3600 day 86400 wk 604800",
+        "L gal 3.785411784 qt 0.946352946 pt 0.473176473",
+        "dollar cent 0.01",
+        "元 角 0.1 分 0.01",
+        "W",
+        "J",
+        "N",
+        "V",
+        "A",
+        "Hz",
+        "Pa",
     )
     for name, size in [
         *zip(line.split()[1::2], line.split()[2::2], strict=True),
@@ -136,7 +147,13 @@ def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str
 @lru_cache(maxsize=4096)
 def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int] | None:
     """Reads a unit."""
-    unit = unit.replace(r"\Omega", "Ω").replace(r"\mu", "μ").replace("mph", "mi/h").replace("kph", "km/h").replace("/时", "/小时")
+    unit = (
+        unit.replace(r"\Omega", "Ω")
+        .replace(r"\mu", "μ")
+        .replace("mph", "mi/h")
+        .replace("kph", "km/h")
+        .replace("/时", "/小时")
+    )
     powers: dict[str, int] = {}
     if re.sub(r"[\s.·}]", "", _TOKEN.sub("", unit)):
         return None
@@ -178,7 +195,9 @@ def quantity(text: str) -> tuple[str, dict[str, int], Fraction] | None:
     bare = unwrap(tidy(text))
     if _COMPOUND.fullmatch(bare):
         bare = re.sub("(?<=时)(.*)分$", r"\1分钟", re.sub("(?<!小)时", "小时", bare))
-        parts = [quantity(rf"{found}\text{{ {unit}}}") for found, unit in re.findall(r"([\d.]+)\s*([A-Za-z一-鿿]+)", bare)]
+        parts = [
+            quantity(rf"{found}\text{{ {unit}}}") for found, unit in re.findall(r"([\d.]+)\s*([A-Za-z一-鿿]+)", bare)
+        ]
         if None in parts or any(one[1] != parts[0][1] or one[2] <= other[2] for one, other in pairwise(parts)):
             return None
         return str(sum(Fraction(value) for value, *_ in parts)), parts[0][1], Fraction(0)
