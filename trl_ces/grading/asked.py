@@ -25,9 +25,9 @@ _SENTENCE = re.compile(
     r"(?: exactly| equal to| a total of)? ?([-\d\\(][^,;]*)"
 )
 _MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
-_LABELLED = re.compile(r"(?:\\text\s*\{\s*([A-Za-z ]+?)\s*[:=]?\s*\}|([A-Za-z])(?=\s*=))\s*[:=]?\s*(.+)", re.DOTALL)
-_LABEL = re.compile(
-    r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*(?:\b(?:is|at|of)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)",
+_LABEL = re.compile(  # C = (1,2), radius 3, 半径为3
+    r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*"
+    r"(?:\b(?:is|at|of)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)",
     re.DOTALL,
 )
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|°)")
@@ -54,9 +54,7 @@ _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
     re.IGNORECASE,
 )
 _ASKED_IN_CHINESE = re.compile(
-    r"(?:多少|几|单位\s*[:：为是]|以)\s*[“\"(（]?([万亿]?)((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)?".format(
-        "|".join(CHINESE)
-    )
+    r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
 )
 _ASKS_PERCENT = re.compile(
     r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
@@ -71,18 +69,14 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, answer
     if (chosen := _with_options(answer, gold, question)) is not None:
         return chosen
-    named = measures_in(question) | {*(parse_unit(split_unit(tidy(answer))[1]) or ())}
-    if " " in tidy(gold):  # 4 s, of which the question does not know s
-        named |= {unit for unit in MEASURES if len(unit) == 1 and not re.search(_LETTER.format(unit), question)}
-    gold, answer = _in_text(gold, named), _in_text(answer, measures_in(question))
+    gold, answer = _in_text(gold, answer, question), _in_text(answer, "", question)
     if (theirs := quantity(gold)) and (ours := quantity(answer)) and theirs[1] == ours[1] and theirs[2] != ours[2]:
-        given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer))
-        return theirs[0], "" if (asked := _asked_units(question, given or {})) and given not in asked else ours[0]
+        given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
+        return theirs[0], "" if (asked := _asked_units(question, given)) and given not in asked else ours[0]
     if any(wrong(answer, gold, question) for wrong in (_names_another_value, _has_another_unit, _has_another_form)):
         return gold, ""
-    if not re.search(
-        r"radian|\\pi|degree|弧度|多少度" if implied_unit(gold) else r"radian|\\pi|degree|\\circ|°", question
-    ):
+    named_unit = r"radian|\\pi|degree|" + ("弧度|多少度" if implied_unit(gold) else r"\\circ|°")
+    if not re.search(named_unit, question):
         gold, answer = _in_radians(gold, answer), _in_radians(answer, gold)
     if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
@@ -92,14 +86,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, expected  # Ann finishes first, 不是质数
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} else answer  # 直线与圆相离
-    if (
-        number(expected) is not None
-        and (sentence := _SENTENCE.fullmatch(" ".join(words.split())))
-        and (
-            stems(sentence[1]) <= stems(question) | _COMMON  # A decagon has 35 diagonals
-        )
-    ):
-        answer, words = sentence[2].rstrip("."), sentence[2].rstrip(".")
+    sentence = _SENTENCE.fullmatch(" ".join(words.split())) if number(expected) is not None else None
+    if sentence and stems(sentence[1]) <= stems(question) | _COMMON:  # A decagon has 35 diagonals
+        answer = words = sentence[2].rstrip(".")
     noun, _, rest = words.partition(" ")  # point A, Quadrant III
     if number(expected) is None and rest == expected and stems(noun) & (stems(question) - _NO_NOUNS):
         return gold, rest
@@ -109,35 +98,32 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         if is_copy(answer, gold, question):
             return gold, ""
     digits, base = split_base(tidy(answer))
-    if (
-        base
-        and split_base(tidy(gold))[1] is None
-        and base
-        in {_BASES.get(named.lower()) or str(number(named)) for named in map("".join, _BASE.findall(question))}
-    ):
+    asked_bases = {_BASES.get(named.lower()) or str(number(named)) for named in map("".join, _BASE.findall(question))}
+    if base in asked_bases and split_base(tidy(gold))[1] is None:
         return gold, digits
-    scale = next((scale for scale, _ in _ASKED_IN_CHINESE.findall(question) if scale), None)
-    if scale and number(tidy(gold)) is not None and not tidy(gold).endswith(scale):  # 多少万元
-        value, counted, unit = tidy(unwrap(answer)).partition(scale)
+    scale = re.search("(?:多少|几)([万亿])", question)
+    if scale and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
+        value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
     percent = _PERCENT.fullmatch(answer.strip())
-    if not percent and (of := _PERCENT.fullmatch(gold.strip(" $"))) and not _ASKS_PERCENT.search(question):
-        if (hundredfold := number(tidy(of[1]))) is not None and (share := number(tidy(answer))) == hundredfold / 100:
-            return str(share), str(share)
+    of = None if percent or _ASKS_PERCENT.search(question) else _PERCENT.fullmatch(gold.strip(" $"))
+    if of and (hundredfold := number(tidy(of[1]))) is not None and number(tidy(answer)) == hundredfold / 100:
+        return gold, gold
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
         share = None if hundredfold is None else hundredfold / 100
         if share == number(tidy(gold)) or not _OF_PERCENT.search(question):
             return gold, "" if share is None else str(share)
-    if (labelled := _labelled(gold)) and any(len(label) > 1 for label, _ in labelled):
-        given = _labelled(answer) or [("", value) for value in (_in_order(answer) or answer).split("; ")]
-        if len(by_initial := {label[:1].lower(): value for label, value in given}) == len(labelled) and (
-            by_initial.keys() == {label[0].lower() for label, _ in labelled}
-        ):
-            given = [("", by_initial[label[0].lower()]) for label, _ in labelled]
-        return "; ".join(value for _, value in labelled), "; ".join(value for _, value in given)
-    if (named := _named_values(answer, question)) and "=" not in gold and (ordered := _in_order(gold)):
-        return ordered, named
+    labels, given = _labelled(gold), _labelled(answer)
+    if any(len(label) > 1 for label in labels):
+        ours = {label[0].lower(): value for label, value in given.items()}
+        values = (
+            [ours.get(label[0].lower(), "") for label in labels] if len(ours) == len(labels) else list(given.values())
+        )
+        return "; ".join(labels.values()), "; ".join(values) or _in_order(answer) or answer
+    last = {name: [*re.finditer(_LETTER.format(name), question, re.IGNORECASE)][-1:] for name in given}
+    if given and "=" not in gold and all(last.values()) and (ordered := _in_order(gold)):
+        return ordered, "; ".join(given[name] for name in sorted(given, key=lambda name: last[name][0].start()))
     if _ORDER.search(question) and (ordered := _in_order(gold)) and (given := _in_order(answer)):
         return ordered, given
     value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
@@ -158,23 +144,11 @@ def _in_order(text: str) -> str | None:
     return "; ".join(items) if len(items) > 1 and number(text) is None else None
 
 
-def _labelled(text: str) -> list[tuple[str, str]]:
-    """`quotient 9, remainder 3` as labels and values; nothing for a text of which a part has no label."""
+def _labelled(text: str) -> dict[str, str]:
+    """`quotient 9, remainder 3` as values by labels; nothing for a text of which a part has no label of its own."""
     found = [_LABEL.fullmatch(unwrap(item)) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
-    return [(item[1] or item[2], item[3]) for item in found if item] if len(found) > 1 and all(found) else []
-
-
-def _named_values(answer: str, question: str) -> str | None:
-    """`y = 2, x = 1` as `1; 2`, in the order in which the question last names x and y; `None` for anything else."""
-    items = [_LABELLED.fullmatch(item) for part in split_top(tidy(answer), ";") for item in split_top(part, ",")]
-    values = {found[1] or found[2]: found[3] for found in items if found}
-    last = {}
-    for name in values:
-        places = [found.start() for found in re.finditer(_LETTER.format(name), question, re.IGNORECASE)]
-        last[name] = places[-1:]
-    if len(items) < 2 or len(values) < len(items) or not all(last.values()):
-        return None
-    return "; ".join(values[name] for name in sorted(values, key=last.__getitem__))
+    values = {item[1] or item[2]: item[3] for item in found if item}
+    return values if len(values) == len(found) > 1 else {}
 
 
 def _names_another_value(answer: str, gold: str, question: str) -> bool:
@@ -200,17 +174,18 @@ def _has_another_form(answer: str, gold: str, question: str) -> bool:
     return len(digits[0]) == len(digits[1]) > 1 and digits[0] != digits[1]
 
 
-def _in_text(text: str, named: frozenset[str]) -> str:
-    r"""`5 m` as `5\text{ m}` where the unit is named."""
+def _in_text(text: str, other: str, question: str) -> str:
+    r"""`5 m` as `5\text{ m}` where the unit is named, or nothing else can be meant by a gold `5 m`."""
     lettered = _LETTER_BEHIND.fullmatch(tidy(text))
-    return rf"{lettered[1]}\text{{ {lettered[2]}}}" if lettered and lettered[2] in named else text
+    if not lettered or parse_unit(lettered[2]) is None:
+        return text
+    named = measures_in(question) | {*(parse_unit(split_unit(tidy(other))[1]) or ())}
+    alone = other and " " in tidy(text) and not re.search(_LETTER.format(lettered[2]), question)
+    return rf"{lettered[1]}\text{{ {lettered[2]}}}" if lettered[2] in named or alone else text
 
 
 def _has_another_unit(answer: str, gold: str, question: str) -> bool:
-    """Whether the answer has a unit that the question does not ask for, or names none of, but others of its kind.
-
-    Golds with a unit decide themselves.
-    """
+    """Whether a gold has no unit, and the answer one that is not asked for, or not named while its kind is."""
     if implied_unit(gold) or split_unit(tidy(gold))[1]:
         return False
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
@@ -224,7 +199,7 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
 
 def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
     """The units that a question asks for: "how many minutes", "in cm"; 多少元 only where another of its kind is given."""
-    asked = [parse_unit(unit) for _, unit in _ASKED_IN_CHINESE.findall(question)]
+    asked = [*map(parse_unit, _ASKED_IN_CHINESE.findall(question))]
     asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]
     asked += [parse_unit(next(filter(None, found))) for found in _ASKED_UNIT.findall(question)]
     return [unit for unit in asked if unit and unit.keys() <= MEASURES]

@@ -39,16 +39,10 @@ _BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
     r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"
 )
 _CONGRUENCE = re.compile(
-    r"(?:(?:(?!mod)[^=<>,]){1,99}\\equiv)?\s*(\\pm\s*\d{1,99}|-?\d{1,99}(?:\s*,\s*-?\d{1,99})*)\s*\(?\s*\\[pb]?mod\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
+    r"(?:(?:(?!mod)[^=<>,]){1,99}\\equiv)?\s*(-?\d{1,99})\s*\(?\s*\\[pb]?mod\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
 )
 _COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
 _UNEQUAL = re.compile(r"^([A-Za-z])\s*\\neq(?![A-Za-z])\s*(.+)")
-_PLUS_MINUS = re.compile(r"\\pm\s*([^\s,]+)")
-_EXCEPT = re.compile(
-    r"(?:all |the )?real (?:numbers|values|[a-z])(?: of [a-z])?,? (?:except|other than|but|excluding|not equal to)(?: for)?"
-    r" (?:[a-z]\s*=\s*)?(.+)",
-    re.IGNORECASE,
-)
 _AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
 _CONVENTIONS = [
     (re.compile(pattern, re.IGNORECASE), meaning)
@@ -94,18 +88,16 @@ _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
     r"(?:[a-z]\s*\\neq\s*-?\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
 )
-_GAP = r"(?:\\(?:text|mathrm)\s*\{|[{}\s])*"
-_QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
-    rf"(?:[\s,;(]|\\text\s*\{{)+(?:for|where|with|here|其中|对)?{_GAP}(?:all|any|every|each|some|任意)?{_GAP}(?:real|positive|constants?)?{_GAP}"
-    rf"([A-Za-z](?:_\w|_\{{\w\}})?(?:\s*,\s*[A-Za-z](?:_\w|_\{{\w\}})?)*){_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?(?:\s*[\^_]\s*(?:\{{[^{{}}]*\}}|[*+]|\\ast))*|"
-    rf"(?:is|are){_GAP}(?:an? )?(?:arbitrary |any |real |free |positive |non-?negative )*(?:constant|number|real|parameter|variable|(?<=ve )integer)s?|[为是]任?意?(?:常|实|参|正整)数){_GAP}\)?{_GAP}$|"
-    rf",?\s*\\text\s*\{{\s*(?:for|where|with) (?:all|any|every|each|some) (?:real|positive|constant|numbers?|values? of|\s)*\}}?\s*[A-Za-z]\s*\}}?$"
+_GAP, _NAMES = r"(?:\\text\s*\{|[{}\s])*", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?:\s*,\s*[A-Za-z](?:_\w)?)*"
+_QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants; for some constant c
+    rf"(?:[\s,;(]|\\text\s*\{{)+(?:for|where|with|其中|对)?{_GAP}(?:(?:all|any|every|each|some|任意) ?)?{_GAP}(?:"
+    rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]*|(?:is|are) (?:[\w-]+ )*?"
+    rf"(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?(?:常|实|参|正整)数)|"
+    rf"(?<=[yehl] )(?:real|positive|constant|numbers?|\s)+\}}?\s*{_NAMES})[)}}\s]*$"
 )
 _FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
-_CLOCK = re.compile(
-    r"(凌晨|[早上]午|早上|下午|晚上)?\s*(\d{1,2})(?:\s*[:时点]\s*(?:(\d\d)\s*分?|(半)|整?))?\s*(?:([ap])\.?\s?m\.?|(o'clock))?",
-    re.IGNORECASE,
-)
+_NO_FAMILY = re.compile(r"[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
+_FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
 _FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
@@ -136,13 +128,11 @@ def condition(text: str) -> str:
     builder = _SET_BUILDER.match(text)
     text = tidy(builder.group(2) if builder else text)
     parts = split_top(re.sub(r"^\\\{(.*)\\\}$", r"\1", text), ",;")
-    gaps = [_UNEQUAL.sub(r"\2", part) for part in parts]  # x \neq 1, 4
-    letters = {part[0] for part, gap in zip(parts, gaps, strict=True) if gap != part}
-    if len(letters) == 1 and not any(has_unknowns(gap) for part, gap in zip(parts, gaps, strict=True) if gap == part):
-        without = ",".join(gaps)
-    elif without := _EXCEPT.fullmatch(unwrap(text)):
-        without = without[1]
-    return r"\mathbb{R}\setminus\{" + _PLUS_MINUS.sub(r"\1,-\1", without) + r"\}" if without else text
+    gaps = {part: _UNEQUAL.sub(r"\2", part) for part in parts}  # x \neq 1, 4
+    letters = {part[0] for part, gap in gaps.items() if gap != part}
+    if len(letters) == 1 and not any(has_unknowns(gap) for part, gap in gaps.items() if gap == part):
+        text = rf"\mathbb{{R}}\setminus\{{{','.join(gaps.values())}\}}"
+    return re.sub(r"\\pm\s*([^\s,]+)(?=\s*(?:,|\\\}$))", r"\1,-\1", text) if "setminus" in text else text
 
 
 def without_integer(gold: str) -> str:
@@ -152,16 +142,9 @@ def without_integer(gold: str) -> str:
 
 def family(text: str) -> tuple[str, str] | None:
     r"""The free integer of `\pi+2k\pi, k\in\mathbb{Z}` and the values without its condition; `None` for other texts."""
-    stated = _INTEGER.search(text)
-    letters = {stated[1]} if stated else {*_FREE.findall(text)} if r"\pi" in text else {*()}
+    letters = _INTEGER.findall(text)[:1] or (list({*_FREE.findall(text)}) if r"\pi" in text else [])
     values = re.sub(r"^\\\{(?:\s*[a-z]\s*(?:\\mid|\||:))?(.*)\\\}$", r"\1", _INTEGER.sub("", text).strip())
-    return (
-        (*letters, values)
-        if len(letters) == 1
-        and values
-        and not re.search(r"[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid", values)
-        else None
-    )
+    return (letters[0], values) if len(letters) == 1 and values and not _NO_FAMILY.search(values) else None
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
@@ -171,30 +154,29 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     gold does not state, `x \neq 0`, is dropped, and the condition on the integer.
     """
     quantified, answer = _QUANTIFIED.search(answer), _QUANTIFIED.sub("", answer) or answer
-    letters = [
-        {*re.findall("[A-Za-z]", re.sub(r"\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|[a-z]\s*=", "", text))}
-        for text in (gold, answer)
-    ]
-    theirs, ours = letters[0] - letters[1], letters[1] - letters[0]
-    if len(theirs) == len(ours) == 1 and (quantified or ("," in gold and theirs | ours <= {*"rstuv"})):
-        (new,), (old,) = theirs, ours
-        answer = re.sub(rf"\\[A-Za-z]+|{old}", lambda found: found[0] if found[0] != old else new, answer)
     if not is_relation(gold) and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
         answer = answer[: domain.start()]
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
-    if (
-        (theirs := _OF_X.match(gold))
-        and (ours := _OF_X.match(answer))
-        and (theirs[1] == ours[1] or ("y" in (theirs[1], ours[1]) and (theirs[2] or ours[2])))
+    of_x, builder = ([pattern.match(text) for text in (gold, answer)] for pattern in (_OF_X, _SET_BUILDER))
+    heads = [found[1] for found in of_x if found]
+    if len(heads) == 2 and (heads[0] == heads[1] or ("y" in heads and (of_x[0][2] or of_x[1][2]))):
+        answer = of_x[0][0] + answer[of_x[1].end() :] if not (of_x[0][2] and of_x[1][2]) else answer
+    theirs, ours = (
+        {
+            *re.findall(
+                "[A-Za-z]",
+                re.sub(r"\\mathbb\{[A-Z]|\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|(?<![A-Za-z(])[a-z]\s*=", "", text),
+            )
+        }
+        for text in (gold, answer)
+    )
+    if len(new := theirs - ours) == len(old := ours - theirs) == 1 and (
+        quantified or all(of_x) or all(builder) or ("," in gold and new | old <= {*"rstuv"})
     ):
-        if not (theirs[2] and ours[2]):
-            answer = theirs[0] + answer[ours.end() :]
-        elif not re.search(_LETTER.format(theirs[2]), answer):
-            answer = re.sub(_LETTER.format(ours[2]), theirs[2], answer)
-    theirs, ours = _SET_BUILDER.match(gold), _SET_BUILDER.match(answer)
-    if theirs and ours and not re.search(_LETTER.format(theirs[1]), answer):
-        answer = re.sub(_LETTER.format(ours[1]), theirs[1], answer)
+        answer = re.sub(
+            rf"\\[A-Za-z]+|{min(old)}", lambda found: found[0] if found[0] not in old else min(new), answer
+        )
     ours = _INTEGER.search(answer)
     theirs = _INTEGER.search(gold) or (ours if ours and re.search(_LETTER.format(ours[1]), gold) else None)
     if theirs and (ours := ours or theirs):
@@ -227,19 +209,13 @@ def split_base(text: str) -> tuple[str, str | None]:
     return based.group(1).upper(), base if value is None else str(value)
 
 
-def congruence(text: str) -> tuple[int, ...] | None:
-    r"""Residues and modulus of `x \equiv 10, 4 \pmod{7}`, (3, 4, 7), and `3 \bmod 7`; `None` for anything else."""
-    whole = _CONGRUENCE.fullmatch(text)
-    found = [whole] if whole else [_CONGRUENCE.fullmatch(part) for part in split_top(text, ",")]
-    given = [(one[1].replace(r"\pm", "").split(","), int(one[2]), "-" * ("pm" in one[1])) for one in found if one]
-    residues = [(int(value), modulus) for values, modulus, _ in given for value in values]
-    residues += [(-int(value), modulus) for values, modulus, minus in given if minus for value in values]
+def congruence(text: str) -> tuple[int, int] | None:
+    r"""Residue and modulus of `x \equiv 10 \pmod{7}`, (3, 7), and `3 \bmod 7`; `None` for anything else."""
+    found = _CONGRUENCE.fullmatch(text)
+    value, modulus = (int(digits) for digits in found.groups()) if found else (0, 0)
     if _INTEGER.search(text) and (counted := _COUNTED.fullmatch(_INTEGER.sub("", text))):  # 7k+3, k\in\mathbb{Z}
-        found, residues = [counted], [(int("".join((counted[2] or "0").split())), int(counted[1]))]
-    moduli = {modulus for _, modulus in residues}
-    if not all(found) or len(moduli) != 1 or not all(moduli):
-        return None
-    return (*sorted({value % modulus for value, modulus in residues}), *moduli)
+        modulus, value = int(counted[1]), int("".join((counted[2] or "0").split()))
+    return (value % modulus, modulus) if modulus else None
 
 
 def spelling(text: str) -> str:
@@ -257,19 +233,8 @@ def spelling(text: str) -> str:
         if _MONTH.search(words):  # March 5, 5th of March
             words = " ".join(sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)[nrst][dht]\b|\bof\b", "", words))))
         spelled = without_blanks(words)
-        return re.sub(r"[{}]|\.(?!\d)", "", spelled)
+        return _FULL_HOUR.sub("", re.sub(r"[{}]|\.(?!\d)", "", spelled))
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
-
-
-def clock(text: str) -> tuple[int, bool] | None:
-    """Minutes of `3:20 p.m.`, 下午3时20分 and `15:20`, and whether the half of the day is known; `None` for no time."""
-    found = _CLOCK.fullmatch(unwrap(text))
-    if not found or not any(found.groups()[2:]) and not re.search("[:时点]", text):
-        return None
-    hour, minutes = int(found[2]), int(found[3] or (30 if found[4] else 0))
-    late = (found[5] or "").lower() == "p" or found[1] in ("下午", "晚上")
-    known = bool(found[1] or found[5]) or hour > 12
-    return (hour % 12 + 12 * (late or hour > 12)) * 60 + minutes, known
 
 
 def choice(text: str) -> str | None:

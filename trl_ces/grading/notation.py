@@ -34,19 +34,9 @@ _SIGN = (
     r"(?:\\text\s*\{\s*(?:USD?|EUR|GBP)\s*\}|(?<![A-Za-z])(?:US(?=\\?\$)|(?:USD|EUR|GBP)(?=\s*\d))|\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
     r"\^\s*(?:\{\s*\\(?:circ|degree|mathrm\s*\{o\})\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
 )
+_IN_Z = r", \1\\in \\mathbb{Z}"
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
-_CASE = re.compile(r"\s*([^=<>,]*),\s*([^,]*?(?:[=<>]|\\[gl]e|\\text)[^,]*)[,.]?\s*")
-
-
-def _cases_or_system(found: re.Match[str]) -> str:
-    r"""A function by cases `2,n=1\\2n,n>1` with its `&`; the equations of a system without their brace."""
-    rows = [_CASE.fullmatch(row) for row in found[1].split(r"\\")]
-    if not all(rows):
-        return found[1]
-    return r"\begin{cases}" + r"\\".join(f"{row[1]}&{row[2]}" for row in rows if row) + r"\end{cases}"
-
-
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(pattern), replacement)
     for pattern, replacement in [
@@ -58,17 +48,20 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
             r"\\in \\mathbb{\1\2}",
         ),
         (r"(?<![\w\\])([A-Za-z](?:\([a-z]\))?)\s*\\equiv(?!.*mod)", r"\1="),
+        (r"\(?\s*\\(?:text|mathrm|operatorname)\s*\{\s*\(?mod\s*\}\s*(?:\\\s)?\s*(\d+)\s*\)?", r"\\pmod{\1}"),
+        (r"\(\s*mod\s*(\d+)\s*\)", r"\\pmod{\1}"),
         (
-            r"\(?\s*\\(?:text|mathrm|operatorname)\s*\{\s*\(?mod\s*\}\s*(?:\\\s)?\s*(\d+)\s*\)?|\(\s*mod\s*(\d+)\s*\)",
-            r"\\pmod{\1\2}",
+            r"(?:\\text\s*\{)?,?\s*(?:for|with|where)\s+(?:(?:any|all|every) )?integers?\s*\}?\s*([a-z])(?![a-z])\s*\}?",
+            _IN_Z,
         ),
-        (
-            r"(?:\\text\s*\{)?,?\s*(?:for|with|where)\s+(?:(?:any|all|every|each|some)\s+)?integers?(?:\s+values of)?\s*\}?\s*([a-z])(?![a-z])\s*\}?",
-            r", \1\\in \\mathbb{Z}",
-        ),
-        (r"([kmn])\s*(?:\\text\s*\{)?\s*为(?:任意)?整数\s*\}?", r"\1\\in \\mathbb{Z}"),
+        (r"([kmn])\s*(?:\\text\s*\{)?\s*为(?:任意)?整数\s*\}?", _IN_Z),
         (r"^(?:[a-z]\s*:\s*)?([a-z])\s*\\mapsto(?![a-z])", r"f(\1)="),
         (r"^\\\{\s*([^:|]*\(.*\))\s*(?:\\mid|\||:)\s*([a-z]\s*\\in\s*\\mathbb\s*\{?R\}?)\s*\\\}$", r"\1, \2"),
+        (r"(\d)\s*(?:\\text\s*\{)?[时点]\s*\}?\s*(\d\d)\s*(?:\\text\s*\{)?分\s*\}?$", r"\1:\2"),
+        (
+            r"^(?:\\text\s*\{)?(?i:all |the )?real (?:numbers|values|[a-z])(?: of [a-z])?,? (?i:except|other than|but)(?: for)?\s*\}?\s*(.+)$",
+            r"\\mathbb{R}\\setminus\\{\1\\}",
+        ),
         (r"\{:\}", ":"),
         (r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))", "."),  # 4{,}5
         (r"\\mathbb\s*\{?Z\}?\s*(?:/\s*|_\s*\{?)(\d+)\s*\}?(?:\s*\\mathbb\s*\{?Z\}?)?", r"\\text{integers modulo \1}"),
@@ -86,7 +79,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (rf"\\(?:text)?color\s*\{{\s*(?i:white|transparent|#?fff)[^{{}}]*\}}\s*(?:\{{{_NESTED}\}}|[^{{}}]*)", ""),
         (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
         (r"&\s*=|=\s*&", "="),
-        (r"\\begin\{cases\}([^&]*)\\end\{cases\}", _cases_or_system),
+        (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not a function by cases
         (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # of one line
         (r"(?<=\d)(?:\{,\}|\{?\\,\}?)(?=\d{3}(?!\d))", ""),
         (r"(?<![\d.,])(\d{1,3}),(\d{3})(?=\s*\\(?:pi|sqrt)(?![A-Za-z]))", r"\1\2"),

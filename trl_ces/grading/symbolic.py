@@ -29,11 +29,8 @@ _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
 # The parser reads i as a symbol. It is the imaginary unit unless it is an index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _ARGUMENT = r"\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(\d|[A-Za-z]|\\(?!frac|sqrt|left)[A-Za-z]+))"
+_DIGITS = r"\{?\s*(\d+)\s*\}?"
 _OPERAND = r"\s*(\((?:[^()]|\([^()]*\))*\)|\\frac\{[^{}]*\}\{[^{}]*\}|\{[^{}]*\}|\d*\s*(?:\\[a-z]+|[a-z])|\d+)"
-
-
-def _reciprocal(found: re.Match[str]) -> str:
-    return rf"\frac{{1}}{{\{ {'sech': 'cosh', 'csch': 'sinh', 'coth': 'tanh'}[found[1]] }{found[2] or ''} {found[3]}}}"
 
 
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
@@ -41,11 +38,9 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"\\sqrt(?![A-Za-z])(\[[^\[\]]*\])?\s*(\d+(?:\.\d+)?|[A-Za-z]|\\pi(?![A-Za-z]))"), r"\\sqrt\1{\2}"),
     (re.compile(rf"\\(frac|binom)(?![A-Za-z]){_ARGUMENT}{_ARGUMENT}"), r"\\\1{\2\3}{\4\5}"),
     (re.compile(r"\^\s*(?:([-+])\s*(\d+|[A-Za-z])|([-+]?)\s*(\\frac\{[^{}]*\}\{[^{}]*\}))"), r"^{\1\2\3\4}"),
-    # C_5^2, C^2_5, A_5^2, {}_5C_2
-    (re.compile(r"(?<![A-Za-z\\}])([ACP])\s*\^\s*\{?(\d+)\}?\s*_\s*\{?(\d+)\}?"), r"\1_\3^\2"),
-    (re.compile(r"(?<![A-Za-z\\}])C\s*_\s*\{?\s*(\d+)\s*\}?\s*\^\s*\{?\s*(\d+)\s*\}?"), r"\\binom{\1}{\2}"),
-    (re.compile(r"(?:\{\s*\})?\s*[_^]\s*\{?(\d+)\}?\s*C\s*_\s*\{?(\d+)\}?"), r"\\binom{\1}{\2}"),
-    (re.compile(r"(?<![A-Za-z\\}])[AP]\s*_\s*\{?\s*(\d+)\s*\}?\s*\^\s*\{?\s*(\d+)\s*\}?"), r"\\frac{\1!}{(\1-\2)!}"),
+    (re.compile(rf"(?<![A-Za-z\\}}])([ACP])\s*\^\s*{_DIGITS}\s*_\s*{_DIGITS}"), r"\1_\3^\2"),  # C^2_5
+    (re.compile(rf"(?<![A-Za-z\\}}])C\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\binom{\1}{\2}"),
+    (re.compile(rf"(?<![A-Za-z\\}}])[AP]\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\frac{\1!}{(\1-\2)!}"),
     # Of \log_{2}32 in a fraction the parser takes 3 for the argument.
     (re.compile(r"\\log\s*_\s*(?:\{\s*(\w+)\s*\}\s*|(\d+)\s+|(\w))(\d+(?:\.\d+)?)(?![\d.])"), r"\\log_{\1\2\3}{\4}"),
     (re.compile(r"_\s*\{\s*([a-z])\s*\\geq\s*(\d)\s*\}"), r"_{\1=\2}^{\\infty}"),
@@ -58,7 +53,6 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         re.compile(r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan|sec|csc|cot)|sinh|cosh|tanh|ln|log|exp)(?![A-Za-z])"),
         r"\\\1",
     ),
-    (re.compile(rf"\\?(?<![A-Za-z])(sech|csch|coth)(?![A-Za-z])\s*(\^\s*\{{?\d\}}?)?{_OPERAND}"), _reciprocal),
     (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
     # A factor before brackets, which the parser would read as a function.
@@ -132,9 +126,9 @@ def expression(text: str) -> Parsed | None:
 def same(gold: str, answer: str) -> bool:
     """Whether two tidied texts are equal as expressions, equations, inequalities, sets or matrices."""
     if r"\begin{cases}" in gold + answer:
-        return _same_by_cases(_cases(gold), _cases(answer))
+        return _same_by_cases(gold, answer)
     if r"\in\mathbb{Z}: " in gold:
-        return _same_progressions(_progressions(gold), _progressions(answer))
+        return _same_family(_family(gold), _family(answer))
     left, right = expression(gold), expression(answer)
     if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
         return False  # one is unreadable, or says nothing: x = x is parsed to True
@@ -168,96 +162,71 @@ def _terms(expr: Parsed) -> list[sympy.Expr]:
     return [term for term in terms if term != 0][:_COMPARED_TERMS]
 
 
-def _progressions(text: str) -> list[tuple[float, float]]:
-    r"""Starts and periods of `k\in\mathbb{Z}: 2k\pi; \pi+2k\pi`; none where a value is not linear in even and odd k."""
+def _family(text: str) -> list[list[float]]:
+    r"""The values of each item of `k\in\mathbb{Z}: 2k\pi; \pi+2k\pi` for the integers about zero."""
     letter, _, items = text.partition(r"\in\mathbb{Z}: ")
-    name, found = sympy.Symbol(letter, real=True), []
-    for expr in map(expression, split_top(items, ";")):
-        if not isinstance(expr, sympy.Expr) or expr.free_symbols != {name}:
-            return []
-        for parity in (0, 1):  # (-1)^k
-            at = [sympy.N(expr.subs(name, 2 * count + parity)) for count in range(4)]
-            if not all(value.is_real for value in at) or abs(at[3] - 3 * at[1] + 2 * at[0]) > 1e-9 or at[0] == at[1]:
-                return []
-            found.append((float(at[0]), abs(float(at[1] - at[0]))))
-    return found
+    name, exprs = sympy.Symbol(letter, real=True), [expression(item) for item in split_top(items, ";")]
+    if any(not isinstance(expr, sympy.Expr) or expr.free_symbols != {name} for expr in exprs):
+        return []
+    return [[float(sympy.N(expr.subs(name, count))) for count in range(-24, 25)] for expr in exprs]
 
 
-def _same_progressions(ours: list[tuple[float, float]], theirs: list[tuple[float, float]]) -> bool:
-    """Whether the values about zero are the same."""
-    periods = [period for _, period in ours + theirs]
-    reach = 2.5 * max(periods, default=0)
-    if not ours or not theirs or reach > 200 * min(periods):
-        return False
-    one, other = (
-        {
-            round((start + count * period) / reach * 1e7)
-            for start, period in progressions
-            for count in range(int((-reach - start) // period) + 1, int((reach - start) // period) + 1)
-        }
-        for progressions in (ours, theirs)
-    )
-    return one == other
+def _same_family(one: list[list[float]], other: list[list[float]]) -> bool:
+    """Whether both have the same values as far as each item of either reaches."""
+    reach = 0.8123 * min((min(abs(item[0]), abs(item[-1])) for item in one + other), default=0)
+    near = [{round(value * 1e6) for item in items for value in item if abs(value) < reach} for items in (one, other)]
+    return near[0] == near[1] != set()
 
 
-def _cases(text: str) -> list[tuple[Parsed, list[Any]]] | None:
-    """The values of a function by cases and the conditions of each, any of which may hold; `None` if unreadable."""
+def _by_cases(text: str) -> Parsed | None:
+    """A function by cases, or any other expression; `None` if unreadable."""
     body = re.fullmatch(r"\\begin\{cases\}(.*)\\end\{cases\}", text, re.DOTALL)
-    cases = []
-    for row in re.split(r"\\\\", body[1]) if body else [f"{text}& else"]:
-        value, _, condition = row.partition("&")
-        if value.strip():
-            stated = [_condition(one) for one in split_top(_IF.sub("", unwrap(condition)).strip(" ,;."), ",")]
-            cases.append((expression(value.strip(" ,;")), stated))
-    return None if any(value is None or None in stated or not stated for value, stated in cases) else cases
+    if not body:
+        return expression(text)
+    rows = [row.partition("&")[::2] for row in body[1].split(r"\\") if row.strip()]
+    cases = [(expression(value.strip(" ,;")), _condition(condition)) for value, condition in rows]
+    readable = all(isinstance(value, sympy.Expr) and condition is not None for value, condition in cases)
+    return sympy.Piecewise(*cases, (sympy.nan, True)) if readable else None
 
 
 def _condition(text: str) -> Any:
-    """A relation, or residues and modulus of a number that is odd, even or `3k+1`; `None` for others."""
-    if re.fullmatch(r"\s*(?:else|otherwise|其他|其它|否则)\s*", text):
+    """A condition for sympy; of relations in a list, any may hold. `None` if it is none."""
+    text = _IF.sub("", unwrap(text)).strip(" ,;.")
+    if re.fullmatch("else|otherwise|其他|其它|否则", text):
         return sympy.true
-    if parity := re.search("odd|奇|(even|偶)", text):
-        return 0 if parity[1] else 1, 2
-    if counted := re.fullmatch(r"\s*([a-z])\s*=\s*(\d*)\s*(?!\1)[a-z]\s*([-+]\s*\d+)?\s*", text):
-        modulus = int(counted[2] or 1)
-        return int((counted[3] or "0").replace(" ", "")) % modulus, modulus
-    if residue := congruence(text):
-        return residue
-    parsed = expression(text)
-    return parsed if isinstance(parsed, (sympy.Rel, And)) and _relations(parsed) else None
+    parity = re.search("(odd|奇)|even|偶", text)
+    counted = re.fullmatch(r"[a-z]\s*=\s*(\d+)\s*[a-z]\s*([-+]\s*\d+)?", text)
+    if parity or counted or congruence(text):
+        residue = (1 if parity[1] else 0, 2) if parity else congruence(text)
+        residue = residue or (int((counted[2] or "0").replace(" ", "")), int(counted[1]))  # type: ignore[index]
+        name = re.search("(?<![A-Za-z])[a-z](?![A-Za-z])", text)
+        return sympy.Eq(
+            sympy.Mod(sympy.Symbol(name[0] if name else "n", real=True), residue[1]), residue[0] % residue[1]
+        )
+    parsed = [_relations(relation) for part in split_top(text, ",") if (relation := expression(part)) is not None]
+    return sympy.Or(*(sympy.And(*links) for links in parsed)) if parsed and all(parsed) else None
 
 
-def _same_by_cases(golds: Any, answers: Any) -> bool:
-    """Whether two functions, at least one of which is defined by cases, have the same values."""
-    if not golds or not answers:
+def _same_by_cases(gold: str, answer: str) -> bool:
+    """Whether two functions have the same values around the ends of their cases, or for the first integers."""
+    pair = [_by_cases(gold), _by_cases(answer)]
+    relations = [relation for one in pair if isinstance(one, sympy.Expr) for relation in one.atoms(sympy.Rel)]
+    letters = {letter for relation in relations for letter in relation.free_symbols}
+    if not letters or not all(isinstance(one, sympy.Expr) for one in pair):
         return False
-    conditions = [one for _, stated in golds + answers for one in stated if one != sympy.true]
-    relations = [link for one in conditions if not isinstance(one, tuple) for link in _relations(one)]
-    letters = {letter for value, _ in golds + answers for letter in value.free_symbols}
-    names = {letter for link in relations for letter in link.free_symbols} or letters
-    if not conditions or len(names) != 1:
-        return False
-    (name,) = names
-    ends = {end for link in relations for end in (link.lhs, link.rhs) if end.is_number}
-    places = [sympy.Integer(count) for count in range(1, 25)]
-    if len(relations) == len(conditions):
-        places = [
-            end + sympy.Rational(step, 7) for end in {*ends, sympy.S.Zero} for step in (*range(-25, 26, 5), -1, 1)
-        ]
-    others = {letter: sympy.Rational(3 + count, 7) for count, letter in enumerate(sorted(letters - names, key=str))}
-    pairs = [(_value_at(golds, name, place, others), _value_at(answers, name, place, others)) for place in places]
-    return all(
-        one == other or (None not in (one, other) and abs(sympy.N(one - other)) < 1e-12) for one, other in pairs
-    ) and any(one is not None for one, _ in pairs)
-
-
-def _value_at(cases: list[tuple[Parsed, list[Any]]], name: Any, place: sympy.Expr, others: dict) -> Any:
-    for value, stated in cases:
-        for one in stated:
-            if place % one[-1] in one[:-1] if isinstance(one, tuple) else one.subs(name, place) == True:  # noqa: E712
-                found = value.subs(name, place).subs(others)
-                return None if found.has(*_NO_NUMBERS) else found
-    return None
+    name = max(letters, key=lambda letter: (sum(letter in one.free_symbols for one in relations), str(letter)))
+    others = sorted({letter for one in pair for letter in one.free_symbols} - {name}, key=str)  # type: ignore[union-attr]
+    given = {letter: sympy.Rational(3 + count, 7) for count, letter in enumerate(others)}
+    ends = {end.subs(given) for one in relations for end in (*one.args, sympy.S.Zero) if name not in end.free_symbols}
+    places = [end + sympy.Rational(step, 7) for end in ends for step in (*range(-25, 26, 5), -1, 1)]
+    if any(relation.has(sympy.Mod) for relation in relations):
+        places = [sympy.Integer(count) for count in range(1, 25)]
+    values = [[one.subs(given).subs(name, place) for one in pair] for place in places]  # type: ignore[union-attr]
+    known = [[not value.has(*_NO_NUMBERS) for value in both] for both in values]
+    return any(known[0]) and all(
+        here == [False, False] or (all(here) and abs(sympy.N(one - other)) < 1e-12)
+        for here, (one, other) in zip(known, values, strict=True)
+    )
 
 
 def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:

@@ -82,28 +82,14 @@ _KNOWN = _spellings()
 # Units of measurement: a number of these is another number of another.
 MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man woman percent mass".split()}
 # Units that measure the same thing, in the first one.
-_SIZES = {
-    name: (line.split()[0], Fraction(size))
-    for line in (
-        "m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344",
-        "g t 1e6 lb 453.59237 oz 28.349523125",
-        "s min 60 h 3600 day 86400 wk 604800",
-        "L gal 3.785411784 qt 0.946352946 pt 0.473176473",
-        "dollar cent 0.01",
-        "元 角 0.1 分 0.01",
-        "W",
-        "J",
-        "N",
-        "V",
-        "A",
-        "Hz",
-        "Pa",
-    )
-    for name, size in [
-        *zip(line.split()[1::2], line.split()[2::2], strict=True),
-        *((prefix + line.split()[0], f"1e{power}") for prefix, power in _POWERS_OF_TEN.items()),
-    ]
-}
+_SIZES: dict[str, tuple[str, Fraction]] = {}
+for _line in (
+    "m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|s min 60 h 3600 day 86400 wk 604800|"
+    "L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|元 角 0.1 分 0.01|W|J|N|V|A|Hz|Pa"
+).split("|"):
+    _first, *_rest = _line.split()
+    _SIZES |= {prefix + _first: (_first, Fraction(10) ** power) for prefix, power in _POWERS_OF_TEN.items()}
+    _SIZES |= {name: (_first, Fraction(size)) for name, size in zip(_rest[::2], _rest[1::2], strict=True)}
 _MONEY = {"dollar", "cent", "euro", "GBP", "元", "角", "分"}
 KINDS = [frozenset(kind) for kind in ({"C", "F"}, {"deg", "rad"}, _MONEY)]
 KINDS += [frozenset(name for name, (first, _) in _SIZES.items() if first == base) for base in "mgLs"]
