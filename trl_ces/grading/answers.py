@@ -26,7 +26,7 @@ _STATEMENT = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 # 顶点坐标为（1，2）。 at the end
-_PLAIN = r"(?<=[是为得=＝\s])[（(]?[-−]?\d(?:[-−\d.,，/ ]*\d)?[）)]?(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
+_PLAIN = r"(?<=[是为得=＝\s])[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
 _MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|\$[^$\n]+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
 _VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
 _SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|．(?!\d)|\s*\*\*|</")
@@ -34,7 +34,7 @@ _SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|．(?!\d)|\s*\
 _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
 # Where the words behind a value stop to belong to it: "$5$ as required", "$5$ is the answer", but not "$5$ thousand".
 _NEXT_CLAUSE = re.compile(
-    r"\s*(?:[,，;:.!。！．()*]|的?(?:[。．.]|$)|\b(?:as|because|since|so|which|where|when|by|for|in this|works|every|per|"
+    r"\s*(?:[,，;:.!。！．()*]|的(?:[。．]|$)|\b(?:as|because|since|so|which|where|when|by|for|in this|works|every|per|"
     r"(?:is|are) (?:the|our|my))\b|$)",
     re.IGNORECASE,
 )

@@ -19,9 +19,8 @@ _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)|\b(binary|octal|hexadecimal)\b
 _BASES = {"binary": "2", "octal": "8", "hexadecimal": "16", "二": "2", "八": "8", "十六": "16"}
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
-_LETTER_BEHIND = re.compile(r"(-?[\d.]+)\s*([A-Za-z])")
 _SENTENCE = re.compile(
-    r"([A-Za-z][A-Za-z ,']*?) (?:is|are|was|were|has|have|had|equals?|contains?|gives?|makes?|needs?|takes?|costs?|weighs?|pays?|gets?)"
+    r"([A-Za-z][A-Za-z ,']*?) (?:is|are|was|were|has|have|had|equals?|(?:contain|give|make|need|take|cost|weigh|pay|get)s?)"
     r"(?: exactly| equal to| a total of)? ?([-\d\\(][^,;]*)"
 )
 _MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
@@ -59,7 +58,6 @@ _ASKED_IN_CHINESE = re.compile(
 _ASKS_PERCENT = re.compile(
     r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
 )
-_OPTION = re.compile(r"\(?(?<![A-Za-z])([A-K])[).]")
 _AROUND_OPTION = re.compile(r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q?quad|\\hspace\{[^{}]*\}|~")
 
 
@@ -176,7 +174,7 @@ def _has_another_form(answer: str, gold: str, question: str) -> bool:
 
 def _in_text(text: str, other: str, question: str) -> str:
     r"""`5 m` as `5\text{ m}` where the unit is named, or nothing else can be meant by a gold `5 m`."""
-    lettered = _LETTER_BEHIND.fullmatch(tidy(text))
+    lettered = re.fullmatch(r"(-?[\d.]+)\s*([A-Za-z])", tidy(text))
     if not lettered or parse_unit(lettered[2]) is None:
         return text
     named = measures_in(question) | {*(parse_unit(split_unit(tidy(other))[1]) or ())}
@@ -218,7 +216,7 @@ def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | No
 @lru_cache(maxsize=256)
 def _options(question: str) -> dict[str, str]:
     """Letter -> text of the options A, B, C, ... that a question lists, three at least and no two alike."""
-    _, *pieces = _OPTION.split(question)
+    _, *pieces = re.split(r"\(?(?<![A-Za-z])([A-K])[).]", question)
     letters, texts = pieces[::2], [tidy(_AROUND_OPTION.sub("", text).strip(" \n$")) for text in pieces[1::2]]
     start = "".join(letters).rfind("ABC")
     listed = dict(zip(letters[start:], texts[start:], strict=True)) if start >= 0 else {}

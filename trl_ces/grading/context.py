@@ -46,7 +46,6 @@ _DOUBTS = re.compile(
     r"false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|如果|假设|可能[是为]|也许|或许|"
     r"错误?答案|大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
 )
-_CLAUSE = re.compile(r"[.!?](?=\s|\Z)|[;,，。；！？\n]")
 _BEHIND_IN_MATH = re.compile(
     r"\Z|[$\n&|=≈]|\\\)|\\\]|\\\\|[.,;:?](?!\d)|\^\s*\{?\s*\\circ|\\?%|\\(?:degree|end|text|mathrm|mbox|blacksquare|"
     r"square|qed|checkmark|tag|q?quad|implies|Rightarrow|because|therefore|to|iff|approx)|[A-Za-z一-鿿]{2,}"
@@ -81,10 +80,9 @@ _EQUALS_BEFORE = re.compile(r"(?m)(?:^|(?<!\\)\$|\\\(|\\\[)\s*([-+]?\d[\d,.]*)\s
 _RIGHT = re.compile(r"(?i)(?<![\d,./])([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b")
 _TAKEN_BACK = re.compile(
     r"(?i)\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|misread|miscalculated|miscounted)\b|"
-    r"scratch that|\bcorrection\b|\b(?:do|does|did|can|would|could)(?: not|n't) (?:stand by|trust|give (?:an|any) answer)|"
-    r"\b(?:give no|no final) answer\b|\A[\s$)*}]*并?不是|"
-    r"\b(?:retract|withdraw|disregard|take (?:it|that|this) back|changed? my mind|(?:cross|strike) (?:it|that|this) out)\b|"
-    r"\b(?:ignore|forget) (?:this|that|it|the (?:box|above))\b|\bI (?:meant|doubt)\b|\bwould rather say\b|更正|作废|收回|撤回|(?:算|做|写|说|弄|搞)错了|"
+    r"scratch that|\bcorrection\b|\b(?:give no|no final) answer\b|\A[\s$)*}]*并?不是|更正|作废|[收撤]回|[算做写说弄搞]错了|"
+    r"\b(?:do|does|did|can|would|could)(?: not|n't) (?:stand by|trust)|\bwould rather say\b|\bI (?:meant|doubt)\b|"
+    r"\b(?:retract|withdraw|disregard|ignore this|take (?:it|that|this) back|changed? my mind)\b|"
     r"\bone of (?:these|them) is (?:right|correct)|"
     r"\A[\s$)*}]*(?:can|must|should) be (?:eliminated|ruled out|excluded|rejected|discarded)|"
     r"(?:^|[.!;:(]\s*)(?:(?:but|no|wait|actually)[,\s]+)*(?:that|this|it)(?:'s| is| was) "
@@ -102,7 +100,7 @@ def stands(text: str, start: int, end: int, value: str) -> bool:
     spans = _MATH.finditer(before + "5" + text[end : end + _BEFORE])
     opened = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
     bare, closed = _OPENERS.sub("", before), behind[_CLOSERS.match(behind).end() :]  # type: ignore[union-attr]
-    clause = _CLAUSE.split(bare)[-1]
+    clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", bare)[-1]
     denied = _NOT.search(bare) or _CHANGING.search(_CONTRAST.sub("", clause)) or _DOUBTS.search(clause)
     if opened is None:
         changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _BEHIND_IN_TEXT.match(behind))

@@ -19,7 +19,6 @@ from .units import split_unit
 
 _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
 _NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
-_UNSEEN = re.compile(rf"[{{}}()\[\]]|{_TIMES}")
 _OPERATION = re.compile(
     r"[-+*/^!±=<>]|[)\d]\s*\(|\\(?:frac|cdot|times|div|sqrt|overline|dot|[lg]eq|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil)"
     r"(?![A-Za-z])"
@@ -28,9 +27,6 @@ _UNFINISHED = re.compile(
     r"\\(?:sum|prod|[io]*int|lim|gcd|det|max|min|deg)(?![A-Za-z])|\\frac\s*\{\s*(?:d|\\partial)[^{}]*\}\s*\{\s*(?:d|\\partial)"
     r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])(?!\s*\}?$)"
 )
-_CONDITION = re.compile(r"\\\{[^:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", re.DOTALL)
-_SIGN = re.compile(r"(?:^|(?<=[=(,]))[-+]")
-_DELIMITER = re.compile(r"\$\$?|\\[\[\]()]")
 _FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
 _FACTOR = re.compile(r"\([^()]*\)|[^()]+|[()]")
 _START = r"(?<![A-Za-z\d.])"
@@ -47,7 +43,7 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     golds = [expected, _last_side(expected)]
     if any(_ordered(written) == _ordered(one) for one in golds) or choice(expected):
         return False
-    condition = _CONDITION.fullmatch(written)  # of {x : x^2 < 4}
+    condition = re.fullmatch(r"\\\{[^:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", written, re.DOTALL)  # of {x : x^2 < 4}
     parts = (written, *(condition.groups() if condition else ()))
     if _operations(written) and any(_stands_in(_shape(part), _shapes(question)) for part in parts):
         return True
@@ -74,7 +70,7 @@ def _last_side(text: str) -> str:
 
 
 def _operations(text: str) -> int:
-    return len(_OPERATION.findall(_SIGN.sub("", text)))
+    return len(_OPERATION.findall(re.sub(r"(?:^|(?<=[=(,]))[-+]", "", text)))
 
 
 def _shape(text: str) -> str:
@@ -93,13 +89,13 @@ def _ordered_side(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    return _UNSEEN.sub("", _FRACTION.sub(r"\1\3/\2\4", text))
+    return re.sub(rf"[{{}}()\[\]]|{_TIMES}", "", _FRACTION.sub(r"\1\3/\2\4", text))
 
 
 @lru_cache(maxsize=256)
 def _shapes(question: str) -> str:
     """The question's text and formulas, in turn, without brackets and without the blanks that tell no words apart."""
-    pieces = [unwrap(tidy(piece)) for piece in _DELIMITER.split(question)]
+    pieces = [unwrap(tidy(piece)) for piece in re.split(r"\$\$?|\\[\[\]()]", question)]
     pieces[::2] = [re.sub(r"(?<![A-Za-z])\s|\s(?![A-Za-z])", "", text) for text in pieces[::2]]
     pieces[1::2] = [re.sub(r"\s", "", formula) for formula in pieces[1::2]]
     return _bare("\n".join(pieces))

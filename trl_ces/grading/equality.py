@@ -18,28 +18,20 @@ from .statements import gives_different_names, has_unknowns, is_name, is_relatio
 from .units import implied_unit, split_unit, unit_fits
 
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
-_CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
 _NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)
-_TEXT_LIST = re.compile(r"\\text\s*\{([^{}]*,[^{}]*)\}")
 _SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
 _SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
-_TO = re.compile(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)")
 _COLUMN = re.compile(r"\\begin\{pmatrix\}((?:(?!\\end)[^&])*)\\end\{pmatrix\}", re.DOTALL)
-_TRANSPOSED = re.compile(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$")
 _UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
 _PART = r"\{(?:[^(){}]|\{[^(){}]*\})*\}"
 _SCALED = re.compile(rf"([-+]?(?:\d+|[a-z]|\\frac{_PART}{_PART}))\s*(\([^()]*\)|{_COLUMN.pattern})", re.DOTALL)
 _UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
-_AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
 _BOTH = re.compile(r"(?<![A-Za-z])and(?![A-Za-z])|且")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
 _PLUS_MINUS = re.compile(r"\\(p|m)(?:m|p)(?![A-Za-z])\s*")  # not \pmod
 _WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
-_FUNCTION_NAME = re.compile(r"\\(?:sin|cos|tan)(?![A-Za-z])")
-_POINT_NAME = re.compile(r"^[A-Z]\s*=?\s*(?=\()")
-_DECIMAL_COMMA = re.compile(r"(-?\d+),(\d{1,2}|\d{4,})")
 _THEREFORE = re.compile(r"(?<![A-Za-z\\])(?:so|thus|then|hence|therefore|but|or)(?![A-Za-z])")
 _LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
 
@@ -56,7 +48,7 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if _GOES_ON.search(answer) and not _GOES_ON.search(gold) and number(tidy(answer)) is None:
         return False
     offers_two = _OR.search(answer) and not _OR.search(gold)
-    if _AND.search(answer) and len(union_parts(gold)) > 1:
+    if re.search(r"\\(?:land|wedge)(?![A-Za-z])", answer) and len(union_parts(gold)) > 1:
         return False
     both = _BOTH.search(answer) and not _BOTH.search(gold) and r"\ne" not in answer and "≠" not in answer
     gold, answer = tidy(gold), tidy(answer)
@@ -104,7 +96,7 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return congruence(answer) == expected
     if (residue := congruence(answer)) and number(gold) is not None:
         return residue[0] == number(gold)
-    answer = _TO.sub(":", answer) if ":" in gold else answer
+    answer = re.sub(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)", ":", answer) if ":" in gold else answer
     if len(parts := _ratio(gold)) > 2:
         others = _ratio(answer)
         return bool(others) and [part * parts[0] for part in others] == [part * others[0] for part in parts]
@@ -142,7 +134,7 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
     answer_text, answer_unit = split_unit(_value(answer))
     if gold_unit and (lettered := _LETTER_BEHIND.fullmatch(answer_text)) and unit_fits(lettered.group(2), gold_unit):
         answer_text = lettered.group(1)  # 40s for 40 seconds
-    if "." in gold_text and (french := _DECIMAL_COMMA.fullmatch(answer_text)):
+    if "." in gold_text and (french := re.fullmatch(r"(-?\d+),(\d{1,2}|\d{4,})", answer_text)):
         answer_text = ".".join(french.groups())
     expected, given = number(gold_text), number(answer_text)
     if expected is None or given is None:
@@ -174,7 +166,7 @@ def listed_values(text: str) -> list[str]:
     brackets = enclosed(text)
     if brackets and brackets[0] == r"\{" and brackets[2] == r"\}" and not re.search(r"\\mid|\||:", brackets[1]):
         text = brackets[1]
-    if words := _TEXT_LIST.fullmatch(text):
+    if words := re.fullmatch(r"\\text\s*\{([^{}]*,[^{}]*)\}", text):
         text = words.group(1)
     if (named := _NAMED_TUPLE.fullmatch(text)) and not _PLUS_MINUS.search(text):  # (x, y) = (1, 2)
         names, values = (split_top(part, ",") for part in named.groups())
@@ -218,7 +210,7 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
         if len(gold_parts) == len(answer_parts) <= MAX_ITEMS and _same_in_any_order(gold_parts, answer_parts, algebra):
             return True
         # The algebra takes [-\infty, 1) for an interval.
-        return not _CLOSED_AT_INFINITY.search(answer) and algebra(gold, answer)
+        return not re.search(r"\[\s*-\s*\\infty|\\infty\s*\]", answer) and algebra(gold, answer)
     return _compare_tuples(gold, answer, algebra)
 
 
@@ -262,7 +254,7 @@ def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
     value = _value(answer)
     gold_tuple, answer_tuple = _tuple(gold), _tuple(value)
     if gold_tuple and answer_tuple is None:
-        answer_tuple = _tuple(_POINT_NAME.sub("", value))  # P(0,2)
+        answer_tuple = _tuple(re.sub(r"^[A-Z]\s*=?\s*(?=\()", "", value))  # P(0,2)
     if gold_tuple and answer_tuple:
         (gold_ends, gold_values), (answer_ends, answer_values) = gold_tuple, answer_tuple
         if _UNIT_VECTOR.search(answer) and len(answer_values) < len(gold_values):
@@ -286,7 +278,7 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
             for part, name in zip(pieces[::2], pieces[1::2], strict=False)
         }
         return ("(", ")"), [parts.get(name, "0") for name in ("ijk" if "k" in parts else "ij")]
-    brackets = enclosed(_TRANSPOSED.sub("", text))
+    brackets = enclosed(re.sub(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$", "", text))
     if brackets is None and (scaled := _SCALED.fullmatch(text)) and (factors := _tuple(scaled[2])):
         return factors[0], [rf"({scaled[1]}) \cdot ({value})" for value in factors[1]]
     terms = split_top(text, "+") if brackets is None else []
@@ -367,7 +359,7 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
     r"""Whether a statement gives the gold: `x = 5`, `5 = x`, `x = 2+3 = 5`, `\frac{1}{3} \approx 0.33`."""
     value, name = answer_sides[-1], answer_sides[0]
     if any(_WORDS.search(side) or _THEREFORE.search(side) for side in answer_sides[1:-1]) or (
-        _FUNCTION_NAME.match(name) and has_unknowns(value)
+        re.match(r"\\(?:sin|cos|tan)(?![A-Za-z])", name) and has_unknowns(value)
     ):
         return False  # "x = 1 so x = 2", \\sin x = \\cos x
     if is_name(value) and not is_name(name):

@@ -10,7 +10,6 @@ from .notation import split_top, tidy, unwrap
 from .numbers import number
 from .statements import has_unknowns, is_name, is_relation, restated
 
-_CHOICE = re.compile(r"\(?([A-K])\)?\.?|\(([A-K])\)\s*(?:\\\s*)?[^,;]+")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
 # (A), (B) chooses nothing, A. Angle B chooses A
 _CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
@@ -24,15 +23,12 @@ _CHOSEN_TOO = re.compile(
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(r"^\s*(?:(?:[A-Za-z](?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))")
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
-_ABSOLUTE = re.compile(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$")
 _SET_BUILDER = re.compile(
     r"^\\\{\s*([A-Za-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
 )
 _FUNCTIONS = re.compile(
     r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
 )
-_BLANKS = re.compile(r"\s+")
-_BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
 _NEEDLESS_BRACES = re.compile(r"\{(\w?)\}(?!\w)")  # x^{2}, but neither x^{12} nor \{2\}
 _BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
     r"\(?([-+]?(?:[0-9A-F]*\d[0-9A-F]*|[0-9A-Fa-f]+(?=\)?\s*_\s*\{?\(?16\b)))\)?\s*"
@@ -42,8 +38,6 @@ _CONGRUENCE = re.compile(
     r"(?:(?:(?!mod)[^=<>,]){1,99}\\equiv)?\s*(-?\d{1,99})\s*\(?\s*\\[pb]?mod\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
 )
 _COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
-_UNEQUAL = re.compile(r"^([A-Za-z])\s*\\neq(?![A-Za-z])\s*(.+)")
-_AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
 _CONVENTIONS = [
     (re.compile(pattern, re.IGNORECASE), meaning)
     for pattern, meaning in [
@@ -61,7 +55,6 @@ _CONVENTIONS = [
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_\{?\d\}?")
 _CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
-_LONE_C = re.compile(r"(?<![A-Za-z\\])C(?![A-Z_(])")
 _LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
 _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
@@ -69,7 +62,8 @@ _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
     r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
 )
 _ARTICLE = re.compile(
-    r"^(?:(?:it|this|that|they|the [a-z]+|[a-z](?:\([a-z]\))?)\s+(?:is|are)\s+|the (?:series|integral|sequence|limit)\s+)?"
+    r"^(?:(?:it|this|that|they|the [a-z]+|[a-z](?:\([a-z]\))?)\s+(?:is|are)\s+|"
+    r"the (?:series|integral|sequence|limit)\s+)?"
     r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
     re.IGNORECASE,
 )
@@ -82,22 +76,20 @@ _KIND = re.compile(
     r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event)s?\.?$", re.IGNORECASE
 )
 _ENDING = re.compile(r"(?<=[a-z]{5})(?:es?|ed|ent|ence|ing|s)\b")  # convergent, converges
-_SUBJECT = re.compile(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])")
 _MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
 _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
     r"(?:[a-z]\s*\\neq\s*-?\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
 )
-_GAP, _NAMES = r"(?:\\text\s*\{|[{}\s])*", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?:\s*,\s*[A-Za-z](?:_\w)?)*"
+_GAP, _NAMES = r"(?:\\text\s*\{|[{}\s]){0,3}", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?: ?, ?[A-Za-z](?:_\w)?){0,4}"
 _QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants; for some constant c
-    rf"(?:[\s,;(]|\\text\s*\{{)+(?:for|where|with|其中|对)?{_GAP}(?:(?:all|any|every|each|some|任意) ?)?{_GAP}(?:"
-    rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]*|(?:is|are) (?:[\w-]+ )*?"
-    rf"(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?(?:常|实|参|正整)数)|"
-    rf"(?<=[yehl] )(?:real|positive|constant|numbers?|\s)+\}}?\s*{_NAMES})[)}}\s]*$"
+    rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:for|where|with|其中|对)?{_GAP}(?:(?:all|any|every|each|some|任意) ?)?{_GAP}(?:"
+    rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]{{0,9}}|"
+    rf"(?:is|are) (?:[\w-]+ ){{0,4}}?(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?(?:常|实|参|正整)数)|"
+    rf"(?<=[yehl] )(?:real|positive|constant|numbers?|\s)+\}}?\s*{_NAMES})[)}}\s]{{0,4}}$"
 )
 _FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
 _NO_FAMILY = re.compile(r"[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
-_FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
 _FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
@@ -109,7 +101,7 @@ def same_text(one: str, other: str) -> bool:
 
 def without_blanks(text: str) -> str:
     """Removes white space. Between digits it becomes `~`, because 3 4 is not 34."""
-    return _BLANKS.sub("", _BLANKS_BETWEEN_DIGITS.sub("~", text))
+    return re.sub(r"\s+", "", re.sub(r"(?<=[\d.])\s+(?=[\d.])", "~", text))
 
 
 def condition(text: str) -> str:
@@ -118,17 +110,17 @@ def condition(text: str) -> str:
     or limit to one spelling.
     """
     text = restated(_IN.sub("", tidy(text)).strip())
-    text = _ABSOLUTE.sub(r"-\3 \2 \1 \2 \3", text)
+    text = re.sub(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$", r"-\3 \2 \1 \2 \3", text)
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
     for pattern, meaning in _CONVENTIONS:
         if pattern.fullmatch(unwrap(text).rstrip(".")):
             return meaning
     if is_relation(text):  # x < 1 \lor x > 2
-        text = _AND_OR.sub(",", text)
+        text = re.sub(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])", ",", text)
     builder = _SET_BUILDER.match(text)
     text = tidy(builder.group(2) if builder else text)
     parts = split_top(re.sub(r"^\\\{(.*)\\\}$", r"\1", text), ",;")
-    gaps = {part: _UNEQUAL.sub(r"\2", part) for part in parts}  # x \neq 1, 4
+    gaps = {part: re.sub(r"^([A-Za-z])\s*\\neq(?![A-Za-z])\s*(.+)", r"\2", part) for part in parts}  # x \neq 1, 4
     letters = {part[0] for part, gap in gaps.items() if gap != part}
     if len(letters) == 1 and not any(has_unknowns(gap) for part, gap in gaps.items() if gap == part):
         text = rf"\mathbb{{R}}\setminus\{{{','.join(gaps.values())}\}}"
@@ -189,7 +181,7 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     names, given = (
         sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("Cc_{}")) for text in (gold, answer)
     )
-    if not names and "=" in gold and _LONE_C.search(gold):
+    if not names and "=" in gold and re.search(r"(?<![A-Za-z\\])C(?![A-Z_(])", gold):
         names = ["C"]
     given = given or sorted(set(_CAPITALS.findall(answer)))
     if not names or len(names) != len(given) or len(names) > 3:
@@ -226,20 +218,20 @@ def spelling(text: str) -> str:
         return figure[1] + min(figure[2], figure[2][::-1])
     spelled = without_blanks(unwrap(text)).rstrip(".")
     if is_words(text):
-        words = _DIVERGES.sub("diverges", _SUBJECT.sub("", unwrap(text)))
+        words = _DIVERGES.sub("diverges", re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text)))
         words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
         words = re.sub(r"^neither (?:even nor odd|odd nor even)$", "neither", words)
         words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))
         if _MONTH.search(words):  # March 5, 5th of March
             words = " ".join(sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)[nrst][dht]\b|\bof\b", "", words))))
         spelled = without_blanks(words)
-        return _FULL_HOUR.sub("", re.sub(r"[{}]|\.(?!\d)", "", spelled))
+        return re.sub(r"(?<=\d):00(?=[ap]\.?m)", "", re.sub(r"[{}]|\.(?!\d)", "", spelled))
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
 
 
 def choice(text: str) -> str | None:
     r"""The letter of `C`, `(C)`, `\text{(C)}` and `\textbf{(C)}\ 32`; `None` for anything else."""
-    found = _CHOICE.fullmatch(unwrap(text))
+    found = re.fullmatch(r"\(?([A-K])\)?\.?|\(([A-K])\)\s*(?:\\\s*)?[^,;]+", unwrap(text))
     return found and (found.group(1) or found.group(2))
 
 

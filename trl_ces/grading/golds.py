@@ -12,7 +12,6 @@ from .statements import has_words, results
 from .units import split_unit
 
 # "For j > 0, P(X = j) = ...": it is ambiguous which part an answer has to state.
-_CONDITION = re.compile(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", re.IGNORECASE)
 
 
 def usable(gold: str, reads: Callable[[str], object]) -> bool:
@@ -31,7 +30,7 @@ def leaves(gold: str) -> list[str]:
     gold = condition(without_integer(tidy(gold)))
     if not gold:
         return []
-    if _plain(gold) or _CONDITION.search(gold):
+    if _plain(gold) or re.search(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", gold, re.IGNORECASE):
         return [gold]
     for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):
         if pieces and pieces != [gold]:

@@ -25,16 +25,17 @@ _COMMANDS = {
     **dict.fromkeys(_LOOKS.split(), ""),
     **dict.fromkeys(["dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"], r"\frac"),
     "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(",
-    "rangle": ")", "mod": r"\pmod ", "dbinom": r"\binom", "ell": "l ", "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")",
-    "colon": ":",
+    "rangle": ")", "mod": r"\pmod ", "dbinom": r"\binom", "ell": "l ", "lbrack": "[", "rbrack": "]",
+    "lparen": "(", "rparen": ")", "colon": ":",
 }  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
 _SIGN = (
-    r"(?:\\text\s*\{\s*(?:USD?|EUR|GBP)\s*\}|(?<![A-Za-z])(?:US(?=\\?\$)|(?:USD|EUR|GBP)(?=\s*\d))|\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
+    r"(?:\\text\s*\{\s*(?:USD?|EUR|GBP)\s*\}|(?<![A-Za-z])(?:US(?=\\?\$)|(?:USD|EUR|GBP)(?=\s*\d))|"
+    r"\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
     r"\^\s*(?:\{\s*\\(?:circ|degree|mathrm\s*\{o\})\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
 )
-_IN_Z = r", \1\\in \\mathbb{Z}"
+_ALL_BUT = r"(?i:(?:all |the )?real (?:numbers|values|[a-z])(?: of [a-z])?,? (?:except|other than|but))"
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
@@ -43,25 +44,23 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank
         (r"\\math(?:bin|rel|ord|op|open|close|punct|inner)\s*\{([^{}]*)\}", r"\1"),
         (r"\\(math[a-z]+|text[a-z]+)\s+([A-Za-z\d])(?![A-Za-z])", r"\\\1{\2}"),
-        (
-            r"\\in(?![A-Za-z])\s*(?:\\math(?:bf|rm|bb)\s*\{\s*([A-Z])\s*\}|\\?([NZQR])(?![A-Za-z]))",
-            r"\\in \\mathbb{\1\2}",
-        ),
-        (r"(?<![\w\\])([A-Za-z](?:\([a-z]\))?)\s*\\equiv(?!.*mod)", r"\1="),
-        (r"\(?\s*\\(?:text|mathrm|operatorname)\s*\{\s*\(?mod\s*\}\s*(?:\\\s)?\s*(\d+)\s*\)?", r"\\pmod{\1}"),
+        (r"\\in(?![A-Za-z])\s*\\?([NZQR])(?![A-Za-z])", r"\\in \\mathbb{\1}"),
+        (r"\\in(?![A-Za-z])\s*\\math(?:bf|rm|bb)\s*\{\s*([A-Z])\s*\}", r"\\in \\mathbb{\1}"),
+        (r"(?<![\w\\])([A-Za-z](?:\([a-z]\))?)\s*\\equiv(?!.{0,99}mod)", r"\1="),
+        (r"(?:\(\s*)?\\(?:text|mathrm|operatorname)\s*\{\s*\(?mod\s*\}\s*(?:\\\s)?\s*(\d+)\s*\)?", r"\\pmod{\1}"),
         (r"\(\s*mod\s*(\d+)\s*\)", r"\\pmod{\1}"),
         (
-            r"(?:\\text\s*\{)?,?\s*(?:for|with|where)\s+(?:(?:any|all|every) )?integers?\s*\}?\s*([a-z])(?![a-z])\s*\}?",
-            _IN_Z,
+            r"(?:for|with|where)\s+(?:(?:any|all|every) )?integers?\s*\}?\s*([a-z])(?![a-z])\s*\}?",
+            r", \1\\in \\mathbb{Z}",
         ),
-        (r"([kmn])\s*(?:\\text\s*\{)?\s*为(?:任意)?整数\s*\}?", _IN_Z),
+        (r"([kmn])\s*(?:\\text\s*\{)?\s*为(?:任意)?整数\s*\}?", r", \1\\in \\mathbb{Z}"),
         (r"^(?:[a-z]\s*:\s*)?([a-z])\s*\\mapsto(?![a-z])", r"f(\1)="),
-        (r"^\\\{\s*([^:|]*\(.*\))\s*(?:\\mid|\||:)\s*([a-z]\s*\\in\s*\\mathbb\s*\{?R\}?)\s*\\\}$", r"\1, \2"),
-        (r"(\d)\s*(?:\\text\s*\{)?[时点]\s*\}?\s*(\d\d)\s*(?:\\text\s*\{)?分\s*\}?$", r"\1:\2"),
         (
-            r"^(?:\\text\s*\{)?(?i:all |the )?real (?:numbers|values|[a-z])(?: of [a-z])?,? (?i:except|other than|but)(?: for)?\s*\}?\s*(.+)$",
-            r"\\mathbb{R}\\setminus\\{\1\\}",
+            r"^\\\{\s*([^:|]{0,99}\([^()]{0,200}\))\s*(?:\\mid|\||:)\s*([a-z]\s*\\in\s*\\mathbb\s*\{?R\}?)\s*\\\}$",
+            r"\1, \2",
         ),
+        (r"(\d)\s*(?:\\text\s*\{)?[时点]\s*\}?\s*(\d\d)\s*(?:\\text\s*\{)?分\s*\}?$", r"\1:\2"),
+        (rf"^(?:\\text\s*\{{)?{_ALL_BUT}(?: for)?\s*\}}?\s*(.+)$", r"\\mathbb{R}\\setminus\\{\1\\}"),
         (r"\{:\}", ":"),
         (r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))", "."),  # 4{,}5
         (r"\\mathbb\s*\{?Z\}?\s*(?:/\s*|_\s*\{?)(\d+)\s*\}?(?:\s*\\mathbb\s*\{?Z\}?)?", r"\\text{integers modulo \1}"),
@@ -124,8 +123,6 @@ _ANSWER_IS = (
 # \text{The answer is } 5 and \text{The answer is 5}
 _PREFACE = re.compile(rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^\\approx", re.IGNORECASE)
 _MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
-_OUTER_BOX = re.compile(r"^\\(?:boxed|fbox)\s*\{(.*)\}$", re.DOTALL)
-_BRACKET = re.compile(r"\\.|[{}()\[\]]", re.DOTALL)
 _ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
 
 
@@ -139,7 +136,7 @@ def tidy(text: str) -> str:
     text = text.strip()
     for _ in range(_MAX_LAYERS):
         before = text
-        box = _OUTER_BOX.match(text)
+        box = re.match(r"^\\(?:boxed|fbox)\s*\{(.*)\}$", text, re.DOTALL)
         if box and balanced(box.group(1)):
             text = box.group(1)
         text = _PREFACE.sub(r"\1", text).strip().rstrip(".。;").strip(" :*").strip()
@@ -169,7 +166,7 @@ def balanced(text: str) -> bool:
 def _matched(text: str, steps: dict[str, int]) -> bool:
     """Whether all brackets match. `steps` maps opening ones to 1 and closing ones to -1."""
     depth = 0
-    for bracket in _BRACKET.findall(text):
+    for bracket in re.findall(r"\\.|[{}()\[\]]", text, re.DOTALL):
         depth += steps.get(bracket, 0)
         if depth < 0:
             return False

@@ -69,7 +69,6 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
 ]
 # The parser adds or multiplies two numbers side by side, which nobody means: 3 4 is neither 7 nor 12.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
-_MIXED_NUMBER = re.compile(r"\d+\\frac\{\d+\}\{\d+\}")
 
 
 class _Parser(_Latex2Sympy):
@@ -86,7 +85,7 @@ class _Parser(_Latex2Sympy):
 
     def convert_postfix_list(self, arr: list[ParserRuleContext], i: int = 0) -> Any:
         is_last = i + 1 == len(arr)
-        if is_last or _MIXED_NUMBER.fullmatch(arr[i].getText() + arr[i + 1].getText()):
+        if is_last or re.fullmatch(r"\d+\\frac\{\d+\}\{\d+\}", arr[i].getText() + arr[i + 1].getText()):
             return super().convert_postfix_list(arr, i)
         left = self.convert_postfix(arr[i])
         if not isinstance(left, sympy.Integer):

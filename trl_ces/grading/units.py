@@ -23,7 +23,6 @@ _IN_TEXT = re.compile(
 _QUOTIENT = re.compile(r"\\frac\s*\{{\s*({0})\s*\}}\s*\{{\s*({0})\s*\}}".format(rf"{_TEXT}\s*\{{[^{{}}]*\}}{_POWER}"))
 _GLUED = re.compile(r"^(.*\})\s*((?:[cmkd]m|kg)(?:\^\{?\d\}?)?)$")
 _LITERAL = r"[-+]?[\d.,/ ]*\d|[-+]?\d*\s*\\frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\d)"
-_PLAIN = re.compile(rf"^({_LITERAL})(\s*[A-Za-z一-鿿][A-Za-z一-鿿./\s-]*{_POWER})$")
 _ALL_IN_TEXT = re.compile(rf"^{_TEXT}\s*\{{\s*([-+]?[\d.,/]*\d[^{{}}]*)\}}$")
 _TOKEN = re.compile(r"[A-Za-zΩμÅ.]+|平方|立方|每|(?:(?!每)[一-鿿])+|\^\s*\{?\s*-?\d|/")
 
@@ -84,8 +83,8 @@ MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man wom
 # Units that measure the same thing, in the first one.
 _SIZES: dict[str, tuple[str, Fraction]] = {}
 for _line in (
-    "m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|s min 60 h 3600 day 86400 wk 604800|"
-    "L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|元 角 0.1 分 0.01|W|J|N|V|A|Hz|Pa"
+    "m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|W|J|N|V|A|Hz|Pa|"
+    "s min 60 h 3600 day 86400 wk 604800|L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|元 角 0.1 分 0.01"
 ).split("|"):
     _first, *_rest = _line.split()
     _SIZES |= {prefix + _first: (_first, Fraction(10) ** power) for prefix, power in _POWERS_OF_TEN.items()}
@@ -121,7 +120,7 @@ def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str
         unit = " ".join(unwrap(in_text.group(2).replace(r"\cdot", " ")).split())
         if parse_unit(unit, nouns) is not None:
             return in_text.group(1).strip(), unit
-    plain = _PLAIN.match(text)
+    plain = re.match(rf"^({_LITERAL})(\s*[A-Za-z一-鿿][A-Za-z一-鿿./\s-]*{_POWER})$", text)
     # A lone letter is a variable (3t, 7 m); as a unit it is in \text{} or \mathrm{}.
     if plain and number(plain.group(1)) is not None and not re.fullmatch(r"\s*[A-Za-z]", plain.group(2)):
         unit = plain.group(2).strip()
