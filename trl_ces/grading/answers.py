@@ -34,8 +34,8 @@ _SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|．(?!\d)|\s*\
 _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
 # Where the words behind a value stop to belong to it: "$5$ as required", "$5$ is the answer", but not "$5$ thousand".
 _NEXT_CLAUSE = re.compile(
-    r"\s*(?:[,，;:.!。！．()*]|的(?:[。．]|$)|\b(?:as|because|since|so|which|where|when|by|for|in this|works|every|per|"
-    r"(?:is|are) (?:the|our|my))\b|$)",
+    r"\s*(?:[,，;:.!。！．()*]|的(?:[。．]|$)|\b(?:as|because|since|so|which|where|when|by|for|in this|works|"
+    r"every|per|(?:is|are) (?:the|our|my))\b|$)",
     re.IGNORECASE,
 )
 # What a closing expression may follow: "Hence", "we obtain", "it must be", "x =".

@@ -20,7 +20,7 @@ _BASES = {"binary": "2", "octal": "8", "hexadecimal": "16", "二": "2", "八": "
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _SENTENCE = re.compile(
-    r"([A-Za-z][A-Za-z ,']*?) (?:is|are|was|were|has|have|had|equals?|(?:contain|give|make|need|take|cost|weigh|pay|get)s?)"
+    r"([A-Za-z][A-Za-z ,']*?) (?:is|are|was|were|has|have|had|(?:equal|contain|give|make|need|take|cost|weigh)s?)"
     r"(?: exactly| equal to| a total of)? ?([-\d\\(][^,;]*)"
 )
 _MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
@@ -74,8 +74,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if any(wrong(answer, gold, question) for wrong in (_names_another_value, _has_another_unit, _has_another_form)):
         return gold, ""
     named_unit = r"radian|\\pi|degree|" + ("弧度|多少度" if implied_unit(gold) else r"\\circ|°")
-    if not re.search(named_unit, question):
-        gold, answer = _in_radians(gold, answer), _in_radians(answer, gold)
+    if (r"\pi" in gold) != (r"\pi" in answer) and not re.search(named_unit, question):
+        gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
     if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
     words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
@@ -126,12 +126,6 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return ordered, given
     value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
     return gold, value if unit and parse_unit(unit) is None else answer
-
-
-def _in_radians(text: str, other: str) -> str:
-    if r"\pi" not in other or implied_unit(text) != "degrees":
-        return text
-    return _DEGREES.sub(lambda degrees: rf"\frac{{{degrees[1]}\pi}}{{180}}", text)
 
 
 def _in_order(text: str) -> str | None:
@@ -196,7 +190,7 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
 
 
 def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
-    """The units that a question asks for: "how many minutes", "in cm"; 多少元 only where another of its kind is given."""
+    """The units that a question asks for: "how many minutes"; 多少元 only where another of its kind is given."""
     asked = [*map(parse_unit, _ASKED_IN_CHINESE.findall(question))]
     asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]
     asked += [parse_unit(next(filter(None, found))) for found in _ASKED_UNIT.findall(question)]

@@ -43,8 +43,8 @@ _NOT = re.compile(
 )
 _DOUBTS = re.compile(
     r"(?i)\b(?:suppose|assume|assuming|if|were|maybe|perhaps|possibly|might|could be|either(?! way)|wrong|incorrect|"
-    r"false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|如果|假设|可能[是为]|也许|或许|"
-    r"错误?答案|大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
+    r"false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|如果|"
+    r"假设|可能[是为]|也许|或许|错误?答案|大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
 )
 _BEHIND_IN_MATH = re.compile(
     r"\Z|[$\n&|=≈]|\\\)|\\\]|\\\\|[.,;:?](?!\d)|\^\s*\{?\s*\\circ|\\?%|\\(?:degree|end|text|mathrm|mbox|blacksquare|"
@@ -80,7 +80,7 @@ _EQUALS_BEFORE = re.compile(r"(?m)(?:^|(?<!\\)\$|\\\(|\\\[)\s*([-+]?\d[\d,.]*)\s
 _RIGHT = re.compile(r"(?i)(?<![\d,./])([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b")
 _TAKEN_BACK = re.compile(
     r"(?i)\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|misread|miscalculated|miscounted)\b|"
-    r"scratch that|\bcorrection\b|\b(?:give no|no final) answer\b|\A[\s$)*}]*并?不是|更正|作废|[收撤]回|[算做写说弄搞]错了|"
+    r"scratch that|\bcorrection\b|\b(?:give no|no final) answer\b|\A[\s$)*}]*并?不是|更正|作废|[收撤]回|[算做写]错|"
     r"\b(?:do|does|did|can|would|could)(?: not|n't) (?:stand by|trust)|\bwould rather say\b|\bI (?:meant|doubt)\b|"
     r"\b(?:retract|withdraw|disregard|ignore this|take (?:it|that|this) back|changed? my mind)\b|"
     r"\bone of (?:these|them) is (?:right|correct)|"

@@ -55,7 +55,7 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if both and len(union_parts(_stated_union(listed_values(answer), "(0,1)") or "")) > 1:
         return False  # x < -2 and x > 2
     if r"\begin{cases}" in gold + answer:
-        return algebra(*(_unnamed(text) for text in (gold, answer)))
+        return algebra(*(re.sub(r"^[^=]*=\s*(?=\\begin\{cases\})", "", _value(text)) for text in (gold, answer)))
     if (expected := congruence(gold)) and (given := congruence(answer)):
         return expected == given
     if (size := _SIZE.fullmatch(gold)) and (given_size := _SIZE.fullmatch(answer)):
@@ -73,11 +73,6 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return algebra(rf"{ours[0]}\in\mathbb{{Z}}: {one}", rf"{theirs[0]}\in\mathbb{{Z}}: {other}")
     answers = forms.with_constants_of(gold, answer)
     return any(_equal(forms.without_integer(gold), renamed, algebra) for renamed in answers)
-
-
-def _unnamed(text: str) -> str:
-    name, _, value = text.partition("=")
-    return value.strip() if is_name(name) or value.lstrip().startswith(r"\begin{cases}") else text
 
 
 def count_values(gold: str) -> int:

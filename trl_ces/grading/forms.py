@@ -82,11 +82,11 @@ _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[a-z]\s*\\neq\s*-?\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
 )
 _GAP, _NAMES = r"(?:\\text\s*\{|[{}\s]){0,3}", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?: ?, ?[A-Za-z](?:_\w)?){0,4}"
-_QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants; for some constant c
+_QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
     rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:for|where|with|其中|对)?{_GAP}(?:(?:all|any|every|each|some|任意) ?)?{_GAP}(?:"
-    rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]{{0,9}}|"
-    rf"(?:is|are) (?:[\w-]+ ){{0,4}}?(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?(?:常|实|参|正整)数)|"
-    rf"(?<=[yehl] )(?:real|positive|constant|numbers?|\s)+\}}?\s*{_NAMES})[)}}\s]{{0,4}}$"
+    rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]{{,9}}|"
+    rf"(?:is|are) (?:[\w-]+ ){{0,4}}?(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?\S{{1,2}}数)|"
+    rf"(?<=[yehl] )(?:real|positive|constant|numbers?|\s){{1,5}}\}}?\s*{_NAMES})[)}}\s]{{0,4}}$"
 )
 _FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
 _NO_FAMILY = re.compile(r"[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
@@ -133,7 +133,7 @@ def without_integer(gold: str) -> str:
 
 
 def family(text: str) -> tuple[str, str] | None:
-    r"""The free integer of `\pi+2k\pi, k\in\mathbb{Z}` and the values without its condition; `None` for other texts."""
+    r"""The free integer of `2k\pi, k\in\mathbb{Z}` and the values without its condition; `None` for other texts."""
     letters = _INTEGER.findall(text)[:1] or (list({*_FREE.findall(text)}) if r"\pi" in text else [])
     values = re.sub(r"^\\\{(?:\s*[a-z]\s*(?:\\mid|\||:))?(.*)\\\}$", r"\1", _INTEGER.sub("", text).strip())
     return (letters[0], values) if len(letters) == 1 and values and not _NO_FAMILY.search(values) else None

@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"[A-Za-zΩμÅ.]+|平方|立方|每|(?:(?!每)[一-鿿])+|\
 _COMPOUND = re.compile(r"(?:\d+(?:\.\d+)?\s*[A-Za-z一-鿿]+[\s,]*){2,4}")  # 2 hours 30 minutes
 
 _PREFIXES = {"k": "kilo", "c": "centi", "m": "milli", "d": "deci", "M": "mega", "G": "giga", "μ": "micro", "n": "nano"}
-_POWERS_OF_TEN = {"": 0, "k": 3, "c": -2, "m": -3, "d": -1, "M": 6, "G": 9, "μ": -6, "n": -9}
+_POWERS_OF_TEN = dict(zip(["", *_PREFIXES], (0, 3, -2, -3, -1, 6, 9, -6, -9), strict=True))
 _METRIC = {
     "m": "meter metre", "g": "gram gramme", "L": "liter litre l", "s": "second sec", "W": "watt", "J": "joule",
     "N": "newton", "V": "volt", "A": "ampere amp", "Hz": "hertz", "Pa": "pascal", "eV": "electronvolt", "mol": "mole",
@@ -82,15 +82,13 @@ _KNOWN = _spellings()
 MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man woman percent mass".split()}
 # Units that measure the same thing, in the first one.
 _SIZES: dict[str, tuple[str, Fraction]] = {}
-for _line in (
-    "m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|W|J|N|V|A|Hz|Pa|"
-    "s min 60 h 3600 day 86400 wk 604800|L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|元 角 0.1 分 0.01"
-).split("|"):
+_TO_FIRST = """m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|W|J|N|V|A|Hz|Pa|
+    s min 60 h 3600 day 86400 wk 604800|L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|元 角 0.1 分 0.01"""
+for _line in _TO_FIRST.split("|"):
     _first, *_rest = _line.split()
     _SIZES |= {prefix + _first: (_first, Fraction(10) ** power) for prefix, power in _POWERS_OF_TEN.items()}
     _SIZES |= {name: (_first, Fraction(size)) for name, size in zip(_rest[::2], _rest[1::2], strict=True)}
-_MONEY = {"dollar", "cent", "euro", "GBP", "元", "角", "分"}
-KINDS = [frozenset(kind) for kind in ({"C", "F"}, {"deg", "rad"}, _MONEY)]
+KINDS = [*map(frozenset, ({"C", "F"}, {"deg", "rad"}, {"dollar", "cent", "euro", "GBP", "元", "角", "分"}))]
 KINDS += [frozenset(name for name, (first, _) in _SIZES.items() if first == base) for base in "mgLs"]
 CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in {"μ", "Ω"}), key=len, reverse=True)
 
