@@ -151,9 +151,10 @@ def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str |
         return None if boxes_only else find_statement(text)
     if later := _stated_behind(text[boxes[-1].end :]):
         return later
-    several = len(boxes) == parts and all(box.content for box in boxes) and _is_one_value(boxes[-1].content)
+    is_one = _is_one_value(boxes[-1].content)
+    several = is_one and len(boxes) == parts and all(box.content for box in boxes)
     taken = boxes if several else boxes[-1:]
-    for box in [] if several else boxes[-2::-1]:  # \boxed{2} and \boxed{7} are one answer
+    for box in boxes[-2::-1] if is_one and not several else []:  # \boxed{2} and \boxed{7} are one answer
         if not box.content or not taken[0].content or not _JOINED.fullmatch(text, box.end, taken[0].start):
             break
         taken = [box, *taken] if box.content != taken[0].content else taken

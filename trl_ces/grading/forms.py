@@ -83,7 +83,7 @@ _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
 )
 _GAP, _NAMES = r"(?:\\text\s*\{|[{}\s]){0,3}", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?: ?, ?[A-Za-z](?:_\w)?){0,4}"
 _QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
-    rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:for|where|with|其中|对)?{_GAP}(?:(?:all|any|every|each|some|任意) ?)?{_GAP}(?:"
+    rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:for|where|with|其中|对)?{_GAP}(?:(?:all|any|every|some|任意) ?)?{_GAP}(?:"
     rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]{{,9}}|"
     rf"(?:is|are) (?:[\w-]+ ){{0,4}}?(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?\S{{1,2}}数)|"
     rf"(?<=[yehl] )(?:real|positive|constant|numbers?|\s){{1,5}}\}}?\s*{_NAMES})[)}}\s]{{0,4}}$"
@@ -164,7 +164,10 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
         for text in (gold, answer)
     )
     if len(new := theirs - ours) == len(old := ours - theirs) == 1 and (
-        quantified or all(of_x) or all(builder) or ("," in gold and new | old <= {*"rstuv"})
+        quantified
+        or ("," in gold and new | old <= {*"rstuv"})
+        or (all(of_x) and (of_x[0][2], of_x[1][2]) == (min(new), min(old)))
+        or (all(builder) and builder[0][1] in new)
     ):
         answer = re.sub(
             rf"\\[A-Za-z]+|{min(old)}", lambda found: found[0] if found[0] not in old else min(new), answer

@@ -82,8 +82,9 @@ _KNOWN = _spellings()
 MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man woman percent mass".split()}
 # Units that measure the same thing, in the first one.
 _SIZES: dict[str, tuple[str, Fraction]] = {}
-_TO_FIRST = """m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|W|J|N|V|A|Hz|Pa|
-    s min 60 h 3600 day 86400 wk 604800|L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|元 角 0.1 分 0.01"""
+_TO_FIRST = """m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|W|J|N|V|A|
+    Hz|Pa|s min 60 h 3600 day 86400 wk 604800|L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|
+    元 角 0.1 分 0.01"""
 for _line in _TO_FIRST.split("|"):
     _first, *_rest = _line.split()
     _SIZES |= {prefix + _first: (_first, Fraction(10) ** power) for prefix, power in _POWERS_OF_TEN.items()}
