@@ -27,11 +27,11 @@ def leaves(gold: str) -> list[str]:
     Takes a gold apart into values, through lists, sets, unions, tuples and intervals. Values that the algebra has to
     parse lose their unit.
     """
-    gold = condition(without_integer(tidy(gold)))
+    written, gold = gold, condition(without_integer(tidy(gold)))
     if not gold:
         return []
-    if _plain(gold) or re.search(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", gold, re.IGNORECASE):
-        return [gold]
+    if _plain(gold) or re.search(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", written, re.IGNORECASE):
+        return [gold if _plain(gold) else written]
     for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):
         if pieces and pieces != [gold]:
             return [leaf for piece in pieces for leaf in leaves(piece)]

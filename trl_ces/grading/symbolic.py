@@ -29,18 +29,16 @@ _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
 # The parser reads i as a symbol. It is the imaginary unit unless it is an index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _ARGUMENT = r"\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(\d|[A-Za-z]|\\(?!frac|sqrt|left)[A-Za-z]+))"
-_DIGITS = r"\{?\s*(\d+)\s*\}?"
+_DIGITS = r"(?:\{\s*(\d+)\s*\}|(\d+))"
 _OPERAND = r"\s*(\((?:[^()]|\([^()]*\))*\)|\\frac\{[^{}]*\}\{[^{}]*\}|\{[^{}]*\}|\d*\s*(?:\\[a-z]+|[a-z])|\d+)"
-
-
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     # Arguments without braces: \sqrt10, \sqrt[3]2, \frac\pi2, \frac{a}b, x^-1, 2^\frac12.
     (re.compile(r"\\sqrt(?![A-Za-z])(\[[^\[\]]*\])?\s*(\d+(?:\.\d+)?|[A-Za-z]|\\pi(?![A-Za-z]))"), r"\\sqrt\1{\2}"),
     (re.compile(rf"\\(frac|binom)(?![A-Za-z]){_ARGUMENT}{_ARGUMENT}"), r"\\\1{\2\3}{\4\5}"),
     (re.compile(r"\^\s*(?:([-+])\s*(\d+|[A-Za-z])|([-+]?)\s*(\\frac\{[^{}]*\}\{[^{}]*\}))"), r"^{\1\2\3\4}"),
-    (re.compile(rf"(?<![A-Za-z\\}}])([ACP])\s*\^\s*{_DIGITS}\s*_\s*{_DIGITS}"), r"\1_\3^\2"),  # C^2_5
-    (re.compile(rf"(?<![A-Za-z\\}}])C\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\binom{\1}{\2}"),
-    (re.compile(rf"(?<![A-Za-z\\}}])[AP]\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\frac{\1!}{(\1-\2)!}"),
+    (re.compile(rf"(?<![A-Za-z\\}}])([ACP])\s*\^\s*{_DIGITS}\s*_\s*{_DIGITS}"), r"\1_{\4\5}^{\2\3}"),  # C^2_5
+    (re.compile(rf"(?<![A-Za-z\\}}])C\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\binom{\1\2}{\3\4}"),
+    (re.compile(rf"(?<![A-Za-z\\}}])[AP]\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\frac{\1\2!}{(\1\2-\3\4)!}"),
     # Of \log_{2}32 in a fraction the parser takes 3 for the argument.
     (re.compile(r"\\log\s*_\s*(?:\{\s*(\w+)\s*\}\s*|(\d+)\s+|(\w))(\d+(?:\.\d+)?)(?![\d.])"), r"\\log_{\1\2\3}{\4}"),
     (re.compile(r"_\s*\{\s*([a-z])\s*\\geq\s*(\d)\s*\}"), r"_{\1=\2}^{\\infty}"),
@@ -48,11 +46,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.(?=[a-z])"), ""),
     (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
-    (re.compile(r"\\?(?<![A-Za-z])(?:arc|ar)(sin|cos|tan)h(?![A-Za-z])"), r"\\arc\1h"),
-    (
-        re.compile(r"(?<![\\A-Za-z])((?:arc)?(?:sin|cos|tan|sec|csc|cot)|sinh|cosh|tanh|ln|log|exp)(?![A-Za-z])"),
-        r"\\\1",
-    ),
+    (re.compile(r"(?<![\\A-Za-z])(arc(?:sin|cos|tan|sec)|sin|cos|tan|ln|log|exp)(?![A-Za-z])"), r"\\\1"),
     (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
     # A factor before brackets, which the parser would read as a function.
