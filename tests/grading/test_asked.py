@@ -24,7 +24,8 @@ from trl_ces.support.limits import MAX_LENGTH
         (r"\$5", "How many?", r"\$5"),
         (r"x=5\text{ gizmos}", "How many gizmos?", "x=5"),
         ("1011_2", "Write 11 in base 2.", "1011"),
-        ("1011_{2}", "Write 11 in binary.", "1011_{2}"),
+        ("1011_{2}", "Write 11 in binary.", "1011"),
+        ("1011_{2}", "Write 11 in ternary.", "1011_{2}"),
         ("a_2", "base", "a_2"),
     ],
 )

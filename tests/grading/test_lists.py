@@ -22,6 +22,8 @@ LISTS = Path(__file__).parent / "lists"
         ("blind3-correct", 304, 1.0, 9),
         ("blind4-hostile", 500, 0.0, 0),
         ("blind4-correct", 309, 1.0, 36),
+        ("blind5-hostile", 500, 0.0, 9),
+        ("blind5-correct", 300, 1.0, 49),
     ],
 )
 def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong):

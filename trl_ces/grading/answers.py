@@ -21,19 +21,21 @@ _BARE_BOX = re.compile(rf"(?:(?!{_BOX.pattern})[^\s$}}])*")
 _STATEMENT = re.compile(
     r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply)\b)?|\s*[:：=])|<answer>|"
     r"^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|^####|\b(?:option|choice)\s+is|"
-    r"答案(?:是|为|[:：])|故选|(?:因此|所以|应)选)"
+    r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选)"
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,
 )
-_MATH_SPAN = r"(?:\$\$[^$]+\$\$|\$[^$\n]+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
+# 顶点坐标为（1，2）。 at the end
+_PLAIN = r"(?<=[是为得=＝\s])[（(]?[-−]?\d(?:[-−\d.,，/ ]{0,40}\d)?[）)]?(?=\s?[一-鿿]{0,6}[。．.]\s*\Z)"
+_MATH_SPAN = rf"(?:{_PLAIN}|\$\$[^$]+\$\$|\$[^$\n]+\$|\\\([^\n]+?\\\)|\\\[.+?\\\]|\*\*[^*\n]+\*\*)"
 _VALUES = re.compile(rf"{_MATH_SPAN}(?:(?:\s*(?:,|，|、|;|and|or|和|或))+\s*{_MATH_SPAN})*", re.DOTALL)
-_SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|\s*\*\*|</")
+_SENTENCE_END = re.compile(r"[.!](?=\s+[A-Z]|\s*$)|[?？。！\n]|．(?!\d)|\s*\*\*|</")
 # A few words without another number may follow a closing expression: "Hence we obtain $025$ as required."
 _CLOSING_TAIL = re.compile(r"[^\d$\\?？]{0,40}")
 # Where the words behind a value stop to belong to it: "$5$ as required", "$5$ is the answer", but not "$5$ thousand".
 _NEXT_CLAUSE = re.compile(
-    r"\s*(?:[,，;:.!。！()*]|\b(?:as|because|since|so|which|where|when|by|for|in this|works|every|per|"
-    r"(?:is|are) (?:the|our|my))\b|$)",
+    r"\s*(?:[,，;:.!。！．()*]|的(?:[。．]|$)|\b(?:as|because|since|so|which|where|when|by|for|in this|works|"
+    r"every|per|(?:is|are) (?:the|our|my))\b|$)",
     re.IGNORECASE,
 )
 # What a closing expression may follow: "Hence", "we obtain", "it must be", "x =".
@@ -53,6 +55,7 @@ _OF_THE_ANSWER = re.compile(
 _BEFORE_CLOSING = re.compile(r"[.!?](?=\s)|[。！？\n]|,\s+(?=so\b|hence\b|thus\b|therefore\b)")
 _OTHERS = re.compile(r"\b(?:not|cannot|never|or|others|one of|lucky)\b|n't\b|不|非", re.IGNORECASE)
 _SEVERAL_VALUES = re.compile(r"(?<!\\)[,;]|[，；、±和或]|\\pm(?![A-Za-z])|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])")
+_JOINED = re.compile(r"(?:[\s$,;，；、和及]|\\[,;: ]|\\quad|\b(?:and|or)\b)*")
 _TUPLE = re.compile(r"(?:\\left)?[(\[（][^()\[\]（）]*[)\]）]")
 
 
@@ -148,8 +151,13 @@ def extract_answer(text: str, parts: int = 1, boxes_only: bool = False) -> str |
         return None if boxes_only else find_statement(text)
     if later := _stated_behind(text[boxes[-1].end :]):
         return later
-    several = len(boxes) == parts and all(box.content for box in boxes) and _is_one_value(boxes[-1].content)
+    is_one = _is_one_value(boxes[-1].content)
+    several = is_one and len(boxes) == parts and all(box.content for box in boxes)
     taken = boxes if several else boxes[-1:]
+    for box in boxes[-2::-1] if is_one and not several else []:  # \boxed{2} and \boxed{7} are one answer
+        if not box.content or not taken[0].content or not _JOINED.fullmatch(text, box.end, taken[0].start):
+            break
+        taken = [box, *taken] if box.content != taken[0].content else taken
     if not all(stands(text, box.start, box.end, box.content) for box in taken):
         return None
     return "; ".join(box.content for box in taken) or None

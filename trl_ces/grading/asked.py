@@ -11,16 +11,25 @@ from .copies import is_copy, repeats
 from .forms import choice, chooses, is_words, split_base
 from .notation import enclosed, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
-from .units import KINDS, MEASURES, implied_unit, measures_in, parse_unit, split_unit, stems
+from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, parse_unit, quantity, split_unit, stems
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
 _OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
-_BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)", re.IGNORECASE)
+_BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)|\b(binary|octal|hexadecimal)\b|([二八]|十六)进制", re.IGNORECASE)
+_BASES = {"binary": "2", "octal": "8", "hexadecimal": "16", "二": "2", "八": "8", "十六": "16"}
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
-_LETTER_BEHIND = re.compile(r"(-?[\d.]+)\s*([A-Za-z])")
-_MORE = re.compile(r"\b(?:or|and|not)\b|[,;]")
-_LABELLED = re.compile(r"(?:\\text\s*\{\s*([A-Za-z ]+?)\s*[:=]?\s*\}|([A-Za-z])(?=\s*=))\s*[:=]?\s*(.+)", re.DOTALL)
+_SENTENCE = re.compile(
+    r"([A-Za-z][A-Za-z ,']*?) (?:is|are|was|were|has|have|had|(?:equal|contain|give|make|need|take|cost|weigh)s?)"
+    r"(?: exactly| equal to| a total of)? ?([-\d\\(][^,;]*)"
+)
+_MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
+_LABEL = re.compile(  # C = (1,2), radius 3, 半径为3
+    r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*"
+    r"(?:\b(?:is|at|of)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)",
+    re.DOTALL,
+)
+_DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|°)")
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
     r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
@@ -43,7 +52,12 @@ _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
     rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )\b(?:in|to) {_UNIT}(?![\w-]))",
     re.IGNORECASE,
 )
-_OPTION = re.compile(r"\(?(?<![A-Za-z])([A-K])[).]")
+_ASKED_IN_CHINESE = re.compile(
+    r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
+)
+_ASKS_PERCENT = re.compile(
+    r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
+)
 _AROUND_OPTION = re.compile(r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q?quad|\\hspace\{[^{}]*\}|~")
 
 
@@ -53,16 +67,26 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, answer
     if (chosen := _with_options(answer, gold, question)) is not None:
         return chosen
+    gold, answer = _in_text(gold, answer, question), _in_text(answer, "", question)
+    if (theirs := quantity(gold)) and (ours := quantity(answer)) and theirs[1] == ours[1] and theirs[2] != ours[2]:
+        given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
+        return theirs[0], "" if (asked := _asked_units(question, given)) and given not in asked else ours[0]
     if any(wrong(answer, gold, question) for wrong in (_names_another_value, _has_another_unit, _has_another_form)):
         return gold, ""
-    if not re.search(r"radian|\\pi|degree|\\circ|°", question):
-        gold, answer = _in_radians(gold, answer), _in_radians(answer, gold)
+    named_unit = r"radian|\\pi|degree|" + ("弧度|多少度" if implied_unit(gold) else r"\\circ|°")
+    if (r"\pi" in gold) != (r"\pi" in answer) and not re.search(named_unit, question):
+        gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
     if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
     words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
-    rest = words.casefold().removeprefix(f"{expected} ".casefold())  # Ann finishes first
+    rest = words.casefold().removeprefix((expected if expected[-1:] > "一" else f"{expected} ").casefold())
     if is_words(expected) and len(rest) < len(words) and rest in question and not _MORE.search(rest):
-        return gold, expected
+        return gold, expected  # Ann finishes first, 不是质数
+    if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
+        return gold, expected if {*rest} <= {*question} else answer  # 直线与圆相离
+    sentence = _SENTENCE.fullmatch(" ".join(words.split())) if number(expected) is not None else None
+    if sentence and stems(sentence[1]) <= stems(question) | _COMMON:  # A decagon has 35 diagonals
+        answer = words = sentence[2].rstrip(".")
     noun, _, rest = words.partition(" ")  # point A, Quadrant III
     if number(expected) is None and rest == expected and stems(noun) & (stems(question) - _NO_NOUNS):
         return gold, rest
@@ -72,31 +96,36 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         if is_copy(answer, gold, question):
             return gold, ""
     digits, base = split_base(tidy(answer))
-    if (
-        base
-        and split_base(tidy(gold))[1] is None
-        and base in {str(number(named)) for named in _BASE.findall(question)}
-    ):
+    asked_bases = {_BASES.get(named.lower()) or str(number(named)) for named in map("".join, _BASE.findall(question))}
+    if base in asked_bases and split_base(tidy(gold))[1] is None:
         return gold, digits
+    scale = re.search("(?:多少|几)([万亿])", question)
+    if scale and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
+        value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
+        return gold, value if counted or not split_unit(tidy(answer))[1] else ""
     percent = _PERCENT.fullmatch(answer.strip())
+    of = None if percent or _ASKS_PERCENT.search(question) else _PERCENT.fullmatch(gold.strip(" $"))
+    if of and (hundredfold := number(tidy(of[1]))) is not None and number(tidy(answer)) == hundredfold / 100:
+        return gold, gold
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
         share = None if hundredfold is None else hundredfold / 100
         if share == number(tidy(gold)) or not _OF_PERCENT.search(question):
             return gold, "" if share is None else str(share)
-    if (named := _named_values(answer, question)) and "=" not in gold and (ordered := _in_order(gold)):
-        return ordered, named
+    labels, given = _labelled(gold), _labelled(answer)
+    if any(len(label) > 1 for label in labels):
+        ours = {label[0].lower(): value for label, value in given.items()}
+        values = (
+            [ours.get(label[0].lower(), "") for label in labels] if len(ours) == len(labels) else list(given.values())
+        )
+        return "; ".join(labels.values()), "; ".join(values) or _in_order(answer) or answer
+    last = {name: [*re.finditer(_LETTER.format(name), question, re.IGNORECASE)][-1:] for name in given}
+    if given and "=" not in gold and all(last.values()) and (ordered := _in_order(gold)):
+        return ordered, "; ".join(given[name] for name in sorted(given, key=lambda name: last[name][0].start()))
     if _ORDER.search(question) and (ordered := _in_order(gold)) and (given := _in_order(answer)):
         return ordered, given
-    if number(tidy(gold)) is not None and (lettered := _LETTER_BEHIND.fullmatch(tidy(answer))):
-        return gold, lettered[1] if lettered[2] in measures_in(question) else answer  # 5 m
     value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
     return gold, value if unit and parse_unit(unit) is None else answer
-
-
-def _in_radians(text: str, other: str) -> str:
-    degrees = number(tidy(text)) if implied_unit(text) == "degrees" and r"\pi" in other else None
-    return text if degrees is None else rf"\frac{{{degrees}}}{{180}}\pi"
 
 
 def _in_order(text: str) -> str | None:
@@ -107,17 +136,11 @@ def _in_order(text: str) -> str | None:
     return "; ".join(items) if len(items) > 1 and number(text) is None else None
 
 
-def _named_values(answer: str, question: str) -> str | None:
-    """`y = 2, x = 1` as `1; 2`, in the order in which the question last names x and y; `None` for anything else."""
-    items = [_LABELLED.fullmatch(item) for part in split_top(tidy(answer), ";") for item in split_top(part, ",")]
-    values = {found[1] or found[2]: found[3] for found in items if found}
-    last = {}
-    for name in values:
-        places = [found.start() for found in re.finditer(_LETTER.format(name), question, re.IGNORECASE)]
-        last[name] = places[-1:]
-    if len(items) < 2 or len(values) < len(items) or not all(last.values()):
-        return None
-    return "; ".join(values[name] for name in sorted(values, key=last.__getitem__))
+def _labelled(text: str) -> dict[str, str]:
+    """`quotient 9, remainder 3` as values by labels; nothing for a text of which a part has no label of its own."""
+    found = [_LABEL.fullmatch(unwrap(item)) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
+    values = {item[1] or item[2]: item[3] for item in found if item}
+    return values if len(values) == len(found) > 1 else {}
 
 
 def _names_another_value(answer: str, gold: str, question: str) -> bool:
@@ -143,21 +166,35 @@ def _has_another_form(answer: str, gold: str, question: str) -> bool:
     return len(digits[0]) == len(digits[1]) > 1 and digits[0] != digits[1]
 
 
-def _has_another_unit(answer: str, gold: str, question: str) -> bool:
-    """Whether the answer has a unit that the question does not ask for, or names none of, but others of its kind.
+def _in_text(text: str, other: str, question: str) -> str:
+    r"""`5 m` as `5\text{ m}` where the unit is named, or nothing else can be meant by a gold `5 m`."""
+    lettered = re.fullmatch(r"(-?[\d.]+)\s*([A-Za-z])", tidy(text))
+    if not lettered or parse_unit(lettered[2]) is None:
+        return text
+    named = measures_in(question) | {*(parse_unit(split_unit(tidy(other))[1]) or ())}
+    alone = other and " " in tidy(text) and not re.search(_LETTER.format(lettered[2]), question)
+    return rf"{lettered[1]}\text{{ {lettered[2]}}}" if lettered[2] in named or alone else text
 
-    Golds with a unit decide themselves.
-    """
+
+def _has_another_unit(answer: str, gold: str, question: str) -> bool:
+    """Whether a gold has no unit, and the answer one that is not asked for, or not named while its kind is."""
     if implied_unit(gold) or split_unit(tidy(gold))[1]:
         return False
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
     if not given or not given.keys() <= MEASURES:
         return False
-    asked = [parse_unit(next(filter(None, found))) or {} for found in _ASKED_UNIT.findall(question)]
-    if measures := [unit for unit in asked if unit and unit.keys() <= MEASURES]:
+    if measures := _asked_units(question, given):
         return given not in measures and not (len(given) > 1 and given.keys() <= set().union(*measures))
     named = measures_in(question)
     return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
+
+
+def _asked_units(question: str, given: dict[str, int]) -> list[dict[str, int]]:
+    """The units that a question asks for: "how many minutes"; 多少元 only where another of its kind is given."""
+    asked = [*map(parse_unit, _ASKED_IN_CHINESE.findall(question))]
+    asked = [unit for unit in asked if unit and any(kind & unit.keys() and kind & given.keys() for kind in KINDS)]
+    asked += [parse_unit(next(filter(None, found))) for found in _ASKED_UNIT.findall(question)]
+    return [unit for unit in asked if unit and unit.keys() <= MEASURES]
 
 
 def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | None:
@@ -173,7 +210,7 @@ def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | No
 @lru_cache(maxsize=256)
 def _options(question: str) -> dict[str, str]:
     """Letter -> text of the options A, B, C, ... that a question lists, three at least and no two alike."""
-    _, *pieces = _OPTION.split(question)
+    _, *pieces = re.split(r"\(?(?<![A-Za-z])([A-K])[).]", question)
     letters, texts = pieces[::2], [tidy(_AROUND_OPTION.sub("", text).strip(" \n$")) for text in pieces[1::2]]
     start = "".join(letters).rfind("ABC")
     listed = dict(zip(letters[start:], texts[start:], strict=True)) if start >= 0 else {}
@@ -181,6 +218,7 @@ def _options(question: str) -> dict[str, str]:
     return listed if in_turn and all(texts[start:]) and len(set(listed.values())) == len(listed) else {}
 
 
+_COMMON = stems("the a an there it this that he she they total number of value answer result sum product")
 # Words of a question that behind a number would change the value or doubt it.
 _NO_NOUNS = stems(
     "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect "

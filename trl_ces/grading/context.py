@@ -43,10 +43,9 @@ _NOT = re.compile(
 )
 _DOUBTS = re.compile(
     r"(?i)\b(?:suppose|assume|assuming|if|were|maybe|perhaps|possibly|might|could be|either(?! way)|wrong|incorrect|"
-    r"false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|如果|假设|"
-    r"错误?答案|大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
+    r"false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|如果|"
+    r"假设|可能[是为]|也许|或许|错误?答案|大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
 )
-_CLAUSE = re.compile(r"[.!?](?=\s|\Z)|[;,，。；！？\n]")
 _BEHIND_IN_MATH = re.compile(
     r"\Z|[$\n&|=≈]|\\\)|\\\]|\\\\|[.,;:?](?!\d)|\^\s*\{?\s*\\circ|\\?%|\\(?:degree|end|text|mathrm|mbox|blacksquare|"
     r"square|qed|checkmark|tag|q?quad|implies|Rightarrow|because|therefore|to|iff|approx)|[A-Za-z一-鿿]{2,}"
@@ -67,12 +66,12 @@ _WORDS_BEHIND = re.compile(
     r"\b(?:and|but|while)\s+\$?[-\d(\\][^.\n]{0,99}\b(?:for|if|when|in)\b)|"
     r"(?:and|or)\s+(?:\$?[-+]?[\d(][^=$\n]*\$?|\(?(?-i:[A-K])\)?)(?:[.,;\s]|\Z)|万|亿|千|百|倍|的一半|的两倍|或"
 )
-_LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac\s*\{[^{}]*\}\s*\{[^{}]*\}))"
+_LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac(?:\d\d|\s*\{[^{}]*\}\s*\{[^{}]*\})))"
 # Another value in a place where only the answer can stand.
 _CLAIM = re.compile(
     r"(?i)(?:\banswers?\s*(?:is|are|was|would be|[:：=])|\bshould\s+(?:be|have been)|"
     r"\b(?:true|correct|right|actual|real) (?:one|value|result) (?:is|was)|正确答案(?:为|是)|应该?是|可能是|"
-    r"\bno,? wait,?|\bedit\s*:|\bor(?:\s+(?:possibly|maybe|perhaps))?(?:\s+it\s+is)?|"
+    r"\bno,? wait,?|\bedit\s*:|\b(?:or|alternatively|else)(?:\s+(?:possibly|maybe|perhaps))?(?:\s+it\s+is)?|"
     r"(?:\b(?:no|wait|actually|hmm+|sorry|correction|oops|edit|on second thought)\b|不对)[^\n]{0,99}?"
     rf"(?:\b(?:is|must be|equals)|'s|=)){_LITERAL}"
 )
@@ -81,7 +80,10 @@ _EQUALS_BEFORE = re.compile(r"(?m)(?:^|(?<!\\)\$|\\\(|\\\[)\s*([-+]?\d[\d,.]*)\s
 _RIGHT = re.compile(r"(?i)(?<![\d,./])([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b")
 _TAKEN_BACK = re.compile(
     r"(?i)\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|misread|miscalculated|miscounted)\b|"
-    r"scratch that|\bone of (?:these|them) is (?:right|correct)|"
+    r"scratch that|\bcorrection\b|\b(?:give no|no final) answer\b|\A[\s$)*}]*并?不是|更正|作废|[收撤]回|[算做写]错|"
+    r"\b(?:do|does|did|can|would|could)(?: not|n't) (?:stand by|trust)|\bwould rather say\b|\bI (?:meant|doubt)\b|"
+    r"\b(?:retract|withdraw|disregard|ignore this|take (?:it|that|this) back|changed? my mind)\b|"
+    r"\bone of (?:these|them) is (?:right|correct)|"
     r"\A[\s$)*}]*(?:can|must|should) be (?:eliminated|ruled out|excluded|rejected|discarded)|"
     r"(?:^|[.!;:(]\s*)(?:(?:but|no|wait|actually)[,\s]+)*(?:that|this|it)(?:'s| is| was) "
     r"(?:wrong|incorrect|false|not (?:right|correct))|"
@@ -98,12 +100,12 @@ def stands(text: str, start: int, end: int, value: str) -> bool:
     spans = _MATH.finditer(before + "5" + text[end : end + _BEFORE])
     opened = next((span.start() for span in spans if span.start() < len(before) < span.end()), None)
     bare, closed = _OPENERS.sub("", before), behind[_CLOSERS.match(behind).end() :]  # type: ignore[union-attr]
-    clause = _CLAUSE.split(bare)[-1]
+    clause = re.split(r"[.!?](?=\s|\Z)|[;,，。；！？\n]", bare)[-1]
     denied = _NOT.search(bare) or _CHANGING.search(_CONTRAST.sub("", clause)) or _DOUBTS.search(clause)
     if opened is None:
         changed = bool(_BEFORE_IN_TEXT.search(_TOUCHING.sub("", before)) or _BEHIND_IN_TEXT.match(behind))
     else:
-        in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:]))
+        in_math = _BEFORE_IN_MATH.search(_OPENERS.sub("", before[opened:])) or before.rstrip().endswith(r"\in")
         changed = not in_math or not _BEHIND_IN_MATH.match(closed)
     followed = _RAISED.match(behind) or _WORDS_BEHIND.match(closed.lstrip("$* "))
     return not (_HIDDEN.search(before) or denied or changed or followed or _taken_back(value, before, behind))
@@ -112,7 +114,7 @@ def stands(text: str, start: int, end: int, value: str) -> bool:
 def _taken_back(value: str, before: str, behind: str) -> bool:
     if _TAKEN_BACK.search(behind):
         return True
-    if (given := _number(value)) is None:
+    if (given := _number(value.rpartition("=")[2])) is None:
         return False
     claims = [match.group(1) for pattern in (_CLAIM, _RIGHT) for match in pattern.finditer(behind)]
     claims += [match.group(1) for match in (_EQUALS_BEHIND.match(behind), _EQUALS_BEFORE.search(before)) if match]

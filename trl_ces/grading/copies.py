@@ -15,21 +15,18 @@ from .forms import choice
 from .notation import split_top, tidy, unwrap
 from .numbers import number
 from .statements import sides
+from .units import split_unit
 
 _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
 _NEUTRAL = re.compile(rf"(?<![\d.^}}\w])0\+|[+-]0(?![\d.\w^])|(?<![\d.^}}\w])1{_TIMES}|(?:{_TIMES}|/)1(?![\d.\w^])")
-_UNSEEN = re.compile(rf"[{{}}()\[\]]|{_TIMES}")
 _OPERATION = re.compile(
     r"[-+*/^!±=<>]|[)\d]\s*\(|\\(?:frac|cdot|times|div|sqrt|overline|dot|[lg]eq|d?binom|sum|prod|int|lim|log|ln|sin|cos|tan|sec|csc|cot|pm|bmod|lfloor|lceil)"
     r"(?![A-Za-z])"
 )
 _UNFINISHED = re.compile(
     r"\\(?:sum|prod|[io]*int|lim|gcd|det|max|min|deg)(?![A-Za-z])|\\frac\s*\{\s*(?:d|\\partial)[^{}]*\}\s*\{\s*(?:d|\\partial)"
-    r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])"
+    r"|(?<![A-Za-z])(?:gcd|lcm|det|max|min|mod)(?![A-Za-z])(?!\s*\}?$)"
 )
-_CONDITION = re.compile(r"\\\{[^{}:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", re.DOTALL)
-_SIGN = re.compile(r"(?:^|(?<=[=(,]))[-+]")
-_DELIMITER = re.compile(r"\$\$?|\\[\[\]()]")
 _FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))")
 _FACTOR = re.compile(r"\([^()]*\)|[^()]+|[()]")
 _START = r"(?<![A-Za-z\d.])"
@@ -46,11 +43,11 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     golds = [expected, _last_side(expected)]
     if any(_ordered(written) == _ordered(one) for one in golds) or choice(expected):
         return False
-    condition = _CONDITION.fullmatch(written)  # of {x : x^2 < 4}
+    condition = re.fullmatch(r"\\\{[^:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", written, re.DOTALL)  # of {x : x^2 < 4}
     parts = (written, *(condition.groups() if condition else ()))
     if _operations(written) and any(_stands_in(_shape(part), _shapes(question)) for part in parts):
         return True
-    value = _last_side(written)  # of x = 5 - 3 = 2
+    value = split_unit(_last_side(written))[0]  # of x = 5 - 3 = 2
     if any(_ordered(value) == _ordered(one) for one in golds):
         return False
     if value.count(r"\begin") > max(1, expected.count(r"\begin")):  # a product of matrices
@@ -60,7 +57,7 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     is_value = (
         number(expected) is not None and r"\pi" not in value and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
     )
-    return is_value and number(value) is None and _operations(value) > _operations(expected)
+    return is_value and number(value) is None and r"\equiv" not in value and _operations(value) > _operations(expected)
 
 
 def repeats(text: str, question: str) -> bool:
@@ -73,7 +70,7 @@ def _last_side(text: str) -> str:
 
 
 def _operations(text: str) -> int:
-    return len(_OPERATION.findall(_SIGN.sub("", text)))
+    return len(_OPERATION.findall(re.sub(r"(?:^|(?<=[=(,]))[-+]", "", text)))
 
 
 def _shape(text: str) -> str:
@@ -92,13 +89,13 @@ def _ordered_side(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    return _UNSEEN.sub("", _FRACTION.sub(r"\1\3/\2\4", text))
+    return re.sub(rf"[{{}}()\[\]]|{_TIMES}", "", _FRACTION.sub(r"\1\3/\2\4", text))
 
 
 @lru_cache(maxsize=256)
 def _shapes(question: str) -> str:
     """The question's text and formulas, in turn, without brackets and without the blanks that tell no words apart."""
-    pieces = [unwrap(tidy(piece)) for piece in _DELIMITER.split(question)]
+    pieces = [unwrap(tidy(piece)) for piece in re.split(r"\$\$?|\\[\[\]()]", question)]
     pieces[::2] = [re.sub(r"(?<![A-Za-z])\s|\s(?![A-Za-z])", "", text) for text in pieces[::2]]
     pieces[1::2] = [re.sub(r"\s", "", formula) for formula in pieces[1::2]]
     return _bare("\n".join(pieces))

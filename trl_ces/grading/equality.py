@@ -18,27 +18,20 @@ from .statements import gives_different_names, has_unknowns, is_name, is_relatio
 from .units import implied_unit, split_unit, unit_fits
 
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
-_CLOSED_AT_INFINITY = re.compile(r"\[\s*-\s*\\infty|\\infty\s*\]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
 _NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)
-_TEXT_LIST = re.compile(r"\\text\s*\{([^{}]*,[^{}]*)\}")
 _SET_IN_SET = re.compile(r"\\\{[^}]*\\(?:\{|emptyset)")
 _SIZE = re.compile(r"(\d+)\s*\\times\s*(\d+)")
-_TO = re.compile(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)")
 _COLUMN = re.compile(r"\\begin\{pmatrix\}((?:(?!\\end)[^&])*)\\end\{pmatrix\}", re.DOTALL)
-_TRANSPOSED = re.compile(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$")
 _UNIT_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|bm|vec|hat)\{?(?:\\mathbf)?\{?\\?([ijk])(?:math)?\}*")
 _PART = r"\{(?:[^(){}]|\{[^(){}]*\})*\}"
 _SCALED = re.compile(rf"([-+]?(?:\d+|[a-z]|\\frac{_PART}{_PART}))\s*(\([^()]*\)|{_COLUMN.pattern})", re.DOTALL)
 _UNEQUAL = re.compile(r"^[A-Za-z]\s*\\neq(?![A-Za-z])")
-_AND = re.compile(r"\\(?:land|wedge)(?![A-Za-z])")
+_BOTH = re.compile(r"(?<![A-Za-z])and(?![A-Za-z])|且")
 _GOES_ON = re.compile(r"\\[cl]?dots(?![A-Za-z])|\.\.\.|…")
 _OR = re.compile(r"(?<![A-Za-z])or(?![A-Za-z])|\\(?:lor|vee)(?![A-Za-z])|或")
-_PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![A-Za-z])\s*")  # not \pmod
+_PLUS_MINUS = re.compile(r"\\(p|m)(?:m|p)(?![A-Za-z])\s*")  # not \pmod
 _WORDS = re.compile(r"\\(?:text|mbox|textrm|textbf)\s*\{[^{}]*[A-Za-z]")
-_FUNCTION_NAME = re.compile(r"\\(?:sin|cos|tan)(?![A-Za-z])")
-_POINT_NAME = re.compile(r"^[A-Z]\s*=?\s*(?=\()")
-_DECIMAL_COMMA = re.compile(r"(-?\d+),(\d{1,2}|\d{4,})")
 _THEREFORE = re.compile(r"(?<![A-Za-z\\])(?:so|thus|then|hence|therefore|but|or)(?![A-Za-z])")
 _LETTER_BEHIND = re.compile(r"(.*\d)\s*([A-Za-z])")
 
@@ -55,9 +48,14 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if _GOES_ON.search(answer) and not _GOES_ON.search(gold) and number(tidy(answer)) is None:
         return False
     offers_two = _OR.search(answer) and not _OR.search(gold)
-    if _AND.search(answer) and len(union_parts(gold)) > 1:
+    if re.search(r"\\(?:land|wedge)(?![A-Za-z])", answer) and len(union_parts(gold)) > 1:
         return False
+    both = _BOTH.search(answer) and not _BOTH.search(gold) and r"\ne" not in answer and "≠" not in answer
     gold, answer = tidy(gold), tidy(answer)
+    if both and len(union_parts(_stated_union(listed_values(answer), "(0,1)") or "")) > 1:
+        return False  # x < -2 and x > 2
+    if r"\begin{cases}" in gold + answer:
+        return algebra(*(re.sub(r"^[^=]*=\s*(?=\\begin\{cases\})", "", _value(text)) for text in (gold, answer)))
     if (expected := congruence(gold)) and (given := congruence(answer)):
         return expected == given
     if (size := _SIZE.fullmatch(gold)) and (given_size := _SIZE.fullmatch(answer)):
@@ -70,6 +68,9 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
         if not is_one or len(offered) != 2 or is_relation(answer):
             return False
         return all(_equal(gold, value, algebra) for value in offered)
+    if (ours := forms.family(gold)) and (theirs := forms.family(answer)):
+        one, other = ("; ".join(sides(item)[-1] for item in listed_values(text)) for _, text in (ours, theirs))
+        return algebra(rf"{ours[0]}\in\mathbb{{Z}}: {one}", rf"{theirs[0]}\in\mathbb{{Z}}: {other}")
     answers = forms.with_constants_of(gold, answer)
     return any(_equal(forms.without_integer(gold), renamed, algebra) for renamed in answers)
 
@@ -90,7 +91,7 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return congruence(answer) == expected
     if (residue := congruence(answer)) and number(gold) is not None:
         return residue[0] == number(gold)
-    answer = _TO.sub(":", answer) if ":" in gold else answer
+    answer = re.sub(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)", ":", answer) if ":" in gold else answer
     if len(parts := _ratio(gold)) > 2:
         others = _ratio(answer)
         return bool(others) and [part * parts[0] for part in others] == [part * others[0] for part in parts]
@@ -99,8 +100,9 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return False
     if forms.spelling(gold) == forms.spelling(answer):
         return True
-    letters = sorted(_BETWEEN_CHOICES.sub("", unwrap(answer)))  # several choices; an order of letters is none
-    if _CHOICES.fullmatch(unwrap(gold)) and list(unwrap(gold)) == sorted(unwrap(gold)) == letters:
+    # Several choices; an order of letters is none.
+    one, other = (_BETWEEN_CHOICES.sub("", unwrap(text)) for text in (gold, answer))
+    if _CHOICES.fullmatch(one) and list(one) == sorted(one) == sorted(other):
         return True
     if letter := choice(gold):
         return forms.chooses(unwrap(answer), letter)
@@ -127,7 +129,7 @@ def _compare_numbers(gold: str, answer: str) -> bool | None:
     answer_text, answer_unit = split_unit(_value(answer))
     if gold_unit and (lettered := _LETTER_BEHIND.fullmatch(answer_text)) and unit_fits(lettered.group(2), gold_unit):
         answer_text = lettered.group(1)  # 40s for 40 seconds
-    if "." in gold_text and (french := _DECIMAL_COMMA.fullmatch(answer_text)):
+    if "." in gold_text and (french := re.fullmatch(r"(-?\d+),(\d{1,2}|\d{4,})", answer_text)):
         answer_text = ".".join(french.groups())
     expected, given = number(gold_text), number(answer_text)
     if expected is None or given is None:
@@ -159,16 +161,23 @@ def listed_values(text: str) -> list[str]:
     brackets = enclosed(text)
     if brackets and brackets[0] == r"\{" and brackets[2] == r"\}" and not re.search(r"\\mid|\||:", brackets[1]):
         text = brackets[1]
-    if words := _TEXT_LIST.fullmatch(text):
+    if words := re.fullmatch(r"\\text\s*\{([^{}]*,[^{}]*)\}", text):
         text = words.group(1)
-    if named := _NAMED_TUPLE.fullmatch(text):  # (x, y) = (1, 2)
+    if (named := _NAMED_TUPLE.fullmatch(text)) and not _PLUS_MINUS.search(text):  # (x, y) = (1, 2)
         names, values = (split_top(part, ",") for part in named.groups())
         if len(names) == len(values) > 1 and all(map(is_name, names)):
             return [f"{name}={value}" for name, value in zip(names, values, strict=True)]
     items = split_top(text, ";")
     items = items if len(items) > 1 else split_top(text, ",")
-    two = {item: len(_PLUS_MINUS.findall(item)) == 1 for item in items}
-    return [_PLUS_MINUS.sub(sign, item) if two[item] else item for item in items for sign in "+-"[: 1 + two[item]]]
+    return [signed for item in items for signed in _signed(item)]
+
+
+def _signed(item: str) -> list[str]:
+    r"""`+3` and `-3` for `\pm 3`, `(+3,-3)` and `(-3,+3)` for `(\pm 3,\mp 3)`."""
+    signs = _PLUS_MINUS.findall(item)
+    if len(signs) != 1 and len({*signs}) < 2:
+        return [item]
+    return [_PLUS_MINUS.sub(lambda sign, pair=pair: pair[sign[1] == "m"], item) for pair in ("+-", "-+")]
 
 
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
@@ -179,9 +188,9 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
         return _compare_structure(bounded, stated, algebra)
     if stated := _stated_union(gold_items, answer):
         return _compare_structure(stated, answer, algebra)
-    if (stated := _stated_tuple(answer_items)) and _tuple(gold):
-        return _compare_tuples(gold, stated, algebra)
-    if (stated := _stated_tuple(gold_items)) and _tuple(answer):
+    if (stated := _stated_tuple(answer_items)) and _tuple(_value(gold)):
+        return _compare_tuples(_value(gold), stated, algebra)
+    if (stated := _stated_tuple(gold_items)) and _tuple(_value(answer)):
         return _compare_tuples(stated, answer, algebra)
     if gold_items != [gold] or answer_items != [answer]:
         if len(gold_items) != len(answer_items) or len(gold_items) > MAX_ITEMS:
@@ -196,7 +205,7 @@ def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
         if len(gold_parts) == len(answer_parts) <= MAX_ITEMS and _same_in_any_order(gold_parts, answer_parts, algebra):
             return True
         # The algebra takes [-\infty, 1) for an interval.
-        return not _CLOSED_AT_INFINITY.search(answer) and algebra(gold, answer)
+        return not re.search(r"\[\s*-\s*\\infty|\\infty\s*\]", answer) and algebra(gold, answer)
     return _compare_tuples(gold, answer, algebra)
 
 
@@ -240,7 +249,7 @@ def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
     value = _value(answer)
     gold_tuple, answer_tuple = _tuple(gold), _tuple(value)
     if gold_tuple and answer_tuple is None:
-        answer_tuple = _tuple(_POINT_NAME.sub("", value))  # P(0,2)
+        answer_tuple = _tuple(re.sub(r"^[A-Z]\s*=?\s*(?=\()", "", value))  # P(0,2)
     if gold_tuple and answer_tuple:
         (gold_ends, gold_values), (answer_ends, answer_values) = gold_tuple, answer_tuple
         if _UNIT_VECTOR.search(answer) and len(answer_values) < len(gold_values):
@@ -264,9 +273,13 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
             for part, name in zip(pieces[::2], pieces[1::2], strict=False)
         }
         return ("(", ")"), [parts.get(name, "0") for name in ("ijk" if "k" in parts else "ij")]
-    brackets = enclosed(_TRANSPOSED.sub("", text))
+    brackets = enclosed(re.sub(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$", "", text))
     if brackets is None and (scaled := _SCALED.fullmatch(text)) and (factors := _tuple(scaled[2])):
         return factors[0], [rf"({scaled[1]}) \cdot ({value})" for value in factors[1]]
+    terms = split_top(text, "+") if brackets is None else []
+    if len(terms) > 1 and None not in (parts := [*map(_tuple, terms)]):
+        sums = zip(*(values for _, values in parts), strict=False)  # (1,2)+t(3,4)
+        return ("(", ")"), ["+".join(f"({value})" for value in values) for values in sums]
     if brackets is None or brackets[0] == r"\{":
         return None
     values = split_top(brackets[1], ";" if ";" in brackets[1] else ",")  # (1,5; 2)
@@ -315,7 +328,8 @@ def _compare_leaves(gold: str, answer: str, algebra: Algebra) -> bool:
             return False  # another coordinate
         first, last = gold_sides[0], gold_sides[-1]
         for one, other in ((answer_sides, answer_sides[-1]), (answer_sides[::-1], answer_sides[0])):
-            if _equal(first, one[0], algebra) and _equal(last, other, algebra):
+            named = first.partition("(")[0].strip() == one[0].strip()  # f(x), f
+            if (named or _equal(first, one[0], algebra)) and _equal(last, other, algebra):
                 return _is_consistent(last, one, algebra)
         if any(map(has_unknowns, gold_sides)):
             return algebra(gold, answer)
@@ -340,7 +354,7 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
     r"""Whether a statement gives the gold: `x = 5`, `5 = x`, `x = 2+3 = 5`, `\frac{1}{3} \approx 0.33`."""
     value, name = answer_sides[-1], answer_sides[0]
     if any(_WORDS.search(side) or _THEREFORE.search(side) for side in answer_sides[1:-1]) or (
-        _FUNCTION_NAME.match(name) and has_unknowns(value)
+        re.match(r"\\(?:sin|cos|tan)(?![A-Za-z])", name) and has_unknowns(value)
     ):
         return False  # "x = 1 so x = 2", \\sin x = \\cos x
     if is_name(value) and not is_name(name):
@@ -352,7 +366,8 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
     ):
         return True  # A = 25\pi \approx 78.54
     if has_unknowns(name):
-        return may_be_named(name) and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
+        is_named = may_be_named(name) or (r"\begin" in value and r"\begin" not in name)  # 3I_2, A^5
+        return is_named and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
     if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides):
         return False
     return _equal(gold, name, algebra) or any("." in gold and _equal(gold, side, algebra) for side in answer_sides)

@@ -6,11 +6,10 @@ base, words by spelling, a choice by its letter. Nothing here compares values.
 import re
 from itertools import permutations
 
-from .notation import tidy, unwrap
+from .notation import split_top, tidy, unwrap
 from .numbers import number
-from .statements import is_name, is_relation, restated
+from .statements import has_unknowns, is_name, is_relation, restated
 
-_CHOICE = re.compile(r"\(?([A-K])\)?\.?|\(([A-K])\)\s*(?:\\\s*)?[^,;]+")
 _CHOSEN = re.compile(r"[(\[]?\s*([A-Ka-k])\s*(?:[)\].:]|(?=\()|$)(.*)", re.DOTALL)
 # (A), (B) chooses nothing, A. Angle B chooses A
 _CHOICE_NAME = re.compile(r"^(?:option|choice|answer|选项?)\s*:?\s*", re.IGNORECASE)
@@ -24,61 +23,73 @@ _CHOSEN_TOO = re.compile(
 # x \in [1, 2) states [1, 2); \{x \mid x > 2\} states x > 2
 _IN = re.compile(r"^\s*(?:(?:[A-Za-z](?:_\w)?|\([a-z](?:,\s*[a-z])+\))\s*\\in(?![A-Za-z])|[A-Z]\s*=(?=\s*\\\{))")
 _GROUPED_RESULT = re.compile(r"=\s*\d{1,3}(?:,\d{3})+(?:\.\d+)?$")  # x = 1,234 is not a list
-_ABSOLUTE = re.compile(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$")
 _SET_BUILDER = re.compile(
     r"^\\\{\s*([A-Za-z])\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?|R)\s*)?(?:\\mid|\||:)(.*)\\\}$", re.DOTALL
 )
 _FUNCTIONS = re.compile(
     r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
 )
-_BLANKS = re.compile(r"\s+")
-_BLANKS_BETWEEN_DIGITS = re.compile(r"(?<=[\d.])\s+(?=[\d.])")
 _NEEDLESS_BRACES = re.compile(r"\{(\w?)\}(?!\w)")  # x^{2}, but neither x^{12} nor \{2\}
 _BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
     r"\(?([-+]?(?:[0-9A-F]*\d[0-9A-F]*|[0-9A-Fa-f]+(?=\)?\s*_\s*\{?\(?16\b)))\)?\s*"
     r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"
 )
 _CONGRUENCE = re.compile(
-    r"(?:(?:[A-Za-z]|\d{1,99})\s*\\equiv\s*)?(-?\d{1,99})\s*\(?\s*(?:\\[pb]?mod|\\(?:text|mathrm)\{\s*mod\s*\})\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
+    r"(?:(?:(?!mod)[^=<>,]){1,99}\\equiv)?\s*(-?\d{1,99})\s*\(?\s*\\[pb]?mod\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
 )
 _COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
-_AND_OR = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
 _CONVENTIONS = [
     (re.compile(pattern, re.IGNORECASE), meaning)
     for pattern, meaning in [
-        (r"\\mathbb\s*\{?\s*R\s*\}?|ℝ|all real numbers", r"(-\infty,\infty)"),
+        (r"\\math(?:bb|bf)\s*\{?\s*R\s*\}?|all real numbers", r"(-\infty,\infty)"),
         (r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?", r"(0,\infty)"),
         (r"\\mathbb\s*\{?R\}?\s*_\s*\{?\s*\\geq\s*0\s*\}?", r"[0,\infty)"),
         (r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?", r"\emptyset"),
         (r"(?:the )?empty set|none|无解|\\\{\s*\\\}", r"\emptyset"),
         (r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", "does not exist"),
+        (r"正确|对|√", "true"),
+        (r"错误?|不正确|不对|×", "false"),
         (r"(?:positive )?infinity|\+\s*\\infty", r"\infty"),
     ]
 ]
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_\{?\d\}?")
 _CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
-_LONE_C = re.compile(r"(?<![A-Za-z\\])C(?![A-Z_(])")
 _LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"
-_OF_X = re.compile(r"^([A-Za-z])(?:\(([a-z])\))?\s*=")
+_OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
 _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
-    r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\})?\s*(?<![A-Za-z\\])([a-z])\s*"
+    r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\}|where|with|for)?\s*(?<![A-Za-z\\])([a-z])\s*"
     r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
 )
 _ARTICLE = re.compile(
-    r"^(?:(?:it|this|that|they|the [a-z]+)\s+(?:is|are)\s+|the (?:series|integral|sequence|limit)\s+)?"
+    r"^(?:(?:it|this|that|they|the [a-z]+|[a-z](?:\([a-z]\))?)\s+(?:is|are)\s+|"
+    r"the (?:series|integral|sequence|limit)\s+)?"
     r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
     re.IGNORECASE,
 )
-_YES_OR_NO = re.compile(  # yes, it is prime
-    r"^(yes|no)[,.;:]\s(?!.*(?:\b(?:not|no|but|if|unless|only|yes|wait)\b|n't)).*", re.IGNORECASE
+_YES_OR_NO = re.compile(  # yes, it is prime; no, it is not closed
+    r"^(yes(?!.*(?:\b(?:not?)\b|n't))|no(?!.*\byes\b))[,.;:]\s(?!.*\b(?:but|if|unless|only|wait|or)\b).*",
+    re.IGNORECASE | re.DOTALL,
 )
+_DIVERGES = re.compile(r"\b(?:(?:does|is) not|doesn't|isn't) converg\w*", re.IGNORECASE)
+_KIND = re.compile(
+    r"(?<=\w)\s+(?:function|series|sequence|integral|triangle|number|matrix|system|event)s?\.?$", re.IGNORECASE
+)
+_ENDING = re.compile(r"(?<=[a-z]{5})(?:es?|ed|ent|ence|ing|s)\b")  # convergent, converges
 _MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
 _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
     r"(?:[a-z]\s*\\neq\s*-?\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
 )
-_FULL_HOUR = re.compile(r"(?<=\d):00(?=[ap]\.?m)")
+_GAP, _NAMES = r"(?:\\text\s*\{|[{}\s]){0,3}", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?: ?, ?[A-Za-z](?:_\w)?){0,4}"
+_QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
+    rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:for|where|with|其中|对)?{_GAP}(?:(?:all|any|every|some|任意) ?)?{_GAP}(?:"
+    rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]{{,9}}|"
+    rf"(?:is|are) (?:[\w-]+ ){{0,4}}?(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?\S{{1,2}}数)|"
+    rf"(?<=[yehl] )(?:real|positive|constant|numbers?|\s){{1,5}}\}}?\s*{_NAMES})[)}}\s]{{0,4}}$"
+)
+_FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
+_NO_FAMILY = re.compile(r"[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
 _FIGURE = re.compile(r"\\(angle|triangle|overline|overleftrightarrow)\s*\{?\s*([A-Z]{2,3})\s*\}?")
 _SHORT_WORDS = frozenset({"no", "on", "up", "am", "pm", "yes"})
 
@@ -90,7 +101,7 @@ def same_text(one: str, other: str) -> bool:
 
 def without_blanks(text: str) -> str:
     """Removes white space. Between digits it becomes `~`, because 3 4 is not 34."""
-    return _BLANKS.sub("", _BLANKS_BETWEEN_DIGITS.sub("~", text))
+    return re.sub(r"\s+", "", re.sub(r"(?<=[\d.])\s+(?=[\d.])", "~", text))
 
 
 def condition(text: str) -> str:
@@ -99,20 +110,33 @@ def condition(text: str) -> str:
     or limit to one spelling.
     """
     text = restated(_IN.sub("", tidy(text)).strip())
-    text = _ABSOLUTE.sub(r"-\3 \2 \1 \2 \3", text)
+    text = re.sub(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$", r"-\3 \2 \1 \2 \3", text)
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
     for pattern, meaning in _CONVENTIONS:
         if pattern.fullmatch(unwrap(text).rstrip(".")):
             return meaning
     if is_relation(text):  # x < 1 \lor x > 2
-        text = _AND_OR.sub(",", text)
+        text = re.sub(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])", ",", text)
     builder = _SET_BUILDER.match(text)
-    return tidy(builder.group(2) if builder else text)
+    text = tidy(builder.group(2) if builder else text)
+    parts = split_top(re.sub(r"^\\\{(.*)\\\}$", r"\1", text), ",;")
+    gaps = {part: re.sub(r"^([A-Za-z])\s*\\neq(?![A-Za-z])\s*(.+)", r"\2", part) for part in parts}  # x \neq 1, 4
+    letters = {part[0] for part, gap in gaps.items() if gap != part}
+    if len(letters) == 1 and not any(has_unknowns(gap) for part, gap in gaps.items() if gap == part):
+        text = rf"\mathbb{{R}}\setminus\{{{','.join(gaps.values())}\}}"
+    return re.sub(r"\\pm\s*([^\s,]+)(?=\s*(?:,|\\\}$))", r"\1,-\1", text) if "setminus" in text else text
 
 
 def without_integer(gold: str) -> str:
-    r"""A gold without the condition `k\in\mathbb{Z}`."""
-    return _INTEGER.sub("", gold).strip() or gold
+    r"""A gold without the condition `k\in\mathbb{Z}`, or another that only quantifies."""
+    return _INTEGER.sub("", _QUANTIFIED.sub("", gold)).strip() or gold
+
+
+def family(text: str) -> tuple[str, str] | None:
+    r"""The free integer of `2k\pi, k\in\mathbb{Z}` and the values without its condition; `None` for other texts."""
+    letters = _INTEGER.findall(text)[:1] or (list({*_FREE.findall(text)}) if r"\pi" in text else [])
+    values = re.sub(r"^\\\{(?:\s*[a-z]\s*(?:\\mid|\||:))?(.*)\\\}$", r"\1", _INTEGER.sub("", text).strip())
+    return (letters[0], values) if len(letters) == 1 and values and not _NO_FAMILY.search(values) else None
 
 
 def with_constants_of(gold: str, answer: str) -> list[str]:
@@ -121,22 +145,33 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     another start or down, `k\in\mathbb{Z}`; for the variable of `f(x) = ...`, which may be left out. A domain that the
     gold does not state, `x \neq 0`, is dropped, and the condition on the integer.
     """
+    quantified, answer = _QUANTIFIED.search(answer), _QUANTIFIED.sub("", answer) or answer
     if not is_relation(gold) and (domain := _DOMAIN.search(answer)) and not is_relation(answer[: domain.start()]):
         answer = answer[: domain.start()]
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
-    if (
-        (theirs := _OF_X.match(gold))
-        and (ours := _OF_X.match(answer))
-        and (theirs[1] == ours[1] or ("y" in (theirs[1], ours[1]) and (theirs[2] or ours[2])))
+    of_x, builder = ([pattern.match(text) for text in (gold, answer)] for pattern in (_OF_X, _SET_BUILDER))
+    heads = [found[1] for found in of_x if found]
+    if len(heads) == 2 and (heads[0] == heads[1] or ("y" in heads and (of_x[0][2] or of_x[1][2]))):
+        answer = of_x[0][0] + answer[of_x[1].end() :] if not (of_x[0][2] and of_x[1][2]) else answer
+    theirs, ours = (
+        {
+            *re.findall(
+                "[A-Za-z]",
+                re.sub(r"\\mathbb\{[A-Z]|\\[A-Za-z]+|\([a-z](?:,\s*[a-z])*\)\s*=|(?<![A-Za-z(])[a-z]\s*=", "", text),
+            )
+        }
+        for text in (gold, answer)
+    )
+    if len(new := theirs - ours) == len(old := ours - theirs) == 1 and (
+        quantified
+        or ("," in gold and new | old <= {*"rstuv"})
+        or (all(of_x) and (of_x[0][2], of_x[1][2]) == (min(new), min(old)))
+        or (all(builder) and builder[0][1] in new)
     ):
-        if not (theirs[2] and ours[2]):
-            answer = theirs[0] + answer[ours.end() :]
-        elif not re.search(_LETTER.format(theirs[2]), answer):
-            answer = re.sub(_LETTER.format(ours[2]), theirs[2], answer)
-    theirs, ours = _SET_BUILDER.match(gold), _SET_BUILDER.match(answer)
-    if theirs and ours and not re.search(_LETTER.format(theirs[1]), answer):
-        answer = re.sub(_LETTER.format(ours[1]), theirs[1], answer)
+        answer = re.sub(
+            rf"\\[A-Za-z]+|{min(old)}", lambda found: found[0] if found[0] not in old else min(new), answer
+        )
     ours = _INTEGER.search(answer)
     theirs = _INTEGER.search(gold) or (ours if ours and re.search(_LETTER.format(ours[1]), gold) else None)
     if theirs and (ours := ours or theirs):
@@ -149,7 +184,7 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     names, given = (
         sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("Cc_{}")) for text in (gold, answer)
     )
-    if not names and "=" in gold and _LONE_C.search(gold):
+    if not names and "=" in gold and re.search(r"(?<![A-Za-z\\])C(?![A-Z_(])", gold):
         names = ["C"]
     given = given or sorted(set(_CAPITALS.findall(answer)))
     if not names or len(names) != len(given) or len(names) > 3:
@@ -186,17 +221,20 @@ def spelling(text: str) -> str:
         return figure[1] + min(figure[2], figure[2][::-1])
     spelled = without_blanks(unwrap(text)).rstrip(".")
     if is_words(text):
-        words = _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", unwrap(text)))
+        words = _DIVERGES.sub("diverges", re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text)))
+        words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
+        words = re.sub(r"^neither (?:even nor odd|odd nor even)$", "neither", words)
+        words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))
         if _MONTH.search(words):  # March 5, 5th of March
             words = " ".join(sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)[nrst][dht]\b|\bof\b", "", words))))
         spelled = without_blanks(words)
-        return _FULL_HOUR.sub("", re.sub(r"[{}]|\.(?!\d)", "", spelled).casefold())
+        return re.sub(r"(?<=\d):00(?=[ap]\.?m)", "", re.sub(r"[{}]|\.(?!\d)", "", spelled))
     return _NEEDLESS_BRACES.sub(r"\1", spelled)
 
 
 def choice(text: str) -> str | None:
     r"""The letter of `C`, `(C)`, `\text{(C)}` and `\textbf{(C)}\ 32`; `None` for anything else."""
-    found = _CHOICE.fullmatch(unwrap(text))
+    found = re.fullmatch(r"\(?([A-K])\)?\.?|\(([A-K])\)\s*(?:\\\s*)?[^,;]+", unwrap(text))
     return found and (found.group(1) or found.group(2))
 
 

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from ..support.limits import too_big
 from .equality import listed_values, tuple_values, union_parts
 from .forms import condition, congruence, is_words, without_integer
-from .notation import balanced, unwrap
+from .notation import balanced, tidy, unwrap
 from .numbers import number
 from .statements import has_words, results
 from .units import split_unit
 
 # "For j > 0, P(X = j) = ...": it is ambiguous which part an answer has to state.
-_CONDITION = re.compile(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", re.IGNORECASE)
 
 
 def usable(gold: str, reads: Callable[[str], object]) -> bool:
@@ -28,11 +27,11 @@ def leaves(gold: str) -> list[str]:
     Takes a gold apart into values, through lists, sets, unions, tuples and intervals. Values that the algebra has to
     parse lose their unit.
     """
-    gold = condition(without_integer(gold))
+    written, gold = gold, condition(without_integer(tidy(gold)))
     if not gold:
         return []
-    if _plain(gold) or _CONDITION.search(gold):
-        return [gold]
+    if _plain(gold) or re.search(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", written, re.IGNORECASE):
+        return [gold if _plain(gold) else written]
     for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):
         if pieces and pieces != [gold]:
             return [leaf for piece in pieces for leaf in leaves(piece)]

@@ -6,13 +6,16 @@ One spelling for every notation: `\dfrac{1}{2}`, `$\frac{1}{2}$.` and `½` becom
 import re
 from functools import lru_cache
 from typing import Any
+from unicodedata import normalize
 
-_UNICODE: dict[int, Any] = str.maketrans("−–－⁄÷（），；：、％⟨⟩\u00a0\u202f", "---//(),;:,%()  ")
+_UNICODE: dict[int, Any] = {0xFF01 + n: chr(0x21 + n) for n in range(94)}  # full width
+_UNICODE |= str.maketrans("−–⁄÷、⟨⟩\u00a0\u202f", "--//,()  ")
+_UNICODE |= {ord(letter): rf"\mathbb{{{plain}}}" for letter, plain in zip("ℝℤℕℚℂ", "RZNQC", strict=True)}
 _NAMED = "×times ·cdot πpi ∞infty ≤leq ≥geq ≠neq ±pm ∓mp ∪cup ∈in °degree ≈approx"
 _UNICODE |= {ord(name[0]): rf"\{name[1:]} " for name in _NAMED.split()}
 _UNICODE |= {0x2460 + n: rf"\textcircled{{{n + 1}}}" for n in range(20)}
-_UNICODE |= {ord("²"): "^{2}", ord("³"): "^{3}"}
 _UNICODE |= {ord(part): rf"\frac{{{top}}}{{{bottom}}}" for part, top, bottom in ("½12", "¼14", "¾34")}
+_RAISED = re.compile("[⁰¹²³⁴-⁹⁻ⁿ]+|[₀-₉]+")
 # What a command means, or "" for one that changes only the look.
 _LOOKS = (
     "left right Bigl Bigr bigl bigr Biggl Biggr biggl biggr Big big Bigg bigg displaystyle textstyle limits nolimits "
@@ -22,20 +25,42 @@ _COMMANDS = {
     **dict.fromkeys(_LOOKS.split(), ""),
     **dict.fromkeys(["dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"], r"\frac"),
     "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(",
-    "rangle": ")", "dbinom": r"\binom", "ell": "l ",
+    "rangle": ")", "mod": r"\pmod ", "dbinom": r"\binom", "ell": "l ", "lbrack": "[", "rbrack": "]",
+    "lparen": "(", "rparen": ")", "colon": ":",
 }  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
 _SIGN = (
-    r"(?:\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
+    r"(?:\\text\s*\{\s*(?:USD?|EUR|GBP)\s*\}|(?<![A-Za-z])(?:US(?=\\?\$)|(?:USD|EUR|GBP)(?=\s*\d))|"
+    r"\\\$|\\textdollar|[£€¥￥¢]|\\?%|"
     r"\^\s*(?:\{\s*\\(?:circ|degree|mathrm\s*\{o\})\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
 )
+_ALL_BUT = r"(?i:(?:all |the )?real (?:numbers|values|[a-z])(?: of [a-z])?,? (?:except|other than|but))"
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(pattern), replacement)
     for pattern, replacement in [
         (r"(?<!\\)\\+\s*$", ""),  # \boxed{\ 5\ } ends in a blank
+        (r"\\math(?:bin|rel|ord|op|open|close|punct|inner)\s*\{([^{}]*)\}", r"\1"),
+        (r"\\(math[a-z]+|text[a-z]+)\s+([A-Za-z\d])(?![A-Za-z])", r"\\\1{\2}"),
+        (r"\\in(?![A-Za-z])\s*\\?([NZQR])(?![A-Za-z])", r"\\in \\mathbb{\1}"),
+        (r"\\in(?![A-Za-z])\s*\\math(?:bf|rm|bb)\s*\{\s*([A-Z])\s*\}", r"\\in \\mathbb{\1}"),
+        (r"(?<![\w\\])([A-Za-z](?:\([a-z]\))?)\s*\\equiv(?!.{0,99}mod)", r"\1="),
+        (r"(?:\(\s*)?\\(?:text|mathrm|operatorname)\s*\{\s*\(?mod\s*\}\s*(?:\\\s)?\s*(\d+)\s*\)?", r"\\pmod{\1}"),
+        (r"\(\s*mod\s*(\d+)\s*\)", r"\\pmod{\1}"),
+        (
+            r"(?:for|with|where)\s+(?:(?:any|all|every) )?integers?\s*\}?\s*([a-z])(?![a-z])\s*\}?",
+            r", \1\\in \\mathbb{Z}",
+        ),
+        (r"([kmn])\s*(?:\\text\s*\{)?\s*为(?:任意)?整数\s*\}?", r", \1\\in \\mathbb{Z}"),
+        (r"^(?:[a-z]\s*:\s*)?([a-z])\s*\\mapsto(?![a-z])", r"f(\1)="),
+        (
+            r"^\\\{\s*([^:|]{0,99}\([^()]{0,200}\))\s*(?:\\mid|\||:)\s*([a-z]\s*\\in\s*\\mathbb\s*\{?R\}?)\s*\\\}$",
+            r"\1, \2",
+        ),
+        (r"(\d)\s*(?:\\text\s*\{)?[时点]\s*\}?\s*(\d\d)\s*(?:\\text\s*\{)?分\s*\}?$", r"\1:\2"),
+        (rf"^(?:\\text\s*\{{)?{_ALL_BUT}(?: for)?\s*\}}?\s*(.+)$", r"\\mathbb{R}\\setminus\\{\1\\}"),
         (r"\{:\}", ":"),
         (r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))", "."),  # 4{,}5
         (r"\\mathbb\s*\{?Z\}?\s*(?:/\s*|_\s*\{?)(\d+)\s*\}?(?:\s*\\mathbb\s*\{?Z\}?)?", r"\\text{integers modulo \1}"),
@@ -52,9 +77,9 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (rf"\\(?:[hv]?phantom|[bx]?cancel|sout|st)\s*\{{{_NESTED}\}}", ""),
         (rf"\\(?:text)?color\s*\{{\s*(?i:white|transparent|#?fff)[^{{}}]*\}}\s*(?:\{{{_NESTED}\}}|[^{{}}]*)", ""),
         (r"\\(?:textcolor|color)\s*\{[^{}]*\}", ""),
+        (r"&\s*=|=\s*&", "="),
         (r"\\begin\{cases\}([^&]*)\\end\{cases\}", r"\1"),  # not a function by cases
         (r"\\begin\{((?:align|gather)(?:ed)?\*?)\}((?:(?!\\\\)(?s:.))*)\\end\{\1\}", r"\2"),  # of one line
-        (r"&\s*=|=\s*&", "="),
         (r"(?<=\d)(?:\{,\}|\{?\\,\}?)(?=\d{3}(?!\d))", ""),
         (r"(?<![\d.,])(\d{1,3}),(\d{3})(?=\s*\\(?:pi|sqrt)(?![A-Za-z]))", r"\1\2"),
         (rf"(?:([,;])[^\S\n]*)?{_BREAK}", lambda found: f"{found[1] or ','} "),
@@ -74,8 +99,8 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"(?<![\d)])!=", r"\\neq "),  # 4!=24
         (r":=|==", "="),
         (r"\{,\}", ","),
-        (r"\\begin\{(?:array\}\s*\{[^{}]*|(?:[bp]|small)?matrix)\}", r"\\begin{pmatrix}"),
-        (r"\\end\{(?:array|(?:[bp]|small)?matrix)\}", r"\\end{pmatrix}"),
+        (r"\\begin\{(?:array\}\s*\{[^{}]*|(?:[bpB]|small)?matrix)\}", r"\\begin{pmatrix}"),
+        (r"\\end\{(?:array|(?:[bpB]|small)?matrix)\}", r"\\end{pmatrix}"),
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
         (r"\\text\s*\{\s*and\s+(?=[a-z])", r",\\text{"),
@@ -91,28 +116,27 @@ _WRAPPER = re.compile(
 )
 _ANSWER_IS = (
     r"\s*(?:(?:the\s+)?(?:(?:final\s+)?answer|solution|result|value|total|area|volume|length|distance|probability)"
-    r"(?:\s+(?:is|equals)|\s*:)|there\s+are|the\s+(?:interval|set|point|line)\b|exactly)[\s:]*"
+    r"(?:\s+(?:is|equals)|\s*:)|there\s+are|the\s+(?:interval|set|point|line)\b|exactly|(?:about|approximately|roughly)(?=[\s}]*\d)|"
+    # 面积是, 共有
+    r"(?!.*,\s*[一-鿿])(?:(?!不|[非没否未除或半倍错]|可能|大概|[大小]于|超过|至[多少])[A-Z一-鿿:,])*(?:是|为|有|共|得|需要?|等于)(?=[\s:}]*[-\d\\(]))[\s:]*"
 )
 # \text{The answer is } 5 and \text{The answer is 5}
-_PREFACE = re.compile(
-    rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^答案是|^一?共|^\\approx", re.IGNORECASE
-)
+_PREFACE = re.compile(rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^\\approx", re.IGNORECASE)
 _MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
-_OUTER_BOX = re.compile(r"^\\(?:boxed|fbox)\s*\{(.*)\}$", re.DOTALL)
-_BRACKET = re.compile(r"\\.|[{}()\[\]]", re.DOTALL)
 _ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
 
 
 @lru_cache(maxsize=8192)
 def tidy(text: str) -> str:
     r"""Rewrites LaTeX synonyms to one form. Keeps `\text{...}`, by which later steps recognise lists and units."""
+    text = _RAISED.sub(lambda run: f"{'_' if run[0] >= '₀' else '^'}{{{normalize('NFKC', run[0])}}}", text)
     text = text.translate(_UNICODE).strip()
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     text = text.strip()
     for _ in range(_MAX_LAYERS):
         before = text
-        box = _OUTER_BOX.match(text)
+        box = re.match(r"^\\(?:boxed|fbox)\s*\{(.*)\}$", text, re.DOTALL)
         if box and balanced(box.group(1)):
             text = box.group(1)
         text = _PREFACE.sub(r"\1", text).strip().rstrip(".。;").strip(" :*").strip()
@@ -142,7 +166,7 @@ def balanced(text: str) -> bool:
 def _matched(text: str, steps: dict[str, int]) -> bool:
     """Whether all brackets match. `steps` maps opening ones to 1 and closing ones to -1."""
     depth = 0
-    for bracket in _BRACKET.findall(text):
+    for bracket in re.findall(r"\\.|[{}()\[\]]", text, re.DOTALL):
         depth += steps.get(bracket, 0)
         if depth < 0:
             return False

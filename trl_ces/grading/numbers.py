@@ -12,8 +12,6 @@ _MULTIPLES |= {"百": 100, "千": 10**3, "万": 10**4, "亿": 10**8}
 
 MAX_DIGITS = 400
 _DECIMAL = r"(?:\d+(?:\.\d*)?|\.\d+)"
-_SIGNED = re.compile(r"([-+]\s*|negative |minus )([^-+\s].*)", re.IGNORECASE)
-_GROUPED = re.compile(r"\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?")
 _EXPONENT = r"\s*(?:\{\s*([-+]?\d+)\s*\}|([-+]?\d+))"
 _SCIENTIFIC = re.compile(rf"({_DECIMAL})\s*(?:[eE]|(?:\\times|\\cdot|\*|x)\s*10\s*\^){_EXPONENT}")
 _POWER_OF_TEN = re.compile(r"(1)0\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(\d))")
@@ -26,7 +24,6 @@ _REPEATING = re.compile(
 )
 # 0.333\ldots: three times the same digits, at least; of two digits or more, twice
 _CONTINUED = re.compile(r"(\d*)\.(\d*?)(?:(\d+?)\3{2,}|(\d{2,}?)\4)\s*\\[cl]?dots")
-_RESTATED = re.compile(r"([^()]+?)\s+\(([^()]+)\)")
 _MULTIPLE = re.compile(rf"([\d.,]*\d|[A-Za-z]+)\s*({'|'.join(_MULTIPLES)})", re.IGNORECASE)
 
 
@@ -35,13 +32,13 @@ def number(text: str) -> Fraction | None:
     text = unwrap(text).strip()
     if len(text) > MAX_DIGITS:
         return None
-    if match := _RESTATED.fullmatch(text):  # 7 (seven)
+    if match := re.fullmatch(r"([^()]+?)\s+\(([^()]+)\)", text):  # 7 (seven)
         value = number(match[1])
         return value if value == number(match[2]) else None
-    if match := _SIGNED.fullmatch(text):
+    if match := re.fullmatch(r"([-+]\s*|negative |minus )([^-+\s].*)", text, re.IGNORECASE):
         value = number(match[2])
         return value if value is None or match[1][0] == "+" else -value
-    if _GROUPED.fullmatch(text):
+    if re.fullmatch(r"\d{1,3}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?", text):
         text = re.sub("[, ]", "", text)
     if re.fullmatch(_DECIMAL, text):
         return Fraction(text)

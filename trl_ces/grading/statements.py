@@ -21,11 +21,8 @@ _NAMES = [
     r"\\\|[^|]{1,30}\\\||\[\s*\w\s*\]_\{?\w\}?",
 ]
 _NAME = re.compile("|".join(f"(?:{name})" for name in _NAMES))
-_RELATION = re.compile(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])")
-_INDEX = re.compile(r"_(?:\w|\{[^{}]*\})|\([\d,\s]*\)")
 _COEFFICIENT = re.compile(r"[\d^'′’]|^\s*-|\\(?:ln|log|lg|exp|sqrt|a?r?c?(?:sin|cos|tan))(?![A-Za-z])")
 _DOUBTFUL = re.compile(r"\b(?:not|wrong|false|incorrect|half|twice|double|guess|no)\b", re.IGNORECASE)
-_NAMES_OF_A_POINT = re.compile(rf"\(\s*({_VARIABLE}(?:\s*,\s*{_VARIABLE})+)\s*\)")
 _SINGLE_LETTER = re.compile(r"[A-Za-z](?:_\w)?")
 # All that an expression without unknowns consists of: constants, functions, signs and the LaTeX around them.
 _KNOWN = re.compile(
@@ -47,18 +44,18 @@ def is_name(text: str) -> bool:
 
 def may_be_named(text: str) -> bool:
     r"""Whether a text can be what a value was asked for: a name or `m+n`; not the side of an equation, `x^2-4y`."""
-    if names := _NAMES_OF_A_POINT.fullmatch(text):
+    if names := re.fullmatch(rf"\(\s*({_VARIABLE}(?:\s*,\s*{_VARIABLE})+)\s*\)", text):
         parts = [part.strip().lstrip("\\") for part in names.group(1).split(",")]
         return parts == sorted(parts)
     if is_name(text):
         return text.strip() != r"\pi" and not _DOUBTFUL.search(text)
-    bare = _INDEX.sub("", text)
+    bare = re.sub(r"_(?:\w|\{[^{}]*\})|\([\d,\s]*\)", "", text)
     return has_unknowns(text) and not _COEFFICIENT.search(bare) and not _DOUBTFUL.search(text)
 
 
 def is_relation(text: str) -> bool:
     """Whether a text contains an inequality sign."""
-    return bool(_RELATION.search(text))
+    return bool(re.search(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])", text))
 
 
 def has_unknowns(text: str) -> bool:

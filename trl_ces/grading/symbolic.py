@@ -11,12 +11,17 @@ from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from latex2sympy2_extended.logic import And
 from math_verify import verify
 
-from .notation import unwrap
+from .forms import congruence
+from .notation import split_top, unwrap
 from .numbers import decimal_places, number
 
 Parsed: TypeAlias = sympy.Basic | sympy.MatrixBase
 _COMPARED = (sympy.Expr, sympy.MatrixBase, sympy.Rel, And, sympy.Set)
 _C = sympy.Symbol("C", real=True)
+_COMPARED_TERMS = 8
+_IF = re.compile(
+    r"^\s*,?\s*(?:if|for|when|where|若|当)\b|(?<=\w)(?:时| is\b)|^\s*(?:若|当)|,?\s*[a-z]\s*\\in\s*\\mathbb\{\w\}\S*"
+)
 _NO_NUMBERS = (sympy.oo, -sympy.oo, sympy.zoo, sympy.nan)
 # math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
 # trailing letters as units (3t would be 3).
@@ -24,18 +29,25 @@ _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
 # The parser reads i as a symbol. It is the imaginary unit unless it is an index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _ARGUMENT = r"\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(\d|[A-Za-z]|\\(?!frac|sqrt|left)[A-Za-z]+))"
+_DIGITS = r"(?:\{\s*(\d+)\s*\}|(\d+))"
+_OPERAND = r"\s*(\((?:[^()]|\([^()]*\))*\)|\\frac\{[^{}]*\}\{[^{}]*\}|\{[^{}]*\}|\d*\s*(?:\\[a-z]+|[a-z])|\d+)"
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     # Arguments without braces: \sqrt10, \sqrt[3]2, \frac\pi2, \frac{a}b, x^-1, 2^\frac12.
     (re.compile(r"\\sqrt(?![A-Za-z])(\[[^\[\]]*\])?\s*(\d+(?:\.\d+)?|[A-Za-z]|\\pi(?![A-Za-z]))"), r"\\sqrt\1{\2}"),
     (re.compile(rf"\\(frac|binom)(?![A-Za-z]){_ARGUMENT}{_ARGUMENT}"), r"\\\1{\2\3}{\4\5}"),
     (re.compile(r"\^\s*(?:([-+])\s*(\d+|[A-Za-z])|([-+]?)\s*(\\frac\{[^{}]*\}\{[^{}]*\}))"), r"^{\1\2\3\4}"),
-    (re.compile(r"(?<![A-Za-z\\])C\s*_\s*\{?\s*(\d+)\s*\}?\s*\^\s*\{?\s*(\d+)\s*\}?"), r"\\binom{\1}{\2}"),
-    (re.compile(r"\\log\s*_\s*(\d+)\s+(?=\d)"), r"\\log_{\1}"),
+    (re.compile(rf"(?<![A-Za-z\\}}])([ACP])\s*\^\s*{_DIGITS}\s*_\s*{_DIGITS}"), r"\1_{\4\5}^{\2\3}"),  # C^2_5
+    (re.compile(rf"(?<![A-Za-z\\}}])C\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\binom{\1\2}{\3\4}"),
+    (re.compile(rf"(?<![A-Za-z\\}}])[AP]\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\frac{\1\2!}{(\1\2-\3\4)!}"),
+    # Of \log_{2}32 in a fraction the parser takes 3 for the argument.
+    (re.compile(r"\\log\s*_\s*(?:\{\s*(\w+)\s*\}\s*|(\d+)\s+|(\w))(\d+(?:\.\d+)?)(?![\d.])"), r"\\log_{\1\2\3}{\4}"),
+    (re.compile(r"_\s*\{\s*([a-z])\s*\\geq\s*(\d)\s*\}"), r"_{\1=\2}^{\\infty}"),
     # Functions and constants in program notation, which the parser would read as products of letters.
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.(?=[a-z])"), ""),
     (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
-    (re.compile(r"(?<![\\A-Za-z])(arcsin|arccos|arctan|sin|cos|tan|ln|log|exp)(?![A-Za-z])"), r"\\\1"),
+    (re.compile(r"(?<![\\A-Za-z])(arc(?:sin|cos|tan|sec)|sin|cos|tan|ln|log|exp)(?![A-Za-z])"), r"\\\1"),
+    (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
     # A factor before brackets, which the parser would read as a function.
     (re.compile(r"(\\pi|(?<![A-Za-z\\_])[ei])\s*(?=\()"), r"\1\\cdot "),
@@ -51,7 +63,6 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
 ]
 # The parser adds or multiplies two numbers side by side, which nobody means: 3 4 is neither 7 nor 12.
 _TWO_NUMBERS = re.compile(r"(?<![_^\d.])\d+\.?\d*\s+\.?\d")
-_MIXED_NUMBER = re.compile(r"\d+\\frac\{\d+\}\{\d+\}")
 
 
 class _Parser(_Latex2Sympy):
@@ -68,7 +79,7 @@ class _Parser(_Latex2Sympy):
 
     def convert_postfix_list(self, arr: list[ParserRuleContext], i: int = 0) -> Any:
         is_last = i + 1 == len(arr)
-        if is_last or _MIXED_NUMBER.fullmatch(arr[i].getText() + arr[i + 1].getText()):
+        if is_last or re.fullmatch(r"\d+\\frac\{\d+\}\{\d+\}", arr[i].getText() + arr[i + 1].getText()):
             return super().convert_postfix_list(arr, i)
         left = self.convert_postfix(arr[i])
         if not isinstance(left, sympy.Integer):
@@ -107,11 +118,17 @@ def expression(text: str) -> Parsed | None:
 
 def same(gold: str, answer: str) -> bool:
     """Whether two tidied texts are equal as expressions, equations, inequalities, sets or matrices."""
+    if r"\begin{cases}" in gold + answer:
+        return _same_by_cases(gold, answer)
+    if r"\in\mathbb{Z}: " in gold:
+        return _same_family(_family(gold), _family(answer))
     left, right = expression(gold), expression(answer)
     if not (isinstance(left, _COMPARED) and isinstance(right, _COMPARED)):
         return False  # one is unreadable, or says nothing: x = x is parsed to True
     if sympy.S.EmptySet in (left, right):
         return left == right
+    if (ours := _terms(left)) and (theirs := _terms(right)):
+        return all(sympy.simplify(one - other) == 0 for one, other in zip(ours, theirs, strict=True))
     golds, answers = _relations(left), _relations(right)
     if golds and answers:
         return len(golds) == len(answers) and all(any(_same_relation(g, a) for a in answers) for g in golds)
@@ -124,6 +141,85 @@ def same(gold: str, answer: str) -> bool:
     if isinstance(left, sympy.Expr) and isinstance(right, sympy.Expr) and (left.is_Symbol or right.is_Symbol):
         return sympy.simplify(_exact(left - right)) == 0  # math-verify would compare the letters
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
+
+
+def _terms(expr: Parsed) -> list[sympy.Expr]:
+    """The first terms of a series that are not 0; none for anything else."""
+    if not isinstance(expr, sympy.Expr):
+        return []
+    factor, series = expr.as_independent(sympy.Sum, as_Add=False)
+    if not isinstance(series, sympy.Sum) or len(series.limits) > 1 or series.limits[0][2] != sympy.oo:
+        return []
+    (index, first, _), *_ = series.limits
+    terms = (factor * series.function.subs(index, first + count) for count in range(3 * _COMPARED_TERMS))
+    return [term for term in terms if term != 0][:_COMPARED_TERMS]
+
+
+def _family(text: str) -> list[list[float]]:
+    r"""The values of each item of `k\in\mathbb{Z}: 2k\pi; \pi+2k\pi` for the integers about zero."""
+    letter, _, items = text.partition(r"\in\mathbb{Z}: ")
+    name, exprs = sympy.Symbol(letter, real=True), [expression(item) for item in split_top(items, ";")]
+    if any(not isinstance(expr, sympy.Expr) or expr.free_symbols != {name} for expr in exprs):
+        return []
+    return [[float(sympy.N(expr.subs(name, count))) for count in range(-24, 25)] for expr in exprs]
+
+
+def _same_family(one: list[list[float]], other: list[list[float]]) -> bool:
+    """Whether both have the same values as far as each item of either reaches."""
+    reach = 0.8123 * min((min(abs(item[0]), abs(item[-1])) for item in one + other), default=0)
+    near = [{round(value * 1e6) for item in items for value in item if abs(value) < reach} for items in (one, other)]
+    return near[0] == near[1] != set()
+
+
+def _by_cases(text: str) -> Parsed | None:
+    """A function by cases, or any other expression; `None` if unreadable."""
+    body = re.fullmatch(r"\\begin\{cases\}(.*)\\end\{cases\}", text, re.DOTALL)
+    if not body:
+        return expression(text)
+    rows = [row.partition("&")[::2] for row in body[1].split(r"\\") if row.strip()]
+    cases = [(expression(value.strip(" ,;")), _condition(condition)) for value, condition in rows]
+    readable = all(isinstance(value, sympy.Expr) and condition is not None for value, condition in cases)
+    return sympy.Piecewise(*cases, (sympy.nan, True)) if readable else None
+
+
+def _condition(text: str) -> Any:
+    """A condition for sympy; of relations in a list, any may hold. `None` if it is none."""
+    text = _IF.sub("", unwrap(text)).strip(" ,;.")
+    if re.fullmatch("else|otherwise|其他|其它|否则", text):
+        return sympy.true
+    parity = re.search("(odd|奇)|even|偶", text)
+    counted = re.fullmatch(r"[a-z]\s*=\s*(\d+)\s*[a-z]\s*([-+]\s*\d+)?", text)
+    if parity or counted or congruence(text):
+        residue = (1 if parity[1] else 0, 2) if parity else congruence(text)
+        residue = residue or (int((counted[2] or "0").replace(" ", "")), int(counted[1]))  # type: ignore[index]
+        name = re.search("(?<![A-Za-z])[a-z](?![A-Za-z])", text)
+        return sympy.Eq(
+            sympy.Mod(sympy.Symbol(name[0] if name else "n", real=True), residue[1]), residue[0] % residue[1]
+        )
+    parsed = [_relations(relation) for part in split_top(text, ",") if (relation := expression(part)) is not None]
+    return sympy.Or(*(sympy.And(*links) for links in parsed)) if parsed and all(parsed) else None
+
+
+def _same_by_cases(gold: str, answer: str) -> bool:
+    """Whether two functions have the same values around the ends of their cases, or for the first integers."""
+    pair = [_by_cases(gold), _by_cases(answer)]
+    relations = [relation for one in pair if isinstance(one, sympy.Expr) for relation in one.atoms(sympy.Rel)]
+    letters = {letter for relation in relations for letter in relation.free_symbols}
+    if not letters or not all(isinstance(one, sympy.Expr) for one in pair):
+        return False
+    name = max(letters, key=lambda letter: (sum(letter in one.free_symbols for one in relations), str(letter)))
+    others = sorted({letter for one in pair for letter in one.free_symbols} - {name}, key=str)  # type: ignore[union-attr]
+    given = {letter: sympy.Rational(3 + count, 7) for count, letter in enumerate(others)}
+    ends = {end.subs(given) for one in relations for end in (*one.args, sympy.S.Zero) if name not in end.free_symbols}
+    places = [end + sympy.Rational(step, 7) for end in ends for step in (*range(-25, 26, 5), -1, 1)]
+    if any(relation.has(sympy.Mod) for relation in relations):
+        places = [sympy.Integer(count) for count in range(1, 25)]
+    values = [[one.subs(given).subs(name, place) for one in pair] for place in places]  # type: ignore[union-attr]
+    known = [[not value.has(*_NO_NUMBERS) for value in both] for both in values]
+    return any(known[0]) and all(
+        here == [False, False] or (all(here) and abs(sympy.N(one - other)) < 1e-12)
+        for here, (one, other) in zip(known, values, strict=True)
+    )
 
 
 def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:

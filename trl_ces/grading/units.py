@@ -6,9 +6,11 @@ change it (`5 \text{ k}`, `9 \text{ halved}`, `5 \text{ at most}`).
 """
 
 import re
+from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 
-from .notation import unwrap
+from .notation import tidy, unwrap
 from .numbers import number
 
 _TEXT = r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)"
@@ -18,14 +20,16 @@ _IN_TEXT = re.compile(
     rf"^(.*?[^\s=+*/^,(\[{{<>-])\s*((?:(?:{_TEXT}\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}}|\\Omega(?![A-Za-z])|μ){_POWER}(?:[\s/]|\\cdot)*)+)$",
     re.DOTALL,
 )
-_QUOTIENT = re.compile(rf"\\frac\s*\{{\s*({_TEXT}\s*\{{[^{{}}]*\}})\s*\}}\s*\{{\s*({_TEXT}\s*\{{[^{{}}]*\}})\s*\}}")
+_QUOTIENT = re.compile(r"\\frac\s*\{{\s*({0})\s*\}}\s*\{{\s*({0})\s*\}}".format(rf"{_TEXT}\s*\{{[^{{}}]*\}}{_POWER}"))
 _GLUED = re.compile(r"^(.*\})\s*((?:[cmkd]m|kg)(?:\^\{?\d\}?)?)$")
 _LITERAL = r"[-+]?[\d.,/ ]*\d|[-+]?\d*\s*\\frac\s*(?:\{[^{}]*\}\s*\{[^{}]*\}|\d\d)"
-_PLAIN = re.compile(rf"^({_LITERAL})(\s*[A-Za-z一-鿿][A-Za-z一-鿿./\s-]*{_POWER})$")
 _ALL_IN_TEXT = re.compile(rf"^{_TEXT}\s*\{{\s*([-+]?[\d.,/]*\d[^{{}}]*)\}}$")
-_TOKEN = re.compile(r"[A-Za-zΩμÅ.]+|平方|立方|每|[一-鿿]+|\^\s*\{?\s*-?\d|/")
+_TOKEN = re.compile(r"[A-Za-zΩμÅ.]+|平方|立方|每|(?:(?!每)[一-鿿])+|\^\s*\{?\s*-?\d|/")
+
+_COMPOUND = re.compile(r"(?:\d+(?:\.\d+)?\s*[A-Za-z一-鿿]+[\s,]*){2,4}")  # 2 hours 30 minutes
 
 _PREFIXES = {"k": "kilo", "c": "centi", "m": "milli", "d": "deci", "M": "mega", "G": "giga", "μ": "micro", "n": "nano"}
+_POWERS_OF_TEN = dict(zip(["", *_PREFIXES], (0, 3, -2, -3, -1, 6, 9, -6, -9), strict=True))
 _METRIC = {
     "m": "meter metre", "g": "gram gramme", "L": "liter litre l", "s": "second sec", "W": "watt", "J": "joule",
     "N": "newton", "V": "volt", "A": "ampere amp", "Hz": "hertz", "Pa": "pascal", "eV": "electronvolt", "mol": "mole",
@@ -52,9 +56,9 @@ _SCALES = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
 _POWERS = {"squared": 2, "cubed": 3}
 _JOINERS = {"of", "a", "an", "the", "each", "every", "total", "altogether", "left", "them", "old", "solar", "in"}
 _SIGNS = {
-    "dollars": re.compile(r"\\\$|\\textdollar|^\s*\$[\d.,]+\s*$"),
-    "euros": re.compile("€"),
-    "GBP": re.compile("£"),
+    "dollars": re.compile(r"\\\$|\\textdollar|^\s*\$[\d.,]+\s*$|USD"),
+    "euros": re.compile("€|EUR"),
+    "GBP": re.compile("£|GBP"),
     "yuan": re.compile("[¥￥]"),
     "cents": re.compile("¢"),
     "degrees": re.compile(r"\\circ|\\degree|°"),
@@ -76,16 +80,18 @@ def _spellings() -> dict[str, str]:
 _KNOWN = _spellings()
 # Units of measurement: a number of these is another number of another.
 MEASURES = frozenset(_KNOWN.values()) - {*f"{_COUNTED} unit person child man woman percent mass".split()}
-# Units that measure the same thing.
-_LENGTHS = {"in", "ft", "yd", "mi", "Å", "pc", *(prefix + "m" for prefix in ("", *_PREFIXES))}
-_MASSES = {"t", "lb", "oz", *(prefix + "g" for prefix in ("", *_PREFIXES))}
-_VOLUMES = {"gal", "qt", "pt", *(prefix + "L" for prefix in ("", *_PREFIXES))}
-_MONEY = {"dollar", "cent", "euro", "GBP", "元", "角", "分"}
-KINDS = [
-    frozenset(kind)
-    for kind in (_LENGTHS, _MASSES, _VOLUMES, {"s", "ms", "min", "h"}, {"C", "F"}, {"deg", "rad"}, _MONEY)
-]
-_CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in {"μ", "Ω"}), key=len, reverse=True)
+# Units that measure the same thing, in the first one.
+_SIZES: dict[str, tuple[str, Fraction]] = {}
+_TO_FIRST = """m in 0.0254 ft 0.3048 yd 0.9144 mi 1609.344|g t 1e6 lb 453.59237 oz 28.349523125|W|J|N|V|A|
+    Hz|Pa|s min 60 h 3600 day 86400 wk 604800|L gal 3.785411784 qt 0.946352946 pt 0.473176473|dollar cent 0.01|
+    元 角 0.1 分 0.01"""
+for _line in _TO_FIRST.split("|"):
+    _first, *_rest = _line.split()
+    _SIZES |= {prefix + _first: (_first, Fraction(10) ** power) for prefix, power in _POWERS_OF_TEN.items()}
+    _SIZES |= {name: (_first, Fraction(size)) for name, size in zip(_rest[::2], _rest[1::2], strict=True)}
+KINDS = [*map(frozenset, ({"C", "F"}, {"deg", "rad"}, {"dollar", "cent", "euro", "GBP", "元", "角", "分"}))]
+KINDS += [frozenset(name for name, (first, _) in _SIZES.items() if first == base) for base in "mgLs"]
+CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in {"μ", "Ω"}), key=len, reverse=True)
 
 
 @lru_cache(maxsize=256)
@@ -95,7 +101,7 @@ def measures_in(question: str) -> frozenset[str]:
     words = [word for word in re.findall("[A-Za-z]{3,}", question) if word not in {"second", "minute", "foot", "min"}]
     named = {name for word in [*symbols, *words] if (name := _name(word))}
     rest = question
-    for word in _CHINESE:
+    for word in CHINESE:
         if word in rest:
             named.add(_KNOWN[word])
             rest = rest.replace(word, " ")
@@ -113,7 +119,7 @@ def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str
         unit = " ".join(unwrap(in_text.group(2).replace(r"\cdot", " ")).split())
         if parse_unit(unit, nouns) is not None:
             return in_text.group(1).strip(), unit
-    plain = _PLAIN.match(text)
+    plain = re.match(rf"^({_LITERAL})(\s*[A-Za-z一-鿿][A-Za-z一-鿿./\s-]*{_POWER})$", text)
     # A lone letter is a variable (3t, 7 m); as a unit it is in \text{} or \mathrm{}.
     if plain and number(plain.group(1)) is not None and not re.fullmatch(r"\s*[A-Za-z]", plain.group(2)):
         unit = plain.group(2).strip()
@@ -125,7 +131,13 @@ def split_unit(text: str, nouns: frozenset[str] = frozenset()) -> tuple[str, str
 @lru_cache(maxsize=4096)
 def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int] | None:
     """Reads a unit."""
-    unit = unit.replace(r"\Omega", "Ω").replace(r"\mu", "μ").replace("mph", "mi/h").replace("kph", "km/h")
+    unit = (
+        unit.replace(r"\Omega", "Ω")
+        .replace(r"\mu", "μ")
+        .replace("mph", "mi/h")
+        .replace("kph", "km/h")
+        .replace("/时", "/小时")
+    )
     powers: dict[str, int] = {}
     if re.sub(r"[\s.·}]", "", _TOKEN.sub("", unit)):
         return None
@@ -159,6 +171,32 @@ def _name(word: str) -> str | None:
         if name := _KNOWN.get(form) or (_KNOWN.get(form.lower()) if len(form) > 2 else None):
             return name
     return None
+
+
+def quantity(text: str) -> tuple[str, dict[str, int], Fraction] | None:
+    r"""The value of `75\text{ cm}` or `2\text{ hours }30\text{ minutes}` in the first units of their kinds, these, and
+    the size of the unit; `None` for a text without a measure."""
+    bare = unwrap(tidy(text))
+    if _COMPOUND.fullmatch(bare):
+        bare = re.sub("(?<=时)(.*)分$", r"\1分钟", re.sub("(?<!小)时", "小时", bare))
+        parts = [
+            quantity(rf"{found}\text{{ {unit}}}") for found, unit in re.findall(r"([\d.]+)\s*([A-Za-z一-鿿]+)", bare)
+        ]
+        if None in parts or any(one[1] != parts[0][1] or one[2] <= other[2] for one, other in pairwise(parts)):
+            return None
+        return str(sum(Fraction(value) for value, *_ in parts)), parts[0][1], Fraction(0)
+    value, written = split_unit(tidy(text))
+    unit = parse_unit(written or implied_unit(text))
+    if not unit or not unit.keys() <= MEASURES:
+        return None
+    size, kinds = Fraction(1), dict[str, int]()
+    for name, power in unit.items():
+        first, scale = _SIZES.get(name, (name, Fraction(1)))
+        first, degree = ("m", 3) if first == "L" else (first, 1)  # a litre is a cubic decimetre
+        size *= (scale / 1000 if degree == 3 else scale) ** power
+        kinds[first] = kinds.get(first, 0) + degree * power
+    found = number(value)
+    return rf"{size} \cdot ({value})" if found is None else str(found * size), kinds, size
 
 
 def unit_fits(unit: str, gold: str) -> bool:
