@@ -1,7 +1,7 @@
 """
 Answers written by someone who had not read the rules, graded as the trainer grades them: with the question.
 
-`lists/blind3-*` were graded before the rules learned from them, then both pairs were mended in sight. What is accepted
+Each pair of `lists/` was graded before the rules learned from it, the sixth so far only then. What is accepted
 of the hostile ones and refused of the correct ones may only become less.
 """
 
@@ -19,11 +19,13 @@ LISTS = Path(__file__).parent / "lists"
     ("name", "rows", "right", "wrong"),
     [
         ("blind3-hostile", 300, 0.0, 2),
-        ("blind3-correct", 304, 1.0, 9),
+        ("blind3-correct", 304, 1.0, 6),
         ("blind4-hostile", 500, 0.0, 0),
-        ("blind4-correct", 309, 1.0, 36),
-        ("blind5-hostile", 500, 0.0, 9),
-        ("blind5-correct", 300, 1.0, 49),
+        ("blind4-correct", 309, 1.0, 19),
+        ("blind5-hostile", 500, 0.0, 0),
+        ("blind5-correct", 300, 1.0, 2),
+        ("blind6-hostile", 500, 0.0, 7),
+        ("blind6-correct", 300, 1.0, 29),
     ],
 )
 def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong):
