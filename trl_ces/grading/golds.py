@@ -31,7 +31,7 @@ def leaves(gold: str) -> list[str]:
     if not gold:
         return []
     if _plain(gold) or re.search(r"(?<![A-Za-z\\])(?:for|where|when|if)(?![A-Za-z])", written, re.IGNORECASE):
-        return [gold if _plain(gold) else written]
+        return [written if is_words(written) and r"\begin" not in written else gold]
     for pieces in (listed_values(gold), union_parts(gold), tuple_values(gold)):
         if pieces and pieces != [gold]:
             return [leaf for piece in pieces for leaf in leaves(piece)]
