@@ -112,18 +112,18 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         share = None if hundredfold is None else hundredfold / 100
         if share == number(tidy(gold)) or not _OF_PERCENT.search(question):
             return gold, "" if share is None else str(share)
-    labels, given = _labelled(gold), _labelled(answer)
+    labels, named = _labelled(gold), _labelled(answer)
     if any(len(label) > 1 for label in labels):
-        ours = {label[0].lower(): value for label, value in given.items()}
-        values = (
-            [ours.get(label[0].lower(), "") for label in labels] if len(ours) == len(labels) else list(given.values())
-        )
+        initials = {label[0].lower(): value for label, value in named.items()}
+        values = list(named.values())
+        if len(initials) == len(labels):
+            values = [initials.get(label[0].lower(), "") for label in labels]
         return "; ".join(labels.values()), "; ".join(values) or _in_order(answer) or answer
-    last = {name: [*re.finditer(_LETTER.format(name), question, re.IGNORECASE)][-1:] for name in given}
-    if given and "=" not in gold and all(last.values()) and (ordered := _in_order(gold)):
-        return ordered, "; ".join(given[name] for name in sorted(given, key=lambda name: last[name][0].start()))
-    if _ORDER.search(question) and (ordered := _in_order(gold)) and (given := _in_order(answer)):
-        return ordered, given
+    last = {name: [*re.finditer(_LETTER.format(name), question, re.IGNORECASE)][-1:] for name in named}
+    if named and "=" not in gold and all(last.values()) and (ordered := _in_order(gold)):
+        return ordered, "; ".join(named[name] for name in sorted(named, key=lambda name: last[name][0].start()))
+    if _ORDER.search(question) and (ordered := _in_order(gold)) and (listed := _in_order(answer)):
+        return ordered, listed
     value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
     return gold, value if unit and parse_unit(unit) is None else answer
 

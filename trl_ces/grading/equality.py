@@ -177,7 +177,8 @@ def _signed(item: str) -> list[str]:
     signs = _PLUS_MINUS.findall(item)
     if len(signs) != 1 and len({*signs}) < 2:
         return [item]
-    return [_PLUS_MINUS.sub(lambda sign, pair=pair: pair[sign[1] == "m"], item) for pair in ("+-", "-+")]
+    upper = _PLUS_MINUS.sub(lambda sign: "+-"[sign[1] == "m"], item)
+    return [upper, _PLUS_MINUS.sub(lambda sign: "-+"[sign[1] == "m"], item)]
 
 
 def _compare_structure(gold: str, answer: str, algebra: Algebra) -> bool | None:
@@ -277,8 +278,9 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
     if brackets is None and (scaled := _SCALED.fullmatch(text)) and (factors := _tuple(scaled[2])):
         return factors[0], [rf"({scaled[1]}) \cdot ({value})" for value in factors[1]]
     terms = split_top(text, "+") if brackets is None else []
-    if len(terms) > 1 and None not in (parts := [*map(_tuple, terms)]):
-        sums = zip(*(values for _, values in parts), strict=False)  # (1,2)+t(3,4)
+    vectors = [vector for term in terms if (vector := _tuple(term))]
+    if 1 < len(terms) == len(vectors):
+        sums = zip(*(values for _, values in vectors), strict=False)  # (1,2)+t(3,4)
         return ("(", ")"), ["+".join(f"({value})" for value in values) for values in sums]
     if brackets is None or brackets[0] == r"\{":
         return None

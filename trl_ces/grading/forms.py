@@ -151,10 +151,14 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     if re.search(r"\+\s*C$", gold):
         answer = _CONSTANT.sub("+C", answer)
     of_x, builder = ([pattern.match(text) for text in (gold, answer)] for pattern in (_OF_X, _SET_BUILDER))
-    heads = [found[1] for found in of_x if found]
-    if len(heads) == 2 and (heads[0] == heads[1] or ("y" in heads and (of_x[0][2] or of_x[1][2]))):
-        answer = of_x[0][0] + answer[of_x[1].end() :] if not (of_x[0][2] and of_x[1][2]) else answer
-    theirs, ours = (
+    if (
+        (head := of_x[0])
+        and (own := of_x[1])
+        and not (head[2] and own[2])
+        and (head[1] == own[1] or ("y" in (head[1], own[1]) and (head[2] or own[2])))
+    ):
+        answer = head[0] + answer[own.end() :]
+    letters, others = (
         {
             *re.findall(
                 "[A-Za-z]",
@@ -163,14 +167,14 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
         }
         for text in (gold, answer)
     )
-    if len(new := theirs - ours) == len(old := ours - theirs) == 1 and (
+    if len(added := letters - others) == len(gone := others - letters) == 1 and (
         quantified
-        or ("," in gold and new | old <= {*"rstuv"})
-        or (all(of_x) and (of_x[0][2], of_x[1][2]) == (min(new), min(old)))
-        or (all(builder) and builder[0][1] in new)
+        or ("," in gold and added | gone <= {*"rstuv"})
+        or [found and found[2] for found in of_x] == [min(added), min(gone)]
+        or (all(builder) and builder[0] and builder[0][1] in added)
     ):
         answer = re.sub(
-            rf"\\[A-Za-z]+|{min(old)}", lambda found: found[0] if found[0] not in old else min(new), answer
+            rf"\\[A-Za-z]+|{min(gone)}", lambda found: found[0] if found[0] not in gone else min(added), answer
         )
     ours = _INTEGER.search(answer)
     theirs = _INTEGER.search(gold) or (ours if ours and re.search(_LETTER.format(ours[1]), gold) else None)

@@ -159,9 +159,10 @@ def _family(text: str) -> list[list[float]]:
     r"""The values of each item of `k\in\mathbb{Z}: 2k\pi; \pi+2k\pi` for the integers about zero."""
     letter, _, items = text.partition(r"\in\mathbb{Z}: ")
     name, exprs = sympy.Symbol(letter, real=True), [expression(item) for item in split_top(items, ";")]
-    if any(not isinstance(expr, sympy.Expr) or expr.free_symbols != {name} for expr in exprs):
+    known = [expr for expr in exprs if isinstance(expr, sympy.Expr) and expr.free_symbols == {name}]
+    if len(known) < len(exprs):
         return []
-    return [[float(sympy.N(expr.subs(name, count))) for count in range(-24, 25)] for expr in exprs]
+    return [[float(sympy.N(expr.subs(name, count))) for count in range(-24, 25)] for expr in known]
 
 
 def _same_family(one: list[list[float]], other: list[list[float]]) -> bool:

@@ -179,12 +179,11 @@ def quantity(text: str) -> tuple[str, dict[str, int], Fraction] | None:
     bare = unwrap(tidy(text))
     if _COMPOUND.fullmatch(bare):
         bare = re.sub("(?<=时)(.*)分$", r"\1分钟", re.sub("(?<!小)时", "小时", bare))
-        parts = [
-            quantity(rf"{found}\text{{ {unit}}}") for found, unit in re.findall(r"([\d.]+)\s*([A-Za-z一-鿿]+)", bare)
-        ]
-        if None in parts or any(one[1] != parts[0][1] or one[2] <= other[2] for one, other in pairwise(parts)):
+        pieces = re.findall(r"([\d.]+)\s*([A-Za-z一-鿿]+)", bare)
+        parts = [part for found, unit in pieces if (part := quantity(rf"{found}\text{{ {unit}}}"))]
+        if len(parts) < len(pieces) or any(a[1] != b[1] or a[2] <= b[2] for a, b in pairwise(parts)):
             return None
-        return str(sum(Fraction(value) for value, *_ in parts)), parts[0][1], Fraction(0)
+        return str(sum(Fraction(part[0]) for part in parts)), parts[0][1], Fraction(0)
     value, written = split_unit(tidy(text))
     unit = parse_unit(written or implied_unit(text))
     if not unit or not unit.keys() <= MEASURES:
