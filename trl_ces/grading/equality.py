@@ -278,8 +278,8 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
     if brackets is None and (scaled := _SCALED.fullmatch(text)) and (factors := _tuple(scaled[2])):
         return factors[0], [rf"({scaled[1]}) \cdot ({value})" for value in factors[1]]
     terms = split_top(text, "+") if brackets is None else []
-    vectors = [vector for term in terms if (vector := _tuple(term))]
-    if 1 < len(terms) == len(vectors):
+    vectors = [vector for term in terms if term != text and (vector := _tuple(term))]
+    if terms and len(terms) == len(vectors):
         sums = zip(*(values for _, values in vectors), strict=False)  # (1,2)+t(3,4)
         return ("(", ")"), ["+".join(f"({value})" for value in values) for values in sums]
     if brackets is None or brackets[0] == r"\{":
