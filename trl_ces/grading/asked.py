@@ -112,6 +112,14 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         share = None if hundredfold is None else hundredfold / 100
         if share == number(tidy(gold)) or not _OF_PERCENT.search(question):
             return gold, "" if share is None else str(share)
+    if (in_order := _by_order(answer, gold, question)) is not None:
+        return in_order
+    value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
+    return gold, value if unit and parse_unit(unit) is None else answer
+
+
+def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
+    """Gold and answer as lists in the order of the gold's labels, of the question's names, or that is asked for."""
     labels, named = _labelled(gold), _labelled(answer)
     if any(len(label) > 1 for label in labels):
         initials = {label[0].lower(): value for label, value in named.items()}
@@ -124,8 +132,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return ordered, "; ".join(named[name] for name in sorted(named, key=lambda name: last[name][0].start()))
     if _ORDER.search(question) and (ordered := _in_order(gold)) and (listed := _in_order(answer)):
         return ordered, listed
-    value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
-    return gold, value if unit and parse_unit(unit) is None else answer
+    return None
 
 
 def _in_order(text: str) -> str | None:

@@ -190,9 +190,12 @@ def _condition(text: str) -> Any:
         return sympy.true
     parity = re.search("(odd|奇)|even|偶", text)
     counted = re.fullmatch(r"[a-z]\s*=\s*(\d+)\s*[a-z]\s*([-+]\s*\d+)?", text)
-    if parity or counted or congruence(text):
-        residue = (1 if parity[1] else 0, 2) if parity else congruence(text)
-        residue = residue or (int((counted[2] or "0").replace(" ", "")), int(counted[1]))  # type: ignore[index]
+    residue = congruence(text)
+    if parity:
+        residue = (1 if parity[1] else 0, 2)
+    elif counted:
+        residue = (int((counted[2] or "0").replace(" ", "")), int(counted[1]))
+    if residue:
         name = re.search("(?<![A-Za-z])[a-z](?![A-Za-z])", text)
         return sympy.Eq(
             sympy.Mod(sympy.Symbol(name[0] if name else "n", real=True), residue[1]), residue[0] % residue[1]

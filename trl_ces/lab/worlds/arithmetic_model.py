@@ -171,7 +171,7 @@ def make_base_model(model_name_or_path: str, **settings: Any) -> str:
     world = World(**{name: value for name, value in settings.items() if name not in BASE_TRAINING})
     with lock_file(folder.with_name(f".{folder.name}.lock"), wait=True):
         if not (folder / "config.json").is_file():
-            print(f"Making the base model {folder}, once: about 40 s of one core.", flush=True)
+            print(f"Making the base model {folder}, once: about a minute of one core.", flush=True)
             partial = folder.with_name(f".{folder.name}.partial")  # a kill leaves no half model under the real name
             build_base_model(partial, world, **training)
             partial.rename(folder)
