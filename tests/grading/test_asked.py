@@ -233,6 +233,18 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("Find the domain.", r"x\neq 1, y\neq 4", r"x\neq 1, x\neq 4", False),
         ("Find $y$.", r"(\pm1,\pm2)", r"(\pm1,\mp2)", False),
         ("Find both.", "maximum 5, minimum 1", "1, 5", False),
+        ("Divide 75 by 8.", "quotient $9$, remainder $3$", r"\text{remainder }3,\ \text{quotient }9", True),
+        ("Divide 75 by 8.", "quotient $9$, remainder $3$", r"\text{remainder }9,\ \text{quotient }3", False),
+        ("How many diagonals does a decagon have?", "35", r"\text{A decagon has }35\text{ diagonals}", True),
+        ("How many diagonals does a decagon have?", "35", r"\text{A hexagon has }35\text{ diagonals}", False),
+        ("Find the volume.", "2 liters", r"2000\text{ cm}^3", True),
+        ("Find the volume.", "2 liters", r"200\text{ cm}^3", False),
+        (
+            "Find $f$.",
+            r"\begin{cases}1,&|x|>1\\0,&|x|\leq 1\end{cases}",
+            r"\begin{cases}0,&-1\leq x\leq 1\\1,&x<-1,x>1\end{cases}",
+            True,
+        ),
     ],
 )
 def test_what_the_blind_lists_found(question, gold, answer, right):
