@@ -238,9 +238,19 @@ def test_help_names_every_shipped_file(verb, pattern, capsys):
         assert re.search(rf"[ ,]{re.escape(name)}[,\n]", said), name
 
 
-def test_asking_for_help_imports_no_torch():
-    code = "import sys; from trl_ces.cli.main import main; main(['--help']); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+@pytest.mark.parametrize(("words", "says"), [(["--help"], "plan"), (["plan", "--help"], "--gpu_memory GIB")])
+def test_asking_for_help_imports_no_torch(words, says):
+    code = f"""
+import sys
+from trl_ces.cli.main import main
+try:
+    main({words})
+finally:
+    print("torch" in sys.modules)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert says in ended.stdout
+    assert ended.stdout.endswith("False\n")
 
 
 def test_train_without_arguments_is_a_few_lines_and_exit_code_2(capsys):

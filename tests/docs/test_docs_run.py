@@ -20,7 +20,6 @@ import yaml
 from code_sandbox import CANNOT
 from docs_blocks import BLOCK, DOCS, OTHERS, PAGES, SHELLS, blocks, cases, commands, write_tutorial
 from docs_functions import functions_of
-from docs_study import STUDY
 from docs_table import NOT_RUN, RUN
 from fixtures_evaluation import write_data, write_model
 from report_runs import POINTS, write_evaluation, write_study, write_training
@@ -40,6 +39,24 @@ from trl_ces.train.recipe import load_recipe, recipe_fields
 from trl_ces.train.shipped import find_accelerate_config
 
 ROOT = Path(__file__).parents[2]
+STUDY = {
+    "output_dir": "runs/study/small",
+    "seeds": [0],
+    "baseline": "DAPO",
+    "methods": {"DAPO": {"config": ["arithmetic", "dapo"]}, "CES": {"config": "arithmetic"}},
+    "overrides": {
+        "model_name_or_path": "runs/arithmetic/base",
+        "max_steps": 2,
+        "logging_steps": 1,
+        "per_device_train_batch_size": 32,
+        "steps_per_generation": 1,
+    },
+    "evaluation": {
+        "function": "trl_ces.lab.worlds.arithmetic_evaluation.evaluate",
+        "num_problems": 4,
+        "num_samples": 2,
+    },
+}
 
 
 def words_of(line):

@@ -1,12 +1,12 @@
 """The size of a checkpoint, against one that the Trainer wrote, and how many there are at a time."""
 
 import pytest
-from datasets import Dataset
 from peft import LoraConfig
-from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
+from tiny import random_script, scripted_accuracy_reward, settings
 from torch import Generator
+from trainers import scripted_trainer
 
-from trl_ces import CESConfig, CESTrainer
+from trl_ces import CESConfig
 from trl_ces.train.disk import Disk, plan_disk
 
 
@@ -19,15 +19,9 @@ def size_of(folder):
 def test_a_checkpoint_is_as_large_as_planned(tmp_path, adapter):
     prompts = [f"{n}+{n}=" for n in range(8)]
     script = random_script(prompts, [[1, 0, 0, 1]] * 8, Generator().manual_seed(1), lengths=(2, 4))
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[scripted_accuracy_reward],
-        args=CESConfig(**settings(tmp_path, save_strategy="steps", save_steps=1, save_total_limit=1, max_steps=2)),
-        train_dataset=Dataset.from_dict({"prompt": prompts}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=scripted_rollout(script, 4),
-        peft_config=LoraConfig(r=64, target_modules="all-linear") if adapter else None,
-    )
+    saves = {"save_strategy": "steps", "save_steps": 1, "save_total_limit": 1, "max_steps": 2}
+    more = {"peft_config": LoraConfig(r=64, target_modules="all-linear") if adapter else None}
+    trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], more=more, **saves)
     trainer.train()
     numbers = [parameter.numel() for parameter in trainer.model.parameters()]
     trained = [parameter.numel() for parameter in trainer.model.parameters() if parameter.requires_grad]

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from datasets import Dataset
-from tiny import random_script, scripted_accuracy_reward, scripted_rollout, settings, tiny_model, tiny_tokenizer
+from tiny import random_script, scripted_accuracy_reward, scripted_rollout
+from trainers import scripted_trainer
 
-from trl_ces import CESConfig, CESTrainer
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.schedule import make_schedule, whole_run
 
@@ -55,14 +54,8 @@ def test_the_steps_and_rollouts_are_those_of_a_real_run(tmp_path, case):
         rollouts.append(len(prompts))
         return scripted(prompts, trainer)
 
-    trainer = CESTrainer(
-        model=tiny_model(),
-        reward_funcs=[scripted_accuracy_reward],
-        args=CESConfig(**settings(tmp_path, **fields)),
-        train_dataset=Dataset.from_dict({"prompt": prompts}),
-        processing_class=tiny_tokenizer(),
-        rollout_func=counted,
-    )
+    more = {"rollout_func": counted}
+    trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], more=more, **fields)
     trainer.train()
     assert plan.steps == trainer.state.global_step
     assert plan.rollouts == len(rollouts)

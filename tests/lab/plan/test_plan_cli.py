@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 from tiny import tiny_model
@@ -241,21 +239,6 @@ def test_what_has_no_plan_is_refused_in_a_sentence(recipe, tmp_path, capsys, wor
     message = refused(capsys, *(files.get(word, word) for word in words))
     for part in parts:
         assert part in message
-
-
-def test_asking_for_help_imports_no_torch():
-    code = """
-import sys
-from trl_ces.cli.main import main
-try:
-    main(["plan", "--help"])
-finally:
-    print("torch" in sys.modules)
-"""
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert finished.returncode == 0
-    assert "--gpu_memory GIB" in finished.stdout
-    assert finished.stdout.endswith("False\n")
 
 
 def test_a_config_file_stands_in_for_a_model_that_is_not_here(recipe, tmp_path, capsys):

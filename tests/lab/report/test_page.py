@@ -151,6 +151,23 @@ def test_evaluations_are_compared_and_their_questions_split_by_the_reference(tmp
     assert "<td><strong>83.3</strong> <small>[" in render(page)  # the best of the row
 
 
+def test_evaluations_are_compared_by_kind_and_with_the_baseline_wherever_it_stands(tmp_path):
+    sets = ("gsm8k", "svamp", "arc_challenge", "openbookqa", "humaneval", "mbpp")
+    names = ["R1", "DAPO", "CES"]
+    runs = [write_evaluation(tmp_path / name, {one: [[(T, 10)], [(F, 20)]] for one in sets}) for name in names]
+    tables = page_of(*runs, names=names).tables
+    assert [*tables] == [f"Average{kind}: R1, DAPO, CES" for kind in ("", " of multiple choice", " of code")]
+    kinds = [[row[0] for row in levels.rows] for levels, *_ in tables.values()]
+    assert kinds == [
+        ["GSM8K", "SVAMP", "Average"],
+        ["ARC", "OpenBookQA", "Average of multiple choice"],
+        ["HumanEval", "MBPP", "Average of code"],
+    ]
+    for _, differences, _, budgets in tables.values():
+        assert differences.header[1::2] == ["R1 − DAPO Acc ↑", "CES − DAPO Acc ↑"]
+        assert budgets.header == ["Tokens", *names, "R1 − DAPO", "CES − DAPO"]
+
+
 def test_evaluations_of_two_backbones_are_not_compared_with_each_other(tmp_path):
     for name, layers in (("big", 4), ("small", 2)):
         (tmp_path / name).mkdir()

@@ -285,13 +285,14 @@ def test_a_run_without_ces_shows_what_the_ces_beside_it_would_do(run, tmp_path):
     assert "trained without CES" in page.tokens[1].note
 
 
-def test_a_checkpoint_that_was_cut_off_and_a_base_that_is_gone_are_left_out(run, tmp_path):
-    (tmp_path / "base").rename(tmp_path / "moved")
+def test_a_checkpoint_answers_too_but_one_that_was_cut_off_and_a_base_that_is_gone_are_left_out(run, tmp_path):
+    (tmp_path / "base").rename(run / "checkpoint-6")
+    write_training(run / "checkpoint-6", POINTS[:3])
     half = run / "checkpoint-4"
     half.mkdir()
     (half / "config.json").write_text("{}")
     assert main(["report", "run", "--out", "r.html", "--tokens", "2"]) == 0
-    assert [content.step for content in read_tokens(run)] == [8]
+    assert [content.step for content in read_tokens(run)] == [6, 8]
 
 
 def test_a_base_beside_its_runs_is_found_where_a_study_was_moved(run, tmp_path, monkeypatch):

@@ -172,6 +172,10 @@ def finish(cell, accuracy, length, evaluation):
         ({"ces_tau": 3.0}, "DAPO, seed 0: .*`ces_tau` is 3.0"),
         ({"max_steps": "many"}, "`max_steps`: expected"),
         ({"model_builder": None, "model_builder_kwargs": None, "model_name_or_path": "./no"}, "holds no config.json"),
+        (
+            {"reward_funcs": ["think_format_reward", "get_soft_overlong_punishment"]},
+            r"DAPO, seed 0: the accuracy reward is ambiguous .* `ces_accuracy_reward`",
+        ),
     ],
 )
 def test_a_run_that_cannot_start_is_refused_before_any_does(tmp_path, monkeypatch, changes, words):
@@ -302,13 +306,6 @@ def test_two_starts_of_a_study_do_not_meet(tmp_path, monkeypatch):
         sign(lock, 4711)
         with pytest.raises(UserError, match="Process 4711 is at work in out"):
             command.run(["--config", "mini.yaml"])
-
-
-def test_an_accuracy_that_cannot_be_told_is_refused_before_the_first_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_study(tmp_path, reward_funcs=["think_format_reward", "get_soft_overlong_punishment"])
-    with pytest.raises(UserError, match=r"DAPO, seed 0: the accuracy reward is ambiguous .* `ces_accuracy_reward`"):
-        command.run(["--config", "mini.yaml"])
 
 
 def run_study(folder, *words):
