@@ -60,6 +60,7 @@ def test_a_box_ends_with_its_value():
         (r"\boxed{1}, the answer is 3, no, \boxed{2}", "2"),
         (r"\boxed{1}. The answer is $x+1$.", "$x+1$"),
         (r"\boxed{1}. The answer is clear.", "1"),
+        (r"\boxed{1}. But then the root is negative. Final answer: no solution.", "no solution"),
         (r"\boxed{1}. We also find $2$.", "1"),
         (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
         (r"\boxed{\boxed{6}}", r"\boxed{6}"),

@@ -151,6 +151,7 @@ def test_braces_that_hold_a_sign_or_nothing_are_not(gold, answer):
             # values of different names are ordered
             ("x=1, y=2", ["1, 2"], ["2, 1", "x=1 or y=2"]),
             ("x=1, x=2", ["2, 1"], []),
+            ("[x=1, y=2]", ["(x,y)=(1,2)", "(1,2)", "y=2, x=1"], ["(2,1)"]),
             ("(1,2)", ["y=2, x=1", r"a=1, \beta=2"], ["x=2, y=1", "x=1, x=2", "x=1=1.0, y=2"]),
         ]
     ),

@@ -1,7 +1,7 @@
 """
 Answers written by someone who had not read the rules, graded as the trainer grades them: with the question.
 
-Each pair of `lists/` was graded before the rules learned from it, the sixth so far only then. What is accepted
+Each pair of `lists/` was graded before the rules learned from it, the sixth and eighth only then. What is accepted
 of the hostile ones and refused of the correct ones may only become less.
 """
 
@@ -26,6 +26,8 @@ LISTS = Path(__file__).parent / "lists"
         ("blind5-correct", 300, 1.0, 2),
         ("blind6-hostile", 500, 0.0, 7),
         ("blind6-correct", 300, 1.0, 29),
+        ("blind7-hostile", 500, 0.0, 3),
+        ("blind7-correct", 300, 1.0, 7),
     ],
 )
 def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong):

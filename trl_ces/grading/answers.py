@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from .context import stands
+from .forms import condition
 from .notation import tidy
 from .numbers import number
 
@@ -167,7 +168,9 @@ def _stated_behind(text: str) -> str | None:
     """The value of the last explicit statement behind the boxes; it is what the text says in the end."""
     statements = list(_STATEMENT.finditer(text[-STATEMENT_WINDOW:]))
     stated = _stated(text[-STATEMENT_WINDOW:], statements[-1]) if statements else None
-    return stated if stated and ("$" in stated or number(tidy(stated)) is not None) else None
+    if not stated or ("$" not in stated and number(tidy(stated)) is None and condition(stated) != r"\emptyset"):
+        return None
+    return stated
 
 
 def _is_one_value(text: str) -> bool:

@@ -62,7 +62,7 @@ _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
     r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
 )
 _ARTICLE = re.compile(
-    r"^(?:(?:it|this|that|they|the [a-z]+|[a-z](?:\([a-z]\))?)\s+(?:is|are)\s+|"
+    r"^(?:(?:(?:it|this|that|they|the [a-z]+|[a-z](?:\([a-z]\))?)\s+)?(?:is|are)\s+|"
     r"the (?:series|integral|sequence|limit)\s+)?"
     r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
     re.IGNORECASE,
@@ -191,10 +191,11 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     if not names and "=" in gold and re.search(r"(?<![A-Za-z\\])C(?![A-Z_(])", gold):
         names = ["C"]
     given = given or sorted(set(_CAPITALS.findall(answer)))
-    if not names or len(names) != len(given) or len(names) > 3:
+    if not names or len(names) != len(given):
         return [answer]
     either = re.compile(f"{_NUMBERED.pattern}|{_CAPITALS.pattern}")
-    renamings = [dict(zip(given, order, strict=True)) for order in permutations(names)]
+    orders = permutations(names) if len(names) <= 3 else [names]
+    renamings = [dict(zip(given, order, strict=True)) for order in orders]
     return [either.sub(lambda found, to=to: to.get(found[0], found[0]), answer) for to in renamings]  # type: ignore[misc]
 
 
@@ -227,7 +228,7 @@ def spelling(text: str) -> str:
     if is_words(text):
         words = _DIVERGES.sub("diverges", re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text)))
         words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
-        words = re.sub(r"^neither (?:even nor odd|odd nor even)$", "neither", words)
+        words = re.sub(r"^neither \w+ nor \w+$", "neither", words)
         words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))
         if _MONTH.search(words):  # March 5, 5th of March
             words = " ".join(sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)[nrst][dht]\b|\bof\b", "", words))))

@@ -36,6 +36,7 @@ _SIGN = (
     r"\^\s*(?:\{\s*\\(?:circ|degree|mathrm\s*\{o\})\s*\}|\\circ(?![A-Za-z]))|\^?\\degree(?![A-Za-z])\s?)"
 )
 _ALL_BUT = r"(?i:(?:all |the )?real (?:numbers|values|[a-z])(?: of [a-z])?,? (?:except|other than|but))"
+_GIVEN = r"\s*[A-Za-z](?:_\w)?\s*=[^\[\],=]+"
 _NESTED = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _MATRIX = r"\\begin\{pmatrix\}(?:(?!\\(?:begin|end)\{pmatrix\})(?s:.))*\\end\{pmatrix\}"
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
@@ -93,6 +94,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"\^\s*\{?(\d+)\}?\s*/\s*_\s*\{?(\d+)\}?", r"\1/\2"),  # ^5/_9
         (rf"\\({'|'.join(_COMMANDS)})(?![A-Za-z])", lambda command: _COMMANDS[command[1]]),
         (r"([(\[][^()\[\],;]*);([^()\[\],;]*[)\]])", r"\1,\2"),  # (-\infty; 2]
+        (rf"^\s*\[({_GIVEN}(?:,{_GIVEN})+)\]\s*$", r"\1"),  # [x = 1, y = 2]
         (r"\\([gl])eq?(?:slant)*(?![A-Za-z])", r"\\\1eq "),
         (r"<=|=<", r"\\leq "),
         (r">=|=>", r"\\geq "),
