@@ -2,11 +2,12 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from trl_ces.methods.groups import Groups, completion_verdicts, odd_reward, prompt_number
+from trl_ces.methods.groups import Groups, completion_verdicts, from_mean, odd_reward, prompt_number
 
 NONE = math.nan
 
@@ -28,7 +29,7 @@ def test_groups_are_taken_apart_and_joined_again():
     groups = groups_of([1.0, 0.0, NONE, 1.0, 0.0, 0.0])
     assert groups.group(1).correct.tolist() == [[False, True]]
     assert groups.group(1).scorable.tolist() == [[False, True]]
-    joined = Groups.joined([groups.group(2), groups.group(0)])
+    joined = Groups.joined([groups.group(2), replace(groups.group(0), max_length=9)])
     assert joined.correct.tolist() == [[False, False], [True, False]]
     assert (joined.lengths.tolist(), joined.max_length) == ([[5, 5], [5, 5]], 8)
     assert joined.prompts.tolist() == [2, 0]
@@ -37,6 +38,7 @@ def test_groups_are_taken_apart_and_joined_again():
 def test_a_prompts_number_is_its_own_in_every_run():
     said = [{"role": "user", "content": "1+2="}]
     assert prompt_number("1+2=") == 1644050413134782461
+    assert -(2**63) <= min(prompt_number(str(number)) for number in range(9)) < 0  # int64
     assert prompt_number(said) == prompt_number([{"content": "1+2=", "role": "user"}])
     assert len({prompt_number(prompt) for prompt in ("1+2=", "1+2= ", said, [*said, *said])}) == 4
     pictured = [{"role": "user", "content": [{"type": "image", "image": object()}]}]
@@ -44,11 +46,17 @@ def test_a_prompts_number_is_its_own_in_every_run():
 
 
 def test_a_completion_without_a_verdict_is_neither_right_nor_counted():
-    result = judged([[1.0, 0.0], [NONE, 0.0], [NONE, 1.0], [NONE, 1.0]])
-    assert result["correct"] == [True, False, False, False]
-    assert result["scorable"] == [True, False, False, False]
-    assert result["group_correct"] == [1, 1, 0, 0]
-    assert result["group_scorable"] == [1, 1, 0, 0]
+    result = judged([[1.0, 0.0], [NONE, 0.0], [NONE, 1.0], [NONE, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    assert result["correct"] == [True, False, False, False, False, True]
+    assert result["scorable"] == [True, False, False, False, True, True]
+    assert result["group_correct"] == [1, 1, 0, 0, 1, 1]
+    assert result["group_scorable"] == [1, 1, 0, 0, 2, 2]
+
+
+def test_a_length_is_measured_from_the_mean_of_those_that_count():
+    counted = torch.tensor([[True, False, False], [True, False, True], [False, False, False]])
+    lengths = torch.tensor([[10, 30, 5], [10, 30, 5], [10, 30, 5]])
+    assert from_mean(lengths, counted).tolist() == [[0.0, 20.0, -5.0], [2.5, 22.5, -2.5], [0.0, 0.0, 0.0]]
 
 
 @pytest.mark.parametrize(
