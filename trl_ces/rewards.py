@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 Completion = str | list[dict[str, Any]]
 
-# Seconds of processor time of one comparison (docs/evaluation.md, "Time of a reward"). On a slow and busy machine 15 of
-# 300 correct answers took more than 0.2 s, and none more than 0.5 s.
+# Seconds of processor time of one comparison (docs/evaluation.md, "Time of a reward"). On a slow and busy machine 15
+# of 300 correct answers took more than 0.2 s, and none more than 0.5 s.
 _FIRST_LIMIT_S = 0.5
 _LIMIT_S = 1.0
 

@@ -95,6 +95,10 @@ def test_words_are_told_from_mathematics(text, expected):
         ("Ce^x", "Ae^x", "Ae^x"),
         ("y=ax", "y=Ax", "y=Ax"),
         ("y=c_1x+C", "y=c_1x+C", "y=c_1x+C"),
+        (r"f(n)=n", r"f(n)=n\text{ for all positive integers }n", "f(n)=n"),
+        (r"\frac{x+c}{x}", r"\frac{x+c}{x}\text{ for an arbitrary constant }c", r"\frac{x+c}{x}"),
+        (r"\frac{1}{x}", r"\frac{1}{x}, \omega\neq 2", r"\frac{1}{x}"),
+        (r"\frac{1}{x}", r"\frac{1}{x}, |x| < 1", r"\frac{1}{x}"),
         ("c_1+c_2x+c_3y+c_4", "A+Bx+Cy+D", "c_1+c_2x+c_3y+c_4"),  # in one order: four have 24
         ("c_1+c_2x+c_3y+c_4", "B+Ax+Cy+D", "c_2+c_1x+c_3y+c_4"),
     ],
@@ -120,6 +124,7 @@ def test_constants_keep_their_numbers_first_whatever_their_braces():
     """Every other order costs a comparison of its own."""
     assert with_constants_of("c_{1}x+c_2", "C_1x+C_{2}") == ["c_{1}x+c_2", "c_2x+c_{1}"]
     assert with_constants_of("c_{1}x+c_2", "Bx+A")[0] == "c_2x+c_{1}"
+    assert with_constants_of(r"c_1+\frac{c_{2}}{x}", r"C_1+\frac{C_2}{x}")[0] == r"c_1+\frac{c_{2}}{x}"
     assert len(with_constants_of("c_1+c_2x+c_3y", "A+Bx+Cy")) == 6
 
 

@@ -11,6 +11,7 @@ from .copies import is_copy, repeats
 from .forms import choice, chooses, is_words, split_base
 from .notation import enclosed, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
+from .statements import has_unknowns, is_name, sides
 from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, parse_unit, quantity, split_unit, stems
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
@@ -19,10 +20,7 @@ _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)|\b(binary|octal|hexadecimal)\b
 _BASES = {"binary": "2", "octal": "8", "hexadecimal": "16", "二": "2", "八": "8", "十六": "16"}
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
-_SENTENCE = re.compile(
-    r"([A-Za-z][A-Za-z ,']*?) (?:is|are|was|were|has|have|had|(?:equal|contain|give|make|need|take|cost|weigh)s?)"
-    r"(?: exactly| equal to| a total of)? ?([-\d\\(][^,;]*)"
-)
+_SENTENCE = re.compile(r"([A-Za-z][A-Za-z ,']*?) ([-\d\\(][^,;]*)")
 _MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
 _LABEL = re.compile(  # C = (1,2), radius 3, 半径为3
     r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*"
@@ -38,6 +36,7 @@ _ORDER = re.compile(
     r"\bin (?:that|this) order\b|从[小大]到",
     re.IGNORECASE,
 )
+_SOLVE = re.compile(r"\bsolve|\bsolution", re.IGNORECASE)
 _ASKED_NAME = re.compile(
     r"\b(?:find|what is|solve for|determine|compute|value of)\s+\$?\s*([A-Za-z])\s*\$?(?=\s*(?:[.?,]|if\b|$))",
     re.IGNORECASE,
@@ -71,7 +70,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if (theirs := quantity(gold)) and (ours := quantity(answer)) and theirs[1] == ours[1] and theirs[2] != ours[2]:
         given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
         return theirs[0], "" if (asked := _asked_units(question, given)) and given not in asked else ours[0]
-    if any(wrong(answer, gold, question) for wrong in (_names_another_value, _has_another_unit, _has_another_form)):
+    if any(wrong(answer, gold, question) for wrong in _WRONG):
         return gold, ""
     named_unit = r"radian|\\pi|degree|" + ("弧度|多少度" if implied_unit(gold) else r"\\circ|°")
     if (r"\pi" in gold) != (r"\pi" in answer) and not re.search(named_unit, question):
@@ -79,20 +78,27 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
     words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
-    rest = words.casefold().removeprefix((expected if expected[-1:] > "一" else f"{expected} ").casefold())
-    if is_words(expected) and len(rest) < len(words) and rest in question and not _MORE.search(rest):
-        return gold, expected  # Ann finishes first, 不是质数
+    said, blank = words.rstrip(".").casefold(), "" if expected[-1:] > "一" else " "
+    behind = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
+    rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
+    if is_words(expected) and any(rest in question.casefold() and not _MORE.search(rest) for rest in rests):
+        return gold, expected  # Ann finishes first, 不是质数, the first is Ann
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} else answer  # 直线与圆相离
     sentence = _SENTENCE.fullmatch(" ".join(words.split())) if number(expected) is not None else None
-    if sentence and stems(sentence[1]) <= stems(question) | _COMMON:  # A decagon has 35 diagonals
+    if sentence and stems(sentence[1]) <= (stems(question) - _NO_NOUNS) | _COMMON:  # A decagon has 35 diagonals
         answer = words = sentence[2].rstrip(".")
     noun, _, rest = words.partition(" ")  # point A, Quadrant III
-    if number(expected) is None and rest == expected and stems(noun) & (stems(question) - _NO_NOUNS):
+    if (
+        rest == expected
+        and number(rest) is None
+        and not _MORE.search(noun)
+        and stems(noun) & (stems(question) - _NO_NOUNS)
+    ):
         return gold, rest
-    sides = split_top(tidy(answer), "=")
-    if len(sides) == 2 and "=" not in gold and repeats(sides[0], question):
-        answer = sides[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
+    parts = split_top(tidy(answer), "=")
+    if len(parts) == 2 and "=" not in gold and repeats(parts[0], question):
+        answer = parts[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
         if is_copy(answer, gold, question):
             return gold, ""
     digits, base = split_base(tidy(answer))
@@ -110,7 +116,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
         share = None if hundredfold is None else hundredfold / 100
-        if share == number(tidy(gold)) or not _OF_PERCENT.search(question):
+        is_share = share is not None and (share <= 1 or not _ASKS_PERCENT.search(question))
+        if (is_share and share == number(tidy(gold))) or not _OF_PERCENT.search(question):
             return gold, "" if share is None else str(share)
     if (in_order := _by_order(answer, gold, question)) is not None:
         return in_order
@@ -160,6 +167,14 @@ def _names_another_value(answer: str, gold: str, question: str) -> bool:
     if not asked or not _NAME.fullmatch(name) or name in [*asked, *gold] or f"({name})" in known:
         return False
     return bool(re.search(_LETTER.format(name), question))
+
+
+def _leaves_unsolved(answer: str, gold: str, question: str) -> bool:
+    """Whether the gold is x = 5, and the answer another equation for x, where the question says "solve"."""
+    wanted, given = sides(tidy(gold)), sides(tidy(answer))
+    if len(wanted) != 2 or len(given) != 2 or not is_name(wanted[0]) or has_unknowns(wanted[1]):
+        return False
+    return bool(_SOLVE.search(question)) and any(map(has_unknowns, given)) and not any(map(is_name, given))
 
 
 def _has_another_form(answer: str, gold: str, question: str) -> bool:
@@ -225,7 +240,10 @@ def _options(question: str) -> dict[str, str]:
     return listed if in_turn and all(texts[start:]) and len(set(listed.values())) == len(listed) else {}
 
 
-_COMMON = stems("the a an there it this that he she they total number of value answer result sum product")
+_COMMON = stems(
+    "the a an there it this that he she they total number of value answer result sum product is are was were has have "
+    "had will be equal to exactly contain give make made need take took cost weigh read spent earned sold paid"
+)
 # Words of a question that behind a number would change the value or doubt it.
 _NO_NOUNS = stems(
     "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect "
@@ -233,3 +251,4 @@ _NO_NOUNS = stems(
     "base mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i "
     "x y z n k m b"
 )
+_WRONG = (_names_another_value, _leaves_unsolved, _has_another_unit, _has_another_form)

@@ -53,7 +53,7 @@ _CONVENTIONS = [
     ]
 ]
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
-_NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_\{?\d\}?")
+_NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_(?:\d|\{\d\})")
 _CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
 _LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
@@ -79,14 +79,14 @@ _ENDING = re.compile(r"(?<=[a-z]{5})(?:es?|ed|ent|ence|ing|s)\b")  # convergent,
 _MONTH = re.compile(r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?", re.IGNORECASE)
 _DOMAIN = re.compile(  # (x \neq 0), for n \geq 1
     r"(?:[\s,(]+|(?=\\text))(?:(?:\\text\s*\{\s*)?(?:for|where|if|with)\s*\}?\s*)?"
-    r"(?:[a-z]\s*\\neq\s*-?\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
+    r"(?:\\?[a-z]+\s*\\neq\s*-?\d+|\|[a-z]\|\s*<\s*\d+|[a-z]\s*\\in\s*\\mathbb\s*\{?R\}?|[kmn]\s*\\geq\s*[012])\)?$"
 )
 _GAP, _NAMES = r"(?:\\text\s*\{|[{}\s]){0,3}", r"(?<![A-Za-z])[A-Za-z](?:_\w)?(?: ?, ?[A-Za-z](?:_\w)?){0,4}"
 _QUANTIFIED = re.compile(  # for all x\in\mathbb{R}; (n\in\mathbb{N}^*); where A, B are constants
-    rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:for|where|with|其中|对)?{_GAP}(?:(?:all|any|every|some|任意) ?)?{_GAP}(?:"
+    rf"(?:[\s,;(]|\\text\s*\{{){{1,4}}(?:for|where|with|其中|对)?{_GAP}(?:(?:all|an?|any|every|some|任意) ?)?{_GAP}(?:"
     rf"(?:real |positive |constants? )?{_GAP}{_NAMES}{_GAP}(?:\\in\s*\\mathbb\s*\{{?[NQRC]\}}?[^\s\\]{{,9}}|"
     rf"(?:is|are) (?:[\w-]+ ){{0,4}}?(?:constant|number|real|parameter|(?<=ve )integer)s?|[为是]任?意?\S{{1,2}}数)|"
-    rf"(?<=[yehl] )(?:real|positive|constant|numbers?|\s){{1,5}}\}}?\s*{_NAMES})[)}}\s]{{0,4}}$"
+    rf"(?<=[yehln] )(?:real|positive|arbitrary|constant|integers?|numbers?|\s){{1,5}}\}}?\s*{_NAMES})[)}}\s]{{0,4}}$"
 )
 _FREE = re.compile(r"(?<![A-Za-z\\])[kmn](?![A-Za-z])")
 _NO_FAMILY = re.compile(r"[(\[][^()\[\]]*[,;]|\\\{|[<>]|\\[lg]eq|\\c[au]p|\\mid")
@@ -226,7 +226,8 @@ def spelling(text: str) -> str:
         return figure[1] + min(figure[2], figure[2][::-1])
     spelled = without_blanks(unwrap(text)).rstrip(".")
     if is_words(text):
-        words = _DIVERGES.sub("diverges", re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text)))
+        words = re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text).rstrip("."))
+        words = _DIVERGES.sub("diverges", words)
         words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
         words = re.sub(r"^neither \w+ nor \w+$", "neither", words)
         words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))

@@ -51,7 +51,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r"(?:\(\s*)?\\(?:text|mathrm|operatorname)\s*\{\s*\(?mod\s*\}\s*(?:\\\s)?\s*(\d+)\s*\)?", r"\\pmod{\1}"),
         (r"\(\s*mod\s*(\d+)\s*\)", r"\\pmod{\1}"),
         (
-            r"(?:for|with|where)\s+(?:(?:any|all|every) )?integers?\s*\}?\s*([a-z])(?![a-z])\s*\}?",
+            r"(?:(?:for|with|where)\s+(?:(?:any|all|every) )?|any )integers?\s*\}?\s*\$?([a-z])(?![a-z])\$?\s*\}?",
             r", \1\\in \\mathbb{Z}",
         ),
         (r"([kmn])\s*(?:\\text\s*\{)?\s*为(?:任意)?整数\s*\}?", r", \1\\in \\mathbb{Z}"),
@@ -106,6 +106,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
         (r"\\text\s*\{\s*and\s+(?=[a-z])", r",\\text{"),
+        (r"(\\text\s*\{[^{},]{1,20}?)\s+and\s*\}", r"\1},"),  # 14\text{ ft and }16
         (r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|(?<=[\d}\])\s])[和或](?=[\s\d\\({\[-])", ","),
         (r"(?<!\\)\\(?:[,:;>]|\s|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~", " "),
         (r"(?<![\d.])\.(?=\d)", "0."),  # .5
