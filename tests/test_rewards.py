@@ -80,7 +80,7 @@ def test_a_reward_has_limits_of_its_own_and_asks_for_one_verdict(monkeypatch):
     monkeypatch.setattr(grader, "shared_pool", Pool)
     monkeypatch.setattr(grader, "predict", lambda *_: pytest.fail("extracted for the script"))
     rewards_of = accuracy_reward([rf"\boxed{{x-{n}}}" for n in range(6)] + [r"\boxed{1+x}"], ["1+x"] * 7)
-    assert limits == [0.2, 1.0]
+    assert limits == [0.5, 1.0]
     assert (rewards_of.count(0.0), rewards_of.count(None), rewards_of[6]) == (3, 3, 1.0)
 
 

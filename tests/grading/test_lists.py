@@ -1,18 +1,23 @@
 """
 Answers written by someone who had not read the rules, graded as the trainer grades them: with the question.
 
-Each pair of `lists/` was graded before the rules learned from it, the sixth and eighth only then. What is accepted
-of the hostile ones and refused of the correct ones may only become less.
+Each pair of `lists/` was graded before the rules learned from it; from the sixth they learned nothing. What is
+accepted of the hostile ones and refused of the correct ones may only become less.
 """
 
 import json
 from pathlib import Path
 
 import pytest
+from trl import rewards as trls
 
 from trl_ces.rewards import accuracy_reward
 
 LISTS = Path(__file__).parent / "lists"
+
+
+def read(name):
+    return [json.loads(line) for line in (LISTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -25,13 +30,17 @@ LISTS = Path(__file__).parent / "lists"
         ("blind5-hostile", 500, 0.0, 0),
         ("blind5-correct", 300, 1.0, 2),
         ("blind6-hostile", 500, 0.0, 7),
-        ("blind6-correct", 300, 1.0, 29),
-        ("blind7-hostile", 500, 0.0, 3),
+        ("blind6-correct", 300, 1.0, 30),
+        ("blind7-hostile", 500, 0.0, 2),
         ("blind7-correct", 300, 1.0, 7),
+        ("blind8-hostile", 500, 0.0, 1),
+        ("blind8-correct", 300, 1.0, 20),
+        ("blind9-hostile", 500, 0.0, 4),
+        ("blind9-correct", 300, 1.0, 19),
     ],
 )
 def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong):
-    listed = [json.loads(line) for line in (LISTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+    listed = read(name)
     questions = [[{"role": "user", "content": row["question"]}] for row in listed]
     rewards = accuracy_reward(
         [row["completion"] for row in listed], [row["gold"] for row in listed], prompts=questions
@@ -39,3 +48,17 @@ def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right
     misjudged = [row for row, reward in zip(listed, rewards, strict=True) if reward not in (None, right)]
     assert len(listed) == rows
     assert len(misjudged) <= wrong, misjudged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "accepted", "refused"), [(7, 4, 13), (8, 4, 34), (9, 5, 24)])
+def test_trls_reward_misjudges_more_than_ours_did_blind(number, accepted, refused):
+    found = []
+    for name, right in ((f"blind{number}-hostile", 0.0), (f"blind{number}-correct", 1.0)):
+        listed = read(name)
+        golds = [row["gold"] if "$" in row["gold"] else f"${row['gold']}$" for row in listed]  # it parses only LaTeX
+        theirs = trls.accuracy_reward([[{"content": row["completion"]}] for row in listed], golds)
+        found.append(sum(reward != right for reward in theirs))
+    print(f"\nTRL's reward on the list {number}: {found[0]} hostile accepted, {found[1]} correct refused")
+    assert found[0] > 2 * accepted
+    assert found[1] > 2 * refused

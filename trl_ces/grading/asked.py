@@ -247,7 +247,7 @@ _COMMON = stems(
 # Words of a question that behind a number would change the value or doubt it.
 _NO_NOUNS = stems(
     "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect "
-    "is by if for where minus plus times over half third quarter pair dozen double triple square cube percent "
+    "is by if for where minus plus times over half third quarter pair dozen double triple square percent "
     "base mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i "
     "x y z n k m b"
 )

@@ -29,7 +29,7 @@ _SET_BUILDER = re.compile(
 _FUNCTIONS = re.compile(
     r"(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|log|exp|max|min|lim|gcd|lcm|mod|deg|det|frac|sqrt|sgn|pmatrix|begin|end"
 )
-_NEEDLESS_BRACES = re.compile(r"\{(\w?)\}(?!\w)")  # x^{2}, but neither x^{12} nor \{2\}
+_NEEDLESS_BRACES = re.compile(r"\{(\w)\}(?!\w)|\{\}(?![\w{])")  # x^{2}, but neither x^{12} nor \{2\}
 _BASE = re.compile(  # 1011_2, 1011 in base 2, ff_{16}
     r"\(?([-+]?(?:[0-9A-F]*\d[0-9A-F]*|[0-9A-Fa-f]+(?=\)?\s*_\s*\{?\(?16\b)))\)?\s*"
     r"(?:_\s*(?:\{\s*\(?([^{}()]+?)\)?\s*\}|(\w+))\s*)?(?:\(?\s*(?:in\s+)?base[\s-]*(\w+)\s*\)?)?"

@@ -143,8 +143,9 @@ def tidy(text: str) -> str:
         if box and balanced(box.group(1)):
             text = box.group(1)
         text = _PREFACE.sub(r"\1", text).strip().rstrip(".。;").strip(" :*").strip()
-        if text.startswith("{") and text.endswith("}") and balanced(text[1:-1]):
-            text = text[1:-1].strip()
+        group = re.match(r"^(?:|\\(?:mathbf|mathrm|boldsymbol|bm)\s*(?=\{.*=))\{(.*)\}$", text, re.DOTALL)
+        if group and balanced(group[1]):  # {5}, \mathbf{N = 5}
+            text = group[1].strip()
         if text == before:
             break
     return text

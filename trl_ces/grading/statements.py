@@ -18,7 +18,7 @@ _NAMES = [
     r"\\Delta\s*[A-Za-z]|\\sigma\s*\^\{?2\}?|d\s?[A-Za-z]|[A-Za-z]\s*/\s*[A-Za-z]",
     r"\\(?:sin|cos|tan)\s*\\?[A-Za-z]+",
     r"[A-Za-z]\w*\s*\^\s*\{?\\prime\}?\s*(?:\([^()]{0,30}\))?",
-    r"\\\|[^|]{1,30}\\\||\[\s*\w\s*\]_\{?\w\}?",
+    r"\\?\|[^|\\]{1,30}\\?\||\[\s*\w\s*\]_\{?\w\}?",
 ]
 _NAME = re.compile("|".join(f"(?:{name})" for name in _NAMES))
 _COEFFICIENT = re.compile(r"[\d^'′’]|^\s*-|\\(?:ln|log|lg|exp|sqrt|a?r?c?(?:sin|cos|tan))(?![A-Za-z])")

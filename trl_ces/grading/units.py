@@ -143,7 +143,7 @@ def parse_unit(unit: str, nouns: frozenset[str] = frozenset()) -> dict[str, int]
         return None
     tokens, sign, scale, last = _TOKEN.findall(unit.rstrip(".")), 1, 1, ""
     for position, written in enumerate(tokens):
-        token = written.lower()
+        token = written.lower().rstrip(".")
         if token in {"/", "per", "每"}:
             sign = -1
         elif token in _SCALES:
