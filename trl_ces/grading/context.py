@@ -16,9 +16,7 @@ _MATH = re.compile(r"\$\$.+?\$\$|\$[^$\n]+\$|\\\(.+?\\\)|\\\[.+?\\\]", re.DOTALL
 _FONT = r"\\(?:text|math|boldsymbol|bm|mbox|underline|emph|displaystyle|[lL]arge|LARGE|[hH]uge)[a-z]*"
 _SPACE = r"\\[,;:!> ]|\\q?quad(?![A-Za-z])|~"
 # What may stand between an answer and the text before it.
-_OPENERS = re.compile(
-    rf"(?:[\s({{$*&_|]|\\\(|\\\[|{_SPACE}|\\left(?![A-Za-z])|\\color\s*\{{[^{{}}]*\}}|{_FONT})*\Z"
-)
+_OPENERS = re.compile(rf"(?:[\s({{$*&_|]|\\\(|\\\[|{_SPACE}|\\left(?![A-Za-z])|\\color\s*\{{[^{{}}]*\}}|{_FONT})*\Z")
 _HIDDEN = re.compile(
     r"(?im)(?:~~|<!--[^>]*|\\(?:sout|st|[hv]?phantom|[bx]?cancel)\s*\{[^{}]*|"
     r"\\(?:text)?color\s*\{[^{}]*(?:white|transparent|fff)[^{}]*\}[\s{]*(?:[^{}]*)|"
