@@ -182,6 +182,7 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("What is $N$?", "801", r"\mathbf{N = 801}", True),
         ("Does it converge?", "converges", r"\text{is not convergent}", False),
         ("Is it arithmetic, geometric or neither?", "neither", r"\text{neither arithmetic nor geometric}", True),
+        ("Is it arithmetic, geometric or neither?", "neither", r"\text{neither arithmetic nor others}", False),
         ("Write $x^2+6x+5$ in the form $(x+h)^2+k$.", "(x+3)^2-4", "(x+1)(x+5)", False),
         ("Write $0.272727$ in lowest terms.", r"\frac{3}{11}", r"\frac{27}{99}", False),
         ("Write $0.0032$ in scientific notation.", r"3.2\times10^{-3}", r"32\times10^{-4}", False),

@@ -83,6 +83,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
     if is_words(expected) and any(rest in question.casefold() and not _MORE.search(rest) for rest in rests):
         return gold, expected  # Ann finishes first, 不是质数, the first is Ann
+    neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
+    if expected.casefold() == "neither" and neither and all(one in question for one in neither.groups()):
+        return gold, expected
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} else answer  # 直线与圆相离
     sentence = _SENTENCE.fullmatch(" ".join(words.split())) if number(expected) is not None else None

@@ -229,7 +229,7 @@ def spelling(text: str) -> str:
         words = re.sub(r"^[^不非没或]*?(?:是|为)(?=[一-鿿])", "", unwrap(text).rstrip("."))
         words = _DIVERGES.sub("diverges", words)
         words = _KIND.sub("", _YES_OR_NO.sub(r"\1", _ARTICLE.sub("", words)))
-        words = re.sub(r"^neither \w+ nor \w+$", "neither", words)
+        words = re.sub(r"^neither (?:even nor odd|odd nor even)$", "neither", words)
         words = re.sub(r"^(\w+) (\w+ly)$", r"\2 \1", _ENDING.sub("", words.casefold()))
         if _MONTH.search(words):  # March 5, 5th of March
             words = " ".join(sorted(re.findall(r"[A-Za-z]+|\d+", re.sub(r"(?<=\d)[nrst][dht]\b|\bof\b", "", words))))
