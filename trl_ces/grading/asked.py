@@ -78,27 +78,13 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
     words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
-    said, blank = words.rstrip(".").casefold(), "" if expected[-1:] > "一" else " "
-    behind = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
-    rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
-    if is_words(expected) and any(rest in question.casefold() and not _MORE.search(rest) for rest in rests):
-        return gold, expected  # Ann finishes first, 不是质数, the first is Ann
-    neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
-    if expected.casefold() == "neither" and neither and all(one in question for one in neither.groups()):
+    if _says_only(expected, words, question):
         return gold, expected
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} else answer  # 直线与圆相离
     sentence = _SENTENCE.fullmatch(" ".join(words.split())) if number(expected) is not None else None
     if sentence and stems(sentence[1]) <= (stems(question) - _NO_NOUNS) | _COMMON:  # A decagon has 35 diagonals
         answer = words = sentence[2].rstrip(".")
-    noun, _, rest = words.partition(" ")  # point A, Quadrant III
-    if (
-        rest == expected
-        and number(rest) is None
-        and not _MORE.search(noun)
-        and stems(noun) & (stems(question) - _NO_NOUNS)
-    ):
-        return gold, rest
     parts = split_top(tidy(answer), "=")
     if len(parts) == 2 and "=" not in gold and repeats(parts[0], question):
         answer = parts[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
@@ -126,6 +112,21 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return in_order
     value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
     return gold, value if unit and parse_unit(unit) is None else answer
+
+
+def _says_only(expected: str, words: str, question: str) -> bool:
+    """Whether an answer says the gold and else what the question says: Ann finishes first, 不是质数, point A."""
+    said, blank = words.rstrip(".").casefold(), "" if expected[-1:] > "一" else " "
+    behind = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
+    rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
+    if is_words(expected) and any(rest in question.casefold() and not _MORE.search(rest) for rest in rests):
+        return True
+    neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
+    if neither and expected.casefold() == "neither":
+        return all(one in question for one in neither.groups())
+    noun, _, rest = words.partition(" ")
+    is_noun = not _MORE.search(noun) and bool(stems(noun) & (stems(question) - _NO_NOUNS))
+    return rest == expected and number(rest) is None and is_noun
 
 
 def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
