@@ -35,7 +35,7 @@ def make_trainer(folder, **changes):
 def test_the_clip_bound_moves_towards_the_target_once_a_step(tmp_path, delta, highest):
     plain = make_trainer(tmp_path / "plain", learning_rate=1e-3)
     plain.train()
-    target = sorted(logged(plain, "entropy"))[6]
+    target = sum(sorted(logged(plain, "entropy"))[5:7]) / 2  # a step on the target itself would go by rounding
     changes = {"epsilon_high_target_entropy": target, "epsilon_high_delta": delta, "epsilon_high_max": highest}
     trainer = make_trainer(tmp_path / "moved", learning_rate=1e-3, **changes)
     trainer.train()
