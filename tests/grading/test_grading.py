@@ -250,8 +250,13 @@ def child_of(pid):
 
 
 def kill_during_a_request(pool, find_victim):
+    def kill():
+        while (victim := find_victim()) is None:  # the supervisor is about to fork one
+            time.sleep(0.01)
+        os.kill(victim, signal.SIGKILL)
+
     grade(*NEEDS_ALGEBRA, pool=pool)
-    killer = threading.Timer(0.5, lambda: os.kill(find_victim(), signal.SIGKILL))
+    killer = threading.Timer(0.5, kill)
     killer.start()
     graded = grade(r"\boxed{9^{9^{9^9}}}", "x", with_qwen=False, limit_s=2.0, pool=pool)
     killer.join()
