@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from trl import rewards as trls
 
-from trl_ces.rewards import accuracy_reward
+from trl_ces import rewards
 
 LISTS = Path(__file__).parent / "lists"
 
@@ -30,7 +30,7 @@ def read(name):
         ("blind5-hostile", 500, 0.0, 0),
         ("blind5-correct", 300, 1.0, 2),
         ("blind6-hostile", 500, 0.0, 7),
-        ("blind6-correct", 300, 1.0, 30),
+        ("blind6-correct", 300, 1.0, 29),
         ("blind7-hostile", 500, 0.0, 2),
         ("blind7-correct", 300, 1.0, 7),
         ("blind8-hostile", 500, 0.0, 1),
@@ -39,13 +39,15 @@ def read(name):
         ("blind9-correct", 300, 1.0, 19),
     ],
 )
-def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong):
+def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong, monkeypatch):
     listed = read(name)
+    monkeypatch.setattr(rewards, "_FIRST_LIMIT_S", 3.0)  # the same on a slow machine
+    monkeypatch.setattr(rewards, "_LIMIT_S", 6.0)
     questions = [[{"role": "user", "content": row["question"]}] for row in listed]
-    rewards = accuracy_reward(
+    found = rewards.accuracy_reward(
         [row["completion"] for row in listed], [row["gold"] for row in listed], prompts=questions
     )
-    misjudged = [row for row, reward in zip(listed, rewards, strict=True) if reward not in (None, right)]
+    misjudged = [row for row, reward in zip(listed, found, strict=True) if reward not in (None, right)]
     assert len(listed) == rows
     assert len(misjudged) <= wrong, misjudged
 

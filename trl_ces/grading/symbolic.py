@@ -46,7 +46,13 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.log\s*(?=\()"), r"\\ln"),
     (re.compile(r"(?<![\\A-Za-z])(?:np|math)\.(?=[a-z])"), ""),
     (re.compile(r"(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"), r"\\sqrt{\1}"),
-    (re.compile(r"(?<![\\A-Za-z])(arc(?:sin|cos|tan|sec)|sin|cos|tan|ln|log|exp)(?![A-Za-z])"), r"\\\1"),
+    (
+        re.compile(
+            r"(?<![\\A-Za-z])((?:sin|cos|tan)h?|arc(?:sin|cos|tan|sec|csc|cot)h?|csc|cot|ln|log|exp)(?![A-Za-z])"
+        ),
+        r"\\\1",
+    ),
+    (re.compile(r"(?<![\\A-Za-z])sec(?=\s*(?:\(|\\|[a-z](?![a-z])))"), r"\\sec"),  # 5 sec are seconds
     (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
     # A factor before brackets, which the parser would read as a function.
