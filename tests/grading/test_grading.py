@@ -117,7 +117,7 @@ EQUALITY = [
     (r"x<0 \text{ or } 1\le x<2", [r"(-\infty,0)\cup[1,2)"], []),
     # functions in program notation
     ("sec(x)tan(x)-sinh(2)", [r"\sec x\tan x-\sinh 2"], [r"\sec x\tan x-\sin 2"]),
-    (r"5\text{ sec}", ["5 sec"], ["6 sec"]),
+    (r"2\pi sec", [r"2\pi\text{ sec}"], [r"3\pi sec"]),
     ("np.arcsin(10/13)", [r"\arcsin\frac{10}{13}"], [r"\arccos\frac{10}{13}"]),
     (r"\sin(x)", ["sin(x)"], ["s*i*n*x"]),
     (r"\frac{1}{3} E_{1}+\frac{2}{3} E_{2}", [r"\frac{E_1+2E_2}{3}"], [r"\frac{2E_1+E_2}{3}"]),
