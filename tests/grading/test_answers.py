@@ -128,6 +128,7 @@ def test_a_box_ends_with_its_value():
         ("It is $6$ minus $5$", None),
         ("Therefore, $x = 47$.", "$x = 47$"),
         ("#### 47", "47"),
+        ("They got 4 + 4 = 8 bars. #### 8", "8"),
         ("", None),
     ],
 )

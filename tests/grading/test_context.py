@@ -34,7 +34,7 @@ def stands_in(text, value="5"):
         "I do not think that it is @", "A wrong answer is @", "答案是大约@",
         # and behind it
         "@ thousand", "$@$ million", "@ squared", "@ dozen eggs", "@ more than that", "@万", "@的一半", r"$@\%$ of 50",
-        "@ to 6", "@, or possibly 6", "@ or 6",
+        "@ to 6", "@, or possibly 6", "@ or 6", "@ times 6", r"$@$ times $\pi$", "@ times that",
         # another answer, or none
         "@. Wait, it is 6.", "@. No, it is 6.", "@. But wait, I dropped a sign. It is 6.", "@. Final answer: 6",
         "@. The answer is 6, as 2+4 shows.",
@@ -72,6 +72,7 @@ def test_an_answer_does_not_stand_where_the_text_denies_changes_or_hides_it(text
         "@. Wait times are not included.", "@. Sorry for the length!", "@. Option A is incorrect.",
         "@. So the answer is 5.",
         "So $x =$@!", "@. The answers are 1,23.", "if" + 100 * " word" + " @",
+        "$k=0$; the scalar we were looking for is @", "So $c$ is @ times $b$.", "He ran @ times.", "$@$ 千克",
         "$@$ and a remainder", "Earlier I made a mistake. @", "50% of them: @",
     ],
 )  # fmt: skip

@@ -26,17 +26,21 @@ def read(name):
         ("blind3-hostile", 300, 0.0, 2),
         ("blind3-correct", 304, 1.0, 6),
         ("blind4-hostile", 500, 0.0, 0),
-        ("blind4-correct", 309, 1.0, 19),
+        ("blind4-correct", 309, 1.0, 18),
         ("blind5-hostile", 500, 0.0, 0),
         ("blind5-correct", 300, 1.0, 2),
         ("blind6-hostile", 500, 0.0, 7),
-        ("blind6-correct", 300, 1.0, 29),
+        ("blind6-correct", 300, 1.0, 28),
         ("blind7-hostile", 500, 0.0, 2),
-        ("blind7-correct", 300, 1.0, 7),
+        ("blind7-correct", 300, 1.0, 5),
         ("blind8-hostile", 500, 0.0, 1),
-        ("blind8-correct", 300, 1.0, 20),
+        ("blind8-correct", 300, 1.0, 12),
         ("blind9-hostile", 500, 0.0, 4),
-        ("blind9-correct", 300, 1.0, 19),
+        ("blind9-correct", 300, 1.0, 16),
+        ("blind10-hostile", 500, 0.0, 10),
+        ("blind10-correct", 300, 1.0, 15),
+        ("blind11-hostile", 500, 0.0, 12),
+        ("blind11-correct", 300, 1.0, 32),
     ],
 )
 def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong, monkeypatch):
@@ -53,7 +57,9 @@ def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "accepted", "refused"), [(7, 4, 13), (8, 4, 34), (9, 5, 24)])
+@pytest.mark.parametrize(
+    ("number", "accepted", "refused"), [(7, 4, 13), (8, 4, 34), (9, 5, 24), (10, 14, 27), (11, 12, 34)]
+)
 def test_trls_reward_misjudges_more_than_ours_did_blind(number, accepted, refused):
     found = []
     for name, right in ((f"blind{number}-hostile", 0.0), (f"blind{number}-correct", 1.0)):

@@ -21,7 +21,7 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace belongs to a set
 _BARE_BOX = re.compile(rf"(?:(?!{_BOX.pattern})[^\s$}}])*")
 _STATEMENT = re.compile(
     r"(?:\banswers?(?:\s+(?:is|are)(?:\s+(?:therefore|thus|then|hence|simply)\b)?|\s*[:：=])|<answer>|"
-    r"^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|^####|\b(?:option|choice)\s+is|"
+    r"^[#*_ ]*(?:final +)?answer[*_ ]*\n|\b(?:solution|value|root)s are\b|(?<!#)####(?!#)|\b(?:option|choice)\s+is|"
     r"答案?(?:是|为|[:：])|(?:故|因此|所以|应|答案)选)"
     r"(?:[\s:：]|\*{1,2}(?=\s|$))*",
     re.IGNORECASE | re.MULTILINE,

@@ -27,13 +27,14 @@ _LABEL = re.compile(  # C = (1,2), radius 3, 半径为3
     r"(?:\b(?:is|at|of)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)",
     re.DOTALL,
 )
+_LETTERED = re.compile(r"(-?[\d.]+(?:\s*\\pi)?)\s*(([A-Za-z])(?:(?<= [A-Za-z])\^\{?[23]\}?)?)")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|°)")
 _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
     r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
-    r"\bfrom (?:left|least|most|first|\w+est) to\b)|\bfirst \w+ terms\b|\brespectively\b|"
-    r"\bin (?:that|this) order\b|从[小大]到",
+    r"\bfrom (?:left|least|most|first|\w+est) to\b)|\b(?:find|write|list|give|what are) the first \w+ terms\b|"
+    r"\brespectively\b|\bin (?:that|this) order\b|从[小大]到",
     re.IGNORECASE,
 )
 _SOLVE = re.compile(r"\bsolve|\bsolution", re.IGNORECASE)
@@ -46,6 +47,7 @@ _FORM = re.compile(
     r"\bscientific notation|\b(?:lowest|simplest|reduced) (?:terms|form)|\bcommon fraction",
     re.IGNORECASE,
 )
+_WORDED = re.compile(r"\$([^$=]+)\$\s+([a-z][A-Za-z ]*)\.?")
 _UNIT = r"((?:square |cubic )?[a-z]+(?:(?: per |/)[a-z]+)?)"
 _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
     rf"(?=\b(?:how many|number of) {_UNIT}|(?<!measured )(?<!given )(?<!is )(?<!are )\b(?:in|to) {_UNIT}(?![\w-]))",
@@ -54,6 +56,7 @@ _ASKED_UNIT = re.compile(  # a look ahead, because "in how many hours" has two
 _ASKED_IN_CHINESE = re.compile(
     r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
 )
+_COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
 _ASKS_PERCENT = re.compile(
     r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
 )
@@ -66,6 +69,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, answer
     if (chosen := _with_options(answer, gold, question)) is not None:
         return chosen
+    if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
+        gold = rf"{worded[1]}\text{{ {worded[2]}}}"
     gold, answer = _in_text(gold, answer, question), _in_text(answer, "", question)
     if (theirs := quantity(gold)) and (ours := quantity(answer)) and theirs[1] == ours[1] and theirs[2] != ours[2]:
         given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
@@ -85,7 +90,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     sentence = _SENTENCE.fullmatch(" ".join(words.split())) if number(expected) is not None else None
     if sentence and stems(sentence[1]) <= (stems(question) - _NO_NOUNS) | _COMMON:  # A decagon has 35 diagonals
         answer = words = sentence[2].rstrip(".")
-    parts = split_top(tidy(answer), "=")
+    parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
+    if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
+        gold = gold_sides[1]
     if len(parts) == 2 and "=" not in gold and repeats(parts[0], question):
         answer = parts[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
         if is_copy(answer, gold, question):
@@ -98,6 +105,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if scale and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
         value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
+    pairs = _COUNTED.fullmatch(unwrap(tidy(answer)))
+    if pairs and re.search(f"[少几]{pairs[2]}", question):  # 90双
+        answer = pairs[1]
     percent = _PERCENT.fullmatch(answer.strip())
     of = None if percent or _ASKS_PERCENT.search(question) else _PERCENT.fullmatch(gold.strip(" $"))
     if of and (hundredfold := number(tidy(of[1]))) is not None and number(tidy(answer)) == hundredfold / 100:
@@ -119,6 +129,8 @@ def _says_only(expected: str, words: str, question: str) -> bool:
     said, blank = words.rstrip(".").casefold(), "" if expected[-1:] > "一" else " "
     behind = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
     rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
+    if re.match(rf"{re.escape(expected.casefold())}\s?[:：]", said) and said in question.casefold():  # Answer2: five
+        return True
     if is_words(expected) and any(rest in question.casefold() and not _MORE.search(rest) for rest in rests):
         return True
     neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
@@ -186,20 +198,27 @@ def _has_another_form(answer: str, gold: str, question: str) -> bool:
     if not _FORM.search(question) or any(re.search("[=,<>]|\\\\(?:[lg]eq|pm)", text) for text in (answer, gold)):
         return False
     one, other = unwrap(tidy(answer)), unwrap(tidy(gold))
+    if re.search("factor", question, re.IGNORECASE) and _factors(one) < _factors(other):
+        return True
     if number(one) is None or number(other) is None:
         return len(split_top(one.replace("-", "+-"), "+")) != len(split_top(other.replace("-", "+-"), "+"))
     digits = [re.findall(r"[\d.]+", text) for text in (one, other)]
     return len(digits[0]) == len(digits[1]) > 1 and digits[0] != digits[1]
 
 
+def _factors(text: str) -> int:
+    """How many factors a text has in brackets."""
+    return sum(int(power or 1) for power in re.findall(r"\([^()]*[A-Za-z][^()]*\)(?:\^\{?(\d)\}?)?", text))
+
+
 def _in_text(text: str, other: str, question: str) -> str:
     r"""`5 m` as `5\text{ m}` where the unit is named, or nothing else can be meant by a gold `5 m`."""
-    lettered = re.fullmatch(r"(-?[\d.]+)\s*([A-Za-z])", tidy(text))
+    lettered = _LETTERED.fullmatch(tidy(text))
     if not lettered or parse_unit(lettered[2]) is None:
         return text
     named = measures_in(question) | {*(parse_unit(split_unit(tidy(other))[1]) or ())}
-    alone = other and " " in tidy(text) and not re.search(_LETTER.format(lettered[2]), question)
-    return rf"{lettered[1]}\text{{ {lettered[2]}}}" if lettered[2] in named or alone else text
+    alone = other and " " in tidy(text) and not re.search(_LETTER.format(lettered[3]), question)
+    return rf"{lettered[1]}\text{{ {lettered[2]}}}" if lettered[3] in named or alone else text
 
 
 def _has_another_unit(answer: str, gold: str, question: str) -> bool:

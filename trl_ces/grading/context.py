@@ -42,9 +42,9 @@ _NOT = re.compile(
     r"(?:\s+(?:be|equal|to|just|simply))*\s*\Z"
 )
 _DOUBTS = re.compile(
-    r"(?i)\b(?:suppose|assume|assuming|if|were|maybe|perhaps|possibly|might|could be|either(?! way)|wrong|incorrect|"
-    r"false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|如果|"
-    r"假设|可能[是为]|也许|或许|错误?答案|大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
+    r"(?i)\b(?:suppose|assume|assuming|if|(?<!\bwe )were|maybe|perhaps|possibly|might|could be|either(?! way)|wrong|"
+    r"incorrect|false|(?:do not|don't|cannot|can't) (?:think|believe|say)|guess|not the case|mistake to)\b|不认为|"
+    r"如果|假设|可能[是为]|也许|或许|错误?答案|大?约\Z|比\Z|\bbetween\b(?!.*(?:\b(?:is|are|equals?|be)\b|=))"
 )
 _BEHIND_IN_MATH = re.compile(
     r"\Z|[$\n&|=≈]|\\\)|\\\]|\\\\|[.,;:?](?!\d)|\^\s*\{?\s*\\circ|\\?%|\\(?:degree|end|text|mathrm|mbox|blacksquare|"
@@ -58,13 +58,14 @@ _TOUCHING = re.compile(rf"(?:[$({{*_|]|\\\(|\\\[|\\left|{_SPACE}|{_FONT})*\Z")
 _RAISED = re.compile(r"[\s)}$]*\^(?!\s*\{?\s*\\circ)|[)}$]+_[\d{]")
 _CLOSERS = re.compile(rf"(?:[\s)}}]|{_SPACE}|\\right(?![A-Za-z]))*")
 _WORDS_BEHIND = re.compile(
-    r"(?i)(?:thousand|million|billion|hundred|dozen|squared|cubed|factorial|halved|doubled|times|plus|minus|"
+    r"(?i)(?:thousand|million|billion|hundred|dozen|squared|cubed|factorial|halved|doubled|plus|minus|"
+    r"times\s+\$?(?:[-\d(\\]|(?:that|this|it|two|three|four|five|ten)\b)|"
     r"(?:percent|\\?%\$?)\s+of|(?:more|less|fewer|greater) than|to \$?\d|or (?:possibly|maybe|perhaps)|and maybe|"
     r"modulo|mod|with the opposite sign|only if)\b|,\s*(?:doubled|halved|squared)\b|"
     # "for even n and 72 for odd n", "when n is even; otherwise 72", "and $(4,3)$", "and D"
     r"(?:for|when|if|in)\b[^.\n]{0,200}(?:\botherwise\b|\bin general\b|"
     r"\b(?:and|but|while)\s+\$?[-\d(\\][^.\n]{0,99}\b(?:for|if|when|in)\b)|"
-    r"(?:and|or)\s+(?:\$?[-+]?[\d(][^=$\n]*\$?|\(?(?-i:[A-K])\)?)(?:[.,;\s]|\Z)|万|亿|千|百|倍|的一半|的两倍|或"
+    r"(?:and|or)\s+(?:\$?[-+]?[\d(][^=$\n]*\$?|\(?(?-i:[A-K])\)?)(?:[.,;\s]|\Z)|万|亿|千(?![克米])|百|倍|的一半|的两倍|或"
 )
 _LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac(?:\d\d|\s*\{[^{}]*\}\s*\{[^{}]*\})))"
 # Another value in a place where only the answer can stand.
@@ -82,7 +83,8 @@ _TAKEN_BACK = re.compile(
     r"(?i)\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|misread|miscalculated|miscounted)\b|"
     r"scratch that|\bcorrection\b|\b(?:give no|no final) answer\b|\A[\s$)*}]*并?不是|更正|作废|[收撤]回|[算做写]错|"
     r"\b(?:do|does|did|can|would|could)(?: not|n't) (?:stand by|trust)|\bwould rather say\b|\bI (?:meant|doubt)\b|"
-    r"\b(?:retract|withdraw|disregard|ignore this|take (?:it|that|this) back|changed? my mind)\b|"
+    r"\b(?:retract|withdraw|disregard|ignore this|take (?:it|that|this) back|"
+    r"chang(?:e|ed|ing) my (?:mind|(?:final )?answer))\b|"
     r"\bone of (?:these|them) is (?:right|correct)|"
     r"\A[\s$)*}]*(?:can|must|should) be (?:eliminated|ruled out|excluded|rejected|discarded)|"
     r"(?:^|[.!;:(]\s*)(?:(?:but|no|wait|actually)[,\s]+)*(?:that|this|it)(?:'s| is| was) "

@@ -367,7 +367,7 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
         and _gives(gold, answer_sides[:-1], algebra)
     ):
         return True  # A = 25\pi \approx 78.54
-    if has_unknowns(name):
+    if has_unknowns(name) or name == "e":  # the eccentricity
         is_named = may_be_named(name) or (r"\begin" in value and r"\begin" not in name)  # 3I_2, A^5
         return is_named and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
     if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides):

@@ -171,6 +171,7 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
         quantified
         or ("," in gold and added | gone <= {*"rstuv"})
         or [found and found[2] for found in of_x] == [min(added), min(gone)]
+        or (added <= {*"ck"} and gone <= {*"cCkKA"})
         or (all(builder) and builder[0] and builder[0][1] in added)
     ):
         answer = re.sub(

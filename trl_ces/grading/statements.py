@@ -8,11 +8,12 @@ import re
 from .notation import split_top, unwrap
 
 _LETTER = r"\\?[A-Za-z]+"
-_VARIABLE = rf"{_LETTER}'*(?:_(?:\w|\{{[^{{}}]*\}}))?"
+_VARIABLE = rf"{_LETTER}'*(?:_(?:\w|\\[a-z]+|\{{[^{{}}]*\}}))?"
 _NAMES = [
     rf"{_VARIABLE}(?:\^\{{-1\}})?\s*(?:\([^()]{{0,30}}\))?",
     rf"\(\s*{_VARIABLE}(?:\s*,\s*{_VARIABLE})+\s*\)",
     r"\\lim\s*_.+",
+    r".{1,40}_\{?\\(?:text\{)?(?:max|min)\}*",
     r"\\(?:angle|triangle|overline|vec|bar|hat|tilde)\s*\{?\\?\w+\}?(?:\([^()]{0,30}\))?",
     r"\\frac\{d[^{}]*\}\{d[^{}]*\}",
     r"\\Delta\s*[A-Za-z]|\\sigma\s*\^\{?2\}?|d\s?[A-Za-z]|[A-Za-z]\s*/\s*[A-Za-z]",
@@ -75,6 +76,8 @@ def results(statement: str) -> list[str]:
         return []
     if not any(map(has_unknowns, parts)):
         return parts
+    if not any(map(has_unknowns, parts[-2:])):  # (v \\cdot w) v = 2 (1, 0) = (2, 0)
+        return parts[-2:]
     if is_name(parts[-1]) and not any(map(has_unknowns, parts[:-1])):  # 5 = x
         return parts[:-1]
     if is_name(parts[0]):

@@ -22,6 +22,11 @@ _COMPARED_TERMS = 8
 _IF = re.compile(
     r"^\s*,?\s*(?:if|for|when|where|若|当)\b|(?<=\w)(?:时| is\b)|^\s*(?:若|当)|,?\s*[a-z]\s*\\in\s*\\mathbb\{\w\}\S*"
 )
+_PLACES = [sympy.Rational(*place) for place in ((13, 37), (71, 59), (-31, 43), (229, 83), (-163, 97))]
+_DIGITS_TRIED, _NEGLIGIBLE = 40, sympy.Float("1e-25")
+_ZERO = sympy.Float("1e-90")  # zero comes out as about 1e-120
+_NOT_TRIED = (sympy.Sum, sympy.Product, sympy.Integral, sympy.Derivative, sympy.Limit, sympy.MatrixExpr, sympy.Subs)
+_NOT_SMOOTH = (sympy.Abs, sympy.floor, sympy.ceiling, sympy.Mod, sympy.Piecewise, sympy.sign, sympy.Max, sympy.Min)
 _NO_NUMBERS = (sympy.oo, -sympy.oo, sympy.zoo, sympy.nan)
 # math-verify's parser and clean-up without two of its defaults: lowercasing symbols (a/A would be 1) and dropping
 # trailing letters as units (3t would be 3).
@@ -29,6 +34,7 @@ _NORMALIZATION = NormalizationConfig(malformed_operators=True, boxed="none")
 # The parser reads i as a symbol. It is the imaginary unit unless it is an index.
 _INDEX_I = re.compile(r"\\(?:sum|prod)|_\s*(?:i|\{[^{}]*i)")
 _ARGUMENT = r"\s*(?:\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(\d|[A-Za-z]|\\(?!frac|sqrt|left)[A-Za-z]+))"
+_FUNCTION = "(?:arc)?(?:sin|cos|tan)h?|csc|cot|sec|ln|log|exp"
 _DIGITS = r"(?:\{\s*(\d+)\s*\}|(\d+))"
 _OPERAND = r"\s*(\((?:[^()]|\([^()]*\))*\)|\\frac\{[^{}]*\}\{[^{}]*\}|\{[^{}]*\}|\d*\s*(?:\\[a-z]+|[a-z])|\d+)"
 _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
@@ -55,6 +61,17 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     (re.compile(r"(?<![\\A-Za-z])sec(?=\s*(?:\(|\\|[a-z](?![a-z])))"), r"\\sec"),  # 5 sec are seconds
     (re.compile(rf"\\?(?<![A-Za-z])cis(?![A-Za-z]){_OPERAND}"), r"e^{i\1}"),
     (re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"), r"\\pi "),
+    # Letters, which the parser takes for the gamma function.
+    (re.compile(r"\\gamma(?![A-Za-z])"), r"\\varpi "),
+    (re.compile(r"\\Gamma(?![A-Za-z]|\s*\()"), r"\\varsigma "),
+    # \ln|x| / 2 is no logarithm of |x|/2, \cos^5 t (1 - t) no cosine of t (1 - t).
+    (re.compile(rf"\\({_FUNCTION})\s*\|([^|]+)\|(?!\s*\^)"), r"\\\1(|\2|)"),
+    (
+        re.compile(
+            rf"\\({_FUNCTION})\s*(\^\s*\{{?\d\}}?)?\s*([A-Za-z]|\\theta)\s*\((?=[^()]*(?<![A-Za-z])\3(?![A-Za-z]))"
+        ),
+        r"\\\1\2(\3)\\cdot (",
+    ),
     # A factor before brackets, which the parser would read as a function.
     (re.compile(r"(\\pi|(?<![A-Za-z\\_])[ei])\s*(?=\()"), r"\1\\cdot "),
     (re.compile(r"\\lg(?![A-Za-z])"), r"\\log_{10}"),
@@ -134,7 +151,7 @@ def same(gold: str, answer: str) -> bool:
     if sympy.S.EmptySet in (left, right):
         return left == right
     if (ours := _terms(left)) and (theirs := _terms(right)):
-        return all(sympy.simplify(one - other) == 0 for one, other in zip(ours, theirs, strict=True))
+        return all(_equals(one, other) for one, other in zip(ours, theirs, strict=True))
     golds, answers = _relations(left), _relations(right)
     if golds and answers:
         return len(golds) == len(answers) and all(any(_same_relation(g, a) for a in answers) for g in golds)
@@ -144,6 +161,8 @@ def same(gold: str, answer: str) -> bool:
         return True
     if _clearly_different(left, right):
         return False
+    if (agreed := _agree(_exact(left), _exact(right))) is not None:
+        return agreed
     if isinstance(left, sympy.Expr) and isinstance(right, sympy.Expr) and (left.is_Symbol or right.is_Symbol):
         return sympy.simplify(_exact(left - right)) == 0  # math-verify would compare the letters
     return verify(_exact(left), _exact(right), allow_set_relation_comp=True, timeout_seconds=None)
@@ -236,8 +255,42 @@ def _differ_by_a_constant(one: Parsed, other: Parsed) -> bool:
     """Whether both are antiderivatives, f + C, of one function; `\\ln x` and `\\ln |x|` count as the same."""
     if not all(isinstance(expr, sympy.Expr) and expr.diff(_C) == 1 for expr in (one, other)):
         return False
-    difference = (one - other).replace(sympy.log, lambda x, *base: sympy.log(x.replace(sympy.Abs, lambda y: y), *base))
-    return all(sympy.simplify(difference.diff(symbol)) == 0 for symbol in difference.free_symbols)
+    one, other = (
+        expr.replace(sympy.log, lambda x, *base: sympy.log(x.replace(sympy.Abs, lambda y: y), *base))
+        for expr in (one, other)
+    )
+    letters = one.free_symbols | other.free_symbols
+    return all(_equals(one.diff(letter), other.diff(letter)) for letter in letters)
+
+
+def _equals(one: sympy.Expr, other: sympy.Expr) -> bool:
+    agreed = _agree(one, other)
+    return bool(sympy.simplify(one - other) == 0) if agreed is None else agreed
+
+
+def _agree(one: Parsed, other: Parsed) -> bool | None:
+    """
+    Whether two expressions with letters have the same values at several places: `False` if nowhere, `True` if
+    everywhere, `None` if this decides nothing. To simplify takes seconds where this takes milliseconds.
+    """
+    if not all(isinstance(expr, sympy.Expr) and not expr.has(*_NOT_TRIED) for expr in (one, other)):
+        return None
+    letters = sorted(one.free_symbols | other.free_symbols, key=str)
+    if not letters or one == other:
+        return True if one == other else None
+    same = different = 0
+    for place in _PLACES:
+        at = {letter: place * (1 + sympy.Rational(index, 7)) for index, letter in enumerate(letters)}
+        values = [expr.evalf(_DIGITS_TRIED, subs=at) for expr in (one, other)]
+        if not all(value.is_number and value.is_finite for value in values):
+            continue
+        if abs((values[0] - values[1]).evalf()) <= abs(values[0]) * _NEGLIGIBLE + _ZERO:
+            same += 1
+        else:
+            different += 1
+    if different > 1 and not same:
+        return False
+    return True if same == len(_PLACES) and not any(expr.has(*_NOT_SMOOTH) for expr in (one, other)) else None
 
 
 def _exact(expr: Parsed) -> Parsed:
@@ -277,7 +330,7 @@ def _relations(expr: Parsed) -> list[sympy.Rel]:
 def _same_relation(gold: sympy.Rel, answer: sympy.Rel) -> bool:
     """Whether one left side minus right is a constant times the other; its sign matters to inequalities."""
     difference, other = _exact(gold.lhs - gold.rhs), _exact(answer.lhs - answer.rhs)
-    if sympy.simplify(difference - other) == 0:
+    if _equals(difference, other):
         return type(gold) is type(answer)
     ratio = sympy.simplify(difference / other)
     if not ratio.is_number or ratio.is_zero or not ratio.is_finite:

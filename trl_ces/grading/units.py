@@ -105,8 +105,10 @@ def measures_in(question: str) -> frozenset[str]:
         if word in rest:
             named.add(_KNOWN[word])
             rest = rest.replace(word, " ")
-    if r"\$" in question or question.count("$") % 2 or re.search(r"\$\d+\.\d\d(?!\d)", question):
+    if question.count("$") % 2 or re.search(r"\\\$|\$\d*\.\d\d(?!\d)|\$\.?\d[\d,.]*\s+[a-z]{2}", question):
         named.add("dollar")
+    if "mph" in named:
+        named |= {"mi", "h"}
     return frozenset(named) & MEASURES
 
 
