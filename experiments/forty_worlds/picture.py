@@ -1,17 +1,20 @@
-"""Draws worlds.png from results.csv, every world: `python experiments/forty_worlds/picture.py`."""
+"""
+Draws worlds.png beside a results.csv, every world: `python experiments/forty_worlds/picture.py [RESULTS.csv]`.
+"""
 
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas
 
-HERE = Path(__file__).parent
+RESULTS = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).with_name("results.csv")
 STYLES = {"CES": ("tab:red", "x"), "CES and MAI, correct answers only": ("tab:blue", "o")}
 NAMES = ("the paper's CES", "ces_mai, the frozen rule")
 
 
 def main() -> None:
-    rows = pandas.read_csv(HERE / "results.csv")
+    rows = pandas.read_csv(RESULTS)
     means = rows.groupby(["variant", "method"])[["accuracy", "length_tokens"]].mean().unstack("method")
     before = 100 * means["accuracy"]["Before training"]
     figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
@@ -25,8 +28,8 @@ def main() -> None:
         panel.set(xlabel="base model correct in, %", ylabel=f"minus DAPO: {unit}")
     panels[1].set_yscale("symlog", linthresh=10)
     panels[1].set_yticks([-15, -10, -5, 0, 5, 10, 30, 90], ["-15", "-10", "-5", "0", "5", "10", "30", "90"])
-    panels[0].legend(frameon=False)
-    figure.savefig(HERE / "worlds.png", dpi=120)
+    panels[0].legend(frameon=False, loc="lower right")
+    figure.savefig(RESULTS.with_name("worlds.png"), dpi=120)
 
 
 if __name__ == "__main__":

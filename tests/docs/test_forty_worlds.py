@@ -1,4 +1,4 @@
-"""What experiments/forty_worlds and README.md say of the forty worlds is so."""
+"""What experiments/forty_worlds, experiments/forty_more_worlds and README.md say of their worlds is so."""
 
 import itertools
 import re
@@ -10,26 +10,30 @@ from docs_blocks import EXPERIMENTS, ROOT
 from trl_ces.lab.inspect.table import MOSTLY_WRONG
 from trl_ces.lab.study.comparison import estimate
 
-PAGE = next(page for page in EXPERIMENTS if page.parent.name == "forty_worlds")
+FIRST, SECOND = (
+    next(page for page in EXPERIMENTS if page.parent.name == name) for name in ("forty_worlds", "forty_more_worlds")
+)
 RULE = "CES and MAI, correct answers only"
 METHODS = ["Before training", "DAPO", RULE, "CES"]
 PARTS = {"under 40 %": (0, 40), "40 to 60 %": (40, 60), "over 60 %": (60, 101), "all": (0, 101)}
 
 
-@pytest.fixture(scope="module")
-def runs():
+def runs(*pages):
     """Of each world, method and seed: accuracy in % and length."""
-    rows = pandas.read_csv(PAGE.with_name("results.csv"))
-    table = rows.pivot(index="variant", columns=["method", "seed"], values=["accuracy", "length_tokens"])
-    assert len(table) == 40
+    rows = pandas.concat(
+        pandas.read_csv(page.with_name("results.csv")).assign(page=page.parent.name) for page in pages
+    )
+    table = rows.pivot(index=["page", "variant"], columns=["method", "seed"], values=["accuracy", "length_tokens"])
+    assert len(table) == 40 * len(pages)
     assert not table.isna().any(axis=None)
+    if len(pages) == 1:
+        table = table.droplevel("page")
     return 100 * table["accuracy"], table["length_tokens"]
 
 
-@pytest.fixture(scope="module")
-def worlds(runs):
+def worlds(*pages):
     """Of each world and method: accuracy in % and length, means over its seeds; how many of its runs are ruined."""
-    accuracy, length = runs
+    accuracy, length = runs(*pages)
     ruined = accuracy.lt(accuracy["Before training", 0] / 2, axis=0).T.groupby(level="method").sum().T
     return *(table.T.groupby(level="method").mean().T for table in (accuracy, length)), ruined
 
@@ -38,9 +42,9 @@ def said(differences):
     return estimate(list(differences)).text(1, 1, signed=True)
 
 
-def part(worlds, name):
+def part(name, *pages):
     """Of the worlds in one row of the tables: how many, and the cells of the rule and of CES."""
-    accuracy, length, ruined = worlds
+    accuracy, length, ruined = worlds(*pages)
     low, high = PARTS[name]
     inside = accuracy["Before training"].between(low, high, inclusive="left")
     own_accuracy, own_length = accuracy[inside], length[inside]
@@ -55,9 +59,10 @@ def part(worlds, name):
     return str(inside.sum()), cells
 
 
-def test_the_page_has_every_run(runs):
-    accuracy, length = runs
-    page = PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", [FIRST, SECOND], ids=lambda file: file.parent.name)
+def test_the_page_has_every_run(file):
+    accuracy, length = runs(file)
+    page = file.read_text(encoding="utf-8")
     for world in accuracy.index:
         cells = [
             "; ".join(f"{accuracy[name, one][world]:.1f} %, {length[name, one][world]:.1f}" for one in accuracy[name])
@@ -67,27 +72,29 @@ def test_the_page_has_every_run(runs):
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_the_page_and_readme_have_each_part(name, worlds):
-    count, cells = part(worlds, name)
-    row = " | ".join([name, count, *cells[RULE], *cells["CES"]])
-    assert f"| {row} |\n" in PAGE.read_text(encoding="utf-8")
+def test_the_pages_and_readme_have_each_part(name):
+    for page in (FIRST, SECOND):
+        count, cells = part(name, page)
+        row = " | ".join([name, count, *cells[RULE], *cells["CES"]])
+        assert f"| {row} |\n" in page.read_text(encoding="utf-8")
+    count, cells = part(name, FIRST, SECOND)
     (points, tokens, ruined), (paper, _, lost) = cells[RULE], cells["CES"]
     row = " | ".join([name, count, paper, lost, points, tokens, ruined])
     assert f"| {row} |\n" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_four_expectations_stand_as_the_page_says(runs, worlds):
-    accuracy, length, ruined = worlds
+def test_the_four_expectations_stand_as_the_page_says():
+    accuracy, length, ruined = worlds(FIRST)
     points, tokens = accuracy[RULE] - accuracy["DAPO"], length[RULE] - length["DAPO"]
     ahead = accuracy["CES"] > accuracy["DAPO"]
     gain = (accuracy[RULE] - accuracy["CES"])[ahead].mean()
     assert ruined.sum()[[RULE, "DAPO"]].tolist() == [1, 0]
     [lost] = ruined.index[ruined[RULE] > 0]
-    (before,), dapo, rule = ([f"{value:.1f}" for value in runs[0].loc[lost, name]] for name in METHODS[:3])
+    (before,), dapo, rule = ([f"{value:.1f}" for value in runs(FIRST)[0].loc[lost, name]] for name in METHODS[:3])
     whole = estimate(list(points))
     high = accuracy["Before training"][ruined["CES"] > 0]
     easy = accuracy["Before training"]["world 31":]
-    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    text = " ".join(FIRST.read_text(encoding="utf-8").split())
     for sentence in (
         f"the lower end is {whole.mean - whole.half_width:.1f} points. The worst world is {points.min():.1f} "
         f"({points.idxmin()}), the best {points.max():+.1f}.",
@@ -105,8 +112,31 @@ def test_the_four_expectations_stand_as_the_page_says(runs, worlds):
     assert ((easy > 70).sum(), len(easy)) == (4, 10)
 
 
-def test_the_choice_of_a_method_rests_on_the_worlds(worlds):
-    accuracy, length, _ = worlds
+def test_the_second_try_passes_as_its_page_says():
+    accuracy, length, ruined = worlds(SECOND)
+    points, tokens = accuracy[RULE] - accuracy["DAPO"], length[RULE] - length["DAPO"]
+    ahead, whole = accuracy["CES"] > accuracy["DAPO"], estimate(list(points))
+    gain = (accuracy[RULE] - accuracy["CES"])[ahead].mean()
+    lost = accuracy["Before training"][ruined["CES"] > 0]
+    assert ruined.sum()[[RULE, "DAPO"]].tolist() == [0, 0]
+    assert whole.mean - whole.half_width > -1.5
+    assert gain >= -1.5
+    assert tokens.mean() <= 0
+    assert (tokens < 0).sum() >= 30
+    text = " ".join(SECOND.read_text(encoding="utf-8").split())
+    for sentence in (
+        f"the lower end is {whole.mean - whole.half_width:.1f} points. The worst world is {points.min():.1f} "
+        f"({points.idxmin()}), the best {points.max():+.1f}.",
+        f"over the {ahead.sum()} worlds in which CES is above DAPO the rule is {gain:+.1f} points from CES.",
+        f"shorter in {(tokens < 0).sum()} of the 40, from {tokens.min():.1f} to {tokens.max():+.1f} tokens.",
+        f"CES ruins {len(lost)} worlds; the base model that is most often correct among them is so in "
+        f"{lost.max():.1f} % ({lost.idxmax()}).",
+    ):
+        assert sentence in text
+
+
+def test_the_choice_of_a_method_rests_on_the_worlds():
+    accuracy, length, _ = worlds(FIRST, SECOND)
     base = accuracy["Before training"]
     points, tokens = accuracy[RULE] - accuracy["DAPO"], length[RULE] - length["DAPO"]
     able, strong = base >= 10, base > 60
@@ -114,44 +144,50 @@ def test_the_choice_of_a_method_rests_on_the_worlds(worlds):
     ends = accuracy["DAPO"][~able]
     text = " ".join((ROOT / "docs" / "study.md").read_text(encoding="utf-8").split())
     for sentence in (
-        f"in {(~able).sum()} of [forty worlds](../experiments/forty_worlds/README.md), correct in "
+        f"in {(~able).sum()} of [eighty worlds](../experiments/forty_more_worlds/README.md), correct in "
         f"{base.min():.0f} to {base[~able].max():.0f} %, DAPO ended at {ends.min():.0f} to {ends.max():.0f} %",
-        f"in {able.sum()} of the forty: {said(points[able])} points, {said(tokens[able])} of "
+        f"in {able.sum()} of the eighty: {said(points[able])} points, {said(tokens[able])} of "
         f"{length['DAPO'][able].mean():.1f} tokens, shorter in all | {points.min():.1f} points |",
-        f"on the thirteen of the forty over 60 %: {said(paper)} points | {paper.min():.1f} points |",
+        f"on the {strong.sum()} of the eighty over 60 %: {said(paper)} points | {paper.min():.1f} points |",
         f"is {said(points)} points from DAPO on them and {said(-tokens).lstrip('+')} tokens shorter, in "
-        f"{(tokens < 0).sum()} of 40.",
+        f"{(tokens < 0).sum()} of 80.",
     ):
         assert sentence in text
-    assert ((tokens[able] < 0).all(), strong.sum()) == (True, 13)
+    assert (tokens[able] < 0).all()
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"it was shorter than DAPO in {(tokens < 0).sum()} of the 40, and {-points.min():.1f} points less" in readme
+    assert f"it was shorter than DAPO in {(tokens < 0).sum()} of the 80, and {-points.min():.1f} points less" in readme
 
 
-def test_inspects_threshold_is_where_ces_ruins(worlds):
-    accuracy, _, ruined = worlds
-    thirty = pandas.read_csv(PAGE.parent.parent / "forecast" / "worlds.csv")
+def test_inspects_threshold_is_where_ces_ruins():
+    accuracy, _, ruined = worlds(FIRST, SECOND)
+    thirty = pandas.read_csv(FIRST.parent.parent / "forecast" / "worlds.csv")
     lost = {method: [] for method in ("CES", "DAPO")}
     for method, counts in lost.items():
         own = thirty[thirty["method"] == method]
-        gone = pandas.concat([own["accuracy_after"] < own["accuracy_before"] / 2, ruined[method] > 0])
-        low = pandas.concat([own["accuracy_before"], accuracy["Before training"] / 100]) < MOSTLY_WRONG
+        gone = pandas.concat(
+            [own["accuracy_after"] < own["accuracy_before"] / 2, ruined[method] > 0], ignore_index=True
+        )
+        low = (
+            pandas.concat([own["accuracy_before"], accuracy["Before training"] / 100], ignore_index=True)
+            < MOSTLY_WRONG
+        )
         counts += [gone[low].sum(), gone[~low].sum()]
     text = (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
-    assert lost == {"CES": [37, 0], "DAPO": [1, 0]}
-    assert (low.sum(), (~low).sum()) == (39, 31)
-    assert "ruined 37 of 39 small worlds there, DAPO one; above, none of 31." in text
-    assert "of both samples it ruined 37 of the 39 below 50 %" in " ".join((ROOT / "README.md").read_text().split())
+    assert lost == {"CES": [58, 1], "DAPO": [1, 0]}
+    assert (low.sum(), (~low).sum()) == (61, 49)
+    assert "ruined 58 of 61 small worlds there, DAPO one; from 50 % on one of 49." in text
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert "of the three samples it ruined 58 of the 61 below 50 %" in readme
 
 
-def test_what_the_first_rollout_tells_of_ruin(worlds):
-    accuracy, _, ruined = worlds
-    logged = pandas.read_csv(PAGE.with_name("first_rollout.csv"), index_col="variant")
+def test_what_the_first_rollout_tells_of_ruin():
+    accuracy, _, ruined = worlds(FIRST)
+    logged = pandas.read_csv(FIRST.with_name("first_rollout.csv"), index_col="variant")
     logged["wrong"] = -accuracy["Before training"]
     lost = ruined["CES"][logged.index] > 0
     shares = []
     for name in ("sign_flip_share", "equal_reward_groups", "wrong"):
         pairs = list(itertools.product(logged[name][lost], logged[name][~lost]))
         shares.append(f"{100 * sum(one > other for one, other in pairs) / len(pairs):.0f} %")
-    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    text = " ".join(FIRST.read_text(encoding="utf-8").split())
     assert re.findall(r"in (\d+ %)", text[text.index("[first_rollout.csv]") :])[:3] == shares

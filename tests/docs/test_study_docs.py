@@ -17,7 +17,7 @@ from trl_ces.train.shipped import find_recipe
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
-# These hold a part of their study: test_forty_worlds.py has the figures of the first, the second has none yet.
+# These hold a part of their study: test_forty_worlds.py has their figures.
 PARTS = ("forty_worlds", "forty_more_worlds")
 RESULTS = sorted(file for file in EXPERIMENTS.glob("*/results.csv") if file.parent.name not in PARTS)
 
