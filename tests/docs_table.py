@@ -128,7 +128,7 @@ RUN = {
     ),
     "OMP_NUM_THREADS=1 trl-ces bench shaping": Here(added="--rows 2 --tokens 300 --repeats 1", says=r"\| 2 x 300 \|"),
     "OMP_NUM_THREADS=1 trl-ces bench grading --repeats 3": Here(
-        {"--repeats 3": "--repeats 1"}, "--answers 30 --hostile 5", says="3 rewards of 0, 2 without a verdict, 0 of 1"
+        {"--repeats 3": "--repeats 1"}, "--answers 30 --hostile 5", says="4 rewards of 0, 1 without a verdict, 0 of 1"
     ),
     "OMP_NUM_THREADS=1 trl-ces bench first_ratio": Here(
         added="--shape tiny --rows 4 --longest 60", says=r"as the update sees them \| \d+ \| 0\.0e\+00"

@@ -50,7 +50,7 @@ def test_the_grading_benchmark_agrees_with_trls_reward(capsys):
     assert main(["bench", "grading", "--answers", "60", "--repeats", "1", "--hostile", "5"]) == 0
     printed = capsys.readouterr().out
     assert "both agree on 60" in printed
-    assert "3 rewards of 0, 2 without a verdict, 0 of 1; all others as without them" in printed
+    assert "4 rewards of 0, 1 without a verdict, 0 of 1; all others as without them" in printed
 
 
 def test_the_gpu_benchmark_wants_a_gpu_and_says_what_runs_without(capsys, tmp_path, monkeypatch):
