@@ -279,6 +279,7 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("How large is it in square feet?", "$l^{2} / 8$ square feet", r"\frac{l^2}{8}\text{ square meters}", False),
         ("A sphere is 8 meters high. Its surface?", r"576\pi\;m^{2}", r"576\pi", True),
         ("A sphere is 8 meters high. Its surface?", r"576\pi\;m^{2}", "576", False),
+        (r"It is 8 meters high, a circle has $128\pi\;m^{2}$. Its surface?", r"576\pi\;m^{2}", r"576\pi", True),
         (r"How fast, if $60\mathrm{mph}$ stop in 200 $\mathrm{ft}$?", "36", r"36\text{ mph}", True),
         ("Answer1: $3$ Answer2: what to call", "answer2", r"\text{Answer2: what to call}", True),
         ("Answer1: $3$ Answer2: what to call", "answer2", r"\text{Answer2: what not}", False),
@@ -295,6 +296,10 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("Factor it.", "(x-2)(x+2)(x^2+4)", "(x^2-4)(x^2+4)", False),
         ("Factor it.", "(2)(x+2)(x-2)", "2(x^2-4)", False),
         ("Factor it.", "(2)(x+2)(x+2)", "2(x+2)^2", True),
+        ("Factor it.", "x(x+1)", "(x)(x+1)", True),
+        ("Find the equation.", "x^2-7=0", "0", False),
+        ("Find the eccentricity.", r"\frac{1}{2}", r"e=\frac{1}{2}", True),
+        ("Find the eccentricity.", r"\frac{1}{2}", r"e=\frac{1}{3}", False),
         (r"3, 5 are the first two terms of a sequence. Find all areas.", "7, 6", "6, 7", True),
         (
             "Find $f$.",

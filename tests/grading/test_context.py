@@ -40,6 +40,7 @@ def stands_in(text, value="5"):
         "@. The answer is 6, as 2+4 shows.",
         "@. Edit: should be 6.", "@. The correct answer is $6$.", "@. Hmm, on second thought, it must be 6.",
         "@ (this fails and 6 is right)", "@. I made a mistake.", "@. That is wrong.", "@ is wrong.",
+        "@. Hence I change my final answer to D.",
         "@, which is wrong.",
         "@, but it is wrong.", "@。不对", "@. Scratch that.", "@是错误的", "@, no wait, 6",
         # hidden

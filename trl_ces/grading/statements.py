@@ -8,7 +8,7 @@ import re
 from .notation import split_top, unwrap
 
 _LETTER = r"\\?[A-Za-z]+"
-_VARIABLE = rf"{_LETTER}'*(?:_(?:\w|\\[a-z]+|\{{[^{{}}]*\}}))?"
+_VARIABLE = rf"{_LETTER}'*(?:_(?:\w|\{{[^{{}}]*\}}))?"
 _NAMES = [
     rf"{_VARIABLE}(?:\^\{{-1\}})?\s*(?:\([^()]{{0,30}}\))?",
     rf"\(\s*{_VARIABLE}(?:\s*,\s*{_VARIABLE})+\s*\)",

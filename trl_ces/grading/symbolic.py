@@ -275,9 +275,11 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
     """
     if not all(isinstance(expr, sympy.Expr) and not expr.has(*_NOT_TRIED) for expr in (one, other)):
         return None
+    if one == other:
+        return True
     letters = sorted(one.free_symbols | other.free_symbols, key=str)
-    if not letters or one == other:
-        return True if one == other else None
+    if not letters:
+        return None
     same = different = 0
     for place in _PLACES:
         at = {letter: place * (1 + sympy.Rational(index, 7)) for index, letter in enumerate(letters)}
