@@ -298,8 +298,8 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("Factor it.", "(2)(x+2)(x+2)", "2(x+2)^2", True),
         ("Factor it.", "x(x+1)", "(x)(x+1)", True),
         ("Find the equation.", "x^2-7=0", "0", False),
-        ("Find the eccentricity.", r"\frac{1}{2}", r"e=\frac{1}{2}", True),
-        ("Find the eccentricity.", r"\frac{1}{2}", r"e=\frac{1}{3}", False),
+        ("Find the eccentricity.", r"\frac{\sqrt5}{5}", r"e=\frac{1}{\sqrt5}", True),
+        ("Find the eccentricity.", r"\frac{\sqrt5}{5}", r"e=\frac{2}{\sqrt5}", False),
         (r"3, 5 are the first two terms of a sequence. Find all areas.", "7, 6", "6, 7", True),
         (
             "Find $f$.",
