@@ -237,6 +237,8 @@ def test_without_an_evaluation_a_run_is_judged_by_the_end_of_its_training(tmp_pa
 
 def test_averages_are_unweighted_and_the_last_point_counts_alone_in_a_short_log():
     assert average({"a": {"accuracy": 1.0}, "b": {"accuracy": 0.0}, "c": {"accuracy": 0.5}}) == {"accuracy": 0.5}
+    measured = {"accuracy": 0.5, "length_tokens": 20.0, "area": 0.25}  # the area reaches the front's tables
+    assert average({"a": measured, "b": {**measured, "area": 0.75}}) == {**measured, "area": 0.5}
     curve = {"step": [1, 2], "accuracy": [0.0, 1.0], "length": [5.0, 7.0], "entropy": [2.0, 4.0]}
     assert final_training(curve) == {"accuracy": 1.0, "length_tokens": 7.0, "entropy_bits": 4.0}
     nothing = final_training({name: [] for name in curve})  # its accuracy was never known

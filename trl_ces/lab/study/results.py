@@ -18,7 +18,7 @@ from ...train.lookup import find_reward_functions
 from .cells import slug
 from .comparison import MEASURES, VARIANTS_NOTE, benchmark_table, method_table, variants_table
 from .folder import EVALUATION, TRAINING, read_json
-from .front import front_tables, has_lines, middle_of_lines, read_settings
+from .front import AREA, front_tables, has_lines, middle_of_lines, read_settings
 from .pictures import plot_front, plot_variants
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[st
 
 def average(benchmarks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The unweighted mean over benchmarks, as in the last line of the paper's Table 1."""
-    shared = [name for name in MEASURES if all(name in values for values in benchmarks.values())]
+    shared = [name for name in (*MEASURES, AREA) if all(name in values for values in benchmarks.values())]
     return {name: sum(values[name] for values in benchmarks.values()) / len(benchmarks) for name in shared}
 
 
