@@ -132,10 +132,8 @@ def paired_table(names: Sequence[str], baseline: int, average: str, found: Mappi
         written = [percent(entry["mean"]) for entry in means]
         for run in others:
             mean, low, high = Interval(**differences[run])
-            if mean is None or low is None or high is None:
-                written.append("-")
-            else:
-                written.append(f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]")
+            ends = "" if low is None or high is None else f" [{100 * low:+.1f}, {100 * high:+.1f}]"
+            written.append("-" if mean is None else f"{100 * mean:+.1f}{ends}")
         return written
 
     rows = []

@@ -217,8 +217,7 @@ def _levels(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[st
                 return ("+" if what and value is not None and value >= 0 else "") + write(value)
 
             mean, low, high = row[measure + what][run].values()
-            alone = measure == "length" and row["problems"] == 1  # resampling it gives itself
-            cells.append(f"{text(mean)} {'' if alone else span(low, high, text)}".strip())
+            cells.append(f"{text(mean)} {span(low, high, text)}".strip())
     return cells
 
 
