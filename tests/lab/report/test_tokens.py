@@ -55,6 +55,12 @@ def test_shaping_is_that_of_algorithm_1():
         (1, pytest.approx(-0.36)),
         (2, pytest.approx(-0.12)),
     ]
+    # With one of two correct A = -sqrt(1/2), and the cap |A| / 2 is below 0.2 x 4 bits; without a correct one A is 0.
+    capped = {**SHAPING, "cap_incorrect": 2.0, "dynamic_multiplier": False}
+    wrong = [sampled([4.0, 0.9]), sampled([0.1, 0.1])]
+    for verdicts, shaping in (([False, True], math.sqrt(1 / 2) / 2), ([False, False], 0.0)):
+        found = token_answers(wrong, verdicts, tiny_tokenizer(), num_samples=2, shaping=capped)
+        assert found[0].shaped[0].shaping == pytest.approx(shaping, abs=1e-4)
     unknown = token_answers(answers, None, tiny_tokenizer(), num_samples=4, shaping=SHAPING)
     assert [answer.shaped for answer in unknown] == [[], [], [], []]
     assert unknown[0].correct is None
