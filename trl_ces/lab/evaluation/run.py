@@ -24,7 +24,6 @@ from .summary import VERDICTS, summarize, write_summary
 from .units import draw, judge_again, list_units, pending_batches
 from .vllm_backend import VllmBackend
 
-
 REFUSED_IN_A_STUDY = {
     "thinking_token_budget": "a study's table does not mark forced completions; use `trl-ces eval`",
     "model": "a study measures its own models; remove it",
