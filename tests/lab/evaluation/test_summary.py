@@ -334,6 +334,8 @@ def test_the_command_takes_the_scripts_verdict_and_other_names(folders, capsys):
         (["A", "A/nowhere"], ["holds no settings.json", "`trl-ces eval`"]),
         (["A", "B", "--verdict", "right"], ["--verdict", "--help"]),
         (["A", "B", "--output", "A/settings.json/x"], ["`--output`", "cannot be written"]),
+        (["A", "B", "--picture", "A/settings.json/x.png"], ["`--picture`", "Not a directory"]),
+        (["A", "B", "--picture", "A/x.unknown"], ["`--picture`", "'unknown' is not supported"]),
     ],
 )
 def test_the_command_refuses_in_one_sentence(folders, capsys, words, parts):

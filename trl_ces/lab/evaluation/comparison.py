@@ -84,7 +84,10 @@ def compare_folders(
             for name, run in zip(found["runs"], own["accuracy"], strict=True):
                 label = name if len(found["budgets"]) == 1 else f"{name}, {KINDS[kind].lower()}"
                 lines[label] = own["budgets"], [entry["mean"] for entry in run]
-        draw_budgets(lines, picture)
+        try:
+            draw_budgets(lines, picture)
+        except (OSError, ValueError, ImportError) as error:
+            raise UserError(f"`--picture` {str(picture)!r} cannot be drawn ({error}).") from None
     return found
 
 
