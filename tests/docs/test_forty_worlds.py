@@ -180,6 +180,8 @@ def test_inspects_threshold_is_where_ces_ruins():
     assert lost == {"CES": [58, 1], "DAPO": [1, 0]}
     assert (low.sum(), (~low).sum()) == (61, 49)
     assert "ruined 58 of 61 small worlds there, DAPO one; from 50 % on one of 49." in text
+    tutorial = " ".join((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8").split())
+    assert "Of 61 small models below 50.0 % CES left 58 with less than half of their accuracy, DAPO one." in tutorial
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert "of the three samples it ruined 58 of the 61 below 50 %" in readme
 

@@ -105,6 +105,8 @@ def test_the_table_has_a_line_a_budget_and_the_area():
     assert cells[-1][1:] == ["45.4", "49.5", "+4.1"]
     low, high = (100 * found["area_difference"][1][bound] for bound in ("low", "high"))
     assert table_of_two.rows[-1][3] == f"+4.1 [{low:+.1f}, {high:+.1f}]"
+    alone = curves([[table({0: [(T, tokens)]})] for tokens in (1, 3)], "correct", 8, 0)
+    assert paired_table(["A", "B"], 0, "Average", alone).rows[-1] == ["Area", "87.5", "62.5", "-25.0"]  # no interval
     nothing = curves([[table({0: [(None, 1)]})]] * 2, "correct", 8, 0)
     assert [row[1:] for row in paired_table(["A", "B"], 0, "Average", nothing).rows] == [["-", "-", "-"]] * 5
 

@@ -13,7 +13,7 @@ from fixtures_evaluation import Scripted, write_data, write_model
 from trl_ces.lab.evaluation import run as run_module
 from trl_ces.lab.evaluation.models import EncodedPrompts, read_model
 from trl_ces.lab.evaluation.problems import Problem
-from trl_ces.lab.evaluation.run import evaluate, run_evaluation
+from trl_ces.lab.evaluation.run import check_evaluate, evaluate, run_evaluation
 from trl_ces.lab.evaluation.samples import open_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.evaluation.units import list_units, pending_batches, sample_seed
@@ -331,6 +331,9 @@ def test_a_study_gets_accuracy_and_length_and_its_samples_stay_with_the_model(pl
     assert len(list((model / "evaluation").glob("*/samples.jsonl"))) == 2
     with pytest.raises(UserError, match="`verdict` is 'right'"):
         evaluate(model, verdict="right")
+    for name in ("model", "output_dir"):  # the second model would be refused in the first one's folder
+        with pytest.raises(UserError, match=f"^`{name}`: a study "):
+            check_evaluate(["aime24"], **{name: "x"})
     with pytest.raises(UserError, match="`num_sample` is not known"):
         evaluate(model, num_sample=2)
     with pytest.raises(UserError, match="`evaluation`: `num_samples`: expected int, got str 'four'"):

@@ -144,7 +144,8 @@ def test_an_interval_is_the_bootstrap_t_of_plain_loops():
         assert interval(values) == found
     assert found.high - found.mean > 1.5 * (found.mean - found.low)  # one long answer: the mean may be far above
     assert interval([0.5] * 7) == interval([0.5])
-    assert (interval([0.5]).low, interval([0.5]).high) == (0.5, 0.5)
+    assert tuple(interval([0.5])) == (0.5, None, None)
+    assert tuple(interval_of_average([[0.5], [0.0, 1.0]])) == (0.5, None, None)  # the one problem's part is unknown
     assert interval([]).mean is None
     assert interval([25.0, 100.0]).low < 0 == interval([25.0, 100.0], least=0).low
 
@@ -333,6 +334,8 @@ def test_the_command_takes_the_scripts_verdict_and_other_names(folders, capsys):
         (["A", "A/nowhere"], ["holds no settings.json", "`trl-ces eval`"]),
         (["A", "B", "--verdict", "right"], ["--verdict", "--help"]),
         (["A", "B", "--output", "A/settings.json/x"], ["`--output`", "cannot be written"]),
+        (["A", "B", "--picture", "A/settings.json/x.png"], ["`--picture`", "Not a directory"]),
+        (["A", "B", "--picture", "A/x.unknown"], ["`--picture`", "'unknown' is not supported"]),
     ],
 )
 def test_the_command_refuses_in_one_sentence(folders, capsys, words, parts):

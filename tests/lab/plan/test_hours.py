@@ -76,10 +76,14 @@ def test_an_update_is_four_forwards_where_a_layer_is_computed_again(plan_of):
     again, once = phases(activation_checkpointing=True), phases(activation_checkpointing=False)
     assert again["update"] == pytest.approx(4 * again["old log-probs"])
     assert once["update"] == pytest.approx(3 * once["old log-probs"])
-    # An adapter's base needs no gradient of its own; on-policy TRL takes the log-probs from the update.
+    # An adapter's base needs no gradient of its own.
     adapter = phases(activation_checkpointing=True, use_peft=True, lora_target_modules=["all-linear"])
     assert adapter["update"] == pytest.approx(3 * adapter["old log-probs"])
-    assert phases(responses_per_rollout=8)["old log-probs"] == 0
+    # On-policy TRL takes the log-probs from the update, unless they are to correct vLLM's, its default.
+    on_policy = {"responses_per_rollout": 8, "activation_checkpointing": False}
+    corrected, scored = phases(**on_policy), phases(**on_policy, vllm_importance_sampling_correction=False)
+    assert corrected["update"] == pytest.approx(3 * corrected["old log-probs"])
+    assert (scored["update"], scored["old log-probs"]) == (corrected["update"], 0)
     assert phases(beta=0.1)["reference log-probs"] == pytest.approx(again["old log-probs"])
     assert again["reference log-probs"] == 0
 

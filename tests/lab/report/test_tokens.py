@@ -15,7 +15,7 @@ from trl_ces.lab.inspect.tokens import ForkingToken
 from trl_ces.lab.report.page import make_page
 from trl_ces.lab.report.runs import read_runs
 from trl_ces.lab.report.shaped_pairs import most_shaped, turned_into
-from trl_ces.lab.report.token_runs import sample_tokens
+from trl_ces.lab.report.token_runs import sample_tokens, shaping_of
 from trl_ces.lab.report.tokens import (
     FollowedToken,
     ShapedToken,
@@ -55,6 +55,14 @@ def test_shaping_is_that_of_algorithm_1():
         (1, pytest.approx(-0.36)),
         (2, pytest.approx(-0.12)),
     ]
+    # With one of two correct A = -sqrt(1/2), and the cap |A| / 2 is below 0.2 x 4 bits; without a correct one A is 0.
+    own = {"ces_tau": 0.5, "ces_beta_incorrect": 0.2, "ces_cap_incorrect": 2.0, "ces_dynamic_multiplier": False}
+    capped = shaping_of(own)
+    assert capped == {**SHAPING, "cap_incorrect": 2.0, "dynamic_multiplier": False}
+    wrong = [sampled([4.0, 0.9]), sampled([0.1, 0.1])]
+    for verdicts, shaping in (([False, True], math.sqrt(1 / 2) / 2), ([False, False], 0.0)):
+        found = token_answers(wrong, verdicts, tiny_tokenizer(), num_samples=2, shaping=capped)
+        assert found[0].shaped[0].shaping == pytest.approx(shaping, abs=1e-4)
     unknown = token_answers(answers, None, tiny_tokenizer(), num_samples=4, shaping=SHAPING)
     assert [answer.shaped for answer in unknown] == [[], [], [], []]
     assert unknown[0].correct is None

@@ -1,6 +1,7 @@
 """`trl-ces plan`: what a recipe asks of its machines, before anyone rents them."""
 
 from argparse import ArgumentTypeError
+from functools import partial
 
 from ...cli.parser import Parser, count
 from ...support.errors import UserError
@@ -58,14 +59,6 @@ def _parser() -> Parser:
     return parser
 
 
-def _gib(word: str) -> float:
-    return _above_zero(word, "GiB")
-
-
-def _gbit(word: str) -> float:
-    return _above_zero(word, "Gbit/s")
-
-
 def _above_zero(word: str, unit: str) -> float:
     try:
         number = float(word)
@@ -74,3 +67,6 @@ def _above_zero(word: str, unit: str) -> float:
     if 0 < number < float("inf"):
         return number
     raise ArgumentTypeError(f"{word!r} is not a number of {unit} above 0")
+
+
+_gib, _gbit = (partial(_above_zero, unit=unit) for unit in ("GiB", "Gbit/s"))

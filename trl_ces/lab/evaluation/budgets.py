@@ -10,6 +10,7 @@ between models: a model that is short only in the mean, and one that is good at 
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,13 @@ def curves(runs: Sequence[Sequence[pd.DataFrame]], verdict: str, limit: int, bas
         `area_difference`, `None` for the baseline.
     """
     budgets = budgets_up_to(limit)
-    shares, area = [], []
-    judged = [set.intersection(*(set(areas(run[place], verdict, limit).index) for run in runs))
-              for place in range(len(runs[0]))]  # fmt: skip
+    whole = [[areas(own, verdict, limit) for own in run] for run in runs]
+    judged = [reduce(pd.Index.intersection, (own.index for own in of_set)) for of_set in zip(*whole, strict=True)]
+    area = [[own.loc[kept] for own, kept in zip(run, judged, strict=True)] for run in whole]
+    shares = []
     for run in runs:
-        found = [within(own, verdict, budgets).loc[sorted(kept)] for own, kept in zip(run, judged, strict=True)]
+        found = [within(own, verdict, budgets).loc[kept] for own, kept in zip(run, judged, strict=True)]
         shares.append([[Shares(own[b].to_numpy(), own["answers"].to_numpy()) for own in found] for b in budgets])
-        area.append(
-            [areas(own, verdict, limit).loc[sorted(kept)].to_numpy() for own, kept in zip(run, judged, strict=True)]
-        )
     others = [run != baseline and baseline is not None for run in range(len(runs))]
     pairs = [
         [one - other for one, other in zip(own, area[baseline or 0], strict=True)] if differs else None
@@ -132,10 +131,8 @@ def paired_table(names: Sequence[str], baseline: int, average: str, found: Mappi
         written = [percent(entry["mean"]) for entry in means]
         for run in others:
             mean, low, high = Interval(**differences[run])
-            if mean is None or low is None or high is None:
-                written.append("-")
-            else:
-                written.append(f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]")
+            ends = "" if low is None or high is None else f" [{100 * low:+.1f}, {100 * high:+.1f}]"
+            written.append("-" if mean is None else f"{100 * mean:+.1f}{ends}")
         return written
 
     rows = []

@@ -84,7 +84,10 @@ def compare_folders(
             for name, run in zip(found["runs"], own["accuracy"], strict=True):
                 label = name if len(found["budgets"]) == 1 else f"{name}, {KINDS[kind].lower()}"
                 lines[label] = own["budgets"], [entry["mean"] for entry in run]
-        draw_budgets(lines, picture)
+        try:
+            draw_budgets(lines, picture)
+        except (OSError, ValueError, ImportError) as error:
+            raise UserError(f"`--picture` {str(picture)!r} cannot be drawn ({error}).") from None
     return found
 
 
@@ -217,8 +220,7 @@ def _levels(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[st
                 return ("+" if what and value is not None and value >= 0 else "") + write(value)
 
             mean, low, high = row[measure + what][run].values()
-            alone = measure == "length" and row["problems"] == 1  # resampling it gives itself
-            cells.append(f"{text(mean)} {'' if alone else span(low, high, text)}".strip())
+            cells.append(f"{text(mean)} {span(low, high, text)}".strip())
     return cells
 
 

@@ -24,6 +24,12 @@ from .summary import VERDICTS, summarize, write_summary
 from .units import draw, judge_again, list_units, pending_batches
 from .vllm_backend import VllmBackend
 
+REFUSED_IN_A_STUDY = {
+    "thinking_token_budget": "a study's table does not mark forced completions; use `trl-ces eval`",
+    "model": "a study measures its own models; remove it",
+    "output_dir": "a study keeps each model's completions apart; remove it",
+}
+
 
 def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
     """The settings with `"auto"` resolved."""
@@ -123,7 +129,7 @@ def evaluate(
     if folder.is_dir():
         chosen["model"], place = fingerprint(folder), folder / "evaluation"
     digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]
-    summary = run_evaluation(settings, Path(settings.output_dir or place / digest), progress=False, wait=True)
+    summary = run_evaluation(settings, place / digest, progress=False, wait=True)
     return {
         name: {
             "accuracy": found[verdict]["accuracy"],
@@ -142,9 +148,8 @@ def check_evaluate(benchmarks: str | Sequence[str] = "math12", verdict: str = "c
 def _study_settings(model: str, benchmarks: Any, verdict: str, knobs: dict[str, Any]) -> EvaluationSettings:
     if verdict not in VERDICTS:
         raise UserError(f"`verdict` is {verdict!r}: it must be one of {', '.join(VERDICTS)}.")
-    if knobs.get("thinking_token_budget") is not None:
-        raise UserError(
-            "`thinking_token_budget`: a study's table does not mark forced completions; use `trl-ces eval`."
-        )
+    for name, why in REFUSED_IN_A_STUDY.items():
+        if knobs.get(name) is not None:
+            raise UserError(f"`{name}`: {why}.")
     knobs = {name: str(value) if isinstance(value, Path) else value for name, value in knobs.items()}
     return EvaluationSettings(**fit_settings({"benchmarks": benchmarks, **knobs, "model": model}, "`evaluation`"))

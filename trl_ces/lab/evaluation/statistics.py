@@ -12,7 +12,7 @@ INDICES_AT_A_TIME = 2**22
 
 
 class Interval(NamedTuple):
-    """A mean and its 95 % interval; all `None` if there is nothing to average."""
+    """A mean and its 95 % interval; all `None` if there is nothing to average, the ends if nothing tells them."""
 
     mean: float | None
     low: float | None
@@ -40,15 +40,16 @@ def interval_of_average(
 
     Problems are resampled within each set, because the choice of sets is not random. t = (mean* - mean) / error*, with
     the standard errors of the resamples; those below half the sample's count as that half, because a resample of few
-    distinct values would make t arbitrarily large.
+    distinct values would make t arbitrarily large. There is no interval where a set has one problem, or none varies:
+    resampling it gives itself.
     """
     if not sets or not all(map(len, sets)):
         return Interval(None, None, None)
     mean = math.fsum(math.fsum(values) / len(values) for values in sets) / len(sets)
     centred = [np.asarray(values, dtype=np.float64) - math.fsum(values) / len(values) for values in sets]
     error = math.sqrt(sum(values.var() / max(len(values) - 1, 1) for values in centred)) / len(sets)
-    if error == 0:
-        return Interval(mean, mean, mean)
+    if error == 0 or min(map(len, sets)) == 1:
+        return Interval(mean, None, None)
     resampled = [_resampled(values, SEED + place, resamples) for place, values in enumerate(centred)]
     means = sum(means for means, _ in resampled) / len(sets)
     errors = np.sqrt(sum(squares for _, squares in resampled)) / len(sets)

@@ -112,7 +112,7 @@ def group_facts(
                 shaped += chance * len(selected)
                 equal += chance * len(selected) * (among + verdict in (0, size))
                 if not verdict:
-                    advantage = _advantage_of_incorrect(among, size)
+                    advantage = advantage_of_incorrect(among, size)
                     rewarded += chance * sum(advantage + beta_incorrect * bits > 0 for bits in selected)
     return {
         "num_generations": size,
@@ -132,8 +132,10 @@ def _selected(answer: SampledAnswer, verdict: bool, right: int, size: int, tau: 
     return sorted(answer.entropies, reverse=True)[:k]
 
 
-def _advantage_of_incorrect(right: int, size: int) -> float:
-    """A of a wrong completion: rewards of 0 and 1, scaled by the group."""
+def advantage_of_incorrect(right: int, size: int) -> float:
+    """A of a wrong completion: rewards of 0 and 1, scaled by the group; 0 where all that were judged are correct."""
+    if right == size:
+        return 0.0
     share = right / size
     return -math.sqrt(share / (1 - share) * (size - 1) / size)
 

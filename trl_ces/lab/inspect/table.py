@@ -146,8 +146,8 @@ def reading(facts: dict[str, Any], shorter: float) -> str:
         if facts["accuracy"] < HARDLY_EVER:
             advice = "Take easier problems or a stronger model first, and see that the reward reads answers correctly."
         paragraphs.append(
-            f"Only {percent(facts['accuracy'])} % of the completions are correct. Of 39 small models "
-            f"below {percent(MOSTLY_WRONG)} % CES left 37 with less than half of their accuracy, DAPO one. " + advice
+            f"Only {percent(facts['accuracy'])} % of the completions are correct. Of 61 small models "
+            f"below {percent(MOSTLY_WRONG)} % CES left 58 with less than half of their accuracy, DAPO one. " + advice
         )
     return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
 

@@ -170,10 +170,11 @@ def rollout_seconds(plan: Plan, device: Device, rates: Rates, lengths: list[int]
         moved = share if engine.zero_stage or engine.fsdp else count.trained
         optimizer = ADAM_BYTES * moved / (device.memory * rates.memory)
     disk = plan.disk
+    scored = schedule.updates > 1 or setup.generation.corrected
     saves = 0 if disk.saves is None or schedule.rollouts is None else disk.saves / schedule.rollouts
     return {
         "generation": _generation(plan, lengths, device, rates),
-        "old log-probs": forwards + passes * gathered if schedule.updates > 1 else 0.0,
+        "old log-probs": forwards + passes * gathered if scored else 0.0,
         "reference log-probs": forwards + passes * gathered if setup.reference else 0.0,
         "update": turns * forwards + _traffic(plan) / link,
         "optimizer": schedule.updates * optimizer,

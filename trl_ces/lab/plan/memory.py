@@ -42,6 +42,7 @@ class Generation:
     sequences: int  # completions generated at a time, by one process or by the server
     kv_bytes: int  # bytes of key-value cache per token on one device; of a server, in one engine
     server: bool = False  # vLLM runs on other devices, see `plan_server`
+    corrected: bool = False  # whether the policy scores every rollout, `vllm_importance_sampling_correction`
 
 
 @dataclass(frozen=True)

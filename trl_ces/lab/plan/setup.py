@@ -109,6 +109,7 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
         sequences=answers,
         kv_bytes=kv_width * _kv_numbers(shape.config(), parallel),
         server=server,
+        corrected=bool(config.use_vllm and config.vllm_importance_sampling_correction),
     )
 
 

@@ -61,11 +61,13 @@ def shaping_of(settings: dict[str, Any], other: dict[str, Any] | None = None) ->
     source = settings if settings.get("shaping", "ces") == "ces" else (other or {})
     defaults = {entry.name: entry.default for entry in fields(CESConfig)}
     tau, correct, incorrect, dynamic = (source.get(name, defaults[name]) for name in CES_FIELDS)
+    cap = source.get("ces_cap_incorrect")
     return {
         "tau": float(tau),
         "beta_correct": float(correct),
         "beta_incorrect": float(incorrect),
         "dynamic_multiplier": dynamic,
+        **({} if cap is None else {"cap_incorrect": float(cap)}),
     }
 
 

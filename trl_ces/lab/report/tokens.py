@@ -137,6 +137,7 @@ def token_answers(
 
     from ...methods.ces import conditional_entropy_shaping
     from ...methods.groups import group_counts
+    from ..inspect.facts import advantage_of_incorrect
     from ..inspect.tokens import piece
 
     verdicts = list(correct or [None] * len(answers))
@@ -145,8 +146,11 @@ def token_answers(
     group_correct, group_scorable = group_counts(right, scorable, num_samples)
     entropies = pad_sequence([torch.tensor(answer.entropies, dtype=torch.float64) for answer in answers], True)
     mask = pad_sequence([torch.ones(len(answer.tokens)) for answer in answers], True)
+    counts = zip(group_correct.tolist(), group_scorable.tolist(), right.tolist(), strict=True)
+    # Only the cap reads A, and only of wrong completions.
+    advantages = torch.tensor([0.0 if true else advantage_of_incorrect(c, n) for c, n, true in counts])
     batch = {
-        "advantages": torch.zeros(len(answers)),  # so the result is A' - A
+        "advantages": advantages,
         "correct": right,
         "scorable": scorable,
         "group_correct": group_correct,
@@ -160,7 +164,7 @@ def token_answers(
             ShapedToken(
                 place=place,
                 entropy=round(answer.entropies[place], DIGITS),
-                shaping=round(shaped.advantages[row, place].item(), DIGITS),
+                shaping=round((shaped.advantages[row, place] - advantages[row]).item(), DIGITS),
                 pair=[piece(tokenizer, token) for token in forks[place].pair],
                 probabilities=[round(value, DIGITS) for value in forks[place].probabilities],
             )

@@ -1,14 +1,6 @@
 """Sandbox for untrusted Python: bubblewrap's namespaces, limits and a system call filter, or a refusal.
 
-Guarantees, on Linux, for root and other users:
-
-- files: Python's libraries, read-only, and nowhere to write; no other file of the host
-- network: none, loopback included (an empty network namespace, and no `socket`)
-- processes: starts none and no thread, sees none of the host's, signals none
-- memory, time, open files, output: limited; what it prints is discarded
-- environment: empty
-- rights: no capabilities, and no way to gain any
-
+docs/evaluation.md, "Code benchmarks", lists what holds, and by what; on Linux, for root and other users.
 When time is up, or this process ends in any way, the kernel ends the whole sandbox.
 """
 
