@@ -48,11 +48,11 @@ from .layers import (
     ToolRounds,
     Verdicts,
 )
-from .layers.first_rollout import never_shapes
+from .layers.first_rollout import never_shapes, tau_for
 from .layers.rows import NUM_ITEMS, rows_of_process
 from .layers.runaway import RunawayWatch
 from .layers.verdicts import accuracy_column
-from .methods.ces import swapped_signs
+from .methods.ces import AUTO, swapped_signs
 from .methods.group_reward import is_group_reward
 from .methods.groups import completion_verdicts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
@@ -165,6 +165,8 @@ class Shaping(EntropyControl, Verdicts):
             )
         if rule.control is not None:
             settings["state"] = self._rule_state
+        if self.args.shaping == "ces" and self.args.ces_tau == AUTO:  # an evaluation before the first rollout
+            settings["tau"] = tau_for(self._groups.lengths.float().mean().item())
         mask = inputs["completion_mask"]
         if "tool_mask" in inputs:
             mask = mask * inputs["tool_mask"]

@@ -5,8 +5,8 @@ import re
 
 import pytest
 import torch
-from tiny import settings
-from trainers import tiny_trainer
+from tiny import scripted_accuracy_reward, settings
+from trainers import scripted_trainer, tiny_trainer
 
 from trl_ces import CESConfig
 from trl_ces.layers.first_rollout import tau_for, teaches_nothing, what_it_saw
@@ -110,6 +110,20 @@ def test_the_first_rollout_decides_and_the_number_stays(tmp_path, caplog):
     mean = sum(seen[0]) / len(seen[0])
     assert trainer.args.ces_tau == tau_for(mean)
     assert caplog.text.count(f"`ces_tau: auto` is {tau_for(mean):g}, from the first rollout's mean length.") == 1
+
+
+def test_an_evaluation_before_the_first_rollout_has_a_tau_of_its_own(tmp_path):
+    script = {
+        prompt: [{"completion_ids": [2] * length, "accuracy": float(row % 2), "bonus": 0.0} for row in range(4)]
+        for prompt, length in {"1+2=": 8, "3+4=": 20}.items()
+    }
+    changes = {"max_steps": 1, "per_device_train_batch_size": 4, "shuffle_dataset": False, "ces_tau": "auto"}
+    trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], max_completion_length=20, **changes)
+    trainer.evaluate()
+    assert trainer.args.ces_tau == "auto"
+    assert trainer.state.log_history[-1]["eval_ces/selected_tokens"] == 1.5  # floor(8 * 0.2857 / 2), floor(20 * ...)
+    trainer.train()
+    assert trainer.args.ces_tau == tau_for(8)
 
 
 def test_auto_is_the_only_word_that_stands_for_a_tau(tmp_path):

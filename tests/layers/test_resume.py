@@ -197,7 +197,9 @@ def test_the_place_in_the_prompts_comes_from_the_first_machine(tmp_path):
     assert_same_bits(resumed, whole)
 
 
-@pytest.mark.parametrize("harm", ["gone", "cut off", "other batch size", "other shaping", "other divisor"])
+@pytest.mark.parametrize(
+    "harm", ["gone", "cut off", "other batch size", "other shaping", "other divisor", "other correction"]
+)
 def test_a_rollout_that_cannot_be_taken_up_is_generated_anew_with_a_warning(tmp_path, caplog, harm):
     whole = make_trainer(tmp_path / "whole")
     whole.train()
@@ -211,6 +213,8 @@ def test_a_rollout_that_cannot_be_taken_up_is_generated_anew_with_a_warning(tmp_
         changes = {"shaping": "none"}
     elif harm == "other divisor":
         changes = {"normalize_each_step": True}
+    elif harm == "other correction":
+        changes = {"vllm_importance_sampling_correction": False}
     else:
         changes = {"per_device_train_batch_size": 8}
     resumed = make_trainer(tmp_path / "resumed", **changes)

@@ -65,6 +65,12 @@ def test_the_controller_doubles_halves_and_turns_as_a_loop(zeta, target):
     assert state["target"] == (0.6 if target is None else target)
 
 
+def test_a_target_that_is_given_to_a_resumed_run_holds():
+    state = {"target": 0.6, "zeta": 0.01}
+    control(state, 0.7, zeta=0.01, target=0.8)
+    assert state == {"target": 0.8, "zeta": 0.02}
+
+
 def test_the_settings_have_their_ranges():
     assert rule.read({}, lambda name, why: None) == {"zeta": 0.01, "target": None}
     for name, wrong in (("zeta", 0.0), ("zeta", 1.01), ("zeta", -9e-5), ("target", -0.1), ("target", float("inf"))):

@@ -30,6 +30,8 @@ SETTINGS = (
     "gradient_accumulation_steps",
     "max_tokens_per_micro_batch",
     "normalize_each_step",
+    "use_vllm",
+    "vllm_importance_sampling_correction",
 )
 
 

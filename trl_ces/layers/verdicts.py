@@ -77,7 +77,7 @@ class Verdicts(Layer):
             max_length=self.args.max_completion_length,
             prompts=facts[:, 0, 2],
         )
-        if self.args.ces_tau == AUTO:
+        if self.args.ces_tau == AUTO and self.model.training:
             self.args.ces_tau = tau_for(self._groups.lengths.float().mean().item())
             if self.args.shaping == "ces" and self.accelerator.is_main_process:
                 logger.warning("`ces_tau: auto` is %g, from the first rollout's mean length.", self.args.ces_tau)

@@ -62,7 +62,7 @@ def repo_r(
 
 def control(state: dict[str, Any], entropy: float, *, zeta: float, target: float | None) -> None:
     """Moves `state["zeta"]` after a rollout of mean `entropy`, nats."""
-    goal = state.setdefault("target", entropy if target is None else target)
+    goal = state["target"] = state.get("target", entropy) if target is None else target
     now = state.setdefault("zeta", zeta)
     if entropy == goal:
         return
