@@ -23,6 +23,7 @@ from typing import Any, cast
 
 import torch
 import trl
+from accelerate.utils import is_peft_model
 from trl import GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
@@ -48,7 +49,7 @@ from .layers import (
     ToolRounds,
     Verdicts,
 )
-from .layers.first_rollout import never_shapes, tau_for
+from .layers.first_rollout import lost_to_rounding, never_shapes, tau_for
 from .layers.rows import NUM_ITEMS, rows_of_process
 from .layers.runaway import RunawayWatch
 from .layers.verdicts import accuracy_column
@@ -95,6 +96,11 @@ class Shaping(EntropyControl, Verdicts):
             swapped = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
             unshaped = never_shapes(self.args.ces_tau, self.args.max_completion_length)
             for warning in filter(None, (swapped, unshaped)):
+                logger.warning(warning)
+        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # which update float32 copies
+        if not sharded and not is_peft_model(self.model) and self.accelerator.is_main_process:
+            warning = lost_to_rounding(max(self.model.parameters(), key=torch.numel), self.args.learning_rate)
+            if warning:
                 logger.warning(warning)
         if self.args.shaping == "ces" and self.args.ces_beta_incorrect > 0 and self._accuracy_index is not None:
             self.add_callback(RunawayWatch(self.reward_func_names[self._accuracy_index], self.args.stop_on_runaway))

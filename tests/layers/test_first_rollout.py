@@ -5,11 +5,11 @@ import re
 
 import pytest
 import torch
-from tiny import scripted_accuracy_reward, settings
+from tiny import scripted_accuracy_reward, settings, tiny_model
 from trainers import scripted_trainer, tiny_trainer
 
 from trl_ces import CESConfig
-from trl_ces.layers.first_rollout import tau_for, teaches_nothing, what_it_saw
+from trl_ces.layers.first_rollout import lost_to_rounding, tau_for, teaches_nothing, what_it_saw
 from trl_ces.methods.groups import Groups
 from trl_ces.train.recipe import load_recipe
 
@@ -89,6 +89,27 @@ def test_a_trainer_says_it_once(tmp_path, caplog):
     assert len(said) == 1
     assert "against the gold '3'" in said[0]
     assert "Nothing will be shaped: a completion of at most" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rate", "stay"),
+    [
+        (torch.bfloat16, 2e-7, "100.0 % of the bfloat16 weights .* `learning_rate` 2e-07"),
+        (torch.bfloat16, 0.0019, "50.0 %"),  # less than half of the distance between 0.5 and the next number
+        (torch.bfloat16, 0.004, None),
+        (torch.float32, 2e-7, None),
+    ],
+)
+def test_weights_too_coarse_for_the_learning_rate_are_told(dtype, rate, stay):
+    said = lost_to_rounding(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate)
+    assert re.search(stay, said) if stay else said == ""
+
+
+def test_a_trainer_says_that_its_weights_are_too_coarse(tmp_path, caplog):
+    for model in (tiny_model(), tiny_model().bfloat16()):
+        assert "Little will be learned" not in caplog.text
+        tiny_trainer(tmp_path, more={"model": model}, learning_rate=2e-7)
+    assert "Little will be learned" in caplog.text
 
 
 @pytest.mark.parametrize(("length", "tau"), [(3983, 0.01), (400, 0.01), (70, 0.0571), (20, 0.2), (2, 1.0)])

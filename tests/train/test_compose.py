@@ -61,6 +61,12 @@ def test_an_overlay_that_does_not_fit_is_refused(write, overlay, said):
         load_recipe([write("whole", WHOLE), write("o", overlay)])
 
 
+def test_batches_of_an_overlay_are_not_undone_by_the_recipes_own_for_a_later_one():
+    assert compose(["R1-7B", "gfpo", "colocate"])["responses_per_step"] == 48
+    with pytest.raises(UserError, match=r"for the overlay `gfpo`, .* name `colocate` after `gfpo`"):
+        compose(["R1-7B", "colocate", "gfpo"])
+
+
 def test_overlays_of_a_recipe_are_a_mapping(write):
     with pytest.raises(UserError, match="`overlays`: expected a mapping from an overlay's name to fields"):
         compose([write("whole", {**WHOLE, "overlays": ["more"]})])

@@ -161,6 +161,13 @@ def test_a_row_without_a_question_is_named(question):
         make_prompt(question, None, "data, row 7")
 
 
+def test_a_question_that_ends_with_its_answer_is_refused():
+    turns = [{"role": role, "content": role} for role in ("user", "assistant", "user", "assistant")]
+    assert make_prompt(turns[:3], None, "data, row 7") == turns[:3]
+    with pytest.raises(UserError, match="data, row 7: the chat messages end with the assistant's"):
+        make_prompt(turns, None, "data, row 7")
+
+
 def test_the_gold_is_the_group_of_the_last_match():
     assert clean_gold("a #### 1 b\n#### 72", r"####\s*(.+)", "here") == "72"
     assert clean_gold("no mark", r"####\s*(.+)", "here") is None

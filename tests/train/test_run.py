@@ -1,13 +1,18 @@
 """Failures of a training that have a sentence of their own."""
 
+import re
+
 import pytest
 from colocated_vllm import colocated_here
+from jinja2 import TemplateError
 from processes import free_port
 from server_runs import FLAGS, served_here, server_recipe, stub_here
 from tiny import tiny_model, tiny_tokenizer
 from trainers import tiny_trainer
 
+from trl_ces.lab.inspect.answers import encode_prompt
 from trl_ces.support.errors import UserError
+from trl_ces.train.data import make_prompt
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.run import _check_prompts, _known_problem
 
@@ -20,6 +25,21 @@ def test_a_tokenizer_without_a_chat_template_is_told_with_two_ways_out(tmp_path)
     assert "the tokenizer of base-1B has no chat template: name an instruct model, save a template" in said
     assert "or give text prompts by a `dataset_builder` (docs/recipes.md has one)." in said
     assert _known_problem(ValueError("something else"), recipe, tmp_path) is None
+
+
+# As the templates of Gemma 2 and the first Mistrals.
+NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+
+
+def test_a_chat_template_that_takes_no_system_message_is_told_with_the_way_out(tmp_path):
+    recipe = make_recipe({"model_name_or_path": "gemma", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
+    tokenizer, prompt = tiny_tokenizer(chat_template=NO_SYSTEM), make_prompt("1+2=", "Think.", "here")
+    with pytest.raises(TemplateError) as found:
+        tokenizer.apply_chat_template(prompt)
+    said = r"refuses the prompts? \(System role not supported\): .* give `--system_prompt null`"
+    assert re.search(f"The chat template of gemma {said}", str(_known_problem(found.value, recipe, tmp_path)))
+    with pytest.raises(UserError, match=said):
+        encode_prompt(tokenizer, prompt)
 
 
 ANSWER, LENGTH = 12, 20  # which leaves eight tokens to a prompt

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ..methods.groups import Groups
 from ..methods.rule import exact
 from .reward_guard import parameters_of
@@ -28,6 +30,20 @@ def never_shapes(tau: float | str, longest: int | None) -> str:
     return (
         f"Nothing will be shaped: a completion of at most {longest} tokens (`max_completion_length`) has no token to "
         f"spare for `ces_tau` {tau:g} (Eq. 5). Set it to {4 / longest:.2g}, about 4 shaped tokens."
+    )
+
+
+def lost_to_rounding(weight: torch.Tensor, rate: float) -> str:
+    """Why weights of 16 bits do not follow Adam, whose steps are about `rate`, for the log; empty if most do."""
+    sample = weight.detach().flatten()[:1_000_000]
+    stay = (sample + rate == sample).float().mean().item()
+    if weight.dtype not in (torch.bfloat16, torch.float16) or stay < 0.5:
+        return ""
+    kind = str(weight.dtype).removeprefix("torch.")
+    return (
+        f"Little will be learned: {100 * stay:.1f} % of the {kind} weights are too "
+        f"coarse for a step of `learning_rate` {rate:g}. Load the model with `dtype: float32`, train an adapter "
+        "(`use_peft: true`), or use DeepSpeed, which keeps float32 copies."
     )
 
 

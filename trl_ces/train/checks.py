@@ -12,6 +12,7 @@ from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
 from ..support.hub import check_repo, is_local
 from ..support.imports import import_function, install_line
+from ..support.reward_names import reward_name
 from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
@@ -29,7 +30,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     """Checks a run, and says how to start it."""
     launch = make_launch(line, recipe)
     recipe.check_training(launch.num_processes)
-    find_reward_functions(recipe)
+    _check_reward_weights(recipe)
     model, output_dir = str(recipe.model.model_name_or_path), Path(recipe.setting("output_dir"))
     if recipe.script.model_builder is not None:
         import_function(recipe.script.model_builder, "model_builder")
@@ -56,6 +57,17 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "server" and launch.machine_rank == 0:
         check_server(recipe)  # last: it may wait
     return launch
+
+
+def _check_reward_weights(recipe: Recipe) -> None:
+    """TRL counts them once the model is loaded."""
+    rewards, weights = find_reward_functions(recipe), recipe.setting("reward_weights")
+    if weights is not None and len(weights) != len(rewards):
+        names = ", ".join(map(reward_name, rewards))
+        raise UserError(
+            f"`reward_weights` has {len(weights)} numbers for {len(rewards)} rewards: give one for each of {names}, "
+            "in this order."
+        )
 
 
 def _check_model_path(name: str) -> None:

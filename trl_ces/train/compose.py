@@ -16,6 +16,8 @@ from .shipped import find_recipe, is_overlay
 # Keys of a whole recipe that get an overlay's name.
 NAMED = ("output_dir", "run_name")
 OVERLAYS = "overlays"
+# With it go the size of a rollout and, in recipes/cluster, the learning rate.
+BATCHES = "responses_per_step"
 
 
 def compose(names: Sequence[str | Path]) -> dict[str, Any]:
@@ -29,8 +31,15 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
     own = given.pop(OVERLAYS, None) or {}
     if not isinstance(own, dict) or not all(isinstance(changes, dict) for changes in own.values()):
         raise UserError(f"{files[0]}: `{OVERLAYS}`: expected a mapping from an overlay's name to fields.")
+    sized = None  # the overlay that has set the batches
     for file in files[1:]:
         changes = read_yaml(file)
+        if sized is not None and BATCHES in own.get(file.stem, {}):
+            raise UserError(
+                f"{files[0]} sets `{BATCHES}` for the overlay `{file.stem}`, in place of that of `{sized}` before it: "
+                f"name `{sized}` after `{file.stem}`."
+            )
+        sized = file.stem if BATCHES in changes else sized
         for name in NAMED:
             if isinstance(given.get(name), str) and name not in changes:
                 given[name] += f"-{file.stem}"

@@ -59,6 +59,11 @@ def make_prompt(question: Any, system_prompt: str | None, where: str) -> list[di
     if not is_chat or not question:
         raise UserError(f"{where}: the question is {question!r}: expected text or chat messages; set `prompt_column`.")
     messages = [{"role": message["role"], "content": message["content"]} for message in question]
+    if messages[-1]["role"] == "assistant":  # TRL would have the model write after it
+        raise UserError(
+            f"{where}: the chat messages end with the assistant's, which the model would read before it answers: end "
+            "them with the question, or set `prompt_column`."
+        )
     if not system_prompt:
         return messages
     rest = messages[1:] if messages[0]["role"] == "system" else messages

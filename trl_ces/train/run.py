@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
+from jinja2 import TemplateError
 from safetensors import SafetensorError
 from trl import get_peft_config, get_quantization_config
 
@@ -186,6 +187,11 @@ def _known_problem(error: Exception, recipe: Recipe, output_dir: Path) -> str | 
             f"Questions become chat messages, and the tokenizer of {recipe.model.model_name_or_path} has no chat "
             "template: name an instruct model, save a template with the tokenizer, or give text prompts by a "
             "`dataset_builder` (docs/recipes.md has one)."
+        )
+    if isinstance(error, TemplateError):
+        return (
+            f"The chat template of {recipe.model.model_name_or_path} refuses the prompts ({error}): if it takes no "
+            "system message, give `--system_prompt null`."
         )
     if isinstance(error, (OSError, RuntimeError, SafetensorError)) and is_disk_full(error, output_dir):
         return f"The disk of {output_dir} is full ({error})."

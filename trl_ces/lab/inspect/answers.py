@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from transformers import GenerationConfig
 
 from ...support.errors import UserError
@@ -37,9 +38,15 @@ def encode_prompt(
             "text prompts with `--prompt` or by a `dataset_builder` (docs/recipes.md has one)."
         )
     else:
-        ids = tokenizer.apply_chat_template(
-            prompt, add_generation_prompt=True, tokenize=True, return_dict=True, **(chat_template_kwargs or {})
-        )["input_ids"]
+        try:
+            ids = tokenizer.apply_chat_template(
+                prompt, add_generation_prompt=True, tokenize=True, return_dict=True, **(chat_template_kwargs or {})
+            )["input_ids"]
+        except TemplateError as error:
+            raise UserError(
+                f"The model's chat template refuses the prompt ({error}): if it takes no system message, give "
+                "`--system_prompt null`."
+            ) from None
     if not ids:
         raise UserError(f"The prompt {prompt!r} has no tokens: write something in it.")
     return list(ids)
