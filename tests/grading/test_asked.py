@@ -211,6 +211,7 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("Which integers?", r"6k+1,k\in\mathbb Z", r"n\equiv2\pmod 6", False),
         ("Find the asymptote.", "y=3", "x=3", False),
         ("What is it?", "1,000,000", "1,000,00", False),
+        ("What is the remainder?", "3", r"10 \pmod 7", False),
         ("What is it?", r"\frac{3}{4}", r"\frac{3}{4}\text{ or }0.75", True),
         ("What is it?", r"\frac{3}{4}", r"\frac{3}{4}\text{ or }0.8", False),
         ("Which vector is it?", "(2,-2,6)", r"2\mathbf{i}-2\mathbf{j}+6\mathbf{k}", True),
