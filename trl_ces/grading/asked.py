@@ -131,14 +131,22 @@ def _says_only(expected: str, words: str, question: str) -> bool:
     rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
     if re.match(rf"{re.escape(expected.casefold())}\s?[:：]", said) and said in question.casefold():  # Answer2: five
         return True
-    if is_words(expected) and any(rest in question.casefold() and not _MORE.search(rest) for rest in rests):
+    if is_words(expected) and any(rest in question.casefold() and not _offers(question, rest, said) for rest in rests):
         return True
     neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
     if neither and expected.casefold() == "neither":
         return all(one in question for one in neither.groups())
     noun, _, rest = words.partition(" ")
-    is_noun = not _MORE.search(noun) and bool(stems(noun) & (stems(question) - _NO_NOUNS))
+    is_noun = not _offers(question, noun.casefold(), said) and bool(stems(noun) & (stems(question) - _NO_NOUNS))
     return rest == expected and number(rest) is None and is_noun
+
+
+def _offers(question: str, rest: str, said: str) -> bool:
+    """Whether a part of what is said is another answer that the question offers: Yes or No, ['red', 'blue']."""
+    part, listed = re.escape(rest), ", ".join(said.split())
+    offer = rf"\bor (?:an? |the )?{part}\b|\b{part},? or\b|(['\"]){part}\1"
+    is_listed = listed != said and listed in question.casefold()  # even odd, of "even, odd, or neither"
+    return bool(is_listed or _MORE.search(rest) or re.search(offer, question, re.IGNORECASE))
 
 
 def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
