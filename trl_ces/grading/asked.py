@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
-from .forms import choice, chooses, is_words, split_base
+from .forms import choice, chooses, condition, is_words, split_base
 from .notation import enclosed, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
-from .statements import has_unknowns, is_name, sides
+from .statements import has_unknowns, interval_of, is_name, is_unsolved, sides
 from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, parse_unit, quantity, split_unit, stems
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
@@ -193,6 +193,13 @@ def _names_another_value(answer: str, gold: str, question: str) -> bool:
     return bool(re.search(_LETTER.format(name), question))
 
 
+def _leaves_bounds_open(answer: str, gold: str, question: str) -> bool:
+    """Whether the gold bounds a letter by numbers, x > 5 or an interval, and the answer an expression, 2x > 10."""
+    bounds = [interval_of(part) or part for part in split_top(condition(gold), ",;")]
+    is_bounded = not any(has_unknowns(re.sub(r"\\(?:cup|infty)(?![A-Za-z])", "", bound)) for bound in bounds)
+    return is_bounded and any(map(is_unsolved, split_top(condition(answer), ",;")))
+
+
 def _leaves_unsolved(answer: str, gold: str, question: str) -> bool:
     """Whether the gold is x = 5, and the answer another equation for x, where the question says "solve"."""
     wanted, given = sides(tidy(gold)), sides(tidy(answer))
@@ -282,4 +289,4 @@ _NO_NOUNS = stems(
     "base mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i "
     "x y z n k m b"
 )
-_WRONG = (_names_another_value, _leaves_unsolved, _has_another_unit, _has_another_form)
+_WRONG = (_names_another_value, _leaves_bounds_open, _leaves_unsolved, _has_another_unit, _has_another_form)
