@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
-from .forms import choice, chooses, is_words, split_base
+from .forms import choice, chooses, condition, is_words, split_base
 from .notation import enclosed, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
-from .statements import has_unknowns, is_name, sides
+from .statements import has_unknowns, interval_of, is_name, is_unsolved, sides
 from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, parse_unit, quantity, split_unit, stems
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
@@ -131,14 +131,22 @@ def _says_only(expected: str, words: str, question: str) -> bool:
     rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
     if re.match(rf"{re.escape(expected.casefold())}\s?[:：]", said) and said in question.casefold():  # Answer2: five
         return True
-    if is_words(expected) and any(rest in question.casefold() and not _MORE.search(rest) for rest in rests):
+    if is_words(expected) and any(rest in question.casefold() and not _offers(question, rest, said) for rest in rests):
         return True
     neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
     if neither and expected.casefold() == "neither":
         return all(one in question for one in neither.groups())
     noun, _, rest = words.partition(" ")
-    is_noun = not _MORE.search(noun) and bool(stems(noun) & (stems(question) - _NO_NOUNS))
+    is_noun = not _offers(question, noun.casefold(), said) and bool(stems(noun) & (stems(question) - _NO_NOUNS))
     return rest == expected and number(rest) is None and is_noun
+
+
+def _offers(question: str, rest: str, said: str) -> bool:
+    """Whether a part of what is said is another answer that the question offers: Yes or No, ['red', 'blue']."""
+    part, listed = re.escape(rest), ", ".join(said.split())
+    offer = rf"\bor (?:an? |the )?{part}\b|\b{part},? or\b|(['\"]){part}\1"
+    is_listed = listed != said and listed in question.casefold()  # even odd, of "even, odd, or neither"
+    return bool(is_listed or _MORE.search(rest) or re.search(offer, question, re.IGNORECASE))
 
 
 def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
@@ -183,6 +191,13 @@ def _names_another_value(answer: str, gold: str, question: str) -> bool:
     if not asked or not _NAME.fullmatch(name) or name in [*asked, *gold] or f"({name})" in known:
         return False
     return bool(re.search(_LETTER.format(name), question))
+
+
+def _leaves_bounds_open(answer: str, gold: str, question: str) -> bool:
+    """Whether the gold bounds a letter by numbers, x > 5 or an interval, and the answer an expression, 2x > 10."""
+    bounds = [interval_of(part) or part for part in split_top(condition(gold), ",;")]
+    is_bounded = not any(has_unknowns(re.sub(r"\\(?:cup|infty)(?![A-Za-z])", "", bound)) for bound in bounds)
+    return is_bounded and any(map(is_unsolved, split_top(condition(answer), ",;")))
 
 
 def _leaves_unsolved(answer: str, gold: str, question: str) -> bool:
@@ -274,4 +289,4 @@ _NO_NOUNS = stems(
     "base mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i "
     "x y z n k m b"
 )
-_WRONG = (_names_another_value, _leaves_unsolved, _has_another_unit, _has_another_form)
+_WRONG = (_names_another_value, _leaves_bounds_open, _leaves_unsolved, _has_another_unit, _has_another_form)

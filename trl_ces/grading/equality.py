@@ -89,8 +89,9 @@ def _equal(gold: str, answer: str, algebra: Algebra) -> bool:
         return False
     if expected := congruence(gold):
         return congruence(answer) == expected
-    if (residue := congruence(answer)) and number(gold) is not None:
-        return residue[0] == number(gold)
+    if (residue := congruence(answer)) and number(gold) is not None:  # 3 \pmod 7 for 3, but not 10 \pmod 7
+        reduced = re.search(r"(-?\d+)\s*\(?\s*\\[pb]?mod", answer)
+        return residue[0] == number(gold) and reduced is not None and int(reduced[1]) == residue[0]
     answer = re.sub(r"\\text\s*\{\s*to\s*\}|(?<=\d )to(?= \d)", ":", answer) if ":" in gold else answer
     if len(parts := _ratio(gold)) > 2:
         others = _ratio(answer)

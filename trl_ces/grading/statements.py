@@ -30,6 +30,7 @@ _KNOWN = re.compile(
     r"\\(?:frac|sqrt|log|ln|lg|exp|a?rc(?:sin|cos|tan)|sin|cos|tan|cot|sec|csc|pi|cdot|times|div|bullet|binom|quad|pm)"
     r"(?![A-Za-z])|\\(?:begin|end)\{pmatrix\}|(?<![A-Za-z\\])[ei](?![A-Za-z])"
 )
+_RELATION = re.compile(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])")
 _WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}(?![A-Za-z])")
 
 
@@ -56,7 +57,13 @@ def may_be_named(text: str) -> bool:
 
 def is_relation(text: str) -> bool:
     """Whether a text contains an inequality sign."""
-    return bool(re.search(r"[<>]|\\(?:leq|geq|neq|lt|gt)(?![A-Za-z])", text))
+    return bool(_RELATION.search(text))
+
+
+def is_unsolved(relation: str) -> bool:
+    """Whether a side of an inequality is an expression with a letter, as in `2x > 10`, not the letter alone."""
+    pieces = map(str.strip, _RELATION.split(relation) if is_relation(relation) else [])
+    return any(has_unknowns(side) and _COEFFICIENT.search(side) and not is_name(side) for side in pieces)
 
 
 def has_unknowns(text: str) -> bool:
