@@ -4,13 +4,16 @@ The arena's table, and its expectations one by one: `python experiments/arena/ju
 Prints Markdown. Means over seeds, a seed's three worlds together; differences to DAPO are paired by world and seed.
 """
 
+import re
 import sys
 from pathlib import Path
 
 import pandas
+import yaml
 from scipy import stats
 
 RESULTS = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).with_name("results.csv")
+ROOT = Path(__file__).parents[2]
 BEFORE, BASELINE = "Before training", "DAPO"
 WRONG, TOKENS, RIGHT = "mostly wrong", "tokens buy accuracy", "mostly right"
 CORRECT_ONLY, WITH_MAI = "CES, correct answers only", "CES and MAI, correct answers only"
@@ -41,11 +44,13 @@ def main() -> None:
 
 def print_table(methods, accuracy, length, area, ruined) -> None:
     """The methods by the mean of their area, largest first; a cell of differences is mean ± 95 % over seeds."""
-    print("| method | " + " | ".join(f"{world}: Acc, Len" for world in (WRONG, TOKENS, RIGHT)), end=" | ")
+    print("| method | lines | " + " | ".join(f"{world}: Acc, Len" for world in (WRONG, TOKENS, RIGHT)), end=" | ")
     print("Δ Acc, points | Δ Len, tokens | area | ruined | worst run - DAPO, points |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    study = yaml.safe_load(Path(__file__).with_name("study.yaml").read_text(encoding="utf-8"))["methods"]
     for method in [BEFORE, *sorted(methods, key=lambda name: -area[name].mean())]:
-        cells = [
+        cells = [lines_of(study.get(method, {}).get("config"))]
+        cells += [
             f"{accuracy[method][world].mean():.1f}, {length[method][world].mean():.1f}"
             for world in (WRONG, TOKENS, RIGHT)
         ]
@@ -58,6 +63,22 @@ def print_table(methods, accuracy, length, area, ruined) -> None:
         if method != BEFORE:
             cells += ["" if method == BASELINE else f"{(accuracy[method] - accuracy[BASELINE]).min():+.1f}"]
         print(f"| {method} | {' | '.join(cells)} |")
+
+
+def lines_of(config: str | list[str] | None) -> str:
+    """Lines of the method's files; empty where it is TRL's."""
+    settings = {"shaping": "ces"} if config else {}
+    for overlay in config[1:] if isinstance(config, list) else []:
+        text = (ROOT / "recipes/methods" / f"{overlay}.yaml").read_text(encoding="utf-8")
+        settings.update(yaml.safe_load(text))
+    files = {f"methods/{word}" for word in re.findall(r"get_(\w+)_length_reward", str(settings.get("reward_funcs+")))}
+    files |= {f"methods/{settings['shaping']}"} if settings.get("shaping", "none") != "none" else set()
+    own = {"dot_alpha": "methods/dot", "whiten_over_tokens": "methods/dler"}
+    own |= {"epsilon_high_target_entropy": "layers/entropy_control", "gfpo_keep": "methods/gfpo"}
+    files |= {file for setting, file in own.items() if setting in settings}
+    files |= {"methods/qlpo"} if settings.get("gfpo_metric") == "qlpo" else set()
+    texts = [(ROOT / "trl_ces" / f"{file}.py").read_text(encoding="utf-8") for file in files]
+    return str(sum(text.count("\n") for text in texts) or "")
 
 
 def over_seeds(differences: pandas.Series) -> str:

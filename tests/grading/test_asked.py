@@ -215,6 +215,8 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("What is the remainder?", "3", r"x\equiv 3 \pmod 7", True),
         ("What is the remainder?", "3", r"x\equiv 4 \pmod 7", False),
         ("What is the remainder?", "3", r"10 \pmod 7", False),
+        ("Solve the system.", "(3,5)", "x=3, y=5", True),
+        ("Solve the system.", "(3,5)", "2x=3, 2y=5", False),
         ("Which integers?", r"6k+1,k\in\mathbb Z", r"n\equiv1\pmod 6", True),
         ("Which integers?", r"6k+1,k\in\mathbb Z", r"n\equiv2\pmod 6", False),
         ("Find the asymptote.", "y=3", "x=3", False),

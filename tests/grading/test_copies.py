@@ -26,6 +26,8 @@ COPIED = [
         [r"\begin{pmatrix}1&2\\3&4\end{pmatrix}\begin{pmatrix}1&0\\0&1\end{pmatrix}"],
     ),
     (r"What is $|3 - 8|$ plus $2^3$?", "13", ["|3-8|+2^3", "5+8", r"\sqrt{169}"]),
+    ("Solve $x - 5 = 3$.", "x = 8", ["x = 5 + 3", "3 + 5"]),
+    ("How long are 3 ropes of 5 cm?", r"15\text{ cm}", [r"3 \cdot 5\text{ cm}"]),
 ]
 # question, gold, answers that are right
 RIGHT = [

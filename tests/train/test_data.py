@@ -219,6 +219,11 @@ def test_files_that_cannot_be_read_are_refused(tmp_path, name, content, message)
         check_source(script(file))
 
 
+def test_a_column_that_the_first_row_lacks_is_read(tmp_path):
+    data = write_lines(tmp_path, [{"question": "a", "answer": 1}, {"question": "b", "answer": 2, "level": "hard"}])
+    assert read_rows(script(data), str(data), "train").columns["level"] == [None, "hard"]
+
+
 def test_a_folder_holds_one_kind_of_file(tmp_path):
     write_lines(tmp_path, ZWHE99[:2], "a.jsonl")
     write_lines(tmp_path, ZWHE99[2:5], "b.jsonl")

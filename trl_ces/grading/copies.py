@@ -14,7 +14,7 @@ from ..support.limits import too_big
 from .forms import choice
 from .notation import split_top, tidy, unwrap
 from .numbers import number
-from .statements import sides
+from .statements import is_name, sides
 from .units import split_unit
 
 _TIMES = r"(?:\\(?:cdot|times)(?![A-Za-z])|\*)"
@@ -54,10 +54,12 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
         return True
     if _UNFINISHED.search(value) and not _UNFINISHED.search(expected):
         return True
+    name, *results = sides(expected)
+    result = split_unit(results[0] if len(results) == 1 and is_name(name) else expected)[0]  # 5, of x = 5 and of 5 cm
     is_value = (
-        number(expected) is not None and r"\pi" not in value and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
+        number(result) is not None and r"\pi" not in value and not _NAME.search(re.sub(r"\\[A-Za-z]+", "", value))
     )
-    return is_value and number(value) is None and r"\equiv" not in value and _operations(value) > _operations(expected)
+    return is_value and number(value) is None and r"\equiv" not in value and _operations(value) > _operations(result)
 
 
 def repeats(text: str, question: str) -> bool:

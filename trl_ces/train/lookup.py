@@ -64,6 +64,12 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
                 f"`reward_kwargs`: {name}: `soft_punish_cache` is {cache!r}: it must lie between 1 and {longest!r}, "
                 "the longest completion (`max_completion_len`, by default `max_completion_length`)."
             )
+    longest, target = recipe.setting("max_completion_length"), (settings or {}).get("target")
+    if name == "get_laser_length_reward" and longest and isinstance(target, (int, float)) and target >= longest:
+        raise UserError(
+            f"`reward_kwargs`: {name}: with a `target` of {target} no completion of at most {longest} tokens "
+            "(`max_completion_length`) is too long: lower it."
+        )
     if name.startswith("get_"):
         return _made(name, known[name], settings or {})
     if settings is not None:

@@ -85,8 +85,9 @@ def _read_local(script: ScriptArguments, name: str) -> Rows:
     rows = [row for file in files for row in _read_json(file)]
     if not rows:
         return Rows(name, [], [])
-    prompt_column, solution_column = find_columns(list(rows[0]), script, name)
-    columns = {column: [row.get(column) for row in rows] for column in rows[0]}
+    names = list(dict.fromkeys(column for row in rows for column in row))
+    prompt_column, solution_column = find_columns(names, script, name)
+    columns = {column: [row.get(column) for row in rows] for column in names}
     return _rows(name, columns, prompt_column, solution_column)
 
 
