@@ -17,8 +17,8 @@ from trl_ces.train.shipped import find_recipe
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
-# These hold a part of their study: test_forty_worlds.py has their figures.
-PARTS = ("forty_worlds", "forty_more_worlds")
+# Their figures are in test_forty_worlds.py and test_arena.py.
+PARTS = ("forty_worlds", "forty_more_worlds", "arena")
 RESULTS = sorted(file for file in EXPERIMENTS.glob("*/results.csv") if file.parent.name not in PARTS)
 
 

@@ -1,0 +1,87 @@
+"""What experiments/arena and README.md say of the arena's runs is so."""
+
+import re
+import runpy
+import sys
+
+import pandas
+import pytest
+from docs_blocks import EXPERIMENTS, ROOT
+
+from trl_ces.lab.study.cells import load_study
+from trl_ces.lab.study.comparison import estimate
+
+PAGE = next(page for page in EXPERIMENTS if page.parent.name == "arena")
+WORLDS = ["mostly wrong", "tokens buy accuracy", "mostly right"]
+BEFORE = "Before training"
+
+
+def words_of(file):
+    return " ".join(file.read_text(encoding="utf-8").split())
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Of each world and seed, and of each measure and method; seeds that have every run."""
+    study = load_study(PAGE.with_name("study.yaml"))
+    rows = pandas.read_csv(PAGE.with_name("results.csv"))
+    assert not rows.duplicated(["variant", "method", "seed"]).any()
+    whole = rows.groupby("seed").size() == len(study.cells) / 5
+    rows = rows[rows["seed"].isin(whole.index[whole])]
+    assert set(rows["method"]) == {cell.method for cell in study.cells}
+    return rows.pivot(index=["variant", "seed"], columns="method", values=["accuracy", "length_tokens", "area"])
+
+
+def test_the_table_follows_from_the_runs(runs):
+    lines = re.findall(r"^\| (.+) \|$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    table = {cells[0]: cells[2:] for cells in (line.split(" | ") for line in lines)}
+    accuracy, length = 100 * runs["accuracy"], runs["length_tokens"]
+    assert set(accuracy) < set(table)
+    for method in accuracy:
+        cells = [f"{accuracy[method][world].mean():.1f}, {length[method][world].mean():.1f}" for world in WORLDS]
+        gained, longer = accuracy[method] - accuracy["DAPO"], length[method] - length["DAPO"]
+        if method not in (BEFORE, "DAPO"):
+            means = [values.unstack("variant").mean(axis=1) for values in (gained, longer)]
+            cells += [estimate(list(values)).text(1, 1, signed=True) for values in means]
+        else:
+            cells += ["", ""]
+        cells.append(f"{100 * runs['area'][method].mean():.1f}")
+        ruined = (accuracy[method] < accuracy[BEFORE] / 2).sum()
+        cells += ["", ""] if method == BEFORE else [str(ruined), "" if method == "DAPO" else f"{gained.min():+.1f}"]
+        assert [cell.strip() for cell in table[method]] == cells, method
+
+
+def test_the_page_has_every_verdict_of_its_judge(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["judge.py"])
+    runpy.run_path(str(PAGE.with_name("judge.py")), run_name="__main__")
+    verdicts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("- ")]
+    assert len(verdicts) == 12
+    for verdict in verdicts:
+        assert verdict in words_of(PAGE)
+
+
+def test_readme_and_docs_say_what_the_runs_give(runs):
+    accuracy, length = 100 * runs["accuracy"], runs["length_tokens"]
+    points, tokens = (table.sub(table["DAPO"], axis=0) for table in (accuracy, length))
+    bought = points.loc["tokens buy accuracy"].mean(), tokens.loc["tokens buy accuracy"].mean()
+    only, priced = "CES, correct answers only", "CES and MAI, correct answers only"
+    assert (points.groupby("variant").mean()[only] >= 0).all()
+    readme = (
+        f"`ces_mai` ended {-bought[0][priced]:.1f} points below DAPO, and all 14 length rewards lost. "
+        f"`ces_correct_only` ended {bought[0][only]:.1f} above it, {-bought[1][only]:.1f} tokens shorter, and lost in "
+        "none of the three worlds"
+    )
+    assert readme in words_of(ROOT / "README.md")
+
+    def over_seeds(method):
+        means = [table[method].unstack("variant").mean(axis=1) for table in (points, tokens)]
+        return [estimate(list(values)).text(1, 1, signed=True) for values in means]
+
+    study = words_of(ROOT / "docs" / "study.md")
+    assert "`ces_correct_only` ({} points, {} tokens)".format(*over_seeds(only)) in study
+    for overlay, method in {"on_policy_sft": "on-policy SFT", "dler": "DLER"}.items():
+        assert "`{}` ({}, {})".format(overlay, *over_seeds(method)) in study
+    in_world = [
+        estimate(list(table[only]["tokens buy accuracy"])).text(1, 1, signed=True) for table in (points, tokens)
+    ]
+    assert f"| {in_world[0]} points, {in_world[1]} tokens; `ces_mai`" in study
