@@ -1,4 +1,8 @@
-"""Draws front.png beside a results.csv: accuracy over length of every method, a world a panel; `python picture.py`."""
+"""
+Draws front.png beside a results.csv: `python experiments/arena/picture.py [RESULTS.csv]`.
+
+Accuracy over length of every method, a world a panel; names where there is room.
+"""
 
 import sys
 from pathlib import Path
@@ -25,18 +29,21 @@ def main() -> None:
         settings = read_settings(runs)
         front = find_front(settings)
         panel.plot(*zip(*(each.point for each in front), strict=True), color="0.8", linewidth=5, zorder=0)
-        for each in settings:
+        places, heights = zip(*(each.point for each in settings), strict=True)
+        wide, high = max(places) - min(places), max(heights) - min(heights)
+        written: list[tuple[float, float]] = []
+        for each in sorted(settings, key=lambda each: each not in front):
             length, accuracy = each.point
             color, marker = NAMED.get(each.name, ("0.45", "."))
             label = each.name if each.name in NAMED else None
-            panel.errorbar(
-                length, accuracy, each.accuracy.half_width, each.length.half_width, color=color, marker=marker,
-                linestyle="none", markersize=8, elinewidth=0.4, label=label,
-            )  # fmt: skip
-            if each.name not in NAMED:
+            bars = {"yerr": each.accuracy.half_width, "xerr": each.length.half_width} if label else {}
+            style = {"color": color, "marker": marker, "markersize": 8, "elinewidth": 0.6}
+            panel.errorbar(length, accuracy, **bars, **style, linestyle="none", label=label)
+            crowded = any(abs(length - x) < wide / 6 and abs(accuracy - y) < high / 30 for x, y in written)
+            if not label and not crowded:
+                written.append((length, accuracy))
                 panel.annotate(each.name, (length, accuracy), fontsize=7, xytext=(3, 3), textcoords="offset points")
-        places, heights = zip(*(each.point for each in settings), strict=True)
-        panel.set_xlim(min(places) - 1, max(places) + 1)
+        panel.set_xlim(min(places) - 0.05 * wide, max(places) + 0.12 * wide)
         panel.set_ylim(min(heights) - 0.02, max(heights) + 0.02)
         panel.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
         panel.set(title=world, xlabel="completion length, tokens", ylabel="correct completions")
