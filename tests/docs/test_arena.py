@@ -68,10 +68,18 @@ def test_readme_and_docs_say_what_the_runs_give(runs):
     assert (points.groupby("variant").mean()[only] >= 0).all()
     readme = (
         f"`ces_mai` ended {-bought[0][priced]:.1f} points below DAPO, and all 14 length rewards lost. "
-        f"`ces_correct_only` ended {bought[0][only]:.1f} above it, {-bought[1][only]:.1f} tokens shorter, and lost in "
-        "none of the three worlds"
+        f"`ces_correct_only` ended {bought[0][only]:.1f} above it, {-bought[1][only]:.1f} tokens shorter, and in the "
+        "mean lost in none of the three worlds"
     )
     assert readme in words_of(ROOT / "README.md")
+    cells = load_study(PAGE.with_name("study.yaml")).cells
+    priced_alone = {
+        cell.method
+        for cell in cells
+        if "_length_reward" in str(cell.recipe["reward_funcs"]) and "CES" not in cell.method
+    }
+    assert len(priced_alone) == 14
+    assert (bought[0][[*priced_alone]] < 0).all()
 
     def over_seeds(method):
         means = [table[method].unstack("variant").mean(axis=1) for table in (points, tokens)]
@@ -81,7 +89,12 @@ def test_readme_and_docs_say_what_the_runs_give(runs):
     assert "`ces_correct_only` ({} points, {} tokens)".format(*over_seeds(only)) in study
     for overlay, method in {"on_policy_sft": "on-policy SFT", "dler": "DLER"}.items():
         assert "`{}` ({}, {})".format(overlay, *over_seeds(method)) in study
-    in_world = [
-        estimate(list(table[only]["tokens buy accuracy"])).text(1, 1, signed=True) for table in (points, tokens)
-    ]
-    assert f"| {in_world[0]} points, {in_world[1]} tokens; `ces_mai`" in study
+    shorter = (tokens.groupby("variant").mean() < 0).all() & (points.groupby("variant").mean().mean() >= 0)
+    assert set(shorter.index[shorter]) == {only, "on-policy SFT", "DLER"}
+    in_world = [table.loc["tokens buy accuracy"] for table in (points, tokens)]
+    gained, longer, lost = (
+        estimate(list(values)).text(1, 1, signed=True)
+        for values in (in_world[0][only], in_world[1][only], in_world[0][priced])
+    )
+    row = f"| {gained} points, {longer} tokens; `ces_mai` {lost} points ([arena](../experiments/arena/README.md)) |"
+    assert f"{row} {in_world[0][only].min():+.1f} points |" in study

@@ -82,11 +82,7 @@ def test_a_dotted_factory_is_called_like_a_short_one():
         (["get_repetition_penalty_reward"], {"max_penalty": 1}, "get_repetition_penalty_reward: "),
         (["get_soft_overlong_punishment"], {"soft_punish_cache": 101}, r"is 101: it must lie between 1 and 100"),
         (["get_soft_overlong_punishment"], {"soft_punish_cache": "x"}, r"is 'x': it must lie between 1 and 100"),
-        (
-            ["get_laser_length_reward"],
-            {"alpha": 0.5, "target": 100},
-            "no completion of at most 100",
-        ),
+        (["get_laser_length_reward"], {"alpha": 0.5, "target": 100}, "no completion of at most 100"),
         (["accuracy_reward"], {"beta": 1}, "accuracy_reward takes no settings; only rewards that begin with `get_`"),
     ],
 )

@@ -243,7 +243,7 @@ def _stated_tuple(items: list[str]) -> str | None:
     """`(1,2)` for `x=1` and `y=2`, by the order of the names; `None` for anything else."""
     if len(items) < 2 or not gives_different_names(items) or any(len(sides(item)) != 2 for item in items):
         return None
-    if not all(is_name(sides(item)[0]) for item in items):  # 2x=1, 2y=2
+    if not all(is_name(name) for name, _ in map(sides, items)):  # 2x=1, 2y=2
         return None
     named = sorted((name.lstrip("\\"), value) for name, value in map(sides, items))
     return "(" + ",".join(value for _, value in named) + ")"

@@ -35,15 +35,17 @@ def never_shapes(tau: float | str, longest: int | None) -> str:
 
 def lost_to_rounding(weight: torch.Tensor, rate: float) -> str:
     """Why weights of 16 bits do not follow Adam, whose steps are about `rate`, for the log; empty if most do."""
+    if weight.dtype not in (torch.bfloat16, torch.float16):
+        return ""
     sample = weight.detach().flatten()[:1_000_000]
     stay = (sample + rate == sample).float().mean().item()
-    if weight.dtype not in (torch.bfloat16, torch.float16) or stay < 0.5:
+    if stay < 0.5:
         return ""
     kind = str(weight.dtype).removeprefix("torch.")
     return (
-        f"Little will be learned: {100 * stay:.1f} % of the {kind} weights are too "
-        f"coarse for a step of `learning_rate` {rate:g}. Load the model with `dtype: float32`, train an adapter "
-        "(`use_peft: true`), or use DeepSpeed, which keeps float32 copies."
+        f"Little will be learned: {100 * stay:.1f} % of the {kind} weights are too coarse for a step of "
+        f"`learning_rate` {rate:g}. Load the model with `dtype: float32`, train an adapter (`use_peft: true`), or use "
+        "DeepSpeed, which keeps float32 copies."
     )
 
 

@@ -1,8 +1,8 @@
 """DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: draws prompts until the batch is full of mixed groups.
 
-A group whose completions are all correct or all wrong has A = 0. It is dropped, and the next prompts of the dataset
-replace it. This file decides which prompts come next and which groups are kept; the trainer generates. Every process
-has the same groups, so all decide alike and make the same number of collective calls.
+By accuracy alone, a group that is all correct or all wrong has A = 0. It is dropped, and the next prompts of the
+dataset replace it. This file decides which prompts come next and which groups are kept; the trainer generates. Every
+process has the same groups, so all decide alike and make the same number of collective calls.
 """
 
 import json

@@ -112,23 +112,26 @@ def fingerprint(folder: Path) -> str:
 
 def encode_prompts(tokenizer: Any, problems: Sequence[Problem], system_prompt: str | None) -> EncodedPrompts:
     """Prompts as token ids, the same for every backend."""
-    from jinja2 import TemplateError
-
     if tokenizer.chat_template is None:
         raise UserError("The model's tokenizer has no chat template: name a chat model with `--model`.")
-    texts = []
-    for problem in problems:
-        messages = build_prompt(problem.question, system_prompt)
-        try:
-            texts.append(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
-        except TemplateError as error:
-            raise UserError(
-                f"The model's chat template refuses the prompt ({error}): if it takes no system message, give "
-                "`--system_prompt null`."
-            ) from None
+    chats = [build_prompt(problem.question, system_prompt) for problem in problems]
+    texts = [apply_template(tokenizer, chat, tokenize=False) for chat in chats]
     # The template has already written the special tokens, including BOS.
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
     return EncodedPrompts(ids, [opens_thinking(text) for text in texts])
+
+
+def apply_template(tokenizer: Any, messages: list[dict[str, str]], **options: Any) -> Any:
+    """The chat messages by the tokenizer's chat template, which may refuse them."""
+    from jinja2 import TemplateError
+
+    try:
+        return tokenizer.apply_chat_template(messages, add_generation_prompt=True, **options)
+    except TemplateError as error:
+        raise UserError(
+            f"The model's chat template refuses the prompt ({error}): if it takes no system message, give "
+            "`--system_prompt null`."
+        ) from None
 
 
 def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: EvaluationSettings) -> None:

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jinja2 import TemplateError
 from transformers import GenerationConfig
 
 from ...support.errors import UserError
 from ..evaluation.generate import generate_batch
-from ..evaluation.models import cut_at_end, end_tokens
+from ..evaluation.models import apply_template, cut_at_end, end_tokens
 from .settings import Sampling
 from .tokens import ForkingToken, forking_tokens
 
@@ -38,15 +37,8 @@ def encode_prompt(
             "text prompts with `--prompt` or by a `dataset_builder` (docs/recipes.md has one)."
         )
     else:
-        try:
-            ids = tokenizer.apply_chat_template(
-                prompt, add_generation_prompt=True, tokenize=True, return_dict=True, **(chat_template_kwargs or {})
-            )["input_ids"]
-        except TemplateError as error:
-            raise UserError(
-                f"The model's chat template refuses the prompt ({error}): if it takes no system message, give "
-                "`--system_prompt null`."
-            ) from None
+        options = {"tokenize": True, "return_dict": True, **(chat_template_kwargs or {})}
+        ids = apply_template(tokenizer, prompt, **options)["input_ids"]
     if not ids:
         raise UserError(f"The prompt {prompt!r} has no tokens: write something in it.")
     return list(ids)
