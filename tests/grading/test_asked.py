@@ -203,6 +203,8 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("Solve $3x-5 < x+1$.", "x < 3", "3x-5-(x+1) < 0", False),
         ("Is it so? (Yes or No)", "No", r"\text{Yes No}", False),
         ("Is it so? (Yes or No)", "Yes", r"\text{Yes No}", False),
+        ("Is it a square or a rectangle?", "square", r"\text{square rectangle}", False),
+        ("For which $x_1$ is it so?", r"(5,\infty)", "x_1 > 5", True),
         ("Is it even, odd, or neither?", "odd", r"\text{even odd}", False),
         ("Which is it? Choices: ['linear', 'nonlinear']", "linear", r"\text{linear nonlinear}", False),
         ("Who finishes first, Ann or Bob?", r"\text{Ann}", r"\text{Ann or Bob}", False),

@@ -40,6 +40,7 @@ RIGHT = [
     (r"Let $f(x) = x^2$ and $x = -3$. Find $f(x)$.", "9", ["9", "f(x) = 9"]),
     ("Which constant is $C$ in the integral of $2x$?", "x^2+C", ["x^2 + C", "C + x^2"]),
     (r"Find $\sqrt{16} \cdot 3$.", "12", ["12", r"\sqrt{16} \cdot 3 = 12"]),
+    ("Which line is it?", "2x+y=4", ["y=-2x+4"]),
     (r"For which $x$ is $x^2 \le 4$?", "[-2,2]", ["[-2, 2]", r"-2 \le x \le 2"]),
 ]
 

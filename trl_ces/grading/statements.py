@@ -63,7 +63,7 @@ def is_relation(text: str) -> bool:
 def is_unsolved(relation: str) -> bool:
     """Whether a side of an inequality is an expression with a letter, as in `2x > 10`, not the letter alone."""
     pieces = map(str.strip, _RELATION.split(relation) if is_relation(relation) else [])
-    return any(has_unknowns(side) and _COEFFICIENT.search(side) and not is_name(side) for side in pieces)
+    return any(has_unknowns(side) and not is_name(side) for side in pieces)
 
 
 def has_unknowns(text: str) -> bool:
