@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from peft import LoraConfig
 from tiny import scripted_accuracy_reward, settings, tiny_model
 from trainers import scripted_trainer, tiny_trainer
 
@@ -106,9 +107,11 @@ def test_weights_too_coarse_for_the_learning_rate_are_told(dtype, rate, stay):
 
 
 def test_a_trainer_says_that_its_weights_are_too_coarse(tmp_path, caplog):
-    for model in (tiny_model(), tiny_model().bfloat16()):
+    coarse = {"model": tiny_model().bfloat16()}
+    adapter = {"model": tiny_model().bfloat16(), "peft_config": LoraConfig(target_modules="all-linear")}
+    for more in ({"model": tiny_model()}, adapter, coarse):
         assert "Little will be learned" not in caplog.text
-        tiny_trainer(tmp_path, more={"model": model}, learning_rate=2e-7)
+        tiny_trainer(tmp_path, more=more, learning_rate=2e-7)
     assert "Little will be learned" in caplog.text
 
 

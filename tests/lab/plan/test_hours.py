@@ -84,6 +84,7 @@ def test_an_update_is_four_forwards_where_a_layer_is_computed_again(plan_of):
     corrected, scored = phases(**on_policy), phases(**on_policy, vllm_importance_sampling_correction=False)
     assert corrected["update"] == pytest.approx(3 * corrected["old log-probs"])
     assert (scored["update"], scored["old log-probs"]) == (corrected["update"], 0)
+    assert phases(**on_policy, use_vllm=False)["old log-probs"] == 0
     assert phases(beta=0.1)["reference log-probs"] == pytest.approx(again["old log-probs"])
     assert again["reference log-probs"] == 0
 
