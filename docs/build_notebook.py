@@ -13,6 +13,7 @@ BLOCK = re.compile(r"^```(python|yaml|bash)\n(.*?)^```\n", re.MULTILINE | re.DOT
 
 def notebook(page: str) -> NotebookNode:
     """Prose as it is; a file that the page shows is written, a command is run."""
+    page = re.sub(r"\]\((?!https:)", "](../", page)  # its links, from docs/examples/
     cells, end = [], 0
     for block in BLOCK.finditer(page):
         cells.append(nb.new_markdown_cell(page[end : block.start()].strip()))

@@ -170,7 +170,7 @@ NOT_RUN = {
     "make quickstart": f"{MAKE}, then runs `trl-ces quickstart`, which is run",
     "pip install torch": NETWORK,
     "pip install -e .[lab,quickstart]": NETWORK,
-    "pip install -c constraints-gpu.txt -e .[vllm,deepspeed,flash]": NETWORK,
+    "pip install -c constraints-gpu.txt -e .[lab,vllm,deepspeed,flash]": NETWORK,
     "python docs/examples/drop_in.py --model HuggingFaceTB/SmolLM2-135M-Instruct --output_dir runs/drop_in "
     "--use_cpu": EXAMPLE,
     "trl-ces train --config R1-7B colocate --accelerate_config zero3 --num_processes 8": (

@@ -68,8 +68,8 @@ def test_readme_and_docs_say_what_the_runs_give(runs):
     assert (points.groupby("variant").mean()[only] >= 0).all()
     readme = (
         f"`ces_mai` ended {-bought[0][priced]:.1f} points below DAPO, and all 14 length rewards lost. "
-        f"`ces_correct_only` ended {bought[0][only]:.1f} above it, {bought[1][only]:.1f} tokens longer, and in the "
-        "mean lost in none of the three worlds"
+        f"`ces_correct_only` ended {bought[0][only]:.1f} points above DAPO, {bought[1][only]:.1f} tokens longer, "
+        "and on average lost in none of three worlds"
     )
     assert readme in words_of(ROOT / "README.md")
     cells = load_study(PAGE.with_name("study.yaml")).cells

@@ -1,6 +1,7 @@
 """docs/examples/tutorial.ipynb is docs/tutorial.md, cell by cell; test_docs_run.py runs the page's commands."""
 
 import importlib.util
+import re
 
 import nbformat
 from docs_blocks import DOCS
@@ -16,5 +17,7 @@ def test_the_notebook_is_the_page():
     assert stored == nbformat.from_dict(made), "run `python docs/build_notebook.py`"
     files = [cell.source.split()[1] for cell in stored.cells if cell.source.startswith("%%writefile")]
     assert files == ["make_problems.py", "my_reward.py", "mine.yaml", "cpu.yaml"]
+    links = re.findall(r"\]\(([^)#]+)", "".join(cell.source for cell in stored.cells))
+    assert [link for link in links if not (builder.NOTEBOOK.parent / link).is_file()] == []
     lines = [line for cell in stored.cells if cell.cell_type == "code" for line in cell.source.splitlines()]
     assert "!python make_problems.py" in lines
