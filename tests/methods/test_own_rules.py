@@ -3,6 +3,7 @@
 import runpy
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,21 @@ def test_verdicts_are_for_rules_that_ask_for_them():
         list(check_rule(typo, {}))
     with pytest.raises(RuleError, match=r"reads 'correct': that takes `Need.VERDICTS`"):
         list(check_rule(greedy, {}))
+
+
+def test_a_setting_may_be_a_plain_field():
+    @dataclass(frozen=True)
+    class Settings:
+        gamma: float = 0.5
+
+    def priced(batch, entropies_nats, mask, *, gamma):
+        shaped = batch["advantages"].unsqueeze(1) + gamma * mask
+        return ShapedAdvantages(shaped, mask.bool())
+
+    rule = Rule("priced", "", priced, Settings)
+    assert len(list(check_rule(rule, {"gamma": 0.2}))) == 5
+    with pytest.raises(RuleError, match="`gamma` is 'much': it must be a number"):
+        list(check_rule(rule, {"gamma": "much"}))
 
 
 def test_settings_that_select_nothing_check_nothing(capsys):
