@@ -224,16 +224,16 @@ def test_verdicts_are_for_rules_that_ask_for_them():
         list(check_rule(greedy, {}))
 
 
-def test_a_setting_may_be_a_plain_field():
+def test_a_setting_may_be_a_plain_field_and_a_setting_of_the_run():
     @dataclass(frozen=True)
     class Settings:
         gamma: float = 0.5
 
-    def priced(batch, entropies_nats, mask, *, gamma):
-        shaped = batch["advantages"].unsqueeze(1) + gamma * mask
+    def priced(batch, entropies_nats, mask, *, gamma, temperature):
+        shaped = batch["advantages"].unsqueeze(1) + gamma * temperature * mask
         return ShapedAdvantages(shaped, mask.bool())
 
-    rule = Rule("priced", "", priced, Settings)
+    rule = Rule("priced", "", priced, Settings, given=lambda args: {"temperature": args.temperature})
     assert len(list(check_rule(rule, {"gamma": 0.2}))) == 5
     with pytest.raises(RuleError, match="`gamma` is 'much': it must be a number"):
         list(check_rule(rule, {"gamma": "much"}))
