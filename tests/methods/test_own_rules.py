@@ -10,7 +10,9 @@ import pytest
 import torch
 from fixtures_evaluation import write_model
 from safetensors.torch import load_file
+from tiny import settings
 
+from trl_ces import CESConfig
 from trl_ces.cli.main import main
 from trl_ces.lab.rule_check import RuleError, check_rule
 from trl_ces.methods import ces
@@ -27,6 +29,17 @@ name = "somebodys-rules"
 version = "1.0"
 [project.entry-points."trl_ces.methods"]
 correct_entropy = "somebodys_rules:rule"
+"""
+
+COPY = """
+from dataclasses import dataclass, replace
+from trl_ces.methods import ces, rule
+
+@dataclass(frozen=True)
+class Settings:
+    gamma: float = rule.setting(0.5, "Advantage per bit.")
+
+rule = replace(ces.rule, settings=Settings)
 """
 
 
@@ -237,6 +250,13 @@ def test_a_setting_may_be_a_plain_field_and_a_setting_of_the_run():
     assert len(list(check_rule(rule, {"gamma": 0.2}))) == 5
     with pytest.raises(RuleError, match="`gamma` is 'much': it must be a number"):
         list(check_rule(rule, {"gamma": "much"}))
+
+
+def test_a_copy_of_a_rule_that_keeps_its_name_has_settings_of_its_own(tmp_path, monkeypatch):
+    (tmp_path / "my_copy.py").write_text(COPY)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = CESConfig(**settings(tmp_path, shaping="my_copy:rule", shaping_kwargs={"gamma": 0.1}))
+    assert config.shaping_settings() == {"gamma": 0.1}
 
 
 def test_settings_that_select_nothing_check_nothing(capsys):
