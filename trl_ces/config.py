@@ -254,14 +254,11 @@ class CESConfig(RuleFields, GRPOConfig):
         if rule in built_in().values():
             own = {entry.name: getattr(self, f"{rule.name}_{entry.name}") for entry in fields(rule.settings)}
             return rule.read(own, lambda name, why: self._refuse(f"{rule.name}_{name}", why))
-
-        def refuse(name: str, why: str) -> NoReturn:
-            raise ValueError(f"`shaping_kwargs`: `{name}` is {(self.shaping_kwargs or {}).get(name)!r}: {why}")
-
-        return rule.read(self.shaping_kwargs or {}, refuse)
+        return rule.read(self.shaping_kwargs or {}, self._refuse)
 
     def _refuse(self, name: str, why: str) -> NoReturn:
-        raise ValueError(f"`{name}` is {getattr(self, name)!r}: {why}")
+        value = (vars(self) | (self.shaping_kwargs or {})).get(name)
+        raise ValueError(f"`{name}` is {value!r}: {why}")
 
     def _check(self) -> None:
         refuse = self._refuse

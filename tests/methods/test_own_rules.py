@@ -39,7 +39,11 @@ from trl_ces.methods import ces, rule
 class Settings:
     gamma: float = rule.setting(0.5, "Advantage per bit.")
 
-rule = replace(ces.rule, settings=Settings)
+def check(args, refuse):
+    if args.shaping_settings()["gamma"] > 1:
+        refuse("gamma", "it is at most 1.")
+
+rule = replace(ces.rule, settings=Settings, check=check)
 """
 
 
@@ -257,6 +261,8 @@ def test_a_copy_of_a_rule_that_keeps_its_name_has_settings_of_its_own(tmp_path, 
     monkeypatch.syspath_prepend(tmp_path)
     config = CESConfig(**settings(tmp_path, shaping="my_copy:rule", shaping_kwargs={"gamma": 0.1}))
     assert config.shaping_settings() == {"gamma": 0.1}
+    with pytest.raises(ValueError, match="`gamma` is 2: it is at most 1"):
+        CESConfig(**settings(tmp_path, shaping="my_copy:rule", shaping_kwargs={"gamma": 2}))
 
 
 def test_settings_that_select_nothing_check_nothing(capsys):
