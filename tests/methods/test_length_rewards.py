@@ -217,6 +217,13 @@ def test_acoer_moves_its_price_and_budget_as_its_oracle(budget, warmup, window):
     assert {0.95, 1.02} <= steps or window == 1
 
 
+def test_acoer_has_the_budget_that_it_is_given_until_it_moves():
+    groups, state = groups_of([GROUPS["mixed"]]), {}
+    FUNCTIONS["acoer"](groups, state=state, budget=1000)
+    found = FUNCTIONS["acoer"](groups, state=state, budget=600)  # as of a resumed run
+    assert found.tolist() == FUNCTIONS["acoer"](groups, budget=600).tolist()
+
+
 def test_toggle_keeps_a_prompts_first_budget_and_alternates_as_its_oracle():
     generator, state, taken = random.Random(0), {}, [0, 0]
     settings = {"solved": 0.7, "every": 3, "percentile": 0.4}
