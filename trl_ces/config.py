@@ -246,10 +246,6 @@ class CESConfig(RuleFields, GRPOConfig):
             return {}
         return self._settings_of(rule) | (rule.given(self) if rule.given is not None else {})
 
-    def micro_steps_of_a_rollout(self) -> int | None:
-        """Micro-steps for which TRL uses one rollout; `None` before TRL has derived them."""
-        return None if self.steps_per_generation is None else self.steps_per_generation * self.num_iterations
-
     def _settings_of(self, rule: Rule) -> dict[str, Any]:
         if rule in built_in().values():
             own = {entry.name: getattr(self, f"{rule.name}_{entry.name}") for entry in fields(rule.settings)}
