@@ -246,29 +246,22 @@ class CESConfig(RuleFields, GRPOConfig):
             return {}
         return self._settings_of(rule) | (rule.given(self) if rule.given is not None else {})
 
-    def micro_steps_of_a_rollout(self) -> int | None:
-        """Micro-steps for which TRL uses one rollout; `None` before TRL has derived them."""
-        return None if self.steps_per_generation is None else self.steps_per_generation * self.num_iterations
-
     def _settings_of(self, rule: Rule) -> dict[str, Any]:
-        if rule.name in built_in():
+        if rule in built_in().values():
             own = {entry.name: getattr(self, f"{rule.name}_{entry.name}") for entry in fields(rule.settings)}
             return rule.read(own, lambda name, why: self._refuse(f"{rule.name}_{name}", why))
-
-        def refuse(name: str, why: str) -> NoReturn:
-            raise ValueError(f"`shaping_kwargs`: `{name}` is {(self.shaping_kwargs or {}).get(name)!r}: {why}")
-
-        return rule.read(self.shaping_kwargs or {}, refuse)
+        return rule.read(self.shaping_kwargs or {}, self._refuse)
 
     def _refuse(self, name: str, why: str) -> NoReturn:
-        raise ValueError(f"`{name}` is {getattr(self, name)!r}: {why}")
+        value = (vars(self) | (self.shaping_kwargs or {})).get(name)
+        raise ValueError(f"`{name}` is {value!r}: {why}")
 
     def _check(self) -> None:
         refuse = self._refuse
         for known in built_in().values():  # of rules that are not in use too: a wrong value stays wrong
             self._settings_of(known)
         rule = self.rule  # refuses an unknown name
-        if self.shaping_kwargs and (rule is None or rule.name in built_in()):
+        if self.shaping_kwargs and (rule is None or rule in built_in().values()):
             refuse("shaping_kwargs", "it is for a rule of your own; those of this package have fields of their own.")
         if not math.isfinite(self.ces_correct_threshold):
             refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")

@@ -173,9 +173,7 @@ class Shaping(EntropyControl, Verdicts):
             settings["state"] = self._rule_state
         if self.args.shaping == "ces" and self.args.ces_tau == AUTO:  # an evaluation before the first rollout
             settings["tau"] = tau_for(self._groups.lengths.float().mean().item())
-        mask = inputs["completion_mask"]
-        if "tool_mask" in inputs:
-            mask = mask * inputs["tool_mask"]
+        mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
         old_logps = inputs.get("old_per_token_logps", logps.detach())  # as TRL's _compute_loss
         batch = {**inputs, "logps": logps, "old_logps": old_logps}
         shaped = rule.function(batch, entropies_nats, mask, **settings)

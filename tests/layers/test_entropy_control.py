@@ -75,6 +75,16 @@ def test_a_rule_sees_the_mean_over_the_tokens_of_a_rollout(tmp_path):
         assert min(steps) - 1e-6 <= entropy <= max(steps) + 1e-6
 
 
+def test_a_resumed_run_starts_from_its_own_bound_where_none_was_moved(tmp_path):
+    controlled = {"epsilon_high": 0.5, "epsilon_high_target_entropy": 0.2}
+    found = []
+    for before in ({}, {**controlled, "epsilon_high": 0.3}):
+        trainer = make_trainer(tmp_path, **controlled)
+        trainer._recall(make_trainer(tmp_path, **before)._remembered())
+        found.append(trainer.epsilon_high)
+    assert found == [0.5, 0.3]
+
+
 @pytest.mark.parametrize(("accumulated", "used"), [(1, 3), (2, 3), (3, 2), (4, 2)])
 def test_a_rule_moves_after_the_step_in_which_a_rollout_ends(tmp_path, accumulated, used):
     trainer = make_trainer(tmp_path, gradient_accumulation_steps=accumulated, steps_per_generation=used)

@@ -14,7 +14,7 @@ from trl_ces.layers import GroupRewards, RewardCalls
 from trl_ces.layers.reward_guard import LARGEST, RewardError
 from trl_ces.methods.alp import alp_length_reward
 from trl_ces.methods.group_reward import reward_factory
-from trl_ces.rewards import get_alp_length_reward, group_reward
+from trl_ces.rewards import get_acoer_length_reward, get_alp_length_reward, group_reward
 
 PROMPTS = ["ab", "cd", "ef", "gh"]
 OUTCOMES = [[1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, None, 0.0], [None, None, None, None]]
@@ -232,6 +232,13 @@ def test_a_factory_takes_its_settings_by_place_or_name_and_checks_them():
         get_alp_length_reward()
     with pytest.raises(TypeError, match="unexpected keyword argument 'betta'"):
         get_alp_length_reward(beta=1, betta=1)
+
+
+def test_a_second_training_starts_a_rewards_state_anew(tmp_path):
+    reward = get_acoer_length_reward()
+    for folder in ("first", "second"):
+        make_trainer(tmp_path / folder, [scripted_accuracy_reward, reward]).train()
+        assert reward.of_groups.state["rollouts"] == 1
 
 
 def test_a_setting_behind_one_at_its_default_is_checked_too():

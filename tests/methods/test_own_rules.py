@@ -3,13 +3,16 @@
 import runpy
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 from fixtures_evaluation import write_model
 from safetensors.torch import load_file
+from tiny import settings
 
+from trl_ces import CESConfig
 from trl_ces.cli.main import main
 from trl_ces.lab.rule_check import RuleError, check_rule
 from trl_ces.methods import ces
@@ -26,6 +29,21 @@ name = "somebodys-rules"
 version = "1.0"
 [project.entry-points."trl_ces.methods"]
 correct_entropy = "somebodys_rules:rule"
+"""
+
+COPY = """
+from dataclasses import dataclass, replace
+from trl_ces.methods import ces, rule
+
+@dataclass(frozen=True)
+class Settings:
+    gamma: float = rule.setting(0.5, "Advantage per bit.")
+
+def check(args, refuse):
+    if args.shaping_settings()["gamma"] > 1:
+        refuse("gamma", "it is at most 1.")
+
+rule = replace(ces.rule, settings=Settings, check=check)
 """
 
 
@@ -221,6 +239,30 @@ def test_verdicts_are_for_rules_that_ask_for_them():
         list(check_rule(typo, {}))
     with pytest.raises(RuleError, match=r"reads 'correct': that takes `Need.VERDICTS`"):
         list(check_rule(greedy, {}))
+
+
+def test_a_setting_may_be_a_plain_field_and_a_setting_of_the_run():
+    @dataclass(frozen=True)
+    class Settings:
+        gamma: float = 0.5
+
+    def priced(batch, entropies_nats, mask, *, gamma, temperature):
+        shaped = batch["advantages"].unsqueeze(1) + gamma * temperature * mask
+        return ShapedAdvantages(shaped, mask.bool())
+
+    rule = Rule("priced", "", priced, Settings, given=lambda args: {"temperature": args.temperature})
+    assert len(list(check_rule(rule, {"gamma": 0.2}))) == 5
+    with pytest.raises(RuleError, match="`gamma` is 'much': it must be a number"):
+        list(check_rule(rule, {"gamma": "much"}))
+
+
+def test_a_copy_of_a_rule_that_keeps_its_name_has_settings_of_its_own(tmp_path, monkeypatch):
+    (tmp_path / "my_copy.py").write_text(COPY)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = CESConfig(**settings(tmp_path, shaping="my_copy:rule", shaping_kwargs={"gamma": 0.1}))
+    assert config.shaping_settings() == {"gamma": 0.1}
+    with pytest.raises(ValueError, match="`gamma` is 2: it is at most 1"):
+        CESConfig(**settings(tmp_path, shaping="my_copy:rule", shaping_kwargs={"gamma": 2}))
 
 
 def test_settings_that_select_nothing_check_nothing(capsys):

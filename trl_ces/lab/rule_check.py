@@ -7,19 +7,17 @@ gradients that the rule declares.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
+from ..config import CESConfig
 from ..methods.groups import group_counts
 from ..methods.rule import Need, Rule, find_rule
 from ..methods.shaped import ShapedAdvantages
 
 ROWS, GROUP, TOKENS = 8, 4, 640
-# Clip range that rules are given, DAPO's.
-CLIP = SimpleNamespace(epsilon=0.2, epsilon_high=0.28, delta=None)
 TOLERANCE = 1e-6
 TIMED_TOKENS, TIMES = 4096, 15
 
@@ -91,7 +89,8 @@ def _runner(rule: Rule, settings: Mapping[str, Any]) -> Run:
     def refuse(name: str, why: str) -> NoReturn:
         raise RuleError(f"`{name}` is {settings.get(name)!r}: {why}")
 
-    arguments = rule.read(settings, refuse) | (rule.given(CLIP) if rule.given is not None else {})
+    of_run = rule.given(CESConfig) if rule.given is not None else {}  # from the class, which has the defaults
+    arguments = rule.read(settings, refuse) | of_run
     if rule.control is not None:
         arguments["state"] = {}
     unseen = () if Need.VERDICTS in rule.needs else VERDICTS

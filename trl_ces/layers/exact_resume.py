@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 from accelerate.utils import broadcast_object_list, gather_object
 
+from ..methods.ces import AUTO
 from .files import load_micro_batches, save_micro_batches
 from .layer import Layer
 
@@ -94,6 +95,7 @@ class ExactResume(Layer):
         rollout, state = found or ([], {})
         whole = state.get("of") == self._remembered()["of"]
         whole = whole and bool(rollout) == (state["step"] % self._steps_of_a_rollout() != 0)  # else it was not saved
+        whole = whole and not (self.args.ces_tau == AUTO and state.get("tau", AUTO) is None)  # a new one decides it
         if not all(gather_object([whole])):
             [state] = broadcast_object_list([state])
             if state:

@@ -5,6 +5,7 @@ Overrides of TRL: `_calculate_rewards`.
 
 import copy
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, cast
 
 from ..methods.group_reward import is_group_reward
@@ -25,6 +26,11 @@ class GroupRewards(Verdicts):
         `ValueError`: There is such a reward, and the accuracy reward is ambiguous.
         [`RewardError`]: During training; see [`call_group_reward`].
     """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for state in chain(*self._states().values()):  # of a training before
+            state.clear()
 
     def _asks_for(self):
         return super()._asks_for() | ({"correct"} if any(map(is_group_reward, self.reward_funcs)) else set())

@@ -12,7 +12,7 @@ from accelerate.utils import gather
 from ..config import CESConfig
 from ..methods.ces import AUTO
 from ..methods.group_reward import is_group_reward
-from ..methods.groups import Groups, odd_reward, prompt_number
+from ..methods.groups import Groups, prompt_number
 from .first_rollout import tau_for, teaches_nothing, what_it_saw
 from .layer import Layer
 from .turns import policy_lengths
@@ -41,6 +41,7 @@ class Verdicts(Layer):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        self._decides_tau = self.args.ces_tau == AUTO
         self._asked = self._asks_for()
         if self._asked & {"accuracy", "correct"}:
             self._accuracy_index = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
@@ -91,12 +92,12 @@ class Verdicts(Layer):
         return rewards
 
     def _remembered(self):
-        return {**super()._remembered(), "tau": self.args.ces_tau}
+        return {**super()._remembered(), "tau": self.args.ces_tau if self._decides_tau else None}
 
     def _recall(self, state: dict[str, Any]):
         super()._recall(state)
         if self.args.ces_tau == AUTO and state["of"]["shaping"] == self.args.shaping:  # else no rollout decided it
-            self.args.ces_tau = state.get("tau", AUTO)
+            self.args.ces_tau = state.get("tau") or AUTO
 
     def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
         """Which completions do not end by themselves. Shape (len(completion_ids),), bool."""
@@ -112,8 +113,8 @@ class Verdicts(Layer):
         A reward that is named, or used with a threshold, may be graded.
         """
         chosen = self.args.ces_accuracy_reward is not None or self.args.ces_correct_threshold != 1.0
-        odd = None if chosen or self._warned_of_graded else odd_reward(accuracy)
-        if odd is not None and self._accuracy_index is not None:
+        odd = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)].tolist()
+        if odd and not chosen and not self._warned_of_graded and self._accuracy_index is not None:
             self._warned_of_graded = True
             if self.accelerator.is_main_process:
                 logger.warning(
@@ -121,7 +122,7 @@ class Verdicts(Layer):
                     ">= `ces_correct_threshold` (1.0): set that, or name the accuracy reward in "
                     "`ces_accuracy_reward`.",
                     self.reward_func_names[self._accuracy_index],
-                    odd,
+                    odd[0],
                 )
 
 

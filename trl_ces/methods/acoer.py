@@ -53,8 +53,8 @@ def acoer_length_reward(
     """
     state = {} if state is None else state
     if not state:
-        state.update(alpha=FIRST, budget=budget, accuracy=None, length=None, history=[], rollouts=0)
-    left = 1 - (groups.lengths / state["budget"]).clamp(max=1)
+        state.update(alpha=FIRST, budget=None, accuracy=None, length=None, history=[], rollouts=0)
+    left = 1 - (groups.lengths / (state["budget"] or budget)).clamp(max=1)
     rewards = groups.correct * (state["alpha"] / math.log(1 + SCALE)) * (SCALE * left).log1p()
 
     correct = groups.correct & groups.scorable

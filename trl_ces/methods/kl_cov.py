@@ -92,8 +92,9 @@ def refuse_clipping(method: str, args: Any, refuse: Refuse) -> None:
 def check(args: Any, refuse: Refuse) -> None:
     """Refuses a clip range, and rollouts of one step, where the KL is 0."""
     refuse_clipping("KL-Cov", args, refuse)
-    micro_steps, accumulated = args.micro_steps_of_a_rollout(), args.gradient_accumulation_steps
-    if micro_steps is not None and accumulated % micro_steps == 0:
+    accumulated = args.gradient_accumulation_steps
+    micro_steps = args.steps_per_generation and args.steps_per_generation * args.num_iterations  # TRL derives it
+    if micro_steps and accumulated % micro_steps == 0:
         refuse(
             "shaping",
             "each rollout is used in one optimizer step, where its KL is 0: set `steps_per_generation` x "

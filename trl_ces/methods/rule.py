@@ -139,14 +139,14 @@ def exact(value: float) -> Fraction:
 
 def problem_with(entry: Any, value: Any) -> str | None:
     """Why a value does not fit the field of a rule's settings; `None` if it does."""
-    if (value is None and entry.default is None) or value in entry.metadata["words"]:
+    if (value is None and entry.default is None) or value in entry.metadata.get("words", ()):
         return None
     if entry.default is None or isinstance(entry.default, float):
         if isinstance(value, bool) or not isinstance(value, int | float):
             return "it must be a number."
     elif type(value) is not type(entry.default):
         return f"it must be a {type(entry.default).__name__}."
-    holds = entry.metadata["holds"]
+    holds = entry.metadata.get("holds")
     return None if holds is None or holds(value) else entry.metadata["reason"]
 
 
