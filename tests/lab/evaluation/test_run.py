@@ -17,7 +17,9 @@ from trl_ces.lab.evaluation.run import check_evaluate, evaluate, run_evaluation
 from trl_ces.lab.evaluation.samples import open_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.evaluation.units import list_units, pending_batches, sample_seed
+from trl_ces.lab.study.measuring import check_evaluation
 from trl_ces.support.errors import UserError
+from trl_ces.train.recipe import make_recipe
 
 QUICK = {"num_samples": 3, "max_problems": 5, "max_new_tokens": 30, "batch_size": 4, "backend": "transformers"}
 
@@ -350,6 +352,15 @@ def test_a_studys_answers_of_a_hub_model_stay_in_the_usual_folder(place, tmp_pat
         )
     assert len(scripted) == 1
     assert len(list(Path("runs/evaluation/org_Base_7B").glob("*/samples.jsonl"))) == 1
+
+
+def test_a_study_asks_whether_its_model_can_be_measured_before_it_is_trained(place):
+    fields = {"model_name_or_path": str(place / "model"), "dataset_name": "d", "output_dir": "o"}
+    recipe = make_recipe(fields, "the study")
+    settings = {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "aime24", "data_dir": str(place)}
+    check_evaluation({**settings, "max_new_tokens": 30, "backend": "transformers"}, recipe)
+    with pytest.raises(UserError, match=r"takes 1024 tokens, .* `max_new_tokens` is 16384"):
+        check_evaluation({**settings, "backend": "transformers"}, recipe)
 
 
 def test_a_grader_that_cannot_give_both_verdicts_is_refused_first(place, tmp_path, monkeypatch):

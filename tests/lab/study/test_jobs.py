@@ -14,7 +14,6 @@ from matplotlib import image
 
 from trl_ces.lab.commands import study as command
 from trl_ces.lab.study.cells import load_study
-from trl_ces.lab.study.measuring import check_evaluation
 from trl_ces.lab.study.processes import LOCK, Pending, Step, run_all
 from trl_ces.lab.study.results import Results, read_results
 from trl_ces.lab.study.run import prepare
@@ -202,11 +201,15 @@ def test_a_run_that_cannot_start_is_refused_before_any_does(tmp_path, monkeypatc
         ),
         ({"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "gms8k"}, "gsm8k"),
         ({"function": "trl_ces.lab.evaluation.run.evaluate", "data_dir": "nowhere"}, "nowhere"),
+        ({"function": "trl_ces.lab.study.held_out.evaluate", "group_by": "task"}, "have no column 'task'"),
     ],
 )
-def test_an_evaluation_that_cannot_work_is_refused_before_the_first_run(evaluation, words):
+def test_an_evaluation_that_cannot_work_is_refused_before_the_first_run(tmp_path, monkeypatch, evaluation, words):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path, {"evaluation": evaluation})
     with pytest.raises(UserError, match=words):
-        check_evaluation(evaluation)
+        command.run(["--config", "mini.yaml"])
+    assert not (tmp_path / "out").exists()
 
 
 def test_jobs_need_a_number_and_the_config_a_file(tmp_path, monkeypatch):

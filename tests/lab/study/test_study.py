@@ -133,10 +133,10 @@ def test_each_run_of_a_shipped_study_is_accepted(file):
         # what is written beside the run is read back as the same, or a second start would take it for another run
         assert parse_yaml(yaml.safe_dump(cell.recipe, sort_keys=False, allow_unicode=True)) == cell.recipe
     if study.evaluation and not study.evaluation["function"].startswith("trl_ces.lab.evaluation."):
-        check_evaluation(study.evaluation)
+        check_evaluation(study.evaluation, study.cells[-1].checked_recipe)
     elif study.evaluation:  # no data here
         with pytest.raises(UserError, match="data"):
-            check_evaluation({**study.evaluation, "data_dir": str(file.parent / "nowhere")})
+            check_evaluation({**study.evaluation, "data_dir": "./nowhere"}, study.cells[-1].checked_recipe)
     assert f"trl-ces study --config {file.parent.name}" in file.read_text()
     assert yaml.safe_load(file.read_text())["output_dir"] == str(study.output_dir)
 

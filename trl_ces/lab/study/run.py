@@ -32,6 +32,9 @@ def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple
     if missing:
         raise UserError(f"the comparison needs {' and '.join(missing)}: {install_line('lab')}.")
     prepare(study, at_a_time)  # before anything is written
+    if study.evaluation is not None:
+        for cell in {cell.variant: cell for cell in study.cells}.values():  # the last of each variant
+            check_evaluation(study.evaluation, cell.checked_recipe)
     with lock_file(study.output_dir / LOCK) as lock:
         sign(lock, os.getpid())
         return _run_locked(study, at_a_time, say)
@@ -62,8 +65,6 @@ def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> tup
 
 def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str, str]]]:
     """Checks every run as `trl-ces train` would; returns the pending ones, and the slots in which they run."""
-    if study.evaluation is not None:
-        check_evaluation(study.evaluation)
     processes, slots = share_devices(study, at_a_time)
     flags = {} if processes is None else {"num_processes": [str(processes)]}
     if slots[0] and processes and processes > 1:
