@@ -248,6 +248,20 @@ def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_pa
         assert "--main_process_port" in words
 
 
+def test_a_study_goes_on_with_the_processes_that_it_began_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    two = write_study(tmp_path, {"num_processes": 2})
+    two.cells[0].folder.mkdir(parents=True)
+    prepare(two, 1)[0][0].steps[0].before()
+    with pytest.raises(UserError, match=r"DAPO, seed 0: .*\(`num_processes` 2 there, 1 here\)"):
+        prepare(write_study(tmp_path), 1)
+    assert len(prepare(two, 1)[0]) == 4
+    for cell in two.cells:  # nothing is left to train: only to measure
+        cell.folder.mkdir(parents=True, exist_ok=True)
+        write_json(cell.folder / "training.json", {})
+    assert len(prepare(write_study(tmp_path), 1)[0]) == 4
+
+
 def test_an_accelerate_file_for_the_cpu_needs_no_devices(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cpu.yaml").write_text("distributed_type: 'NO'\nuse_cpu: true\nnum_processes: 1\n")
