@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from trl_ces.lab.study.processes import LOCK, Pending, Step, run_all
 from trl_ces.lab.study.results import Results, read_results
 from trl_ces.lab.study.run import prepare
 from trl_ces.support.errors import UserError
-from trl_ces.support.files import Busy, lock_file, sign, write_json
+from trl_ces.support.files import lock_file, sign, write_json
 from trl_ces.train import launch
 
 ROOT = Path(__file__).parents[3]
@@ -74,7 +75,7 @@ def test_a_signal_ends_all_runs(tmp_path):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_no_second_run_starts_in_a_folder_where_one_is_at_work(tmp_path):
+def test_no_second_run_starts_in_a_folder_where_one_is_at_work_and_the_others_go_on(tmp_path):
     first = shell(tmp_path, "a", f"touch {tmp_path}/on; sleep 60")
     text = f"""
 from pathlib import Path
@@ -82,16 +83,18 @@ from trl_ces.lab.study.processes import Pending, Step, run_all
 folder = Path({str(first.folder)!r})
 run_all([Pending("a", folder, [Step({first.steps[0].command!r}, folder / "log")])], [{{}}])
 """
-    study = subprocess.Popen([sys.executable, "-c", text], env=ENVIRONMENT)
-    while not (tmp_path / "on").exists():
+    study, lock = subprocess.Popen([sys.executable, "-c", text], env=ENVIRONMENT), first.folder / LOCK
+    while not (lock.exists() and lock.read_text()):
         time.sleep(0.05)
     study.kill()  # its child lives on
     study.wait()
+    done = []
     try:
-        with pytest.raises(Busy, match=r"Process \d+ is at work in .*a \(.*end it with `kill \d+`"):
-            run_all([first], [{}])
+        (failed,) = run_all([first, shell(tmp_path, "b", "true")], [{}], done.append)
     finally:
         subprocess.run(["pkill", "-KILL", "-f", f"touch {tmp_path}/on"], check=True)
+    assert re.search(r"Process \d+ is at work in .*a \(.*end it with `kill \d+`", str(failed))
+    assert done == ["b"]
 
 
 def test_what_goes_wrong_after_a_run_concerns_that_run_alone(tmp_path):
