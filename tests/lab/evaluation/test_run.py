@@ -315,7 +315,7 @@ def test_no_two_answers_share_a_seed_and_each_seed_fits_31_bits():
     assert sample_seed(0, "aime24", 0, 1) == sample_seed(0, "aime24", 0, 1)
 
 
-def test_a_study_gets_accuracy_and_length_and_its_samples_stay_with_the_model(place, tmp_path, scripted):
+def test_a_study_gets_accuracy_and_length_and_its_samples_stay_with_the_model(place, tmp_path, scripted, monkeypatch):
     model = write_model(tmp_path / "model")
     knobs = {"data_dir": str(place), "backend": "transformers", "num_samples": 1, "max_problems": 2}
     found = evaluate(model, benchmarks="aime24,amc23", max_new_tokens=30, **knobs)
@@ -331,6 +331,9 @@ def test_a_study_gets_accuracy_and_length_and_its_samples_stay_with_the_model(pl
     evaluate(model, benchmarks=["aime24", "amc23"], max_new_tokens=30, **knobs)
     assert len(scripted) == 2
     assert len(list((model / "evaluation").glob("*/samples.jsonl"))) == 2
+    for vllm in (None, "here"):  # installed since: with transformers' settings its completions would be refused
+        monkeypatch.setattr(run_module, "find_spec", lambda name, found=vllm: found)
+        evaluate(model, benchmarks=["aime24"], max_new_tokens=30, **knobs | {"backend": "auto"})
     with pytest.raises(UserError, match="`verdict` is 'right'"):
         evaluate(model, verdict="right")
     for name in ("model", "output_dir"):  # the second model would be refused in the first one's folder

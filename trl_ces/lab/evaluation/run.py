@@ -128,7 +128,7 @@ def evaluate(
     model_dir: str | Path, benchmarks: str | Sequence[str] = "math12", verdict: str = "correct", **knobs: Any
 ) -> dict[str, dict[str, float]]:
     """Accuracy and length on benchmarks, as an `evaluation.function` of `trl-ces study`."""
-    settings, folder = _study_settings(str(model_dir), benchmarks, verdict, knobs), Path(model_dir)
+    settings, folder = choose_backend(_study_settings(str(model_dir), benchmarks, verdict, knobs)), Path(model_dir)
     chosen, place = settings.sampling(), default_folder(settings.model)
     if folder.is_dir():
         chosen["model"], place = fingerprint(folder), folder / "evaluation"
