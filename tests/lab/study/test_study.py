@@ -407,6 +407,9 @@ def test_the_tables_have_the_papers_layout():
         ["CES", "2", "70.0 ± 127.1", "+10.0 ± 0.0", "18.0 ± 12.7", "-3.0 ± 0.0"],
         ["strong", "1", "40.0", "-10.0", "30.0", "+10.0"],
     ]
+    found["entropy_bits"] = [0.5, 0.5, 0.25, math.nan, 0.5]  # one run has diverged
+    entropies = [line[6:] for line in tables.method_table(found, "DAPO")[1:]]
+    assert entropies == [["0.500 ± 0.000", ""], ["nan", "-0.250"], ["0.500", "+0.000"]]
     assert tables.benchmark_table(found[found["method"] != "CES"]) == [
         ["Dataset", "DAPO Acc", "DAPO Len", "strong Acc", "strong Len"],
         ["easy", "70.0 ± 127.1", "20.0 ± 12.7", "50.0", "29.0"],
