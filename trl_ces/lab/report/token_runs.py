@@ -68,6 +68,7 @@ def shaping_of(settings: dict[str, Any], other: dict[str, Any] | None = None) ->
         "beta_incorrect": float(incorrect),
         "dynamic_multiplier": dynamic,
         **({} if cap is None else {"cap_incorrect": float(cap)}),
+        **({"mask_truncated": True} if source.get("mask_truncated_completions") else {}),
     }
 
 
