@@ -87,7 +87,6 @@ class EvaluationSettings:
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def code_benchmarks(self) -> list[str]:
-        """The code sets among `benchmarks`."""
         return [name for name in self.benchmarks if BENCHMARKS[name].kind == "code"]
 
 

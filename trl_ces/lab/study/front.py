@@ -52,7 +52,6 @@ class Setting:
 
     @property
     def point(self) -> tuple[float, float]:
-        """Mean length and mean accuracy."""
         return self.length.mean, self.accuracy.mean
 
 
@@ -89,7 +88,6 @@ def has_lines(runs: DataFrame) -> bool:
 
 
 def _lines(runs: DataFrame) -> Series:
-    """The line of each run."""
     return runs["line"].fillna(runs["method"]) if "line" in runs else runs["method"]
 
 
