@@ -17,7 +17,9 @@ from trl_ces.lab.evaluation.run import check_evaluate, evaluate, run_evaluation
 from trl_ces.lab.evaluation.samples import open_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.evaluation.units import list_units, pending_batches, sample_seed
+from trl_ces.lab.study.measuring import check_evaluation
 from trl_ces.support.errors import UserError
+from trl_ces.train.recipe import make_recipe
 
 QUICK = {"num_samples": 3, "max_problems": 5, "max_new_tokens": 30, "batch_size": 4, "backend": "transformers"}
 
@@ -313,7 +315,7 @@ def test_no_two_answers_share_a_seed_and_each_seed_fits_31_bits():
     assert sample_seed(0, "aime24", 0, 1) == sample_seed(0, "aime24", 0, 1)
 
 
-def test_a_study_gets_accuracy_and_length_and_its_samples_stay_with_the_model(place, tmp_path, scripted):
+def test_a_study_gets_accuracy_and_length_and_its_samples_stay_with_the_model(place, tmp_path, scripted, monkeypatch):
     model = write_model(tmp_path / "model")
     knobs = {"data_dir": str(place), "backend": "transformers", "num_samples": 1, "max_problems": 2}
     found = evaluate(model, benchmarks="aime24,amc23", max_new_tokens=30, **knobs)
@@ -329,6 +331,9 @@ def test_a_study_gets_accuracy_and_length_and_its_samples_stay_with_the_model(pl
     evaluate(model, benchmarks=["aime24", "amc23"], max_new_tokens=30, **knobs)
     assert len(scripted) == 2
     assert len(list((model / "evaluation").glob("*/samples.jsonl"))) == 2
+    for vllm in (None, "here"):  # installed since: with transformers' settings its completions would be refused
+        monkeypatch.setattr(run_module, "find_spec", lambda name, found=vllm: found)
+        evaluate(model, benchmarks=["aime24"], max_new_tokens=30, **knobs | {"backend": "auto"})
     with pytest.raises(UserError, match="`verdict` is 'right'"):
         evaluate(model, verdict="right")
     for name in ("model", "output_dir"):  # the second model would be refused in the first one's folder
@@ -350,6 +355,15 @@ def test_a_studys_answers_of_a_hub_model_stay_in_the_usual_folder(place, tmp_pat
         )
     assert len(scripted) == 1
     assert len(list(Path("runs/evaluation/org_Base_7B").glob("*/samples.jsonl"))) == 1
+
+
+def test_a_study_asks_whether_its_model_can_be_measured_before_it_is_trained(place):
+    fields = {"model_name_or_path": str(place / "model"), "dataset_name": "d", "output_dir": "o"}
+    recipe = make_recipe(fields, "the study")
+    settings = {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "aime24", "data_dir": str(place)}
+    check_evaluation({**settings, "max_new_tokens": 30, "backend": "transformers"}, recipe)
+    with pytest.raises(UserError, match=r"takes 1024 tokens, .* `max_new_tokens` is 16384"):
+        check_evaluation({**settings, "backend": "transformers"}, recipe)
 
 
 def test_a_grader_that_cannot_give_both_verdicts_is_refused_first(place, tmp_path, monkeypatch):

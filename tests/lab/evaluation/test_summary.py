@@ -11,11 +11,10 @@ from interval_oracle import accuracy, bootstrap_t, difference
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation.comparison import compare, comparison_text, load_run
-from trl_ces.lab.evaluation.statistics import interval, interval_of_average, pass_at_k
+from trl_ces.lab.evaluation.statistics import interval_of_average, pass_at_k
 from trl_ces.lab.evaluation.summary import results_table, summarize
 from trl_ces.lab.hub.push import eval_results
 from trl_ces.support.errors import UserError
-from trl_ces.support.tables import markdown
 
 SETTINGS = {
     "model": "m",
@@ -137,28 +136,28 @@ def test_a_run_whose_thinking_was_ended_by_force_is_marked_wherever_it_is_shown(
 
 def test_an_interval_is_the_bootstrap_t_of_plain_loops():
     for values in ([0.0, 0.25, 1.0, 1.0, 0.5, 0.75], [100.0, 120.0, 130.0, 150.0, 170.0, 900.0, 90.0, 95.0]):
-        found, (mean, low, high) = interval(values), bootstrap_t([values])
+        found, (mean, low, high) = interval_of_average([values]), bootstrap_t([values])
         assert found.mean == pytest.approx(mean)
         width = high - low
         assert (found.low, found.high) == (pytest.approx(low, abs=width / 20), pytest.approx(high, abs=width / 20))
-        assert interval(values) == found
+        assert interval_of_average([values]) == found
     assert found.high - found.mean > 1.5 * (found.mean - found.low)  # one long answer: the mean may be far above
-    assert interval([0.5] * 7) == interval([0.5])
-    assert tuple(interval([0.5])) == (0.5, None, None)
+    assert interval_of_average([[0.5] * 7]) == interval_of_average([[0.5]])
+    assert tuple(interval_of_average([[0.5]])) == (0.5, None, None)
     assert tuple(interval_of_average([[0.5], [0.0, 1.0]])) == (0.5, None, None)  # the one problem's part is unknown
-    assert interval([]).mean is None
-    assert interval([25.0, 100.0]).low < 0 == interval([25.0, 100.0], least=0).low
+    assert interval_of_average([[]]).mean is None
+    assert interval_of_average([[25.0, 100.0]]).low < 0 == interval_of_average([[25.0, 100.0]], least=0).low
 
 
 def test_the_interval_of_many_values_is_the_normal_one():
     values = list(np.random.default_rng(0).normal(size=4000))  # more than one block of draws
-    found = interval(values)
+    found = interval_of_average([values])
     assert found.high - found.low == pytest.approx(2 * 1.96 * np.std(values) / math.sqrt(4000), rel=0.05)
 
 
 def test_the_interval_of_skewed_lengths_holds_the_mean_more_often_than_the_percentile_bootstrap():
     random, truth = np.random.default_rng(5), math.exp(0.8**2 / 2)
-    found = [interval(list(random.lognormal(0, 0.8, 20)), resamples=400) for _ in range(400)]
+    found = [interval_of_average([list(random.lognormal(0, 0.8, 20))], resamples=400) for _ in range(400)]
     assert 0.89 < np.mean([each.low <= truth <= each.high for each in found]) < 0.97  # the other: 0.87
 
 
@@ -346,7 +345,3 @@ def test_the_command_refuses_in_one_sentence(folders, capsys, words, parts):
     (refusal,) = said.err.splitlines()
     for part in ["trl-ces compare: error: ", *parts]:
         assert part in refusal
-
-
-def test_a_markdown_table_stands_straight():
-    assert markdown(["a", "bb"], [["ccc", "1"]]).splitlines() == ["| a   | bb |", "|-----|---:|", "| ccc |  1 |"]

@@ -63,6 +63,11 @@ def test_shaping_is_that_of_algorithm_1():
     for verdicts, shaping in (([False, True], math.sqrt(1 / 2) / 2), ([False, False], 0.0)):
         found = token_answers(wrong, verdicts, tiny_tokenizer(), num_samples=2, shaping=capped)
         assert found[0].shaped[0].shaping == pytest.approx(shaping, abs=1e-4)
+    masked = {**capped, "mask_truncated": True}
+    assert shaping_of({**own, "mask_truncated_completions": True}) == masked
+    cut = replace(wrong[0], ended=False)  # the loss leaves it out
+    found = token_answers([cut, wrong[0]], [False, True], tiny_tokenizer(), num_samples=2, shaping=masked)
+    assert [len(answer.shaped) for answer in found] == [0, 1]
     unknown = token_answers(answers, None, tiny_tokenizer(), num_samples=4, shaping=SHAPING)
     assert [answer.shaped for answer in unknown] == [[], [], [], []]
     assert unknown[0].correct is None

@@ -5,7 +5,7 @@ import math
 import pytest
 from matplotlib import image
 from matplotlib.figure import Figure
-from pandas import DataFrame
+from pandas import DataFrame, concat
 
 from trl_ces.lab.study import front
 from trl_ces.lab.study.comparison import VARIANTS_NOTE
@@ -69,6 +69,8 @@ def test_means_are_over_the_seeds_that_every_setting_has():
     )
     found = front.read_settings(table)
     assert [setting.point for setting in found] == [(24.0, pytest.approx(0.88)), (23.0, pytest.approx(0.85))]
+    unknown = DataFrame([{"method": name, "seed": 4, "length_tokens": 23.0, "accuracy": math.nan} for name in "AD"])
+    assert [len(each.runs) for each in front.read_settings(concat([table[table["seed"] < 4], unknown]))] == [4]
     none_shared = front.read_settings(table[(table["method"] == "C") | (table["seed"] < 4)])
     assert [len(setting.runs) for setting in none_shared] == [4, 1]
     table["train/steps"] = [8.0] * 5 + [math.nan]  # C is the model before training, the same for all seeds

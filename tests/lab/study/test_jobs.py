@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,12 +15,11 @@ from matplotlib import image
 
 from trl_ces.lab.commands import study as command
 from trl_ces.lab.study.cells import load_study
-from trl_ces.lab.study.measuring import check_evaluation
 from trl_ces.lab.study.processes import LOCK, Pending, Step, run_all
 from trl_ces.lab.study.results import Results, read_results
 from trl_ces.lab.study.run import prepare
 from trl_ces.support.errors import UserError
-from trl_ces.support.files import Busy, lock_file, sign, write_json
+from trl_ces.support.files import lock_file, sign, write_json
 from trl_ces.train import launch
 
 ROOT = Path(__file__).parents[3]
@@ -75,7 +75,7 @@ def test_a_signal_ends_all_runs(tmp_path):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_no_second_run_starts_in_a_folder_where_one_is_at_work(tmp_path):
+def test_no_second_run_starts_in_a_folder_where_one_is_at_work_and_the_others_go_on(tmp_path):
     first = shell(tmp_path, "a", f"touch {tmp_path}/on; sleep 60")
     text = f"""
 from pathlib import Path
@@ -83,16 +83,18 @@ from trl_ces.lab.study.processes import Pending, Step, run_all
 folder = Path({str(first.folder)!r})
 run_all([Pending("a", folder, [Step({first.steps[0].command!r}, folder / "log")])], [{{}}])
 """
-    study = subprocess.Popen([sys.executable, "-c", text], env=ENVIRONMENT)
-    while not (tmp_path / "on").exists():
+    study, lock = subprocess.Popen([sys.executable, "-c", text], env=ENVIRONMENT), first.folder / LOCK
+    while not (lock.exists() and lock.read_text()):
         time.sleep(0.05)
     study.kill()  # its child lives on
     study.wait()
+    done = []
     try:
-        with pytest.raises(Busy, match=r"Process \d+ is at work in .*a \(.*end it with `kill \d+`"):
-            run_all([first], [{}])
+        (failed,) = run_all([first, shell(tmp_path, "b", "true")], [{}], done.append)
     finally:
         subprocess.run(["pkill", "-KILL", "-f", f"touch {tmp_path}/on"], check=True)
+    assert re.search(r"Process \d+ is at work in .*a \(.*end it with `kill \d+`", str(failed))
+    assert done == ["b"]
 
 
 def test_what_goes_wrong_after_a_run_concerns_that_run_alone(tmp_path):
@@ -202,11 +204,15 @@ def test_a_run_that_cannot_start_is_refused_before_any_does(tmp_path, monkeypatc
         ),
         ({"function": "trl_ces.lab.evaluation.run.evaluate", "benchmarks": "gms8k"}, "gsm8k"),
         ({"function": "trl_ces.lab.evaluation.run.evaluate", "data_dir": "nowhere"}, "nowhere"),
+        ({"function": "trl_ces.lab.study.held_out.evaluate", "group_by": "task"}, "have no column 'task'"),
     ],
 )
-def test_an_evaluation_that_cannot_work_is_refused_before_the_first_run(evaluation, words):
+def test_an_evaluation_that_cannot_work_is_refused_before_the_first_run(tmp_path, monkeypatch, evaluation, words):
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path, {"evaluation": evaluation})
     with pytest.raises(UserError, match=words):
-        check_evaluation(evaluation)
+        command.run(["--config", "mini.yaml"])
+    assert not (tmp_path / "out").exists()
 
 
 def test_jobs_need_a_number_and_the_config_a_file(tmp_path, monkeypatch):
@@ -243,6 +249,20 @@ def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_pa
         words = job.steps[0].command
         assert words[words.index("--num_processes") + 1] == words[words.index("--expect_processes") + 1] == "2"
         assert "--main_process_port" in words
+
+
+def test_a_study_goes_on_with_the_processes_that_it_began_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    two = write_study(tmp_path, {"num_processes": 2})
+    two.cells[0].folder.mkdir(parents=True)
+    prepare(two, 1)[0][0].steps[0].before()
+    with pytest.raises(UserError, match=r"DAPO, seed 0: .*\(`num_processes` 2 there, 1 here\)"):
+        prepare(write_study(tmp_path), 1)
+    assert len(prepare(two, 1)[0]) == 4
+    for cell in two.cells:  # nothing is left to train: only to measure
+        cell.folder.mkdir(parents=True, exist_ok=True)
+        write_json(cell.folder / "training.json", {})
+    assert len(prepare(write_study(tmp_path), 1)[0]) == 4
 
 
 def test_an_accelerate_file_for_the_cpu_needs_no_devices(tmp_path, monkeypatch):

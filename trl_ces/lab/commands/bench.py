@@ -22,7 +22,6 @@ def benchmarks() -> dict[str, Path]:
 
 
 def run(argv: list[str]) -> int:
-    """Runs `trl-ces bench NAME ...`."""
     known = benchmarks()
     if not argv or argv[0] in ("-h", "--help"):
         first_lines = {name: file.read_text(encoding="utf-8").splitlines()[0] for name, file in known.items()}

@@ -6,7 +6,6 @@ from ...support.yaml import parse_yaml
 
 
 def run(argv: list[str]) -> int:
-    """Tries the rule and prints what was found; returns 0."""
     parser = Parser(
         "check",
         usage="trl-ces check RULE [--shaping_kwargs YAML]",

@@ -11,7 +11,6 @@ The first directory is the reference model that decides which questions are simp
 
 
 def run(argv: list[str]) -> int:
-    """Compares and prints."""
     parser = Parser(
         "compare",
         usage="trl-ces compare A B [C ...] [--names NAME ...] [--baseline NAME] [--verdict correct_qwen]",

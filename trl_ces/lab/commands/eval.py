@@ -19,7 +19,6 @@ docs/evaluation.md lists the benchmarks and says what is measured.
 
 
 def run(argv: list[str]) -> int:
-    """Evaluates and prints the table."""
     parser = Parser(
         "eval",
         usage="trl-ces eval --model MODEL --benchmarks math12|aime24,gsm8k,... [--config FILE] [options]",

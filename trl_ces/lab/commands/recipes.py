@@ -11,7 +11,6 @@ from ...train.shipped import OVERLAY_FOLDERS, shipped_files, shipped_folders
 
 
 def run(argv: list[str]) -> int:
-    """Lists the shipped files, or prints the flat recipe of some."""
     parser = Parser("recipes", description="List the shipped recipes and overlays, or print a recipe whole.")
     verbs = "print the recipe that the names make together, copy it to a file of your own, or compute the costs anew"
     parser.add_argument("verb", nargs="?", choices=["show", "copy", "costs"], help=verbs)

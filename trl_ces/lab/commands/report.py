@@ -17,7 +17,8 @@ The first evaluation is the reference model, by which questions are simple or ha
 """
 
 
-def _parser() -> Parser:
+def run(argv: list[str]) -> int:
+    """Reads the runs and writes the page; returns 0."""
     parser = Parser(
         "report",
         usage="trl-ces report RUN [RUN ...] --out FILE [--names NAME ...] [--tokens N] [--figures DIR]",
@@ -43,12 +44,7 @@ def _parser() -> Parser:
         default="correct",
         help="of evaluations: mathematical equality (default), or the rules of the Qwen2.5-Math script",
     )
-    return parser
-
-
-def run(argv: list[str]) -> int:
-    """Reads the runs and writes the page; returns 0."""
-    options = _parser().parse_args(argv or ["--help"])
+    options = parser.parse_args(argv or ["--help"])
     places = [place.expanduser() for place in options.runs]
     if options.names is not None and len(options.names) != len(places):
         raise UserError(f"`--names` has {len(options.names)} names for {len(places)} runs: give one for each.")

@@ -21,8 +21,6 @@ class HubSource:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One set of problems."""
-
     name: str  # for `--benchmarks`, and for `trl_ces.grading`
     title: str  # as in the paper's tables
     kind: str  # `"math"`, `"choice"` or `"code"`

@@ -118,7 +118,6 @@ def _measure(runs: Sequence[Run], name: str, verdict: str) -> Measured:
 
 
 def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) -> dict[str, Any]:
-    """The numbers of the comparison's tables."""
     names = shared_benchmarks(runs)
     measured = {name: _measure(runs, name, verdict) for name in names}
     averages, budgets = {}, {}
@@ -199,7 +198,6 @@ def comparison_tables(found: dict[str, Any]) -> list[Table]:
 
 
 def comparison_text(found: dict[str, Any]) -> str:
-    """The comparison as Markdown."""
     parts = [
         part for table in comparison_tables(found) for part in (f"## {table.title}", table.markdown(), table.note)
     ]

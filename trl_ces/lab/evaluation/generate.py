@@ -120,7 +120,6 @@ class TransformersBackend:
         return generate_batch(self.model, prompts, plain, logits_processor=[Sampler(prompts, seeds, self.settings)])
 
     def close(self) -> None:
-        """Frees the model."""
         del self.model
 
 

@@ -135,7 +135,9 @@ def apply_template(tokenizer: Any, messages: list[dict[str, str]], **options: An
 
 
 def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: EvaluationSettings) -> None:
-    """Refuses a `max_new_tokens` that does not fit into the model's context with the longest prompt."""
+    """Refuses a `max_new_tokens` for which the model has no room, or a budget of thinking for which it has no tags."""
+    if settings.thinking_token_budget is not None:
+        thinking_ids(facts.tokenizer)
     longest = max(map(len, prompts.ids))
     if facts.context is not None and longest + settings.max_new_tokens > facts.context:
         room = facts.context - longest

@@ -41,7 +41,6 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
 
 
 def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
-    """The problems of a benchmark."""
     benchmark = BENCHMARKS[name]
     source, rows, read = _from_hub(benchmark) if data_dir is None else _from_folder(benchmark, Path(data_dir))
     if len(rows) != benchmark.count:

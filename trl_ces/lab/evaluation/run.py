@@ -16,7 +16,7 @@ from ...support.errors import UserError
 from ...support.imports import install_line
 from .code.judge import CodeJudge, check_code
 from .generate import TransformersBackend
-from .models import ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model, thinking_ids
+from .models import EncodedPrompts, ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
 from .problems import Problem, choose, data_digest, load_benchmark
 from .samples import key_of, open_samples
 from .settings import EvaluationSettings, default_folder, fit_settings
@@ -61,6 +61,14 @@ def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Pro
     return settings, [problem for problems in sets for problem in problems]
 
 
+def _encode(settings: EvaluationSettings, problems: Sequence[Problem]) -> tuple[ModelFacts, EncodedPrompts]:
+    """The model without its weights, and the prompts as its tokens; refuses what does not fit."""
+    facts = read_model(settings)
+    prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt)
+    check_context(facts, prompts, settings)
+    return facts, prompts
+
+
 def run_evaluation(
     settings: EvaluationSettings,
     output_dir: Path,
@@ -72,11 +80,7 @@ def run_evaluation(
     """Evaluates a model, or finishes what a killed run has begun; returns the summary."""
     check_model(settings.model)
     settings, problems = _prepare(settings)
-    facts = read_model(settings)
-    if settings.thinking_token_budget is not None:
-        thinking_ids(facts.tokenizer)
-    prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt)
-    check_context(facts, prompts, settings)
+    facts, prompts = _encode(settings, problems)
     units = list_units(settings, problems, prompts)
     recorded, judge = record(settings, facts, problems), CodeJudge(settings.code_time_limit)
     with open_samples(output_dir, recorded, wait) as file:
@@ -124,7 +128,7 @@ def evaluate(
     model_dir: str | Path, benchmarks: str | Sequence[str] = "math12", verdict: str = "correct", **knobs: Any
 ) -> dict[str, dict[str, float]]:
     """Accuracy and length on benchmarks, as an `evaluation.function` of `trl-ces study`."""
-    settings, folder = _study_settings(str(model_dir), benchmarks, verdict, knobs), Path(model_dir)
+    settings, folder = choose_backend(_study_settings(str(model_dir), benchmarks, verdict, knobs)), Path(model_dir)
     chosen, place = settings.sampling(), default_folder(settings.model)
     if folder.is_dir():
         chosen["model"], place = fingerprint(folder), folder / "evaluation"
@@ -140,9 +144,13 @@ def evaluate(
     }
 
 
-def check_evaluate(benchmarks: str | Sequence[str] = "math12", verdict: str = "correct", **knobs: Any) -> None:
-    """Refuses what [`evaluate`] would refuse for any model; `trl-ces study` asks before its first run."""
-    _prepare(_study_settings("of the study", benchmarks, verdict, knobs))
+def check_evaluate(
+    benchmarks: str | Sequence[str] = "math12", verdict: str = "correct", model_dir: str | None = None, **knobs: Any
+) -> None:
+    """Refuses what [`evaluate`] would refuse of models like `model_dir`; `trl-ces study` asks before its first run."""
+    settings, problems = _prepare(_study_settings(model_dir or "of the study", benchmarks, verdict, knobs))
+    if model_dir is not None:
+        _encode(settings, problems)
 
 
 def _study_settings(model: str, benchmarks: Any, verdict: str, knobs: dict[str, Any]) -> EvaluationSettings:

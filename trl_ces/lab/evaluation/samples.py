@@ -20,7 +20,6 @@ FIELDS = (*ASKED, *JUDGED, *DRAWN)
 
 
 def key_of(sample: Sample) -> Key:
-    """Identifies a sample within its directory."""
     return sample["benchmark"], sample["problem"], sample["sample"]
 
 

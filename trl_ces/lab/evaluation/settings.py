@@ -53,7 +53,7 @@ class EvaluationSettings:
     repetition_penalty: float = _knob(1.05, "on tokens of the prompt and the completion so far; 1 is none", POSITIVE)
     seed: int = _knob(0, "of the sampling", NOT_NEGATIVE)
     system_prompt: str | None = _knob(PAPER_SYSTEM_PROMPT, "system message; null for none")
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] = _knob("auto", "of the weights; auto: as saved")
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = _knob("auto", "auto: as saved; vLLM halves float32")
     batch_size: int = _knob(16, "completions generated at a time, with transformers", COUNT)
     tensor_parallel_size: int = _knob(1, "vLLM: GPUs per copy of the model", COUNT)
     data_parallel_size: int = _knob(1, "vLLM: copies of the model", COUNT)
@@ -87,7 +87,6 @@ class EvaluationSettings:
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def code_benchmarks(self) -> list[str]:
-        """The code sets among `benchmarks`."""
         return [name for name in self.benchmarks if BENCHMARKS[name].kind == "code"]
 
 

@@ -26,11 +26,6 @@ class Interval(NamedTuple):
         return self.mean - self.low, self.high - self.mean
 
 
-def interval(values: Sequence[float], least: float = -math.inf, resamples: int = RESAMPLES) -> Interval:
-    """[`interval_of_average`] of one set."""
-    return interval_of_average([values], least, resamples)
-
-
 def interval_of_average(
     sets: Sequence[Sequence[float]], least: float = -math.inf, resamples: int = RESAMPLES
 ) -> Interval:

@@ -13,7 +13,7 @@ from .benchmarks import BENCHMARKS
 from .budgets import PICTURE, budget_table, draw_budgets, of_one_run
 from .proportions import Shares, accuracy_interval
 from .samples import FIELDS, Sample
-from .statistics import interval, interval_of_average, pass_at_k
+from .statistics import interval_of_average, pass_at_k
 
 SUMMARY, TABLE = "summary.json", "table.md"
 VERDICTS = ("correct", "correct_qwen")
@@ -63,13 +63,12 @@ def measured(samples: pd.DataFrame) -> dict[str, Any]:
         "samples": len(samples),
         "not_judged": int(samples["correct"].isna().sum()),
         "truncated": float((samples["finish_reason"] == "length").mean()),
-        "length_tokens": interval(mean_lengths(samples), least=0)._asdict(),
+        "length_tokens": interval_of_average([mean_lengths(samples)], least=0)._asdict(),
         **{verdict: score(samples, verdict) for verdict in VERDICTS},
     }
 
 
 def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
-    """Results of a finished run."""
     from ...support.environment import environment
 
     tables = by_benchmark(samples)

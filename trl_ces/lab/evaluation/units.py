@@ -16,8 +16,6 @@ from .settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class Unit:
-    """One completion to draw."""
-
     problems: list[Problem]  # what is asked; of a code set and its stricter set both, the one with the most tests last
     sample: int  # number of the completion among the problem's completions
     prompt: list[int]  # token ids

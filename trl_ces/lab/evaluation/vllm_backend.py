@@ -35,8 +35,6 @@ for pid in map(int, sys.argv[1:]):
 
 
 class VllmBackend:
-    """vLLM's engine on one model."""
-
     batch_size: int | None = None
 
     def __init__(self, facts: ModelFacts, settings: EvaluationSettings, longest: int):

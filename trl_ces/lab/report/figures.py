@@ -30,7 +30,6 @@ class Measured:
 
     @property
     def point(self) -> tuple[float, float]:
-        """Length and accuracy."""
         length, accuracy = (math.nan if found.mean is None else found.mean for found in (self.length, self.accuracy))
         return length, accuracy
 

@@ -65,7 +65,6 @@ class Page:
 
 
 def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str = "correct") -> Page:
-    """What is shown of runs."""
     names = [study.name for study in found.studies] + list(
         dict.fromkeys([training.method for training in found.trainings] + [run.name for run in found.evaluations])
     )

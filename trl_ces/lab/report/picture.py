@@ -27,8 +27,6 @@ DARK = Theme(ink="#e3e8ef", grid="#39424f", paper="#161b22", lighten=0.45)
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture of the report."""
-
     name: str  # its file's name, without suffix
     title: str
     alt: str  # what it shows, for screen readers

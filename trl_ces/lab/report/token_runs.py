@@ -68,6 +68,7 @@ def shaping_of(settings: dict[str, Any], other: dict[str, Any] | None = None) ->
         "beta_incorrect": float(incorrect),
         "dynamic_multiplier": dynamic,
         **({} if cap is None else {"cap_incorrect": float(cap)}),
+        **({"mask_truncated": True} if source.get("mask_truncated_completions") else {}),
     }
 
 
@@ -124,7 +125,7 @@ def _sample_run(
             "reference": None if reference is None else digest(reference.settings),
         }
         content = there.get(step)
-        if content is None or _without_verdict(content.settings) != settings:
+        if content is None or {**content.settings, "not_judged": None} != {**settings, "not_judged": None}:
             say(f"{training.method}: sampling the model of step {step} on {num_prompts} problems")
             content = _answer(recipe, sampling, settings, reference)
             try:
@@ -132,10 +133,6 @@ def _sample_run(
             except OSError as error:
                 raise UserError(f"{training.folder} cannot be written ({error.strerror}): copy the run.") from None
         reference = reference or content
-
-
-def _without_verdict(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name != "not_judged"}
 
 
 def _sampling(training: Training, model: Path, tau: float) -> tuple[Recipe, Sampling]:

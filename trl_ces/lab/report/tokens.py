@@ -145,7 +145,9 @@ def token_answers(
     scorable = torch.tensor([verdict is not None for verdict in verdicts])
     group_correct, group_scorable = group_counts(right, scorable, num_samples)
     entropies = pad_sequence([torch.tensor(answer.entropies, dtype=torch.float64) for answer in answers], True)
-    mask = pad_sequence([torch.ones(len(answer.tokens)) for answer in answers], True)
+    shaping = dict(shaping)
+    cut_count = not shaping.pop("mask_truncated", False)
+    mask = pad_sequence([torch.full((len(a.tokens),), float(a.ended or cut_count)) for a in answers], True)
     counts = zip(group_correct.tolist(), group_scorable.tolist(), right.tolist(), strict=True)
     # Only the cap reads A, and only of wrong completions.
     advantages = torch.tensor([0.0 if true else advantage_of_incorrect(c, n) for c, n, true in counts])

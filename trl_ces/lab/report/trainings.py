@@ -15,8 +15,6 @@ from ...train.recipe import RECIPE
 
 @dataclass(frozen=True)
 class Training:
-    """One training run."""
-
     method: str  # the name it is drawn under; runs of one name are seeds of one method
     seed: int | None  # `None` if unknown
     folder: Path

@@ -17,8 +17,6 @@ PAIRS = 8  # rows of a table
 
 @dataclass(frozen=True)
 class TokenView:
-    """A piece of text."""
-
     text: str
     level: int  # class of entropy
     tip: str = ""  # shown on hover
@@ -40,8 +38,6 @@ class AnswerView:
 
 @dataclass(frozen=True)
 class StepView:
-    """The model of one step."""
-
     title: str
     facts: str
     pairs: list[tuple[AnswerView | None, AnswerView | None]]  # a correct and a wrong completion; one may be missing
@@ -69,7 +65,6 @@ def quoted(text: str) -> str:
 
 
 def level(bits: float) -> int:
-    """The class of an entropy."""
     return sum(bits >= start for start in LEVELS)
 
 

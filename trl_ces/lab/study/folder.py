@@ -57,8 +57,8 @@ def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
     return measured is not None and measured["settings"] == as_kept and is_trained(cell)
 
 
-def check_unchanged(cell: Cell) -> None:
-    """Refuses a folder that holds a run of another recipe, which would be taken for this one."""
+def check_unchanged(cell: Cell, processes: int | None = None) -> None:
+    """Refuses a folder that holds a run of another recipe, or on other than `processes`, as no run of this study."""
     if not cell.recipe_file.is_file():
         return
     found, here = read_yaml(cell.recipe_file), dict(cell.checked_recipe.given)
@@ -69,6 +69,10 @@ def check_unchanged(cell: Cell) -> None:
         for name in {**found, **here}
         if found.get(name) != here.get(name) and name not in NAMES_ONLY
     ]
+    before = (read_json(cell.folder / CLOCK) or {}).get("processes")
+    # Of a larger batch, unless `responses_per_step` keeps it.
+    if processes and before and processes != before and cell.checked_recipe.script.responses_per_step is None:
+        differing.append(f"`num_processes` {before} there, {processes} here")
     if differing:
         raise UserError(
             f"{cell.folder} holds a run with other settings ({'; '.join(differing)}): remove that folder to run it "
@@ -76,7 +80,7 @@ def check_unchanged(cell: Cell) -> None:
         )
 
 
-def begin_training(cell: Cell) -> None:
+def begin_training(cell: Cell, processes: int = 1) -> None:
     """Writes the recipe, and starts the clock with the seconds that led to the checkpoint to continue from."""
     write_recipe(cell)
     before, checkpoint = read_json(cell.folder / CLOCK), newest_checkpoint(cell.folder)
@@ -86,7 +90,8 @@ def begin_training(cell: Cell) -> None:
         # A checkpoint older than the last start: that attempt saved none.
         seconds = before["seconds_before"] + max(0.0, saved - before["started"])
     attempts = before["attempts"] + 1 if before else 1
-    write_json(cell.folder / CLOCK, {"seconds_before": seconds, "started": time.time(), "attempts": attempts})
+    clock = {"seconds_before": seconds, "started": time.time(), "attempts": attempts, "processes": processes}
+    write_json(cell.folder / CLOCK, clock)
 
 
 def finish_training(cell: Cell) -> None:

@@ -52,18 +52,19 @@ class Setting:
 
     @property
     def point(self) -> tuple[float, float]:
-        """Mean length and mean accuracy."""
         return self.length.mean, self.accuracy.mean
 
 
 def read_settings(runs: DataFrame, comparable: bool = True) -> list[Setting]:
-    """The settings among the runs of one variant, in their order; a method without a `line` is a line of its own.
+    """The settings among the measured runs of one variant, in order; a method without a `line` is a line of its own.
 
     If some seeds have a run of every setting, only these count, so that means are `comparable` in an unfinished study.
     """
     found = []
     for method, measurements in runs.groupby("method", sort=False):
-        own = at_each_seed(measurements, runs["seed"].drop_duplicates())
+        own = at_each_seed(measurements, runs["seed"].drop_duplicates()).dropna(subset=[LENGTH, ACCURACY])
+        if own.empty:
+            continue
         places = zip(own["seed"].astype(int), zip(own[LENGTH], own[ACCURACY], strict=True), strict=True)
         measured = own.dropna(subset=AREA) if AREA in own else own.head(0)
         areas = dict(zip(measured["seed"].astype(int), measured.get(AREA, ()), strict=True))
@@ -87,7 +88,6 @@ def has_lines(runs: DataFrame) -> bool:
 
 
 def _lines(runs: DataFrame) -> Series:
-    """The line of each run."""
     return runs["line"].fillna(runs["method"]) if "line" in runs else runs["method"]
 
 

@@ -59,11 +59,10 @@ def evaluate(
 
 
 def check_evaluate(
-    config: str | list[str] | None = None, num_problems: int = 100, group_by: str | None = None, **settings: object
+    config: str | list[str], num_problems: int = 100, group_by: str | None = None, **settings: object
 ) -> None:
     """Refuses what [`evaluate`] would refuse for any model: `trl-ces study` calls it before its first run."""
-    if config is not None:
-        _problems_and_kinds(recipe_to_sample(config, {}), num_problems, group_by)
+    _problems_and_kinds(recipe_to_sample(config, {}), num_problems, group_by)
 
 
 def _problems_and_kinds(recipe: Recipe, num_problems: int, group_by: str | None) -> tuple[Dataset, Sequence[str]]:

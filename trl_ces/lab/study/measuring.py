@@ -7,7 +7,9 @@ import json
 import math
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ...support.environment import environment
@@ -15,28 +17,30 @@ from ...support.errors import UserError
 from ...support.files import write_json
 from ...support.imports import import_function
 from ...train.lookup import model_path
-from ...train.recipe import RECIPE, load_recipe
+from ...train.recipe import RECIPE, Recipe, load_recipe
 from .folder import EVALUATION
 
 if TYPE_CHECKING:
     from .cells import Cell
 
 
-def check_evaluation(settings: dict[str, Any]) -> None:
-    """Refuses an evaluation that would fail after the first training.
+def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
+    """Refuses an evaluation that would fail after the first training, of `recipe`.
 
     If its function `NAME` has a neighbour `check_NAME`, that is called with the same keyword arguments.
     """
     function = import_function(settings["function"], "evaluation")
-    arguments = _arguments(settings)
-    try:
-        signature = inspect.signature(function)
-        of_run = {"config": RECIPE} if "config" in signature.parameters else {}
-        signature.bind("model", **of_run | arguments)
-    except TypeError as error:
-        raise UserError(f"`evaluation`: {settings['function']} does not take these settings: {error}.") from None
-    check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}")
-    if check is not None:
+    check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}", lambda **arguments: None)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / RECIPE
+        file.write_text(recipe.to_yaml(), encoding="utf-8")
+        try:
+            inspect.signature(function).bind("model", **_arguments(function, settings, file))
+        except TypeError as error:
+            raise UserError(f"`evaluation`: {settings['function']} does not take these settings: {error}.") from None
+        arguments = _arguments(check, settings, file)
+        if "model_dir" in inspect.signature(check).parameters and recipe.script.model_builder is None:
+            arguments["model_dir"] = str(recipe.model.model_name_or_path)
         check(**arguments)
 
 
@@ -53,12 +57,10 @@ def main(words: list[str]) -> int:
     """
     folder, settings, started = Path(words[0]), json.loads(words[1]), time.monotonic()
     try:
-        measure, arguments = import_function(settings["function"], "evaluation"), _arguments(settings)
+        measure = import_function(settings["function"], "evaluation")
         # A recipe is read only if it is needed: it imports TRL, which takes as long as measuring a small model.
         model = str(folder) if words[2] == "trained" else model_path(load_recipe(folder / RECIPE))
-        if "config" in inspect.signature(measure).parameters:
-            arguments.setdefault("config", str(folder / RECIPE))  # the run's own problems
-        benchmarks = measure(model, **arguments)
+        benchmarks = measure(model, **_arguments(measure, settings, folder / RECIPE))
         check_measured(benchmarks, settings["function"])
     except UserError as error:
         print(f"trl-ces study: error: {error}", file=sys.stderr)
@@ -89,8 +91,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _arguments(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name != "function"}
+def _arguments(function: Callable[..., Any], settings: dict[str, Any], recipe: Path) -> dict[str, Any]:
+    """Its keyword arguments; where it takes a `config` and none is given, that is the run's own recipe."""
+    own = {"config": str(recipe)} if "config" in inspect.signature(function).parameters else {}
+    return own | {name: value for name, value in settings.items() if name != "function"}
 
 
 if __name__ == "__main__":

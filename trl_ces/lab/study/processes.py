@@ -103,10 +103,12 @@ def run_all(
 
 def _work(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -> Generator[Child, None, None]:
     """Does the steps of a run; yields the process that it waits for."""
-    # The child inherits the lock: while it lives, even without us, no second run starts in this folder.
-    with lock_file(run.folder / LOCK) as lock:
+    with contextlib.ExitStack() as stack:
         for step in run.steps:
             try:
+                if step is run.steps[0]:
+                    # The child inherits it: while that lives, even without us, no second run starts in this folder.
+                    lock = stack.enter_context(lock_file(run.folder / LOCK))
                 step.before()
                 with step.log.open("ab") as output:
                     child = subprocess.Popen(

@@ -118,12 +118,10 @@ def variant_tables(rows: DataFrame, baseline: str) -> Iterator[tuple[str, Table]
 
 
 def measured_on(runs: DataFrame) -> str:
-    """The problems that runs were measured on."""
     return "; ".join(sorted(runs["measured_on"].unique()))
 
 
 def comparison(table: DataFrame, baseline: str) -> str:
-    """The comparison as Markdown."""
     parts = [NOTE.format(baseline), f"Measured on: {measured_on(table)}."]
     for variant, tables in groupby(variant_tables(table, baseline), key=lambda entry: entry[0]):
         parts += [f"## {variant}"] if variant else []

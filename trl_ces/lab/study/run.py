@@ -32,6 +32,9 @@ def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple
     if missing:
         raise UserError(f"the comparison needs {' and '.join(missing)}: {install_line('lab')}.")
     prepare(study, at_a_time)  # before anything is written
+    if study.evaluation is not None:
+        for cell in {cell.variant: cell for cell in study.cells}.values():  # the last of each variant
+            check_evaluation(study.evaluation, cell.checked_recipe)
     with lock_file(study.output_dir / LOCK) as lock:
         sign(lock, os.getpid())
         return _run_locked(study, at_a_time, say)
@@ -62,19 +65,17 @@ def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> tup
 
 def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str, str]]]:
     """Checks every run as `trl-ces train` would; returns the pending ones, and the slots in which they run."""
-    if study.evaluation is not None:
-        check_evaluation(study.evaluation)
     processes, slots = share_devices(study, at_a_time)
-    flags = {} if processes is None else {"num_processes": [str(processes)]}
-    if slots[0] and processes and processes > 1:
+    flags = {"num_processes": [str(processes)]}
+    if slots[0] and processes > 1:
         flags["main_process_port"] = ["0"]  # a free one for each run, by accelerate
-    pending = []
+    pending, to_train = [], not all(map(is_trained, study.cells))
     # Models before training first, so that no two runs wait for one `model_builder`.
     # Then seed by seed: a study that is stopped early compares all methods.
     for cell in sorted(study.cells, key=lambda cell: (cell.trained, cell.seed)):
         try:
             accuracy_reward_name(cell)
-            check_unchanged(cell)
+            check_unchanged(cell, processes if to_train else None)
             if not is_finished(cell, study.evaluation):
                 pending.append(make_pending(study, cell, flags))
         except UserError as error:
@@ -82,15 +83,16 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str,
     return pending, slots
 
 
-def share_devices(study: Study, at_a_time: int) -> tuple[int | None, list[dict[str, str]]]:
-    """Processes of each run (`None`: the launcher decides), and per slot the variable that names its devices."""
+def share_devices(study: Study, at_a_time: int) -> tuple[int, list[dict[str, str]]]:
+    """Processes of each run, and per slot the variable that names its devices."""
     file = study.accelerate_config
     settings = read_accelerate_config(find_accelerate_config(file)) if file is not None else {}
+    asked = study.num_processes or settings.get("num_processes")
     on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
     devices = [] if on_cpu else visible_devices()
     if not devices:  # a CPU; or no accelerator, which the first run's own check refuses
-        return study.num_processes, [{}] * at_a_time
-    processes = study.num_processes or settings.get("num_processes") or max(1, len(devices) // at_a_time)
+        return asked or 1, [{}] * at_a_time
+    processes = asked or max(1, len(devices) // at_a_time)
     if processes * at_a_time > len(devices):
         raise UserError(
             f"`--jobs {at_a_time}` with {processes} processes each needs {at_a_time * processes} devices, and there "
@@ -117,7 +119,7 @@ def make_pending(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pendi
     launch = check(line, cell.checked_recipe)
     steps = []
     if not is_trained(cell):
-        begin, finish = partial(begin_training, cell), partial(finish_training, cell)
+        begin, finish = partial(begin_training, cell, launch.num_processes), partial(finish_training, cell)
         command = launch.with_recipe(cell.recipe_file.resolve(), None if checkpoint is None else str(checkpoint))
         steps.append(Step(command, cell.folder / "train.log", begin, finish))
     if study.evaluation is not None:
