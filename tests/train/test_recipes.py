@@ -150,7 +150,7 @@ EXPECTED = {
     "cosine": {
         "shaping": "none",
         "reward_funcs": ["get_cosine_scaled_reward", "think_format_reward"],
-        "reward_kwargs": {"get_cosine_scaled_reward": {"max_len": 12000}},
+        "reward_kwargs": None,
     },
     "lora": {
         **CES,
@@ -256,6 +256,11 @@ def test_the_overlong_punishment_grows_over_the_last_fifth(model, cache):
         lengths = [[0] * (limit - cache), [0] * limit, [0] * (limit + 1)]
         punishment = find_reward_functions(recipe)[-1]
         assert punishment(prompts=None, completions=None, completion_ids=lengths) == [0.0, -1.0, -1.0]
+
+
+@pytest.mark.parametrize(("names", "length"), [(["R1-7B", "cosine"], 12000), (["R1-7B", "cosine", "truncation"], 4000)])
+def test_the_cosine_falls_over_the_whole_length_of_a_completion(names, length):
+    assert find_reward_functions(load_recipe(names))[0].max_len == length
 
 
 @pytest.mark.parametrize("file", ACCELERATE, ids=name_of)
