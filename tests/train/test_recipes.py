@@ -342,6 +342,11 @@ def test_the_cluster_recipes_are_the_papers_but_for_batches_and_vllm(model):
     assert found.keys() == names | {"save_steps", "vllm_gpu_memory_utilization"}
 
 
+@pytest.mark.parametrize("name", shipped_files("cluster"))
+def test_an_overlay_with_vllm_turns_it_on(name):
+    assert compose([SMALL, name])["use_vllm"] is True
+
+
 @pytest.mark.parametrize("model", R1)
 def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(model):
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
