@@ -142,6 +142,22 @@ def test_a_reward_gets_the_other_columns_under_their_own_names_but_those_that_tr
         assert (row["answer"], row["level"], row["solution"]) == (row["row"], f"L{row['row']}", str(row["row"]))
 
 
+@pytest.mark.parametrize("first", [5, 2**70])
+def test_golds_may_be_numbers_and_text(tmp_path, first):
+    rows = [{"question": "q", "answer": gold} for gold in (first, "1/2")]
+    data, _ = load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None), say=lambda text: None)
+    assert {*data["answer"]} == {*data["solution"]} == {str(first), "1/2"}
+
+
+def test_parquet_files_of_one_folder_may_differ_in_columns(tmp_path):
+    from datasets import Dataset
+
+    for name, more in (("a", {}), ("b", {"level": 3})):
+        Dataset.from_list([{"question": name, "answer": "1", **more}]).to_parquet(str(tmp_path / f"{name}.parquet"))
+    data, _ = load_datasets(script(tmp_path, max_train_samples=None), say=lambda text: None)
+    assert {(row["prompt"][-1]["content"], row["level"]) for row in data} == {("a", None), ("b", 3)}
+
+
 def test_a_column_of_several_types_is_refused_in_a_sentence(tmp_path):
     rows = [{"question": "q", "answer": "1", "level": level} for level in (1, "hard")]
     with pytest.raises(UserError, match=r"a column holds values of several types \(.+\): make them one\."):

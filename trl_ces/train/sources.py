@@ -93,16 +93,20 @@ def _read_local(script: ScriptArguments, name: str) -> Rows:
 
 def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows:
     import pyarrow
+    from datasets import Dataset
     from pyarrow import parquet
 
+    tables = []
     for file in files:
         try:
-            parquet.ParquetFile(file).close()
+            tables.append(parquet.ParquetFile(file).read())
         except (pyarrow.ArrowException, OSError) as error:
             raise UserError(f"{file}: not a parquet file ({first_line(error)}).") from None
-    from datasets import Dataset
-
-    return _rows_of(Dataset.from_parquet([str(file) for file in files]), script, name)
+    try:
+        whole = pyarrow.concat_tables(tables, promote_options="permissive")
+    except pyarrow.ArrowException as error:
+        raise UserError(f"{name}: a column has several types in its files ({first_line(error)}).") from None
+    return _rows_of(Dataset(whole), script, name)
 
 
 def _rows_of(dataset: Any, script: ScriptArguments, source: str) -> Rows:
@@ -112,8 +116,15 @@ def _rows_of(dataset: Any, script: ScriptArguments, source: str) -> Rows:
 
 
 def _rows(source: str, columns: Mapping[str, Sequence[Any]], prompt_column: str, solution_column: str) -> Rows:
+    import pyarrow
+
+    golds = list(columns[solution_column])
     others = {name: values for name, values in columns.items() if name not in {prompt_column, *TRLS}}
-    return Rows(source, columns[prompt_column], list(columns[solution_column]), others)
+    try:
+        pyarrow.array(golds)
+    except (pyarrow.ArrowException, OverflowError):  # numbers and text, or a number of more than 64 bits
+        others[solution_column] = [None if gold is None else str(gold) for gold in golds]
+    return Rows(source, columns[prompt_column], golds, others)
 
 
 def _read_hub(script: ScriptArguments, name: str, split: str) -> Rows:
