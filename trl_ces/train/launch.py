@@ -79,7 +79,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
         worker += ["--expect_distributed_type", checked]
     flags = {name: values for name, values in line.accelerate_flags.items() if name != "num_processes"}
     if config_file is None and not flags and processes == 1:
-        return Launch(1, None, [sys.executable, *worker], _one_device_only(devices))
+        return Launch(1, None, [sys.executable, *worker], _one_device_only(devices, recipe.env))
     if config_file is None and not flags and on_cpu:
         torchrun = ["-m", LAUNCHERS[0], "--standalone", "--nproc_per_node", str(processes)]
         return Launch(processes, None, [sys.executable, *torchrun, *worker])
@@ -90,6 +90,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     for name, values in (flags | {"quiet": []}).items():
         launch += [f"--{name}", *values]
     env = _all_cores(processes // machines, recipe.env, line.accelerate_flags)
+    env |= _one_device_only(devices, recipe.env) if processes == 1 else {}
     return Launch(processes, checked, [sys.executable, *launch, *worker], env, rank)
 
 
@@ -117,11 +118,11 @@ def _device_count() -> int:
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
 
 
-def _one_device_only(devices: int) -> dict[str, str]:
+def _one_device_only(devices: int, env: dict[str, str]) -> dict[str, str]:
     """Hides all GPUs but one: otherwise the Trainer uses `DataParallel`, with larger batches than the recipe's."""
     if devices < 2:
         return {}
-    return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
+    return {"CUDA_VISIBLE_DEVICES": (os.environ | env).get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
 
 
 def _all_cores(processes: int, *given: Mapping[str, Any]) -> dict[str, str]:
