@@ -200,6 +200,8 @@ def test_what_a_recipe_can_have_wrong_is_said_in_one_line(job, refused, changes,
         (["--cpu"], ["`--cpu` cannot be given", "`--use_cpu true`"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
         (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", '[vllm]"']),
+        (["--use_vllm", "--vllm_max_model_length", "8"], ["`vllm_max_model_length` is 8", "no prompt has room"]),
+        (["--deepspeed", "recipe.yaml"], ["`deepspeed` needs DeepSpeed", '[deepspeed]"']),
         (
             ["--attn_implementation", "flash_attention_2"],
             ["'flash_attention_2', which needs a GPU, and `use_cpu` is true: give --attn_implementation sdpa"],

@@ -43,6 +43,13 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
             "`use_vllm` with quantized weights would send vLLM an adapter merged into them, which rounding changes by "
             "as much as the adapter does: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
         )
+    bound, answer = recipe.setting("vllm_max_model_length"), recipe.setting("max_completion_length")
+    colocated = recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "colocate"
+    if colocated and bound is not None and answer is not None and bound <= answer:
+        raise UserError(
+            f"`vllm_max_model_length` is {bound} and `max_completion_length` {answer}, so no prompt has room: raise "
+            "the first, or lower the second."
+        )
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's client of a server imports it, too
         raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
     _check_versions(bool(recipe.setting("use_vllm")), launch.distributed_type == "DEEPSPEED")
@@ -128,6 +135,8 @@ def _check_output_dir(output_dir: Path, disk: Disk | None) -> None:
 def _check_deepspeed(file: Any) -> None:
     if isinstance(file, str) and not Path(file).expanduser().is_file():
         raise UserError(f"`deepspeed` {file!r} does not exist (searched from {Path.cwd()}).")
+    if file is not None and find_spec("deepspeed") is None:
+        raise UserError(f"`deepspeed` needs DeepSpeed: {install_line('deepspeed')}, or set it to null.")
 
 
 def _check_loggers(wanted: str | list[str] | None) -> None:
