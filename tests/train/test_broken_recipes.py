@@ -168,6 +168,7 @@ def refused(capsys, monkeypatch):
         ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # no Hub id has two slashes
         ({"reward_funcs": "[.reward]"}, "", ["'.reward' is not a dotted path"]),
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
+        ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
         ({"report_to": "wandbb"}, "", ["`report_to`: 'wandbb' is not one of", "Did you mean `wandb`?"]),
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
     ],

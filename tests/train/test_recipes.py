@@ -258,9 +258,9 @@ def test_the_overlong_punishment_grows_over_the_last_fifth(model, cache):
         assert punishment(prompts=None, completions=None, completion_ids=lengths) == [0.0, -1.0, -1.0]
 
 
-@pytest.mark.parametrize(("names", "length"), [(["R1-7B", "cosine"], 12000), (["R1-7B", "cosine", "truncation"], 4000)])
-def test_the_cosine_falls_over_the_whole_length_of_a_completion(names, length):
-    assert find_reward_functions(load_recipe(names))[0].max_len == length
+@pytest.mark.parametrize(("overlays", "length"), [(["cosine"], 12000), (["cosine", "truncation"], 4000)])
+def test_the_cosine_falls_over_the_whole_length_of_a_completion(overlays, length):
+    assert find_reward_functions(load_recipe(["R1-7B", *overlays]))[0].max_len == length
 
 
 @pytest.mark.parametrize("file", ACCELERATE, ids=name_of)

@@ -8,6 +8,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from ..config import CESConfig
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
 from ..support.hub import check_repo, is_local
@@ -29,8 +30,7 @@ from .shapes import find_shape
 def check(line: CommandLine, recipe: Recipe) -> Launch:
     """Checks a run, and says how to start it."""
     launch = make_launch(line, recipe)
-    recipe.check_training(launch.num_processes)
-    _check_reward_weights(recipe)
+    _check_rewards(recipe, recipe.check_training(launch.num_processes))
     model, output_dir = str(recipe.model.model_name_or_path), Path(recipe.setting("output_dir"))
     if recipe.script.model_builder is not None:
         import_function(recipe.script.model_builder, "model_builder")
@@ -66,15 +66,19 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     return launch
 
 
-def _check_reward_weights(recipe: Recipe) -> None:
-    """TRL counts them once the model is loaded."""
-    rewards, weights = find_reward_functions(recipe), recipe.setting("reward_weights")
-    if weights is not None and len(weights) != len(rewards):
-        names = ", ".join(map(reward_name, rewards))
+def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
+    """Weights, and which reward says "correct": the trainer looks once the model is loaded."""
+    names = list(map(reward_name, find_reward_functions(recipe)))
+    if config.reward_weights is not None and len(config.reward_weights) != len(names):
         raise UserError(
-            f"`reward_weights` has {len(weights)} numbers for {len(rewards)} rewards: give one for each of {names}, "
-            "in this order."
+            f"`reward_weights` has {len(config.reward_weights)} numbers for {len(names)} rewards: give one for each "
+            f"of {', '.join(names)}, in this order."
         )
+    if config.needs_verdicts:
+        try:
+            config.accuracy_reward_index(names)
+        except ValueError as error:
+            raise UserError(f"{recipe.source}: {error}") from None
 
 
 def _check_model_path(name: str) -> None:
