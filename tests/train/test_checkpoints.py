@@ -17,6 +17,7 @@ def checkpoint(folder, step, text=None, max_steps=20):
     (place / "trainer_state.json").write_text(
         json.dumps({"global_step": step, "max_steps": max_steps}) if text is None else text
     )
+    torch.save({}, place / "rng_state.pth")
     return place
 
 
@@ -98,4 +99,7 @@ def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
     _check_resume(str(checkpoint(tmp_path, 12)), tmp_path, LENGTH)
     _check_resume(True, tmp_path, LENGTH)
     _check_resume(None, tmp_path, LENGTH)
+    (tmp_path / "checkpoint-12" / "rng_state.pth").unlink()
+    with pytest.raises(UserError, match=r"checkpoint-12 holds the model alone \(`save_only_model`\)"):
+        _check_resume(True, tmp_path, LENGTH)
     _check_resume(str(last), tmp_path, Length(max_steps=30))

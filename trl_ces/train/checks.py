@@ -202,14 +202,13 @@ def _check_evaluation(script: ScriptArguments, strategy: str) -> None:
 def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> None:
     if not value:
         return
-    if value is True:
-        if newest_checkpoint(output_dir, length) is None:
-            raise UserError(
-                f"`resume_from_checkpoint` is true and {output_dir} holds no whole checkpoint with steps left: start "
-                "without it, or raise `max_steps`."
-            )
-        return
-    state = read_state(Path(value))
+    checkpoint = newest_checkpoint(output_dir, length) if value is True else Path(value)
+    if checkpoint is None:
+        raise UserError(
+            f"`resume_from_checkpoint` is true and {output_dir} holds no whole checkpoint with steps left: start "
+            "without it, or raise `max_steps`."
+        )
+    state = read_state(checkpoint)
     if state is None:
         raise UserError(
             f"`resume_from_checkpoint` {value!r} holds no whole trainer_state.json: name a checkpoint-N directory."
@@ -218,4 +217,9 @@ def _check_resume(value: str | bool | None, output_dir: Path, length: Length) ->
         raise UserError(
             f"`resume_from_checkpoint` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
             "trained model. Raise `max_steps` or `num_train_epochs` to train longer."
+        )
+    if not any(checkpoint.glob("rng_state*")):
+        raise UserError(
+            f"{checkpoint} holds the model alone (`save_only_model`): Adam and the learning rate would start anew. "
+            "Start a run from it by `model_name_or_path`."
         )
