@@ -249,6 +249,12 @@ def test_a_folder_holds_one_kind_of_file(tmp_path):
         check_source(script(tmp_path))
 
 
+def test_a_folder_that_holds_several_splits_gives_the_one_that_is_asked_for(tmp_path):
+    write_lines(tmp_path, ZWHE99[:2], "train-00000-of-00001.jsonl")
+    write_lines(tmp_path, ZWHE99[2:5], "test-00000-of-00001.jsonl")
+    assert [len(read_rows(script(tmp_path), str(tmp_path), split).golds) for split in ("train", "test")] == [2, 3]
+
+
 def test_a_data_set_that_the_hub_does_not_give_is_one_sentence_with_the_way_out():
     with pytest.raises(UserError, match=r"'zwhe99/DeepMath-103K' \(split 'train'\) could not be loaded .* \.parquet"):
         load_datasets(script("zwhe99/DeepMath-103K"))

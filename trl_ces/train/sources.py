@@ -1,6 +1,7 @@
 """Reads problems from local JSON, JSONL and parquet files and from data sets of the Hub, dropping none."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +28,8 @@ class Rows:
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
-def local_files(name: str) -> list[Path]:
-    """The data files of a local `dataset_name`, sorted."""
+def local_files(name: str, split: str) -> list[Path]:
+    """The data files of a local `dataset_name`, sorted; of a folder those named after the split, if any are."""
     path = Path(name).expanduser()
     if not path.exists():
         raise UserError(f"The data file {name} does not exist (searched from {Path.cwd()}): check `dataset_name`.")
@@ -43,7 +44,7 @@ def local_files(name: str) -> list[Path]:
         raise UserError(
             f"The folder {name} has {found}: name one file, or a folder of one of {', '.join(DATA_SUFFIXES)}."
         )
-    return files
+    return [file for file in files if split in re.split(r"[\W_]+", file.stem)] or files
 
 
 def find_columns(columns: Sequence[str], script: ScriptArguments, source: str) -> tuple[str, str]:
@@ -78,8 +79,8 @@ def _read_json(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _read_local(script: ScriptArguments, name: str) -> Rows:
-    files = local_files(name)
+def _read_local(script: ScriptArguments, name: str, split: str) -> Rows:
+    files = local_files(name, split)
     if files[0].suffix == ".parquet":
         return _read_parquet(script, name, files)
     rows = [row for file in files for row in _read_json(file)]
@@ -143,7 +144,7 @@ def _read_hub(script: ScriptArguments, name: str, split: str) -> Rows:
 
 def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
     """The rows of a local path or a data set of the Hub."""
-    rows = _read_local(script, name) if is_local(name) else _read_hub(script, name, split)
+    rows = _read_local(script, name, split) if is_local(name) else _read_hub(script, name, split)
     if not len(rows.golds):
         raise UserError(f"{name} has no rows.")
     return rows
