@@ -41,11 +41,10 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
                 f"name `{sized}` after `{file.stem}`."
             )
         sized = file.stem if BATCHES in changes else sized
-        rule = changes.get(RULE, given.get(RULE))
-        if ruled is not None and rule != given[RULE]:
+        if ruled is not None and changes.get(RULE, given[RULE]) != given[RULE]:
             raise UserError(
-                f"`{file.stem}` sets `{RULE}` to {rule}, and the {given[RULE]} of `{ruled}` before it would be lost: "
-                f"name `{ruled}` after `{file.stem}`, or leave one out."
+                f"`{file.stem}` sets `{RULE}` to {changes[RULE]}, and the {given[RULE]} of `{ruled}` before it would "
+                f"be lost: name `{ruled}` after `{file.stem}`, or leave one out."
             )
         ruled = file.stem if changes.get(RULE, OFF) != OFF else ruled
         for name in NAMED:
