@@ -107,6 +107,7 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         ("dataset_builder: a.b", ["`dataset_builder` makes the problems", "set one of them to null"]),
         ("model_builder_kwargs: {seed: 3}", ["`model_builder_kwargs`", "needs a `model_builder`"]),
         ("- a list", ["not valid YAML"]),
+        ("lora_r: 16", ["`lora_r` has no effect without `use_peft`"]),
     ],
 )
 def test_refusals_name_key_value_and_what_is_expected(tmp_path, text, parts):

@@ -176,6 +176,9 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
             f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "
             "`hf auth login`."
         )
+    for name in values:
+        if name.startswith("lora_") and "use_peft" not in values:
+            raise UserError(f"{source}: `{name}` has no effect without `use_peft`: set it to true, or to false.")
     owners: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         owners.setdefault(fields[name].owner.__name__, {})[name] = value
