@@ -14,6 +14,7 @@ from ..support.files import is_disk_full, try_writing
 from ..support.hub import check_repo, is_local
 from ..support.imports import import_function, install_line
 from ..support.reward_names import reward_name
+from ..support.yaml import read_yaml
 from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
@@ -21,10 +22,13 @@ from .data import check_source
 from .disk import Disk, plan_disk
 from .launch import Launch, make_launch
 from .lookup import find_reward_functions
-from .recipe import Recipe
+from .recipe import RECIPE, Recipe, recipe_fields
 from .schedule import make_schedule, whole_run
 from .server import check_server
 from .shapes import find_shape
+
+# What the optimizer's state holds, and the Trainer on resuming takes from there whatever the recipe says.
+IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")
 
 
 def check(line: CommandLine, recipe: Recipe) -> Launch:
@@ -57,7 +61,9 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
     _check_output_dir(output_dir, _disk(recipe, launch))
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
-    _check_resume(recipe.setting("resume_from_checkpoint"), output_dir, length)
+    checkpoint = _check_resume(recipe.setting("resume_from_checkpoint"), output_dir, length)
+    if checkpoint is not None and (checkpoint.parent / RECIPE).is_file():
+        _check_optimizer(read_yaml(checkpoint.parent / RECIPE), recipe)
     check_source(recipe.script)
     if recipe.setting("push_to_hub"):
         check_repo(recipe.setting("hub_model_id") or output_dir.resolve().name)
@@ -199,9 +205,20 @@ def _check_evaluation(script: ScriptArguments, strategy: str) -> None:
         raise UserError("There is evaluation data and `eval_strategy` is no: set it to steps or epoch, or remove it.")
 
 
-def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> None:
+def _check_optimizer(before: dict[str, Any], recipe: Recipe) -> None:
+    for name in IN_OPTIMIZER:
+        kept, now = before.get(name, recipe_fields()[name].default), recipe.setting(name)
+        if now != kept:
+            raise UserError(
+                f"`{name}` is {now} and was {kept}, which the checkpoint's optimizer keeps: leave it, or start a run "
+                "from the checkpoint by `model_name_or_path`."
+            )
+
+
+def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> Path | None:
+    """The checkpoint, if any."""
     if not value:
-        return
+        return None
     checkpoint = newest_checkpoint(output_dir, length) if value is True else Path(value)
     if checkpoint is None:
         raise UserError(
@@ -223,3 +240,4 @@ def _check_resume(value: str | bool | None, output_dir: Path, length: Length) ->
             f"{checkpoint} holds the model alone (`save_only_model`): Adam and the learning rate would start anew. "
             "Start a run from it by `model_name_or_path`."
         )
+    return checkpoint
