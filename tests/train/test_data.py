@@ -149,13 +149,13 @@ def test_golds_may_be_numbers_and_text(tmp_path, first):
     assert {*data["answer"]} == {*data["solution"]} == {str(first), "1/2"}
 
 
-def test_parquet_files_of_one_folder_may_differ_in_columns(tmp_path):
+def test_parquet_files_of_one_folder_that_differ_in_columns_are_refused_in_a_sentence(tmp_path):
     from datasets import Dataset
 
     for name, more in (("a", {}), ("b", {"level": 3})):
         Dataset.from_list([{"question": name, "answer": "1", **more}]).to_parquet(str(tmp_path / f"{name}.parquet"))
-    data, _ = load_datasets(script(tmp_path, max_train_samples=None), say=lambda text: None)
-    assert {(row["prompt"][-1]["content"], row["level"]) for row in data} == {("a", None), ("b", 3)}
+    with pytest.raises(UserError, match="its files differ in their columns: name one file"):
+        check_source(script(tmp_path))
 
 
 def test_a_column_of_several_types_is_refused_in_a_sentence(tmp_path):

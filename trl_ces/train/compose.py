@@ -18,7 +18,7 @@ NAMED = ("output_dir", "run_name")
 OVERLAYS = "overlays"
 # With it go the size of a rollout and, in recipes/cluster, the learning rate.
 BATCHES = "responses_per_step"
-RULE, OFF = "shaping", "none"
+RULE = "shaping"
 
 
 def compose(names: Sequence[str | Path]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
                 f"`{file.stem}` sets `{RULE}` to {changes[RULE]}, and the {given[RULE]} of `{ruled}` before it would "
                 f"be lost: name `{ruled}` after `{file.stem}`, or leave one out."
             )
-        ruled = file.stem if changes.get(RULE, OFF) != OFF else ruled
+        ruled = file.stem if changes.get(RULE, "none") != "none" else ruled
         for name in NAMED:
             if isinstance(given.get(name), str) and name not in changes:
                 given[name] += f"-{file.stem}"

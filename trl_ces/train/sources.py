@@ -95,19 +95,18 @@ def _read_local(script: ScriptArguments, name: str, split: str) -> Rows:
 def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows:
     import pyarrow
     from datasets import Dataset
+    from datasets.exceptions import DatasetGenerationError
     from pyarrow import parquet
 
-    tables = []
     for file in files:
         try:
-            tables.append(parquet.ParquetFile(file).read())
+            parquet.ParquetFile(file).close()
         except (pyarrow.ArrowException, OSError) as error:
             raise UserError(f"{file}: not a parquet file ({first_line(error)}).") from None
     try:
-        whole = pyarrow.concat_tables(tables, promote_options="permissive")
-    except pyarrow.ArrowException as error:
-        raise UserError(f"{name}: a column has several types in its files ({first_line(error)}).") from None
-    return _rows_of(Dataset(whole), script, name)
+        return _rows_of(Dataset.from_parquet([str(file) for file in files]), script, name)
+    except DatasetGenerationError:
+        raise UserError(f"{name}: its files differ in their columns: name one file, or give all the same.") from None
 
 
 def _rows_of(dataset: Any, script: ScriptArguments, source: str) -> Rows:
