@@ -163,8 +163,12 @@ def test_all_gpus_are_used_and_no_configuration_of_the_machine(job, monkeypatch)
 
 def test_one_process_sees_one_gpu(job, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
-    planned = plan(job, "--use_cpu", "false", "--num_processes", "1", devices=2, monkeypatch=monkeypatch)
-    assert planned.env == {"CUDA_VISIBLE_DEVICES": "5"}
+    words = ["--use_cpu", "false", "--num_processes", "1"]
+    assert plan(job, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "5"}
+    by_accelerate = plan(job, *words, "--accelerate_config", "single", devices=2, monkeypatch=monkeypatch)
+    assert by_accelerate.env["CUDA_VISIBLE_DEVICES"] == "5"
+    job[0].write_text(job[0].read_text().replace("env: {", "env: {CUDA_VISIBLE_DEVICES: 7, "))
+    assert plan(job, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
 
 
 def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeypatch):

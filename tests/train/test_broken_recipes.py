@@ -168,6 +168,7 @@ def refused(capsys, monkeypatch):
         ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # no Hub id has two slashes
         ({"reward_funcs": "[.reward]"}, "", ["'.reward' is not a dotted path"]),
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
+        ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
         ({"report_to": "wandbb"}, "", ["`report_to`: 'wandbb' is not one of", "Did you mean `wandb`?"]),
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
     ],
@@ -200,6 +201,8 @@ def test_what_a_recipe_can_have_wrong_is_said_in_one_line(job, refused, changes,
         (["--cpu"], ["`--cpu` cannot be given", "`--use_cpu true`"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
         (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", '[vllm]"']),
+        (["--use_vllm", "--vllm_max_model_length", "8"], ["`vllm_max_model_length` is 8", "no prompt has room"]),
+        (["--deepspeed", "recipe.yaml"], ["`deepspeed` needs DeepSpeed", '[deepspeed]"']),
         (
             ["--attn_implementation", "flash_attention_2"],
             ["'flash_attention_2', which needs a GPU, and `use_cpu` is true: give --attn_implementation sdpa"],

@@ -8,7 +8,8 @@ from safetensors.torch import save_file
 
 from trl_ces.support.errors import UserError
 from trl_ces.train.checkpoints import Length, damage, is_at_its_end, newest_checkpoint, read_state
-from trl_ces.train.checks import _check_resume
+from trl_ces.train.checks import _check_optimizer, _check_resume
+from trl_ces.train.recipe import make_recipe
 
 
 def checkpoint(folder, step, text=None, max_steps=20):
@@ -17,6 +18,7 @@ def checkpoint(folder, step, text=None, max_steps=20):
     (place / "trainer_state.json").write_text(
         json.dumps({"global_step": step, "max_steps": max_steps}) if text is None else text
     )
+    torch.save({}, place / "rng_state.pth")
     return place
 
 
@@ -98,4 +100,14 @@ def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
     _check_resume(str(checkpoint(tmp_path, 12)), tmp_path, LENGTH)
     _check_resume(True, tmp_path, LENGTH)
     _check_resume(None, tmp_path, LENGTH)
+    (tmp_path / "checkpoint-12" / "rng_state.pth").unlink()
+    with pytest.raises(UserError, match=r"checkpoint-12 holds the model alone \(`save_only_model`\)"):
+        _check_resume(True, tmp_path, LENGTH)
     _check_resume(str(last), tmp_path, Length(max_steps=30))
+
+
+def test_a_setting_that_the_optimizer_keeps_is_not_changed_on_resuming():
+    before = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out", "learning_rate": 1e-3}
+    _check_optimizer(before, make_recipe(before | {"max_steps": 9}, "my.yaml"))
+    with pytest.raises(UserError, match=r"`learning_rate` is 0\.01 and was 0\.001, which the checkpoint's"):
+        _check_optimizer(before, make_recipe(before | {"learning_rate": 1e-2}, "my.yaml"))

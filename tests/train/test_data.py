@@ -142,6 +142,22 @@ def test_a_reward_gets_the_other_columns_under_their_own_names_but_those_that_tr
         assert (row["answer"], row["level"], row["solution"]) == (row["row"], f"L{row['row']}", str(row["row"]))
 
 
+@pytest.mark.parametrize("first", [5, 2**70])
+def test_golds_may_be_numbers_and_text(tmp_path, first):
+    rows = [{"question": "q", "answer": gold} for gold in (first, "1/2")]
+    data, _ = load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None), say=lambda text: None)
+    assert {*data["answer"]} == {*data["solution"]} == {str(first), "1/2"}
+
+
+def test_parquet_files_of_one_folder_that_differ_in_columns_are_refused_in_a_sentence(tmp_path):
+    from datasets import Dataset
+
+    for name, more in (("a", {}), ("b", {"level": 3})):
+        Dataset.from_list([{"question": name, "answer": "1", **more}]).to_parquet(str(tmp_path / f"{name}.parquet"))
+    with pytest.raises(UserError, match="its files differ in their columns: name one file"):
+        check_source(script(tmp_path))
+
+
 def test_a_column_of_several_types_is_refused_in_a_sentence(tmp_path):
     rows = [{"question": "q", "answer": "1", "level": level} for level in (1, "hard")]
     with pytest.raises(UserError, match=r"a column holds values of several types \(.+\): make them one\."):
@@ -231,6 +247,12 @@ def test_a_folder_holds_one_kind_of_file(tmp_path):
     (tmp_path / "c.json").write_text("[]")
     with pytest.raises(UserError, match=r"several kinds \(\.json, \.jsonl\)"):
         check_source(script(tmp_path))
+
+
+def test_a_folder_that_holds_several_splits_gives_the_one_that_is_asked_for(tmp_path):
+    write_lines(tmp_path, ZWHE99[:2], "train-00000-of-00001.jsonl")
+    write_lines(tmp_path, ZWHE99[2:5], "test-00000-of-00001.jsonl")
+    assert [len(read_rows(script(tmp_path), str(tmp_path), split).golds) for split in ("train", "test")] == [2, 3]
 
 
 def test_a_data_set_that_the_hub_does_not_give_is_one_sentence_with_the_way_out():

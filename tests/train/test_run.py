@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from accelerate import PartialState
 from colocated_vllm import colocated_here
 from jinja2 import TemplateError
 from processes import free_port
@@ -14,7 +15,7 @@ from trl_ces.lab.inspect.answers import encode_prompt
 from trl_ces.support.errors import UserError
 from trl_ces.train.data import make_prompt
 from trl_ces.train.recipe import make_recipe
-from trl_ces.train.run import _check_prompts, _known_problem
+from trl_ces.train.run import _check_prompts, _known_problem, make_trainer
 
 
 def test_a_tokenizer_without_a_chat_template_is_told_with_two_ways_out(tmp_path):
@@ -40,6 +41,15 @@ def test_a_chat_template_that_takes_no_system_message_is_told_with_the_way_out(t
     assert re.search(f"The chat template of gemma {said}", str(_known_problem(found.value, recipe, tmp_path)))
     with pytest.raises(UserError, match=said):
         encode_prompt(tokenizer, prompt)
+
+
+def test_fewer_rows_than_a_rollout_takes_are_refused_before_the_model_is_loaded(tmp_path):
+    (tmp_path / "data.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
+    fields = {"model_name_or_path": "m", "dataset_name": str(tmp_path / "data.jsonl"), "output_dir": str(tmp_path)}
+    sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 8}
+    recipe = make_recipe(fields | sizes | {"reward_funcs": ["think_format_reward"]}, "my.yaml")
+    with pytest.raises(UserError, match="There are 3 rows to train on, and a rollout takes 4 prompts: give more rows"):
+        make_trainer(recipe, recipe.training_config(1), PartialState())
 
 
 ANSWER, LENGTH = 12, 20  # which leaves eight tokens to a prompt

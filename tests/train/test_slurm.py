@@ -1,5 +1,6 @@
 """recipes/slurm/ces.slurm: what it starts, and how it ends. Slurm is tests/helpers/slurm_stand_in.py."""
 
+import os
 import re
 import shlex
 import sys
@@ -113,6 +114,9 @@ def test_before_its_time_limit_a_job_saves_is_requeued_and_resumes(tmp_path, who
     ends = "[ -d out/checkpoint-1 ] && touch out/trainer_state.json && exit 0"
     saves = {} if whole else {"saves": "touch out/checkpoint-1/model.safetensors"}
     commands, script = job(tmp_path, f"{ends}\ntouch out.ready\nwhile :; do sleep 0.1; done", nodes=2, **saves)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "trainer_state.json").touch()  # of a finished run, which this job makes longer
+    os.utime(tmp_path / "out" / "trainer_state.json", (0, 0))
     code, said = submit(tmp_path, commands, script, SLURM_STAND_IN_TERM=str(tmp_path / "out.ready"))
     assert code == 0
     assert said.count("ces.slurm: the job is requeued.\n") == 1

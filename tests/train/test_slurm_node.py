@@ -1,5 +1,7 @@
 """recipes/slurm/node.slurm under tests/helpers/slurm_stand_in.py: one node, saved and requeued at the time limit."""
 
+import os
+
 import pytest
 from slurm_jobs import RECIPES, changed, submit
 from slurm_stand_in import install, log
@@ -35,6 +37,9 @@ def test_the_training_starts_on_all_gpus_and_the_job_ends_with_its_code(tmp_path
 def test_before_its_time_limit_the_job_saves_is_requeued_and_resumes(tmp_path):
     ends = "[ -d out/checkpoint-1 ] && touch out/trainer_state.json && exit 0"
     commands, script = job(tmp_path, f"{ends}\ntouch out.ready\nwhile :; do sleep 0.1; done")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "trainer_state.json").touch()  # of a finished run, which this job makes longer
+    os.utime(tmp_path / "out" / "trainer_state.json", (0, 0))
     code, said = submit(tmp_path, commands, script, SLURM_STAND_IN_TERM=str(tmp_path / "out.ready"))
     assert code == 0
     assert said.count("node.slurm: the job is requeued.\n") == 1

@@ -31,7 +31,6 @@ class SaveOnSigterm(TrainerCallback):
         self.signalled = True
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Stops all processes after the same step."""
         flag = self.signalled
         if self.accelerator.num_processes > 1:
             ours = torch.tensor(float(flag), device=self.accelerator.device)
@@ -53,7 +52,6 @@ class AfterFirstStep(TrainerCallback):
         self.act: Callable[[], None] | None = act
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Acts once."""
         if self.act is not None:
             self.act()
             self.act = None
@@ -68,7 +66,6 @@ class AnswerProgress(ProgressCallback):
         self.last: dict[str, Any] = {}
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Updates the text behind the bar."""
         super().on_log(args, state, control, logs=logs, **kwargs)
         # Between two rollouts only the entropy is logged; the last completions' figures still hold.
         self.last |= {name: value for name, value in (logs or {}).items() if value is not None}

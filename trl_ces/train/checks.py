@@ -8,11 +8,13 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from ..config import CESConfig
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
 from ..support.hub import check_repo, is_local
 from ..support.imports import import_function, install_line
 from ..support.reward_names import reward_name
+from ..support.yaml import read_yaml
 from .arguments import ScriptArguments
 from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
@@ -20,17 +22,19 @@ from .data import check_source
 from .disk import Disk, plan_disk
 from .launch import Launch, make_launch
 from .lookup import find_reward_functions
-from .recipe import Recipe
+from .recipe import RECIPE, Recipe, recipe_fields
 from .schedule import make_schedule, whole_run
 from .server import check_server
 from .shapes import find_shape
+
+# What the optimizer's state holds, and the Trainer on resuming takes from there whatever the recipe says.
+IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")
 
 
 def check(line: CommandLine, recipe: Recipe) -> Launch:
     """Checks a run, and says how to start it."""
     launch = make_launch(line, recipe)
-    recipe.check_training(launch.num_processes)
-    _check_reward_weights(recipe)
+    _check_rewards(recipe, recipe.check_training(launch.num_processes))
     model, output_dir = str(recipe.model.model_name_or_path), Path(recipe.setting("output_dir"))
     if recipe.script.model_builder is not None:
         import_function(recipe.script.model_builder, "model_builder")
@@ -43,6 +47,13 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
             "`use_vllm` with quantized weights would send vLLM an adapter merged into them, which rounding changes by "
             "as much as the adapter does: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
         )
+    bound, answer = recipe.setting("vllm_max_model_length"), recipe.setting("max_completion_length")
+    colocated = recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "colocate"
+    if colocated and bound is not None and answer is not None and bound <= answer:
+        raise UserError(
+            f"`vllm_max_model_length` is {bound} and `max_completion_length` {answer}, so no prompt has room: raise "
+            "the first, or lower the second."
+        )
     if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's client of a server imports it, too
         raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
     _check_versions(bool(recipe.setting("use_vllm")), launch.distributed_type == "DEEPSPEED")
@@ -50,7 +61,9 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
     _check_output_dir(output_dir, _disk(recipe, launch))
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
-    _check_resume(recipe.setting("resume_from_checkpoint"), output_dir, length)
+    checkpoint = _check_resume(recipe.setting("resume_from_checkpoint"), output_dir, length)
+    if checkpoint is not None and (checkpoint.parent / RECIPE).is_file():
+        _check_optimizer(read_yaml(checkpoint.parent / RECIPE), recipe)
     check_source(recipe.script)
     if recipe.setting("push_to_hub"):
         check_repo(recipe.setting("hub_model_id") or output_dir.resolve().name)
@@ -59,15 +72,19 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     return launch
 
 
-def _check_reward_weights(recipe: Recipe) -> None:
-    """TRL counts them once the model is loaded."""
-    rewards, weights = find_reward_functions(recipe), recipe.setting("reward_weights")
-    if weights is not None and len(weights) != len(rewards):
-        names = ", ".join(map(reward_name, rewards))
+def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
+    """Weights, and which reward says "correct": the trainer looks once the model is loaded."""
+    names = list(map(reward_name, find_reward_functions(recipe)))
+    if config.reward_weights is not None and len(config.reward_weights) != len(names):
         raise UserError(
-            f"`reward_weights` has {len(weights)} numbers for {len(rewards)} rewards: give one for each of {names}, "
-            "in this order."
+            f"`reward_weights` has {len(config.reward_weights)} numbers for {len(names)} rewards: give one for each "
+            f"of {', '.join(names)}, in this order."
         )
+    if config.needs_verdicts:
+        try:
+            config.accuracy_reward_index(names)
+        except ValueError as error:
+            raise UserError(f"{recipe.source}: {error}") from None
 
 
 def _check_model_path(name: str) -> None:
@@ -128,6 +145,8 @@ def _check_output_dir(output_dir: Path, disk: Disk | None) -> None:
 def _check_deepspeed(file: Any) -> None:
     if isinstance(file, str) and not Path(file).expanduser().is_file():
         raise UserError(f"`deepspeed` {file!r} does not exist (searched from {Path.cwd()}).")
+    if file is not None and find_spec("deepspeed") is None:
+        raise UserError(f"`deepspeed` needs DeepSpeed: {install_line('deepspeed')}, or set it to null.")
 
 
 def _check_loggers(wanted: str | list[str] | None) -> None:
@@ -186,17 +205,27 @@ def _check_evaluation(script: ScriptArguments, strategy: str) -> None:
         raise UserError("There is evaluation data and `eval_strategy` is no: set it to steps or epoch, or remove it.")
 
 
-def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> None:
-    if not value:
-        return
-    if value is True:
-        if newest_checkpoint(output_dir, length) is None:
+def _check_optimizer(before: dict[str, Any], recipe: Recipe) -> None:
+    for name in IN_OPTIMIZER:
+        kept, now = before.get(name, recipe_fields()[name].default), recipe.setting(name)
+        if now != kept:
             raise UserError(
-                f"`resume_from_checkpoint` is true and {output_dir} holds no whole checkpoint with steps left: start "
-                "without it, or raise `max_steps`."
+                f"`{name}` is {now} and was {kept}, which the checkpoint's optimizer keeps: leave it, or start a run "
+                "from the checkpoint by `model_name_or_path`."
             )
-        return
-    state = read_state(Path(value))
+
+
+def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> Path | None:
+    """The checkpoint, if any."""
+    if not value:
+        return None
+    checkpoint = newest_checkpoint(output_dir, length) if value is True else Path(value)
+    if checkpoint is None:
+        raise UserError(
+            f"`resume_from_checkpoint` is true and {output_dir} holds no whole checkpoint with steps left: start "
+            "without it, or raise `max_steps`."
+        )
+    state = read_state(checkpoint)
     if state is None:
         raise UserError(
             f"`resume_from_checkpoint` {value!r} holds no whole trainer_state.json: name a checkpoint-N directory."
@@ -206,3 +235,9 @@ def _check_resume(value: str | bool | None, output_dir: Path, length: Length) ->
             f"`resume_from_checkpoint` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
             "trained model. Raise `max_steps` or `num_train_epochs` to train longer."
         )
+    if not any(checkpoint.glob("rng_state*")):
+        raise UserError(
+            f"{checkpoint} holds the model alone (`save_only_model`): Adam and the learning rate would start anew. "
+            "Start a run from it by `model_name_or_path`."
+        )
+    return checkpoint

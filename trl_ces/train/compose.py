@@ -18,6 +18,7 @@ NAMED = ("output_dir", "run_name")
 OVERLAYS = "overlays"
 # With it go the size of a rollout and, in recipes/cluster, the learning rate.
 BATCHES = "responses_per_step"
+RULE = "shaping"
 
 
 def compose(names: Sequence[str | Path]) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
     own = given.pop(OVERLAYS, None) or {}
     if not isinstance(own, dict) or not all(isinstance(changes, dict) for changes in own.values()):
         raise UserError(f"{files[0]}: `{OVERLAYS}`: expected a mapping from an overlay's name to fields.")
-    sized = None  # the overlay that has set the batches
+    sized = ruled = None  # the overlay that has set the batches, and a token rule
     for file in files[1:]:
         changes = read_yaml(file)
         if sized is not None and BATCHES in own.get(file.stem, {}):
@@ -40,6 +41,12 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
                 f"name `{sized}` after `{file.stem}`."
             )
         sized = file.stem if BATCHES in changes else sized
+        if ruled is not None and changes.get(RULE, given[RULE]) != given[RULE]:
+            raise UserError(
+                f"`{file.stem}` sets `{RULE}` to {changes[RULE]}, and the {given[RULE]} of `{ruled}` before it would "
+                f"be lost: name `{ruled}` after `{file.stem}`, or leave one out."
+            )
+        ruled = file.stem if changes.get(RULE, "none") != "none" else ruled
         for name in NAMED:
             if isinstance(given.get(name), str) and name not in changes:
                 given[name] += f"-{file.stem}"
@@ -59,7 +66,7 @@ def _added(present: Any, value: Any, where: str) -> Any:
     if present is None:
         return value
     if isinstance(present, list) and isinstance(value, list):
-        return [*present, *value]
+        return [*present, *(entry for entry in value if entry not in present)]
     if isinstance(present, dict) and isinstance(value, dict):
         deeper = {
             name: _added(present[name], value[name], where)

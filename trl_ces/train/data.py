@@ -136,14 +136,11 @@ def check_source(script: ScriptArguments) -> None:
         (script.eval_dataset_name, script.eval_dataset_split, script.num_eval_samples, 0),
     ):
         if name is not None and is_local(name):
-            _check_rows(read_rows(script, name, split), replace(script, max_train_samples=count), eval_count)
-
-
-def _check_rows(rows: Rows, script: ScriptArguments, eval_count: int) -> None:
-    """Draws as the training will, but for the golds that only the grader can refuse, and reads what is drawn."""
-    draw = draw_rows(rows, script, eval_count, lambda golds: [True] * len(golds))
-    for row in (*draw.train, *draw.eval):
-        make_prompt(rows.prompts[row], script.system_prompt, f"{rows.source}, row {row}")
+            # Draws as the training will, but for the golds that only the grader can refuse, and reads what is drawn.
+            rows, wanted = read_rows(script, name, split), replace(script, max_train_samples=count)
+            draw = draw_rows(rows, wanted, eval_count, lambda golds: [True] * len(golds))
+            for row in (*draw.train, *draw.eval):
+                make_prompt(rows.prompts[row], script.system_prompt, f"{rows.source}, row {row}")
 
 
 def _build(script: ScriptArguments) -> tuple["Dataset", "Dataset | None"]:

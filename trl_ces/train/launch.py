@@ -25,7 +25,7 @@ from ..support.yaml import read_yaml
 from .checkpoints import Length, way_on
 from .command_line import CommandLine
 from .recipe import RECIPE, RESUME, Recipe
-from .shipped import find_accelerate_config
+from .shipped import find_recipe
 
 # The entry of a training process, which joins training and Hub. Nothing here imports it.
 WORKER = "trl_ces.cli.train_worker"
@@ -54,7 +54,8 @@ class Launch:
 
 def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     """How to start the training; [`Launch.with_recipe`] completes the command."""
-    config_file = None if line.accelerate_config is None else find_accelerate_config(line.accelerate_config).resolve()
+    named = line.accelerate_config
+    config_file = None if named is None else find_recipe(named, "accelerate").resolve()
     settings = read_accelerate_config(config_file) if config_file else {}
     on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
     devices = 0 if on_cpu else _device_count()
@@ -79,17 +80,18 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
         worker += ["--expect_distributed_type", checked]
     flags = {name: values for name, values in line.accelerate_flags.items() if name != "num_processes"}
     if config_file is None and not flags and processes == 1:
-        return Launch(1, None, [sys.executable, *worker], _one_device_only(devices))
+        return Launch(1, None, [sys.executable, *worker], _one_device_only(devices, recipe.env))
     if config_file is None and not flags and on_cpu:
         torchrun = ["-m", LAUNCHERS[0], "--standalone", "--nproc_per_node", str(processes)]
         return Launch(processes, None, [sys.executable, *torchrun, *worker])
     if config_file is None:
-        config_file = find_accelerate_config("ddp" if processes > 1 else "single").resolve()
+        config_file = find_recipe("ddp" if processes > 1 else "single", "accelerate").resolve()
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
     # quiet: no traceback of accelerate's below the worker's own message
     for name, values in (flags | {"quiet": []}).items():
         launch += [f"--{name}", *values]
     env = _all_cores(processes // machines, recipe.env, line.accelerate_flags)
+    env |= _one_device_only(devices, recipe.env) if processes == 1 else {}
     return Launch(processes, checked, [sys.executable, *launch, *worker], env, rank)
 
 
@@ -117,11 +119,11 @@ def _device_count() -> int:
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
 
 
-def _one_device_only(devices: int) -> dict[str, str]:
+def _one_device_only(devices: int, env: dict[str, str]) -> dict[str, str]:
     """Hides all GPUs but one: otherwise the Trainer uses `DataParallel`, with larger batches than the recipe's."""
     if devices < 2:
         return {}
-    return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
+    return {"CUDA_VISIBLE_DEVICES": (os.environ | env).get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
 
 
 def _all_cores(processes: int, *given: Mapping[str, Any]) -> dict[str, str]:

@@ -54,9 +54,12 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
             f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Known: "
             f"{', '.join(sorted(known))}, dotted paths."
         )
+    limit = recipe.setting("max_completion_length")
+    if name == "get_cosine_scaled_reward" and limit:
+        settings = {"max_len": limit} | (settings or {})
     if name == SOFT_OVERLONG:
         # TRL's factory takes any numbers; by default it grows over the last fifth, as in DAPO.
-        longest = (settings or {}).get("max_completion_len", recipe.setting("max_completion_length"))
+        longest = (settings or {}).get("max_completion_len", limit)
         settings = {"max_completion_len": longest, "soft_punish_cache": (longest or 0) // 5} | (settings or {})
         cache = settings["soft_punish_cache"]
         if not isinstance(longest, int) or not isinstance(cache, int) or not 0 < cache <= longest:
@@ -64,10 +67,10 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
                 f"`reward_kwargs`: {name}: `soft_punish_cache` is {cache!r}: it must lie between 1 and {longest!r}, "
                 "the longest completion (`max_completion_len`, by default `max_completion_length`)."
             )
-    longest, target = recipe.setting("max_completion_length"), (settings or {}).get("target")
-    if name == "get_laser_length_reward" and longest and isinstance(target, (int, float)) and target >= longest:
+    target = (settings or {}).get("target")
+    if name == "get_laser_length_reward" and limit and isinstance(target, (int, float)) and target >= limit:
         raise UserError(
-            f"`reward_kwargs`: {name}: with a `target` of {target} no completion of at most {longest} tokens "
+            f"`reward_kwargs`: {name}: with a `target` of {target} no completion of at most {limit} tokens "
             "(`max_completion_length`) is too long: lower it."
         )
     if name.startswith("get_"):

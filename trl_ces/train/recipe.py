@@ -128,7 +128,7 @@ class Recipe:
             fields.pop(name, None)
         return {**fields, "use_cpu": True}
 
-    def check_training(self, num_processes: int) -> None:
+    def check_training(self, num_processes: int) -> "CESConfig":
         """Builds the run's [`CESConfig`] once, without a device, for the errors that it raises."""
         from ..config import CESConfig, check_micro_batch
 
@@ -136,10 +136,11 @@ class Recipe:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the training processes show them
-                CESConfig(**fields)
+                config = CESConfig(**fields)
                 check_micro_batch(self.setting("shaping"), fields["per_device_train_batch_size"] // num_processes)
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.source}: {error}") from None
+        return config
 
     def training_config(self, num_processes: int) -> "CESConfig":
         """This process's [`CESConfig`], with the loading options of [`~trl.ModelConfig`] in `model_init_kwargs`."""
@@ -175,6 +176,9 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
             f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "
             "`hf auth login`."
         )
+    for name in values:
+        if name.startswith("lora_") and "use_peft" not in values:
+            raise UserError(f"{source}: `{name}` has no effect without `use_peft`: set it to true, or to false.")
     owners: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         owners.setdefault(fields[name].owner.__name__, {})[name] = value

@@ -52,8 +52,3 @@ def find_recipe(name: str, kind: str | None = None) -> Path:
     last = re.split(r"[/_\s]", stem)[-1]  # of `runs/R1-7B`, or of `ces_lora`, which is `R1-7B lora`
     hint = nearest(stem, shipped) or nearest(last, shipped) or f" {listed}: {', '.join(shipped)}."
     raise UserError(f"The {what} {name} does not exist (searched from {Path.cwd()}).{hint}")
-
-
-def find_accelerate_config(name: str) -> Path:
-    """The file of `--accelerate_config`: a path, or the name of a file in recipes/accelerate such as `zero3`."""
-    return find_recipe(name, "accelerate")

@@ -1,6 +1,7 @@
 """Reads problems from local JSON, JSONL and parquet files and from data sets of the Hub, dropping none."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +28,8 @@ class Rows:
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
-def local_files(name: str) -> list[Path]:
-    """The data files of a local `dataset_name`, sorted."""
+def local_files(name: str, split: str) -> list[Path]:
+    """The data files of a local `dataset_name`, sorted; of a folder those named after the split, if any are."""
     path = Path(name).expanduser()
     if not path.exists():
         raise UserError(f"The data file {name} does not exist (searched from {Path.cwd()}): check `dataset_name`.")
@@ -43,7 +44,7 @@ def local_files(name: str) -> list[Path]:
         raise UserError(
             f"The folder {name} has {found}: name one file, or a folder of one of {', '.join(DATA_SUFFIXES)}."
         )
-    return files
+    return [file for file in files if split in re.split(r"[\W_]+", file.stem)] or files
 
 
 def find_columns(columns: Sequence[str], script: ScriptArguments, source: str) -> tuple[str, str]:
@@ -78,8 +79,8 @@ def _read_json(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _read_local(script: ScriptArguments, name: str) -> Rows:
-    files = local_files(name)
+def _read_local(script: ScriptArguments, name: str, split: str) -> Rows:
+    files = local_files(name, split)
     if files[0].suffix == ".parquet":
         return _read_parquet(script, name, files)
     rows = [row for file in files for row in _read_json(file)]
@@ -93,6 +94,8 @@ def _read_local(script: ScriptArguments, name: str) -> Rows:
 
 def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows:
     import pyarrow
+    from datasets import Dataset
+    from datasets.exceptions import DatasetGenerationError
     from pyarrow import parquet
 
     for file in files:
@@ -100,9 +103,10 @@ def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows
             parquet.ParquetFile(file).close()
         except (pyarrow.ArrowException, OSError) as error:
             raise UserError(f"{file}: not a parquet file ({first_line(error)}).") from None
-    from datasets import Dataset
-
-    return _rows_of(Dataset.from_parquet([str(file) for file in files]), script, name)
+    try:
+        return _rows_of(Dataset.from_parquet([str(file) for file in files]), script, name)
+    except DatasetGenerationError:
+        raise UserError(f"{name}: its files differ in their columns: name one file, or give all the same.") from None
 
 
 def _rows_of(dataset: Any, script: ScriptArguments, source: str) -> Rows:
@@ -112,8 +116,15 @@ def _rows_of(dataset: Any, script: ScriptArguments, source: str) -> Rows:
 
 
 def _rows(source: str, columns: Mapping[str, Sequence[Any]], prompt_column: str, solution_column: str) -> Rows:
+    import pyarrow
+
+    golds = list(columns[solution_column])
     others = {name: values for name, values in columns.items() if name not in {prompt_column, *TRLS}}
-    return Rows(source, columns[prompt_column], list(columns[solution_column]), others)
+    try:
+        pyarrow.array(golds)
+    except (pyarrow.ArrowException, OverflowError):  # numbers and text, or a number of more than 64 bits
+        others[solution_column] = [None if gold is None else str(gold) for gold in golds]
+    return Rows(source, columns[prompt_column], golds, others)
 
 
 def _read_hub(script: ScriptArguments, name: str, split: str) -> Rows:
@@ -132,7 +143,7 @@ def _read_hub(script: ScriptArguments, name: str, split: str) -> Rows:
 
 def read_rows(script: ScriptArguments, name: str, split: str) -> Rows:
     """The rows of a local path or a data set of the Hub."""
-    rows = _read_local(script, name) if is_local(name) else _read_hub(script, name, split)
+    rows = _read_local(script, name, split) if is_local(name) else _read_hub(script, name, split)
     if not len(rows.golds):
         raise UserError(f"{name} has no rows.")
     return rows
