@@ -154,8 +154,9 @@ def test_inside_a_rollout_the_tables_of_completions_stay_as_they_were(tmp_path):
     assert len(pandas.read_parquet(tmp_path / "completions" / "completions_00005.parquet")) == 16
 
 
-def test_tau_is_not_the_default_of_a_run_that_had_another_rule(tmp_path):
-    make_trainer(tmp_path / "whole", max_steps=1, shaping="none", ces_tau=0.01).train()
+@pytest.mark.parametrize("shaping", ["none", "ces"])
+def test_tau_is_not_the_number_of_a_run_that_was_given_one(tmp_path, shaping):
+    make_trainer(tmp_path / "whole", max_steps=1, shaping=shaping, ces_tau=0.01).train()
     resumed = make_trainer(tmp_path / "resumed", max_steps=2, ces_tau="auto")
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-1"))
     assert resumed.args.ces_tau == tau_for(resumed.state.log_history[1]["completions/mean_length"])

@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 from accelerate.utils import broadcast_object_list, gather_object
 
+from ..methods.ces import AUTO
 from .files import load_micro_batches, save_micro_batches
 from .layer import Layer
 
@@ -92,7 +93,8 @@ class ExactResume(Layer):
         """
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = found or ([], {})
-        whole = state.get("of") == self._remembered()["of"]
+        undecided = self.args.shaping == "ces" and self.args.ces_tau == state.get("tau") == AUTO
+        whole = state.get("of") == self._remembered()["of"] and not undecided
         whole = whole and bool(rollout) == (state["step"] % self._steps_of_a_rollout() != 0)  # else it was not saved
         if not all(gather_object([whole])):
             [state] = broadcast_object_list([state])

@@ -41,6 +41,7 @@ class Verdicts(Layer):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        self._tau_is_auto = self.args.ces_tau == AUTO
         self._asked = self._asks_for()
         if self._asked & {"accuracy", "correct"}:
             self._accuracy_index = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
@@ -91,11 +92,11 @@ class Verdicts(Layer):
         return rewards
 
     def _remembered(self):
-        return {**super()._remembered(), "tau": self.args.ces_tau}
+        return {**super()._remembered(), "tau": self.args.ces_tau if self._tau_is_auto else AUTO}
 
     def _recall(self, state: dict[str, Any]):
         super()._recall(state)
-        if self.args.ces_tau == AUTO and state["of"]["shaping"] == self.args.shaping:  # else no rollout decided it
+        if self.args.ces_tau == AUTO:
             self.args.ces_tau = state.get("tau", AUTO)
 
     def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
