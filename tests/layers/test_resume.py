@@ -155,11 +155,13 @@ def test_inside_a_rollout_the_tables_of_completions_stay_as_they_were(tmp_path):
 
 
 @pytest.mark.parametrize("shaping", ["none", "ces"])
-def test_tau_is_not_the_number_of_a_run_that_was_given_one(tmp_path, shaping):
+def test_what_a_run_was_given_decides_nothing_of_the_next(tmp_path, shaping):
     make_trainer(tmp_path / "whole", max_steps=1, shaping=shaping, ces_tau=0.01).train()
-    resumed = make_trainer(tmp_path / "resumed", max_steps=2, ces_tau="auto")
+    changes = {"ces_tau": "auto", "epsilon_high": 0.5, "epsilon_high_target_entropy": 9.0}
+    resumed = make_trainer(tmp_path / "resumed", max_steps=2, **changes)
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-1"))
     assert resumed.args.ces_tau == tau_for(resumed.state.log_history[1]["completions/mean_length"])
+    assert resumed.epsilon_high == pytest.approx(0.5 + 0.01)
 
 
 def test_a_rollout_that_cannot_be_saved_costs_nothing_else(tmp_path):

@@ -84,15 +84,16 @@ class EntropyControl(Layer):
         self._metrics["train"]["clip_ratio/epsilon_high"].append(self.epsilon_high)
 
     def _remembered(self):
-        control = {"epsilon_high": self.epsilon_high, "rollout": self._rollout_sums}
-        return {**super()._remembered(), "entropy_control": control}
+        moved = None if self.args.epsilon_high_target_entropy is None else self.epsilon_high
+        return {**super()._remembered(), "entropy_control": {"epsilon_high": moved, "rollout": self._rollout_sums}}
 
     def _recall(self, state: dict[str, Any]):
         super()._recall(state)
         if "entropy_control" in state:
             self._rollout_sums = state["entropy_control"]["rollout"]
-            if self.args.epsilon_high_target_entropy is not None:
-                self.epsilon_high = state["entropy_control"]["epsilon_high"]
+            moved = state["entropy_control"]["epsilon_high"]
+            if moved is not None and self.args.epsilon_high_target_entropy is not None:
+                self.epsilon_high = moved
 
 
 class AfterStep(TrainerCallback):
