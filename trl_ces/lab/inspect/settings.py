@@ -117,10 +117,11 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
 
     script = recipe.script
     name = str(script.dataset_builder or script.dataset_name)
-    wanted = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
+    wanted: int | None = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
     try:
         if script.dataset_builder is None and is_local(name) and num_prompts is None:
-            wanted = min(wanted, len(read_rows(script, name, script.dataset_split).golds))
+            few_rows = len(read_rows(script, name, script.dataset_split).golds) <= wanted
+            wanted = None if few_rows else wanted  # all that have a usable gold, as in training
         few = replace(script, max_train_samples=wanted, num_eval_samples=None, eval_dataset_name=None)
         data, _ = load_datasets(few, say=lambda text: None)
     except UserError:
