@@ -296,6 +296,7 @@ def test_the_widest_table_fits_into_119_columns_and_its_numbers_stand_under_each
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
         (["--model", "MODEL", "--data", "FOLDER/broken.jsonl"], ["broken.jsonl", "not valid JSON"]),
         (["--model", "MODEL", "--data", "FOLDER/data.jsonl", "--prompt", "a"], ["both given", "remove the other"]),
+        (["--model", "MODEL", "--data", "FOLDER/data.jsonl", "--num_prompts", "9"], ["lower `--num_prompts`"]),
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
         (["--model", "MODEL", "--prompt", "a", "--tau", "1.5"], ["`--tau` is 1.5", "[0, 1]"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["`--tau` is -0.1", "[0, 1]"]),
