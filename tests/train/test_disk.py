@@ -59,6 +59,7 @@ def test_engines_write_what_their_source_says(tmp_path, engine, bytes_of_a_weigh
         ({"save_strategy": "steps", "save_steps": 0.1}, 50, 10),
         ({"save_strategy": "steps"}, None, None),
         ({"save_strategy": "epoch", "num_train_epochs": 2.5}, None, 3),
+        ({"save_strategy": "epoch", "max_steps": 6}, 6, None),
     ],
 )
 def test_the_number_of_checkpoints_follows_from_the_settings(tmp_path, fields, steps, saves):

@@ -65,8 +65,8 @@ def plan_disk(
     elif fsdp or zero_stage in (1, 2):
         states += model
     saves: int | None = 0
-    if config.save_strategy == "epoch":
-        saves = math.ceil(config.num_train_epochs)
+    if config.save_strategy == "epoch":  # of a number of steps, the epochs are not known
+        saves = None if config.max_steps > 0 else math.ceil(config.num_train_epochs)
     elif config.save_strategy != "no" and steps is None:
         saves = None
     elif config.save_strategy != "no" and steps is not None:

@@ -16,12 +16,17 @@ class Schedule:
     responses: int  # completions trained on per rollout; dynamic sampling may generate more
     prompts: int  # prompts per rollout
     responses_per_step: int  # completions per optimizer step
-    updates: int  # optimizer steps per rollout
+    uses: int  # forward passes of one process in the steps of a rollout
     micro_batch: int  # completions per forward pass of one process
     accumulation: int  # forward passes per step of one process
     rounds: int  # maximum rounds of generation per rollout; above 1 with dynamic sampling
     steps: int | None  # optimizer steps of the run; `None` if the number of rows is unknown
     rollouts: int | None  # rollouts of the run; `None` likewise
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps per rollout."""
+        return math.ceil(self.uses / self.accumulation)
 
     @property
     def policy(self) -> str:
@@ -47,7 +52,6 @@ def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedu
     steps_per_generation = int(config.steps_per_generation or 1)
     accumulation = config.gradient_accumulation_steps
     uses = steps_per_generation * config.num_iterations
-    updates = max(math.ceil(uses / accumulation), 1)
     steps: int | None = None
     if config.max_steps > 0:
         steps = config.max_steps
@@ -59,7 +63,7 @@ def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedu
         responses=responses,
         prompts=prompts,
         responses_per_step=config.per_device_train_batch_size * accumulation,
-        updates=updates,
+        uses=uses,
         micro_batch=config.per_device_train_batch_size // processes,
         accumulation=accumulation,
         rounds=config.dynamic_sampling_max_rounds if config.dynamic_sampling else 1,

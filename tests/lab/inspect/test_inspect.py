@@ -204,6 +204,9 @@ def test_a_file_alone_gives_prompts_and_no_verdicts(folder, capsys):
     assert "100.0 % of the completions are so short that floor(length x tau) is 0" in " ".join(printed.split())
     few = inspect(capsys, "--model", folder / "model", "--data", folder / "data.jsonl", "--num_prompts", "2")
     assert "16 completions (2 prompts x 8)" in few
+    (folder / "gap.jsonl").write_text((folder / "data.jsonl").read_text().replace('"?"', "null"))
+    gap = inspect(capsys, "--model", folder / "model", "--data", folder / "gap.jsonl", "--num_samples", "2")
+    assert "6 completions (3 prompts x 2)" in gap
 
 
 def test_the_temperature_is_the_options_before_the_recipes(folder, capsys):
@@ -293,6 +296,7 @@ def test_the_widest_table_fits_into_119_columns_and_its_numbers_stand_under_each
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
         (["--model", "MODEL", "--data", "FOLDER/broken.jsonl"], ["broken.jsonl", "not valid JSON"]),
         (["--model", "MODEL", "--data", "FOLDER/data.jsonl", "--prompt", "a"], ["both given", "remove the other"]),
+        (["--model", "MODEL", "--data", "FOLDER/data.jsonl", "--num_prompts", "9"], ["lower `--num_prompts`"]),
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
         (["--model", "MODEL", "--prompt", "a", "--tau", "1.5"], ["`--tau` is 1.5", "[0, 1]"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tau", "-0.1"], ["`--tau` is -0.1", "[0, 1]"]),

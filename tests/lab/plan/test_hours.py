@@ -76,6 +76,8 @@ def test_an_update_is_four_forwards_where_a_layer_is_computed_again(plan_of):
     again, once = phases(activation_checkpointing=True), phases(activation_checkpointing=False)
     assert again["update"] == pytest.approx(4 * again["old log-probs"])
     assert once["update"] == pytest.approx(3 * once["old log-probs"])
+    twice = phases(activation_checkpointing=False, num_iterations=2)
+    assert twice["update"] == pytest.approx(2 * once["update"])
     # An adapter's base needs no gradient of its own.
     adapter = phases(activation_checkpointing=True, use_peft=True, lora_target_modules=["all-linear"])
     assert adapter["update"] == pytest.approx(3 * adapter["old log-probs"])
@@ -120,6 +122,9 @@ def test_an_offloaded_optimizer_waits_for_the_host_and_the_way_there(plan_of):
     assert here == pytest.approx(2 * ADAM_BYTES * weights / 4 / 1e9)
     alone = rollout_seconds(plan_of(), DEVICE, IDEAL)["optimizer"]
     assert alone == pytest.approx(4 * here)
+    of_trl = {"responses_per_step": None, "responses_per_rollout": None, "gradient_accumulation_steps": 4}
+    quarter = plan_of(**of_trl, steps_per_generation=1)  # four rollouts make a step
+    assert rollout_seconds(quarter, DEVICE, IDEAL)["optimizer"] == pytest.approx(alone / 2 / 4)
 
 
 def test_engines_send_what_they_shard(plan_of):

@@ -80,6 +80,8 @@ def test_the_rows_of_a_local_file_are_counted(recipe, tmp_path, capsys, monkeypa
     assert "in all       5 rollouts, 10 steps" in planned(capsys, recipe)
     assert "in all       2 rollouts, 4 steps" in planned(capsys, recipe, "--max_train_samples", 9)
     assert "in all       3 rollouts, 6 steps" in planned(capsys, recipe, "--num_eval_samples", 8)
+    elsewhere = ("--num_eval_samples", 8, "--eval_dataset_name", "data.jsonl")
+    assert "in all       5 rollouts, 10 steps" in planned(capsys, recipe, *elsewhere)
     assert "in all       4 rollouts, 8 steps" in planned(capsys, recipe, "--rows", 16)
 
 

@@ -119,12 +119,14 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     name = str(script.dataset_builder or script.dataset_name)
     wanted = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
     try:
-        if script.dataset_builder is None and is_local(name) and num_prompts is None:
-            wanted = min(wanted, len(read_rows(script, name, script.dataset_split).golds))
-        few = replace(script, max_train_samples=wanted, num_eval_samples=None, eval_dataset_name=None)
+        may_be_small = script.dataset_builder is None and is_local(name) and num_prompts is None
+        whole = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= wanted
+        few = replace(
+            script, max_train_samples=None if whole else wanted, num_eval_samples=None, eval_dataset_name=None
+        )
         data, _ = load_datasets(few, say=lambda text: None)
-    except UserError:
-        raise
+    except UserError as error:
+        raise UserError(str(error).replace("`max_train_samples` or `num_eval_samples`", "`--num_prompts`")) from None
     except (OSError, ValueError, DatasetGenerationError) as error:
         raise UserError(f"The data {name} cannot be read ({first_line(error)}): check the file.") from error
     has_reward = script.reward_funcs or script.reward_model_name_or_path

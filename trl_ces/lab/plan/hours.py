@@ -155,7 +155,7 @@ def rollout_seconds(plan: Plan, device: Device, rates: Rates, lengths: list[int]
     within = device.link if engine.nodes == 1 else plan.network or rates.network
     link, pcie = within * rates.links, device.pcie * rates.links
     forwards = _forwards(plan, lengths) / (device.flops * rates.flops)
-    passes = schedule.updates * schedule.accumulation
+    passes = schedule.responses / (schedule.micro_batch * engine.processes)  # over a rollout once
     gathered = _ring(WIDTHS[setup.step.dtype] * count.weights, plan) / link if engine.shards_weights else 0.0
     # A backward is two forwards, or one where the base needs no gradient; checkpointing repeats the forward.
     turns = (3 if setup.step.lora is None else 2) + setup.step.checkpointing
@@ -176,8 +176,8 @@ def rollout_seconds(plan: Plan, device: Device, rates: Rates, lengths: list[int]
         "generation": _generation(plan, lengths, device, rates),
         "old log-probs": forwards + passes * gathered if scored else 0.0,
         "reference log-probs": forwards + passes * gathered if setup.reference else 0.0,
-        "update": turns * forwards + _traffic(plan) / link,
-        "optimizer": schedule.updates * optimizer,
+        "update": schedule.uses / passes * turns * forwards + _traffic(plan) / link,
+        "optimizer": schedule.uses / schedule.accumulation * optimizer,
         "weights to vLLM": _sync(plan, device, rates),
         "checkpoints": saves * disk.checkpoint / rates.disk,
     }
@@ -230,8 +230,8 @@ def _forwards(plan: Plan, lengths: list[int]) -> float:
 
 def _traffic(plan: Plan) -> float:
     """Bytes of weights and gradients that enter a process in the steps of a rollout, as in ZeRO (arXiv 1910.02054)."""
-    engine, count, updates = plan.setup.engine, count_step(plan.setup.step), plan.schedule.updates
-    size, passes = WIDTHS[plan.setup.step.dtype], updates * plan.schedule.accumulation
+    engine, count, passes = plan.setup.engine, count_step(plan.setup.step), plan.schedule.uses
+    size, updates = WIDTHS[plan.setup.step.dtype], passes / plan.schedule.accumulation
     if engine.shards_weights:
         # Weights for the forward and the backward, gradients once. FSDP2 keeps the LM head between the two.
         return _ring(size * (2 * count.weights - engine.fsdp * count.head + count.trained), plan) * passes

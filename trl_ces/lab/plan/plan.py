@@ -89,7 +89,8 @@ def _rows(script: ScriptArguments) -> int | None:
     name = script.dataset_name
     if script.max_train_samples is not None or name is None or not (is_local(name) and Path(name).exists()):
         return script.max_train_samples
-    return len(read_rows(script, name, script.dataset_split).golds) - (script.num_eval_samples or 0)
+    held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
+    return len(read_rows(script, name, script.dataset_split).golds) - held_out
 
 
 def _shared_by(names: Sequence[str], overrides: dict[str, list[str]], gpus: int) -> str:
