@@ -164,8 +164,8 @@ def test_the_second_page_compares_the_other_rules_on_the_second_seed(name):
         assert (tokens > 40).sum() == 2
         assert (
             f"on the second forty {said(points)} points, shorter in {(tokens < 0).sum()}, two learned to check "
-            f"without end ([forty_more_worlds](../experiments/forty_more_worlds/README.md#three-other-rules-on-these-worlds-"
-            f"written-down-before-they-ran)) | {points.min():.1f} points, {tokens.max():+.1f} tokens |"
+            "without end ([forty_more_worlds](../experiments/forty_more_worlds/README.md#three-other-rules-on-these-"
+            f"worlds-written-down-before-they-ran)) | {points.min():.1f} points, {tokens.max():+.1f} tokens |"
         ) in (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
 
 
