@@ -213,6 +213,25 @@ def test_the_table_of_the_thirty_worlds_is_that_of_the_results():
     assert ((points > 0) & (tokens < 0)).sum() == 6
 
 
+def test_what_is_said_of_the_length_of_wrong_completions_is_so():
+    runs = results_of("length_of_wrong", index="seed", columns="method", values=["accuracy", "length_tokens"])
+    page, study = words_of(EXPERIMENTS / "length_of_wrong" / "README.md"), words_of(ROOT / "docs" / "study.md")
+    for method, around in {
+        "Kimi": "Kimi is {} points above itself without it, in as many tokens ({})",
+        "ShorterBetter": "ShorterBetter {} ({} tokens)",
+        "linear": "linear {} ({})",
+        "ALP": "ALP {} ({})",
+    }.items():
+        gained, longer = (
+            estimate(list(runs[measure][f"{method}, correct only"] - runs[measure][method])).text(
+                scale, 1, signed=True
+            )
+            for measure, scale in {"accuracy": 100, "length_tokens": 1}.items()
+        )
+        assert around.format(gained.lstrip("+"), longer) in page
+        assert method != "Kimi" or f"`correct_only` is worth {gained.lstrip('+')} points to Kimi" in study
+
+
 def test_the_pages_own_study_is_one(tmp_path):
     block = re.search(r"```yaml\n(.*?)```", (ROOT / "docs" / "study.md").read_text(encoding="utf-8"), re.DOTALL)[1]
     (tmp_path / "mine.yaml").write_text(block, encoding="utf-8")
