@@ -102,7 +102,8 @@ def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
     _check_resume(None, tmp_path, LENGTH)
     (tmp_path / "checkpoint-12" / "rng_state.pth").unlink()
     with pytest.raises(UserError, match=r"checkpoint-12 holds the model alone \(`save_only_model`\)"):
-        _check_resume(True, tmp_path, LENGTH)
+        _check_resume(str(tmp_path / "checkpoint-12"), tmp_path, LENGTH)
+    assert newest_checkpoint(tmp_path, LENGTH) is None
     _check_resume(str(last), tmp_path, Length(max_steps=30))
 
 

@@ -55,6 +55,11 @@ def damage(checkpoint: Path) -> str | None:
     return None
 
 
+def has_optimizer(checkpoint: Path) -> bool:
+    """Whether a checkpoint has more than the model: `save_only_model` leaves out what the Trainer saves with this."""
+    return any(checkpoint.glob("rng_state*"))
+
+
 def checkpoints(output_dir: Path) -> dict[int, Path]:
     """Step -> the folder of each checkpoint, oldest first, whole or not."""
     found = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in output_dir.glob("checkpoint-*")}
@@ -63,13 +68,13 @@ def checkpoints(output_dir: Path) -> dict[int, Path]:
 
 def newest_checkpoint(output_dir: Path, length: Length | None = None) -> Path | None:
     """
-    The newest checkpoint in `output_dir` that is whole and has steps left, `None` if there is none.
+    The newest checkpoint in `output_dir` that a run can resume from and has steps left, `None` if there is none.
 
-    Half-written ones are skipped, damaged ones with a warning. `length`: see [`is_at_its_end`].
+    Half-written ones and models alone are skipped, damaged ones with a warning. `length`: see [`is_at_its_end`].
     """
     for folder in reversed(checkpoints(output_dir).values()):
         state = read_state(folder)
-        if state is not None and not is_at_its_end(state, length):
+        if state is not None and not is_at_its_end(state, length) and has_optimizer(folder):
             wrong = damage(folder)
             if wrong is None:
                 return folder

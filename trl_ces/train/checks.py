@@ -16,7 +16,7 @@ from ..support.imports import import_function, install_line
 from ..support.reward_names import reward_name
 from ..support.yaml import read_yaml
 from .arguments import ScriptArguments
-from .checkpoints import Length, is_at_its_end, newest_checkpoint, read_state
+from .checkpoints import Length, has_optimizer, is_at_its_end, newest_checkpoint, read_state
 from .command_line import CommandLine
 from .data import check_source
 from .disk import Disk, plan_disk
@@ -235,7 +235,7 @@ def _check_resume(value: str | bool | None, output_dir: Path, length: Length) ->
             f"`resume_from_checkpoint` {value!r} is at the end of its run, step {state['global_step']}: it holds the "
             "trained model. Raise `max_steps` or `num_train_epochs` to train longer."
         )
-    if not any(checkpoint.glob("rng_state*")):
+    if not has_optimizer(checkpoint):
         raise UserError(
             f"{checkpoint} holds the model alone (`save_only_model`): Adam and the learning rate would start anew. "
             "Start a run from it by `model_name_or_path`."

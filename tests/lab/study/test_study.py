@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from matplotlib import image, pyplot
 from pandas import DataFrame
@@ -290,6 +291,7 @@ def test_the_clock_counts_an_interrupted_run_up_to_its_checkpoint(tmp_path):
         state = cell.folder / f"checkpoint-{step}" / "trainer_state.json"
         state.parent.mkdir()
         state.write_text(json.dumps({"global_step": step, "max_steps": 20}))
+        torch.save({}, state.with_name("rng_state.pth"))
         os.utime(state, (saved, saved))
     assert newest_checkpoint(cell.folder).name == "checkpoint-10"
     begin_training(cell)
