@@ -162,7 +162,7 @@ def draw_budgets(lines: Mapping[str, tuple[Sequence[int], Sequence[float | None]
     axis.set_xscale("log", base=2)
     axis.set_xticks(sorted({budget for budgets, _ in lines.values() for budget in budgets}))
     axis.xaxis.set_major_formatter(ScalarFormatter())
-    axis.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     axis.set(xlabel="token budget", ylabel="correct completions within it", ylim=(0, None))
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
     figure.savefig(file, dpi=150)
