@@ -80,8 +80,9 @@ class CESConfig(RuleFields, GRPOConfig):
         ces_correct_threshold (`float`, *optional*, defaults to `1.0`):
             A completion is correct if that reward, before weighting, is at least this.
         stop_on_runaway (`bool`, *optional*, defaults to `False`):
-            Whether training ends, after a checkpoint, when CES (`ces_beta_incorrect` > 0) ruins the model: the last
-            five logs have 1.5 times the entropy of the first five, and 0.8 times the accuracy. Otherwise it warns.
+            Whether training ends, after a checkpoint, when CES with `ces_beta_incorrect` > 0 ruins the model: the last
+            five logs have over 1.5 times the entropy of the first five and under 0.8 times the accuracy. Otherwise it
+            warns.
         gfpo_keep (`int`, *optional*):
             k of GFPO, arXiv 2508.09726: in training only the k best completions of each group get an advantage,
             normalized over those k. Above 1 and below `num_generations`. `None`: all.

@@ -64,6 +64,16 @@ def test_selection_size_is_the_exact_floor_for_every_length_up_to_12000():
             assert k.tolist() == [length * hundredths * correct // 1200 for length in range(12001)]
 
 
+def test_without_multiplier_the_selection_is_a_constant_share():
+    assert selection_size(ints(99, 100, 250), 0.01).tolist() == [0, 1, 2]
+    assert selection_size(ints(99, 100, 250), 0.005).tolist() == [0, 0, 1]
+
+
+def test_tau_zero_selects_nothing_and_tau_one_with_full_multiplier_everything():
+    assert selection_size(ints(7, 0), 0.0, (ints(4, 4), ints(4, 4))).tolist() == [0, 0]
+    assert selection_size(ints(7, 0), 1.0, (ints(4, 4), ints(4, 4))).tolist() == [7, 0]
+
+
 def test_long_completions_and_long_decimals_do_not_overflow():
     # 9,000,000 * 0.123456789 * 1/2 = 555,555.55
     assert selection_size(ints(9_000_000), 0.123456789, (ints(512), ints(1024))).tolist() == [555_555]
@@ -73,6 +83,12 @@ def test_exactly_k_tokens_are_selected_and_ties_go_to_the_earlier_position():
     entropies = torch.tensor([[1.0, 3.0, 3.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
     selected = top_entropy_tokens(entropies, torch.ones(2, 5), ints(2, 3))
     assert selected.tolist() == [[False, True, True, False, False], [True, True, True, False, False]]
+
+
+def test_tokens_outside_the_mask_are_never_selected():
+    entropies = torch.tensor([[9.0, 1.0, 8.0, 0.0]])
+    selected = top_entropy_tokens(entropies, torch.tensor([[0, 1, 0, 1]]), ints(2))
+    assert selected.tolist() == [[False, True, False, True]]
 
 
 def test_correct_answers_lose_advantage_and_wrong_ones_gain_it_at_selected_tokens():

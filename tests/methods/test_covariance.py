@@ -134,6 +134,17 @@ def test_kl_cov_prices_the_distance_from_the_old_policy_where_covariance_is_high
     torch.testing.assert_close(shaped.advantages, torch.tensor(expected))
 
 
+def test_kl_cov_times_the_ratio_has_the_gradient_of_ratio_a_minus_the_penalty():
+    # d/dlogp [ratio A - coef |x|] = ratio A - coef sign(x), x = logp - old: 2 e^0.5 - 2 and -3 e^-0.25 + 2.
+    logps = LOGPS.clone().requires_grad_()
+    old = LOGPS - torch.tensor([[0.5, 0.0, 0.0], [0.0, -0.25, -800.0]])
+    batch = micro_batch(logps=logps, old_logps=old)
+    shaped = kl_cov(batch, NONE, MASK, ratio=0.4, coef=2.0)
+    (torch.where(MASK.bool(), torch.exp(logps - old) * shaped.advantages, 0.0)).sum().backward()
+    expected = [[2 * math.exp(0.5) - 2, 2.0, 2.0], [-3.0, -3 * math.exp(-0.25) + 2, 0.0]]
+    torch.testing.assert_close(logps.grad, torch.tensor(expected))
+
+
 def test_kl_cov_of_the_policy_that_sampled_is_no_penalty_and_has_no_gradient():
     logps = LOGPS.clone().requires_grad_()
     shaped = kl_cov(micro_batch(logps=logps, old_logps=LOGPS), NONE, MASK, ratio=1.0, coef=1.0)

@@ -17,6 +17,20 @@ def kept(lengths, rewards, keep, metric):
     return (~rejected[0]).nonzero().flatten().tolist()
 
 
+def test_the_most_reward_per_token_is_kept():
+    # 1/30, 0/10, 1/20, 2/41: in order the fourth, third, first, second.
+    lengths, rewards = [30, 10, 20, 41], [1.0, 0.0, 1.0, 2.0]
+    assert kept(lengths, rewards, 1, "reward_per_token") == [2]  # 0.05 > 2/41
+    assert kept(lengths, rewards, 2, "reward_per_token") == [2, 3]
+    assert kept(lengths, rewards, 3, "reward_per_token") == [0, 2, 3]
+
+
+def test_a_completion_without_a_reward_comes_last_and_fills_up():
+    assert kept([1, 10, 20, 30], [NONE, 0.0, 1.0, NONE], 2, "length") == [1, 2]
+    assert kept([1, 10, 20, 30], [NONE, -5.0, 1.0, NONE], 2, "reward_per_token") == [1, 2]
+    assert kept([1, 10, 20, 30], [NONE, NONE, 1.0, NONE], 2, "length") == [0, 2]
+
+
 def test_a_completion_without_a_token_counts_as_one():
     assert kept([0, 2, 2], [1.0, 1.0, 3.0], 1, "reward_per_token") == [2]
     assert kept([0, 2, 2], [1.0, 1.0, 3.0], 1, "length") == [0]

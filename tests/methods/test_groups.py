@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from trl_ces.methods.groups import Groups, completion_verdicts, from_mean, prompt_number
+from trl_ces.methods.groups import Groups, completion_verdicts, from_mean, odd_reward, prompt_number
 
 NONE = math.nan
 
@@ -78,3 +78,11 @@ def test_a_length_is_measured_from_the_mean_of_those_that_count():
 def test_rewards_of_a_group_are_equal_where_only_the_shaping_can_teach(rows, weights, equal):
     apart = [[7.0, 0.0], [9.0, 0.0]]  # another group, with unequal rewards
     assert judged([*rows, *apart], weights=weights)["equal_rewards"] == [equal, equal, False, False]
+
+
+def test_the_first_reward_that_is_neither_0_nor_1_is_odd():
+    assert odd_reward(torch.tensor([0.0, 1.0, NONE, 1.0])) is None
+    assert odd_reward(torch.tensor([0.0, 0.5, -1.0, 2.0])) == 0.5
+    assert odd_reward(torch.tensor([1.0, NONE, 2.0])) == 2.0
+    assert odd_reward(torch.tensor([1.0, -1.0, 0.5])) == -1.0
+    assert odd_reward(torch.tensor([NONE])) is None

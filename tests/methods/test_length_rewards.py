@@ -146,6 +146,11 @@ def test_completions_without_a_token_give_a_number(name):
     assert rewards[0].tolist() == pytest.approx(expected)
 
 
+def test_the_solve_rate_is_over_the_scorable_completions():
+    rows = [([1.0, None, 0.0, 0.0], [1, 1, 1, 1]), ([None] * 4, [1, 1, 1, 1]), ([1.0] * 4, [1, 1, 1, 1])]
+    assert groups_of(rows).solve_rate.tolist() == pytest.approx([1 / 3, 0.0, 1.0])
+
+
 def test_alp_divides_by_the_longest_completion_allowed():
     rows = [GROUPS["mixed"]]
     result = FUNCTIONS["alp"](groups_of(rows, max_length=500), beta=0.5)
@@ -157,6 +162,17 @@ def test_alp_divides_by_the_longest_completion_allowed():
 def test_alp_without_a_length_to_divide_by_says_what_to_give():
     with pytest.raises(ValueError, match=r"`max_completion_length` sets none: set it, or give `normalizer`"):
         FUNCTIONS["alp"](groups_of([GROUPS["mixed"]], max_length=None), beta=0.5)
+
+
+def test_gr3_and_the_accuracy_reward_add_up_to_the_rescaled_reward():
+    rewards, lengths = GROUPS["graded"]
+    column = FUNCTIONS["gr3"](groups_of([(rewards, lengths)]), alpha=0.5)[0]
+    mean = sum(lengths) / 4
+    rescaled = [
+        reward / (1 + 0.5 * length / mean) if reward > 0 else reward
+        for reward, length in zip(rewards, lengths, strict=True)
+    ]
+    assert (torch.tensor(rewards) + column).tolist() == pytest.approx(rescaled)
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -43,6 +43,15 @@ def test_metrics_by_hand():
     }
 
 
+def test_micro_batches_are_weighed_by_their_tokens_not_averaged():
+    sums = ces_sums(*hand_made_micro_batch())
+    batch, nats, mask, shaped = hand_made_micro_batch()
+    nothing = ces_sums(batch, nats, mask, ShapedAdvantages(shaped.advantages, torch.zeros_like(shaped.selected)))
+    metrics = ces_metrics((sums + nothing).tolist())
+    assert metrics["ces/selected_tokens"] == pytest.approx(0.5)
+    assert metrics["ces/selected_entropy_correct"] == pytest.approx(5.0)
+
+
 def test_a_metric_with_nothing_to_divide_by_is_nan():
     metrics = ces_metrics([0.0] * len(SUMS))
     assert all(math.isnan(value) for value in metrics.values())

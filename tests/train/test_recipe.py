@@ -160,7 +160,9 @@ def test_a_step_and_a_rollout_are_the_same_on_any_number_of_processes(step, roll
     assert rows * processes * pieces == rollout
 
 
-def test_three_processes_cannot_share_four_responses():
+def test_eight_processes_cannot_share_four_responses():
+    with pytest.raises(UserError, match=r"4 / 8 = 0\.5 completions each\): start 1, 2, 4 processes"):
+        batch_sizes(4, 48, 8)
     with pytest.raises(UserError, match=r"4 / 3 = 1\.33333 completions"):
         batch_sizes(4, 48, 3)
 

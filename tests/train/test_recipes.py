@@ -242,6 +242,11 @@ def test_a_length_reward_is_of_whole_groups_and_the_punishment_is_not(method):
     assert reward_name(added).startswith("soft_overlong" if punished else f"{method}_length_reward")
 
 
+def test_gdpo_over_a_length_reward_reaches_trl():
+    args = load_recipe([SMALL, "mai", "gdpo"]).training_config(1)
+    assert args.multi_objective_aggregation == "normalize_then_sum"
+
+
 @pytest.mark.parametrize(("model", "cache"), [("R1-7B", 2400), (SMALL, 13)])
 def test_the_overlong_punishment_grows_over_the_last_fifth(model, cache):
     for method in ("overlong", "dapo_full"):
@@ -353,6 +358,8 @@ def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(mo
             assert rows * passes * number == step
             assert rows * pieces * number == 12 * step
         assert recipe.training["save_steps"] % 12 == 0
+    with pytest.raises(UserError, match="8 processes cannot share it evenly"):
+        recipe.check_training(8)
 
 
 @pytest.mark.parametrize("name", ["server", "server_paper"])
@@ -432,3 +439,15 @@ def test_kl_cov_with_one_step_a_rollout_is_refused_before_a_model_is_loaded():
     recipe = load_recipe([R1[0], "kl_cov"], {"responses_per_rollout": ["4"]})
     with pytest.raises(UserError, match=r"one optimizer step.*`responses_per_rollout` above `responses_per_step`"):
         recipe.check_training(2)
+
+
+@pytest.mark.parametrize("folder", R1)
+@pytest.mark.parametrize(("processes", "batches"), [(1, (2, 2, 24)), (2, (2, 1, 12)), (4, (1, 1, 12))])
+def test_the_r1_recipes_keep_four_responses_a_step_and_48_a_rollout(folder, processes, batches):
+    recipe = load_recipe(folder)
+    fields = recipe.training_fields(processes)
+    names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
+    assert tuple(fields[name] for name in names) == batches
+    recipe.check_training(processes)
+    # whole rollouts of whole steps between two saves: a resumed run does not generate one anew
+    assert recipe.training["save_steps"] % 12 == 0

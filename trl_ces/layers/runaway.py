@@ -46,5 +46,5 @@ class RunawayWatch(TrainerCallback):
                 logger.warning(
                     f"CES is ruining this model: entropy rose from {entropy:.2f} to {grown:.2f} bits a token, and "
                     f"accuracy fell from {100 * accuracy:.0f} to {100 * now:.0f} %. {end}, and start again with "
-                    "`ces_beta_incorrect: 0`, the overlay `ces_correct_only`, or a smaller `ces_tau`."
+                    "the overlay `ces_mai` or `ces_correct_only`, or a smaller `ces_tau`."
                 )

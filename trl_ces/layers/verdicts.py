@@ -12,7 +12,7 @@ from accelerate.utils import gather
 from ..config import CESConfig
 from ..methods.ces import AUTO
 from ..methods.group_reward import is_group_reward
-from ..methods.groups import Groups, prompt_number
+from ..methods.groups import Groups, odd_reward, prompt_number
 from .first_rollout import tau_for, teaches_nothing, what_it_saw
 from .layer import Layer
 from .turns import policy_lengths
@@ -113,8 +113,8 @@ class Verdicts(Layer):
         A reward that is named, or used with a threshold, may be graded.
         """
         chosen = self.args.ces_accuracy_reward is not None or self.args.ces_correct_threshold != 1.0
-        odd = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)].tolist()
-        if odd and not chosen and not self._warned_of_graded and self._accuracy_index is not None:
+        odd = None if chosen or self._warned_of_graded else odd_reward(accuracy)
+        if odd is not None and self._accuracy_index is not None:
             self._warned_of_graded = True
             if self.accelerator.is_main_process:
                 logger.warning(
@@ -122,7 +122,7 @@ class Verdicts(Layer):
                     ">= `ces_correct_threshold` (1.0): set that, or name the accuracy reward in "
                     "`ces_accuracy_reward`.",
                     self.reward_func_names[self._accuracy_index],
-                    odd[0],
+                    odd,
                 )
 
 

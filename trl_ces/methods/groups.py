@@ -170,3 +170,9 @@ def z_scores(lengths: Tensor, counted: Tensor) -> Tensor:
     deviation = from_mean(lengths, counted)
     n = counted.sum(dim=1, keepdim=True).clamp(min=1)
     return deviation / (((deviation**2 * counted).sum(dim=1, keepdim=True) / n).sqrt() + 1e-7)
+
+
+def odd_reward(accuracy: Tensor) -> float | None:
+    """First of the rewards, shape (N,), that is a number but neither 0 nor 1; `None` if there is none."""
+    odd = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
+    return odd[0].item() if odd.numel() > 0 else None

@@ -78,6 +78,13 @@ def test_the_sets_are_the_papers_twelve_and_three_and_the_docs_table_has_their_c
     assert {name: benchmark.count for name, benchmark in BENCHMARKS.items()} == counts
 
 
+def test_two_gaokao_rows_have_no_gold_and_are_asked_as_the_script_asks_them(data):
+    problems = load_benchmark("gaokao2023en", data)
+    assert [problem.id for problem in problems] == list(range(385))
+    assert [problem.id for problem in problems if not problem.gold] == [167, 192]
+    assert all(len(BENCHMARKS[name].without_gold) == (2 if name == "gaokao2023en" else 0) for name in BENCHMARKS)
+
+
 def test_names_and_groups_stand_for_each_set_once():
     assert find_benchmarks(["gsm8k", "aime24", "gsm8k"]) == ["gsm8k", "aime24"]
     assert find_benchmarks(["amc23", "math12"]) == ["amc23", *(name for name in GROUPS["math12"] if name != "amc23")]

@@ -15,6 +15,7 @@ from trl_ces.lab.evaluation.statistics import interval_of_average, pass_at_k
 from trl_ces.lab.evaluation.summary import results_table, summarize
 from trl_ces.lab.hub.push import eval_results
 from trl_ces.support.errors import UserError
+from trl_ces.support.tables import markdown
 
 SETTINGS = {
     "model": "m",
@@ -345,3 +346,7 @@ def test_the_command_refuses_in_one_sentence(folders, capsys, words, parts):
     (refusal,) = said.err.splitlines()
     for part in ["trl-ces compare: error: ", *parts]:
         assert part in refusal
+
+
+def test_a_markdown_table_stands_straight():
+    assert markdown(["a", "bb"], [["ccc", "1"]]).splitlines() == ["| a   | bb |", "|-----|---:|", "| ccc |  1 |"]

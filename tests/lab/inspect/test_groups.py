@@ -74,6 +74,13 @@ def test_shares_agree_with_every_group_listed():
     assert found["groups_all_correct"] == pytest.approx(right.count(4) / len(groups))
 
 
+def test_the_floor_is_exact():
+    """300 tokens at tau 0.01 and b = 1 - 2/3 are one token and 100 at 0.29 are 29; as floats, both fall just short."""
+    found = facts_of([(0, 300, True), (0, 300, True), (0, 300, False)], size=3, tau=0.01)
+    assert found["shaped_share"] == (2 + 2 + 1) / 900
+    assert facts_of([(0, 100, True)] * 2, tau=0.29)["shaped_share"] == 0.29
+
+
 def test_answers_without_a_verdict_make_no_group_and_prompts_with_too_few_are_left_out():
     unknown = [(0, 500, None), (2, 500, True), (3, 500, None)]
     assert facts_of([*TWO_PROMPTS, *unknown]) == facts_of(TWO_PROMPTS)

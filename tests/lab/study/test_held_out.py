@@ -92,6 +92,14 @@ def test_its_problems_are_in_no_training_of_the_recipe(base):
     assert not questions & set(seen)
 
 
+def test_what_no_model_could_be_measured_with_is_refused_before_the_first_run(recipe_file):
+    check_evaluate(str(recipe_file), num_problems=5)
+    with pytest.raises(UserError, match="no column 'task' to group by; they have solution"):
+        check_evaluate(str(recipe_file), group_by="task")
+    with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
+        check_evaluate("nowhere.yaml")
+
+
 def test_a_recipe_without_verdicts_is_named(base, recipe_file, monkeypatch):
     monkeypatch.setattr("odd_reward.accuracy_reward", lambda completions, **kwargs: 1 / 0, raising=False)
     with pytest.raises(UserError, match=r"gives no verdicts: The reward function .* raised ZeroDivisionError"):

@@ -19,6 +19,11 @@ def test_the_thirty_worlds_of_the_forecast_are_those_of_its_results(method):
     assert rows["number"].tolist() == [world["seed"] for world in worlds]
 
 
+def test_more_worlds_begin_with_the_same_ones_and_another_seed_draws_others():
+    assert draw_worlds(31, 1605)[:30] == draw_worlds(30, 1605)
+    assert all(one != other for one, other in zip(draw_worlds(30, 1605), draw_worlds(30, 1606), strict=True))
+
+
 @pytest.mark.parametrize("seed", [1605, 7])
 def test_worlds_lie_in_the_ranges_and_have_problems_enough(seed):
     worlds = draw_worlds(40, seed)

@@ -57,11 +57,8 @@ def run(argv: list[str]) -> int:
     sampling = Sampling.of_recipe(recipe, **{field.name: getattr(options, field.name) for field in fields(Sampling)})
     asked = Prompts(options.prompt, typed=True) if options.prompt else read_prompts(recipe, options.num_prompts)
     folder = options.output_dir
-    try:  # before anything is sampled
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"`--output_dir` {folder} cannot be made ({error.strerror}): name another.") from None
+    if folder is not None:
+        _make(folder)
 
     from ..inspect.facts import count_pairs, group_facts, sample_facts
     from ..inspect.sampling import sample_recipe
@@ -89,6 +86,14 @@ def run(argv: list[str]) -> int:
 def tau(word: str) -> float | str:
     """Type of `--tau`."""
     return word if word == AUTO else float(word)
+
+
+def _make(folder: Path) -> None:
+    """Makes `--output_dir` before anything is sampled."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"`--output_dir` {folder} cannot be made ({error.strerror}): name another.") from None
 
 
 def _show_progress(done: int, of: int) -> None:

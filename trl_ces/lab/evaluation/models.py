@@ -10,7 +10,7 @@ from typing import Any
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.hub import is_local, try_hub_once
 from ...support.prompts import THINK_CLOSE, THINK_OPEN, build_prompt, opens_thinking
-from ...train.checkpoints import newest_checkpoint
+from ...train.checkpoints import checkpoints, read_state
 from .problems import Problem
 from .settings import EvaluationSettings
 
@@ -44,10 +44,10 @@ def check_model(name: str) -> None:
     try_hub_once(name)
     folder = Path(name).expanduser()
     if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
-        saved = newest_checkpoint(folder)  # of a training that has not ended
+        saved = [one for one in checkpoints(folder).values() if read_state(one)]  # of a training that has not ended
         raise UserError(
             f"The model {name!r} holds no config.json (and no adapter_config.json): name "
-            + (f"its checkpoint, {saved}, " if saved else "a saved model's directory or a Hub id ")
+            + (f"its checkpoint, {saved[-1]}, " if saved else "a saved model's directory or a Hub id ")
             + "with `--model`."
         )
 
