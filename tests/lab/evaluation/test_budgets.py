@@ -1,6 +1,7 @@
 """Accuracy within token budgets, and the area, against loops and by hand."""
 
 import random
+import re
 import statistics
 
 import pandas as pd
@@ -116,3 +117,6 @@ def test_the_picture_is_drawn(tmp_path):
     file = draw_budgets({"A": ([1, 2, 4], [0.0, 0.5, 1.0]), "B": ([2, 4], [None, 0.1])}, tmp_path / "budgets.svg")
     assert file.read_text().count("<svg") == 1
     assert list(tmp_path.iterdir()) == [file]
+    weak = draw_budgets({"A": ([1, 2], [0.0, 0.03])}, tmp_path / "weak.svg")
+    shares = re.findall(r"<!-- ([\d.]+%) -->", weak.read_text())
+    assert len(shares) == len(set(shares)) > 2
