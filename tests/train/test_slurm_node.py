@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from slurm_jobs import RECIPES, changed, submit
+from slurm_jobs import RECIPES, SCRIPT, changed, submit
 from slurm_stand_in import install, log
 
 from trl_ces.train.recipe import load_recipe
@@ -32,6 +32,17 @@ def test_the_training_starts_on_all_gpus_and_the_job_ends_with_its_code(tmp_path
     )
     assert not [entry for entry in log(commands) if entry.get("words") == ["requeue", "4711"]]
     assert load_recipe(["R1-7B", "colocate"]).setting("output_dir") in NODE.read_text()
+
+
+WAYS_OUT = {NODE: "give OUTPUT=DIRECTORY before sbatch, not", SCRIPT: "change OUTPUT in the script, do not give"}
+
+
+@pytest.mark.parametrize("source", WAYS_OUT, ids=["node", "ces"])
+def test_an_output_that_a_requeued_job_would_not_look_into_is_refused(tmp_path, source):
+    commands = install(tmp_path / "bin")
+    code, said = submit(tmp_path, commands, changed(tmp_path, source), "--output_dir", "mine")
+    assert code == 2
+    assert said == f"{source.name}: {WAYS_OUT[source]} --output_dir.\n"
 
 
 def test_before_its_time_limit_the_job_saves_is_requeued_and_resumes(tmp_path):
