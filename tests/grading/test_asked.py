@@ -319,6 +319,18 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
             r"\begin{cases}0,&-1\leq x\leq 1\\1,&x<-1,x>1\end{cases}",
             True,
         ),
+        ("Enter the ordered pair $(r,k).$", "(4,12)", "(r, k) = (4, 12)", True),
+        ("Enter the ordered pair $(r,k).$", "(4,12)", "(k,r)=(12,4)", True),
+        ("Enter the ordered pair $(r,k).$", "(4,12)", "(k,r)=(4,12)", False),
+        ("Enter the ordered pair $(r,k).$", "(4,12)", "(r,k)=(12,4)", False),
+        ("How many perfect squares are there?", "8", r"8 \text{ perfect squares}", True),
+        ("How many pencils and crayons are left?", "638", r"638 \text{ pencils and crayons}", True),
+        ("How many pencils and crayons are left?", "638", r"638 \text{ pencils and 2 crayons}", False),
+        ("How many at most are left?", "638", r"638 \text{ at most}", False),
+        ("Solve $3x+2y=7$ for $y$.", r"y=\frac{7-3x}{2}", r"x=\frac{7-2y}{3}", False),
+        ("Solve $3x+2y=7$ for $y$.", r"y=\frac{7-3x}{2}", r"\frac{7-3x}{2}=y", True),
+        ("Find the general solution.", "y=c_1e^x+c_2e^{2x}+c_3e^{3x}", "y(x)=c_1e^{3x}+c_2e^x+c_3e^{2x}", True),
+        ("Find the general solution.", "y=c_1e^x+c_2e^{2x}+c_3e^{3x}", "y(x)=c_1e^{3x}+c_2e^x+c_3e^{4x}", False),
     ],
 )
 def test_what_the_blind_lists_found(question, gold, answer, right):

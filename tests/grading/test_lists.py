@@ -41,6 +41,8 @@ def read(name):
         ("blind10-correct", 300, 1.0, 15),
         ("blind11-hostile", 500, 0.0, 12),
         ("blind11-correct", 300, 1.0, 32),
+        ("blind12-hostile", 500, 0.0, 5),
+        ("blind12-correct", 300, 1.0, 56),
     ],
 )
 def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong, monkeypatch):
@@ -58,7 +60,7 @@ def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "accepted", "refused"), [(7, 4, 13), (8, 4, 34), (9, 5, 24), (10, 14, 27), (11, 12, 34)]
+    ("number", "accepted", "refused"), [(7, 4, 13), (8, 4, 34), (9, 5, 24), (10, 14, 27), (11, 12, 34), (12, 6, 60)]
 )
 def test_trls_reward_misjudges_more_than_ours_did_blind(number, accepted, refused):
     found = []

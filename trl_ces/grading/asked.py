@@ -57,6 +57,8 @@ _ASKED_IN_CHINESE = re.compile(
     r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
 )
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
+_PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
+_NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
 _ASKS_PERCENT = re.compile(
     r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
 )
@@ -93,6 +95,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
     if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
         gold = gold_sides[1]
+    if "=" not in gold and (ordered := _in_order_of_names(answer, question)):
+        return gold, ordered
     if len(parts) == 2 and "=" not in gold and repeats(parts[0], question):
         answer = parts[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
         if is_copy(answer, gold, question):
@@ -105,6 +109,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if scale and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
         value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
+    answer = _without_what_is_counted(answer, question)
     pairs = _COUNTED.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]{pairs[2]}", question):  # 90双
         answer = pairs[1]
@@ -174,6 +179,24 @@ def _in_order(text: str) -> str | None:
     return "; ".join(items) if len(items) > 1 and number(text) is None else None
 
 
+def _without_what_is_counted(answer: str, question: str) -> str:
+    """8 for "8 perfect squares" where the question asks how many perfect squares, whose words are no unit."""
+    counted = _PHRASE.fullmatch(" ".join(unwrap(answer).split()))
+    if counted is None or parse_unit(counted[2]) is not None:
+        return answer
+    asked = rf"\b(?:how many|number of) (?:\w+ )?{counted[2]}\b"
+    return counted[1] if re.search(asked, question, re.IGNORECASE) else answer
+
+
+def _in_order_of_names(answer: str, question: str) -> str:
+    """`(4,12)` for `(r,k) = (4,12)` and `(k,r) = (12,4)` where the question has (r, k); else `""`."""
+    named = re.fullmatch(rf"{_NAMES}=\((.*)\)", _LEFT_RIGHT.sub("", tidy(answer)))
+    values = dict(zip(named[1].split(","), split_top(named[2], ","), strict=False)) if named else {}
+    asked = (names.split(",") for names in re.findall(_NAMES, re.sub(r"\s", "", question)))
+    order = next((names for names in asked if values and {*names} == {*values}), [])
+    return f"({','.join(values[name] for name in order)})" if order else ""
+
+
 def _labelled(text: str) -> dict[str, str]:
     """`quotient 9, remainder 3` as values by labels; nothing for a text of which a part has no label of its own."""
     found = [_LABEL.fullmatch(unwrap(item)) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
@@ -201,11 +224,13 @@ def _leaves_bounds_open(answer: str, gold: str, question: str) -> bool:
 
 
 def _leaves_unsolved(answer: str, gold: str, question: str) -> bool:
-    """Whether the gold is x = 5, and the answer another equation for x, where the question says "solve"."""
+    """Whether the question says "solve", the gold is x = 5 or x = 2y, and the answer does not solve for x."""
     wanted, given = sides(tidy(gold)), sides(tidy(answer))
-    if len(wanted) != 2 or len(given) != 2 or not is_name(wanted[0]) or has_unknowns(wanted[1]):
+    if len(wanted) != 2 or len(given) != 2 or not is_name(wanted[0]) or not _SOLVE.search(question):
         return False
-    return bool(_SOLVE.search(question)) and any(map(has_unknowns, given)) and not any(map(is_name, given))
+    if has_unknowns(wanted[1]):
+        return wanted[0] not in given and any(_NAME.fullmatch(side) and side in wanted[1] for side in given)
+    return any(map(has_unknowns, given)) and not any(map(is_name, given))
 
 
 def _has_another_form(answer: str, gold: str, question: str) -> bool:

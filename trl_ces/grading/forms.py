@@ -185,7 +185,7 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
             return [stated]
         counts = (new, f"({new}+1)", f"({new}-1)", f"(-{new})")
         return list(dict.fromkeys(re.sub(_LETTER.format(old), count, stated) for count in counts))
-    # By their numbers, so that the order comes first in which c_1 stays c_1: each order may cost a comparison.
+    # By their numbers, so that the order comes first in which c_1 stays c_1.
     names, given = (
         sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("Cc_{}")) for text in (gold, answer)
     )

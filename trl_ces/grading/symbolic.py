@@ -334,6 +334,11 @@ def _same_relation(gold: sympy.Rel, answer: sympy.Rel) -> bool:
     difference, other = _exact(gold.lhs - gold.rhs), _exact(answer.lhs - answer.rhs)
     if _equals(difference, other):
         return type(gold) is type(answer)
+    letters = sorted(difference.free_symbols | other.free_symbols, key=str)
+    at = {letter: sympy.Rational(41 + index, 29) for index, letter in enumerate(letters)}
+    here = (difference / other).evalf(_DIGITS_TRIED, subs=at)
+    if here.is_number and here.is_finite and _agree(difference, here * other) is False:
+        return False  # to simplify would take seconds
     ratio = sympy.simplify(difference / other)
     if not ratio.is_number or ratio.is_zero or not ratio.is_finite:
         return False
