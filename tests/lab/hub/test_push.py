@@ -136,8 +136,10 @@ def test_a_run_that_has_not_ended_is_pushed_from_its_newest_whole_checkpoint(hub
     weights.write_bytes(weights.read_bytes()[:-10])  # a kill while it was written
     write_recorded(run)
     (run / "recipe.yaml").write_text(RECIPE)
+    evaluate(tmp_path / default_folder(str(run / "checkpoint-6")), run / "checkpoint-6")
     assert push(run) == 0
     files = hub.repos["me/run"].files
+    assert ModelCard(files["README.md"].decode()).data.eval_results[0].metric_value == 75.0
     assert json.loads(files["trainer_state.json"])["global_step"] == 6
     assert "trained for 6 optimizer steps of 20" in files["README.md"].decode()
     assert not any("checkpoint" in name for name in files)

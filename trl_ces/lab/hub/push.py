@@ -68,7 +68,7 @@ def plan_push(
         raise UserError(f"{weights} holds a full model, not an adapter: push it without `--merge`.")
     for place in evaluation or ():
         check_measured_weights(place, weights)
-    usual = default_folder(str(run))
+    usual = default_folder(str(weights))
     if evaluation is None and usual.is_dir():
         try:
             check_measured_weights(usual, weights)
