@@ -329,6 +329,7 @@ def test_what_the_hub_refuses_is_a_sentence_in_its_own_words(hub, run, undrawn, 
         (["{run}", "--merge"], "holds a full model, not an adapter"),
         (["{run}", "--evaluation", "{run}"], "holds no intact summary.json"),
         (["{run}", "--out", "{run}"], "already exists"),
+        (["{run}", "--out", "{run}/recipe.yaml/new"], "cannot be made (Not a directory): name a new folder"),
         (["{run}", "--privat"], "Unrecognized arguments: --privat"),
     ],
 )
