@@ -59,7 +59,7 @@ class Page:
     def missing(self) -> list[str]:
         """What could be on the page and is not, and what would make it."""
         missing = list(self.notes)
-        if not self.tokens:
+        if not self.tokens and self.training:
             missing.append("the shaped tokens. `--tokens 32` samples the saved models and shows them.")
         return missing
 
