@@ -324,6 +324,8 @@ def test_the_command_writes_the_page_and_the_pictures_and_says_what_is_missing(t
         (["nothing", "--out", "r.html"], "nothing does not exist"),
         (["study", "--out", "study/results.csv/r.html"], "cannot be made"),
         (["study", "--out", "evaluation"], "cannot be written"),
+        (["study", "--out", "."], "cannot be written"),
+        (["study", "--out", "r.html", "--baseline", "DAP"], "Did you mean `DAPO`?"),
     ],
 )
 def test_what_cannot_work_is_refused_with_one_sentence_before_anything_is_made(

@@ -143,7 +143,7 @@ def _write_report(folder: Path, name: str, evaluations: Sequence[Path]) -> list[
     names = [name, *(f"{name}, evaluation {number}" for number in range(1, len(evaluations) + 1))]
     try:
         found = read_runs([folder, *evaluations], names)
-        page = make_page(found, "trl-ces report RUN --out report.html", "DAPO", "correct")
+        page = make_page(found, "trl-ces report RUN --out report.html")
     except UserError as error:
         return [f"No {REPORT}: {error}"]
     write_text(folder / REPORT, render(page).replace(str(folder), name))
