@@ -127,7 +127,8 @@ def test_the_system_prompt_of_the_training_is_in_the_lines_to_use_it(run):
     assert "boxed" in card(run).text  # the paper's, the default
     own = card(run, recipe=f"{RECIPE}system_prompt: Answer 'briefly'.\n").text
     assert """{'role': 'system', 'content': "Answer 'briefly'."}""" in own
-    assert "'system'" not in card(run, recipe=f"{RECIPE}system_prompt: null\n").text
+    for none in ("null", '""'):
+        assert "'system'" not in card(run, recipe=f"{RECIPE}system_prompt: {none}\n").text
 
 
 def test_what_was_logged_as_nothing_is_left_out(tmp_path):
