@@ -129,18 +129,7 @@ class Phase(TrainerCallback):
 
 
 class Workload:
-    """
-    One trainer and one rollout, to be stepped repeatedly.
-
-    Args:
-        who (`str`): One of `TRAINERS`.
-        completions (`list[int]`): Lengths of the completions, groups of four contiguous.
-        prompts (`list[int]`): Lengths of the prompts, one per completion.
-        micro_batch (`int`): Rows per forward.
-        model (`torch.nn.Module`): Trained in place.
-        device (`str`): "cpu" or "cuda".
-        **settings: Further fields of the config.
-    """
+    """One trainer and one rollout of such completions, groups of four contiguous, to be stepped repeatedly."""
 
     def __init__(self, who, completions, prompts, micro_batch, model, device, **settings: Any):
         trainer_class, config_class, shaping = TRAINERS[who]

@@ -1,7 +1,7 @@
 """Shaping alone: one pass over (B, T) against a plain copy of the bytes that it must move.
 
-    python benchmarks/shaping.py
-    python benchmarks/shaping.py --device cuda --rows 8 --tokens 12000
+    trl-ces bench shaping
+    trl-ces bench shaping --device cuda --rows 8 --tokens 12000
 
 The forward must read the entropies (float32) and the mask (int64) and write A' (float32); the backward reads the
 gradient of A' and writes that of the entropies. Most of the time goes into the sort that selects a row's k highest.

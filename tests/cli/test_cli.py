@@ -285,6 +285,8 @@ def test_a_recipe_is_copied_to_a_new_file_whole(tmp_path, capsys, monkeypatch):
     assert compose(["my.yaml"]) == compose(["R1-7B", "alp"])
     assert main(["recipes", "copy", "R1-7B", "my.yaml"]) == 2
     assert "my.yaml exists: name a new file" in capsys.readouterr().err
+    assert main(["recipes", "copy", "R1-7B", "alp", "none/my.yaml"]) == 2
+    assert "none/my.yaml cannot be written (No such file or directory): name another" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -99,11 +99,13 @@ def test_an_adapter_is_called_one_and_says_what_it_needs(tmp_path):
 
 def test_local_models_and_data_are_not_linked_to_the_hub_nor_their_paths_shown(run):
     recipe = RECIPE.replace("some-org/base-model", "/data/models/mine")
-    shown = card(run, recipe=recipe.replace("zwhe99/DeepMath-103K", "/data/sets/mine.jsonl"))
+    recipe = recipe.replace("zwhe99/DeepMath-103K", "/data/sets/mine.jsonl")
+    shown = card(run, recipe=f"{recipe}eval_dataset_name: /data/sets/held.jsonl\n")
     assert shown.data.base_model is None
     assert shown.data.datasets is None
     assert "`mine`, trained for" in shown.text
     assert "First set `model_name_or_path` (there `mine`) and `dataset_name` (there `mine.jsonl`)" in shown.text
+    assert " and `eval_dataset_name` (there `held.jsonl`) in it" in shown.text
     assert "/data/" not in shown.content
 
 
@@ -125,7 +127,8 @@ def test_the_system_prompt_of_the_training_is_in_the_lines_to_use_it(run):
     assert "boxed" in card(run).text  # the paper's, the default
     own = card(run, recipe=f"{RECIPE}system_prompt: Answer 'briefly'.\n").text
     assert """{'role': 'system', 'content': "Answer 'briefly'."}""" in own
-    assert "'system'" not in card(run, recipe=f"{RECIPE}system_prompt: null\n").text
+    for none in ("null", '""'):
+        assert "'system'" not in card(run, recipe=f"{RECIPE}system_prompt: {none}\n").text
 
 
 def test_what_was_logged_as_nothing_is_left_out(tmp_path):

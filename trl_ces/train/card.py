@@ -35,6 +35,7 @@ TRAINING_FIELDS = (
     "adam_beta2", "max_grad_norm", "num_generations", "per_device_train_batch_size", "gradient_accumulation_steps",
     "steps_per_generation", "num_iterations", "temperature", "top_p", "max_completion_length", "seed", "world_size",
 )  # fmt: skip
+PATHS = ("model_name_or_path", "dataset_name", "eval_dataset_name", "reward_model_name_or_path")
 SHOWN_IN_TEXT = {"dataset_name", "model_builder", "model_builder_kwargs", "system_prompt"}
 PAPER = "[arXiv 2605.19358](https://arxiv.org/abs/2605.19358)"
 ABLATIONS = {
@@ -95,6 +96,7 @@ def write_card(
     from ..trainer import CESTrainer  # loads TRL, which takes seconds
 
     data_fields = {field.name for field in dataclasses.fields(ScriptArguments)} - SHOWN_IN_TEXT
+    local = {key: Path(recipe[key]).name for key in PATHS if is_local(str(recipe.get(key)))}
     card = ModelCard.from_template(
         metadata,
         str(TEMPLATE),
@@ -112,7 +114,9 @@ def write_card(
         system_prompt=recipe.get("system_prompt", recipe_fields()["system_prompt"].default),
         shown={
             "Shaping": {key: value for key, value in settings.items() if key not in TRAINING_FIELDS},
-            "Data, prompts and rewards": {key: value for key, value in recipe.items() if key in data_fields},
+            "Data, prompts and rewards": {
+                key: local.get(key, value) for key, value in recipe.items() if key in data_fields
+            },
             "Optimization and sampling": {key: settings[key] for key in TRAINING_FIELDS},
             "Versions": {key: value for key, value in recorded["packages"].items() if value != MISSING},
         },
@@ -121,8 +125,7 @@ def write_card(
         logged=_first_and_last(state["log_history"]),
         has_report=has_report,
         command=_train_command(recipe, settings["world_size"]),
-        paths=[f"`{key}` (there `{Path(recipe[key]).name}`)" for key in ("model_name_or_path", "dataset_name")
-               if is_local(str(recipe.get(key)))],
+        paths=[f"`{key}` (there `{name}`)" for key, name in local.items()],
         citation=CESTrainer._paper["citation"],
     )  # fmt: skip
     write_text(folder / CARD, card.content + "\n")

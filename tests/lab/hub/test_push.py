@@ -136,8 +136,10 @@ def test_a_run_that_has_not_ended_is_pushed_from_its_newest_whole_checkpoint(hub
     weights.write_bytes(weights.read_bytes()[:-10])  # a kill while it was written
     write_recorded(run)
     (run / "recipe.yaml").write_text(RECIPE)
+    evaluate(tmp_path / default_folder(str(run / "checkpoint-6")), run / "checkpoint-6")
     assert push(run) == 0
     files = hub.repos["me/run"].files
+    assert ModelCard(files["README.md"].decode()).data.eval_results[0].metric_value == 75.0
     assert json.loads(files["trainer_state.json"])["global_step"] == 6
     assert "trained for 6 optimizer steps of 20" in files["README.md"].decode()
     assert not any("checkpoint" in name for name in files)
@@ -148,6 +150,13 @@ def test_a_run_that_went_on_after_its_end_is_pushed_from_where_it_is_now(hub, ru
     write_run(run / "checkpoint-10", points=[(10, 0.6, 18.0, 0.6)])
     assert push(run) == 0
     assert json.loads(hub.repos["me/run"].files["trainer_state.json"])["global_step"] == 10
+
+
+def test_a_large_file_whose_name_fits_two_patterns_is_placed_once(run, tmp_path):
+    (run / "tokenizer.model").write_bytes(bytes(staging.LINKED_BYTES))
+    (tmp_path / "staged").mkdir()
+    staging.place_run(run, run, tmp_path / "staged")
+    assert (tmp_path / "staged" / "tokenizer.model").stat().st_size == staging.LINKED_BYTES
 
 
 def test_a_checkpoint_takes_the_recipe_beside_it(hub, tmp_path, undrawn):
@@ -320,6 +329,7 @@ def test_what_the_hub_refuses_is_a_sentence_in_its_own_words(hub, run, undrawn, 
         (["{run}", "--merge"], "holds a full model, not an adapter"),
         (["{run}", "--evaluation", "{run}"], "holds no intact summary.json"),
         (["{run}", "--out", "{run}"], "already exists"),
+        (["{run}", "--out", "{run}/recipe.yaml/new"], "cannot be made (Not a directory): name a new folder"),
         (["{run}", "--privat"], "Unrecognized arguments: --privat"),
     ],
 )

@@ -286,6 +286,7 @@ def test_each_part_that_is_empty_says_what_makes_it(tmp_path):
     evaluated = render(page_of(write_evaluation(tmp_path / "one", {"gsm8k": [[(T, 5)]]})))
     for command in ("trl-ces train --config arithmetic --output_dir RUN", "trl-ces report --tokens 32"):
         assert f"To make it: <code>{command}</code>" in evaluated
+    assert page_of(tmp_path / "one").missing() == []  # evaluations hold no models to sample
     trained = render(page_of(write_training(tmp_path / "two", POINTS)))
     assert "To make it: <code>trl-ces study --config arithmetic --jobs 2</code>" in trained
     for html in (evaluated, trained):
@@ -323,6 +324,8 @@ def test_the_command_writes_the_page_and_the_pictures_and_says_what_is_missing(t
         (["nothing", "--out", "r.html"], "nothing does not exist"),
         (["study", "--out", "study/results.csv/r.html"], "cannot be made"),
         (["study", "--out", "evaluation"], "cannot be written"),
+        (["study", "--out", "."], "cannot be written"),
+        (["study", "--out", "r.html", "--baseline", "DAP"], "Did you mean `DAPO`?"),
     ],
 )
 def test_what_cannot_work_is_refused_with_one_sentence_before_anything_is_made(

@@ -46,6 +46,11 @@ def test_an_unfinished_training_is_shown_up_to_its_newest_checkpoint_and_named(t
     (note,) = found.notes
     assert "is unfinished: shown up to its checkpoint at step 12 of 20" in note
     assert "--resume_from_checkpoint true" in note
+    write_training(folder, POINTS[:3])  # it went on after an end
+    write_training(folder / "checkpoint-14", POINTS)
+    (folder / "checkpoint-14" / "trainer_state.json").write_text('{"log_hist')  # a kill while it was written
+    again = read_runs([folder])
+    assert (again.trainings[0].curve["step"], again.notes) == ([2, 4, 6, 8], [note])
 
 
 def test_a_run_whose_accuracy_cannot_be_told_is_left_out_with_the_way_to_tell_it(tmp_path):

@@ -40,11 +40,13 @@ def run(argv: list[str]) -> int:
     from ..hub.push import complete, failure, plan_push, push
     from ..hub.staging import place_run
 
-    if out is not None and out.exists():
-        raise UserError(f"`--out` {out} already exists: name a new folder.")
     job = plan_push(**given)
     if out is not None:
-        out.mkdir(parents=True)
+        try:
+            out.mkdir(parents=True)
+        except OSError as error:
+            why = "already exists" if out.exists() else f"cannot be made ({error.strerror})"
+            raise UserError(f"`--out` {out} {why}: name a new folder.") from None
         place_run(job.weights, job.home, out)
         complete(out, job, job.repo_id)
         print(f"Written to {out}. Nothing was uploaded.")

@@ -29,7 +29,10 @@ def run(argv: list[str]) -> int:
         *names, file = options.names
         if Path(file).exists():
             raise UserError(f"{file} exists: name a new file.")
-        write_text(Path(file), f"# {' + '.join(names)}\n{dump_yaml(compose(names))}")
+        try:
+            write_text(Path(file), f"# {' + '.join(names)}\n{dump_yaml(compose(names))}")
+        except OSError as error:
+            raise UserError(f"{file} cannot be written ({error.strerror}): name another place.") from None
         print(f"Wrote {file}. Change it, and start: trl-ces train --config {file}")
     else:
         print(dump_yaml(compose(options.names)), end="")

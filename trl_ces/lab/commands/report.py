@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...cli.parser import Parser, count
-from ...support.errors import UserError
+from ...support.errors import UserError, nearest
 from ...support.imports import install_line
 
 EPILOG = """  trl-ces report runs/study/arithmetic --out report.html
@@ -35,7 +35,7 @@ def run(argv: list[str]) -> int:
     )
     add("--out", type=Path, required=True, metavar="FILE", help="the HTML file")
     add("--names", nargs="+", metavar="NAME", help="names of the runs; trainings of one name are seeds of a method")
-    add("--baseline", default="DAPO", metavar="NAME", help="what the others are compared with (default DAPO)")
+    add("--baseline", metavar="NAME", help="what the others are compared with (default DAPO, else the first)")
     add("--tokens", type=count, metavar="N", help="sample the saved models on N problems, and show their tokens")
     add("--figures", type=Path, metavar="DIR", help="also write each picture there, as PNG and SVG")
     add(
@@ -51,6 +51,8 @@ def run(argv: list[str]) -> int:
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
         raise UserError(f"the pictures need {' and '.join(missing)}: {install_line('lab')}.")
+    if options.out.is_dir():
+        raise UserError(f"{options.out} is a folder and cannot be written: name a file with `--out`.")
     for folder in (options.out.parent, options.figures):
         try:  # before hours of sampling for a page that cannot be written
             if folder is not None:
@@ -65,9 +67,12 @@ def run(argv: list[str]) -> int:
     if options.names is None:
         places = [run for place in places for run in runs_below(place)]
     found = read_runs(places, options.names)
+    known, baseline = found.names(), options.baseline
+    if baseline not in (None, *known):
+        raise UserError(f"`--baseline` {baseline!r} is none of {', '.join(known)}.{nearest(baseline, known)}")
     if options.tokens is not None:
         sample_tokens(found, options.tokens, say=lambda text: print(text, flush=True))
-    page = make_page(found, shlex.join(["trl-ces", "report", *argv]), options.baseline, options.verdict)
+    page = make_page(found, shlex.join(["trl-ces", "report", *argv]), baseline or "DAPO", options.verdict)
     size, pictures = write_page(page, options.out, options.figures)
     for what in page.missing():
         print(f"Missing: {what}")

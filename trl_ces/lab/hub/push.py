@@ -68,7 +68,7 @@ def plan_push(
         raise UserError(f"{weights} holds a full model, not an adapter: push it without `--merge`.")
     for place in evaluation or ():
         check_measured_weights(place, weights)
-    usual = default_folder(str(run))
+    usual = default_folder(str(weights))
     if evaluation is None and usual.is_dir():
         try:
             check_measured_weights(usual, weights)
@@ -143,7 +143,7 @@ def _write_report(folder: Path, name: str, evaluations: Sequence[Path]) -> list[
     names = [name, *(f"{name}, evaluation {number}" for number in range(1, len(evaluations) + 1))]
     try:
         found = read_runs([folder, *evaluations], names)
-        page = make_page(found, "trl-ces report RUN --out report.html", "DAPO", "correct")
+        page = make_page(found, "trl-ces report RUN --out report.html")
     except UserError as error:
         return [f"No {REPORT}: {error}"]
     write_text(folder / REPORT, render(page).replace(str(folder), name))

@@ -76,7 +76,7 @@ def home_of(run: Path) -> Path:
 
 def place_run(weights: Path, home: Path, folder: Path) -> None:
     """Puts a run's files into `folder`: model, tokenizer and log of `weights`, recipe.yaml and run.json of `home`."""
-    files = [file for pattern in MODEL_FILES for file in weights.glob(pattern)]
+    files = {file for pattern in MODEL_FILES for file in weights.glob(pattern)}  # tokenizer.model fits two
     for file in (*files, weights / STATE, home / RECIPE, home / FACTS):
         if file.is_file():
             _link(file, folder / file.name)

@@ -59,7 +59,7 @@ class Page:
     def missing(self) -> list[str]:
         """What could be on the page and is not, and what would make it."""
         missing = list(self.notes)
-        if not self.tokens:
+        if not self.tokens and self.training:
             missing.append("the shaped tokens. `--tokens 32` samples the saved models and shows them.")
         return missing
 
@@ -69,7 +69,7 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
         dict.fromkeys([training.method for training in found.trainings] + [run.name for run in found.evaluations])
     )
     page = Page(", ".join(names), command, notes=list(found.notes), runs=_runs(found), versions=_versions(found))
-    order = _order(found)
+    order = found.names()
     if found.trainings:
         page.tables["At the end of training"] = [training_table(found.trainings, baseline)]
         commands = " and ".join(f"trl-ces train … --output_dir {training.folder}" for training in found.trainings[:3])
@@ -94,14 +94,6 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
     files.sort(key=lambda entry: not entry[0].is_whole_ces)
     page.tokens = [view_run(training.name, training.seed, own) for training, own in files if own]
     return page
-
-
-def _order(found: Found) -> list[str]:
-    """Every name that pictures distinguish, the trained methods first: its place decides its style."""
-    trained = [training.method for training in found.all_trainings()]
-    measured = [method for study in found.studies for method in study.runs["method"]]
-    lines = [line for study in found.studies for line in study.lines()]
-    return list(dict.fromkeys([*lines, *trained, *(run.name for run in found.evaluations), *measured]))
 
 
 def training_table(trainings: Sequence[Training], baseline: str) -> Table:

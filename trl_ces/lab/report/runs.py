@@ -28,6 +28,13 @@ class Found:
         """The studies' too."""
         return [*self.trainings, *(training for study in self.studies for training in study.trainings)]
 
+    def names(self) -> list[str]:
+        """Every name that pictures distinguish, the trained methods first: its place decides its style."""
+        trained = [training.method for training in self.all_trainings()]
+        measured = [method for study in self.studies for method in study.runs["method"]]
+        lines = [line for study in self.studies for line in study.lines()]
+        return list(dict.fromkeys([*lines, *trained, *(run.name for run in self.evaluations), *measured]))
+
 
 def read_runs(places: Sequence[Path], names: Sequence[str] | None = None) -> Found:
     """Reads folders of trainings, studies and evaluations, in any mixture."""

@@ -38,11 +38,12 @@ class Training:
 
 
 def read_training(place: Path, name: str, notes: list[str]) -> Training | None:
-    """A training's log, of its newest checkpoint if it has not ended; `None`, and a note, if nothing was logged."""
-    source = place if (place / STATE).is_file() else list(logged_checkpoints(place).values())[-1]
-    state = read_state(source)
-    if state is None:
-        raise UserError(f"{source / STATE} is damaged: remove that folder, or leave {place} out.")
+    """A training's newest log, of a checkpoint while it trains; `None`, and a note, if nothing was logged."""
+    folders = [place, *logged_checkpoints(place).values()]
+    states = {folder: state for folder in folders if (state := read_state(folder)) is not None}
+    if not states:
+        raise UserError(f"{folders[-1] / STATE} is damaged: remove that folder, or leave {place} out.")
+    source, state = max(states.items(), key=lambda entry: entry[1]["global_step"])  # at the same step, the run's own
     settings = read_recipe(place)
     if source != place:
         notes.append(
