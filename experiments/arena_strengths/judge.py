@@ -23,19 +23,26 @@ def main() -> None:
     wide = pandas.concat([rows, arena]).pivot(
         index=["variant", "seed"], columns="method", values=["accuracy", "length_tokens"]
     )
+    for measure, method in wide.columns:  # as shipped only where both other strengths have run
+        if method in methods:
+            others = [wide[measure, method + strength].notna() for strength in (THIRD, TRIPLE)]
+            wide[measure, method] = wide[measure, method].where(others[0] & others[1])
     accuracy, length = 100 * wide["accuracy"], wide["length_tokens"]
     ruined = accuracy.lt(accuracy[BEFORE] / 2, axis=0)
     points, tokens = (
         table.sub(table[BASELINE], axis=0).drop(columns=shared).groupby("variant").mean()
         for table in (accuracy, length)
     )
-    print("| method | strength | " + " | ".join(f"{world}: points, tokens" for world in WORLDS) + " | ruined |")
-    print("|---|---|--:|--:|--:|--:|")
+    worlds = " | ".join(f"{world}: points, tokens" for world in WORLDS)
+    print(f"| method | strength | {worlds} | worst run, points | ruined | runs |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|")
     for method in methods:
         for strength, word in zip(STRENGTHS, ["a third", "as shipped", "three times"], strict=True):
             name = method + strength
             cells = [f"{points[name][world]:+.1f}, {tokens[name][world]:+.1f}" for world in WORLDS]
-            print(f"| {method} | {word} | {' | '.join(cells)} | {ruined[name].sum()} |")
+            worst = (accuracy[name] - accuracy[BASELINE]).min()
+            last = f"{worst:+.1f} | {ruined[name].sum()} | {accuracy[name].count()}"
+            print(f"| {method} | {word} | {' | '.join(cells)} | {last} |")
     print()
     for text, holds in expectations(methods, points, tokens, ruined):
         print("-", "holds:" if holds else "FAILS:", text)

@@ -34,15 +34,15 @@ def read(name):
         ("blind7-hostile", 500, 0.0, 2),
         ("blind7-correct", 300, 1.0, 5),
         ("blind8-hostile", 500, 0.0, 1),
-        ("blind8-correct", 300, 1.0, 12),
-        ("blind9-hostile", 500, 0.0, 4),
+        ("blind8-correct", 300, 1.0, 11),
+        ("blind9-hostile", 500, 0.0, 3),
         ("blind9-correct", 300, 1.0, 16),
         ("blind10-hostile", 500, 0.0, 10),
-        ("blind10-correct", 300, 1.0, 15),
+        ("blind10-correct", 300, 1.0, 14),
         ("blind11-hostile", 500, 0.0, 12),
-        ("blind11-correct", 300, 1.0, 32),
+        ("blind11-correct", 300, 1.0, 30),
         ("blind12-hostile", 500, 0.0, 5),
-        ("blind12-correct", 300, 1.0, 56),
+        ("blind12-correct", 300, 1.0, 55),
     ],
 )
 def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong, monkeypatch):
@@ -60,7 +60,7 @@ def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "accepted", "refused"), [(7, 4, 13), (8, 4, 34), (9, 5, 24), (10, 14, 27), (11, 12, 34), (12, 6, 60)]
+    ("number", "accepted", "refused"), [(7, 4, 13), (8, 4, 34), (9, 5, 24), (10, 14, 27), (11, 12, 34), (12, 6, 58)]
 )
 def test_trls_reward_misjudges_more_than_ours_did_blind(number, accepted, refused):
     found = []

@@ -193,7 +193,7 @@ def _in_order_of_names(answer: str, question: str) -> str:
     named = re.fullmatch(rf"{_NAMES}=\((.*)\)", _LEFT_RIGHT.sub("", tidy(answer)))
     values = dict(zip(named[1].split(","), split_top(named[2], ","), strict=False)) if named else {}
     asked = (names.split(",") for names in re.findall(_NAMES, re.sub(r"\s", "", question)))
-    order = next((names for names in asked if values and {*names} == {*values}), [])
+    order: list[str] = next((names for names in asked if values and {*names} == {*values}), [])
     return f"({','.join(values[name] for name in order)})" if order else ""
 
 
