@@ -99,3 +99,53 @@ def test_readme_and_docs_say_what_the_runs_give(runs):
     )
     row = f"| {gained} points, {longer} tokens; `ces_mai` {lost} points ([arena](../experiments/arena/README.md)) |"
     assert f"{row} {in_world[0][only].min():+.1f} points |" in study
+
+
+STRENGTHS = PAGE.parent.with_name("arena_strengths") / "README.md"
+
+
+def test_the_table_of_strengths_follows_from_the_runs():
+    rows = pandas.read_csv(STRENGTHS.with_name("results.csv"))
+    keys, measures = ["variant", "seed"], ["accuracy", "length_tokens"]
+    own = {name: runs.set_index(keys)[measures] for name, runs in rows.groupby("method")}
+    shipped = {
+        name: runs.set_index(keys)[measures]
+        for name, runs in pandas.read_csv(PAGE.with_name("results.csv")).groupby("method")
+    }
+    methods = {name.removesuffix(", a third") for name in own if name.endswith(", a third")}
+    assert len(methods) == 14
+    found = {}
+    for name in methods:
+        third = own[f"{name}, a third"]
+        strengths = [third, shipped[name].loc[third.index], own[f"{name}, three times"]]
+        for word, runs in zip(["a third", "as shipped", "three times"], strengths, strict=True):
+            differences = runs - own["DAPO"].loc[runs.index]
+            cells = []
+            for world in WORLDS:
+                points, tokens = differences.loc[world].mean()
+                cells.append(f"{100 * points:+.1f}, {tokens:+.1f}")
+            ruined = sum(runs["accuracy"] < own[BEFORE].loc[runs.index, "accuracy"] / 2)
+            cells += [f"{100 * differences['accuracy'].min():+.1f}", str(ruined), str(len(runs))]
+            line = f"| {name} | {word} | {' | '.join(cells)} |\n"
+            assert line in STRENGTHS.read_text(encoding="utf-8")
+            found[name, word] = cells
+    readme, study = words_of(ROOT / "README.md"), words_of(ROOT / "docs" / "study.md")
+    third, shipped, triple = (found["CES", word] for word in ("a third", "as shipped", "three times"))
+    assert third[-2:] == ["0", "15"]
+    assert f"none of 15 runs on the arena's worlds was ruined, at three times {triple[-2]} (" in readme
+    below = [cells[0].split(",")[0].lstrip("-") for cells in (shipped, third)]
+    assert (
+        f"ends {below[0]} points below DAPO, at a third of beta {below[1]}, and at three times all five runs" in study
+    )
+    points, tokens = zip(*(map(float, cell.split(", ")) for cell in found["SmartThinker", "a third"][:3]), strict=True)
+    assert max(tokens) < 0
+    assert f"DAPO and at most {-min(points):.1f} points below it in each of three worlds." in study
+
+
+def test_the_page_of_strengths_has_every_verdict_of_its_judge(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["judge.py"])
+    runpy.run_path(str(STRENGTHS.with_name("judge.py")), run_name="__main__")
+    verdicts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("- ")]
+    assert len(verdicts) == 9
+    for verdict in verdicts:
+        assert verdict in words_of(STRENGTHS)

@@ -31,7 +31,7 @@ def read(name):
         ("blind5-correct", 300, 1.0, 2),
         ("blind6-hostile", 500, 0.0, 7),
         ("blind6-correct", 300, 1.0, 28),
-        ("blind7-hostile", 500, 0.0, 2),
+        ("blind7-hostile", 500, 0.0, 1),
         ("blind7-correct", 300, 1.0, 5),
         ("blind8-hostile", 500, 0.0, 1),
         ("blind8-correct", 300, 1.0, 11),
