@@ -169,6 +169,14 @@ def test_the_second_page_compares_the_other_rules_on_the_second_seed(name):
         ) in (ROOT / "docs" / "study.md").read_text(encoding="utf-8")
 
 
+def test_the_trainer_warned_of_each_ruined_run_and_of_no_other():
+    _, _, ruined = worlds(SECOND)
+    warned = pandas.read_csv(SECOND.with_name("warned.csv"), index_col="variant")["step"]
+    assert set(warned.index) == set(ruined.index[ruined["CES"] > 0])
+    said = f"in each of these {len(warned)} runs, at step {warned.min()} to {warned.max()} of 160"
+    assert said in " ".join(SECOND.read_text(encoding="utf-8").split())
+
+
 def test_the_choice_of_a_method_rests_on_the_worlds():
     accuracy, length, _ = worlds(FIRST, SECOND)
     base = accuracy["Before training"]
