@@ -329,6 +329,7 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("How many at most are left?", "638", r"638 \text{ at most}", False),
         ("Solve $3x+2y=7$ for $y$.", r"y=\frac{7-3x}{2}", r"x=\frac{7-2y}{3}", False),
         ("Solve $3x+2y=7$ for $y$.", r"y=\frac{7-3x}{2}", r"\frac{7-3x}{2}=y", True),
+        ("Solve $x-y=0$ for $y$.", "y=x", "x=y", True),
         ("Find the general solution.", "y=c_1e^x+c_2e^{2x}+c_3e^{3x}", "y(x)=c_1e^{3x}+c_2e^x+c_3e^{2x}", True),
         ("Find the general solution.", "y=c_1e^x+c_2e^{2x}+c_3e^{3x}", "y(x)=c_1e^{3x}+c_2e^x+c_3e^{4x}", False),
     ],
