@@ -399,3 +399,10 @@ def test_the_parts_of_a_union():
     assert union_parts(r"(0,1) \cup [2,3)\cup A") == ["(0,1)", "[2,3)", "A"]
     assert union_parts("(0,1)") == ["(0,1)"]
     assert union_parts(r"\cupdot") == [r"\cupdot"]
+
+
+def test_the_order_of_constants_that_gives_the_golds_terms_is_compared_first():
+    compared = []
+    answer = "y=c_1e^{3x}+c_2e^x+c_3e^{2x}"
+    assert equal("y=c_1e^x+c_2e^{2x}+c_3e^{3x}", answer, lambda _, one: compared.append(one) or True)
+    assert compared == ["c_3e^{3x}+c_1e^x+c_2e^{2x}"]
