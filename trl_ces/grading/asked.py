@@ -109,7 +109,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if scale and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
         value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
-    answer = _without_what_is_counted(answer, question)
+    if (counted := _PHRASE.fullmatch(" ".join(unwrap(answer).split()))) and parse_unit(counted[2]) is None:
+        asked = rf"\b(?:how many|number of) (?:\w+ )?{counted[2]}\b"
+        answer = counted[1] if re.search(asked, question, re.IGNORECASE) else answer  # 8 perfect squares
     pairs = _COUNTED.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]{pairs[2]}", question):  # 90双
         answer = pairs[1]
@@ -177,15 +179,6 @@ def _in_order(text: str) -> str | None:
     items = split_top(brackets[1] if brackets and brackets[0] == r"\{" else text, ",")
     items = list(text) if re.fullmatch("[A-K]{2,}", text) else items
     return "; ".join(items) if len(items) > 1 and number(text) is None else None
-
-
-def _without_what_is_counted(answer: str, question: str) -> str:
-    """8 for "8 perfect squares" where the question asks how many perfect squares, whose words are no unit."""
-    counted = _PHRASE.fullmatch(" ".join(unwrap(answer).split()))
-    if counted is None or parse_unit(counted[2]) is not None:
-        return answer
-    asked = rf"\b(?:how many|number of) (?:\w+ )?{counted[2]}\b"
-    return counted[1] if re.search(asked, question, re.IGNORECASE) else answer
 
 
 def _in_order_of_names(answer: str, question: str) -> str:

@@ -41,14 +41,14 @@ def is_copy(answer: str, gold: str, question: str) -> bool:
     if not written or not expected:
         return False
     golds = [expected, _last_side(expected)]
-    if any(ordered(written) == ordered(one) for one in golds) or choice(expected):
+    if any(_ordered(written) == _ordered(one) for one in golds) or choice(expected):
         return False
     condition = re.fullmatch(r"\\\{[^:|]*(?::|\\mid(?![A-Za-z])|\|)(.*)\\\}", written, re.DOTALL)  # of {x : x^2 < 4}
     parts = (written, *(condition.groups() if condition else ()))
     if _operations(written) and any(_stands_in(_shape(part), _shapes(question)) for part in parts):
         return True
     value = split_unit(_last_side(written))[0]  # of x = 5 - 3 = 2
-    if any(ordered(value) == ordered(one) for one in golds):
+    if any(_ordered(value) == _ordered(one) for one in golds):
         return False
     if value.count(r"\begin") > max(1, expected.count(r"\begin")):  # a product of matrices
         return True
@@ -80,7 +80,7 @@ def _shape(text: str) -> str:
     return "=".join(sorted(_bare(_NEUTRAL.sub("", re.sub(r"\s", "", unwrap(side)))) for side in split_top(text, "=")))
 
 
-def ordered(text: str) -> str:
+def _ordered(text: str) -> str:
     """The shape of a text with its sides in one order, the terms in each, and the factors in each of these."""
     return "=".join(sorted(_ordered_side(re.sub(r"\s", "", unwrap(side))) for side in split_top(text, "=")))
 

@@ -10,7 +10,6 @@ from itertools import combinations
 
 from ..support.limits import MAX_ITEMS, too_big
 from . import forms, statements
-from .copies import ordered
 from .forms import choice, congruence, is_words, same_text
 from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number
@@ -72,8 +71,7 @@ def equal(gold: str, answer: str, algebra: Algebra) -> bool:
     if (ours := forms.family(gold)) and (theirs := forms.family(answer)):
         one, other = ("; ".join(sides(item)[-1] for item in listed_values(text)) for _, text in (ours, theirs))
         return algebra(rf"{ours[0]}\in\mathbb{{Z}}: {one}", rf"{theirs[0]}\in\mathbb{{Z}}: {other}")
-    # First the constants' order that gives the gold's terms: each order may cost a comparison.
-    answers = sorted(forms.with_constants_of(gold, answer), key=lambda renamed: ordered(renamed) != ordered(gold))
+    answers = forms.with_constants_of(gold, answer)
     return any(_equal(forms.without_integer(gold), renamed, algebra) for renamed in answers)
 
 

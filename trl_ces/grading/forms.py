@@ -185,7 +185,6 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
             return [stated]
         counts = (new, f"({new}+1)", f"({new}-1)", f"(-{new})")
         return list(dict.fromkeys(re.sub(_LETTER.format(old), count, stated) for count in counts))
-    # By their numbers, so that the order comes first in which c_1 stays c_1.
     names, given = (
         sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("Cc_{}")) for text in (gold, answer)
     )
@@ -197,7 +196,14 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
     either = re.compile(f"{_NUMBERED.pattern}|{_CAPITALS.pattern}")
     orders = permutations(names) if len(names) <= 3 else [names]
     renamings = [dict(zip(given, order, strict=True)) for order in orders]
-    return [either.sub(lambda found, to=to: to.get(found[0], found[0]), answer) for to in renamings]  # type: ignore[misc]
+    renamed = [either.sub(lambda found, to=to: to.get(found[0], found[0]), answer) for to in renamings]  # type: ignore[misc]
+    # First the order that gives the gold's terms, then that in which c_1 stays c_1: each may cost a comparison.
+    return sorted(renamed, key=lambda one: _terms(one) != _terms(gold))
+
+
+def _terms(text: str) -> list[str]:
+    """The pieces between its signs, sorted."""
+    return sorted(re.split("[=+-]", re.sub(r"[\s{}]", "", text)))
 
 
 def split_base(text: str) -> tuple[str, str | None]:

@@ -1,24 +1,17 @@
-"""Atomic writes, locks, and full disks."""
+"""Atomic writes, and full disks."""
 
 import errno
-import fcntl
 import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
-
-from .errors import UserError
+from typing import Any
 
 TRIAL_BYTES = 1 << 20
 # A full disk, a full quota, and a file beyond the process's limit.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class Busy(UserError):
-    """Another process has the lock; the message names it if it has signed."""
 
 
 @contextmanager
@@ -44,30 +37,6 @@ def write_text(file: Path, text: str) -> None:
 def write_json(file: Path, content: Any) -> None:
     """Writes the file atomically, see [`whole_file`]."""
     write_text(file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def lock_file(file: Path, wait: bool = False) -> IO[str]:
-    """An open file that no other process can lock until it is closed, here and in every process that inherited it."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lock = file.open("a+", encoding="utf-8")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        lock.seek(0)
-        process = lock.read().strip()
-        lock.close()
-        raise Busy(
-            f"Process {process} is at work in {file.parent} (a study that was killed can leave a run behind): wait "
-            f"for it, or end it with `kill {process}`."
-        ) from None
-    return lock
-
-
-def sign(lock: IO[str], process: int) -> None:
-    """Writes a process's number into a lock."""
-    lock.truncate(0)
-    lock.write(str(process))
-    lock.flush()
 
 
 def try_writing(folder: Path) -> Path:

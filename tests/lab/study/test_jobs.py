@@ -19,7 +19,8 @@ from trl_ces.lab.study.processes import LOCK, Pending, Step, run_all
 from trl_ces.lab.study.results import Results, read_results
 from trl_ces.lab.study.run import prepare
 from trl_ces.support.errors import UserError
-from trl_ces.support.files import lock_file, sign, write_json
+from trl_ces.support.files import write_json
+from trl_ces.support.locks import lock_file, sign
 from trl_ces.train import launch
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError
-from ...support.files import Busy, lock_file, write_json, write_text
+from ...support.files import write_json, write_text
+from ...support.locks import Busy, lock_file
 
 SETTINGS, SAMPLES, LOCK = "settings.json", "samples.jsonl", ".lock"
 Sample = dict[str, Any]

@@ -15,7 +15,7 @@ from types import FrameType
 
 import psutil
 
-from ...support.files import lock_file, sign
+from ...support.locks import lock_file, sign
 
 POLL_SECONDS = 0.2
 LOCK = ".lock"  # in the folder of a study, and of a run

