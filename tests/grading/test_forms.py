@@ -123,7 +123,8 @@ def test_a_free_integer_is_counted_from_another_start_or_down():
 def test_constants_keep_their_numbers_first_whatever_their_braces():
     """Every other order costs a comparison of its own."""
     assert with_constants_of("c_{1}x+c_2", "C_1x+C_{2}") == ["c_{1}x+c_2", "c_2x+c_{1}"]
-    assert with_constants_of("c_{1}x+c_2", "Bx+A")[0] == "c_2x+c_{1}"
+    assert with_constants_of("c_{1}x+c_2", "Bx+A")[0] == "c_{1}x+c_2"
+    assert with_constants_of("c_{1}x^2+c_2", "Bx+A")[0] == "c_2x+c_{1}"
     assert with_constants_of(r"c_1+\frac{c_{2}}{x}", r"C_1+\frac{C_2}{x}")[0] == r"c_1+\frac{c_{2}}{x}"
     assert len(with_constants_of("c_1+c_2x+c_3y", "A+Bx+Cy")) == 6
 
