@@ -109,9 +109,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if scale and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
         value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
-    if (counted := _PHRASE.fullmatch(" ".join(unwrap(answer).split()))) and parse_unit(counted[2]) is None:
-        asked = rf"\b(?:how many|number of) (?:\w+ )?{counted[2]}\b"
-        answer = counted[1] if re.search(asked, question, re.IGNORECASE) else answer  # 8 perfect squares
+    if (phrase := _PHRASE.fullmatch(" ".join(unwrap(answer).split()))) and parse_unit(phrase[2]) is None:
+        wanted = rf"\b(?:how many|number of) (?:\w+ )?{phrase[2]}\b"
+        answer = phrase[1] if re.search(wanted, question, re.IGNORECASE) else answer  # 8 perfect squares
     pairs = _COUNTED.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]{pairs[2]}", question):  # 90双
         answer = pairs[1]
