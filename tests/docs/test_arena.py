@@ -12,6 +12,7 @@ from trl_ces.lab.study.cells import load_study
 from trl_ces.lab.study.comparison import estimate
 
 PAGE = next(page for page in EXPERIMENTS if page.parent.name == "arena")
+STRENGTHS = PAGE.parent.with_name("arena_strengths") / "README.md"
 WORLDS = ["mostly wrong", "tokens buy accuracy", "mostly right"]
 BEFORE = "Before training"
 
@@ -51,13 +52,14 @@ def test_the_table_follows_from_the_runs(runs):
         assert [cell.strip() for cell in table[method]] == cells, method
 
 
-def test_the_page_has_every_verdict_of_its_judge(capsys, monkeypatch):
+@pytest.mark.parametrize(("page", "count"), [(PAGE, 12), (STRENGTHS, 9)], ids=["arena", "strengths"])
+def test_the_page_has_every_verdict_of_its_judge(page, count, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["judge.py"])
-    runpy.run_path(str(PAGE.with_name("judge.py")), run_name="__main__")
+    runpy.run_path(str(page.with_name("judge.py")), run_name="__main__")
     verdicts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("- ")]
-    assert len(verdicts) == 12
+    assert len(verdicts) == count
     for verdict in verdicts:
-        assert verdict in words_of(PAGE)
+        assert verdict in words_of(page)
 
 
 def test_readme_and_docs_say_what_the_runs_give(runs):
@@ -101,9 +103,6 @@ def test_readme_and_docs_say_what_the_runs_give(runs):
     assert f"{row} {in_world[0][only].min():+.1f} points |" in study
 
 
-STRENGTHS = PAGE.parent.with_name("arena_strengths") / "README.md"
-
-
 def test_the_table_of_strengths_follows_from_the_runs():
     rows = pandas.read_csv(STRENGTHS.with_name("results.csv"))
     keys, measures = ["variant", "seed"], ["accuracy", "length_tokens"]
@@ -140,12 +139,3 @@ def test_the_table_of_strengths_follows_from_the_runs():
     points, tokens = zip(*(map(float, cell.split(", ")) for cell in found["SmartThinker", "a third"][:3]), strict=True)
     assert max(tokens) < 0
     assert f"DAPO and at most {-min(points):.1f} points below it in each of three worlds." in study
-
-
-def test_the_page_of_strengths_has_every_verdict_of_its_judge(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["judge.py"])
-    runpy.run_path(str(STRENGTHS.with_name("judge.py")), run_name="__main__")
-    verdicts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("- ")]
-    assert len(verdicts) == 9
-    for verdict in verdicts:
-        assert verdict in words_of(STRENGTHS)

@@ -323,6 +323,8 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("Enter the ordered pair $(r,k).$", "(4,12)", "(k,r)=(12,4)", True),
         ("Enter the ordered pair $(r,k).$", "(4,12)", "(k,r)=(4,12)", False),
         ("Enter the ordered pair $(r,k).$", "(4,12)", "(r,k)=(12,4)", False),
+        ("Enter the ordered pair $(r,k).$", "(4,12)", "(r,k)=(4,12,7)", False),
+        ("Enter the ordered pair $(r,k).$", "(4,12)", "(r,k,s)=(4,12)", False),
         ("How many perfect squares are there?", "8", r"8 \text{ perfect squares}", True),
         ("How many pencils and crayons are left?", "638", r"638 \text{ pencils and crayons}", True),
         ("How many pencils and crayons are left?", "638", r"638 \text{ pencils and 2 crayons}", False),

@@ -95,8 +95,6 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
     if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
         gold = gold_sides[1]
-    if "=" not in gold and (ordered := _in_order_of_names(answer, question)):
-        return gold, ordered
     if len(parts) == 2 and "=" not in gold and repeats(parts[0], question):
         answer = parts[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
         if is_copy(answer, gold, question):
@@ -109,9 +107,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if scale and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
         value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
-    if (phrase := _PHRASE.fullmatch(" ".join(unwrap(answer).split()))) and parse_unit(phrase[2]) is None:
-        wanted = rf"\b(?:how many|number of) (?:\w+ )?{phrase[2]}\b"
-        answer = phrase[1] if re.search(wanted, question, re.IGNORECASE) else answer  # 8 perfect squares
+    answer = _without_what_is_counted(answer, question)
     pairs = _COUNTED.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]{pairs[2]}", question):  # 90双
         answer = pairs[1]
@@ -158,6 +154,8 @@ def _offers(question: str, rest: str, said: str) -> bool:
 
 def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """Gold and answer as lists in the order of the gold's labels, of the question's names, or that is asked for."""
+    if "=" not in gold and (in_order := _in_order_of_names(answer, question)):
+        return gold, in_order
     labels, named = _labelled(gold), _labelled(answer)
     if any(len(label) > 1 for label in labels):
         initials = {label[0].lower(): value for label, value in named.items()}
@@ -181,13 +179,24 @@ def _in_order(text: str) -> str | None:
     return "; ".join(items) if len(items) > 1 and number(text) is None else None
 
 
+def _without_what_is_counted(answer: str, question: str) -> str:
+    """8 for "8 perfect squares" where the question asks how many perfect squares, whose words are no unit."""
+    counted = _PHRASE.fullmatch(" ".join(unwrap(answer).split()))
+    if counted is None or parse_unit(counted[2]) is not None:
+        return answer
+    asked = rf"\b(?:how many|number of) (?:\w+ )?{counted[2]}\b"
+    return counted[1] if re.search(asked, question, re.IGNORECASE) else answer
+
+
 def _in_order_of_names(answer: str, question: str) -> str:
     """`(4,12)` for `(r,k) = (4,12)` and `(k,r) = (12,4)` where the question has (r, k); else `""`."""
     named = re.fullmatch(rf"{_NAMES}=\((.*)\)", _LEFT_RIGHT.sub("", tidy(answer)))
-    values = dict(zip(named[1].split(","), split_top(named[2], ","), strict=False)) if named else {}
-    asked = (names.split(",") for names in re.findall(_NAMES, re.sub(r"\s", "", question)))
-    order: list[str] = next((names for names in asked if values and {*names} == {*values}), [])
-    return f"({','.join(values[name] for name in order)})" if order else ""
+    names, values = (named[1].split(","), split_top(named[2], ",")) if named else ([], [])
+    for asked in re.findall(_NAMES, re.sub(r"\s", "", question)):
+        order = asked.split(",")
+        if sorted(order) == sorted(names) and len(names) == len(values):
+            return f"({','.join(values[names.index(name)] for name in order)})"
+    return ""
 
 
 def _labelled(text: str) -> dict[str, str]:

@@ -67,12 +67,10 @@ def run(argv: list[str]) -> int:
     if options.names is None:
         places = [run for place in places for run in runs_below(place)]
     found = read_runs(places, options.names)
-    known, baseline = found.names(), options.baseline
-    if baseline not in (None, *known):
-        raise UserError(f"`--baseline` {baseline!r} is none of {', '.join(known)}.{nearest(baseline, known)}")
+    baseline = _one_of(found.names(), options.baseline)
     if options.tokens is not None:
         sample_tokens(found, options.tokens, say=lambda text: print(text, flush=True))
-    page = make_page(found, shlex.join(["trl-ces", "report", *argv]), baseline or "DAPO", options.verdict)
+    page = make_page(found, shlex.join(["trl-ces", "report", *argv]), baseline, options.verdict)
     size, pictures = write_page(page, options.out, options.figures)
     for what in page.missing():
         print(f"Missing: {what}")
@@ -80,3 +78,10 @@ def run(argv: list[str]) -> int:
         print(f"{pictures} pictures in {options.figures}.")
     print(f"Wrote {options.out} ({size / 1e6:.1f} MB).")
     return 0
+
+
+def _one_of(known: list[str], baseline: str | None) -> str:
+    """The baseline, which must be a name on the page; DAPO where none is given."""
+    if baseline is not None and baseline not in known:
+        raise UserError(f"`--baseline` {baseline!r} is none of {', '.join(known)}.{nearest(baseline, known)}")
+    return baseline or "DAPO"
