@@ -115,6 +115,12 @@ def test_settings_that_do_not_count_are_not_shown(run):
     assert "ces_tau" not in text
 
 
+@pytest.mark.parametrize(("loss", "own"), [("dapo", ["dapo"]), ("grpo", []), ("dr_grpo", ["dr_grpo"])])
+def test_a_run_without_ces_is_tagged_by_its_loss(run, loss, own):
+    shown = card(run, fields={"shaping": "none", "loss_type": loss})
+    assert shown.data.tags == ["trl", "grpo", *own, "generated_from_trainer"]
+
+
 def test_a_rule_of_ones_own_is_named_by_its_title_and_shown_with_its_settings(run, monkeypatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "examples")
     shown = card(run, fields={"shaping": "my_rule:rule", "shaping_kwargs": {"gamma": 0.2}})

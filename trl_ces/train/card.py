@@ -82,13 +82,14 @@ def write_card(
     problem = _draw_curves(folder, name, logged_accuracy_reward(state, recipe))
     is_adapter = (folder / ADAPTER).is_file() and not merged
     base_on_hub, dataset_on_hub = not is_local(base), "/" in dataset and not is_local(dataset)
+    method = "ces" if settings["shaping"] == "ces" else settings["loss_type"]
     metadata = ModelCardData(
         base_model=base if base_on_hub else None,
         base_model_relation=("adapter" if is_adapter else "finetune") if base_on_hub else None,
         datasets=dataset if dataset_on_hub else None,
         library_name="peft" if is_adapter else "transformers",
         pipeline_tag="text-generation",
-        tags=["trl", "grpo", "ces" if settings["shaping"] == "ces" else "dapo", "generated_from_trainer"],
+        tags=list(dict.fromkeys(["trl", "grpo", method, "generated_from_trainer"])),
         model_name=name if results else None,
         eval_results=list(results) or None,
         **dict[str, Any](licence or {}),
