@@ -47,6 +47,8 @@ def test_a_very_long_answer_or_question_is_left_alone():
 
 
 ROOT_TWO = r"Evaluate. (A) $\sqrt{2}$ (B) $12$ (C) $\frac{1}{3}$ (D) $-5$"
+GOATS = "The goats cost 9 each, the helicopters 7. How many of each?"
+SPHERE = "Is it a sphere? If so, find its radius and center."
 TEXT_OPTIONS = r"Which is it? $\textbf{(A)}\ 10 \qquad\textbf{(B)}\ 12 \qquad\textbf{(C)}\ 15$"
 
 
@@ -334,6 +336,45 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("Solve $x-y=0$ for $y$.", "y=x", "x=y", True),
         ("Find the general solution.", "y=c_1e^x+c_2e^{2x}+c_3e^{3x}", "y(x)=c_1e^{3x}+c_2e^x+c_3e^{2x}", True),
         ("Find the general solution.", "y=c_1e^x+c_2e^{2x}+c_3e^{3x}", "y(x)=c_1e^{3x}+c_2e^x+c_3e^{4x}", False),
+        ("Solve $x+1=y$, $y+1=z$, $z-2=x$, $xyz=6$.", "1,2,3", r"x=1,\ y=2,\ z=3", True),
+        ("Solve $x+1=y$, $y+1=z$, $z-2=x$, $xyz=6$.", "1,2,3", "(x,y,z)=(3,2,1)", False),
+        ("Solve $x+1=y$, $y+1=z$, $z-2=x$, $xyz=6$.", "1,2,3", "(z,y,x)=(3,2,1)", True),
+        (
+            GOATS,
+            "7,4",
+            r"7\text{ goats and }4\text{ helicopters}",
+            True,
+        ),
+        (
+            GOATS,
+            "7,4",
+            r"4\text{ helicopters, }7\text{ goats}",
+            True,
+        ),
+        (
+            GOATS,
+            "7,4",
+            r"4\text{ goats, }7\text{ helicopters}",
+            False,
+        ),
+        ("How many adults and how many children came?", "236 adult, 342 child", "236 adults, 342 children", True),
+        ("How many eggs will each group have?", "2.0", r"\text{two eggs}", True),
+        ("How many eggs will each group have?", "2.0", r"\text{three eggs}", False),
+        ("How many eggs will each group have?", "2.0", r"\text{two or three eggs}", False),
+        ("Find the phase shift.", r"\frac{\pi}{5}", r"\frac{\pi}{5}^\circ", False),
+        (
+            SPHERE,
+            "radius: 5, center: (1,2)",
+            "Yes; center (1,2), radius 5",
+            True,
+        ),
+        (
+            SPHERE,
+            "radius: 5, center: (1,2)",
+            "Yes; center (2,1), radius 5",
+            False,
+        ),
+        ("Estimate the radius in Angstroms.", "1.69", r"1.69\ \text{\AA}", True),
     ],
 )
 def test_what_the_blind_lists_found(question, gold, answer, right):

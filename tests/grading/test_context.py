@@ -42,7 +42,9 @@ def stands_in(text, value="5"):
         "@ (this fails and 6 is right)", "@. I made a mistake.", "@. That is wrong.", "@ is wrong.",
         "@. Hence I change my final answer to D.",
         "@, which is wrong.",
-        "@, but it is wrong.", "@。不对", "@. Scratch that.", "@是错误的", "@, no wait, 6",
+        "@, but it is wrong.", "@。不对", "@. Scratch that.", "@. Strike that.",
+        "@. Wait, that is definitely not right.", "@ is a wrong answer", "@; please ignore that result.",
+        "@是错误的", "@, no wait, 6",
         # hidden
         "~~@~~", r"\sout{The answer is @}", r"\textcolor{white}{@}", r"\color{White}@", r"\phantom{@}", "% @",
         "<!-- @ -->",
@@ -57,6 +59,7 @@ def test_an_answer_does_not_stand_where_the_text_denies_changes_or_hides_it(text
     "text",
     [
         "一年可以节约 @ 千克",
+        "__@__ dollars",
         "@", "The answer is @.", "**Final Answer**\n@", "$@$", "$$@$$", r"\[ @ \]", r"\(@\)", "$x = @$", "$2+3 = @$",
         r"$\frac{10}{2} = @$", r"$x \approx @$", r"$\implies @$", r"\begin{aligned} x &= @ \end{aligned}",
         r"${\color{blue}@}$",

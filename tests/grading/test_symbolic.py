@@ -149,6 +149,10 @@ EQUAL = [
     (r"\Gamma(5)", "24"),
     (r"1-\sin^2 x-\cos^2 x", "0"),
     (r"\arcsin x", r"\frac{\pi}{2}-\arccos x"),
+    # where both are real
+    (r"x\sqrt{x}", r"\sqrt{x^3}"),
+    (r"-\tau\ln\Delta", r"\tau\ln\frac{1}{\Delta}"),
+    (r"m\frac{dv}{dt}+bv=f", r"m\dot v+bv=f"),
 ]
 DIFFERENT = [
     (r"\sqrt{8}", r"\sqrt{2}"),
@@ -250,6 +254,9 @@ DIFFERENT = [
     # equal at some places
     ("x", "|x|"),
     ("|x-100|", "100-x"),
+    (r"\sqrt{x^2}", "x"),
+    (r"\sqrt{-x}", r"\sqrt{-2x}"),
+    (r"m\dot v+bv=f", r"m\frac{dv}{dx}+bv=f"),
     ("x^2", "x^{2.00000001}"),
     (r"10^{-40}x", r"2\cdot 10^{-40}x"),
     (r"\sin n(x+1)", r"(x+1)\sin n"),

@@ -5,6 +5,7 @@ order that are asked for, the options that letters stand for.
 
 import re
 from functools import lru_cache
+from string import ascii_lowercase
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
@@ -57,7 +58,9 @@ _ASKED_IN_CHINESE = re.compile(
     r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
 )
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
+_SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 _PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
+_NOUN_BEHIND = re.compile(r"(-?[\d.,/]+)\s*([A-Za-z]{3,})")
 _NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
 _ASKS_PERCENT = re.compile(
     r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
@@ -89,6 +92,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, expected
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} else answer  # 直线与圆相离
+    spelled = _SPELLED.match(words)
+    if spelled and number(words) is None and (count := number(spelled[0])) is not None:
+        answer = words = f"{count} {words[spelled.end() :].strip()}"  # two eggs
     sentence = _SENTENCE.fullmatch(" ".join(words.split())) if number(expected) is not None else None
     if sentence and stems(sentence[1]) <= (stems(question) - _NO_NOUNS) | _COMMON:  # A decagon has 35 diagonals
         answer = words = sentence[2].rstrip(".")
@@ -156,7 +162,11 @@ def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     """Gold and answer as lists in the order of the gold's labels, of the question's names, or that is asked for."""
     if "=" not in gold and (in_order := _in_order_of_names(answer, question)):
         return gold, in_order
+    if "if so" in question.lower():
+        answer = re.sub(r"(?i)^yes[;,:.]\s*", "", unwrap(tidy(answer)))
     labels, named = _labelled(gold), _labelled(answer)
+    if not named and not re.search("[A-Za-z]", gold):
+        named = _counted(answer, question)
     if any(len(label) > 1 for label in labels):
         initials = {label[0].lower(): value for label, value in named.items()}
         values = list(named.values())
@@ -165,7 +175,11 @@ def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
         return "; ".join(labels.values()), "; ".join(values) or _in_order(answer) or answer
     last = {name: [*re.finditer(_LETTER.format(name), question, re.IGNORECASE)][-1:] for name in named}
     if named and "=" not in gold and all(last.values()) and (ordered := _in_order(gold)):
-        return ordered, "; ".join(named[name] for name in sorted(named, key=lambda name: last[name][0].start()))
+        names = sorted(named, key=lambda name: last[name][0].start())
+        beside = re.search(r"\W+(?:and\W+)?".join(names), question, re.IGNORECASE)  # Find $y$ and $x$
+        if not beside and "".join(sorted(names)) in ascii_lowercase:
+            names.sort()
+        return ordered, "; ".join(named[name] for name in names)
     if _ORDER.search(question) and (ordered := _in_order(gold)) and (listed := _in_order(answer)):
         return ordered, listed
     return None
@@ -199,8 +213,18 @@ def _in_order_of_names(answer: str, question: str) -> str:
     return ""
 
 
+def _counted(text: str, question: str) -> dict[str, str]:
+    """`7 goats and 4 helicopters` as values by the question's nouns."""
+    items = [_NOUN_BEHIND.fullmatch(item) for item in split_top(unwrap(tidy(text)), ",")]
+    values = {item[2]: item[1] for item in items if item and stems(item[2]) <= stems(question) - _NO_NOUNS}
+    return values if len(values) == len(items) > 1 else {}
+
+
 def _labelled(text: str) -> dict[str, str]:
     """`quotient 9, remainder 3` as values by labels; nothing for a text of which a part has no label of its own."""
+    if named := re.fullmatch(rf"{_NAMES}=\((.*)\)", _LEFT_RIGHT.sub("", tidy(text))):
+        names, numbers = named[1].split(","), split_top(named[2], ",")
+        return dict(zip(names, numbers, strict=True)) if len(names) == len(numbers) else {}
     found = [_LABEL.fullmatch(unwrap(item)) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
     values = {item[1] or item[2]: item[3] for item in found if item}
     return values if len(values) == len(found) > 1 else {}
@@ -270,6 +294,8 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
     if not given or not given.keys() <= MEASURES:
         return False
+    if "deg" in given and r"\pi" in gold and r"\pi" in answer:
+        return True
     if measures := _asked_units(question, given):
         return given not in measures and not (len(given) > 1 and given.keys() <= set().union(*measures))
     named = measures_in(question)

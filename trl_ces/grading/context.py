@@ -51,7 +51,7 @@ _BEHIND_IN_MATH = re.compile(
     r"square|qed|checkmark|tag|q?quad|implies|Rightarrow|because|therefore|to|iff|approx)|[A-Za-z一-鿿]{2,}"
 )
 _BEHIND_IN_TEXT = re.compile(
-    r"[\d^]|_(?=[\w{\\])|[.,]\d|[)}]+\s*[\^_]|[ ]*\\(?:cdot|times|div|pm|pi|sqrt|cup|cap|[bp]mod)(?![A-Za-z])|"
+    r"[\d^]|_(?=[^\W_]|[{\\])|[.,]\d|[)}]+\s*[\^_]|[ ]*\\(?:cdot|times|div|pm|pi|sqrt|cup|cap|[bp]mod)(?![A-Za-z])|"
     r"[ ]*[+/][ ]*[\d\\(A-Za-z]|[ ]*-[ ]?\d"
 )
 _TOUCHING = re.compile(rf"(?:[$({{*_|]|\\\(|\\\[|\\left|{_SPACE}|{_FONT})*\Z")
@@ -81,16 +81,18 @@ _EQUALS_BEFORE = re.compile(r"(?m)(?:^|(?<!\\)\$|\\\(|\\\[)\s*([-+]?\d[\d,.]*)\s
 _RIGHT = re.compile(r"(?i)(?<![\d,./])([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b")
 _TAKEN_BACK = re.compile(
     r"(?i)\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|misread|miscalculated|miscounted)\b|"
-    r"scratch that|\bcorrection\b|\b(?:give no|no final) answer\b|\A[\s$)*}]*并?不是|更正|作废|[收撤]回|[算做写]错|"
+    r"\b(?:scratch|strike) that\b|\bcorrection\b|\b(?:give no|no final) answer\b|"
+    r"\A[\s$)*}]*并?不是|更正|作废|[收撤]回|[算做写]错|"
     r"\b(?:do|does|did|can|would|could)(?: not|n't) (?:stand by|trust)|\bwould rather say\b|\bI (?:meant|doubt)\b|"
-    r"\b(?:retract|withdraw|disregard|ignore this|take (?:it|that|this) back|"
+    r"\b(?:retract|withdraw|disregard|ignore (?:this|that|it)\b|take (?:it|that|this) back|"
     r"chang(?:e|ed|ing) my (?:mind|(?:final )?answer))\b|"
     r"\bone of (?:these|them) is (?:right|correct)|"
     r"\A[\s$)*}]*(?:can|must|should) be (?:eliminated|ruled out|excluded|rejected|discarded)|"
     r"(?:^|[.!;:(]\s*)(?:(?:but|no|wait|actually)[,\s]+)*(?:that|this|it)(?:'s| is| was) "
-    r"(?:wrong|incorrect|false|not (?:right|correct))|"
+    r"(?:\w+ly )?(?:wrong|incorrect|false|not (?:right|correct))|"
     r"(?:,\s*but (?:that|this|it)(?:'s| is)|\A[\s$.,)*}]*which is) (?:wrong|incorrect|false)|"
-    r"\A[\s$)*}]*(?:is|was|are|would be) (?:not|wrong|incorrect|false|extraneous|an? (?:upper|lower) bound)\b|"
+    r"\A[\s$)*}]*(?:is|was|are|would be) (?:not|(?:an? )?(?:wrong|incorrect|false)|extraneous|"
+    r"an? (?:upper|lower) bound)\b|"
     r"是错误?的|。不对"
 )
 

@@ -26,7 +26,7 @@ _COMMANDS = {
     **dict.fromkeys(["dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"], r"\frac"),
     "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(",
     "rangle": ")", "mod": r"\pmod ", "dbinom": r"\binom", "ell": "l ", "lbrack": "[", "rbrack": "]",
-    "lparen": "(", "rparen": ")", "colon": ":",
+    "lparen": "(", "rparen": ")", "colon": ":", "AA": "Å",
 }  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"

@@ -41,6 +41,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
     # Arguments without braces: \sqrt10, \sqrt[3]2, \frac\pi2, \frac{a}b, x^-1, 2^\frac12.
     (re.compile(r"\\sqrt(?![A-Za-z])(\[[^\[\]]*\])?\s*(\d+(?:\.\d+)?|[A-Za-z]|\\pi(?![A-Za-z]))"), r"\\sqrt\1{\2}"),
     (re.compile(rf"\\(frac|binom)(?![A-Za-z]){_ARGUMENT}{_ARGUMENT}"), r"\\\1{\2\3}{\4\5}"),
+    (re.compile(r"\\(dot|ddot)\s+([A-Za-z])"), r"\\\1{\2}"),
     (re.compile(r"\^\s*(?:([-+])\s*(\d+|[A-Za-z])|([-+]?)\s*(\\frac\{[^{}]*\}\{[^{}]*\}))"), r"^{\1\2\3\4}"),
     (re.compile(rf"(?<![A-Za-z\\}}])([ACP])\s*\^\s*{_DIGITS}\s*_\s*{_DIGITS}"), r"\1_{\4\5}^{\2\3}"),  # C^2_5
     (re.compile(rf"(?<![A-Za-z\\}}])C\s*_\s*{_DIGITS}\s*\^\s*{_DIGITS}"), r"\\binom{\1\2}{\3\4}"),
@@ -116,6 +117,12 @@ def _is_rate(expr: sympy.Basic) -> bool:
     return isinstance(expr, sympy.Derivative) and expr.expr.is_Symbol
 
 
+def _named_rate(rate: sympy.Basic) -> sympy.Symbol:
+    r"""The symbol that the parser has for `\dot{v}` stands for dv/dt, another for dy/dx."""
+    name = str(rate.expr) if str(rate.variables[0]) == "t" else f"{rate.expr}/{rate.variables[0]}"
+    return sympy.Symbol(f"dot{{{name}}}", real=True)
+
+
 @lru_cache(maxsize=4096)
 def expression(text: str) -> Parsed | None:
     """Parses a tidied LaTeX text; `None` if the parser cannot read it."""
@@ -126,7 +133,7 @@ def expression(text: str) -> Parsed | None:
         return None
     try:
         parsed = _Parser().parse(normalize_latex(text, _NORMALIZATION))
-        parsed = parsed.replace(_is_rate, lambda rate: sympy.Symbol(f"d{rate.expr}/d{rate.variables}", real=True))
+        parsed = parsed.replace(_is_rate, _named_rate)
         if _INDEX_I.search(text) or isinstance(parsed, And):  # xreplace would reorder the links of a chain
             return parsed
         units = {symbol: sympy.I for symbol in parsed.free_symbols if str(symbol) == "i"}
@@ -271,7 +278,8 @@ def _equals(one: sympy.Expr, other: sympy.Expr) -> bool:
 def _agree(one: Parsed, other: Parsed) -> bool | None:
     """
     Whether two expressions with letters have the same values at several places: `False` if nowhere, `True` if
-    everywhere, `None` if this decides nothing. To simplify takes seconds where this takes milliseconds.
+    everywhere, `None` if this decides nothing. To simplify takes seconds where this takes milliseconds. Where neither
+    is real, a difference does not count: \\ln(1/x) is -\\ln x for positive x.
     """
     if not all(isinstance(expr, sympy.Expr) and not expr.has(*_NOT_TRIED) for expr in (one, other)):
         return None
@@ -288,11 +296,11 @@ def _agree(one: Parsed, other: Parsed) -> bool | None:
             continue
         if abs((values[0] - values[1]).evalf()) <= abs(values[0]) * _NEGLIGIBLE + _ZERO:
             same += 1
-        else:
+        elif any(value.is_real for value in values) or one.has(sympy.I) or other.has(sympy.I):
             different += 1
     if different > 1 and not same:
         return False
-    return True if same == len(_PLACES) and not any(expr.has(*_NOT_SMOOTH) for expr in (one, other)) else None
+    return True if same >= 3 and not different and not any(expr.has(*_NOT_SMOOTH) for expr in (one, other)) else None
 
 
 def _exact(expr: Parsed) -> Parsed:
