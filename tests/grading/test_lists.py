@@ -44,7 +44,9 @@ def read(name):
         ("blind12-hostile", 500, 0.0, 5),
         ("blind12-correct", 300, 1.0, 55),
         ("blind13-hostile", 500, 0.0, 2),
-        ("blind13-correct", 300, 1.0, 3),
+        ("blind13-correct", 300, 1.0, 1),
+        ("blind14-hostile", 500, 0.0, 1),
+        ("blind14-correct", 300, 1.0, 5),
     ],
 )
 def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong, monkeypatch):
@@ -63,7 +65,7 @@ def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "accepted", "refused"),
-    [(7, 4, 13), (8, 4, 34), (9, 5, 24), (10, 14, 27), (11, 12, 34), (12, 6, 58), (13, 9, 14)],
+    [(7, 4, 13), (8, 4, 34), (9, 5, 24), (10, 14, 27), (11, 12, 34), (12, 6, 58), (13, 9, 14), (14, 6, 12)],
 )
 def test_trls_reward_misjudges_more_than_ours_did_blind(number, accepted, refused):
     found = []

@@ -34,7 +34,8 @@ _LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
 _ORDER = re.compile(
     r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
     r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
-    r"\bfrom (?:left|least|most|first|\w+est) to\b)|\b(?:find|write|list|give|what are) the first \w+ terms\b|"
+    r"\bfrom (?:left|least|most|first|\w+est) to\b)|"
+    r"\b(?:find|write|list|give|what are)(?: out)? the first \w+ terms\b|"
     r"\brespectively\b|\bin (?:that|this) order\b|从[小大]到",
     re.IGNORECASE,
 )
@@ -60,7 +61,7 @@ _ASKED_IN_CHINESE = re.compile(
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
 _SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 _PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
-_NOUN_BEHIND = re.compile(r"(-?[\d.,/]+)\s*([A-Za-z]{3,})")
+_NOUNS_BEHIND = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
 _NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
 _ASKS_PERCENT = re.compile(
     r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
@@ -85,7 +86,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     named_unit = r"radian|\\pi|degree|" + ("弧度|多少度" if implied_unit(gold) else r"\\circ|°")
     if (r"\pi" in gold) != (r"\pi" in answer) and not re.search(named_unit, question):
         gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
-    if re.search(r"\bexact", question) and "." in answer and number(tidy(answer)) is not None:
+    if re.search(r"\bexact\b", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
     words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
     if _says_only(expected, words, question):
@@ -95,7 +96,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     spelled = _SPELLED.match(words)
     if spelled and number(words) is None and (count := number(spelled[0])) is not None:
         answer = words = f"{count} {words[spelled.end() :].strip()}"  # two eggs
-    sentence = _SENTENCE.fullmatch(" ".join(words.split())) if number(expected) is not None else None
+    said = re.sub(r"(?i)(?<!at )\b(?:least|most)\b ?", "", " ".join(words.split()))
+    sentence = _SENTENCE.fullmatch(said) if number(expected) is not None else None
     if sentence and stems(sentence[1]) <= (stems(question) - _NO_NOUNS) | _COMMON:  # A decagon has 35 diagonals
         answer = words = sentence[2].rstrip(".")
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
@@ -180,7 +182,8 @@ def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
         if not beside and "".join(sorted(names)) in ascii_lowercase:
             names.sort()
         return ordered, "; ".join(named[name] for name in names)
-    if _ORDER.search(question) and (ordered := _in_order(gold)) and (listed := _in_order(answer)):
+    asks_in_turn = question.count("?") == len(split_top(unwrap(tidy(gold)), ",")) > 1  # What is a? What is b?
+    if (asks_in_turn or _ORDER.search(question)) and (ordered := _in_order(gold)) and (listed := _in_order(answer)):
         return ordered, listed
     return None
 
@@ -215,8 +218,8 @@ def _in_order_of_names(answer: str, question: str) -> str:
 
 def _counted(text: str, question: str) -> dict[str, str]:
     """`7 goats and 4 helicopters` as values by the question's nouns."""
-    items = [_NOUN_BEHIND.fullmatch(item) for item in split_top(unwrap(tidy(text)), ",")]
-    values = {item[2]: item[1] for item in items if item and stems(item[2]) <= stems(question) - _NO_NOUNS}
+    items = [_NOUNS_BEHIND.fullmatch(item) for item in split_top(unwrap(tidy(text)), ",")]
+    values = {item[3]: item[1] for item in items if item and stems(item[2]) <= (stems(question) - _NO_NOUNS) | {"of"}}
     return values if len(values) == len(items) > 1 else {}
 
 

@@ -70,7 +70,7 @@ _WORDS_BEHIND = re.compile(
 _LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac(?:\d\d|\s*\{[^{}]*\}\s*\{[^{}]*\})))"
 # Another value in a place where only the answer can stand.
 _CLAIM = re.compile(
-    r"(?i)(?:\banswers?\s*(?:is|are|was|would be|[:：=])|\bshould\s+(?:be|have been)|"
+    r"(?i)(?:\banswers?\s*(?:is|are|was|would be|[:：=])|\bfinal(?:ly)?\s*:|\bshould\s+(?:be|have been)|"
     r"\b(?:true|correct|right|actual|real) (?:one|value|result) (?:is|was)|正确答案(?:为|是)|应该?是|可能是|"
     r"\bno,? wait,?|\bedit\s*:|\b(?:or|alternatively|else)(?:\s+(?:possibly|maybe|perhaps))?(?:\s+it\s+is)?|"
     r"(?:\b(?:no|wait|actually|hmm+|sorry|correction|oops|edit|on second thought)\b|不对)[^\n]{0,99}?"

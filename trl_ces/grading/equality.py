@@ -253,7 +253,7 @@ def _compare_tuples(gold: str, answer: str, algebra: Algebra) -> bool | None:
     value = _value(answer)
     gold_tuple, answer_tuple = _tuple(gold), _tuple(value)
     if gold_tuple and answer_tuple is None:
-        answer_tuple = _tuple(re.sub(r"^[A-Z]\s*=?\s*(?=\()", "", value))  # P(0,2)
+        answer_tuple = _tuple(re.sub(r"^[A-Z]'*\s*=?\s*(?=\()", "", value))  # P(0,2)
     if gold_tuple and answer_tuple:
         (gold_ends, gold_values), (answer_ends, answer_values) = gold_tuple, answer_tuple
         if _UNIT_VECTOR.search(answer) and len(answer_values) < len(gold_values):

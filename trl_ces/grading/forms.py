@@ -38,6 +38,8 @@ _CONGRUENCE = re.compile(
     r"(?:(?:(?!mod)[^=<>,]){1,99}\\equiv)?\s*(-?\d{1,99})\s*\(?\s*\\[pb]?mod\s*\{?\s*(\d{1,99})\s*\}?\s*\)?"
 )
 _COUNTED = re.compile(r"(?:[a-z]\s*=\s*)?(\d{1,99})\s*[a-z]\s*([+-]\s*\d{1,99})?\s*")
+_IT = r"(?:(?:it|y|this|the (?:equation|relation)) )?"
+_QUADRANTS = [line.split() for line in ("first I 一", "second II 二", "third III 三", "fourth IV 四")]
 _CONVENTIONS = [
     (re.compile(pattern, re.IGNORECASE), meaning)
     for pattern, meaning in [
@@ -47,6 +49,12 @@ _CONVENTIONS = [
         (r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?", r"\emptyset"),
         (r"(?:the )?empty set|none|无解|\\\{\s*\\\}", r"\emptyset"),
         (r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", "does not exist"),
+        *(
+            (rf"(?:the )?(?:{word} quadrant|quadrant {roman})|第{chinese}象限", f"quadrant {roman}")
+            for word, roman, chinese in _QUADRANTS
+        ),
+        (rf"(?:yes[,;.:]? )?{_IT}(?:is|represents)(?: y as)? a function(?: of x)?", "function"),
+        (rf"(?:no[,;.:]? )?{_IT}(?:is|does) ?n[o']t(?: represent)?(?: y as)? a function(?: of x)?", "not a function"),
         (r"正确|对|√", "true"),
         (r"错误?|不正确|不对|×", "false"),
         (r"(?:positive )?infinity|\+\s*\\infty", r"\infty"),
@@ -112,8 +120,9 @@ def condition(text: str) -> str:
     text = restated(_IN.sub("", tidy(text)).strip())
     text = re.sub(r"^\|\s*([A-Za-z])\s*\|\s*(<|\\leq)\s*([^<>=]+)$", r"-\3 \2 \1 \2 \3", text)
     text = _GROUPED_RESULT.sub(lambda digits: digits.group().replace(",", ""), text)
+    said = " ".join(unwrap(text).rstrip(".").split())
     for pattern, meaning in _CONVENTIONS:
-        if pattern.fullmatch(unwrap(text).rstrip(".")):
+        if pattern.fullmatch(said):
             return meaning
     if is_relation(text):  # x < 1 \lor x > 2
         text = re.sub(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])", ",", text)

@@ -100,11 +100,12 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (r">=|=>", r"\\geq "),
         (r"(?<![\d)])!=", r"\\neq "),  # 4!=24
         (r":=|==", "="),
-        (r"\{,\}", ","),
+        (r"(?:\\text)?\{,\}", ","),
         (r"\\begin\{(?:array\}\s*\{[^{}]*|(?:[bpB]|small)?matrix)\}", r"\\begin{pmatrix}"),
         (r"\\end\{(?:array|(?:[bpB]|small)?matrix)\}", r"\\end{pmatrix}"),
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
+        (r"\\text\s*\{\s*with\s*\}(?=\s*[A-Z]\s*=)", ","),
         (r"\\text\s*\{\s*and\s+(?=[a-z])", r",\\text{"),
         (r"(\\text\s*\{[^{},]{1,20}?)\s+and\s*\}", r"\1},"),  # 14\text{ ft and }16
         (r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|(?<=[\d}\])\s])[和或](?=[\s\d\\({\[-])", ","),

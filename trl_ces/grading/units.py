@@ -90,7 +90,9 @@ for _line in _TO_FIRST.split("|"):
     _SIZES |= {prefix + _first: (_first, Fraction(10) ** power) for prefix, power in _POWERS_OF_TEN.items()}
     _SIZES |= {name: (_first, Fraction(size)) for name, size in zip(_rest[::2], _rest[1::2], strict=True)}
 KINDS = [*map(frozenset, ({"C", "F"}, {"deg", "rad"}, {"dollar", "cent", "euro", "GBP", "元", "角", "分"}))]
-KINDS += [frozenset(name for name, (first, _) in _SIZES.items() if first == base) for base in "mgLs"]
+KINDS += [
+    frozenset(name for name, (first, _) in _SIZES.items() if first == base) for base in ("m", "g", "L", "s", "J", "Pa")
+]
 CHINESE = sorted((word for word in _KNOWN if not word.isascii() and word not in {"μ", "Ω"}), key=len, reverse=True)
 
 
