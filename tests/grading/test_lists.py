@@ -47,6 +47,8 @@ def read(name):
         ("blind13-correct", 300, 1.0, 1),
         ("blind14-hostile", 500, 0.0, 1),
         ("blind14-correct", 300, 1.0, 5),
+        ("blind15-hostile", 500, 0.0, 0),
+        ("blind15-correct", 300, 1.0, 11),
     ],
 )
 def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong, monkeypatch):
@@ -65,7 +67,17 @@ def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "accepted", "refused"),
-    [(7, 4, 13), (8, 4, 34), (9, 5, 24), (10, 14, 27), (11, 12, 34), (12, 6, 58), (13, 9, 14), (14, 6, 12)],
+    [
+        (7, 4, 13),
+        (8, 4, 34),
+        (9, 5, 24),
+        (10, 14, 27),
+        (11, 12, 34),
+        (12, 6, 58),
+        (13, 9, 14),
+        (14, 6, 12),
+        (15, 5, 18),
+    ],
 )
 def test_trls_reward_misjudges_more_than_ours_did_blind(number, accepted, refused):
     found = []

@@ -61,6 +61,7 @@ _ASKED_IN_CHINESE = re.compile(
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
 _SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 _PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
+_BLANKS = re.compile(r"[?？]|_{2,}|\(\s*\\quad\s*\)")
 _NOUNS_BEHIND = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
 _NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
 _ASKS_PERCENT = re.compile(
@@ -92,7 +93,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if _says_only(expected, words, question):
         return gold, expected
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
-        return gold, expected if {*rest} <= {*question} else answer  # 直线与圆相离
+        return gold, expected if {*rest} <= {*question} and f"不{rest}" not in question else answer  # 直线与圆相离
     spelled = _SPELLED.match(words)
     if spelled and number(words) is None and (count := number(spelled[0])) is not None:
         answer = words = f"{count} {words[spelled.end() :].strip()}"  # two eggs
@@ -100,6 +101,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     sentence = _SENTENCE.fullmatch(said) if number(expected) is not None else None
     if sentence and stems(sentence[1]) <= (stems(question) - _NO_NOUNS) | _COMMON:  # A decagon has 35 diagonals
         answer = words = sentence[2].rstrip(".")
+        if is_copy(answer, gold, question):
+            return gold, ""
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
     if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
         gold = gold_sides[1]
@@ -131,7 +134,11 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
             return gold, "" if share is None else str(share)
     if (in_order := _by_order(answer, gold, question)) is not None:
         return in_order
-    value, unit = split_unit(tidy(answer), stems(question) - _NO_NOUNS)
+    nouns = stems(question) - _NO_NOUNS
+    counted, noun = split_unit(tidy(gold), nouns)
+    if noun and parse_unit(noun) is None and number(tidy(answer)) is not None:
+        return counted, answer  # 16 for 16 daps
+    value, unit = split_unit(tidy(answer), nouns)
     return gold, value if unit and parse_unit(unit) is None else answer
 
 
@@ -142,7 +149,8 @@ def _says_only(expected: str, words: str, question: str) -> bool:
     rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
     if re.match(rf"{re.escape(expected.casefold())}\s?[:：]", said) and said in question.casefold():  # Answer2: five
         return True
-    if is_words(expected) and any(rest in question.casefold() and not _offers(question, rest, said) for rest in rests):
+    known = [rest for rest in rests if rest in question.casefold() and f"不{rest}" not in question]
+    if is_words(expected) and any(not _offers(question, rest, said) for rest in known):
         return True
     neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
     if neither and expected.casefold() == "neither":
@@ -172,7 +180,9 @@ def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
     if any(len(label) > 1 for label in labels):
         initials = {label[0].lower(): value for label, value in named.items()}
         values = list(named.values())
-        if len(initials) == len(labels):
+        if labels.keys() == named.keys():
+            values = [named[label] for label in labels]
+        elif len(initials) == len(labels):
             values = [initials.get(label[0].lower(), "") for label in labels]
         return "; ".join(labels.values()), "; ".join(values) or _in_order(answer) or answer
     last = {name: [*re.finditer(_LETTER.format(name), question, re.IGNORECASE)][-1:] for name in named}
@@ -182,7 +192,8 @@ def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
         if not beside and "".join(sorted(names)) in ascii_lowercase:
             names.sort()
         return ordered, "; ".join(named[name] for name in names)
-    asks_in_turn = question.count("?") == len(split_top(unwrap(tidy(gold)), ",")) > 1  # What is a? What is b?
+    # What is a? What is b?
+    asks_in_turn = len(_BLANKS.findall(question)) == len(split_top(unwrap(tidy(gold)), ",")) > 1
     if (asks_in_turn or _ORDER.search(question)) and (ordered := _in_order(gold)) and (listed := _in_order(answer)):
         return ordered, listed
     return None

@@ -26,7 +26,8 @@ _COMMANDS = {
     **dict.fromkeys(["dfrac", "tfrac", "cfrac", "nicefrac", "sfrac"], r"\frac"),
     "ne": r"\neq ", "cr": r"\\ ", "varnothing": r"\emptyset ", "lbrace": r"\{", "rbrace": r"\}", "langle": "(",
     "rangle": ")", "mod": r"\pmod ", "dbinom": r"\binom", "ell": "l ", "lbrack": "[", "rbrack": "]",
-    "lparen": "(", "rparen": ")", "colon": ":", "AA": "Å",
+    "lparen": "(", "rparen": ")", "colon": ":", "AA": "Å", "lvert": "|",
+    "rvert": "|", "vert": "|",
 }  # fmt: skip
 # A separator of statements, as in y = 1 \quad z = 2, is followed by the next name.
 _BREAK = r"(?:(?:\\q?quad(?![A-Za-z])|\\vee|\\lor|\\wedge|\\land|\\\\|\n)[^\S\n]*){1,8}(?=[A-Za-z](?:_\{?\w+\}?)?\s*=)"
@@ -106,6 +107,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
         (r"\\text\s*\{\s*with\s*\}(?=\s*[A-Z]\s*=)", ","),
+        (r"(?<=\d)\s*\\text\s*\{\s*by\s*\}\s*(?=\d)", r"\\times "),
         (r"\\text\s*\{\s*and\s+(?=[a-z])", r",\\text{"),
         (r"(\\text\s*\{[^{},]{1,20}?)\s+and\s*\}", r"\1},"),  # 14\text{ ft and }16
         (r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|(?<=[\d}\])\s])[和或](?=[\s\d\\({\[-])", ","),

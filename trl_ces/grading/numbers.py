@@ -13,7 +13,7 @@ _MULTIPLES |= {"百": 100, "千": 10**3, "万": 10**4, "亿": 10**8}
 MAX_DIGITS = 400
 _DECIMAL = r"(?:\d+(?:\.\d*)?|\.\d+)"
 _EXPONENT = r"\s*(?:\{\s*([-+]?\d+)\s*\}|([-+]?\d+))"
-_SCIENTIFIC = re.compile(rf"({_DECIMAL})\s*(?:[eE]|(?:\\times|\\cdot|\*|x)\s*10\s*\^){_EXPONENT}")
+_SCIENTIFIC = re.compile(rf"({_DECIMAL})\s*(?:[eE]|(?:\\times|\\cdot|\*|x)\s*(?:10|\{{10\}})\s*\^){_EXPONENT}")
 _POWER_OF_TEN = re.compile(r"(1)0\s*\^\s*(?:\{\s*([-+]?\d+)\s*\}|(\d))")
 _SLASH = re.compile(rf"(?:(\d+)\s+(?=\d+/\d+$))?({_DECIMAL})\s*(?:/|in|out of)\s*({_DECIMAL})")
 _PART = rf"\s*(?:\{{\s*([-+]?{_DECIMAL})\s*\}}|(\d))"

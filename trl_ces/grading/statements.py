@@ -17,7 +17,8 @@ _NAMES = [
     r"\\(?:angle|triangle|overline|vec|bar|hat|tilde)\s*\{?\\?\w+\}?(?:\([^()]{0,30}\))?",
     r"\\frac\{d[^{}]*\}\{d[^{}]*\}",
     r"\\Delta\s*[A-Za-z]|\\sigma\s*\^\{?2\}?|d\s?[A-Za-z]|[A-Za-z]\s*/\s*[A-Za-z]",
-    r"\\(?:sin|cos|tan)\s*\\?[A-Za-z]+",
+    r"\\(?:sin|cos|tan)\s*\d?\s*\\?[A-Za-z]+",
+    r"[A-Z]\^\{?[a-z]\}?\s*\([a-z]\)",
     r"[A-Za-z]\w*\s*\^\s*\{?\\prime\}?\s*(?:\([^()]{0,30}\))?",
     r"\\?\|[^|\\]{1,30}\\?\||\[\s*\w\s*\]_\{?\w\}?",
 ]
