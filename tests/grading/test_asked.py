@@ -450,6 +450,21 @@ def test_what_the_blind_lists_found(question, gold, answer, right):
     assert grade(rf"\boxed{{{answer}}}", gold, question=question, with_qwen=False).correct is right
 
 
+@pytest.mark.parametrize(
+    ("question", "completion", "right"),
+    [
+        ("全年超过计划多少万吨？", r"超过 $\boxed{5}$ 万吨。", True),
+        ("全年超过计划多少吨？", r"超过 $\boxed{5}$ 万吨。", False),
+        ("全年超过计划多少万吨？", r"超过 $\boxed{5}$ 亿吨。", False),
+        ("By how many millions of tons?", r"By $\boxed{5}$ million tons.", True),
+        ("By how many millions of tons?", r"By $\boxed{5}$ thousand tons.", False),
+        ("By how many tons?", r"By \boxed{5} million tons.", False),
+    ],
+)
+def test_the_scale_that_is_asked_for_may_stand_behind_the_box(question, completion, right):
+    assert grade(completion, "5", question=question, with_qwen=False).correct is right
+
+
 def test_an_escaped_dollar_opens_no_formula():
     text = r"Net income: \$6,840 - \$620 = $\boxed{\$6220}$."
     assert grade(text, "6,220", with_qwen=False).correct is True

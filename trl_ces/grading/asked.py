@@ -61,6 +61,7 @@ _ASKED_IN_CHINESE = re.compile(
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
 _SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 _PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
+_SCALE = re.compile(r"(?:多少|几)([万亿])|\bhow many (hundred|thousand|million|billion)s\b", re.IGNORECASE)
 _BLANKS = re.compile(r"[?？]|_{2,}|\(\s*\\quad\s*\)")
 _NOUNS_BEHIND = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
 _NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
@@ -114,8 +115,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     asked_bases = {_BASES.get(named.lower()) or str(number(named)) for named in map("".join, _BASE.findall(question))}
     if base in asked_bases and split_base(tidy(gold))[1] is None:
         return gold, digits
-    scale = re.search("(?:多少|几)([万亿])", question)
-    if scale and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
+    scale = _SCALE.search(question)
+    if scale and scale[1] and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
         value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
     answer = _without_what_is_counted(answer, question)
@@ -140,6 +141,12 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return counted, answer  # 16 for 16 daps
     value, unit = split_unit(tidy(answer), nouns)
     return gold, value if unit and parse_unit(unit) is None else answer
+
+
+def without_asked_scale(text: str, question: str) -> str:
+    r"""A text without the scale of the question behind its boxes: `\boxed{5}万吨` where 多少万吨 are asked for."""
+    scale = _SCALE.search(question)
+    return re.sub(rf"(?<=\}})(\$?)\s*{scale[1] or scale[2]}", r"\1 ", text) if scale else text
 
 
 def _says_only(expected: str, words: str, question: str) -> bool:

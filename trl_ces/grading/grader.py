@@ -11,7 +11,7 @@ from typing import Any
 from ..support.limits import too_big
 from ..support.prompts import after_thinking
 from .answers import extract_answer
-from .asked import as_asked
+from .asked import as_asked, without_asked_scale
 from .copies import is_copy
 from .equality import count_values, equal
 from .forms import same_text
@@ -102,10 +102,12 @@ def grade_many(
             raise ValueError(f"{name} has {len(values)} entries for {len(responses)} responses: pass one for each.")
     are_usable = usable_golds(golds, limit_s=limit_s, pool=pool)
     answers: list[str | None] = []
-    for response, gold, is_prefilled in zip(responses, golds, prefilled, strict=True):
-        text = after_thinking(response, is_prefilled)
-        answers.append(None if text is None else extract_answer(text, count_values(gold or ""), boxes_only))
     asked = questions or [""] * len(responses)
+    for response, gold, question, is_prefilled in zip(responses, golds, asked, prefilled, strict=True):
+        text = after_thinking(response, is_prefilled)
+        if text is not None:
+            text = extract_answer(without_asked_scale(text, question), count_values(gold or ""), boxes_only)
+        answers.append(text)
     judged: list[Pair | None] = [
         ("equal", *as_asked(answer, gold, question))
         if gold_is_usable and answer is not None and not is_copy(answer, gold, question)
