@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from trl_ces import rewards
-from trl_ces.grading import grader
+from trl_ces.grading import judge
 from trl_ces.rewards import accuracy_reward, think_format_reward
 
 
@@ -75,10 +75,9 @@ def test_a_reward_has_limits_of_its_own_and_asks_for_one_verdict(monkeypatch):
             limits.append(limit_s)
             return [{"status": "timeout"} for _ in messages]
 
-    monkeypatch.setattr(grader, "_usable_golds", {"1+x": True})
-    monkeypatch.setattr(grader, "_known", {})
-    monkeypatch.setattr(grader, "shared_pool", Pool)
-    monkeypatch.setattr(grader, "predict", lambda *_: pytest.fail("extracted for the script"))
+    monkeypatch.setattr(judge, "_usable_golds", {"1+x": True})
+    monkeypatch.setattr(judge, "_known", {})
+    monkeypatch.setattr(judge, "shared_pool", Pool)
     rewards_of = accuracy_reward([rf"\boxed{{x-{n}}}" for n in range(6)] + [r"\boxed{1+x}"], ["1+x"] * 7)
     assert limits == [0.5, 1.0]
     assert (rewards_of.count(0.0), rewards_of.count(None), rewards_of[6]) == (3, 3, 1.0)

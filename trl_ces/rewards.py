@@ -16,7 +16,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 from . import methods
-from .grading import grade_many, usable_golds
+from .grading.judge import judge, usable_golds
 from .methods.group_reward import group_reward, reward_factory
 from .methods.groups import Groups
 from .support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
@@ -84,7 +84,7 @@ def accuracy_reward(
     Returns:
         `list[float | None]`: 1.0 for the gold; 0.0 for anything else, including unclosed thinking; `None` for an
         unusable gold, which is logged once, and for an answer that the batch has no time to decide, which is logged
-        (`first_limit_s` of [`grade_many`]).
+        (`first_limit_s` of [`judge`](grading/judge.py)).
 
     Raises:
         `ValueError`: The arguments differ in length.
@@ -108,12 +108,11 @@ def accuracy_reward(
     prompts = kwargs.get("prompts")
     if prompts is None:
         _warn_of_copies()
-    grades = grade_many(
+    grades = judge(
         _last_turns(completions, last_turns),
         golds,
         questions=None if prompts is None else [_last_text(prompt, "user") for prompt in prompts],
         thinking_prefilled=prefilled,
-        with_qwen=False,
         boxes_only=boxes_only,
         limit_s=_LIMIT_S,
         first_limit_s=_FIRST_LIMIT_S,

@@ -15,7 +15,7 @@ FIRST, SECOND = (
 )
 RULE = "CES and MAI, correct answers only"
 METHODS = ["Before training", "DAPO", RULE, "CES"]
-RIVALS = ["CES, correct answers only", "CES, correct answers only, a third", "MAI"]
+RIVALS = ["CES, capped", "CES, correct answers only", "CES, correct answers only, a third", "MAI"]
 PARTS = {"under 40 %": (0, 40), "40 to 60 %": (40, 60), "over 60 %": (60, 101), "all": (0, 101)}
 
 

@@ -1,9 +1,9 @@
 import pytest
 
-from trl_ces.grading import grader
+from trl_ces.grading import judge
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_remembered(monkeypatch):
     """No test sees another's verdicts."""
-    monkeypatch.setattr(grader, "_known", {})
+    monkeypatch.setattr(judge, "_known", {})

@@ -37,6 +37,8 @@ def stands_in(text, value="5"):
         "@ to 6", "@, or possibly 6", "@ or 6", "@ times 6", r"$@$ times $\pi$", "@ times that",
         # another answer, or none
         "@. Wait, it is 6.", "@. No, it is 6.", "@. But wait, I dropped a sign. It is 6.", "@. Final answer: 6",
+        "@. Ignore the box.",
+        "@. The correct sum is 6.",
         "@, but that is odd. Final: 6",
         "@. The answer is 6, as 2+4 shows.",
         "@. Edit: should be 6.", "@. The correct answer is $6$.", "@. Hmm, on second thought, it must be 6.",

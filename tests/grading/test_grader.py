@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from trl_ces.grading import Grade, grade, grade_many, grader, usable_golds
+from trl_ces.grading import Grade, grade, grade_many, grader, judge, usable_golds
+from trl_ces.grading.equality import equal
 from trl_ces.grading.pool import DEFAULT_LIMIT_S
 
 OK, WRONG = {"status": "ok", "verdict": True}, {"status": "ok", "verdict": False}
@@ -38,7 +39,7 @@ class SlowPool:
 
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch):
-    monkeypatch.setattr(grader, "_usable_golds", {})
+    monkeypatch.setattr(judge, "_usable_golds", {})
 
 
 def boxed(answer):
@@ -92,7 +93,7 @@ def test_a_gold_that_is_no_text_is_refused_before_anything_is_asked():
 
 def test_without_a_pool_the_one_of_this_process_is_asked(monkeypatch):
     pool = Pool(OK, WRONG)
-    monkeypatch.setattr(grader, "shared_pool", lambda: pool)
+    monkeypatch.setattr(judge, "shared_pool", lambda: pool)
     assert grade(boxed("x+1"), "x+y", with_qwen=False).correct is False
     assert pool.asked == [{"op": "usable", "gold": "x+y"}, asked_equal("x+y", "x+1")]
 
@@ -137,7 +138,7 @@ def test_an_answer_whose_worker_died_is_not_graded_with_a_warning(caplog):
 
 
 def test_long_pairs_are_compared_in_a_worker_even_where_numbers_decide():
-    longest = "1" * grader._QUICK_LENGTH
+    longest = "1" * judge._QUICK_LENGTH
     assert grade(boxed("2" + longest[1:]), longest, with_qwen=False, pool=Pool()).correct is False
     for gold, answer in ((longest + "1", "2"), ("2", longest + "1")):
         pool = Pool(WRONG)
@@ -150,7 +151,7 @@ def test_what_is_too_big_is_compared_as_text_alone(big):
     assert grade(boxed(big), "x", with_qwen=False, pool=Pool()).correct is False
     assert grade(boxed("x"), big, with_qwen=False, pool=Pool()) == Grade(correct=None, answer="x")
     pairs = [("equal", big, "x"), ("equal", "x", big), ("equal", big, f" {big}\n")]
-    assert list(grader._compare(pairs, 1.0, Pool()).values()) == [False, False, True]
+    assert list(judge.compare(pairs, equal, 1.0, Pool()).values()) == [False, False, True]
 
 
 def test_as_many_boxes_as_the_gold_has_values_are_one_answer():
@@ -246,7 +247,7 @@ def test_neighbours_never_change_a_verdict_and_cost_a_quick_answer_nothing(monke
     batch = [*quick, *slow, *HOSTILE]
     found = []
     for _ in range(5):
-        monkeypatch.setattr(grader, "_known", {})
+        monkeypatch.setattr(judge, "_known", {})
         draw.shuffle(batch)
         found.append(verdicts_of(batch, SlowPool({**quick, **slow, **HOSTILE})))
     assert all(verdicts == found[0] for verdicts in found)  # whatever their places
@@ -279,27 +280,27 @@ def test_a_comparison_near_the_limit_keeps_its_verdict():
 
 def test_a_worker_that_failed_is_asked_again_and_only_so_many_pairs_are_remembered(monkeypatch):
     for reply in (DIED, {"status": "error", "error": "MemoryError: "}, OK):
-        graded = grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(*[OK] * (not grader._usable_golds), reply))
+        graded = grade(boxed("x+1"), "1+x", with_qwen=False, pool=Pool(*[OK] * (not judge._usable_golds), reply))
     assert graded.correct is True
-    assert [reply for _, reply in grader._known.values()] == [OK]
-    monkeypatch.setattr(grader, "_known", {})
-    monkeypatch.setattr(grader, "_REMEMBERED", 3)
+    assert [reply for _, reply in judge._known.values()] == [OK]
+    monkeypatch.setattr(judge, "_known", {})
+    monkeypatch.setattr(judge, "_REMEMBERED", 3)
     sizes = []
     for answer in [*HOSTILE][:8]:
         verdicts_of([answer], SlowPool(HOSTILE))
-        sizes.append(len(grader._known))
+        sizes.append(len(judge._known))
     assert sizes == [1, 2, 3, 1, 2, 3, 1, 2]
 
 
 # ---- the second verdict
 
 
-def test_the_second_verdict_is_asked_in_the_same_round():
+def test_the_second_verdict_is_asked_after_the_first():
     pool = Pool(OK, WRONG, OK)
     graded = grade(boxed("x+1"), "1+x", limit_s=0.5, pool=pool)
     assert graded == Grade(correct=False, answer="x+1", correct_qwen=True)
     assert pool.asked[1:] == [asked_equal("1+x", "x+1"), asked_equal("1+x", "x+1", op="equal_as_script")]
-    assert pool.limits == [0.5, 0.5]
+    assert pool.limits == [0.5, 0.5, 0.5]
 
 
 def test_the_second_verdict_is_there_unless_it_is_not_wanted():

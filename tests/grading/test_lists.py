@@ -48,7 +48,9 @@ def read(name):
         ("blind14-hostile", 500, 0.0, 1),
         ("blind14-correct", 300, 1.0, 5),
         ("blind15-hostile", 500, 0.0, 0),
-        ("blind15-correct", 300, 1.0, 11),
+        ("blind15-correct", 300, 1.0, 9),
+        ("blind16-hostile", 500, 0.0, 1),
+        ("blind16-correct", 300, 1.0, 13),
     ],
 )
 def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right, wrong, monkeypatch):
@@ -77,6 +79,7 @@ def test_no_more_of_a_blind_list_is_misjudged_than_was_reached(name, rows, right
         (13, 9, 14),
         (14, 6, 12),
         (15, 5, 18),
+        (16, 3, 22),
     ],
 )
 def test_trls_reward_misjudges_more_than_ours_did_blind(number, accepted, refused):

@@ -79,6 +79,7 @@ TESTS = {
     "grading/forms.py": ("grading/test_forms.py", "grading/test_equality.py"),
     "grading/golds.py": ("grading/test_golds.py",),
     "grading/grader.py": ("grading/test_grader.py",),
+    "grading/judge.py": ("grading/test_grader.py",),
     "grading/notation.py": ("grading/test_notation.py",),
     "grading/numbers.py": ("grading/test_numbers.py",),
     "grading/pool.py": ("grading/test_pool.py",),

@@ -59,6 +59,7 @@ _ASKED_IN_CHINESE = re.compile(
     r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
 )
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
+_CHINESE_BEFORE = re.compile(r"((?!.*(?:[不非没未或约倍半]|超过|至[多少]|[大小]于))[一-鿿]{1,9})\s*(?=[-\d\\])")
 _SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 _PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
 _SCALE = re.compile(r"(?:多少|几)([万亿])|\bhow many (hundred|thousand|million|billion)s\b", re.IGNORECASE)
@@ -95,6 +96,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, expected
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} and f"不{rest}" not in question else answer  # 直线与圆相离
+    chinese = _CHINESE_BEFORE.match(words)
+    if chinese and chinese[1] in question:
+        answer = words = words[chinese.end() :]  # 还剩7个
     spelled = _SPELLED.match(words)
     if spelled and number(words) is None and (count := number(spelled[0])) is not None:
         answer = words = f"{count} {words[spelled.end() :].strip()}"  # two eggs
@@ -107,7 +111,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
     if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
         gold = gold_sides[1]
-    if len(parts) == 2 and "=" not in gold and repeats(parts[0], question):
+    if len(parts) == 2 and "=" not in gold and _asks_for(parts[0], question):
         answer = parts[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
         if is_copy(answer, gold, question):
             return gold, ""
@@ -121,7 +125,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
     answer = _without_what_is_counted(answer, question)
     pairs = _COUNTED.fullmatch(unwrap(tidy(answer)))
-    if pairs and re.search(f"[少几]{pairs[2]}", question):  # 90双
+    if pairs and re.search(f"[少几]个?{pairs[2]}", question):  # 90双
         answer = pairs[1]
     percent = _PERCENT.fullmatch(answer.strip())
     of = None if percent or _ASKS_PERCENT.search(question) else _PERCENT.fullmatch(gold.strip(" $"))
@@ -141,6 +145,13 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return counted, answer  # 16 for 16 daps
     value, unit = split_unit(tidy(answer), nouns)
     return gold, value if unit and parse_unit(unit) is None else answer
+
+
+def _asks_for(name: str, question: str) -> bool:
+    """Whether the left side of an answer is a formula of the question, `P(X>2) =`, or in its words, the 7th term."""
+    said = unwrap(name)
+    in_words = is_words(said) and stems(said) <= (stems(question) - _NO_NOUNS) | _COMMON
+    return in_words or repeats(name, question) or re.sub(r"\s", "", f"{name}=") in re.sub(r"\s", "", question)
 
 
 def without_asked_scale(text: str, question: str) -> str:
@@ -267,7 +278,7 @@ def _leaves_bounds_open(answer: str, gold: str, question: str) -> bool:
     """Whether the gold bounds a letter by numbers, x > 5 or an interval, and the answer an expression, 2x > 10."""
     bounds = [interval_of(part) or part for part in split_top(condition(gold), ",;")]
     is_bounded = not any(has_unknowns(re.sub(r"\\(?:cup|infty)(?![A-Za-z])", "", bound)) for bound in bounds)
-    return is_bounded and any(map(is_unsolved, split_top(condition(answer), ",;")))
+    return is_bounded and any(is_unsolved(part) for part in split_top(condition(answer), ",;") if "=" not in part)
 
 
 def _leaves_unsolved(answer: str, gold: str, question: str) -> bool:
@@ -318,7 +329,9 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     if "deg" in given and r"\pi" in gold and r"\pi" in answer:
         return True
     if measures := _asked_units(question, given):
-        return given not in measures and not (len(given) > 1 and given.keys() <= set().union(*measures))
+        return given not in measures and not (
+            len(given) > 1 and given.keys() <= measures_in(question).union(*measures)
+        )
     named = measures_in(question)
     return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
 

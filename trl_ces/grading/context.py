@@ -71,7 +71,7 @@ _LITERAL = r"[\s$*\\(]*([-+]?(?:\d[\d,./]*|\\[dt]?frac(?:\d\d|\s*\{[^{}]*\}\s*\{
 # Another value in a place where only the answer can stand.
 _CLAIM = re.compile(
     r"(?i)(?:\banswers?\s*(?:is|are|was|would be|[:：=])|\bfinal(?:ly)?\s*:|\bshould\s+(?:be|have been)|"
-    r"\b(?:true|correct|right|actual|real) (?:one|value|result) (?:is|was)|正确答案(?:为|是)|应该?是|可能是|"
+    r"\b(?:true|correct|right|actual|real) \w+ (?:is|was)|正确答案(?:为|是)|应该?是|可能是|"
     r"\bno,? wait,?|\bedit\s*:|\b(?:or|alternatively|else)(?:\s+(?:possibly|maybe|perhaps))?(?:\s+it\s+is)?|"
     r"(?:\b(?:no|wait|actually|hmm+|sorry|correction|oops|edit|on second thought)\b|不对)[^\n]{0,99}?"
     rf"(?:\b(?:is|must be|equals)|'s|=)){_LITERAL}"
@@ -84,7 +84,7 @@ _TAKEN_BACK = re.compile(
     r"\b(?:scratch|strike) that\b|\bcorrection\b|\b(?:give no|no final) answer\b|"
     r"\A[\s$)*}]*并?不是|更正|作废|[收撤]回|[算做写]错|"
     r"\b(?:do|does|did|can|would|could)(?: not|n't) (?:stand by|trust)|\bwould rather say\b|\bI (?:meant|doubt)\b|"
-    r"\b(?:retract|withdraw|disregard|ignore (?:this|that|it)\b|take (?:it|that|this) back|"
+    r"\b(?:retract|withdraw|disregard|ignore (?:this|that|it|the box)\b|take (?:it|that|this) back|"
     r"chang(?:e|ed|ing) my (?:mind|(?:final )?answer))\b|"
     r"\bone of (?:these|them) is (?:right|correct)|"
     r"\A[\s$)*}]*(?:can|must|should) be (?:eliminated|ruled out|excluded|rejected|discarded)|"

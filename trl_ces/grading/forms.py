@@ -47,6 +47,7 @@ _CONVENTIONS = [
         (r"\\mathbb\s*\{?R\}?\s*[\^_]\s*\{?\s*(?:\+|>\s*0)\s*\}?", r"(0,\infty)"),
         (r"\\mathbb\s*\{?R\}?\s*_\s*\{?\s*\\geq\s*0\s*\}?", r"[0,\infty)"),
         (r"(?:there (?:is|are) )?no (?:real )?(?:solution|root)s?(?: exists?)?", r"\emptyset"),
+        (r"(?:the system is )?inconsistent(?:\W{1,3}no solutions?\)?)?", r"\emptyset"),
         (r"(?:the )?empty set|none|无解|\\\{\s*\\\}", r"\emptyset"),
         (r"(?:(?:the|this) limit )?does not exist|D\.?N\.?E\.?|\\nexists", "does not exist"),
         *(
@@ -70,7 +71,7 @@ _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
     r"(?:\\in\s*\\mathbb\s*\{?\s*Z\s*\}?(?!\s*[\^_/])|(?:\\text\s*\{)?\s*(?:is )?any? integer\s*\}?)\)?"
 )
 _ARTICLE = re.compile(
-    r"^(?:(?:(?:it|this|that|they|the [a-z]+|[a-z](?:\([a-z]\))?)\s+)?(?:is|are)\s+|"
+    r"^(?:(?:(?:it|this|that|they|there|the [a-z]+|[a-z](?:\([a-z]\))?)\s+)?(?:is|are)\s+|"
     r"the (?:series|integral|sequence|limit)\s+)?"
     r"(?:on\s+)?(?:(?:the|an?)\s+)?(?=[A-Za-z]{2})",
     re.IGNORECASE,

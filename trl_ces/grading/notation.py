@@ -107,6 +107,7 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
         (r"\\text\s*\{\s*with\s*\}(?=\s*[A-Z]\s*=)", ","),
+        (r"\\text\s*\{\s*\(([一-鿿]{1,3})\)\s*\}", r"\\text{\1}"),  # 152 (字)
         (r"(?<=\d)\s*\\text\s*\{\s*by\s*\}\s*(?=\d)", r"\\times "),
         (r"\\text\s*\{\s*and\s+(?=[a-z])", r",\\text{"),
         (r"(\\text\s*\{[^{},]{1,20}?)\s+and\s*\}", r"\1},"),  # 14\text{ ft and }16

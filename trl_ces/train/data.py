@@ -200,6 +200,6 @@ def _usable_golds(script: ScriptArguments) -> Callable[[list[str]], list[bool]]:
     """Golds are tried by our grader if it will grade against them; any will do for another reward."""
     if not {"accuracy_reward", "boxed_accuracy_reward"} & set(script.reward_funcs):
         return lambda golds: [True] * len(golds)
-    from ..grading import usable_golds
+    from ..grading.judge import usable_golds
 
     return usable_golds

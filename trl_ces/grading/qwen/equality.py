@@ -8,10 +8,10 @@ from importlib.metadata import version
 from typing import TypeVar
 
 from ...support.limits import MAX_ITEMS, too_big
+from ..equality import Algebra
 
 RELATIVE_TOLERANCE = 1e-4
 
-Algebra = Callable[[str, str], bool]
 _T = TypeVar("_T")
 
 _LETTER = re.compile(r"\b[A-E]\b")

@@ -6,6 +6,8 @@ How the Qwen2.5-Math evaluation script rewrites an answer before comparing it. L
 import re
 from functools import lru_cache
 
+from ..numbers import NUMBER_WORDS
+
 # Longer texts are compared as they are: a truncated box may extend over the whole response.
 MAX_NORMALISED = 2_000
 
@@ -28,11 +30,6 @@ _UNITS = re.compile(
     rf"(?<!\w)(?:{_OPTION}|{'|'.join(_SINGULAR.split())}|(?:{'|'.join(_SINGULAR_AND_PLURAL.split())})s?)(?!\w)"
 )
 
-_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-_ONES += "seventeen eighteen nineteen"
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-NUMBER_WORDS = {word: value for value, word in enumerate(_ONES.split())}
-NUMBER_WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9}
 
 _MATRICES = [

@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ...grading import grade_many
+from ...grading.grader import grade_many
 from ...support.errors import UserError
 from ...support.imports import install_line
 from .code.judge import CodeJudge, check_code

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...grading import grade_many
+from ...grading.grader import grade_many
 from .benchmarks import BENCHMARKS
 from .code.judge import CodeJudge
 from .models import EncodedPrompts
