@@ -379,6 +379,7 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         (r"则 $P(X>2.5)=(\quad)$", "$0.14$", "P(X>2.5)=0.14", True),
         (r"则 $P(X>2.5)=(\quad)$", "$0.14$", "P(X>3.5)=0.14", False),
         ("What is the 2007th term?", "153", r"\text{the 2007th term}=153", True),
+        ("Convert 72 km/h to m/s.", "20", r"20\text{ km/s}", False),
         ("Is it consistent?", "There is no solution.", r"\text{The system is inconsistent (no solution)}", True),
         ("Is it consistent?", "There is no solution.", r"\text{The system is consistent}", False),
         ("What is the 2007th term?", "153", r"\text{not the 2007th term}=153", False),

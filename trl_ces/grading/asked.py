@@ -1,44 +1,30 @@
 r"""
-What the question says about its answer: the nouns, the base and the percentage that may be repeated, the unit and the
-order that are asked for, the options that letters stand for.
+What the question says about its answer: the nouns, the base and the percentage that may be repeated, the unit that is
+asked for, the options that letters stand for.
 """
 
 import re
 from functools import lru_cache
-from string import ascii_lowercase
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
 from .forms import choice, chooses, condition, is_words, split_base
-from .notation import enclosed, split_top, tidy, unwrap
+from .notation import BLANKS_AND_SIZES, LETTER, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
+from .order import by_order
 from .statements import has_unknowns, interval_of, is_name, is_unsolved, sides
-from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, parse_unit, quantity, split_unit, stems
+from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, nouns, parse_unit, quantity, split_unit, stems
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
 _OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
 _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)|\b(binary|octal|hexadecimal)\b|([二八]|十六)进制", re.IGNORECASE)
 _BASES = {"binary": "2", "octal": "8", "hexadecimal": "16", "二": "2", "八": "8", "十六": "16"}
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
-_NAME, _LETTER = re.compile("[A-Za-z]"), r"(?<![A-Za-z\\]){}(?![A-Za-z])"
+_NAME = re.compile("[A-Za-z]")
 _SENTENCE = re.compile(r"([A-Za-z][A-Za-z ,']*?) ([-\d\\(][^,;]*)")
 _MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
-_LABEL = re.compile(  # C = (1,2), radius 3, 半径为3
-    r"(?:([A-Za-z])(?:\([a-z]\))?\s*[:=]|([A-Za-z]{2,}[A-Za-z ]*?|[一-鿿]+?)\s*"
-    r"(?:\b(?:is|at|of)\b|为|是|[:=]|(?=[-\d\\(\[]|\b[a-z]\b)))\s*(.+)",
-    re.DOTALL,
-)
 _LETTERED = re.compile(r"(-?[\d.]+(?:\s*\\pi)?)\s*(([A-Za-z])(?:(?<= [A-Za-z])\^\{?[23]\}?)?)")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|°)")
-_LEFT_RIGHT = re.compile(r"\s|\\left|\\right")
-_ORDER = re.compile(
-    r"\b(?:write|list|order|arrange|put|sort|rank|enter|give|express|separate)(?:[^.?]|\.\d){0,80}(?:\bin order\b|"
-    r"\bin (?:strictly )?(?:increasing|decreasing|ascending|descending|alphabetical|numerical|the same|that) order|"
-    r"\bfrom (?:left|least|most|first|\w+est) to\b)|"
-    r"\b(?:find|write|list|give|what are)(?: out)? the first \w+ terms\b|"
-    r"\brespectively\b|\bin (?:that|this) order\b|从[小大]到",
-    re.IGNORECASE,
-)
 _SOLVE = re.compile(r"\bsolve|\bsolution", re.IGNORECASE)
 _ASKED_NAME = re.compile(
     r"\b(?:find|what is|solve for|determine|compute|value of)\s+\$?\s*([A-Za-z])\s*\$?(?=\s*(?:[.?,]|if\b|$))",
@@ -63,9 +49,6 @@ _CHINESE_BEFORE = re.compile(r"((?!.*(?:[不非没未或约倍半]|超过|至[�
 _SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 _PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
 _SCALE = re.compile(r"(?:多少|几)([万亿])|\bhow many (hundred|thousand|million|billion)s\b", re.IGNORECASE)
-_BLANKS = re.compile(r"[?？]|_{2,}|\(\s*\\quad\s*\)")
-_NOUNS_BEHIND = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
-_NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
 _ASKS_PERCENT = re.compile(
     r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
 )
@@ -96,18 +79,9 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, expected
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} and f"不{rest}" not in question else answer  # 直线与圆相离
-    chinese = _CHINESE_BEFORE.match(words)
-    if chinese and chinese[1] in question:
-        answer = words = words[chinese.end() :]  # 还剩7个
-    spelled = _SPELLED.match(words)
-    if spelled and number(words) is None and (count := number(spelled[0])) is not None:
-        answer = words = f"{count} {words[spelled.end() :].strip()}"  # two eggs
-    said = re.sub(r"(?i)(?<!at )\b(?:least|most)\b ?", "", " ".join(words.split()))
-    sentence = _SENTENCE.fullmatch(said) if number(expected) is not None else None
-    if sentence and stems(sentence[1]) <= (stems(question) - _NO_NOUNS) | _COMMON:  # A decagon has 35 diagonals
-        answer = words = sentence[2].rstrip(".")
-        if is_copy(answer, gold, question):
-            return gold, ""
+    answer = _without_words(answer, number(expected) is not None, question)
+    if is_copy(answer, gold, question):
+        return gold, ""
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
     if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
         gold = gold_sides[1]
@@ -127,30 +101,53 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     pairs = _COUNTED.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]个?{pairs[2]}", question):  # 90双
         answer = pairs[1]
+    if (share := _as_share(answer, gold, question)) is not None:
+        return gold, share
+    if (in_order := by_order(answer, gold, question)) is not None:
+        return in_order
+    known = nouns(question)
+    counted, noun = split_unit(tidy(gold), known)
+    if noun and parse_unit(noun) is None and number(tidy(answer)) is not None:
+        return counted, answer  # 16 for 16 daps
+    value, unit = split_unit(tidy(answer), known)
+    return gold, value if unit and parse_unit(unit) is None else answer
+
+
+def _without_words(answer: str, is_number: bool, question: str) -> str:
+    """An answer without the words of the question before its value: 还剩7个, two eggs, A decagon has 35 diagonals."""
+    words = unwrap(tidy(answer))
+    chinese = _CHINESE_BEFORE.match(words)
+    if chinese and chinese[1] in question:
+        answer = words = words[chinese.end() :]
+    spelled = _SPELLED.match(words)
+    if spelled and number(words) is None and (count := number(spelled[0])) is not None:
+        answer = words = f"{count} {words[spelled.end() :].strip()}"
+    said = re.sub(r"(?i)(?<!at )\b(?:least|most)\b ?", "", " ".join(words.split()))
+    sentence = _SENTENCE.fullmatch(said) if is_number else None
+    if sentence and stems(sentence[1]) <= nouns(question) | _COMMON:
+        return sentence[2].rstrip(".")
+    return answer
+
+
+def _as_share(answer: str, gold: str, question: str) -> str | None:
+    """The answer as a share where only one side is a percentage; `""` where none is meant, `None` where both are."""
     percent = _PERCENT.fullmatch(answer.strip())
     of = None if percent or _ASKS_PERCENT.search(question) else _PERCENT.fullmatch(gold.strip(" $"))
     if of and (hundredfold := number(tidy(of[1]))) is not None and number(tidy(answer)) == hundredfold / 100:
-        return gold, gold
+        return gold
     if percent and not _OF_PERCENT.search(gold):
         hundredfold = number(tidy(percent.group(1)))
         share = None if hundredfold is None else hundredfold / 100
         is_share = share is not None and (share <= 1 or not _ASKS_PERCENT.search(question))
         if (is_share and share == number(tidy(gold))) or not _OF_PERCENT.search(question):
-            return gold, "" if share is None else str(share)
-    if (in_order := _by_order(answer, gold, question)) is not None:
-        return in_order
-    nouns = stems(question) - _NO_NOUNS
-    counted, noun = split_unit(tidy(gold), nouns)
-    if noun and parse_unit(noun) is None and number(tidy(answer)) is not None:
-        return counted, answer  # 16 for 16 daps
-    value, unit = split_unit(tidy(answer), nouns)
-    return gold, value if unit and parse_unit(unit) is None else answer
+            return "" if share is None else str(share)
+    return None
 
 
 def _asks_for(name: str, question: str) -> bool:
     """Whether the left side of an answer is a formula of the question, `P(X>2) =`, or in its words, the 7th term."""
     said = unwrap(name)
-    in_words = is_words(said) and stems(said) <= (stems(question) - _NO_NOUNS) | _COMMON
+    in_words = is_words(said) and stems(said) <= nouns(question) | _COMMON
     return in_words or repeats(name, question) or re.sub(r"\s", "", f"{name}=") in re.sub(r"\s", "", question)
 
 
@@ -174,7 +171,7 @@ def _says_only(expected: str, words: str, question: str) -> bool:
     if neither and expected.casefold() == "neither":
         return all(one in question for one in neither.groups())
     noun, _, rest = words.partition(" ")
-    is_noun = not _offers(question, noun.casefold(), said) and bool(stems(noun) & (stems(question) - _NO_NOUNS))
+    is_noun = not _offers(question, noun.casefold(), said) and bool(stems(noun) & nouns(question))
     return rest == expected and number(rest) is None and is_noun
 
 
@@ -186,45 +183,6 @@ def _offers(question: str, rest: str, said: str) -> bool:
     return bool(is_listed or _MORE.search(rest) or re.search(offer, question, re.IGNORECASE))
 
 
-def _by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
-    """Gold and answer as lists in the order of the gold's labels, of the question's names, or that is asked for."""
-    if "=" not in gold and (in_order := _in_order_of_names(answer, question)):
-        return gold, in_order
-    if "if so" in question.lower():
-        answer = re.sub(r"(?i)^yes[;,:.]\s*", "", unwrap(tidy(answer)))
-    labels, named = _labelled(gold), _labelled(answer)
-    if not named and not re.search("[A-Za-z]", gold):
-        named = _counted(answer, question)
-    if any(len(label) > 1 for label in labels):
-        initials = {label[0].lower(): value for label, value in named.items()}
-        values = list(named.values())
-        if labels.keys() == named.keys():
-            values = [named[label] for label in labels]
-        elif len(initials) == len(labels):
-            values = [initials.get(label[0].lower(), "") for label in labels]
-        return "; ".join(labels.values()), "; ".join(values) or _in_order(answer) or answer
-    last = {name: [*re.finditer(_LETTER.format(name), question, re.IGNORECASE)][-1:] for name in named}
-    if named and "=" not in gold and all(last.values()) and (ordered := _in_order(gold)):
-        names = sorted(named, key=lambda name: last[name][0].start())
-        beside = re.search(r"\W+(?:and\W+)?".join(names), question, re.IGNORECASE)  # Find $y$ and $x$
-        if not beside and "".join(sorted(names)) in ascii_lowercase:
-            names.sort()
-        return ordered, "; ".join(named[name] for name in names)
-    # What is a? What is b?
-    asks_in_turn = len(_BLANKS.findall(question)) == len(split_top(unwrap(tidy(gold)), ",")) > 1
-    if (asks_in_turn or _ORDER.search(question)) and (ordered := _in_order(gold)) and (listed := _in_order(answer)):
-        return ordered, listed
-    return None
-
-
-def _in_order(text: str) -> str | None:
-    """`3, 1, 2` as `3; 1; 2`, whose order counts; `None` for anything but a bare list."""
-    brackets, text = enclosed(tidy(text)), unwrap(tidy(text))
-    items = split_top(brackets[1] if brackets and brackets[0] == r"\{" else text, ",")
-    items = list(text) if re.fullmatch("[A-K]{2,}", text) else items
-    return "; ".join(items) if len(items) > 1 and number(text) is None else None
-
-
 def _without_what_is_counted(answer: str, question: str) -> str:
     """8 for "8 perfect squares" where the question asks how many perfect squares, whose words are no unit."""
     counted = _PHRASE.fullmatch(" ".join(unwrap(answer).split()))
@@ -234,44 +192,16 @@ def _without_what_is_counted(answer: str, question: str) -> str:
     return counted[1] if re.search(asked, question, re.IGNORECASE) else answer
 
 
-def _in_order_of_names(answer: str, question: str) -> str:
-    """`(4,12)` for `(r,k) = (4,12)` and `(k,r) = (12,4)` where the question has (r, k); else `""`."""
-    named = re.fullmatch(rf"{_NAMES}=\((.*)\)", _LEFT_RIGHT.sub("", tidy(answer)))
-    names, values = (named[1].split(","), split_top(named[2], ",")) if named else ([], [])
-    for asked in re.findall(_NAMES, re.sub(r"\s", "", question)):
-        order = asked.split(",")
-        if sorted(order) == sorted(names) and len(names) == len(values):
-            return f"({','.join(values[names.index(name)] for name in order)})"
-    return ""
-
-
-def _counted(text: str, question: str) -> dict[str, str]:
-    """`7 goats and 4 helicopters` as values by the question's nouns."""
-    items = [_NOUNS_BEHIND.fullmatch(item) for item in split_top(unwrap(tidy(text)), ",")]
-    values = {item[3]: item[1] for item in items if item and stems(item[2]) <= (stems(question) - _NO_NOUNS) | {"of"}}
-    return values if len(values) == len(items) > 1 else {}
-
-
-def _labelled(text: str) -> dict[str, str]:
-    """`quotient 9, remainder 3` as values by labels; nothing for a text of which a part has no label of its own."""
-    if named := re.fullmatch(rf"{_NAMES}=\((.*)\)", _LEFT_RIGHT.sub("", tidy(text))):
-        names, numbers = named[1].split(","), split_top(named[2], ",")
-        return dict(zip(names, numbers, strict=True)) if len(names) == len(numbers) else {}
-    found = [_LABEL.fullmatch(unwrap(item)) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
-    values = {item[1] or item[2]: item[3] for item in found if item}
-    return values if len(values) == len(found) > 1 else {}
-
-
 def _names_another_value(answer: str, gold: str, question: str) -> bool:
     """Whether the answer is f(3) = ... where the question knows f, but not at 3, or y = ... where it asks for x."""
-    named = _NAMED_VALUE.match(_LEFT_RIGHT.sub("", answer))
-    known = _LEFT_RIGHT.sub("", f"{question} {gold}")
+    named = _NAMED_VALUE.match(BLANKS_AND_SIZES.sub("", answer))
+    known = BLANKS_AND_SIZES.sub("", f"{question} {gold}")
     if named and named.group(1) + "(" in known:
         return named.group(1) + named.group(2) not in known
     name, asked = answer.partition("=")[0].strip(), _ASKED_NAME.findall(question)
     if not asked or not _NAME.fullmatch(name) or name in [*asked, *gold] or f"({name})" in known:
         return False
-    return bool(re.search(_LETTER.format(name), question))
+    return bool(re.search(LETTER.format(name), question))
 
 
 def _leaves_bounds_open(answer: str, gold: str, question: str) -> bool:
@@ -315,7 +245,7 @@ def _in_text(text: str, other: str, question: str) -> str:
     if not lettered or parse_unit(lettered[2]) is None:
         return text
     named = measures_in(question) | {*(parse_unit(split_unit(tidy(other))[1]) or ())}
-    alone = other and " " in tidy(text) and not re.search(_LETTER.format(lettered[3]), question)
+    alone = other and " " in tidy(text) and not re.search(LETTER.format(lettered[3]), question)
     return rf"{lettered[1]}\text{{ {lettered[2]}}}" if lettered[3] in named or alone else text
 
 
@@ -329,9 +259,10 @@ def _has_another_unit(answer: str, gold: str, question: str) -> bool:
     if "deg" in given and r"\pi" in gold and r"\pi" in answer:
         return True
     if measures := _asked_units(question, given):
-        return given not in measures and not (
-            len(given) > 1 and given.keys() <= measures_in(question).union(*measures)
-        )
+        # in kilogram meters per second, of which the first is read
+        whole = any(unit.items() <= given.items() for unit in measures) and given.keys() <= measures_in(question)
+        among = len(given) > 1 and (whole or given.keys() <= set().union(*measures))
+        return given not in measures and not among
     named = measures_in(question)
     return any(named & kind and not named & kind & given.keys() for kind in KINDS if kind & given.keys())
 
@@ -368,12 +299,5 @@ def _options(question: str) -> dict[str, str]:
 _COMMON = stems(
     "the a an there it this that he she they total number of value answer result sum product is are was were has have "
     "had will be equal to exactly contain give make made need take took cost weigh read spent earned sold paid"
-)
-# Words of a question that behind a number would change the value or doubt it.
-_NO_NOUNS = stems(
-    "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect "
-    "is by if for where minus plus times over half third quarter pair dozen double triple square percent "
-    "base mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i "
-    "x y z n k m b"
 )
 _WRONG = (_names_another_value, _leaves_bounds_open, _leaves_unsolved, _has_another_unit, _has_another_form)

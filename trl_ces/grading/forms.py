@@ -6,7 +6,7 @@ base, words by spelling, a choice by its letter. Nothing here compares values.
 import re
 from itertools import permutations
 
-from .notation import split_top, tidy, unwrap
+from .notation import LETTER, split_top, tidy, unwrap
 from .numbers import number
 from .statements import has_unknowns, is_name, is_relation, restated
 
@@ -64,7 +64,6 @@ _CONVENTIONS = [
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
 _NUMBERED = re.compile(r"(?<![A-Za-z\\])[CcKk]_(?:\d|\{\d\})")
 _CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
-_LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"
 _OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
 _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
     r"[\s,;:(|]*(?:\\mid)?\s*(?:\\text\s*\{[^{}]{0,20}\}|where|with|for)?\s*(?<![A-Za-z\\])([a-z])\s*"
@@ -192,13 +191,13 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
             rf"\\[A-Za-z]+|{min(gone)}", lambda found: found[0] if found[0] not in gone else min(added), answer
         )
     ours = _INTEGER.search(answer)
-    theirs = _INTEGER.search(gold) or (ours if ours and re.search(_LETTER.format(ours[1]), gold) else None)
+    theirs = _INTEGER.search(gold) or (ours if ours and re.search(LETTER.format(ours[1]), gold) else None)
     if theirs and (ours := ours or theirs):
         new, old, stated = theirs[1], ours[1], _INTEGER.sub("", answer)
-        if new != old and re.search(_LETTER.format(new), stated):  # the name is taken
+        if new != old and re.search(LETTER.format(new), stated):  # the name is taken
             return [stated]
         counts = (new, f"({new}+1)", f"({new}-1)", f"(-{new})")
-        return list(dict.fromkeys(re.sub(_LETTER.format(old), count, stated) for count in counts))
+        return list(dict.fromkeys(re.sub(LETTER.format(old), count, stated) for count in counts))
     names, given = (
         sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("CcKk_{}")) for text in (gold, answer)
     )

@@ -130,6 +130,8 @@ _ANSWER_IS = (
 # \text{The answer is } 5 and \text{The answer is 5}
 _PREFACE = re.compile(rf"^(?:\\text\s*\{{{_ANSWER_IS}\}}|(\\text\s*\{{)?{_ANSWER_IS})|^\\approx", re.IGNORECASE)
 _MAX_LAYERS = 10  # of wrappers around an answer: bounds the work
+BLANKS_AND_SIZES = re.compile(r"\s|\\left|\\right")
+LETTER = r"(?<![A-Za-z\\]){}(?![A-Za-z])"  # a letter that stands alone
 _ENCLOSED = re.compile(r"(\(|\[|\\\{)(.*)(\)|\]|\\\})", re.DOTALL)
 
 

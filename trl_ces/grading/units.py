@@ -219,3 +219,17 @@ def implied_unit(text: str) -> str:
 def stems(text: str) -> frozenset[str]:
     """The words of a text, singular and plural alike."""
     return frozenset(re.sub("(?<=..)(?:es|s|e)$", "", word) for word in re.findall("[a-z]+", text.lower()))
+
+
+# Words of a question that behind a number would change the value or doubt it.
+_NO_NOUNS = stems(
+    "at most least than less fewer under above below about around almost nearly or and not no wrong false incorrect "
+    "is by if for where minus plus times over half third quarter pair dozen double triple square percent "
+    "base mod hundred thousand million billion trillion zero one two three four five six seven eight nine ten pi e i "
+    "x y z n k m b"
+)
+
+
+def nouns(question: str) -> frozenset[str]:
+    """The words of a question that behind a number say what is counted."""
+    return stems(question) - _NO_NOUNS
