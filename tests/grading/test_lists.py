@@ -48,7 +48,7 @@ def read(name):
         ("blind14-hostile", 500, 0.0, 1),
         ("blind14-correct", 300, 1.0, 5),
         ("blind15-hostile", 500, 0.0, 0),
-        ("blind15-correct", 300, 1.0, 9),
+        ("blind15-correct", 300, 1.0, 8),
         ("blind16-hostile", 500, 0.0, 1),
         ("blind16-correct", 300, 1.0, 13),
     ],
