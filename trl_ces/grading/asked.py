@@ -122,7 +122,7 @@ def _without_words(answer: str, is_number: bool, question: str) -> str:
     spelled = _SPELLED.match(words)
     if spelled and number(words) is None and (count := number(spelled[0])) is not None:
         answer = words = f"{count} {words[spelled.end() :].strip()}"
-    said = re.sub(r"(?i)(?<!at )\b(?:least|most)\b ?", "", " ".join(words.split()))
+    said = re.sub(r"(?i)\b(?:least|most)\b ?", "", " ".join(words.split()))
     sentence = _SENTENCE.fullmatch(said) if is_number else None
     if sentence and stems(sentence[1]) <= nouns(question) | _COMMON:
         return sentence[2].rstrip(".")

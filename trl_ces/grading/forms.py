@@ -62,7 +62,7 @@ _CONVENTIONS = [
     ]
 ]
 _CONSTANT = re.compile(r"\+\s*(?:[CcKk](?:_\{?\d\}?)?|(?:\\text\s*\{\s*)?const(?:ant)?\.?\s*\}?)$")
-_NUMBERED = re.compile(r"(?<![A-Za-z\\])[CcKk]_(?:\d|\{\d\})")
+_NUMBERED = re.compile(r"(?<![A-Za-z\\])[Cc]_(?:\d|\{\d\})")
 _CAPITALS = re.compile(r"(?<![A-Za-z\\])[A-DK](?![A-Z_(])")
 _OF_X = re.compile(r"^([A-Za-z](?:\^\{-1\})?)(?:\(([a-z])\))?\s*=")
 _INTEGER = re.compile(  # a free integer: n\in\mathbb{Z}, m\text{ an integer}
@@ -199,7 +199,7 @@ def with_constants_of(gold: str, answer: str) -> list[str]:
         counts = (new, f"({new}+1)", f"({new}-1)", f"(-{new})")
         return list(dict.fromkeys(re.sub(LETTER.format(old), count, stated) for count in counts))
     names, given = (
-        sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("CcKk_{}")) for text in (gold, answer)
+        sorted(set(_NUMBERED.findall(text)), key=lambda name: name.strip("Cc_{}")) for text in (gold, answer)
     )
     if not names and "=" in gold and re.search(r"(?<![A-Za-z\\])C(?![A-Z_(])", gold):
         names = ["C"]
