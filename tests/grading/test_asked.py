@@ -384,6 +384,7 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("Is it consistent?", "There is no solution.", r"\text{The system is consistent}", False),
         ("What is the 2007th term?", "153", r"\text{not the 2007th term}=153", False),
         ("还剩多少个？", "7", r"\text{还剩}7\text{个}", True),
+        ("甲比乙多多少个？", "7", r"\text{少}7\text{个}", False),
         ("不超过多少个？", "7", r"\text{不超过}7\text{个}", False),
         ("平均每面写多少个字？", "152", r"152\text{（字）}", True),
         ("Is it a surplus or a shortage?", "surplus", r"\text{There is a surplus.}", True),

@@ -45,7 +45,7 @@ _ASKED_IN_CHINESE = re.compile(
     r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
 )
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
-_CHINESE_BEFORE = re.compile(r"((?!.*(?:[不非没未或约倍半]|超过|至[多少]|[大小]于))[一-鿿]{1,9})\s*(?=[-\d\\])")
+_CHINESE_BEFORE = re.compile(r"((?!.*(?:[不非没未或约倍半多少]|超过|[大小]于))[一-鿿]{1,9})\s*(?=[-\d\\])")
 _SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
 _PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
 _SCALE = re.compile(r"(?:多少|几)([万亿])|\bhow many (hundred|thousand|million|billion)s\b", re.IGNORECASE)
