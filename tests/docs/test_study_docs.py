@@ -57,6 +57,26 @@ def test_the_page_shows_what_the_results_give(file):
         assert shown == tables_of(comparison(runs, study.baseline))[-1:]
 
 
+def test_every_run_of_the_weak_base_models_is_shown():
+    found = results_of("weak_and_long", index="seed", columns="method", values=["accuracy", "length_tokens"])
+    lines = []
+    for seed in found.index:
+        accuracy, length = 100 * found["accuracy"].loc[seed], found["length_tokens"].loc[seed]
+        lines.append(f"{accuracy['Before training']:.1f} %, {length['Before training']:.1f} tokens")
+        lines[-1] += "".join(
+            f" | {accuracy[name]:.1f} %, {length[name]:.1f}" for name in ("DAPO", "CES, tau 0.01", "CES, tau 0.2")
+        )
+    page, study = EXPERIMENTS / "weak_and_long" / "README.md", EXPERIMENTS.parent / "docs" / "study.md"
+    assert len(lines) == 2
+    for line in lines:
+        assert f"| {line} |" in page.read_text(encoding="utf-8")
+    ruined = found["accuracy"]["CES, tau 0.01"] < found["accuracy"]["Before training"] / 2
+    assert list(ruined) == [True, False]
+    said = "At the paper's 0.01 a base model correct in {:.1f} % was ruined, too, without the trainer's warning, one "
+    before = 100 * found["accuracy"]["Before training"]
+    assert said.format(*before) + f"correct in {before.iloc[1]:.0f} % was not" in words_of(study)
+
+
 def test_the_table_of_pareto_shows_its_results():
     runs = pandas.read_csv(EXPERIMENTS / "pareto" / "results.csv").set_index(["variant", "method"]).sort_index()
     text = (EXPERIMENTS / "pareto" / "README.md").read_text(encoding="utf-8")
