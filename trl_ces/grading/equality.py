@@ -5,7 +5,6 @@ order; unions; statements (`x = 2`, `\log_2 32 = 5`); words by spelling; the res
 """
 
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations
 
@@ -14,10 +13,10 @@ from . import forms, statements
 from .forms import choice, congruence, is_words, same_text
 from .notation import balanced, enclosed, split_top, tidy, unwrap
 from .numbers import decimal_places, number
+from .qwen.shared import Algebra
 from .statements import gives_different_names, has_unknowns, is_name, is_relation, may_be_named, results, sides
 from .units import implied_unit, split_unit, unit_fits
 
-Algebra = Callable[[str, str], bool]
 _CHOICES, _BETWEEN_CHOICES = re.compile(r"[A-K]{2,}"), re.compile(r"[\s,;()]")
 _BOUNDED = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?:_\w)?(?![A-Za-z])")
 _NAMED_TUPLE = re.compile(r"\(([A-Za-z][^()]*)\)\s*=\s*\((.*)\)", re.DOTALL)

@@ -12,10 +12,11 @@ from ..support.prompts import after_thinking
 from .answers import extract_answer
 from .asked import as_asked, without_asked_scale
 from .copies import is_copy
-from .equality import Algebra, count_values, equal
+from .equality import count_values, equal
 from .forms import same_text
 from .golds import usable
 from .pool import DEFAULT_LIMIT_S, WorkerPool, shared_pool
+from .qwen.shared import Algebra
 
 logger = logging.getLogger(__name__)
 

@@ -4,12 +4,8 @@ import re
 from fractions import Fraction
 
 from .notation import unwrap
+from .qwen.shared import NUMBER_WORDS
 
-_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-_ONES += "seventeen eighteen nineteen"
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-NUMBER_WORDS = {word: value for value, word in enumerate(_ONES.split())}
-NUMBER_WORDS |= {word: 10 * value for value, word in enumerate(_TENS.split(), start=2)}
 _PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
 _MULTIPLES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _MULTIPLES |= {"百": 100, "千": 10**3, "万": 10**4, "亿": 10**8}

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import TypeVar
 
 from ...support.limits import MAX_ITEMS, too_big
-from ..equality import Algebra
+from .shared import Algebra
 
 RELATIVE_TOLERANCE = 1e-4
 
