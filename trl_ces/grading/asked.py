@@ -85,7 +85,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
     if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
         gold = gold_sides[1]
-    if len(parts) == 2 and "=" not in gold and _asks_for(parts[0], question):
+    if len(parts) == 2 and "=" not in gold and not choice(tidy(gold)) and _asks_for(parts[0], question):
         answer = parts[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
         if is_copy(answer, gold, question):
             return gold, ""

@@ -23,7 +23,6 @@ _ORDER = re.compile(
     r"\brespectively\b|\bin (?:that|this) order\b|从[小大]到",
     re.IGNORECASE,
 )
-_BLANKS = re.compile(r"[?？]|_{2,}|\(\s*\\quad\s*\)")
 _NOUNS_BEHIND = re.compile(r"(-?[\d.,/]+)\s*((?:[A-Za-z]+ )*([A-Za-z]{3,}))")
 _NAMES = r"\(([A-Za-z](?:,[A-Za-z])+)\)"
 
@@ -52,9 +51,7 @@ def by_order(answer: str, gold: str, question: str) -> tuple[str, str] | None:
         if not beside and "".join(sorted(names)) in ascii_lowercase:
             names.sort()
         return ordered, "; ".join(named[name] for name in names)
-    # What is a? What is b?
-    asks_in_turn = len(_BLANKS.findall(question)) == len(split_top(unwrap(tidy(gold)), ",")) > 1
-    if (asks_in_turn or _ORDER.search(question)) and (ordered := _in_order(gold)) and (listed := _in_order(answer)):
+    if _ORDER.search(question) and (ordered := _in_order(gold)) and (listed := _in_order(answer)):
         return ordered, listed
     return None
 
