@@ -47,7 +47,7 @@ def read(name):
         ("blind13-correct", 300, 1.0, 1),
         ("blind14-hostile", 500, 0.0, 2),
         ("blind14-correct", 300, 1.0, 5),
-        ("blind15-hostile", 500, 0.0, 1),
+        ("blind15-hostile", 500, 0.0, 2),
         ("blind15-correct", 300, 1.0, 9),
         ("blind16-hostile", 500, 0.0, 1),
         ("blind16-correct", 300, 1.0, 13),
