@@ -93,6 +93,8 @@ def test_a_training_process_reaches_few_files():
     found = reached("cli.train_worker", imports())
     assert len(found) <= 90
     assert sum(len(files[module].read_text().splitlines()) for module in found) <= 10_500
+    assert "grading.judge" in found
+    assert not {"grading.grader", "grading.qwen.extract"} & found  # a reward has no second verdict
 
 
 def test_no_chain_of_imports_is_longer_than_17():

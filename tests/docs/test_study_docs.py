@@ -75,6 +75,8 @@ def test_every_run_of_the_weak_base_models_is_shown():
     said = "At the paper's 0.01 a base model correct in {:.1f} % was ruined, too, without the trainer's warning, one "
     before = 100 * found["accuracy"]["Before training"]
     assert said.format(*before) + f"correct in {before.iloc[1]:.0f} % was not" in words_of(study)
+    said = f"correct in {before.iloc[1]:.0f} % was not ruined, one in {before.iloc[0]:.1f} % was ("
+    assert said in words_of(EXPERIMENTS.parent / "README.md")
 
 
 def test_the_table_of_pareto_shows_its_results():

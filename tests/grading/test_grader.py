@@ -6,7 +6,6 @@ import random
 import pytest
 
 from trl_ces.grading import Grade, grade, grade_many, grader, judge, usable_golds
-from trl_ces.grading.equality import equal
 from trl_ces.grading.pool import DEFAULT_LIMIT_S
 
 OK, WRONG = {"status": "ok", "verdict": True}, {"status": "ok", "verdict": False}
@@ -151,7 +150,7 @@ def test_what_is_too_big_is_compared_as_text_alone(big):
     assert grade(boxed(big), "x", with_qwen=False, pool=Pool()).correct is False
     assert grade(boxed("x"), big, with_qwen=False, pool=Pool()) == Grade(correct=None, answer="x")
     pairs = [("equal", big, "x"), ("equal", "x", big), ("equal", big, f" {big}\n")]
-    assert list(judge.compare(pairs, equal, 1.0, Pool()).values()) == [False, False, True]
+    assert list(judge._compare(pairs, 1.0, Pool()).values()) == [False, False, True]
 
 
 def test_as_many_boxes_as_the_gold_has_values_are_one_answer():
@@ -295,12 +294,12 @@ def test_a_worker_that_failed_is_asked_again_and_only_so_many_pairs_are_remember
 # ---- the second verdict
 
 
-def test_the_second_verdict_is_asked_after_the_first():
+def test_the_second_verdict_is_asked_in_the_same_round():
     pool = Pool(OK, WRONG, OK)
     graded = grade(boxed("x+1"), "1+x", limit_s=0.5, pool=pool)
     assert graded == Grade(correct=False, answer="x+1", correct_qwen=True)
     assert pool.asked[1:] == [asked_equal("1+x", "x+1"), asked_equal("1+x", "x+1", op="equal_as_script")]
-    assert pool.limits == [0.5, 0.5, 0.5]
+    assert pool.limits == [0.5, 0.5]
 
 
 def test_the_second_verdict_is_there_unless_it_is_not_wanted():

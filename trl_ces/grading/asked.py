@@ -79,9 +79,10 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, expected
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} and f"不{rest}" not in question else answer  # 直线与圆相离
-    answer = _without_words(answer, number(expected) is not None, question)
-    if is_copy(answer, gold, question):
+    bare = _without_words(answer, number(expected) is not None, question)
+    if bare != answer and is_copy(bare, gold, question):
         return gold, ""
+    answer = bare
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
     if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
         gold = gold_sides[1]

@@ -1,13 +1,13 @@
 """Grades whole responses with both verdicts: the mathematics, and the Qwen2.5-Math evaluation script."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from .judge import Grade, Pair, compare, judge
-from .pool import DEFAULT_LIMIT_S, WorkerPool
+from .judge import RULES, Grade, Pair, check_lengths, judge
 from .qwen.equality import equal_as_script, parser_problem
 from .qwen.extract import predict, prepare_gold
+
+RULES["equal_as_script"] = equal_as_script
 
 
 def grade(
@@ -25,13 +25,10 @@ def grade_many(
     benchmarks: Sequence[str] | None = None,
     *,
     with_qwen: bool = True,
-    limit_s: float = DEFAULT_LIMIT_S,
-    first_limit_s: float | None = None,
-    pool: WorkerPool | None = None,
     **settings: Any,
 ) -> list[Grade]:
     """
-    Grades responses against their golds, as [`judge`](judge.py), whose `settings` it takes.
+    Grades responses against their golds, with the settings of [`judge`](judge.py).
 
     `benchmarks` name the rules of `correct_qwen`, which `with_qwen` asks for; it doubles the cost.
 
@@ -40,19 +37,13 @@ def grade_many(
     """
     if with_qwen and (problem := parser_problem()):
         raise RuntimeError(problem)
-    if benchmarks is not None and len(benchmarks) != len(responses):
-        raise ValueError(
-            f"benchmarks has {len(benchmarks)} entries for {len(responses)} responses: pass one for each."
-        )
-    limits = {"limit_s": limit_s, "first_limit_s": first_limit_s, "pool": pool}
-    grades = judge(responses, golds, **limits, **settings)  # type: ignore[arg-type]
-    if not with_qwen:
-        return grades
+    check_lengths(responses, {"golds": golds, "benchmarks": benchmarks})
     names = [None] * len(responses) if benchmarks is None else benchmarks
-    scripts = [_script_pair(*row) for row in zip(responses, golds, names, strict=True)]
-    verdicts = compare([pair for pair in scripts if pair], equal_as_script, **limits)  # type: ignore[arg-type]
-    found = [script is not None and bool(verdicts[script]) for script in scripts]
-    return [replace(grade, correct_qwen=verdict) for grade, verdict in zip(grades, found, strict=True)]
+
+    def scripts() -> list[Pair | None]:
+        return [_script_pair(*row) for row in zip(responses, golds, names, strict=True)]
+
+    return judge(responses, golds, second=scripts if with_qwen else None, **settings)
 
 
 def _script_pair(response: str, gold: str, benchmark: str | None) -> Pair | None:

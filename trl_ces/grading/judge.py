@@ -4,8 +4,9 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..support.limits import too_big
 from ..support.prompts import after_thinking
@@ -23,8 +24,10 @@ logger = logging.getLogger(__name__)
 # Pairs up to this length are compared in this process if they need no algebra; longer ones always in a worker.
 _QUICK_LENGTH = 300
 _usable_golds: dict[str | None, bool] = {}
-# (what a worker is asked: "equal" or "equal_as_script", gold, answer)
+# (the rule, gold, answer)
 Pair = tuple[str, str, str]
+# What decides pairs that need no algebra, by rule; grader.py adds the script's.
+RULES: dict[str, Callable[[str, str, Algebra], bool]] = {"equal": equal}
 # With `first_limit_s`, one comparison for so many answers gets the full limit, too, and at least _FULL_LIMITS.
 _ANSWERS_PER_FULL_LIMIT = 300
 _FULL_LIMITS = 3
@@ -63,6 +66,7 @@ def judge(
     limit_s: float = DEFAULT_LIMIT_S,
     first_limit_s: float | None = None,
     pool: WorkerPool | None = None,
+    second: Callable[[], Sequence[Pair | None]] | None = None,
 ) -> list[Grade]:
     r"""
     Whether responses are correct.
@@ -77,13 +81,12 @@ def judge(
     at least 3, gets `limit_s`, chosen by their texts, not by their places. The others have no verdict. So a
     hostile neighbour cannot make a right answer wrong.
 
+    `second` makes the pairs of another verdict, which are compared in the same round; see [`grade_many`](grader.py).
+
     Raises `ValueError` where the sequences differ in length, `TypeError` for a gold that is not a string.
     """
     prefilled = [thinking_prefilled] * len(responses) if isinstance(thinking_prefilled, bool) else thinking_prefilled
-    columns = {"golds": golds, "questions": questions, "thinking_prefilled": prefilled}
-    for name, values in columns.items():
-        if values is not None and len(values) != len(responses):
-            raise ValueError(f"{name} has {len(values)} entries for {len(responses)} responses: pass one for each.")
+    check_lengths(responses, {"golds": golds, "questions": questions, "thinking_prefilled": prefilled})
     are_usable = usable_golds(golds, limit_s=limit_s, pool=pool)
     answers: list[str | None] = []
     asked = questions or [""] * len(responses)
@@ -98,11 +101,23 @@ def judge(
         else None
         for gold, answer, gold_is_usable, question in zip(golds, answers, are_usable, asked, strict=True)
     ]
-    verdicts = compare([pair for pair in judged if pair], equal, limit_s, pool, first_limit_s)
+    scripts = [None] * len(responses) if second is None else second()
+    verdicts = _compare([pair for pair in (*judged, *scripts) if pair], limit_s, pool, first_limit_s)
     return [
-        Grade(correct=(pair is not None and verdicts[pair]) if gold_is_usable else None, answer=answer)
-        for pair, answer, gold_is_usable in zip(judged, answers, are_usable, strict=True)
+        Grade(
+            correct=(pair is not None and verdicts[pair]) if gold_is_usable else None,
+            answer=answer,
+            correct_qwen=None if second is None else script is not None and bool(verdicts[script]),
+        )
+        for pair, answer, gold_is_usable, script in zip(judged, answers, are_usable, scripts, strict=True)
     ]
+
+
+def check_lengths(responses: Sequence[str], columns: Mapping[str, Sequence[Any] | None]) -> None:
+    """Raises `ValueError` for a column that has not one entry for each response."""
+    for name, values in columns.items():
+        if values is not None and len(values) != len(responses):
+            raise ValueError(f"{name} has {len(values)} entries for {len(responses)} responses: pass one for each.")
 
 
 def usable_golds(
@@ -133,19 +148,14 @@ def usable_golds(
     return [_usable_golds.get(gold, False) for gold in golds]
 
 
-def compare(
-    pairs: list[Pair],
-    without_algebra: Callable[[str, str, Algebra], bool],
-    limit_s: float,
-    pool: WorkerPool | None,
-    first_limit_s: float | None = None,
+def _compare(
+    pairs: list[Pair], limit_s: float, pool: WorkerPool | None, first_limit_s: float | None = None
 ) -> dict[Pair, bool | None]:
-    """Compares pairs in this process where they need no algebra, the others in workers."""
     verdicts: dict[Pair, bool | None] = {}
     asked: list[Pair] = []
     for pair in dict.fromkeys(pairs):
         try:
-            verdicts[pair] = _compare_quickly(pair, without_algebra)
+            verdicts[pair] = _compare_quickly(pair)
         except _NeedsAlgebra:
             asked.append(pair)
     replies = _replies(asked, limit_s if first_limit_s is None else first_limit_s, pool)
@@ -184,13 +194,13 @@ def _digest(pair: Pair) -> bytes:
     return hashlib.blake2b(json.dumps(pair).encode(), digest_size=16).digest()
 
 
-def _compare_quickly(pair: Pair, without_algebra: Callable[[str, str, Algebra], bool]) -> bool:
-    _, gold, answer = pair
+def _compare_quickly(pair: Pair) -> bool:
+    rule, gold, answer = pair
     if too_big(gold) or too_big(answer):
         return same_text(gold, answer)
     if len(gold) > _QUICK_LENGTH or len(answer) > _QUICK_LENGTH:
         raise _NeedsAlgebra
-    return without_algebra(gold, answer, _algebra_in_worker)
+    return RULES[rule](gold, answer, _algebra_in_worker)
 
 
 def _algebra_in_worker(*texts: str) -> bool:

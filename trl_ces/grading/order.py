@@ -66,13 +66,19 @@ def _in_order(text: str) -> str | None:
 
 def _in_order_of_names(answer: str, question: str) -> str:
     """`(4,12)` for `(r,k) = (4,12)` and `(k,r) = (12,4)` where the question has (r, k); else `""`."""
-    named = re.fullmatch(rf"{_NAMES}=\((.*)\)", BLANKS_AND_SIZES.sub("", tidy(answer)))
-    names, values = (named[1].split(","), split_top(named[2], ",")) if named else ([], [])
+    named = _named_tuple(answer)
     for asked in re.findall(_NAMES, re.sub(r"\s", "", question)):
         order = asked.split(",")
-        if sorted(order) == sorted(names) and len(names) == len(values):
-            return f"({','.join(values[names.index(name)] for name in order)})"
+        if sorted(order) == sorted(named):
+            return f"({','.join(named[name] for name in order)})"
     return ""
+
+
+def _named_tuple(text: str) -> dict[str, str]:
+    """The values of `(x,y) = (1,2)` by its names; nothing for anything else."""
+    named = re.fullmatch(rf"{_NAMES}=\((.*)\)", BLANKS_AND_SIZES.sub("", tidy(text)))
+    names, values = (named[1].split(","), split_top(named[2], ",")) if named else ([], [])
+    return dict(zip(names, values, strict=True)) if len(names) == len(values) else {}
 
 
 def _counted(text: str, question: str) -> dict[str, str]:
@@ -84,9 +90,8 @@ def _counted(text: str, question: str) -> dict[str, str]:
 
 def _labelled(text: str) -> dict[str, str]:
     """`quotient 9, remainder 3` as values by labels; nothing for a text of which a part has no label of its own."""
-    if named := re.fullmatch(rf"{_NAMES}=\((.*)\)", BLANKS_AND_SIZES.sub("", tidy(text))):
-        names, numbers = named[1].split(","), split_top(named[2], ",")
-        return dict(zip(names, numbers, strict=True)) if len(names) == len(numbers) else {}
+    if named := _named_tuple(text):
+        return named
     found = [_LABEL.fullmatch(unwrap(item)) for part in split_top(tidy(text), ";") for item in split_top(part, ",")]
     values = {item[1] or item[2]: item[3] for item in found if item}
     return values if len(values) == len(found) > 1 else {}
