@@ -356,6 +356,7 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("At 72 km/h for 5 s, convert it to m/s.", "20", r"20\text{ km/s}", False),
         ("Is it consistent?", "There is no solution.", r"\text{The system is inconsistent (no solution)}", True),
         ("Is it consistent?", "There is no solution.", r"\text{The system is consistent}", False),
+        ("What is the ratio of the triangle to the hexagon?", "2/3", r"\text{hexagon}:\text{triangle}=2:3", False),
         ("What is the 2007th term?", "153", r"\text{not the 2007th term}=153", False),
         ("还剩多少个？", "7", r"\text{还剩}7\text{个}", True),
         ("甲比乙多多少个？", "7", r"\text{少}7\text{个}", False),

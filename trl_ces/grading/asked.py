@@ -148,8 +148,8 @@ def _as_share(answer: str, gold: str, question: str) -> str | None:
 def _asks_for(name: str, question: str) -> bool:
     """Whether the left side of an answer is a formula of the question, `P(X>2) =`, or in its words, the 7th term."""
     said = unwrap(name)
-    in_words = is_words(said) and stems(said) <= nouns(question) | _COMMON
-    return in_words or repeats(name, question) or re.sub(r"\s", "", f"{name}=") in re.sub(r"\s", "", question)
+    in_words = re.fullmatch("[A-Za-z0-9 ]+", said) and is_words(said) and stems(said) <= nouns(question) | _COMMON
+    return bool(in_words) or repeats(name, question) or re.sub(r"\s", "", f"{name}=") in re.sub(r"\s", "", question)
 
 
 def without_asked_scale(text: str, question: str) -> str:
