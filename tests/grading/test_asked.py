@@ -357,6 +357,8 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
         ("Is it consistent?", "There is no solution.", r"\text{The system is inconsistent (no solution)}", True),
         ("Is it consistent?", "There is no solution.", r"\text{The system is consistent}", False),
         ("What is the ratio of the triangle to the hexagon?", "2/3", r"\text{hexagon}:\text{triangle}=2:3", False),
+        ("将27亿用科学记数法表示为", "2.7e9", r"27\text{亿}=2.7\times10^9", True),
+        ("将27亿用科学记数法表示为", "2.7e9", r"28\text{亿}=2.7\times10^9", False),
         ("What is the 2007th term?", "153", r"\text{not the 2007th term}=153", False),
         ("还剩多少个？", "7", r"\text{还剩}7\text{个}", True),
         ("甲比乙多多少个？", "7", r"\text{少}7\text{个}", False),

@@ -149,7 +149,13 @@ def _asks_for(name: str, question: str) -> bool:
     """Whether the left side of an answer is a formula of the question, `P(X>2) =`, or in its words, the 7th term."""
     said = unwrap(name)
     in_words = re.fullmatch("[A-Za-z0-9 ]+", said) and is_words(said) and stems(said) <= nouns(question) | _COMMON
-    return bool(in_words) or repeats(name, question) or re.sub(r"\s", "", f"{name}=") in re.sub(r"\s", "", question)
+    is_quoted = is_words(said) and said in question  # 27亿
+    return (
+        bool(in_words)
+        or is_quoted
+        or repeats(name, question)
+        or re.sub(r"\s", "", f"{name}=") in re.sub(r"\s", "", question)
+    )
 
 
 def without_asked_scale(text: str, question: str) -> str:
