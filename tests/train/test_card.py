@@ -72,6 +72,11 @@ def test_who_trains_it_again_does_not_push_to_where_it_came_from(run):
     assert "push_to_hub" not in card(run).text
 
 
+def test_the_command_names_the_accelerate_file_of_the_run(run, monkeypatch):
+    monkeypatch.setenv("TRL_CES_ACCELERATE_CONFIG", "zero3")
+    assert "my-run --accelerate_config zero3 --num_processes 4\n" in card(run, changed={"world_size": 4}).text
+
+
 def test_the_metadata_are_what_the_hub_reads(run):
     data = card(run).data
     assert (data.base_model, data.base_model_relation) == ("some-org/base-model", "finetune")

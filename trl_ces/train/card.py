@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ from ..support.yaml import read_yaml
 from .arguments import ScriptArguments
 from .checkpoints import read_state
 from .curves import logged_accuracy_reward, plot_curves, read_curves
-from .recipe import RECIPE, recipe_fields
+from .recipe import ACCELERATE, RECIPE, recipe_fields
 
 if TYPE_CHECKING:
     from ..config import CESConfig
@@ -55,7 +56,8 @@ def write_facts(folder: Path, args: CESConfig) -> None:
     values = {name: getattr(args, name) for name in ("shaping", *own, *TRAINING_FIELDS)}  # no token among them
     settings = {name: getattr(value, "value", value) for name, value in values.items()}
     rule = args.rule.title if args.rule is not None else None
-    write_json(folder / FACTS, {"rule": rule, "settings": settings, "packages": environment()})
+    started = {"accelerate_config": os.environ.get(ACCELERATE)}
+    write_json(folder / FACTS, {"rule": rule, "settings": settings, **started, "packages": environment()})
 
 
 def write_card(
@@ -125,7 +127,7 @@ def write_card(
         has_curves=problem is None,
         logged=_first_and_last(state["log_history"]),
         has_report=has_report,
-        command=_train_command(recipe, settings["world_size"]),
+        command=_train_command(recipe, settings["world_size"], recorded.get("accelerate_config")),
         paths=[f"`{key}` (there `{name}`)" for key, name in local.items()],
         citation=CESTrainer._paper["citation"],
     )  # fmt: skip
@@ -150,8 +152,9 @@ def _first_and_last(log: Sequence[Mapping[str, Any]]) -> list[tuple[str, float, 
     return [(name, values[0], values[-1]) for name, values in found.items() if values]
 
 
-def _train_command(recipe: Mapping[str, Any], processes: int) -> str:
+def _train_command(recipe: Mapping[str, Any], processes: int, accelerate_config: str | None) -> str:
     words = ["trl-ces", "train", "--config", RECIPE, "--output_dir", "my-run"]
+    words += ["--accelerate_config", accelerate_config] if accelerate_config is not None else []
     words += ["--num_processes", str(processes)] if processes > 1 else []
     words += ["--push_to_hub", "false"] if recipe.get("push_to_hub") else []
     return shlex.join(words)

@@ -24,7 +24,7 @@ from ..support.imports import install_line
 from ..support.yaml import read_yaml
 from .checkpoints import Length, way_on
 from .command_line import CommandLine
-from .recipe import RECIPE, RESUME, Recipe
+from .recipe import ACCELERATE, RECIPE, RESUME, Recipe
 from .shipped import find_recipe
 
 # The entry of a training process, which joins training and Hub. Nothing here imports it.
@@ -92,6 +92,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
         launch += [f"--{name}", *values]
     env = _all_cores(processes // machines, recipe.env, line.accelerate_flags)
     env |= _one_device_only(devices, recipe.env) if processes == 1 else {}
+    env |= {} if named is None else {ACCELERATE: Path(named).name}
     return Launch(processes, checked, [sys.executable, *launch, *worker], env, rank)
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # A run's own recipe, in its `output_dir`.
 RECIPE = "recipe.yaml"
 RESUME = "resume_from_checkpoint"
+# Names `--accelerate_config` to the workers, whose run.json keeps it for the card.
+ACCELERATE = "TRL_CES_ACCELERATE_CONFIG"
 
 
 @dataclass(frozen=True)
