@@ -8,12 +8,13 @@ from functools import lru_cache
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
-from .forms import choice, chooses, condition, is_words, split_base
+from .forms import choice, chooses, condition, is_words, spelling, split_base
 from .notation import BLANKS_AND_SIZES, LETTER, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .order import by_order
+from .phrases import asks_for, item_by_item, says_only, without_remark, without_what_is_counted, without_words
 from .statements import has_unknowns, interval_of, is_name, is_unsolved, sides
-from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, nouns, parse_unit, quantity, split_unit, stems
+from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, nouns, parse_unit, quantity, split_unit
 
 _PERCENT = re.compile(r"\$?\s*(.*?\S)[\s\\]*%\s*\$?", re.DOTALL)
 _OF_PERCENT = re.compile(r"%|percent|per cent|百分", re.IGNORECASE)
@@ -21,8 +22,6 @@ _BASE = re.compile(r"\bbase[\s$-]*\{?(\d+|[a-z]+)|\b(binary|octal|hexadecimal)\b
 _BASES = {"binary": "2", "octal": "8", "hexadecimal": "16", "二": "2", "八": "8", "十六": "16"}
 _NAMED_VALUE = re.compile(r"([A-Za-z])(\(-?[\d./]+\))=")
 _NAME = re.compile("[A-Za-z]")
-_SENTENCE = re.compile(r"([A-Za-z][A-Za-z ,']*?) ([-\d\\(][^,;]*)")
-_MORE = re.compile(r"\b(?:or|and|not)\b|[,;或不]")
 _LETTERED = re.compile(r"(-?[\d.]+(?:\s*\\pi)?)\s*(([A-Za-z])(?:(?<= [A-Za-z])\^\{?[23]\}?)?)")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:\^\s*\{?\s*\\(?:circ|degree)\s*\}?|°)")
 _SOLVE = re.compile(r"\bsolve|\bsolution", re.IGNORECASE)
@@ -45,12 +44,13 @@ _ASKED_IN_CHINESE = re.compile(
     r"(?:多少|几|单位\s*[:：为是])\s*((?:平方|立方)?(?:{0})(?:[/每](?:{0}|时))?)".format("|".join(CHINESE))
 )
 _COUNTED = re.compile(r"(-?[\d./]+)\s*([一-鿿]{1,3})")
-_CHINESE_BEFORE = re.compile(r"((?!.*(?:[不非没未或约倍半多少]|超过|[大小]于))[一-鿿]{1,9})\s*(?=[-\d\\])")
-_SPELLED = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)?(?= [A-Za-z])")
-_PHRASE = re.compile(r"(-?[\d.,/]+) ((?!.*\b(?:or|not|than|least|most|less|fewer)\b)[A-Za-z][A-Za-z -]+)")
 _SCALE = re.compile(r"(?:多少|几)([万亿])|\bhow many (hundred|thousand|million|billion)s\b", re.IGNORECASE)
 _ASKS_PERCENT = re.compile(
     r"percentage|\b(?:what|which|the|as an?|in|how many) (?:\w+ )?per ?cent|百分[之数比率]", re.IGNORECASE
+)
+_LETTER_AND_TEXT = re.compile(
+    r"(?:option |选项 ?)?\(?([A-K])(?:[).,:，：]|项：?)[\s,，:：即是为]*(?:(?:that|which) is |i\.e\.,? )?(.+)",
+    re.IGNORECASE | re.DOTALL,
 )
 _AROUND_OPTION = re.compile(r"^\}?\\\s|\\(?:text\w*|math\w+)\s*\{\s*$|^\s*\}|\\q?quad|\\hspace\{[^{}]*\}|~")
 
@@ -63,30 +63,30 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return chosen
     if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
         gold = rf"{worded[1]}\text{{ {worded[2]}}}"
+    if not re.search(r"\(.*[A-Za-z一-鿿]{3}", gold):
+        answer = without_remark(answer)
     gold, answer = _in_text(gold, answer, question), _in_text(answer, "", question)
     if (theirs := quantity(gold)) and (ours := quantity(answer)) and theirs[1] == ours[1] and theirs[2] != ours[2]:
         given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
         return theirs[0], "" if (asked := _asked_units(question, given)) and given not in asked else ours[0]
-    if any(wrong(answer, gold, question) for wrong in _WRONG):
+    bare = without_words(answer, not is_words(split_unit(tidy(gold))[0]), question)
+    if any(wrong(bare, gold, question) for wrong in _WRONG) or (bare != answer and is_copy(bare, gold, question)):
         return gold, ""
+    said, answer = answer, bare
     named_unit = r"radian|\\pi|degree|" + ("弧度|多少度" if implied_unit(gold) else r"\\circ|°")
     if (r"\pi" in gold) != (r"\pi" in answer) and not re.search(named_unit, question):
         gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
     if re.search(r"\bexact\b", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
-    words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
-    if _says_only(expected, words, question):
+    words, expected = unwrap(tidy(said)), unwrap(tidy(gold))
+    if says_only(expected, words, question):
         return gold, expected
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} and f"不{rest}" not in question else answer  # 直线与圆相离
-    bare = _without_words(answer, number(expected) is not None, question)
-    if bare != answer and is_copy(bare, gold, question):
-        return gold, ""
-    answer = bare
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
     if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
         gold = gold_sides[1]
-    if len(parts) == 2 and "=" not in gold and not choice(tidy(gold)) and _asks_for(parts[0], question):
+    if len(parts) == 2 and "=" not in gold and not choice(tidy(gold)) and asks_for(parts[0], question):
         answer = parts[1]  # 6x^2 - 7x - 3 = (3x + 1)(2x - 3), of which the question gives the left side
         if is_copy(answer, gold, question):
             return gold, ""
@@ -98,7 +98,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
     if scale and scale[1] and number(tidy(gold)) is not None and scale[1] not in gold:  # 多少万元
         value, counted, _ = tidy(unwrap(answer)).partition(scale[1])
         return gold, value if counted or not split_unit(tidy(answer))[1] else ""
-    answer = _without_what_is_counted(answer, question)
+    answer = without_what_is_counted(answer, question)
     pairs = _COUNTED.fullmatch(unwrap(tidy(answer)))
     if pairs and re.search(f"[少几]个?{pairs[2]}", question):  # 90双
         answer = pairs[1]
@@ -106,28 +106,14 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, share
     if (in_order := by_order(answer, gold, question)) is not None:
         return in_order
+    if (in_items := item_by_item(answer, gold, question)) is not None:
+        return in_items
     known = nouns(question)
     counted, noun = split_unit(tidy(gold), known)
     if noun and parse_unit(noun) is None and number(tidy(answer)) is not None:
         return counted, answer  # 16 for 16 daps
     value, unit = split_unit(tidy(answer), known)
     return gold, value if unit and parse_unit(unit) is None else answer
-
-
-def _without_words(answer: str, is_number: bool, question: str) -> str:
-    """An answer without the words of the question before its value: 还剩7个, two eggs, A decagon has 35 diagonals."""
-    words = unwrap(tidy(answer))
-    chinese = _CHINESE_BEFORE.match(words)
-    if chinese and chinese[1] in question:
-        answer = words = words[chinese.end() :]
-    spelled = _SPELLED.match(words)
-    if spelled and number(words) is None and (count := number(spelled[0])) is not None:
-        answer = words = f"{count} {words[spelled.end() :].strip()}"
-    said = re.sub(r"(?i)\b(?:least|most)\b ?", "", " ".join(words.split()))
-    sentence = _SENTENCE.fullmatch(said) if is_number else None
-    if sentence and stems(sentence[1]) <= nouns(question) | _COMMON:
-        return sentence[2].rstrip(".")
-    return answer
 
 
 def _as_share(answer: str, gold: str, question: str) -> str | None:
@@ -145,58 +131,10 @@ def _as_share(answer: str, gold: str, question: str) -> str | None:
     return None
 
 
-def _asks_for(name: str, question: str) -> bool:
-    """Whether the left side of an answer is a formula of the question, `P(X>2) =`, or in its words, the 7th term."""
-    said = unwrap(name)
-    in_words = re.fullmatch("[A-Za-z0-9 ]+", said) and is_words(said) and stems(said) <= nouns(question) | _COMMON
-    is_quoted = is_words(said) and said in question  # 27亿
-    return (
-        bool(in_words)
-        or is_quoted
-        or repeats(name, question)
-        or re.sub(r"\s", "", f"{name}=") in re.sub(r"\s", "", question)
-    )
-
-
 def without_asked_scale(text: str, question: str) -> str:
     r"""A text without the scale of the question behind its boxes: `\boxed{5}万吨` where 多少万吨 are asked for."""
     scale = _SCALE.search(question)
     return re.sub(rf"(?<=\}})(\$?)\s*{scale[1] or scale[2]}", r"\1 ", text) if scale else text
-
-
-def _says_only(expected: str, words: str, question: str) -> bool:
-    """Whether an answer says the gold and else what the question says: Ann finishes first, 不是质数, point A."""
-    said, blank = words.rstrip(".").casefold(), "" if expected[-1:] > "一" else " "
-    behind = rf"{blank}(?:(?:is|are|on|in|at) )?{re.escape(expected.casefold())}$"
-    rests = {said.removeprefix(expected.casefold() + blank), re.sub(behind, "", said)} - {said}
-    if re.match(rf"{re.escape(expected.casefold())}\s?[:：]", said) and said in question.casefold():  # Answer2: five
-        return True
-    known = [rest for rest in rests if rest in question.casefold() and f"不{rest}" not in question]
-    if is_words(expected) and any(not _offers(question, rest, said) for rest in known):
-        return True
-    neither = re.fullmatch(r"neither (\w+) nor (\w+)", said)
-    if neither and expected.casefold() == "neither":
-        return all(one in question for one in neither.groups())
-    noun, _, rest = words.partition(" ")
-    is_noun = not _offers(question, noun.casefold(), said) and bool(stems(noun) & nouns(question))
-    return rest == expected and number(rest) is None and is_noun
-
-
-def _offers(question: str, rest: str, said: str) -> bool:
-    """Whether a part of what is said is another answer that the question offers: Yes or No, ['red', 'blue']."""
-    part, listed = re.escape(rest), ", ".join(said.split())
-    offer = rf"\bor (?:an? |the )?{part}\b|\b{part},? or\b|(['\"]){part}\1"
-    is_listed = listed != said and listed in question.casefold()  # even odd, of "even, odd, or neither"
-    return bool(is_listed or _MORE.search(rest) or re.search(offer, question, re.IGNORECASE))
-
-
-def _without_what_is_counted(answer: str, question: str) -> str:
-    """8 for "8 perfect squares" where the question asks how many perfect squares, whose words are no unit."""
-    counted = _PHRASE.fullmatch(" ".join(unwrap(answer).split()))
-    if counted is None or parse_unit(counted[2]) is not None:
-        return answer
-    asked = rf"\b(?:how many|number of) (?:\w+ )?{counted[2]}\b"
-    return counted[1] if re.search(asked, question, re.IGNORECASE) else answer
 
 
 def _names_another_value(answer: str, gold: str, question: str) -> bool:
@@ -286,6 +224,12 @@ def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | No
     """The pair with the option's value for its letter where only one side has a letter; else `None`."""
     options = _options(question)
     written, letter = unwrap(tidy(answer)), choice(tidy(gold))
+    if (named := _LETTER_AND_TEXT.fullmatch(written)) and named[1] in options:
+        said, others = spelling(named[2]), {spelling(text) for one, text in options.items() if one != named[1]}
+        if said in others:  # B. and the text of C
+            return gold, ""
+        if spelling(options[named[1]]) == said:
+            return gold, named[1] if letter else options[named[1]]
     chosen = [one for one in options if chooses(written, one)]
     if letter:
         return (options[letter], answer) if letter in options and not chosen else None
@@ -303,8 +247,4 @@ def _options(question: str) -> dict[str, str]:
     return listed if in_turn and all(texts[start:]) and len(set(listed.values())) == len(listed) else {}
 
 
-_COMMON = stems(
-    "the a an there it this that he she they total number of value answer result sum product is are was were has have "
-    "had will be equal to exactly contain give make made need take took cost weigh read spent earned sold paid"
-)
 _WRONG = (_names_another_value, _leaves_bounds_open, _leaves_unsolved, _has_another_unit, _has_another_form)

@@ -277,7 +277,9 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
             for part, name in zip(pieces[::2], pieces[1::2], strict=False)
         }
         return ("(", ")"), [parts.get(name, "0") for name in ("ijk" if "k" in parts else "ij")]
-    brackets = enclosed(re.sub(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$", "", text))
+    if column := re.fullmatch(r"[(\[](.*)[)\]]\s*\^\s*\{?\s*(?:\\mathsf\s*\{?)?(?:T|\\top)\s*\}*", text, re.DOTALL):
+        text = f"({column[1]})"
+    brackets = enclosed(text)
     if brackets is None and (scaled := _SCALED.fullmatch(text)) and (factors := _tuple(scaled[2])):
         return factors[0], [rf"({scaled[1]}) \cdot ({value})" for value in factors[1]]
     terms = split_top(text, "+") if brackets is None else []
@@ -372,7 +374,10 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
         return True  # A = 25\pi \approx 78.54
     if has_unknowns(name) or name == "e":  # the eccentricity
         is_named = may_be_named(name) or (r"\begin" in value and r"\begin" not in name)  # 3I_2, A^5
-        return is_named and _is_consistent(value, answer_sides, algebra) and _equal(gold, value, algebra)
+        is_known = is_named and _is_consistent(value, answer_sides, algebra)
+        return _equal(gold, value, algebra) and (
+            is_known or all(_equal(value, side, algebra) for side in answer_sides)
+        )
     if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides):
         return False
     return _equal(gold, name, algebra) or any("." in gold and _equal(gold, side, algebra) for side in answer_sides)
