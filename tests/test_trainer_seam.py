@@ -203,7 +203,7 @@ def test_a_completion_that_ends_in_padding_is_not_truncated(tmp_path):
     trainer = make_trainer(tmp_path)
     examples = [{"prompt": PROMPTS[0], "accuracy": 0, "bonus": 0}] * 4
     trainer._calculate_rewards(examples, [PROMPTS[0]] * 4, [""] * 4, [[5, 1], [5, 0], [5, 6], []])
-    assert trainer._rows["truncated"].tolist() == [False, False, True, True]
+    assert trainer._verdict_rows["truncated"].tolist() == [False, False, True, True]
 
 
 def test_the_metrics_cost_one_all_reduce_for_each_optimizer_step(tmp_path, monkeypatch):

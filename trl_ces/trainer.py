@@ -3,8 +3,8 @@
 CES changes the advantage; everything else is TRL's. [`Shaping`] is the paper, at these seams of TRL, each pinned by a
 test in tests/test_trl_contract.py:
 
-1. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: correctness and the group
-   accuracy (Eq. 2) are taken there, before TRL slices by process and shuffles.
+1. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: `Verdicts` takes correctness
+   there and [`Shaping`] the group accuracy (Eq. 2), before TRL makes advantages, slices by process and shuffles.
 2. `_generate_and_score_completions` returns the rollout: the (B,) tensors join it, and TRL carries them to the
    micro-batch.
 3. `_compute_loss` asks `_get_per_token_logps_and_entropies` for log-probs and entropies (Eq. 4), in the graph, and
@@ -74,7 +74,7 @@ class Shaping(EntropyControl, Verdicts):
 
     _rule: Rule | None = None
     # (B,) each: this process's verdicts on the latest rollout.
-    _rows: dict[str, torch.Tensor] = {}  # noqa: RUF012
+    _verdict_rows: dict[str, torch.Tensor] = {}  # noqa: RUF012
     # Inputs of the current _compute_loss: TRL's own, and the copy that TRL works on.
     _loss_inputs: tuple[dict, dict] | None = None
 
@@ -122,12 +122,12 @@ class Shaping(EntropyControl, Verdicts):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self.args.needs_verdicts:
             verdicts = completion_verdicts(self._groups, rewards, self.reward_weights)
-            self._rows = rows_of_process(verdicts, self.accelerator)
+            self._verdict_rows = rows_of_process(verdicts, self.accelerator)
         return rewards
 
     def _generate_and_score_completions(self, inputs):
-        self._rows = {}
-        return {**super()._generate_and_score_completions(inputs), **self._rows}
+        self._verdict_rows = {}
+        return {**super()._generate_and_score_completions(inputs), **self._verdict_rows}
 
     def _compute_loss(self, model, inputs):
         if self._rule is None:

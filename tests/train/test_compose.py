@@ -43,6 +43,8 @@ def test_an_overlay_that_names_its_output_keeps_it(write):
 
 def test_settings_of_a_rule_that_is_not_used_any_more_do_not_come_along(write):
     assert compose([write("whole", WHOLE)])["ces_tau"] == 0.2
+    # `--shaping clip_cov` may follow on the command line
+    assert compose([write("two", {**WHOLE, "clip_cov_ratio": 0.01})])["clip_cov_ratio"] == 0.01
     assert "ces_tau" not in compose([write("whole", WHOLE), write("dapo", {"shaping": "none"})])
     recipe = load_recipe([write("whole", WHOLE), write("dapo", {"shaping": "none"})], {"ces_tau": ["0.3"]})
     assert recipe.setting("ces_tau") == 0.3  # said on the command line

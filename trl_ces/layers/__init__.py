@@ -1,4 +1,6 @@
-"""Layers over TRL's rollout and optimizer step, independent of CES; docs/architecture.md says what each does.
+"""
+Layers over TRL's rollout and optimizer step; docs/architecture.md says what each does. Of CES they know
+`ces_tau: auto` alone, which `Verdicts` decides.
 
 Each subclasses [`~trl.GRPOTrainer`], takes a [`CESConfig`] and works alone:
 

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 class Verdicts(Layer):
     """
-    Keeps the latest rollout's [`Groups`], of all processes, in `_groups`.
+    Keeps the latest rollout's [`Groups`], of all processes, in `_groups`. The first one decides `ces_tau: auto`.
 
     A layer that reads it subclasses this one and says in `_asks_for` what it reads: `"lengths"`, `"accuracy"`, the
     accuracy reward, or `"correct"`. Where none reads anything, nothing is gathered; where none reads the accuracy, no

@@ -34,7 +34,8 @@ IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "ad
 def check(line: CommandLine, recipe: Recipe) -> Launch:
     """Checks a run, and says how to start it."""
     launch = make_launch(line, recipe)
-    _check_rewards(recipe, recipe.check_training(launch.num_processes))
+    config = recipe.check_training(launch.num_processes)
+    _check_rewards(recipe, config)
     model, output_dir = str(recipe.model.model_name_or_path), Path(recipe.setting("output_dir"))
     if recipe.script.model_builder is not None:
         import_function(recipe.script.model_builder, "model_builder")

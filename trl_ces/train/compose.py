@@ -1,11 +1,13 @@
 """Several recipe files as one: a whole recipe, then overlays, left to right.
 
-A key of a later file replaces the earlier one; with a `+` behind its name it adds to a list or to a mapping. A whole
+A key of a later file replaces the earlier one; with a `+` behind its name it adds to a list or to a mapping. Where
+overlays end with another token rule, the settings of the first one go. A whole
 recipe may say under `overlays` what an overlay sets otherwise for its model. Each overlay's name is added to
 `output_dir` and `run_name`, so that runs do not meet.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +54,7 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
                 given[name] += f"-{file.stem}"
         _lay(given, changes, file)
         _lay(given, own.get(file.stem, {}), files[0])
-    return _without_other_rules(given)
+    return _without_other_rules(given) if files[1:] else given
 
 
 def _lay(given: dict[str, Any], changes: dict[str, Any], file: Path) -> None:
@@ -82,9 +84,9 @@ def _without_other_rules(given: dict[str, Any]) -> dict[str, Any]:
     from ..methods.rule import built_in  # imports torch, which `--help` does without
 
     others = {
-        f"{rule.name}_{setting}"
+        f"{rule.name}_{setting.name}"
         for rule in built_in().values()
         if rule.name != given.get("shaping", "ces")
-        for setting in rule.read({}, lambda name, why: None)
+        for setting in fields(rule.settings)
     }
     return {name: value for name, value in given.items() if name not in others}
