@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from ..support.limits import too_big
 from .copies import is_copy, repeats
-from .forms import choice, chooses, condition, is_words, spelling, split_base
+from .forms import choice, chooses, condition, split_base
 from .notation import BLANKS_AND_SIZES, LETTER, split_top, tidy, unwrap
 from .numbers import MAX_DIGITS, number
 from .order import by_order
-from .phrases import asks_for, item_by_item, says_only, without_remark, without_what_is_counted, without_words
+from .phrases import asks_for, says_only, without_numbers_of_names, without_what_is_counted, without_words
 from .statements import has_unknowns, interval_of, is_name, is_unsolved, sides
 from .units import CHINESE, KINDS, MEASURES, implied_unit, measures_in, nouns, parse_unit, quantity, split_unit
 
@@ -63,26 +63,26 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return chosen
     if (worded := _WORDED.fullmatch(gold.strip())) and parse_unit(worded[2]):
         gold = rf"{worded[1]}\text{{ {worded[2]}}}"
-    if not re.search(r"\(.*[A-Za-z一-鿿]{3}", gold):
-        answer = without_remark(answer)
     gold, answer = _in_text(gold, answer, question), _in_text(answer, "", question)
     if (theirs := quantity(gold)) and (ours := quantity(answer)) and theirs[1] == ours[1] and theirs[2] != ours[2]:
         given = parse_unit(split_unit(tidy(answer))[1] or implied_unit(answer)) or {}
         return theirs[0], "" if (asked := _asked_units(question, given)) and given not in asked else ours[0]
-    bare = without_words(answer, not is_words(split_unit(tidy(gold))[0]), question)
-    if any(wrong(bare, gold, question) for wrong in _WRONG) or (bare != answer and is_copy(bare, gold, question)):
+    if any(wrong(answer, gold, question) for wrong in _WRONG):
         return gold, ""
-    said, answer = answer, bare
     named_unit = r"radian|\\pi|degree|" + ("弧度|多少度" if implied_unit(gold) else r"\\circ|°")
     if (r"\pi" in gold) != (r"\pi" in answer) and not re.search(named_unit, question):
         gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
     if re.search(r"\bexact\b", question) and "." in answer and number(tidy(answer)) is not None:
         return gold, answer if number(tidy(gold)) is not None else ""
-    words, expected = unwrap(tidy(said)), unwrap(tidy(gold))
+    words, expected = unwrap(tidy(answer)), unwrap(tidy(gold))
     if says_only(expected, words, question):
         return gold, expected
     if expected[-1:] > "一" and re.fullmatch("[^不非没或,]*", rest := words.removesuffix(expected)) and rest != words:
         return gold, expected if {*rest} <= {*question} and f"不{rest}" not in question else answer  # 直线与圆相离
+    bare = without_words(answer, number(expected) is not None, question)
+    if bare != answer and is_copy(bare, gold, question):
+        return gold, ""
+    answer = bare
     parts, gold_sides = split_top(tidy(answer), "="), split_top(tidy(gold), "=")
     if len(gold_sides) == 2 and len(parts) == 1 and repeats(gold_sides[0], question):
         gold = gold_sides[1]
@@ -106,8 +106,8 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, share
     if (in_order := by_order(answer, gold, question)) is not None:
         return in_order
-    if (in_items := item_by_item(answer, gold, question)) is not None:
-        return in_items
+    if (bare_lists := without_numbers_of_names(answer, gold)) is not None:
+        return bare_lists
     known = nouns(question)
     counted, noun = split_unit(tidy(gold), known)
     if noun and parse_unit(noun) is None and number(tidy(answer)) is not None:
@@ -225,11 +225,11 @@ def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | No
     options = _options(question)
     written, letter = unwrap(tidy(answer)), choice(tidy(gold))
     if (named := _LETTER_AND_TEXT.fullmatch(written)) and named[1] in options:
-        said, others = spelling(named[2]), {spelling(text) for one, text in options.items() if one != named[1]}
-        if said in others:  # B. and the text of C
-            return gold, ""
-        if spelling(options[named[1]]) == said:
+        said, own = (re.sub(r"[\s{}$]", "", text) for text in (named[2], options[named[1]]))
+        if said == own:
             return gold, named[1] if letter else options[named[1]]
+        if said in {re.sub(r"[\s{}$]", "", text) for text in options.values()}:  # B. and the text of C
+            return gold, ""
     chosen = [one for one in options if chooses(written, one)]
     if letter:
         return (options[letter], answer) if letter in options and not chosen else None

@@ -60,8 +60,7 @@ _CLOSERS = re.compile(rf"(?:[\s)}}]|{_SPACE}|\\right(?![A-Za-z]))*")
 _WORDS_BEHIND = re.compile(
     r"(?i)(?:thousand|million|billion|hundred|dozen|squared|cubed|factorial|halved|doubled|plus|minus|"
     r"times\s+\$?(?:[-\d(\\]|(?:that|this|it|two|three|four|five|ten)\b)|"
-    r"(?:percent|\\?%\$?)\s+of\s+(?:this|that|it|[$(\\]*\d+)\b|"
-    r"(?:more|less|fewer|greater) than|to \$?\d|or (?:possibly|maybe|perhaps)|and maybe|"
+    r"(?:percent|\\?%\$?)\s+of|(?:more|less|fewer|greater) than|to \$?\d|or (?:possibly|maybe|perhaps)|and maybe|"
     r"modulo|mod|with the opposite sign|only if)\b|,\s*(?:doubled|halved|squared)\b|"
     # "for even n and 72 for odd n", "when n is even; otherwise 72", "and $(4,3)$", "and D"
     r"(?:for|when|if|in)\b[^.\n]{0,200}(?:\botherwise\b|\bin general\b|"
@@ -78,7 +77,7 @@ _CLAIM = re.compile(
     rf"(?:\b(?:is|must be|equals)|'s|=)){_LITERAL}"
 )
 _EQUALS_BEHIND = re.compile(rf"[\s$)]*(?:=|\\approx|≈){_LITERAL}")
-_EQUALS_BEFORE = re.compile(r"(?m)(?:^|(?<!\\)(?<![-+*/×÷·] )\$|\\\(|\\\[)\s*([-+]?\d[\d,.]*)\s*=[\s$]*\Z")
+_EQUALS_BEFORE = re.compile(r"(?m)(?:^|(?<!\\)(?<!\w [-+*/×÷·] )\$|\\\(|\\\[)\s*([-+]?\d[\d,.]*)\s*=[\s$]*\Z")
 _RIGHT = re.compile(r"(?i)(?<![\d,./])([-+]?\d[\d,./]*)\$?\s+is\s+(?:right|correct)\b")
 _TAKEN_BACK = re.compile(
     r"(?i)\b(?:I|we) (?:made an? (?:mistake|error)|dropped|forgot|missed|misread|miscalculated|miscounted)\b|"
@@ -90,7 +89,7 @@ _TAKEN_BACK = re.compile(
     r"\bone of (?:these|them) is (?:right|correct)|"
     r"\A[\s$)*}]*(?:can|must|should) be (?:eliminated|ruled out|excluded|rejected|discarded)|"
     r"(?:^\s*|[.!;:(]\s*)(?:(?:but|no|wait|actually|however)[,\s]+)*(?:that|this|it)(?:'s| is| was) "
-    r"(?:\w+ly )?(?:wrong|incorrect|false|not (?:right|correct))|"
+    r"(?:\w+ly )?(?:wrong|incorrect|false|not (?:right|correct))(?!\s+(?:that|to|for)\b)|"
     r"(?:,\s*but (?:that|this|it)(?:'s| is)|\A[\s$.,)*}]*which is) (?:wrong|incorrect|false)|"
     r"\A[\s$)*}]*(?:is|was|are|would be) (?:not|(?:an? )?(?:wrong|incorrect|false)|extraneous|"
     r"an? (?:upper|lower) bound)\b|"

@@ -277,9 +277,7 @@ def _tuple(text: str) -> tuple[tuple[str, str], list[str]] | None:
             for part, name in zip(pieces[::2], pieces[1::2], strict=False)
         }
         return ("(", ")"), [parts.get(name, "0") for name in ("ijk" if "k" in parts else "ij")]
-    if column := re.fullmatch(r"[(\[](.*)[)\]]\s*\^\s*\{?\s*(?:\\mathsf\s*\{?)?(?:T|\\top)\s*\}*", text, re.DOTALL):
-        text = f"({column[1]})"
-    brackets = enclosed(text)
+    brackets = enclosed(re.sub(r"(?<=\))\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$", "", text))
     if brackets is None and (scaled := _SCALED.fullmatch(text)) and (factors := _tuple(scaled[2])):
         return factors[0], [rf"({scaled[1]}) \cdot ({value})" for value in factors[1]]
     terms = split_top(text, "+") if brackets is None else []

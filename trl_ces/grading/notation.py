@@ -107,12 +107,11 @@ _REWRITES: list[tuple[re.Pattern[str], Any]] = [  # to a text or a function
         (rf"[\[(]\s*({_MATRIX})\s*[\])]", r"\1"),
         (r"\\(?:text|mathrm|mbox|textrm)\s*\{\s*(?:,\s*)?(?:and|or|且|和|或)\s*\}", ","),
         (r"\\text\s*\{\s*with\s*\}(?=\s*[A-Z]\s*=)", ","),
-        (r"(?<=[A-Za-z])\s*\\text\s*\{\s*(?:is|equals)\s*\}(?=\s*[-\d\\(])", "="),
         (r"\\text\s*\{\s*\(([一-鿿]{1,3})\)\s*\}", r"\\text{\1}"),  # 152 (字)
         (r"(?<=\d)\s*\\text\s*\{\s*by\s*\}\s*(?=\d)", r"\\times "),
         (r"\\text\s*\{\s*and\s+(?=[a-z])", r",\\text{"),
         (r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])|(?<=[\d}\])\s])[和或](?=[\s\d\\({\[-])", ","),
-        (r"(?<=[\d})])(\s*\\text\s*\{[^{},;]{1,40})[,;]\s*([^{},;]*\})", r"\1},\\text{\2"),  # 14\text{ ft and }16
+        (r"(?<=[\w})])(\s*\\text\s*\{[^{},;]{1,40})[,;]\s*([^{},;]*\})", r"\1},\\text{\2"),  # 14\text{ ft and }16
         (r"\\text\{\}", ""),
         (r"(?<!\\)\\(?:[,:;>]|\s|quad(?![A-Za-z])|qquad(?![A-Za-z]))|~", " "),
         (r"(?<![\d.])\.(?=\d)", "0."),  # .5
