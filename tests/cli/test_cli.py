@@ -179,6 +179,8 @@ def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeyp
     assert "--quiet" in planned.command
     assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
     assert planned.env["TRL_CES_ACCELERATE_CONFIG"] == "zero3"
+    words[1] = str(find_recipe("zero3", "accelerate"))
+    assert plan(job, *words, devices=2, monkeypatch=monkeypatch).env["TRL_CES_ACCELERATE_CONFIG"] == "zero3"
     with pytest.raises(UserError, match=r"4 processes are asked for and this machine has 2 acc.*`--num_processes 2`"):
         plan(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)
     several = [*words, "--num_processes", "6", "--num_machines", "2", "--machine_rank", "1"]

@@ -22,6 +22,8 @@ ALIKE = "哪句对？ A. 甲是偶数 B. 乙是偶数 C. 丙是偶数"
         ("Solve it.", "-2, 4", "x_1=-2; x_2=4", True),
         ("Solve it.", "x=4 or x=-2", "x_1=-2, x_2=3", False),
         ("Solve it.", "x=4, y=-2", "x_1=-2, x_2=4", False),
+        ("Solve it.", "5", ",", False),
+        ("Find $a_1$ and $a_2$.", "a=3, a=5", "a_1=5, a_2=3", False),
         ("Solve it.", "y=2, x=3", "x_1=2, y_1=3", False),
         ("Solve for $y$, where $x_1=1$.", "y=2, y=3", "x_1=2, x_2=3", False),
         ("Find the primes.", "3, 5", r"\text{the product of }3\text{ and }5", False),

@@ -106,7 +106,7 @@ def as_asked(answer: str, gold: str, question: str) -> tuple[str, str]:
         return gold, share
     if (in_order := by_order(answer, gold, question)) is not None:
         return in_order
-    if (bare_lists := without_numbers_of_names(answer, gold)) is not None:
+    if (bare_lists := without_numbers_of_names(answer, gold, question)) is not None:
         return bare_lists
     known = nouns(question)
     counted, noun = split_unit(tidy(gold), known)
@@ -225,10 +225,11 @@ def _with_options(answer: str, gold: str, question: str) -> tuple[str, str] | No
     options = _options(question)
     written, letter = unwrap(tidy(answer)), choice(tidy(gold))
     if (named := _LETTER_AND_TEXT.fullmatch(written)) and named[1] in options:
-        said, own = (re.sub(r"[\s{}$]", "", text) for text in (named[2], options[named[1]]))
-        if said == own:
+        said = re.sub(r"[\s{}$]", "", named[2])
+        whose = [one for one, text in options.items() if re.sub(r"[\s{}$]", "", text) == said]
+        if named[1] in whose:
             return gold, named[1] if letter else options[named[1]]
-        if said in {re.sub(r"[\s{}$]", "", text) for text in options.values()}:  # B. and the text of C
+        if whose:  # B. and the text of C
             return gold, ""
     chosen = [one for one in options if chooses(written, one)]
     if letter:

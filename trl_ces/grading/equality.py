@@ -372,10 +372,10 @@ def _gives(gold: str, answer_sides: list[str], algebra: Algebra) -> bool:
         return True  # A = 25\pi \approx 78.54
     if has_unknowns(name) or name == "e":  # the eccentricity
         is_named = may_be_named(name) or (r"\begin" in value and r"\begin" not in name)  # 3I_2, A^5
-        is_known = is_named and _is_consistent(value, answer_sides, algebra)
-        return _equal(gold, value, algebra) and (
-            is_known or all(_equal(value, side, algebra) for side in answer_sides)
-        )
+        if not _equal(gold, value, algebra):
+            return False
+        is_consistent = is_named and _is_consistent(value, answer_sides, algebra)
+        return is_consistent or all(_equal(value, side, algebra) for side in answer_sides)  # 3(x^2-4) = 3x^2-12
     if not all(_equal(name, side, algebra) or _rounds(name, side, algebra) for side in answer_sides):
         return False
     return _equal(gold, name, algebra) or any("." in gold and _equal(gold, side, algebra) for side in answer_sides)

@@ -49,13 +49,13 @@ def without_what_is_counted(answer: str, question: str) -> str:
     return counted[1] if re.search(asked, question, re.IGNORECASE) else answer
 
 
-def without_numbers_of_names(answer: str, gold: str) -> tuple[str, str] | None:
-    """Gold and answer as bare lists where the answer is `x_1 = 2, x_2 = 3` and the gold does not number its names."""
+def without_numbers_of_names(answer: str, gold: str, question: str) -> tuple[str, str] | None:
+    """Gold and answer as bare lists where the answer is `x_1 = 2, x_2 = 3` and only it numbers its names."""
     items, golds = (split_top(text, ";" if ";" in text else ",") for text in map(tidy, (answer, gold)))
     found = [_NUMBERED.fullmatch(item) for item in items]
     letters = {one and one[1] for one in found}
     named = {sides(one)[0] for one in golds if len(sides(one)) > 1}
-    if len(letters) > 1 or None in letters or not named <= letters:
+    if len(letters) != 1 or None in letters or not named <= letters or f"{letters.pop()}_" in question:
         return None
     return ", ".join(sides(one)[-1] for one in golds), ", ".join(one[2] for one in found if one)
 

@@ -1,9 +1,9 @@
 """Several recipe files as one: a whole recipe, then overlays, left to right.
 
 A key of a later file replaces the earlier one; with a `+` behind its name it adds to a list or to a mapping. Where
-overlays end with another token rule, the settings of the first one go. A whole
-recipe may say under `overlays` what an overlay sets otherwise for its model. Each overlay's name is added to
-`output_dir` and `run_name`, so that runs do not meet.
+overlays end with another token rule, the settings of the first one go. A whole recipe may say under `overlays` what an
+overlay sets otherwise for its model. Each overlay's name is added to `output_dir` and `run_name`, so that runs do not
+meet.
 """
 
 from collections.abc import Sequence

@@ -25,7 +25,7 @@ from ..support.yaml import read_yaml
 from .checkpoints import Length, way_on
 from .command_line import CommandLine
 from .recipe import ACCELERATE, RECIPE, RESUME, Recipe
-from .shipped import find_recipe
+from .shipped import find_recipe, shipped_files
 
 # The entry of a training process, which joins training and Hub. Nothing here imports it.
 WORKER = "trl_ces.cli.train_worker"
@@ -92,7 +92,9 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
         launch += [f"--{name}", *values]
     env = _all_cores(processes // machines, recipe.env, line.accelerate_flags)
     env |= _one_device_only(devices, recipe.env) if processes == 1 else {}
-    env |= {} if named is None else {ACCELERATE: Path(named).name}
+    if named is not None:
+        is_shipped = config_file in shipped_files("accelerate").values()
+        env[ACCELERATE] = config_file.stem if is_shipped else config_file.name
     return Launch(processes, checked, [sys.executable, *launch, *worker], env, rank)
 
 
