@@ -1,7 +1,8 @@
 """
 Three strengths side by side, and the expectations one by one: `python experiments/arena_strengths/judge.py`.
 
-Prints Markdown. The arena has the strengths as shipped; differences are to DAPO of the same world and seed.
+Prints Markdown. The arena has the strengths as shipped; differences are to DAPO of the same world and seed, on
+the same machine.
 """
 
 from pathlib import Path
@@ -16,23 +17,23 @@ THIRD, SHIPPED, TRIPLE = STRENGTHS = [", a third", "", ", three times"]
 
 def main() -> None:
     rows = pandas.read_csv(Path(__file__).with_name("results.csv"))
-    arena = pandas.read_csv(Path(__file__).parents[1] / "arena" / "results.csv")
-    shared = [BEFORE, BASELINE]
+    arena = pandas.read_csv(Path(__file__).parents[1] / "arena" / "results.csv").assign(machine=1)
     methods = [name.removesuffix(THIRD) for name in rows["method"].unique() if name.endswith(THIRD)]
-    arena = arena[arena["seed"].isin(rows["seed"]) & arena["method"].isin(methods)]
-    wide = pandas.concat([rows, arena]).pivot(
-        index=["variant", "seed"], columns="method", values=["accuracy", "length_tokens"]
-    )
+    keys = ["variant", "seed", "machine"]
+    runs = pandas.concat([rows, arena[arena["method"].isin(methods)]])[["method", *keys, "accuracy", "length_tokens"]]
+    for name in (BEFORE, BASELINE):
+        runs = runs.merge(runs[runs["method"] == name].drop(columns="method"), on=keys, suffixes=("", f" {name}"))
+    runs["points"] = 100 * (runs["accuracy"] - runs[f"accuracy {BASELINE}"])
+    runs["tokens"] = runs["length_tokens"] - runs[f"length_tokens {BASELINE}"]
+    runs["ruined"] = (runs["accuracy"] < runs[f"accuracy {BEFORE}"] / 2).astype(float)
+    runs = runs[~runs["method"].isin([BEFORE, BASELINE])]
+    wide = runs.pivot(index=["variant", "seed"], columns="method", values=["points", "tokens", "ruined"])
     for measure, method in wide.columns:  # as shipped only where both other strengths have run
         if method in methods:
             others = [wide[measure, method + strength].notna() for strength in (THIRD, TRIPLE)]
             wide[measure, method] = wide[measure, method].where(others[0] & others[1])
-    accuracy, length = 100 * wide["accuracy"], wide["length_tokens"]
-    ruined = accuracy.lt(accuracy[BEFORE] / 2, axis=0)
-    points, tokens = (
-        table.sub(table[BASELINE], axis=0).drop(columns=shared).groupby("variant").mean()
-        for table in (accuracy, length)
-    )
+    gained, ruined = wide["points"], wide["ruined"]
+    points, tokens = (wide[measure].groupby("variant").mean() for measure in ("points", "tokens"))
     worlds = " | ".join(f"{world}: points, tokens" for world in WORLDS)
     print(f"| method | strength | {worlds} | worst run, points | ruined | runs |")
     print("|---|---|--:|--:|--:|--:|--:|--:|")
@@ -40,8 +41,7 @@ def main() -> None:
         for strength, word in zip(STRENGTHS, ["a third", "as shipped", "three times"], strict=True):
             name = method + strength
             cells = [f"{points[name][world]:+.1f}, {tokens[name][world]:+.1f}" for world in WORLDS]
-            worst = (accuracy[name] - accuracy[BASELINE]).min()
-            last = f"{worst:+.1f} | {ruined[name].sum()} | {accuracy[name].count()}"
+            last = f"{gained[name].min():+.1f} | {ruined[name].sum():.0f} | {gained[name].count()}"
             print(f"| {method} | {word} | {' | '.join(cells)} | {last} |")
     print()
     for text, holds in expectations(methods, points, tokens, ruined):
@@ -72,9 +72,9 @@ def expectations(methods, points, tokens, ruined):
     )
     yield f"5 {CES}: {points[CES + THIRD][WRONG]:+.1f} points at a third, {WRONG}", points[CES + THIRD][WRONG] >= -5
     lost = ruined[CES + TRIPLE].loc[WRONG]
-    yield f"5 {CES}: {lost.sum()} of {len(lost)} runs ruined at three times, {WRONG}", lost.all()
+    yield f"5 {CES}: {lost.sum():.0f} of {len(lost)} runs ruined at three times, {WRONG}", lost.all()
     lost = ruined[[CAPPED + THIRD, CAPPED + TRIPLE]].to_numpy().sum()
-    yield f"6 {CAPPED}: {lost} runs ruined at a third or three times", lost == 0
+    yield f"6 {CAPPED}: {lost:.0f} runs ruined at a third or three times", lost == 0
 
 
 if __name__ == "__main__":
