@@ -46,6 +46,7 @@ def test_every_own_field_has_help():
 REFUSED = [
     ({"shaping": "ce"}, "`shaping` is 'ce'", "'none'"),
     ({"ces_tau": 1.5}, "`ces_tau` is 1.5", "[0, 1]"),
+    ({"ces_tau": "much"}, "`ces_tau` is 'much'", "must be a number"),
     ({"ces_tau": float("nan")}, "`ces_tau` is nan", "[0, 1]"),
     ({"ces_tau": 0.0123456789}, "`ces_tau` is 0.0123456789", "9 decimals at most"),
     ({"ces_tau": 1 / 3}, "`ces_tau` is 0.3333333333333333", "round"),
@@ -87,6 +88,9 @@ REFUSED = [
         "`generation_kwargs` is {'thinking_token_budget': 64}",
         "would enter the loss: remove `thinking_token_budget`",
     ),
+    ({"padding_free": True, "trim_padding": False}, "`padding_free` is True", "`trim_padding=False`"),
+    ({"on_reward_error": "ignore"}, "`on_reward_error` is 'ignore'", "'stop', 'skip'"),
+    *(({"max_nonfinite_steps": value}, "`max_nonfinite_steps`", "1 or more") for value in (0, -1, True, 1.5)),
     ({"loss_type": "cispo"}, "`loss_type` is 'cispo'", "'dapo'"),
     ({"loss_type": "vespo"}, "`loss_type` is 'vespo'", "'dapo'"),
     ({"loss_type": "sapo"}, "`loss_type` is 'sapo'", "'dapo'"),
@@ -170,6 +174,19 @@ REFUSED_WITH_COVARIANCE = [
         "steps`, 4 (in a recipe",
     ),
     ({**KL_COV, "max_tokens_per_micro_batch": 99}, "`max_tokens_per_micro_batch` is 99", "remove the budget"),
+    ({"max_tokens_per_micro_batch": 0}, "`max_tokens_per_micro_batch` is 0", "1 or more"),
+    ({"max_tokens_per_micro_batch": 1.5}, "`max_tokens_per_micro_batch` is 1.5", "1 or more"),
+    ({"max_tokens_per_micro_batch": 90, "trim_padding": False}, "`max_tokens_per_micro", "needs `trim_padding=True`"),
+    (
+        {"shaping": "none", "max_tokens_per_micro_batch": 90, "loss_type": "bnpo"},
+        "`max_tokens_per_micro_batch`",
+        "must be a sum over rows",
+    ),
+    (
+        {"shaping": "none", "max_tokens_per_micro_batch": 90, "entropy_coef": 0.1},
+        "`max_tokens_per_micro_batch`",
+        "must be a sum over rows",
+    ),
 ]
 
 

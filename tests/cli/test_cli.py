@@ -84,16 +84,6 @@ def test_the_model_card_has_the_citation_and_the_settings_of_the_run(trained):
         assert part in card, part
 
 
-def test_a_refusal_leaves_no_traceback_in_the_shell(job):
-    result = trl_ces("train", "--config", job[0], "--learning_rat", "1")
-    assert result.returncode == 2
-    assert result.stderr == (
-        "trl-ces train: error: command line: the key `learning_rat` is not known. Did you mean `learning_rate`?\n"
-    )
-    assert result.stdout == ""
-    assert not job[1].exists()
-
-
 def test_data_of_the_hub_that_do_not_come_are_refused_before_the_model_is_loaded(job):
     words = ["--dataset_name", "some/data", "--model_name_or_path", "not/loaded"]
     result = trl_ces("train", "--config", job[0], *words)

@@ -6,19 +6,15 @@ import sys
 
 import pandas
 import pytest
-from docs_blocks import EXPERIMENTS, ROOT
+from docs_blocks import EXPERIMENTS, ROOT, words_of
 
 from trl_ces.lab.study.cells import load_study
 from trl_ces.lab.study.comparison import estimate
 
 PAGE = next(page for page in EXPERIMENTS if page.parent.name == "arena")
-STRENGTHS = PAGE.parent.with_name("arena_strengths") / "README.md"
+STRENGTHS, LONG = (PAGE.parent.with_name(name) / "README.md" for name in ("arena_strengths", "arena_long"))
 WORLDS = ["mostly wrong", "tokens buy accuracy", "mostly right"]
 BEFORE = "Before training"
-
-
-def words_of(file):
-    return " ".join(file.read_text(encoding="utf-8").split())
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +48,7 @@ def test_the_table_follows_from_the_runs(runs):
         assert [cell.strip() for cell in table[method]] == cells, method
 
 
-@pytest.mark.parametrize(("page", "count"), [(PAGE, 12), (STRENGTHS, 9)], ids=["arena", "strengths"])
+@pytest.mark.parametrize(("page", "count"), [(PAGE, 12), (STRENGTHS, 9), (LONG, 9)])
 def test_the_page_has_every_verdict_of_its_judge(page, count, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["judge.py"])
     runpy.run_path(str(page.with_name("judge.py")), run_name="__main__")
@@ -103,30 +99,46 @@ def test_readme_and_docs_say_what_the_runs_give(runs):
     assert f"{row} {in_world[0][only].min():+.1f} points |" in study
 
 
+def test_the_table_of_long_answers_follows_from_the_runs():
+    runs = pandas.read_csv(LONG.with_name("results.csv"))
+    text = LONG.read_text(encoding="utf-8")
+    dapo = runs[runs["method"] == "DAPO"].set_index("seed")
+    assert runs.groupby("seed")["method"].nunique().tolist() == [38] * len(dapo)
+    for method, own in runs.set_index("seed").groupby("method"):
+        cells = ["; ".join(f"{100 * value:.1f}" for value in own["accuracy"])]
+        cells += ["; ".join(f"{value:.1f}" for value in own["length_tokens"])]
+        apart = [
+            100 * (own["accuracy"] - dapo["accuracy"]).mean(),
+            (own["length_tokens"] - dapo["length_tokens"]).mean(),
+        ]
+        cells += ["", ""] if method in (BEFORE, "DAPO") else [f"{value:+.1f}" for value in apart]
+        assert f"| {method} | {' | '.join(cells)} | {100 * own['area'].mean():.1f} |" in text, method
+
+
 def test_the_table_of_strengths_follows_from_the_runs():
-    rows = pandas.read_csv(STRENGTHS.with_name("results.csv"))
-    keys, measures = ["variant", "seed"], ["accuracy", "length_tokens"]
-    own = {name: runs.set_index(keys)[measures] for name, runs in rows.groupby("method")}
-    shipped = {
-        name: runs.set_index(keys)[measures]
-        for name, runs in pandas.read_csv(PAGE.with_name("results.csv")).groupby("method")
+    own, arena = (pandas.read_csv(page.with_name("results.csv")) for page in (STRENGTHS, PAGE))
+    rows = {
+        (row.method, row.variant, row.seed, row.machine): (100 * row.accuracy, row.length_tokens)
+        for row in [*own.itertuples(), *arena.assign(machine=1).itertuples()]
     }
-    methods = {name.removesuffix(", a third") for name in own if name.endswith(", a third")}
+    methods = {name.removesuffix(", a third") for name in own["method"] if name.endswith(", a third")}
     assert len(methods) == 14
     found = {}
     for name in methods:
-        third = own[f"{name}, a third"]
-        strengths = [third, shipped[name].loc[third.index], own[f"{name}, three times"]]
-        for word, runs in zip(["a third", "as shipped", "three times"], strengths, strict=True):
-            differences = runs - own["DAPO"].loc[runs.index]
-            cells = []
+        seeds = {seed for method, _, seed, _ in rows if method == f"{name}, a third"}
+        for suffix, word in ((", a third", "a third"), ("", "as shipped"), (", three times", "three times")):
+            cells, worst, ruined, count = [], [], 0, 0
             for world in WORLDS:
-                points, tokens = differences.loc[world].mean()
-                cells.append(f"{100 * points:+.1f}, {tokens:+.1f}")
-            ruined = sum(runs["accuracy"] < own[BEFORE].loc[runs.index, "accuracy"] / 2)
-            cells += [f"{100 * differences['accuracy'].min():+.1f}", str(ruined), str(len(runs))]
-            line = f"| {name} | {word} | {' | '.join(cells)} |\n"
-            assert line in STRENGTHS.read_text(encoding="utf-8")
+                places = [(*place,) for method, *place in rows if method == name + suffix]
+                places = [place for place in places if place[0] == world and place[1] in seeds]
+                pairs = [(rows[name + suffix, *place], rows["DAPO", *place]) for place in places]
+                points = [run[0] - dapo[0] for run, dapo in pairs]
+                tokens = [run[1] - dapo[1] for run, dapo in pairs]
+                cells.append(f"{sum(points) / len(pairs):+.1f}, {sum(tokens) / len(pairs):+.1f}")
+                ruined += sum(rows[name + suffix, *place][0] < rows[BEFORE, *place][0] / 2 for place in places)
+                worst, count = [*worst, *points], count + len(pairs)
+            cells += [f"{min(worst):+.1f}", str(ruined), str(count)]
+            assert f"| {name} | {word} | {' | '.join(cells)} |\n" in STRENGTHS.read_text(encoding="utf-8")
             found[name, word] = cells
     readme, study = words_of(ROOT / "README.md"), words_of(ROOT / "docs" / "study.md")
     third, shipped, triple = (found["CES", word] for word in ("a third", "as shipped", "three times"))

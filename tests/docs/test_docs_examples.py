@@ -1,12 +1,12 @@
 """The scripts of docs/examples train unchanged, with a tiny model, on a CPU."""
 
-import importlib.util
 import runpy
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from docs_blocks import load_script
 from fixtures_evaluation import write_model
 from objectives import watch_shaping
 from tiny import settings
@@ -20,13 +20,6 @@ from trl_ces.methods.groups import Groups
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 # A job's script is for the Hub's machines: test_shipped_scripts.py. The rule is in tests/methods/test_own_rules.py.
 SCRIPTS = [file for file in sorted(EXAMPLES.glob("*.py")) if file.stem not in ("ces_jobs", "my_rule")]
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def save_tiny(folder, name):
@@ -68,13 +61,13 @@ def test_an_example_says_how_to_start_it(script):
 
 
 def test_the_estimate_is_judged_within_a_hundredth_and_no_gold_is_no_verdict():
-    judge = load("custom_reward").estimate_accuracy_reward
+    judge = load_script(EXAMPLES / "custom_reward.py").estimate_accuracy_reward
     answers = ["about 3,200 metres", [{"role": "assistant", "content": "3 miles: 3300"}], "no idea", "3218.7"]
     assert judge(answers, [3218.688, 3218.688, 3218.688, None]) == [1.0, 0.0, 0.0, None]
 
 
 def test_the_estimate_says_what_is_correct_and_the_unit_only_moves_the_advantage(tmp_path):
-    module = load("custom_reward")
+    module = load_script(EXAMPLES / "custom_reward.py")
     model = save_tiny(tmp_path / "tiny", "custom_reward")
     trainer = module.make_trainer(model, str(tmp_path / "out"), **_cpu(tmp_path))
     assert trainer.reward_func_names[trainer.args.accuracy_reward_index(trainer.reward_func_names)] == (
@@ -89,7 +82,7 @@ def _cpu(folder):
 
 
 def test_the_calculator_is_called_and_what_it_says_is_neither_trained_on_nor_shaped(tmp_path):
-    module = load("tools")
+    module = load_script(EXAMPLES / "tools.py")
     model = save_tiny(tmp_path / "tiny", "tools")
     trainer = ready(module.make_trainer(model, str(tmp_path / "out"), ces_tau=0.3, **_cpu(tmp_path)))
     row = module.problems()[0]

@@ -1,7 +1,6 @@
 """Settings, functions, tests, files and links named in the docs exist."""
 
 import dataclasses
-import importlib.util
 import re
 import tomllib
 from itertools import pairwise
@@ -9,8 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 import yaml
-from docs_blocks import DOCS, EXPERIMENTS, PAGES, ROOT
-from docs_functions import functions_of
+from docs_blocks import DOCS, EXPERIMENTS, PAGES, ROOT, functions_of, load_script
 from packaging.requirements import Requirement
 from packaging.version import Version
 from rooms import CORE, LAB
@@ -35,13 +33,6 @@ def prose(page):
     return re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
-def load_builder():
-    spec = importlib.util.spec_from_file_location("builder", DOCS / "build_config_reference.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 TEST = re.compile(r"`(?:(tests/[\w/]+\.py)::)?(test_\w+)(\.\.\.)?`")
 
 
@@ -58,7 +49,7 @@ def missing_tests(text):
 
 
 def test_the_page_of_settings_is_what_the_dataclasses_give():
-    builder = load_builder()
+    builder = load_script(DOCS / "build_config_reference.py")
     assert (DOCS / "config.md").read_text(encoding="utf-8") == builder.page(), f"run {builder.COMMAND}"
 
 

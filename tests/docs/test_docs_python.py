@@ -5,8 +5,6 @@ from datasets import Dataset
 from docs_blocks import DOCS, PAGES, blocks, check_python
 from fixtures_evaluation import write_model
 
-CONTRIBUTING = DOCS.parent / "CONTRIBUTING.md"
-
 
 def python_cases():
     return [
@@ -60,5 +58,5 @@ def test_the_verdicts_of_grading_are_those_printed(capsys):
 def test_the_reward_of_the_recipes_judges():
     code = next(block for block in blocks(DOCS / "recipes.md", "python") if "short_accuracy_reward" in block)
     names = {}
-    exec(compile(code, "CONTRIBUTING.md", "exec"), names)
+    exec(compile(code, "recipes.md", "exec"), names)
     assert names["short_accuracy_reward"](["7+8=15#15 ", "#16"], solution=["15", "15"], prompts=None) == [1.0, 0.0]

@@ -1,16 +1,13 @@
 """docs/examples/tutorial.ipynb is docs/tutorial.md, cell by cell; test_docs_run.py runs the page's commands."""
 
-import importlib.util
 import re
 
 import nbformat
-from docs_blocks import DOCS
+from docs_blocks import DOCS, load_script
 
 
 def test_the_notebook_is_the_page():
-    spec = importlib.util.spec_from_file_location("builder", DOCS / "build_notebook.py")
-    builder = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(builder)
+    builder = load_script(DOCS / "build_notebook.py")
     stored = nbformat.read(builder.NOTEBOOK, as_version=4)
     nbformat.validate(stored)
     made = builder.notebook(builder.PAGE.read_text(encoding="utf-8"))

@@ -1,6 +1,5 @@
 """Every shipped script is read by what will run it: bash and shellcheck, uv, `trl-ces train`."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from docs_blocks import load_script
 from huggingface_hub.errors import RepositoryNotFoundError
 
 from trl_ces.train.command_line import read_words
@@ -77,10 +77,7 @@ def test_uv_reads_a_scripts_metadata(file, tmp_path):
 
 @pytest.fixture
 def jobs():
-    spec = importlib.util.spec_from_file_location("ces_jobs", ROOT / "docs/examples/ces_jobs.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "docs/examples/ces_jobs.py")
 
 
 def test_a_job_trains_a_shipped_recipe_and_pushes_it_to_a_private_repository(jobs, monkeypatch, tmp_path):

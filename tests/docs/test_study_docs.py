@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas
 import pytest
 import torch
+from docs_blocks import words_of
 
 from trl_ces.lab.study.cells import load_study
 from trl_ces.lab.study.comparison import estimate
@@ -20,11 +21,6 @@ EXPERIMENTS = ROOT / "experiments"
 # Their figures are in test_forty_worlds.py and test_arena.py.
 PARTS = ("forty_worlds", "forty_more_worlds", "arena", "arena_strengths")
 RESULTS = sorted(file for file in EXPERIMENTS.glob("*/results.csv") if file.parent.name not in PARTS)
-
-
-def words_of(file):
-    """A page's text, whose lines break anywhere."""
-    return " ".join(file.read_text(encoding="utf-8").split())
 
 
 def tables_of(text):

@@ -125,9 +125,7 @@ def test_a_full_disk_on_one_of_two_machines_is_said_there_and_both_resume_exactl
     assert_same_weights(outputs[0], whole[2])
 
 
-def test_a_machine_without_vllm_refuses_and_the_other_waits_no_longer_than_the_rendezvous(
-    job, tmp_path, stand_in, whole
-):
+def test_a_machine_without_vllm_refuses_and_the_other_waits_no_longer_than_the_rendezvous(job, tmp_path, stand_in):
     flags = machines("--rdzv_conf", "timeout=30")
     first = Training(job, tmp_path / "node0", stand_in.url, flags[0])
     second = Training(job, tmp_path / "node1", stand_in.url, flags[1], stub=False)

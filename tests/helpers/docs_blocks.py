@@ -1,9 +1,10 @@
 """The documentation's pages, their code blocks and commands."""
 
 import ast
-import importlib
+import importlib.util
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,25 @@ PROGRAMS = ("trl-ces", "make", "python", "pip")
 def blocks(page, *languages):
     found = BLOCK.findall(page.read_text(encoding="utf-8"))
     return [re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, name, body in found if name in languages]
+
+
+def words_of(file):
+    return " ".join(file.read_text(encoding="utf-8").split())
+
+
+def load_script(file):
+    """The module of a file that is in no package."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def functions_of(file):
+    """Names of a file's top-level functions."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def write_tutorial(folder):

@@ -6,10 +6,9 @@ import re
 import pytest
 import torch
 from peft import LoraConfig
-from tiny import scripted_accuracy_reward, settings, tiny_model
+from tiny import scripted_accuracy_reward, tiny_model
 from trainers import scripted_trainer, tiny_trainer
 
-from trl_ces import CESConfig
 from trl_ces.layers.first_rollout import lost_to_rounding, tau_for, teaches_nothing, what_it_saw
 from trl_ces.methods.groups import Groups
 from trl_ces.train.recipe import load_recipe
@@ -150,9 +149,6 @@ def test_an_evaluation_before_the_first_rollout_has_a_tau_of_its_own(tmp_path):
     assert trainer.args.ces_tau == tau_for(8)
 
 
-def test_auto_is_the_only_word_that_stands_for_a_tau(tmp_path):
-    assert CESConfig(**settings(tmp_path, ces_tau="auto")).ces_tau == "auto"
-    with pytest.raises(ValueError, match="`ces_tau` is 'much': it must be a number"):
-        CESConfig(**settings(tmp_path, ces_tau="much"))
+def test_a_recipe_takes_auto_or_a_number_for_a_tau():
     for text, value in (("auto", "auto"), ("0.05", 0.05)):
         assert load_recipe(["arithmetic"], {"ces_tau": [text]}).training["ces_tau"] == value

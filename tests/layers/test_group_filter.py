@@ -48,16 +48,6 @@ def test_logged_rewards_and_the_table_are_those_of_all_completions(tmp_path):
     assert list(found._logs["advantages"]) != list(plain._logs["advantages"])
 
 
-def test_an_evaluation_keeps_all(tmp_path):
-    rewards = {}
-    for keep in (2, None):
-        trainer = make_trainer(tmp_path, gfpo_keep=keep, per_device_eval_batch_size=12)
-        trainer.model.eval()
-        batch = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS for _ in range(4)])
-        rewards[keep] = batch["advantages"].tolist()
-    assert rewards[2] == rewards[None]
-
-
 def test_dynamic_sampling_judges_all_and_filters_what_it_kept(tmp_path):
     # The third group has one accuracy: it is drawn again until the rounds run out.
     changes = {"dynamic_sampling": True, "ces_allow_dynamic_sampling": True, "dynamic_sampling_max_rounds": 2}

@@ -11,7 +11,6 @@ from unpadded_runs import CASES, assert_same_gradients, train
 from trl_ces import CESTrainer
 from trl_ces.layers import (
     DynamicSampling,
-    EndedRows,
     ExactResume,
     FiniteSteps,
     Float32Outputs,
@@ -119,23 +118,6 @@ def test_reward_calls_alone_stop_at_a_bad_reward(tmp_path):
 
     with pytest.raises(RewardError, match="broken_reward"):
         make_trainer(alone(RewardCalls), tmp_path, broken_reward, shaping="none").train()
-
-
-def test_ended_rows_alone_compute_fewer_tokens(tmp_path):
-    fed = {}
-    for trainer_class in (GRPOTrainer, alone(EndedRows)):
-        trainer = make_trainer(trainer_class, tmp_path, shaping="none", max_steps=1, max_completion_length=160)
-        generate, counted = trainer.model.forward, []
-
-        def counting(*args, generate=generate, counted=counted, **kwargs):
-            if not torch.is_grad_enabled():
-                counted.append(kwargs["input_ids"].numel())
-            return generate(*args, **kwargs)
-
-        trainer.model.forward = counting
-        trainer.train()
-        fed[trainer_class.__name__] = sum(counted)
-    assert 0 < fed["Alone"] < 0.9 * fed["GRPOTrainer"]
 
 
 def test_each_layers_state_is_there_without_init():

@@ -1,14 +1,11 @@
 """What a packed forward passes to attention, and which settings exclude each other."""
 
-import pytest
 import torch
-from tiny import settings, tiny_model
+from tiny import tiny_model
 from trainers import ready, tiny_trainer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-from trl_ces import CESConfig
 
 BOUNDARIES = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 
@@ -48,8 +45,3 @@ def test_packed_rows_say_where_they_begin_so_that_attention_need_not_look(tmp_pa
         assert layer["cu_seq_lens_q"].dtype == torch.int32
         assert layer["cu_seq_lens_q"] is seen[0]["cu_seq_lens_q"]  # built once
         assert layer["max_length_q"] == layer["max_length_k"] == 7
-
-
-def test_packing_without_trimming_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"`padding_free` is True: .*`trim_padding=False`"):
-        CESConfig(**settings(tmp_path, padding_free=True, trim_padding=False))

@@ -104,7 +104,6 @@ def test_the_model_sees_no_column_of_padding(kind, computed):
     without = WITHOUT[kind](model, real_spans(mask))
     without(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     assert seen == [computed]
-    assert ids.numel() == 4 * (7 + 14)
 
 
 def handed_on(kind, ids, mask, *multiple):

@@ -7,10 +7,8 @@ from collections import deque
 import numpy
 import pytest
 import torch
-from tiny import settings
 from trainers import tiny_trainer
 
-from trl_ces import CESConfig
 from trl_ces.layers.reward_guard import LARGEST, RewardError, accepted, guarded
 
 ARGUMENTS = {
@@ -224,11 +222,6 @@ def test_a_function_that_fails_costs_the_others_nothing(tmp_path, caplog):
         "4 of 8 completions get no reward from it.",
         "The reward function 'broken' raised ConnectionError: no judge; 8 of 8 completions get no reward from it.",
     ]
-
-
-def test_another_word_than_stop_or_skip_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="`on_reward_error` is 'ignore': choose one of 'stop', 'skip'"):
-        CESConfig(**settings(tmp_path, on_reward_error="ignore"))
 
 
 def nan_for_odd(prompts, **kwargs):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from trl_ces.layers.rows import gathered, row_layout, rows_of_process
+from trl_ces.layers.rows import gathered, row_layout
 
 PAD = 9
 
@@ -21,14 +21,6 @@ def process(num_processes, process_index):
         gather=lambda values: torch.cat([values] * num_processes),
         pad_across_processes=pad_across_processes,
     )
-
-
-def test_the_share_of_two_processes_are_the_two_halves_of_a_batch():
-    rows = {"x": torch.arange(12), "y": torch.arange(24).view(12, 2)}
-    assert rows_of_process(rows, process(2, 0))["x"].tolist() == [0, 1, 2, 3, 4, 5]
-    second = rows_of_process(rows, process(2, 1))
-    assert second["x"].tolist() == [6, 7, 8, 9, 10, 11]
-    assert second["y"][0].tolist() == [12, 13]
 
 
 def test_rows_of_all_processes_are_padded_as_trl_pads():

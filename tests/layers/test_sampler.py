@@ -6,10 +6,9 @@ import weakref
 
 import pytest
 import torch
-from datasets import Dataset
 from trl.trainer.utils import RepeatSampler
 
-from trl_ces.layers.sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups, round_size
+from trl_ces.layers.sampler import DynamicSampler, PromptStream, informative_groups, round_size
 
 NAN = float("nan")
 
@@ -182,24 +181,6 @@ def test_only_groups_that_can_still_be_needed_are_kept_in_memory():
 
     sampler = DynamicSampler(PromptStream(9, 1, True), 4, 2, max_rounds=20, num_processes=1)
     assert len(sampler.sample(generate)[0]) == 4
-
-
-@pytest.mark.parametrize("informative", [True, False])
-def test_a_batch_that_stays_short_is_warned_of_once(informative, caplog):
-    sampler, generate, _ = scripted_sampler(PromptStream(9, 1, True), lambda prompt: informative, 4, 2, 3)
-    for _ in range(2):
-        sampler.sample(generate)
-    assert caplog.text.count("found 0 of 4 informative groups in 3 rounds") == (not informative)
-
-
-def test_prompts_can_be_drawn_from_rows_that_can_be_gone_back_to_and_have_no_pictures():
-    check_can_be_drawn(None)  # the trainer reports what is wrong with that
-    check_can_be_drawn(Dataset.from_dict({"prompt": ["1+1="], "solution": ["2"]}))
-    with pytest.raises(ValueError, match="is an IterableDataset"):
-        check_can_be_drawn(Dataset.from_dict({"prompt": ["1+1="]}).to_iterable_dataset())
-    for columns, named in ((["images"], "images"), (["image", "images"], "image")):
-        with pytest.raises(ValueError, match=f"has the column '{named}'"):
-            check_can_be_drawn(Dataset.from_dict({"prompt": ["?"], **{name: [0] for name in columns}}))
 
 
 # The checkpoint.

@@ -29,10 +29,13 @@ def test_advantages_are_whitened_over_the_tokens_of_the_completions_with_a_rewar
     assert found == pytest.approx(expected_advantages(keep or 4), rel=1e-5)
 
 
-def test_an_evaluation_keeps_trls(tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "trls"), [(DLER, {"whiten_over_tokens": False}), ({"gfpo_keep": 2}, {"gfpo_keep": None})]
+)
+def test_an_evaluation_keeps_trls(tmp_path, changes, trls):
     advantages = []
-    for whiten in (True, False):
-        trainer = make_trainer(tmp_path, **{**DLER, "whiten_over_tokens": whiten}, per_device_eval_batch_size=12)
+    for settings in (changes, {**changes, **trls}):
+        trainer = make_trainer(tmp_path, **settings, per_device_eval_batch_size=12)
         trainer.model.eval()
         batch = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS for _ in range(4)])
         advantages.append(batch["advantages"].tolist())

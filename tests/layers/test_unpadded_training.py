@@ -136,24 +136,11 @@ def test_two_processes_exchange_rows_and_give_the_weights_of_one(exchanged, kind
     assert max(one["forwards"] + two["forwards"]) <= 90 or kind == "rows"
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"max_tokens_per_micro_batch": 0}, "1 or more"),
-        ({"max_tokens_per_micro_batch": 1.5}, "1 or more"),
-        ({"max_tokens_per_micro_batch": 90, "trim_padding": False}, "needs `trim_padding=True`"),
-        ({"max_tokens_per_micro_batch": 90, "loss_type": "bnpo"}, "must be a sum over rows"),
-        ({"max_tokens_per_micro_batch": 90, "entropy_coef": 0.1}, "must be a sum over rows"),
-        (
-            {"max_tokens_per_micro_batch": 90, "gradient_accumulation_steps": 6, "steps_per_generation": 8},
-            "must be a multiple of the other",
-        ),
-    ],
-    ids=str,
-)
-def test_a_budget_that_cannot_hold_is_refused(tmp_path, changes, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        train(CESTrainer, tmp_path, **changes)
+def test_a_budget_needs_steps_that_divide_the_rollout(tmp_path):
+    with pytest.raises(ValueError, match="must be a multiple of the other"):
+        train(
+            CESTrainer, tmp_path, max_tokens_per_micro_batch=90, gradient_accumulation_steps=6, steps_per_generation=8
+        )
 
 
 def test_the_logged_loss_of_pieces_is_that_of_the_whole(tmp_path):

@@ -85,12 +85,6 @@ def test_exactly_k_tokens_are_selected_and_ties_go_to_the_earlier_position():
     assert selected.tolist() == [[False, True, True, False, False], [True, True, True, False, False]]
 
 
-def test_tokens_outside_the_mask_are_never_selected():
-    entropies = torch.tensor([[9.0, 1.0, 8.0, 0.0]])
-    selected = top_entropy_tokens(entropies, torch.tensor([[0, 1, 0, 1]]), ints(2))
-    assert selected.tolist() == [[False, True, False, True]]
-
-
 def test_correct_answers_lose_advantage_and_wrong_ones_gain_it_at_selected_tokens():
     shaped = ces_advantages(
         advantages=torch.tensor([1.0, -1.0]),

@@ -8,8 +8,8 @@ from datasets import Dataset
 from trl_ces.support.errors import UserError
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT
 from trl_ces.train.arguments import ScriptArguments
-from trl_ces.train.data import check_source, clean_gold, draw_rows, load_datasets, make_prompt, shuffled
-from trl_ces.train.sources import Rows, read_rows
+from trl_ces.train.data import check_source, clean_gold, load_datasets, make_prompt, shuffled
+from trl_ces.train.sources import read_rows
 
 # The two row formats of DeepMath-103K on the Hub, with made-up problems.
 ZWHE99 = [
@@ -43,8 +43,6 @@ def write_array(tmp_path, rows):
 
 
 def write_parquet(tmp_path, rows):
-    from datasets import Dataset
-
     Dataset.from_list(rows).to_parquet(str(tmp_path / "part-0.parquet"))
     return tmp_path / "part-0.parquet"
 
@@ -111,19 +109,6 @@ def test_evaluation_may_have_a_file_of_its_own(tmp_path):
     assert evaluation["solution"][:] == ["7"]
 
 
-def test_the_usable_golds_are_asked_for_in_the_order_of_the_draw():
-    asked = []
-
-    def judge(golds):
-        asked.extend(golds)
-        return [gold != "0" for gold in golds]
-
-    rows = Rows("made", [f"q{n}" for n in range(10)], list(range(10)))
-    draw = draw_rows(rows, script("made", max_train_samples=3), 0, judge)
-    assert asked == [str(row) for row in shuffled(10, 42)]
-    assert (draw.train, draw.dropped) == ([1, 6, 4], [0])
-
-
 def test_too_few_usable_rows_are_an_error(tmp_path):
     file = write_lines(tmp_path, ZWHE99)
     with pytest.raises(UserError, match=r"30 rows with a usable gold \(of 30\) and 31 are asked for"):
@@ -150,8 +135,6 @@ def test_golds_may_be_numbers_and_text(tmp_path, first):
 
 
 def test_parquet_files_of_one_folder_that_differ_in_columns_are_refused_in_a_sentence(tmp_path):
-    from datasets import Dataset
-
     for name, more in (("a", {}), ("b", {"level": 3})):
         Dataset.from_list([{"question": name, "answer": "1", **more}]).to_parquet(str(tmp_path / f"{name}.parquet"))
     with pytest.raises(UserError, match="its files differ in their columns: name one file"):

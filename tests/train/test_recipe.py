@@ -154,10 +154,7 @@ def test_every_field_of_trl_has_a_type_that_a_recipe_can_be_checked_against():
 def test_a_step_and_a_rollout_are_the_same_on_any_number_of_processes(step, rollout, processes, micro, sizes):
     found = batch_sizes(step, rollout, processes, micro)
     assert list(found) == ["per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"]
-    rows, passes, pieces = found.values()
-    assert (rows, passes, pieces) == sizes
-    assert rows * processes * passes == step
-    assert rows * processes * pieces == rollout
+    assert tuple(found.values()) == sizes
 
 
 def test_eight_processes_cannot_share_four_responses():

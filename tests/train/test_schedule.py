@@ -69,7 +69,6 @@ def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, proc
     # fidelity: 12 prompts x 4 samples, 12 steps a rollout, 208 rollouts, 2,496 steps
     assert (plan.responses, plan.prompts, plan.responses_per_step, plan.updates) == (48, 12, 4, 12)
     assert (plan.rollouts, plan.steps, plan.policy) == (208, 2496, "off-policy (11 of 12 updates)")
-    assert plan.micro_batch * plan.accumulation * processes == 4
     assert (plan.micro_batch, plan.accumulation) == {1: (2, 2), 2: (2, 1), 4: (1, 1)}[processes]
 
 

@@ -86,11 +86,6 @@ def test_a_tiny_model_is_evaluated_from_data_to_table(place, tmp_path, capsys, m
     assert "tokens/s" in said.err
     settings = json.loads((folder / "settings.json").read_text())
     assert (settings["backend"], settings["data"]["aime24"]["problems"]) == ("transformers", 3)
-    # the same line again: nothing is left to do
-    assert main(["eval", *map(str, words)]) == 0
-    again = capsys.readouterr()
-    assert "18 are there" in again.err
-    assert again.out == said.out
 
 
 OK = ["--model", "MODEL", "--benchmarks", "aime24", "--data_dir", "DATA", "--backend", "transformers"]

@@ -93,6 +93,9 @@ def test_a_recipe_shows_the_fork_of_its_model_with_correct_answers_by_its_reward
 
     whole = json.loads((folder / "out" / "forks.json").read_text())
     assert (whole["tau"], whole["temperature"], whole["completions"], whole["truncated"]) == (0.25, 1.0, 200, 0.0)
+    scored = whole["accuracy"] * 150  # three prompts of four: the fourth's gold cannot be used
+    assert scored == pytest.approx(round(scored), abs=1e-6)
+    assert whole["accuracy"] == pytest.approx(0.25, abs=0.12)
     assert whole["forks"][0]["entropy"] == pytest.approx(ENTROPY_OF_A, abs=1e-5)
     (row,) = whole["forks"]
     assert row["other_probability"] == pytest.approx(0.25, abs=1e-5)
@@ -118,14 +121,6 @@ def test_groups_and_shaped_tokens_are_those_of_the_recipes_group_size(folder, ca
     assert "need 6 completions with a verdict to some prompt: --num_samples 6." in few
     assert "groups of 6 with" not in few
     assert json.loads((folder / "groups" / "forks.json").read_text())["shaped_share"] is None
-
-
-def test_answers_whose_gold_cannot_be_used_count_in_no_share_of_correct_ones(folder, capsys):
-    inspect(capsys, "--config", "recipe.yaml", "--num_samples", "40", "--output_dir", folder / "golds")
-    whole = json.loads((folder / "golds" / "forks.json").read_text())
-    scored = whole["accuracy"] * 120  # three prompts of four
-    assert scored == pytest.approx(round(scored), abs=1e-6)
-    assert whole["accuracy"] == pytest.approx(0.25, abs=0.12)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +186,7 @@ def test_prompts_of_the_command_line_need_no_data(folder, capsys):
     assert "so branches that go on look shorter than they are" in " ".join(printed.split())
     assert "Which way it leads is unknown" in " ".join(printed.split())
     assert "so short that" not in printed
-    assert "small worlds below" not in printed
+    assert "small models below" not in printed
 
 
 def test_a_file_alone_gives_prompts_and_no_verdicts(folder, capsys):

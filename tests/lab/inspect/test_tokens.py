@@ -29,18 +29,6 @@ def pairs_of(answers, correct=None):
     return list(count_pairs(answers, correct).itertuples())
 
 
-def test_the_fork_of_a_known_model_has_its_entropy_in_bits_its_branches_and_what_was_drawn():
-    answers = story_answers()
-    assert {tuple(answer.tokens) for answer in answers} == {(X, EOS), (Y, Z, W, EOS)}
-    for answer in answers:
-        assert answer.ended
-        assert answer.entropies == pytest.approx([ENTROPY_OF_A] + [0.0] * (len(answer.tokens) - 1), abs=1e-5)
-        (fork,) = answer.forks
-        assert (fork.place, fork.pair, fork.sampled) == (0, (X, Y), answer.tokens[0])
-        assert fork.probabilities == pytest.approx((0.75, 0.25), abs=1e-5)
-        assert fork.entropy == pytest.approx(ENTROPY_OF_A, abs=1e-5)
-
-
 def test_a_known_model_gives_a_known_fork():
     answers = story_answers(num_samples=400)
     (fork,) = pairs_of(answers, [answer.tokens[0] == Y for answer in answers])

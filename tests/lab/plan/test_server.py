@@ -1,6 +1,5 @@
 """A vLLM server's memory, by hand; what TRL really sends, and in which dtype."""
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -19,7 +18,6 @@ from trl_ces.lab.plan.server import WORKSPACE, plan_server
 from trl_ces.lab.plan.step import count_step
 
 GIB = 2**30
-LORA = json.dumps({"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 4, "target_modules": ["q_proj"]})
 
 
 def setup(engine=None, device=None, kv_bytes=1024, served=True, accumulation=1, **changes):

@@ -13,7 +13,7 @@ from matplotlib import image, pyplot
 from pandas import DataFrame
 
 from trl_ces.lab.study import comparison as tables
-from trl_ces.lab.study.cells import Cell, load_study, slug
+from trl_ces.lab.study.cells import Cell, load_study
 from trl_ces.lab.study.folder import begin_training, check_unchanged, finish_training, is_finished
 from trl_ces.lab.study.measuring import check_evaluation, check_measured
 from trl_ces.lab.study.pictures import plot_variants
@@ -459,11 +459,6 @@ def test_a_tie_is_not_higher():
     ]
     _, _, higher, _, shorter = tables.variants_table(DataFrame(rows), "DAPO")[-1][1:]
     assert (higher, shorter) == ("0 of 2", "0 of 2")
-
-
-def test_a_folder_name_is_plain():
-    assert slug("CES w/o Dynamic b") == "ces_w_o_dynamic_b"
-    assert slug("check 0.30") == "check_0.30"
 
 
 def test_over_variants_the_means_of_each_method_are_drawn_with_their_intervals(tmp_path, monkeypatch):

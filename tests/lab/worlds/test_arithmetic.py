@@ -299,7 +299,6 @@ def test_the_loss_is_the_whole_batchs_however_its_rows_are_parted():
 
 def test_a_measurement_counts_up_to_the_end_token_and_in_bits(tmp_path):
     """With every weight 0 each of the 18 tokens is equally likely: log2(18) bits, 18 tokens to the end on average."""
-    import torch
     from transformers import AutoModelForCausalLM
 
     build_base_model(tmp_path, steps=1, batch_size=2)
