@@ -94,6 +94,8 @@ def reward_factory(rule: Callable[..., Tensor], module: str) -> Callable[..., Ca
                     raise ValueError(f"`{name}` is {value!r}: expected true or false.")
             elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise ValueError(f"`{name}` is {value!r}: expected a finite number above 0.")
+            elif signature.parameters[name].annotation is int and not isinstance(value, int):
+                raise ValueError(f"`{name}` is {value!r}: expected a whole number.")
         made: Any = functools.update_wrapper(functools.partial(rule, **settings), rule)
         if len(settable) < len(parameters):
             made.state = {}

@@ -54,7 +54,7 @@ def import_function(path: str, field: str) -> Callable[..., Any]:
     return function
 
 
-def call_builder(field: str, path: str, *given: Any, **settings: Any) -> Any:
+def call_builder(field: str, path: str, /, *given: Any, **settings: Any) -> Any:
     """What the function that the key `field` names makes of its arguments; `UserError` where it refuses them."""
     build = import_function(path, field)
     try:

@@ -195,7 +195,7 @@ def effect(settings: Mapping[str, Any]) -> str:
         return ""
     sides = (("correct", settings["ces_beta_correct"]), ("wrong", -settings["ces_beta_incorrect"]))
     parts = [f"{'takes entropy from' if beta > 0 else 'gives entropy to'} {which} completions"
-             for which, beta in sides if beta and settings["ces_tau"] > 0]  # fmt: skip
+             for which, beta in sides if beta and settings["ces_tau"] != 0]  # fmt: skip
     if not parts:
         return "These settings change no token."
     return f"At the most uncertain tokens, CES ({PAPER}) {' and '.join(parts)}."

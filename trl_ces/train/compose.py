@@ -13,6 +13,7 @@ from typing import Any
 
 from ..support.errors import UserError, kind
 from ..support.yaml import read_yaml
+from .arguments import ScriptArguments
 from .shipped import find_recipe, is_overlay
 
 # Keys of a whole recipe that get an overlay's name.
@@ -60,7 +61,9 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
 def _lay(given: dict[str, Any], changes: dict[str, Any], file: Path) -> None:
     for key, value in changes.items():
         name = str(key).removesuffix("+")
-        given[name] = _added(given.get(name), value, f"{file}: `{key}`") if str(key).endswith("+") else value
+        # To what a recipe leaves out an overlay adds as well: `reward_funcs` has two rewards by default.
+        present = given.get(name, vars(ScriptArguments()).get(name))
+        given[name] = _added(present, value, f"{file}: `{key}`") if str(key).endswith("+") else value
 
 
 def _added(present: Any, value: Any, where: str) -> Any:

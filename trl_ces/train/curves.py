@@ -51,8 +51,9 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
     """Reads what TRL logged in training from `trainer_state.json`."""
     history = json.loads((run_dir / STATE).read_text(encoding="utf-8"))["log_history"]
     accuracy = f"rewards/{accuracy_reward}/mean"
-    # TRL logs `None` if no completion could be scored.
-    rows = [entry for entry in history if "completions/mean_length" in entry and entry.get(accuracy) is not None]
+    # TRL logs `None` if no completion could be scored, and the Trainer for what is not finite.
+    drawn = ("completions/mean_length", accuracy, "entropy")
+    rows = [entry for entry in history if all(entry.get(name) is not None for name in drawn)]
     return {
         "step": [row["step"] for row in rows],
         "accuracy": [row[accuracy] for row in rows],

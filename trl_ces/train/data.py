@@ -119,9 +119,10 @@ def make_dataset(rows: Rows, picked: list[int], script: ScriptArguments) -> "Dat
         records.append(others | {"prompt": prompt, "solution": gold, "row": row})
     try:
         return Dataset.from_list(records)
-    except ArrowException as error:
+    except (ArrowException, OverflowError) as error:
         raise UserError(
-            f"{rows.source}: a column holds values of several types ({first_line(error)}): make them one."
+            f"{rows.source}: a column holds values of several types or of over 64 bits ({first_line(error)}): make "
+            "them one."
         ) from None
 
 

@@ -109,7 +109,7 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
 
 
 def _whole_number(value: Any, name: str, least: int = 1) -> int:
-    if (isinstance(value, str) and value.isdigit()) or (isinstance(value, int) and not isinstance(value, bool)):
+    if (isinstance(value, str) and value.isdecimal()) or (isinstance(value, int) and not isinstance(value, bool)):
         number = int(value)
         if number >= least:
             return number

@@ -20,7 +20,7 @@ def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | Non
     names, settings = recipe.script.reward_funcs, recipe.script.reward_kwargs or {}
     for name in settings:
         if name not in names:
-            raise UserError(f"`reward_kwargs`: {name!r} is not in `reward_funcs`.{nearest(name, names)}")
+            raise UserError(f"`reward_kwargs`: {name!r} is not in `reward_funcs`.{nearest(str(name), names)}")
     found: list[Any] = [_find(name, settings.get(name), recipe) for name in names]
     if recipe.script.reward_model_name_or_path is not None:
         found.append(recipe.script.reward_model_name_or_path)

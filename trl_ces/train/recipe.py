@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
     from ..config import CESConfig
 
+# By these the sizes of a run are divided.
+COUNTS = (
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+    "generation_batch_size",
+)
+COUNTS += ("num_iterations", "save_steps")
 # A run's own recipe, in its `output_dir`.
 RECIPE = "recipe.yaml"
 RESUME = "resume_from_checkpoint"
@@ -104,6 +112,9 @@ class Recipe:
 
     def training_fields(self, num_processes: int) -> dict[str, Any]:
         """The fields of [`CESConfig`] on `num_processes`, batch sizes of `responses_per_step` included."""
+        for name in COUNTS:
+            if (value := self.training.get(name)) is not None and value <= 0:
+                raise UserError(f"`{name}` is {value}: it must be above 0.")
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
         if step is None:
             if rollout is not None:
@@ -113,8 +124,6 @@ class Recipe:
             if self.training.get(name) is not None:
                 raise UserError(f"`{name}` follows from `responses_per_step`: remove one of the two.")
         micro_batch_size = self.training.get("per_device_train_batch_size", 2)
-        if micro_batch_size < 1:
-            raise UserError(f"`per_device_train_batch_size` is {micro_batch_size}: it must be at least 1.")
         return {**self.training, **batch_sizes(step, rollout or step, num_processes, micro_batch_size)}
 
     def as_one_process(self, num_processes: int) -> dict[str, Any]:

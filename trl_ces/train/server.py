@@ -3,6 +3,7 @@
 TRL's client talks to `vllm serve` and sends the weights through vLLM's weight-transfer engine.
 """
 
+import errno
 import os
 import shlex
 import socket
@@ -25,7 +26,11 @@ def server_url(recipe: Recipe) -> str:
     if given is None:
         return f"http://{recipe.setting('vllm_server_host')}:{recipe.setting('vllm_server_port')}"
     parts = urlsplit(given)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        has_place = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # http://host:80x
+        has_place = False
+    if parts.scheme not in ("http", "https") or not has_place:
         raise UserError(f"`vllm_server_base_url` is {given!r}: write it as http://HOST:{DEFAULT_PORT}.")
     return given.rstrip("/")
 
@@ -152,8 +157,8 @@ def _wait_for_health(url: str, recipe: Recipe) -> None:
 def _check_port_free(name: str, port: int) -> None:
     try:
         socket.create_server(("", port)).close()
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)  # without the address
+    except (OSError, OverflowError) as error:  # the second for a port above 65535
+        reason = os.strerror(getattr(error, "errno", 0) or errno.EINVAL)  # without the address
         raise UserError(f"`{name}` {port} cannot be opened here ({reason}): set it to a free port.") from None
 
 
