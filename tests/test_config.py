@@ -4,7 +4,7 @@ import pytest
 from tiny import settings
 from trl import GRPOConfig
 
-from trl_ces import CESConfig, CESTrainer
+from trl_ces import CESConfig
 
 
 def test_defaults_are_the_papers_and_dapos(tmp_path):
@@ -253,19 +253,3 @@ def test_a_product_of_vllm_ratios_over_a_completion_is_warned_of(tmp_path, mode)
 def test_a_ces_config_is_taken_as_it_is(tmp_path):
     config = CESConfig(**settings(tmp_path, ces_tau=0.05))
     assert CESConfig.from_grpo(config) is config
-
-
-def test_what_needs_the_accuracy_reward_says_so_where_it_is_ambiguous(tmp_path):
-    config = CESConfig(str(tmp_path), shaping="none", gfpo_keep=4, gfpo_metric="qlpo", use_cpu=True, bf16=False)
-    with pytest.raises(ValueError, match=r"reward for `gfpo_metric: qlpo` is ambiguous.*`gfpo_metric=\"length\"`"):
-        config.accuracy_reward_index(["first_accuracy", "second_accuracy"])
-    with pytest.raises(ValueError, match="`gfpo_metric: qlpo` is ambiguous"):  # before the model is loaded
-        CESTrainer("no/model", [first_accuracy, second_accuracy], config)
-
-
-def first_accuracy(completions, **kwargs):
-    return [0.0] * len(completions)
-
-
-def second_accuracy(completions, **kwargs):
-    return [0.0] * len(completions)

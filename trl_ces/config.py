@@ -14,7 +14,6 @@ from trl import GRPOConfig
 from .methods.dot import largest_deviation
 from .methods.gfpo import METRICS as GFPO_METRICS
 from .methods.rule import OR_OFF, Need, Rule, built_in, find_rule
-from .support.reward_names import accuracy_reward_index
 
 ON_REWARD_ERROR = ("stop", "skip")
 # Losses in which A' enters as in Eq. 1. In cispo and vespo A' multiplies log pi, so a log-probability would scale the
@@ -201,26 +200,6 @@ class CESConfig(RuleFields, GRPOConfig):
         config._warn_of_sequence_ratios()
         return config
 
-    def accuracy_reward_index(self, names: list[str]) -> int:
-        """Index of the accuracy reward among the reward functions `names`; `ValueError` if it is ambiguous."""
-        try:
-            return accuracy_reward_index(names, self.ces_accuracy_reward)
-        except ValueError as error:
-            if self.needs_verdicts:
-                raise
-            needs_it, otherwise = "rewards of whole groups", "remove them"
-            if self.dynamic_sampling:
-                needs_it, otherwise = "`dynamic_sampling`", "`dynamic_sampling=False`"
-            elif self.dot_alpha is not None:
-                needs_it, otherwise = "`dot_alpha`", "`dot_alpha=None`"
-            elif self.keeps_by_verdict:
-                needs_it, otherwise = "`gfpo_metric: qlpo`", '`gfpo_metric="length"`'
-            raise ValueError(
-                f"`ces_accuracy_reward` is {self.ces_accuracy_reward!r}, so the accuracy reward for {needs_it} is "
-                f"ambiguous: set `ces_accuracy_reward` to its name, or {otherwise}. There are: "
-                f"{', '.join(names) or 'none'}."
-            ) from error
-
     @property
     def rule(self) -> Rule | None:
         """The rule that `shaping` names; `None` for `"none"`."""
@@ -239,6 +218,11 @@ class CESConfig(RuleFields, GRPOConfig):
     def keeps_by_verdict(self) -> bool:
         """Whether GFPO's filter needs to know which completions are correct."""
         return self.gfpo_keep is not None and self.gfpo_metric == "qlpo"
+
+    @property
+    def needs_accuracy(self) -> bool:
+        """Whether the rule or a layer reads the accuracy reward; rewards of whole groups do, too."""
+        return self.needs_verdicts or self.dynamic_sampling or self.dot_alpha is not None or self.keeps_by_verdict
 
     def shaping_settings(self) -> dict[str, Any]:
         """The keyword arguments of the rule's function."""

@@ -52,9 +52,8 @@ from .layers import (
 from .layers.first_rollout import lost_to_rounding, never_shapes, tau_for
 from .layers.rows import NUM_ITEMS, rows_of_process
 from .layers.runaway import RunawayWatch
-from .layers.verdicts import accuracy_column
 from .methods.ces import AUTO, swapped_signs
-from .methods.group_reward import is_group_reward
+from .methods.group_reward import accuracy_column, is_group_reward
 from .methods.groups import completion_verdicts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
 from .methods.rule import Rule
@@ -294,9 +293,8 @@ class CESTrainer(
         args = CESConfig.from_grpo(args)
         if kwargs.get("environment_factory") is None and reward_funcs is not None:
             funcs = reward_funcs if isinstance(reward_funcs, list) else [reward_funcs]
-            asks = args.needs_verdicts or args.dynamic_sampling or args.dot_alpha is not None or args.keeps_by_verdict
-            if asks or any(map(is_group_reward, funcs)):
-                accuracy_column(args, [reward_name(func) for func in funcs], funcs)  # before a model is loaded
+            if args.needs_accuracy or any(map(is_group_reward, funcs)):  # before a model is loaded
+                accuracy_column(args.ces_accuracy_reward, [reward_name(func) for func in funcs], funcs)
         super().__init__(model, reward_funcs, args, *positional, **kwargs)
 
 

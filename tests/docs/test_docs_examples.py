@@ -16,6 +16,7 @@ from trainers import ready
 from trl.chat_template_utils import qwen3_chat_template
 
 from trl_ces.methods.groups import Groups
+from trl_ces.support.reward_names import accuracy_reward_index
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 # A job's script is for the Hub's machines: test_shipped_scripts.py. The rule is in tests/methods/test_own_rules.py.
@@ -70,9 +71,8 @@ def test_the_estimate_says_what_is_correct_and_the_unit_only_moves_the_advantage
     module = load_script(EXAMPLES / "custom_reward.py")
     model = save_tiny(tmp_path / "tiny", "custom_reward")
     trainer = module.make_trainer(model, str(tmp_path / "out"), **_cpu(tmp_path))
-    assert trainer.reward_func_names[trainer.args.accuracy_reward_index(trainer.reward_func_names)] == (
-        "estimate_accuracy_reward"
-    )
+    names = trainer.reward_func_names
+    assert names[accuracy_reward_index(names, trainer.args.ces_accuracy_reward)] == "estimate_accuracy_reward"
     assert trainer.args.reward_weights == [1.0, 0.1]
 
 

@@ -263,14 +263,14 @@ def test_data_that_cannot_be_drawn_is_refused_before_the_model_is_loaded(tmp_pat
             CESTrainer("no/such-model", scripted_accuracy_reward, args, pictures)
 
 
-def test_an_accuracy_reward_that_cannot_be_told_is_refused_before_the_model_is_loaded(tmp_path):
-    args = CESConfig(**settings(tmp_path, shaping="none", dynamic_sampling=True))
+@pytest.mark.parametrize("changes", [{"dynamic_sampling": True}, {"gfpo_keep": 2, "gfpo_metric": "qlpo"}], ids=str)
+def test_an_accuracy_reward_that_cannot_be_told_is_refused_before_the_model_is_loaded(tmp_path, changes):
+    args = CESConfig(**settings(tmp_path, shaping="none", **changes))
     with pytest.raises(ValueError) as refusal:
         CESTrainer("no/such-model", [short_reward, scripted_bonus_reward], args)
     assert str(refusal.value) == (
-        "`ces_accuracy_reward` is None, so the accuracy reward for `dynamic_sampling` is ambiguous: "
-        "set `ces_accuracy_reward` to its name, or `dynamic_sampling=False`. There are: short_reward, "
-        "scripted_bonus_reward."
+        "Set `ces_accuracy_reward` to the name of the reward function that tells correct completions from wrong: it "
+        "is None, and 0 of them have 'accuracy' in their name. There are: short_reward, scripted_bonus_reward."
     )
 
 

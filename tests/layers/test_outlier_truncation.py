@@ -106,7 +106,7 @@ def test_a_completion_ends_behind_its_last_token_that_stays():
 
 
 def test_it_says_what_it_needs(tmp_path):
-    with pytest.raises(ValueError, match=r"accuracy reward for `dot_alpha` is ambiguous.*`dot_alpha=None`"):
+    with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward`.*'another_reward', which names 0"):
         make_trainer(tmp_path, ces_accuracy_reward="another_reward")
 
 

@@ -247,6 +247,7 @@ def test_the_card_says_what_was_done_and_nothing_that_was_not(rule, settings, re
 def test_the_effect_follows_the_signs_of_the_strengths(correct, incorrect, said):
     settings = {**DEFAULTS, "ces_beta_correct": correct, "ces_beta_incorrect": incorrect}
     assert effect(settings) == said
+    assert effect({**settings, "ces_tau": "auto"}) == said
     assert effect({**settings, "ces_tau": 0.0}) == "These settings change no token."
     assert effect({**settings, "shaping": "none"}) == ""
 

@@ -37,6 +37,14 @@ def test_later_files_replace_and_a_plus_adds_and_the_recipe_has_the_last_word_on
     assert "overlays" not in found
 
 
+def test_an_overlay_adds_to_what_the_recipe_leaves_to_its_default(write):
+    whole = {name: value for name, value in WHOLE.items() if name != "reward_funcs"}
+    more = {"reward_funcs+": ["b"], "reward_kwargs+": {"b": {"other": 1}}}
+    found = compose([write("whole", whole), write("more", more)])
+    assert found["reward_funcs"] == ["accuracy_reward", "think_format_reward", "b"]
+    assert found["reward_kwargs"] == {"b": {"other": 1, "size": 3}}
+
+
 def test_an_overlay_that_names_its_output_keeps_it(write):
     assert compose([write("whole", WHOLE), write("o", {"output_dir": "mine"})])["output_dir"] == "mine"
 

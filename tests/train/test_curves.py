@@ -20,7 +20,8 @@ def test_curves_are_read_from_trls_log_and_turned_into_bits(tmp_path):
     history = [
         entry(4, 0.5, 20.0, math.log(2)),
         entry(8, 0.75, 18.5, 0.5 * math.log(2)),
-        {"step": 8, "train_runtime": 3.0},
+        entry(12, 0.75, 18.5, None),  # of no finite entropy
+        {"step": 12, "train_runtime": 3.0},
     ]
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": history}))
     curves = read_curves(tmp_path, "arithmetic_accuracy_reward")

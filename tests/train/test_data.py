@@ -141,9 +141,10 @@ def test_parquet_files_of_one_folder_that_differ_in_columns_are_refused_in_a_sen
         check_source(script(tmp_path))
 
 
-def test_a_column_of_several_types_is_refused_in_a_sentence(tmp_path):
-    rows = [{"question": "q", "answer": "1", "level": level} for level in (1, "hard")]
-    with pytest.raises(UserError, match=r"a column holds values of several types \(.+\): make them one\."):
+@pytest.mark.parametrize("levels", [(1, "hard"), (1, 2**70)], ids=str)
+def test_a_column_of_several_types_is_refused_in_a_sentence(tmp_path, levels):
+    rows = [{"question": "q", "answer": "1", "level": level} for level in levels]
+    with pytest.raises(UserError, match=r"of several types or of over 64 bits \(.+\): make them one\."):
         load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None), say=lambda text: None)
 
 

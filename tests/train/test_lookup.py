@@ -77,6 +77,7 @@ def test_a_dotted_factory_is_called_like_a_short_one():
             {},
             r"get_alp_length_reward: missing.*'beta' \(settings: beta, normalizer, correct_only\)",
         ),
+        (["get_acoer_length_reward"], {"window": 20.0}, r"get_acoer_length_reward: `window` is 20.0: .*whole number"),
         (["get_alp_length_reward"], {"beta": -1}, r"get_alp_length_reward: `beta` is -1: .*above 0"),
         (["get_alp_length_reward"], {"beta": 1, "gamma": 1}, r"unexpected keyword argument 'gamma' \(settings: beta"),
         (["get_repetition_penalty_reward"], {"max_penalty": 1}, "get_repetition_penalty_reward: "),

@@ -176,12 +176,13 @@ def test_another_service_on_the_port_is_said_to_be_one(model, answers, sentence)
         service.server_close()
 
 
-@pytest.mark.parametrize("address", ["node-4:8000", "node-4", "ftp://node-4:8000", "http://"])
+@pytest.mark.parametrize("address", ["node-4:8000", "node-4", "ftp://node-4:8000", "http://", "http://node-4:80x"])
 def test_an_address_that_is_none_is_refused(address):
     assert f"`vllm_server_base_url` is {address!r}: write it as http://HOST:8000" in refusal(recipe_of("m", address))
 
 
 def test_a_taken_group_port_is_refused_before_any_wait(model):
+    assert "`vllm_group_port` 70000 cannot be opened" in refusal(recipe_of(model, vllm_group_port=70000))
     with socket.create_server(("", 0)) as other:
         port = other.getsockname()[1]
         said = refusal(recipe_of(model, vllm_group_port=port, vllm_server_timeout=1e9))

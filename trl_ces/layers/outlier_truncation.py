@@ -15,11 +15,11 @@ import torch
 from accelerate.utils import gather
 
 from ..methods.dot import dot_limits
+from ..methods.group_reward import accuracy_column
 from .group_rewards import no_verdicts
 from .layer import Layer
 from .rows import rows_of_process
 from .turns import policy_lengths
-from .verdicts import accuracy_column
 
 
 class OutlierTruncation(Layer):
@@ -36,7 +36,7 @@ class OutlierTruncation(Layer):
         super().__init__(*args, **kwargs)
         if self.args.dot_alpha is None:
             return
-        self._graded_by = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
+        self._graded_by = accuracy_column(self.args.ces_accuracy_reward, self.reward_func_names, self.reward_funcs)
         if self.tools or self.environment_factories is not None:
             raise ValueError("`dot_alpha` cuts completions without tools and environments: set it to None.")
 

@@ -9,9 +9,8 @@ from typing import Any, cast
 import torch
 from accelerate.utils import gather
 
-from ..config import CESConfig
 from ..methods.ces import AUTO
-from ..methods.group_reward import is_group_reward
+from ..methods.group_reward import accuracy_column
 from ..methods.groups import Groups, odd_reward, prompt_number
 from .first_rollout import tau_for, teaches_nothing, what_it_saw
 from .layer import Layer
@@ -44,7 +43,9 @@ class Verdicts(Layer):
         self._decides_tau = self.args.ces_tau == AUTO
         self._asked = self._asks_for()
         if self._asked & {"accuracy", "correct"}:
-            self._accuracy_index = accuracy_column(self.args, self.reward_func_names, self.reward_funcs)
+            self._accuracy_index = accuracy_column(
+                self.args.ces_accuracy_reward, self.reward_func_names, self.reward_funcs
+            )
             logger.info("Correctness is taken from %s.", self.reward_func_names[self._accuracy_index])
 
     def _asks_for(self) -> set[str]:
@@ -124,19 +125,3 @@ class Verdicts(Layer):
                     self.reward_func_names[self._accuracy_index],
                     odd,
                 )
-
-
-def accuracy_column(args: CESConfig, names: list[str], funcs: list[Any]) -> int:
-    """
-    The accuracy reward's index, among reward functions `funcs` that TRL logs under `names`.
-
-    Raises:
-        `ValueError`: There is none, it is ambiguous, or it is a reward of whole groups.
-    """
-    index = args.accuracy_reward_index(names)
-    if is_group_reward(funcs[index]):
-        raise ValueError(
-            f"{names[index]} rewards whole groups by the verdicts of an accuracy reward, so it cannot be that reward: "
-            "add one to `reward_funcs`, and name it in `ces_accuracy_reward`."
-        )
-    return index

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..support.reward_names import accuracy_reward_index
 from .groups import Groups
 
 GroupRule = Callable[[Groups], Tensor]
@@ -60,6 +61,23 @@ def group_reward(rule: GroupRule) -> Callable[..., Any]:
 def is_group_reward(func: Any) -> bool:
     """Whether [`group_reward`] made it."""
     return hasattr(func, "of_groups")
+
+
+def accuracy_column(wanted: str | None, names: list[str], funcs: list[Any]) -> int:
+    """
+    The accuracy reward's index, among reward functions `funcs` that TRL logs under `names`: the one that
+    `ces_accuracy_reward` names, if `wanted` is not `None`.
+
+    Raises:
+        `ValueError`: There is none, it is ambiguous, or it is a reward of whole groups.
+    """
+    index = accuracy_reward_index(names, wanted)
+    if is_group_reward(funcs[index]):
+        raise ValueError(
+            f"{names[index]} rewards whole groups by the verdicts of an accuracy reward, so it cannot be that reward: "
+            "add one to `reward_funcs`, and name it in `ces_accuracy_reward`."
+        )
+    return index
 
 
 def reward_factory(rule: Callable[..., Tensor], module: str) -> Callable[..., Callable[..., Any]]:

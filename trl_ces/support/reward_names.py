@@ -30,7 +30,7 @@ def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
         problem = f"it is None, and {len(matches)} of them have 'accuracy' in their name"
     if len(matches) != 1:
         raise ValueError(
-            "Set `ces_accuracy_reward` to the name of the reward function that tells correct completions from wrong, "
-            f'or `shaping="none"`: {problem}. There are: {", ".join(names) or "none"}.'
+            "Set `ces_accuracy_reward` to the name of the reward function that tells correct completions from wrong: "
+            f"{problem}. There are: {', '.join(names) or 'none'}."
         )
     return matches[0]

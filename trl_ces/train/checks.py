@@ -9,6 +9,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from ..config import CESConfig
+from ..methods.group_reward import accuracy_column, is_group_reward
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
 from ..support.hub import check_repo, is_local
@@ -75,15 +76,16 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
 
 def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
     """Weights, and which reward says "correct": the trainer looks once the model is loaded."""
-    names = list(map(reward_name, find_reward_functions(recipe)))
+    funcs = find_reward_functions(recipe)
+    names = list(map(reward_name, funcs))
     if config.reward_weights is not None and len(config.reward_weights) != len(names):
         raise UserError(
             f"`reward_weights` has {len(config.reward_weights)} numbers for {len(names)} rewards: give one for each "
             f"of {', '.join(names)}, in this order."
         )
-    if config.needs_verdicts:
+    if config.needs_accuracy or any(map(is_group_reward, funcs)):
         try:
-            config.accuracy_reward_index(names)
+            accuracy_column(config.ces_accuracy_reward, names, funcs)
         except ValueError as error:
             raise UserError(f"{recipe.source}: {error}") from None
 

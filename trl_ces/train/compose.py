@@ -22,6 +22,10 @@ OVERLAYS = "overlays"
 # With it go the size of a rollout and, in recipes/cluster, the learning rate.
 BATCHES = "responses_per_step"
 RULE = "shaping"
+# To these lists an overlay adds where the recipe leaves them out.
+DEFAULTS = {
+    entry.name: entry.default_factory() for entry in fields(ScriptArguments) if callable(entry.default_factory)
+}
 
 
 def compose(names: Sequence[str | Path]) -> dict[str, Any]:
@@ -61,8 +65,7 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
 def _lay(given: dict[str, Any], changes: dict[str, Any], file: Path) -> None:
     for key, value in changes.items():
         name = str(key).removesuffix("+")
-        # To what a recipe leaves out an overlay adds as well: `reward_funcs` has two rewards by default.
-        present = given.get(name, vars(ScriptArguments()).get(name))
+        present = given.get(name, DEFAULTS.get(name))
         given[name] = _added(present, value, f"{file}: `{key}`") if str(key).endswith("+") else value
 
 
