@@ -94,11 +94,11 @@ def predicted(shape, fields, device):
     from trl_ces.lab.plan.engine import Engine
     from trl_ces.lab.plan.memory import plan_memory
     from trl_ces.lab.plan.setup import make_setup
-    from trl_ces.train.schedule import make_schedule, whole_run
+    from trl_ces.train.schedule import make_schedule
     from trl_ces.train.shapes import ModelShape
 
     recipe = recipe_of(fields, "unused", device)
-    config = whole_run(recipe, 1)
+    config = recipe.check_training(1)
     shape = ModelShape(json.dumps(shape))
     setup = make_setup(recipe, config, make_schedule(config, 1, None), shape, Engine(1), None, PROMPT)
     # The completions are scripted, so nothing is generated.

@@ -6,7 +6,7 @@ from tiny import random_script, scripted_accuracy_reward, scripted_rollout
 from trainers import scripted_trainer
 
 from trl_ces.train.recipe import make_recipe
-from trl_ces.train.schedule import make_schedule, whole_run
+from trl_ces.train.schedule import make_schedule
 
 
 def made(tmp_path, **fields):
@@ -45,7 +45,7 @@ SCHEDULES = {
 @pytest.mark.parametrize("case", SCHEDULES)
 def test_the_steps_and_rollouts_are_those_of_a_real_run(tmp_path, case):
     rows, fields = SCHEDULES[case]
-    plan = make_schedule(whole_run(made(tmp_path, **fields), 1), 1, rows)
+    plan = make_schedule(made(tmp_path, **fields).check_training(1), 1, rows)
     prompts = [f"{n}+{n}=" for n in range(rows)]
     script = random_script(prompts, [[1, 0, 0, 1]] * rows, torch.Generator().manual_seed(1), lengths=(2, 4))
     scripted, rollouts = scripted_rollout(script, 4), []
@@ -65,7 +65,7 @@ def test_the_steps_and_rollouts_are_those_of_a_real_run(tmp_path, case):
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, processes):
     recipe = made(tmp_path, responses_per_step=4, responses_per_rollout=48, num_train_epochs=1)
-    plan = make_schedule(whole_run(recipe, processes), processes, 2500)
+    plan = make_schedule(recipe.check_training(processes), processes, 2500)
     # fidelity: 12 prompts x 4 samples, 12 steps a rollout, 208 rollouts, 2,496 steps
     assert (plan.responses, plan.prompts, plan.responses_per_step, plan.updates) == (48, 12, 4, 12)
     assert (plan.rollouts, plan.steps, plan.policy) == (208, 2496, "off-policy (11 of 12 updates)")
@@ -73,9 +73,9 @@ def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, proc
 
 
 def test_one_update_of_a_rollout_is_on_policy_and_unknown_rows_leave_the_steps_open(tmp_path):
-    plan = make_schedule(whole_run(made(tmp_path, responses_per_step=8), 1), 1, None)
+    plan = make_schedule(made(tmp_path, responses_per_step=8).check_training(1), 1, None)
     assert (plan.updates, plan.policy, plan.steps, plan.rollouts) == (1, "on-policy", None, None)
     drawn = make_schedule(
-        whole_run(made(tmp_path, responses_per_step=8, shaping="none", dynamic_sampling=True), 1), 1, None
+        made(tmp_path, responses_per_step=8, shaping="none", dynamic_sampling=True).check_training(1), 1, None
     )
     assert drawn.rounds == 10

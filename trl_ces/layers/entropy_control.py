@@ -8,6 +8,7 @@ Overrides of TRL: `_compute_loss`, `_get_per_token_logps_and_entropies`. Writes 
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ class EntropyControl(Layer):
         super().__init__(*args, **kwargs)
         self._is_followed = self.args.epsilon_high_target_entropy is not None or self._controls_rule()
         if self._is_followed:
-            self.add_callback(AfterStep(self))
+            self.add_callback(AfterStep(self._step_has_ended))
 
     def _controls_rule(self) -> bool:
         """Whether a rule waits for entropies."""
@@ -97,10 +98,10 @@ class EntropyControl(Layer):
 
 
 class AfterStep(TrainerCallback):
-    """Tells the trainer that an optimizer step has ended; before a checkpoint is written."""
+    """Calls `act()` when an optimizer step has ended; before a checkpoint is written."""
 
-    def __init__(self, trainer: EntropyControl):
-        self.trainer = trainer
+    def __init__(self, act: Callable[[], None]):
+        self.act = act
 
     def on_step_end(self, args, state, control, **kwargs):
-        self.trainer._step_has_ended()
+        self.act()

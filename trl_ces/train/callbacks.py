@@ -3,7 +3,6 @@
 import math
 import signal
 import threading
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -43,18 +42,6 @@ class SaveOnSigterm(TrainerCallback):
         """Skips the evaluation of an epoch that ended with the step."""
         if self.stopped:
             control.should_evaluate = False
-
-
-class AfterFirstStep(TrainerCallback):
-    """Calls `act()` once, when the first rollout of this process has decided what it decides."""
-
-    def __init__(self, act: Callable[[], None]):
-        self.act: Callable[[], None] | None = act
-
-    def on_step_end(self, args, state, control, **kwargs):
-        if self.act is not None:
-            self.act()
-            self.act = None
 
 
 class AnswerProgress(ProgressCallback):

@@ -24,7 +24,7 @@ from .disk import Disk, plan_disk
 from .launch import Launch, make_launch
 from .lookup import find_reward_functions
 from .recipe import RECIPE, Recipe, recipe_fields
-from .schedule import make_schedule, whole_run
+from .schedule import make_schedule
 from .server import check_server
 from .shapes import find_shape
 
@@ -61,7 +61,7 @@ def check(line: CommandLine, recipe: Recipe) -> Launch:
     _check_versions(bool(recipe.setting("use_vllm")), launch.distributed_type == "DEEPSPEED")
     _check_attention(recipe)
     _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
-    _check_output_dir(output_dir, _disk(recipe, launch))
+    _check_output_dir(output_dir, _disk(recipe, launch, config))
     length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
     checkpoint = _check_resume(recipe.setting("resume_from_checkpoint"), output_dir, length)
     if checkpoint is not None and (checkpoint.parent / RECIPE).is_file():
@@ -106,7 +106,7 @@ def _check_model_path(name: str) -> None:
         )
 
 
-def _disk(recipe: Recipe, launch: Launch) -> Disk | None:
+def _disk(recipe: Recipe, launch: Launch, config: CESConfig) -> Disk | None:
     """What the run writes; `None` for an adapter, and for a model whose size neither files here nor a cache tell."""
     from huggingface_hub import errors, get_local_safetensors_metadata
 
@@ -120,7 +120,6 @@ def _disk(recipe: Recipe, launch: Launch) -> Disk | None:
             weights = find_shape(name, offline=True).weights()
     except (OSError, ValueError, errors.NotASafetensorsRepoError, errors.SafetensorsParsingError):
         return None
-    config = whole_run(recipe, launch.num_processes)
     steps = make_schedule(config, launch.num_processes, recipe.script.max_train_samples).steps
     width = 4 if recipe.model.dtype in (None, "float32") else 2
     stage = 3 if launch.distributed_type == "DEEPSPEED" else 0  # the stage that writes least

@@ -25,13 +25,8 @@ if TYPE_CHECKING:
     from ..config import CESConfig
 
 # By these the sizes of a run are divided.
-COUNTS = (
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "steps_per_generation",
-    "generation_batch_size",
-)
-COUNTS += ("num_iterations", "save_steps")
+COUNTS = ["per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"]
+COUNTS += ["generation_batch_size", "num_iterations", "save_steps"]
 # A run's own recipe, in its `output_dir`.
 RECIPE = "recipe.yaml"
 RESUME = "resume_from_checkpoint"
@@ -126,24 +121,22 @@ class Recipe:
         micro_batch_size = self.training.get("per_device_train_batch_size", 2)
         return {**self.training, **batch_sizes(step, rollout or step, num_processes, micro_batch_size)}
 
-    def as_one_process(self, num_processes: int) -> dict[str, Any]:
-        """[`training_fields`] of one process on a CPU that does the work of all, their batches together.
+    def check_training(self, num_processes: int) -> "CESConfig":
+        """The run's [`CESConfig`], with TRL's defaults, as if one process on a CPU did the work of all.
 
         So TRL's divisibility checks see the real sizes. Settings that need hardware (DeepSpeed, FSDP, TF32) are left
         out.
+
+        Raises:
+            `UserError`: TRL or [`CESConfig`] refuses the settings.
         """
-        fields = self.training_fields(num_processes)
+        from ..config import CESConfig, check_micro_batch
+
+        fields = self.training_fields(num_processes) | {"use_cpu": True}
         for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
             fields[name] = fields.get(name, recipe_fields()[name].default) * num_processes
         for name in ("deepspeed", "fsdp", "fsdp_config", "tf32", "ddp_backend"):
             fields.pop(name, None)
-        return {**fields, "use_cpu": True}
-
-    def check_training(self, num_processes: int) -> "CESConfig":
-        """Builds the run's [`CESConfig`] once, without a device, for the errors that it raises."""
-        from ..config import CESConfig, check_micro_batch
-
-        fields = self.as_one_process(num_processes)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the training processes show them

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,12 +14,13 @@ from safetensors import SafetensorError
 from trl import get_peft_config, get_quantization_config
 
 from ..config import CESConfig
+from ..layers.entropy_control import AfterStep
 from ..layers.reward_guard import RewardError
 from ..methods.ces import AUTO
 from ..support.errors import UserError, hub_errors
 from ..support.files import is_disk_full, write_text
 from ..trainer import CESTrainer
-from .callbacks import AfterFirstStep, SaveOnSigterm, show_answers_in_progress_bar
+from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
 from .card import ADAPTER, write_card, write_facts
 from .checkpoints import Length, newest_checkpoint, way_on
 from .data import load_datasets
@@ -113,7 +115,7 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     if speaks:
         write()
         if args.ces_tau == AUTO:
-            trainer.add_callback(AfterFirstStep(write))
+            trainer.add_callback(AfterStep(cache(write)))  # once, when the first rollout has decided
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
     try:

@@ -1,12 +1,10 @@
 """A run's rollouts and optimizer steps, counted as TRL's sampler and transformers' Trainer do."""
 
 import math
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from ..config import CESConfig
-from .recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -36,17 +34,8 @@ class Schedule:
         return f"off-policy ({self.updates - 1} of {self.updates} updates)"
 
 
-def whole_run(recipe: Recipe, processes: int) -> CESConfig:
-    """The recipe's settings, with TRL's defaults, as if one process did the work of all."""
-    recipe.check_training(processes)
-    script = replace(recipe.script, responses_per_step=None, responses_per_rollout=None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return replace(recipe, script=script, training=recipe.as_one_process(processes)).training_config(1)
-
-
 def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
-    """The counts of a [`whole_run`] on that many processes, over `rows` training prompts."""
+    """The counts of what [`Recipe.check_training`] gives for that many processes, over `rows` training prompts."""
     responses = int(config.generation_batch_size or 0)
     prompts = responses // cast(int, config.num_generations)
     steps_per_generation = int(config.steps_per_generation or 1)

@@ -87,9 +87,7 @@ def _read_local(script: ScriptArguments, name: str, split: str) -> Rows:
     if not rows:
         return Rows(name, [], [])
     names = list(dict.fromkeys(column for row in rows for column in row))
-    prompt_column, solution_column = find_columns(names, script, name)
-    columns = {column: [row.get(column) for row in rows] for column in names}
-    return _rows(name, columns, prompt_column, solution_column)
+    return _rows(name, {column: [row.get(column) for row in rows] for column in names}, script)
 
 
 def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows:
@@ -110,14 +108,13 @@ def _read_parquet(script: ScriptArguments, name: str, files: list[Path]) -> Rows
 
 
 def _rows_of(dataset: Any, script: ScriptArguments, source: str) -> Rows:
-    prompt_column, solution_column = find_columns(dataset.column_names, script, source)
-    columns = {column: dataset[column] for column in dataset.column_names}
-    return _rows(source, columns, prompt_column, solution_column)
+    return _rows(source, {column: dataset[column] for column in dataset.column_names}, script)
 
 
-def _rows(source: str, columns: Mapping[str, Sequence[Any]], prompt_column: str, solution_column: str) -> Rows:
+def _rows(source: str, columns: Mapping[str, Sequence[Any]], script: ScriptArguments) -> Rows:
     import pyarrow
 
+    prompt_column, solution_column = find_columns(list(columns), script, source)
     golds = list(columns[solution_column])
     others = {name: values for name, values in columns.items() if name not in {prompt_column, *TRLS}}
     try:

@@ -12,7 +12,7 @@ from ...train.arguments import ScriptArguments
 from ...train.disk import plan_disk
 from ...train.launch import read_accelerate_config
 from ...train.recipe import load_recipe
-from ...train.schedule import make_schedule, whole_run
+from ...train.schedule import make_schedule
 from ...train.shapes import find_shape
 from ...train.shipped import find_recipe
 from ...train.sources import read_rows
@@ -47,7 +47,7 @@ def plan_recipe(
         accelerate = read_accelerate_config(find_recipe(accelerate_config, "accelerate"))
     engine = read_engine(accelerate, gpus, nodes)
     try:
-        config = whole_run(recipe, gpus)
+        config = recipe.check_training(gpus)
     except UserError as error:
         raise UserError(str(error).replace("--num_processes", "--gpus") + _shared_by(names, overrides, gpus)) from None
     model = str(recipe.model.model_name_or_path)
