@@ -27,8 +27,8 @@ def read_questions(data: Path) -> dict[str, list[tuple[str, str]]]:
     rows = json.loads((data / "train/math/math.json").read_text(encoding="utf-8"))
     found = {"MATH, training": [(row["problem"], row["answer"] or "") for row in rows]}
     for name in LISTS:
-        lines = (data / "math" / name / "test.jsonl").read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines]
+        with (data / "math" / name / "test.jsonl").open(encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines]
         golds = [row.get("answer", row.get("final_answer")) for row in rows]
         golds = [gold[0] if isinstance(gold, list) else gold for gold in golds]
         found[name] = [(row["question"], str(gold).strip("$")) for row, gold in zip(rows, golds, strict=True)]

@@ -9,12 +9,8 @@ gives other log-probs in another forward. Random weights and tokens; lengths lik
 
 import argparse
 import sys
-from pathlib import Path
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from rollouts import SHAPES, TRAINERS, Workload, make_model, prompt_lengths, r1_lengths
 
 from trl_ces import CESConfig, CESTrainer

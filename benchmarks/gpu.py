@@ -10,21 +10,18 @@ At the end: what `trl-ces plan` expected beside what `step` and `plan` measured.
 """
 
 import argparse
-import os
 import platform
 import shlex
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import torch
 from transformers.utils import is_flash_attn_2_available
 
+from trl_ces.lab.study.processes import end_processes
 from trl_ces.support.errors import UserError
 
 HERE = Path(__file__).parent
@@ -117,24 +114,12 @@ def run_part(words: list[str], file: Path, device: str, seconds: float) -> str:
         try:
             code = child.wait(seconds)
         except subprocess.TimeoutExpired:
-            end(child)
+            end_processes([child], SECONDS_TO_END)
             said = f"cut off after {seconds / 60:.1f} minutes"
         else:
             said = f"failed ({code})" if code else f"{time.monotonic() - start:.0f} s"
         output.write(f"\n{said}\n")
     return said
-
-
-def end(child: subprocess.Popen) -> None:
-    """Asks the part to end, then kills it with all that it started: they would keep the GPU's memory."""
-    family = psutil.Process(child.pid).children(recursive=True)
-    child.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        child.wait(SECONDS_TO_END)
-    for pid in (child.pid, *(one.pid for one in family if one.is_running())):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    child.wait()
 
 
 def main(argv: list[str] | None = None) -> int:

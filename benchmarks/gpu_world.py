@@ -6,10 +6,8 @@ trl-ces bench gpu_world --device cuda
 import argparse
 from pathlib import Path
 
-import yaml
-
 from trl_ces.cli.main import main as trl_ces
-from trl_ces.support.yaml import read_yaml
+from trl_ces.support.yaml import dump_yaml, read_yaml
 from trl_ces.train.shipped import find_recipe
 
 # The base model: 8 layers of 512 instead of 3 of 96.
@@ -43,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
         evaluation |= {"num_problems": 4, "num_samples": 2, "max_new_tokens": 40}
     options.output_dir.mkdir(parents=True, exist_ok=True)
     file = options.output_dir / "study.yaml"
-    file.write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
+    file.write_text(dump_yaml(study), encoding="utf-8")
     return trl_ces(["study", "--config", str(file)])
 
 

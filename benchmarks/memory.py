@@ -17,19 +17,14 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from trl_ces.train.shapes import KNOWN_SHAPES, ModelShape, shape_of
+
 MIB = 2**20
 
 
-def shape_of(kind, hidden, intermediate, layers, heads, groups, vocabulary, tied=False):
-    """The config.json of a model."""
-    shape = {"model_type": kind, "hidden_size": hidden, "intermediate_size": intermediate}
-    shape |= {"num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": groups}
-    return {**shape, "vocab_size": vocabulary, "tie_word_embeddings": tied}
-
-
-QWEN = shape_of("qwen2", 512, 1536, 8, 8, 2, 32000)
+QWEN = shape_of("qwen2", False, 512, 1536, 8, 8, 2, 32000)
 # As wide as TRL's tile of logits: with a smaller vocabulary part of the tile is never touched, so not resident.
-LLAMA = shape_of("llama", 256, 1024, 12, 4, 4, 32768, tied=True)
+LLAMA = shape_of("llama", True, 256, 1024, 12, 4, 4, 32768)
 FOUR_ROWS = {"max_completion_length": 736, "per_device_train_batch_size": 4}
 # Name, shape, fields of the recipe that differ from BASE.
 CASES = [
@@ -44,8 +39,8 @@ CASES = [
     ("Qwen2, 57 M, long", QWEN, {"max_completion_length": 1504, "activation_checkpointing": True}),
 ]
 # Qwen2.5-0.5B and Qwen2.5-Math-1.5B (their config.json), for a GPU of 80 GB.
-HALF_BILLION = shape_of("qwen2", 896, 4864, 24, 14, 2, 151936, tied=True)
-R1_1_5B = shape_of("qwen2", 1536, 8960, 28, 12, 2, 151936)
+HALF_BILLION = shape_of("qwen2", True, 896, 4864, 24, 14, 2, 151936)
+R1_1_5B = KNOWN_SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
 LONG = {"bf16": True, "activation_checkpointing": True, "max_completion_length": 12_000}
 CUDA_CASES = [
     ("Qwen2, 57 M", QWEN, {"bf16": True}),
@@ -95,7 +90,6 @@ def predicted(shape, fields, device):
     from trl_ces.lab.plan.memory import plan_memory
     from trl_ces.lab.plan.setup import make_setup
     from trl_ces.train.schedule import make_schedule
-    from trl_ces.train.shapes import ModelShape
 
     recipe = recipe_of(fields, "unused", device)
     config = recipe.check_training(1)

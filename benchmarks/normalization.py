@@ -9,9 +9,6 @@ import argparse
 import random
 import statistics
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from rollouts import r1_lengths
 

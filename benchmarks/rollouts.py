@@ -11,12 +11,11 @@ from typing import Any
 import psutil
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen2Config, Qwen2ForCausalLM, TrainerCallback
+from transformers import PrinterCallback, Qwen2Config, Qwen2ForCausalLM, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
+from trl_ces.lab.worlds.arithmetic_model import build_tokenizer
 
 GROUP = 4
 # Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b": Qwen2.5-Math-1.5B's config.json.
@@ -49,11 +48,6 @@ def prompt_lengths(rows: int, longest: int, seed: int) -> list[int]:
     generator = torch.Generator().manual_seed(seed + 1)
     drawn = torch.randint(60, 301, (rows // GROUP,), generator=generator).tolist()
     return [max(1, round(length * longest / 12_000)) for length in drawn for _ in range(GROUP)]
-
-
-def forward_flops(lengths: list[int], weights: int, layers: int, hidden: int) -> float:
-    """FLOPs of a forward over rows of these lengths, causal attention counted as half its square."""
-    return sum(2 * weights * length + 2 * layers * hidden * length**2 for length in lengths)
 
 
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
@@ -89,12 +83,6 @@ def make_model(
     )
     torch.manual_seed(0)
     return Qwen2ForCausalLM(config).to(dtype)
-
-
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Two tokens: the trainer needs the ids of padding and end, and no text."""
-    tokenizer = Tokenizer(WordLevel({"<pad>": 0, "<eos>": 1}, unk_token="<pad>"))
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>")
 
 
 class Phase(TrainerCallback):
@@ -186,7 +174,7 @@ class Workload:
             reward_funcs=accuracy_reward,
             args=config_class(**arguments),
             train_dataset=Dataset.from_dict({"prompt": [str(group) for group in starts]}),
-            processing_class=make_tokenizer(),
+            processing_class=build_tokenizer(),  # padding and end have the ids 0 and 1; it needs no text
             rollout_func=rollout,
             callbacks=[self.phase],
         )

@@ -16,22 +16,17 @@ import statistics
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))
 from rollouts import (
     SHAPES,
     Workload,
-    forward_flops,
     make_model,
     matrix_rate,
     prompt_lengths,
     r1_lengths,
 )
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 COMPARED = ("trl", "none", "ces")
 
 
@@ -39,7 +34,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--shape", choices=sorted(SHAPES), default="tiny")
-    parser.add_argument("--dtype", choices=sorted(DTYPES), help="float32 on a CPU, bfloat16 on CUDA by default")
     parser.add_argument("--attention", default="sdpa", help="attn_implementation")
     parser.add_argument("--checkpointing", action="store_true", help="recompute activations in the backward")
     parser.add_argument("--rows", type=int, default=48, help="completions of the optimizer step")
@@ -53,7 +47,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=sorted(PARTS), default=sorted(PARTS))
     parser.add_argument("--peak_of", nargs=2, metavar=("TRAINER", "ROWS"), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    options.dtype = DTYPES[options.dtype or ("bfloat16" if options.device == "cuda" else "float32")]
+    options.dtype = torch.bfloat16 if options.device == "cuda" else torch.float32
     return options
 
 
@@ -75,7 +69,8 @@ class Bench:
         lengths = [one + other for one, other in zip(prompts, completions, strict=True)]
         config, embedding = self.model.config, self.model.get_input_embeddings().weight.numel()
         weights = sum(parameter.numel() for parameter in self.model.parameters()) - embedding
-        return 3 * forward_flops(lengths, weights, config.num_hidden_layers, config.hidden_size)
+        attention = 2 * config.num_hidden_layers * config.hidden_size  # a causal one counts as half of its square
+        return 3 * sum(2 * weights * length + attention * length**2 for length in lengths)
 
     def lengths(self) -> list[int]:
         return r1_lengths(self.options.rows, self.options.longest, self.options.seed)
@@ -111,7 +106,7 @@ def peak(options: argparse.Namespace, who: str, rows: int) -> int:
     words = [sys.executable, __file__, "--peak_of", who, str(rows)]
     for name in ("device", "shape", "attention", "rows", "longest", "seed"):
         words += [f"--{name}", str(getattr(options, name))]
-    words += ["--dtype", str(options.dtype).removeprefix("torch."), *["--checkpointing"] * options.checkpointing]
+    words += ["--checkpointing"] * options.checkpointing
     # Makes glibc return freed tensors at once, so that the peak does not depend on the layout of the heap.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
     finished = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=environment, check=True)

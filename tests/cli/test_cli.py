@@ -117,7 +117,7 @@ def test_fields_flags_and_files_are_told_apart():
 
 def plan(job, *words, devices=0, monkeypatch=None):
     if monkeypatch is not None:
-        monkeypatch.setattr(launch, "_device_count", lambda: devices)
+        monkeypatch.setattr(launch, "device_count", lambda: devices)
         monkeypatch.setattr(launch, "find_spec", lambda name: object())
     line = read_words([str(word) for word in words])
     return launch.make_launch(line, load_recipe(job[0], line.overrides))

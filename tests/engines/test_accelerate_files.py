@@ -46,7 +46,7 @@ def test_the_workers_get_the_files_engine_and_share_the_cores(tmp_path, monkeypa
         pytest.importorskip("deepspeed", reason="make test-slow installs it")
     processes = 1 if name == "single" else 2
     monkeypatch.setattr(launch, "WORKER", "accelerate_probe")
-    monkeypatch.setattr(launch, "_device_count", lambda: processes)
+    monkeypatch.setattr(launch, "device_count", lambda: processes)
     monkeypatch.setattr(psutil, "cpu_count", lambda logical: CORES)
     monkeypatch.setattr(psutil.Process, "cpu_affinity", lambda self: range(2 * CORES))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

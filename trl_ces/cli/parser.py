@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from pathlib import Path
 from typing import Any, NoReturn
 
 from ..support.errors import UserError
@@ -28,3 +29,8 @@ def count(word: str) -> int:
     if word.isdigit() and int(word) > 0:
         return int(word)
     raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
+
+
+def path(word: str) -> Path:
+    """Type of a flag that names a file or a folder: a shell leaves the `~` of `--out=~/x` alone."""
+    return Path(word).expanduser()

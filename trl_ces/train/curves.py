@@ -64,7 +64,7 @@ def read_curves(run_dir: Path, accuracy_reward: str) -> Curve:
 
 def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
     """Plots accuracy, length and entropy over the training steps of all methods."""
-    pyplot, figure, axes = panels(len(curves))
+    figure, axes = panels(len(curves))
     styles = styles_of(list(curves))
     for axis, key in zip(axes, PANELS, strict=True):
         for name, runs in curves.items():
@@ -80,7 +80,6 @@ def plot_curves(curves: dict[str, list[Curve]], file: Path) -> Path:
     faint_means = "each point" if seeds == {1} else "each seed"
     figure.supxlabel(f"bold: mean over five logged points; faint: {faint_means}", fontsize=9)
     figure.savefig(file, dpi=150)
-    pyplot.close(figure)
     return file
 
 
@@ -92,15 +91,13 @@ def styles_of(methods: list[str]) -> dict[str, dict[str, Any]]:
     return own | dict(zip(others, rest, strict=True))
 
 
-def panels(methods: int) -> tuple[Any, Any, Any]:
-    """pyplot, a figure and its three axes, with titles and units."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+def panels(methods: int) -> tuple[Any, Any]:
+    """A figure and its three axes, with titles and units."""
+    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.6 if methods < 4 else 4.2))
+    figure = Figure(figsize=(11, 3.6 if methods < 4 else 4.2))
+    axes = figure.subplots(1, 3)
     figure.set_layout_engine("constrained", wspace=0.06)
     for axis, (title, unit) in zip(axes, PANELS.values(), strict=True):
         axis.set(title=title, xlabel="optimizer step", ylabel=unit)
@@ -108,7 +105,7 @@ def panels(methods: int) -> tuple[Any, Any, Any]:
         axis.grid(axis="y", alpha=0.3)
     axes[0].yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # not every 2.5 %, rounded
     axes[0].yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    return pyplot, figure, axes
+    return figure, axes
 
 
 def mean_and_range(runs: list[Curve], key: str) -> tuple[list[float], list[float], list[float], list[float]]:

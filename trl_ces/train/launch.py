@@ -58,13 +58,13 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     config_file = None if named is None else find_recipe(named, "accelerate").resolve()
     settings = read_accelerate_config(config_file) if config_file else {}
     on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
-    devices = 0 if on_cpu else _device_count()
+    devices = 0 if on_cpu else device_count()
     if not on_cpu and devices == 0:
         raise UserError("This machine has no accelerator: train on its CPU with `--use_cpu true`, or start elsewhere.")
     given = settings | {name: values[0] for name, values in line.accelerate_flags.items() if values}
-    machines = _whole_number(given.get("num_machines", 1), "num_machines")
-    rank = _whole_number(given.get("machine_rank", 0), "machine_rank", least=0)
-    processes = _whole_number(given.get("num_processes", max(devices, 1)), "num_processes")
+    machines = whole_number(given.get("num_machines", 1), "num_machines")
+    rank = whole_number(given.get("machine_rank", 0), "machine_rank", least=0)
+    processes = whole_number(given.get("num_processes", max(devices, 1)), "num_processes")
     if devices and processes > devices * machines:
         there = f"{machines} machines like this one have" if machines > 1 else "this machine has"
         raise UserError(
@@ -108,7 +108,7 @@ def read_accelerate_config(file: Path) -> dict[str, Any]:
     return settings
 
 
-def _whole_number(value: Any, name: str, least: int = 1) -> int:
+def whole_number(value: Any, name: str, least: int = 1) -> int:
     if (isinstance(value, str) and value.isdecimal()) or (isinstance(value, int) and not isinstance(value, bool)):
         number = int(value)
         if number >= least:
@@ -116,7 +116,7 @@ def _whole_number(value: Any, name: str, least: int = 1) -> int:
     raise UserError(f"`{name}` is {value!r} ({kind(value)}): expected a whole number of at least {least}.")
 
 
-def _device_count() -> int:
+def device_count() -> int:
     import torch
 
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0

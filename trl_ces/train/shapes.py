@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 
-def _shape(model_type: str, tied: bool, *numbers: int) -> dict[str, Any]:
+def shape_of(model_type: str, tied: bool, *numbers: int) -> dict[str, Any]:
+    """The config.json of a model."""
     names = (
         "hidden_size",
         "intermediate_size",
@@ -29,13 +30,13 @@ def _shape(model_type: str, tied: bool, *numbers: int) -> dict[str, Any]:
 # From each model's config.json on the Hub, so that the shipped recipes can be planned offline. DeepSeek's distilled
 # Qwens have the shapes of Qwen2.5-Math, untied. tests/train/test_shapes.py counts their parameters.
 KNOWN_SHAPES = {
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": _shape("qwen2", False, 1536, 8960, 28, 12, 2, 151936),
-    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": _shape("qwen2", False, 3584, 18944, 28, 28, 4, 152064),
-    "HuggingFaceTB/SmolLM2-135M-Instruct": _shape("llama", True, 576, 1536, 30, 9, 3, 49152),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": shape_of("qwen2", False, 1536, 8960, 28, 12, 2, 151936),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": shape_of("qwen2", False, 3584, 18944, 28, 28, 4, 152064),
+    "HuggingFaceTB/SmolLM2-135M-Instruct": shape_of("llama", True, 576, 1536, 30, 9, 3, 49152),
 }
 # The quickstart's base model, which its recipes build on first use.
 BUILT_SHAPES = {
-    "trl_ces.lab.worlds.arithmetic_model.make_base_model": _shape("llama", True, 96, 256, 3, 4, 4, 18),
+    "trl_ces.lab.worlds.arithmetic_model.make_base_model": shape_of("llama", True, 96, 256, 3, 4, 4, 18),
 }
 
 

@@ -251,6 +251,7 @@ def test_a_file_that_is_not_its_own_is_refused(place, whole, tmp_path):
     (tmp_path / "settings.json").write_bytes((whole / "settings.json").read_bytes())
     for broken, words in [
         ([content[0], b'{"benchmark": "aime24"}\n'], "line 2 was not written by this version"),
+        ([content[0], b"5\n"], "line 2 was not written by this version"),
         ([content[0], b"nonsense\n", content[1]], "line 2 was not written by this version"),
         ([content[0], content[1], content[0]], "line 3 was not written by this version, or repeats an answer"),
     ]:

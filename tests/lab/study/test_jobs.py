@@ -228,7 +228,7 @@ def test_jobs_need_a_number_and_the_config_a_file(tmp_path, monkeypatch):
 def test_on_gpus_runs_get_their_own_devices_and_ports(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3,6,7")
-    monkeypatch.setattr(launch, "_device_count", lambda: 4)
+    monkeypatch.setattr(launch, "device_count", lambda: 4)
     study = write_study(tmp_path, {"accelerate_config": "ddp", "num_processes": 2}, use_cpu=False)
     jobs, slots = prepare(study, 2)
     assert slots == [{"CUDA_VISIBLE_DEVICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "6,7"}]
@@ -243,7 +243,7 @@ def test_on_gpus_runs_get_their_own_devices_and_ports(tmp_path, monkeypatch):
 def test_without_a_launch_configuration_the_devices_are_shared_out_evenly(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
-    monkeypatch.setattr(launch, "_device_count", lambda: 8)
+    monkeypatch.setattr(launch, "device_count", lambda: 8)
     jobs, slots = prepare(write_study(tmp_path, use_cpu=False), 4)
     assert [slot["CUDA_VISIBLE_DEVICES"] for slot in slots] == ["0,1", "2,3", "4,5", "6,7"]
     for job in jobs:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from matplotlib import image, pyplot
+from matplotlib import image
+from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from trl_ces.lab.study import comparison as tables
@@ -470,7 +471,8 @@ def test_over_variants_the_means_of_each_method_are_drawn_with_their_intervals(t
         for seed in ((1, 3) if method == "DAPO" else (5,))
     ]
     figures = []
-    monkeypatch.setattr(pyplot, "close", figures.append)
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: figures.append(self) or save(self, *a, **k))
     plot_variants(DataFrame(rows), methods, tmp_path / "variants.png")
     assert image.imread(tmp_path / "variants.png").shape[:2] == (540, 1650)
     accuracy, length, _ = figures[0].axes

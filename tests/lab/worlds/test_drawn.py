@@ -1,14 +1,16 @@
 """Random worlds: those of experiments/forecast come again from their seed, in their ranges, with problems enough."""
 
+import runpy
 from pathlib import Path
 
 import pandas
 import pytest
 
 from trl_ces.lab.worlds.arithmetic import World, load_problems
-from trl_ces.lab.worlds.drawn import draw_worlds
 
-RESULTS = Path(__file__).parents[3] / "experiments" / "forecast" / "worlds.csv"
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+RESULTS = EXPERIMENTS / "forecast" / "worlds.csv"
+draw_worlds = runpy.run_path(str(EXPERIMENTS / "draw_worlds.py"))["draw_worlds"]
 OLD = {"count": 30, "seed": 1605}
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from ...support.errors import UserError, nearest
+from ...train.shipped import shipped_folders
 
 USAGE = """usage: trl-ces bench NAME [options]
 
@@ -15,9 +16,7 @@ benchmarks:"""
 
 def benchmarks() -> dict[str, Path]:
     """Name -> script, whose first line says what it measures."""
-    package = Path(__file__).resolve().parents[2]
-    folders = [folder for folder in (package / "benchmarks", package.parent / "benchmarks") if folder.is_dir()]
-    scripts = [file for folder in folders for file in sorted(folder.glob("*.py"))]
+    scripts = [file for folder in shipped_folders("benchmarks") for file in sorted(folder.glob("*.py"))]
     return {file.stem: file for file in scripts if "def main(" in file.read_text(encoding="utf-8")}
 
 
@@ -32,15 +31,7 @@ def run(argv: list[str]) -> int:
     if argv[0] not in known:
         hint = nearest(argv[0], known) or f" There are: {', '.join(known)}."
         raise UserError(f"There is no benchmark {argv[0]!r}.{hint}")
-    before = sys.argv
-    sys.argv = [str(known[argv[0]]), *argv[1:]]
-    try:
-        runpy.run_path(str(known[argv[0]]), run_name="__main__")
-    except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-            return 1
-        return end.code or 0
-    finally:
-        sys.argv = before
-    return 0
+    script = known[argv[0]]
+    sys.argv = [str(script), *argv[1:]]
+    sys.path.insert(0, str(script.parent))  # some share a module
+    return runpy.run_path(str(script))["main"]() or 0

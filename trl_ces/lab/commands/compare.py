@@ -1,8 +1,6 @@
 """`trl-ces compare`: evaluations side by side."""
 
-from pathlib import Path
-
-from ...cli.parser import Parser
+from ...cli.parser import Parser, path
 
 EPILOG = """  cd runs/evaluation; trl-ces compare r1_7b dapo ces --names R1-7B DAPO CES --baseline DAPO
 
@@ -18,7 +16,7 @@ def run(argv: list[str]) -> int:
         epilog=EPILOG,
     )
     add = parser.add_argument
-    add("folders", nargs="+", type=Path, metavar="DIR", help="output directories of `trl-ces eval`")
+    add("folders", nargs="+", type=path, metavar="DIR", help="output directories of `trl-ces eval`")
     add("--names", nargs="+", metavar="NAME", help="their names in the tables (default: the directories' names)")
     add("--baseline", metavar="NAME", help="the run that the others are compared with (default: the first)")
     add(
@@ -27,8 +25,8 @@ def run(argv: list[str]) -> int:
         default="correct",
         help="correct: mathematics (default). correct_qwen: the rules of the Qwen2.5-Math script, as in the paper",
     )
-    add("--output", type=Path, metavar="FILE", help="write all numbers there as JSON")
-    add("--picture", type=Path, metavar="FILE", help="draw accuracy within token budgets there, as .png or .svg")
+    add("--output", type=path, metavar="FILE", help="write all numbers there as JSON")
+    add("--picture", type=path, metavar="FILE", help="draw accuracy within token budgets there, as .png or .svg")
     options = parser.parse_args(argv or ["--help"])
 
     from ..evaluation.comparison import compare_folders, comparison_text

@@ -1,10 +1,9 @@
 """`trl-ces inspect`: a model's forking tokens on a sample, before it is trained."""
 
-import sys
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from ...cli.parser import Parser, count
+from ...cli.parser import Parser, count, path
 from ...methods.ces import AUTO
 from ...support.errors import UserError
 from ...train.command_line import read_words
@@ -45,7 +44,7 @@ def run(argv: list[str]) -> int:
     add("--top", type=count, default=15, metavar="N", help="pairs to print (default 15)")
     add("--seed", type=int, help=f"seed of the sampling (default {Sampling.seed})")
     add("--batch_size", type=count, metavar="N", help=f"completions drawn together (default {Sampling.batch_size})")
-    add("--output_dir", type=Path, metavar="DIR", help="also write every number there, in forks.json")
+    add("--output_dir", type=path, metavar="DIR", help="also write every number there, in forks.json")
     options, rest = parser.parse_known_args(argv or ["--help"])
     line = read_words(rest)
     if line.accelerate_flags or line.accelerate_config:
@@ -64,7 +63,7 @@ def run(argv: list[str]) -> int:
     from ..inspect.sampling import sample_recipe
     from ..inspect.table import pairs_report, write_file
 
-    sample = sample_recipe(recipe, asked, sampling, build=options.model is None, on_batch=_show_progress)
+    sample = sample_recipe(recipe, asked, sampling, build=options.model is None)
     share = sampling.share([len(answer.tokens) for answer in sample.answers])
     pairs = count_pairs(sample.answers, sample.correct)
     facts = {"model": sample.name, "num_prompts": len(asked.prompts), **asdict(sampling), "tau": share}
@@ -94,9 +93,3 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"`--output_dir` {folder} cannot be made ({error.strerror}): name another.") from None
-
-
-def _show_progress(done: int, of: int) -> None:
-    """Overwrites a line of a terminal, adds a line to a file."""
-    start, end = ("\r", "\n" if done == of else "") if sys.stderr.isatty() else ("", "\n")
-    print(f"{start}{done} of {of} completions", end=end, file=sys.stderr, flush=True)

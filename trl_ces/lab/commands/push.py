@@ -1,8 +1,6 @@
 """`trl-ces push`: a training's model, card, log and report on the Hub, private by default."""
 
-from pathlib import Path
-
-from ...cli.parser import Parser
+from ...cli.parser import Parser, path
 from ...support.errors import UserError
 
 EPILOG = """  trl-ces push runs/ces                                   into your namespace, private
@@ -14,10 +12,6 @@ The token is that of `hf auth login`, or HF_TOKEN. Exit code 2: refused, 1: the 
 """
 
 
-def _path(word: str) -> Path:
-    return Path(word).expanduser()
-
-
 def run(argv: list[str]) -> int:
     """Gathers what belongs to a run and uploads it."""
     parser = Parser(
@@ -27,13 +21,13 @@ def run(argv: list[str]) -> int:
         epilog=EPILOG,
     )
     add = parser.add_argument
-    add("run", type=_path, metavar="RUN", help="an output directory of trl-ces train, or one of its checkpoints")
+    add("run", type=path, metavar="RUN", help="an output directory of trl-ces train, or one of its checkpoints")
     add("--repo_id", metavar="NAME", help="default: `hub_model_id` of the recipe, or the directory's name")
     add("--merge", action="store_true", help="merge a LoRA adapter into its base")
     add("--public", action="store_true", help="create the repository public, or push to a public one")
     add("--revision", metavar="BRANCH", help="default: `hub_revision` of the recipe, or main")
-    add("--evaluation", nargs="+", type=_path, metavar="DIR", help="of trl-ces eval; default: its folder for RUN")
-    add("--out", type=_path, metavar="DIR", help="write everything there for review, and upload nothing")
+    add("--evaluation", nargs="+", type=path, metavar="DIR", help="of trl-ces eval; default: its folder for RUN")
+    add("--out", type=path, metavar="DIR", help="write everything there for review, and upload nothing")
     given = vars(parser.parse_args(argv or ["--help"]))
     out = given.pop("out")
 

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from ...cli.parser import Parser
+from ...cli.parser import Parser, path
 
 CLEAR_LINE = "\r\x1b[K"
 
@@ -41,7 +41,7 @@ def run(argv: list[str]) -> int:
     """Train, compare and show; returns 1 if a training failed."""
     description = "See the effect of CES on a small model, on this machine's CPU, in a few minutes."
     parser = Parser("quickstart", description=description)
-    parser.add_argument("--output_dir", type=Path, default=Path("runs/quickstart"), help="where everything goes")
+    parser.add_argument("--output_dir", type=path, default=Path("runs/quickstart"), help="where everything goes")
     parser.add_argument("--seed", type=int, default=0, help="seed of the base model, the problems and the training")
     options = parser.parse_args(argv)
 

@@ -2,9 +2,8 @@
 
 import shlex
 from importlib.util import find_spec
-from pathlib import Path
 
-from ...cli.parser import Parser, count
+from ...cli.parser import Parser, count, path
 from ...support.errors import UserError, nearest
 from ...support.imports import install_line
 
@@ -29,15 +28,15 @@ def run(argv: list[str]) -> int:
     add(
         "runs",
         nargs="+",
-        type=Path,
+        type=path,
         metavar="RUN",
         help="an output of trl-ces train, study or eval, or a folder of them",
     )
-    add("--out", type=Path, required=True, metavar="FILE", help="the HTML file")
+    add("--out", type=path, required=True, metavar="FILE", help="the HTML file")
     add("--names", nargs="+", metavar="NAME", help="names of the runs; trainings of one name are seeds of a method")
     add("--baseline", metavar="NAME", help="what the others are compared with (default DAPO, else the first)")
     add("--tokens", type=count, metavar="N", help="sample the saved models on N problems, and show their tokens")
-    add("--figures", type=Path, metavar="DIR", help="also write each picture there, as PNG and SVG")
+    add("--figures", type=path, metavar="DIR", help="also write each picture there, as PNG and SVG")
     add(
         "--verdict",
         choices=("correct", "correct_qwen"),
@@ -45,7 +44,7 @@ def run(argv: list[str]) -> int:
         help="of evaluations: mathematical equality (default), or the rules of the Qwen2.5-Math script",
     )
     options = parser.parse_args(argv or ["--help"])
-    places = [place.expanduser() for place in options.runs]
+    places = options.runs
     if options.names is not None and len(options.names) != len(places):
         raise UserError(f"`--names` has {len(options.names)} names for {len(places)} runs: give one for each.")
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]

@@ -2,9 +2,8 @@
 
 import sys
 from functools import partial
-from pathlib import Path
 
-from ...cli.parser import Parser, count
+from ...cli.parser import Parser, count, path
 from ...train.shipped import find_recipe, shipped_files
 
 
@@ -18,7 +17,7 @@ def run(argv: list[str]) -> int:
     names = ", ".join(shipped_files("study"))
     parser.add_argument("--config", required=True, help=f"a study's YAML file, or a shipped study's name: {names}")
     parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default 1)")
-    parser.add_argument("--output_dir", type=Path, help="overrides the study's own")
+    parser.add_argument("--output_dir", type=path, help="overrides the study's own")
     options = parser.parse_args(argv)
     file = find_recipe(options.config, kind="study")
 

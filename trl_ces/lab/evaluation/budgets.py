@@ -51,7 +51,7 @@ def areas(samples: pd.DataFrame, verdict: str, limit: int) -> pd.Series:
     return left.groupby(judged["problem"]).mean()
 
 
-def curves(runs: Sequence[Sequence[pd.DataFrame]], verdict: str, limit: int, baseline: int | None) -> dict[str, Any]:
+def curves(runs: Sequence[Sequence[pd.DataFrame]], verdict: str, limit: int, baseline: int = 0) -> dict[str, Any]:
     """
     The curves of several runs over the same sets, each set as important as another.
 
@@ -59,7 +59,7 @@ def curves(runs: Sequence[Sequence[pd.DataFrame]], verdict: str, limit: int, bas
         runs (`Sequence[Sequence[DataFrame]]`): Of each run the samples of each set.
         verdict (`str`): The column that says what is correct.
         limit (`int`): The largest budget.
-        baseline (`int`, *optional*): The run that the others are compared with, question by question.
+        baseline (`int`): The run that the others are compared with, question by question.
 
     Returns:
         `dict`: `budgets`; by run, `accuracy` at each and `area`, with 95 % intervals; and `accuracy_difference` and
@@ -73,28 +73,26 @@ def curves(runs: Sequence[Sequence[pd.DataFrame]], verdict: str, limit: int, bas
     for run in runs:
         found = [within(own, verdict, budgets).loc[kept] for own, kept in zip(run, judged, strict=True)]
         shares.append([[Shares(own[b].to_numpy(), own["answers"].to_numpy()) for own in found] for b in budgets])
-    others = [run != baseline and baseline is not None for run in range(len(runs))]
-    pairs = [
-        [one - other for one, other in zip(own, area[baseline or 0], strict=True)] if differs else None
-        for own, differs in zip(area, others, strict=True)
-    ]
+    pairs = [[one - other for one, other in zip(own, area[baseline], strict=True)] for own in area]
     return {
         "budgets": budgets,
         "accuracy": [[accuracy_interval(sets)._asdict() for sets in own] for own in shares],
         "area": [interval_of_average(own, least=0)._asdict() for own in area],
         "accuracy_difference": [
-            [accuracy_difference(sets, base)._asdict() for sets, base in zip(own, shares[baseline or 0], strict=True)]
-            if differs
-            else None
-            for own, differs in zip(shares, others, strict=True)
+            None
+            if run == baseline
+            else [accuracy_difference(*pair)._asdict() for pair in zip(own, shares[baseline], strict=True)]
+            for run, own in enumerate(shares)
         ],
-        "area_difference": [None if pair is None else interval_of_average(pair)._asdict() for pair in pairs],
+        "area_difference": [
+            None if run == baseline else interval_of_average(pair)._asdict() for run, pair in enumerate(pairs)
+        ],
     }
 
 
 def of_one_run(samples: pd.DataFrame, verdict: str, limit: int) -> dict[str, Any]:
     """A run on one set: its curve, its area, and mean tokens of correct and of wrong completions."""
-    found = curves([[samples]], verdict, limit, None)
+    found = curves([[samples]], verdict, limit)
     judged = samples.dropna(subset=verdict)
     tokens = judged.groupby(judged[verdict].astype(bool))["tokens"].mean()
     return {
@@ -128,12 +126,8 @@ def paired_table(names: Sequence[str], baseline: int, average: str, found: Mappi
     header = ["Tokens", *names, *(f"{names[run]} − {names[baseline]}" for run in others)]
 
     def cells(means: Sequence[Mapping[str, Any]], differences: Sequence[Any]) -> list[str]:
-        written = [percent(entry["mean"]) for entry in means]
-        for run in others:
-            mean, low, high = Interval(**differences[run])
-            ends = "" if low is None or high is None else f" [{100 * low:+.1f}, {100 * high:+.1f}]"
-            written.append("-" if mean is None else f"{100 * mean:+.1f}{ends}")
-        return written
+        apart = (Interval(**differences[run]).text(percent, signed=True) for run in others)
+        return [*(percent(entry["mean"]) for entry in means), *apart]
 
     rows = []
     for place, budget in enumerate(found["budgets"]):
@@ -146,13 +140,11 @@ def paired_table(names: Sequence[str], baseline: int, average: str, found: Mappi
 
 def draw_budgets(lines: Mapping[str, tuple[Sequence[int], Sequence[float | None]]], file: Path) -> Path:
     """Writes the picture: accuracy over budgets, in doublings, a line a name; the file's suffix gives the format."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter, ScalarFormatter
 
-    figure, axis = pyplot.subplots(figsize=(7.5, 4.5), layout="constrained")
+    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+    axis = figure.subplots()
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(color="#d9dee6", linewidth=0.8)
     for name, (budgets, shares) in lines.items():
@@ -166,5 +158,4 @@ def draw_budgets(lines: Mapping[str, tuple[Sequence[int], Sequence[float | None]
     axis.set(xlabel="token budget", ylabel="correct completions within it", ylim=(0, None))
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
     figure.savefig(file, dpi=150)
-    pyplot.close(figure)
     return file

@@ -16,8 +16,8 @@ from .benchmarks import BENCHMARKS
 from .budgets import curves, draw_budgets, paired_table
 from .proportions import accuracy_difference, accuracy_interval
 from .samples import SAMPLES, SETTINGS, differences, read_samples, read_settings_file
-from .statistics import interval_of_average
-from .summary import KINDS, accuracies, by_benchmark, forced_mark, mean_lengths, shares, span, tokens
+from .statistics import Interval, interval_of_average
+from .summary import KINDS, accuracies, by_benchmark, forced_mark, mean_lengths, shares, tokens
 
 # Section 5.2: a question is simple if more of the reference model's completions are correct.
 SIMPLE_ABOVE = 0.5
@@ -60,7 +60,6 @@ def compare_folders(
     picture: Path | None = None,
 ) -> dict[str, Any]:
     """Compares output directories of `trl-ces eval`; see [`compare`]. `picture`: of accuracy over budgets."""
-    folders = [folder.expanduser() for folder in folders]
     if len(folders) < 2:
         raise UserError("One directory is named: a comparison takes at least two.")
     names = names or [folder.resolve().name for folder in folders]
@@ -210,16 +209,8 @@ def _headings(names: Sequence[str]) -> list[str]:
 
 def _levels(row: dict[str, Any], runs: Sequence[int], what: str = "") -> list[str]:
     """Of each run accuracy and length, or what `what` says of them, with intervals: `69.6 [67.1, 72.0]`."""
-    cells = []
-    for run in runs:
-        for measure, write in (("accuracy", percent), ("length", tokens)):
-
-            def text(value: float | None, write: Any = write) -> str:
-                return ("+" if what and value is not None and value >= 0 else "") + write(value)
-
-            mean, low, high = row[measure + what][run].values()
-            cells.append(f"{text(mean)} {span(low, high, text)}".strip())
-    return cells
+    measures = (("accuracy", percent), ("length", tokens))
+    return [Interval(**row[of + what][run]).text(write, bool(what)) for run in runs for of, write in measures]
 
 
 def _bold_best(cells: list[str]) -> list[str]:

@@ -45,7 +45,7 @@ def read_samples(file: Path) -> tuple[list[Sample], int]:
             sample = json.loads(line)
         except ValueError:
             sample = {}
-        if tuple(sample) != FIELDS or key_of(sample) in samples:
+        if not isinstance(sample, dict) or tuple(sample) != FIELDS or key_of(sample) in samples:
             raise UserError(
                 f"{file}: line {number} was not written by this version, or repeats an answer: remove the line, or "
                 "give another `--output_dir`."

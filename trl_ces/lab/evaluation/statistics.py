@@ -1,7 +1,7 @@
 """Means with bootstrap-t intervals over problems, and pass@k."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +25,13 @@ class Interval(NamedTuple):
             return math.nan, math.nan
         return self.mean - self.low, self.high - self.mean
 
+    def text(self, write: Callable[[float | None], str], signed: bool = False) -> str:
+        """`69.6 [67.1, 72.0]`; without an interval the mean alone."""
+        mean, *ends = (("+" if signed and value is not None and value >= 0 else "") + write(value) for value in self)
+        return mean if self.low is None else f"{mean} [{', '.join(ends)}]"
 
-def interval_of_average(
-    sets: Sequence[Sequence[float]], least: float = -math.inf, resamples: int = RESAMPLES
-) -> Interval:
+
+def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.inf) -> Interval:
     """
     The unweighted mean of several sets' means, as in the paper, with its bootstrap-t interval (Efron and
     Tibshirani 1993, section 12.5): skewed values such as lengths need it. For accuracies see proportions.py.
@@ -45,19 +48,19 @@ def interval_of_average(
     error = math.sqrt(sum(values.var() / max(len(values) - 1, 1) for values in centred)) / len(sets)
     if error == 0 or min(map(len, sets)) == 1:
         return Interval(mean, None, None)
-    resampled = [_resampled(values, SEED + place, resamples) for place, values in enumerate(centred)]
+    resampled = [_resampled(values, SEED + place) for place, values in enumerate(centred)]
     means = sum(means for means, _ in resampled) / len(sets)
     errors = np.sqrt(sum(squares for _, squares in resampled)) / len(sets)
     low, high = np.quantile(means / np.maximum(errors, error / 2), [0.025, 0.975])
     return Interval(mean, max(least, float(mean - high * error)), max(least, float(mean - low * error)))
 
 
-def _resampled(values: np.ndarray, seed: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
+def _resampled(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Means of resamples, which are as many values drawn with replacement, and their squared standard errors."""
     random, at_a_time = np.random.default_rng(seed), max(1, INDICES_AT_A_TIME // len(values))
     means, squares = [], []
-    for start in range(0, resamples, at_a_time):
-        drawn = values[random.integers(len(values), size=(min(at_a_time, resamples - start), len(values)))]
+    for start in range(0, RESAMPLES, at_a_time):
+        drawn = values[random.integers(len(values), size=(min(at_a_time, RESAMPLES - start), len(values)))]
         means.append(drawn.mean(axis=1))
         squares.append(drawn.var(axis=1) / max(len(values) - 1, 1))
     return np.concatenate(means), np.concatenate(squares)
@@ -65,6 +68,4 @@ def _resampled(values: np.ndarray, seed: int, resamples: int) -> tuple[np.ndarra
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
     """The probability that k samples, drawn without replacement, contain a correct one (Chen et al. 2021, Eq. 1)."""
-    if k > num_samples:
-        raise ValueError(f"k is {k} with {num_samples} samples: it must not exceed their number.")
     return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)

@@ -166,13 +166,12 @@ def results_table(summary: dict[str, Any]) -> str:
         f"{settings.get('top_k') or 'all'}, repetition penalty {settings['repetition_penalty']:g}, at most "
         f"{settings['max_new_tokens']} tokens, by {settings['backend']}."
     )
-    curves = {name: entry["budgets"]["correct"] for name, entry in found.items() if "budgets" in entry}
-    if curves:
-        notes += [
-            budget_table(curves),
-            "Acc within: correct completions that end within so many tokens, %. Area: their mean over all budgets up "
-            "to the limit. Len: mean tokens of correct and of wrong completions.",
-        ]
+    curves = {name: entry["budgets"]["correct"] for name, entry in found.items()}
+    notes += [
+        budget_table(curves),
+        "Acc within: correct completions that end within so many tokens, %. Area: their mean over all budgets up to "
+        "the limit. Len: mean tokens of correct and of wrong completions.",
+    ]
     return "\n\n".join([title, _table(summary), *notes]) + "\n"
 
 

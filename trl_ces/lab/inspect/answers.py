@@ -1,10 +1,11 @@
 """Completions drawn from a model's whole distribution, each with its forking tokens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from tqdm import tqdm
 from transformers import GenerationConfig
 
 from ...support.errors import UserError
@@ -45,11 +46,7 @@ def encode_prompt(
 
 
 def sample_answers(
-    model: Any,
-    tokenizer: Any,
-    prompts: Sequence[list[int]],
-    sampling: Sampling,
-    on_batch: Callable[[int, int], None] | None = None,
+    model: Any, tokenizer: Any, prompts: Sequence[list[int]], sampling: Sampling
 ) -> list[SampledAnswer]:
     """Samples completions from the whole distribution (no top-k, no top-p) and finds their forking tokens."""
     model.eval()
@@ -71,12 +68,10 @@ def sample_answers(
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         torch.manual_seed(sampling.seed)
         batches = [rows[start : start + sampling.batch_size] for start in range(0, len(rows), sampling.batch_size)]
-        for numbers in batches:
+        for numbers in tqdm(batches, unit="batch"):
             for tokens in generate_batch(model, [prompts[number] for number in numbers], whole):
                 length = len(cut_at_end(tokens, ends)[0]) + 1  # the end token counts
                 written.append(tokens[:length])
-            if on_batch is not None:
-                on_batch(len(written), len(rows))
         tau = sampling.share([len(tokens) for tokens in written])
         for numbers in batches:
             asked, own = [prompts[number] for number in numbers], written[len(answers) :][: len(numbers)]

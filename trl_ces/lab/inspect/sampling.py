@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,21 +38,14 @@ class RecipeSample:
     reason: str | None  # why there are no verdicts, where a reward was to give them, or no correct completion
 
 
-def sample_recipe(
-    recipe: Recipe,
-    asked: Prompts,
-    sampling: Sampling,
-    *,
-    build: bool = False,
-    on_batch: Callable[[int, int], None] | None = None,
-) -> RecipeSample:
+def sample_recipe(recipe: Recipe, asked: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
     """Loads the recipe's model, samples its completions, and grades them by the recipe's accuracy reward."""
     name, model, tokenizer = _load_model(recipe, build)
     prompts = asked.prompts
     if asked.typed and tokenizer.chat_template is not None:
         prompts = [build_prompt(text, recipe.script.system_prompt) for text in prompts]
     encoded = [encode_prompt(tokenizer, prompt, recipe.training.get("chat_template_kwargs")) for prompt in prompts]
-    answers = sample_answers(model, tokenizer, encoded, sampling, on_batch)
+    answers = sample_answers(model, tokenizer, encoded, sampling)
     correct, reason = None, None
     if asked.columns:
         correct, reason = _accuracy_verdicts(recipe, tokenizer, asked, encoded, answers)

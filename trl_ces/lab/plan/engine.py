@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError
+from ...train.launch import whole_number
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,7 @@ class Engine:
 
 def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = None) -> Engine:
     """The engine that an accelerate configuration starts."""
-    machines = settings.get("num_machines", 1) if nodes is None else nodes
-    if not isinstance(machines, int) or machines < 1:
-        raise UserError(f"`num_machines` is {machines!r}: expected a whole number of at least 1, or give `--nodes`.")
+    machines = whole_number(settings.get("num_machines", 1), "num_machines") if nodes is None else nodes
     if processes % machines:
         raise UserError(
             f"`--gpus` is {processes}, which cannot be spread evenly over {machines} nodes: give the processes of all "

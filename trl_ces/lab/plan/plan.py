@@ -87,7 +87,8 @@ def with_lora(plan: Plan, names: Sequence[str], overrides: dict[str, list[str]],
 def _rows(script: ScriptArguments) -> int | None:
     """Training prompts: those that are asked for, or those of a local file that is there."""
     name = script.dataset_name
-    if script.max_train_samples is not None or name is None or not (is_local(name) and Path(name).exists()):
+    is_here = name is not None and is_local(name) and Path(name).expanduser().exists()
+    if script.max_train_samples is not None or name is None or not is_here:
         return script.max_train_samples
     held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
     return len(read_rows(script, name, script.dataset_split).golds) - held_out

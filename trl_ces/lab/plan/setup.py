@@ -98,6 +98,11 @@ def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine
     colocated = bool(config.use_vllm) and config.vllm_mode == "colocate"
     server = bool(config.use_vllm) and not colocated
     parallel = config.vllm_tensor_parallel_size if colocated else 1
+    if engine.processes % parallel:
+        raise UserError(
+            f"`vllm_tensor_parallel_size` is {parallel}, and {engine.processes} GPUs are no multiple of it: choose a "
+            "divisor."
+        )
     # TRL asks a server for the whole rollout in one request.
     answers = schedule.responses if server else schedule.responses // engine.processes * parallel
     kv_width = 2 if config.use_vllm or dtype == "bfloat16" else 4

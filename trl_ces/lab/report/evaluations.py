@@ -23,17 +23,16 @@ def compare_evaluations(
     unknown = min(known) if len(known) == 1 else ""  # a Hub model or an adapter stands beside the only shape there is
     for run in runs:
         for kind in KINDS:
-            names = [name for name in run.settings["benchmarks"] if BENCHMARKS[name].kind == kind]
-            data = {name: run.settings["data"][name] for name in names}
-            own = replace(run, settings={**run.settings, "benchmarks": names, "data": data})
-            groups.setdefault((backbone(run) or unknown, kind), []).extend([own] if names else [])
+            if names := [name for name in run.settings["benchmarks"] if BENCHMARKS[name].kind == kind]:
+                data = {name: run.settings["data"][name] for name in names}
+                own = replace(run, settings={**run.settings, "benchmarks": names, "data": data})
+                groups.setdefault((backbone(run) or unknown, kind), []).append(own)
     for (_, kind), group in groups.items():
         names = [run.name for run in group]
         try:
-            if group:
-                found = compare(group, verdict, names.index(baseline) if baseline in names else 0)
-                only = next(iter(found["benchmarks"]))
-                yield KINDS[kind] if found["averages"] else BENCHMARKS[only].title, found
+            found = compare(group, verdict, names.index(baseline) if baseline in names else 0)
+            only = next(iter(found["benchmarks"]))
+            yield KINDS[kind] if found["averages"] else BENCHMARKS[only].title, found
         except UserError as error:
             notes.append(f"Not compared: {', '.join(names)}. {error}")
 

@@ -36,10 +36,7 @@ class Figure:
 
     def render(self, theme: Theme, kind: str) -> bytes:
         """The picture as `"svg"` or `"png"`."""
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
+        import matplotlib.figure
 
         settings: Any = {
             "svg.hashsalt": self.name,  # the same data give the same bytes
@@ -48,8 +45,9 @@ class Figure:
             **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), theme.ink),
             "axes.edgecolor": theme.ink,
         }
-        with pyplot.rc_context(settings):
-            figure, axis = pyplot.subplots(figsize=self.size, layout="constrained")
+        with matplotlib.rc_context(settings):
+            figure = matplotlib.figure.Figure(figsize=self.size, layout="constrained")
+            axis = figure.subplots()
             axis.spines[["top", "right"]].set_visible(False)
             axis.grid(axis="y", color=theme.grid, linewidth=0.8)
             axis.set_axisbelow(True)
@@ -60,7 +58,6 @@ class Figure:
             background = theme.paper if kind == "png" else "none"
             metadata = {"Date": None} if kind == "svg" else None
             figure.savefig(stream, format=kind, dpi=200, facecolor=background, metadata=metadata)
-            pyplot.close(figure)
         return stream.getvalue()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ class StudyRuns:
         parts = (self.runs[trained], self.runs[~trained]) if has_lines(self.runs) else ()
         return [setting.line for runs in parts for setting in read_settings(runs)]
 
-    @property
+    @cached_property
     def recipes(self) -> dict[tuple[str, str, int], dict[str, Any]]:
         """(variant, method, seed) -> the recipe of that run."""
         return dict(zip(_places(self.runs), map(json.loads, self.runs["settings"]), strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import Any
 from ...config import CESConfig
 from ...support.errors import UserError
 from ...support.yaml import read_yaml
+from ...train.checkpoints import read_state
 from ...train.recipe import RECIPE, Recipe, make_recipe
 from ..evaluation.models import check_model
 from ..inspect.sampling import RecipeSample, sample_recipe
 from ..inspect.settings import Sampling, read_prompts
 from .runs import Found
 from .tokens import DIGITS, FollowedToken, TokenFile, digest, read_tokens, token_answers, write_tokens
-from .trainings import STATE, Training, logged_checkpoints, read_recipe
+from .trainings import Training, logged_checkpoints, read_recipe
 
 CES_FIELDS = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect", "ces_dynamic_multiplier")
 # Completions whose tokens' distributions are held together.
@@ -31,8 +31,8 @@ def models_of(run: Path, settings: dict[str, Any]) -> dict[int, Path]:
     if base is not None:
         found[0] = base
     found |= {step: folder for step, folder in logged_checkpoints(run).items() if _saved(folder)}
-    if _saved(run) and (run / STATE).is_file():
-        found[json.loads((run / STATE).read_text(encoding="utf-8"))["global_step"]] = run
+    if _saved(run) and (state := read_state(run)) is not None:
+        found[state["global_step"]] = run
     return dict(sorted(found.items()))
 
 

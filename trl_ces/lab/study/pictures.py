@@ -54,13 +54,11 @@ def draw_front(
 
 def plot_front(settings: Sequence[Setting], order: Sequence[str], title: str, file: Path) -> None:
     """Writes the picture of one variant. `order` holds the lines; the file's suffix gives the format."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    figure, axis = pyplot.subplots(figsize=(7.5, 5.2), layout="constrained")
+    figure = Figure(figsize=(7.5, 5.2), layout="constrained")
+    axis = figure.subplots()
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(axis="y", color="#d9dee6", linewidth=0.8)
     draw_front(axis, settings, styles_of(list(order)), "#1c2430", "#d9dee6")
@@ -69,12 +67,11 @@ def plot_front(settings: Sequence[Setting], order: Sequence[str], title: str, fi
     axis.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=3.2)
     figure.savefig(file, dpi=150)
-    pyplot.close(figure)
 
 
 def plot_variants(runs: DataFrame, methods: Mapping[str, str], file: Path) -> None:
     """Means over seeds with their intervals over the variants; `methods` says which are drawn, and as what."""
-    pyplot, figure, axes = panels(len(methods))
+    figure, axes = panels(len(methods))
     styles = styles_of(list(methods.values()))
     variants = list(runs["variant"].unique())
     for axis, measure in zip(axes, MEASURES, strict=True):
@@ -96,4 +93,3 @@ def plot_variants(runs: DataFrame, methods: Mapping[str, str], file: Path) -> No
     handles = axes[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper center", ncols=min(len(methods), 4), frameon=False, fontsize=9)
     figure.savefig(file, dpi=150)
-    pyplot.close(figure)

@@ -91,7 +91,7 @@ def run_all(
             time.sleep(POLL_SECONDS)
             on_wait()
     finally:
-        _end([child for child in children.values() if child.poll() is None], patience_s)
+        end_processes([child for child in children.values() if child.poll() is None], patience_s)
         for run in working.values():
             run.close()
         for number, handler in previous.items():
@@ -135,7 +135,7 @@ def _work(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -
                 raise RunFailed(run.name, code if code > 0 else 128 - code, step.log)
 
 
-def _end(children: list[Child], patience_s: float) -> None:
+def end_processes(children: list[Child], patience_s: float) -> None:
     """Ends processes and all their children; torchrun's have sessions of their own."""
     descendants = [process for child in children for process in psutil.Process(child.pid).children(recursive=True)]
     for child in children:

@@ -1,6 +1,6 @@
 """CES beside DAPO on a model so small that this machine's CPU trains both in minutes.
 
-A base model learns to write additions with their working (toy/arithmetic.py). Then `trl-ces train` trains it twice
+A base model learns to write additions with their working (worlds/arithmetic.py). Then `trl-ces train` trains it twice
 from the same start, seed and problems, once by DAPO and once by CES, and all three models answer the same held-out
 problems.
 """

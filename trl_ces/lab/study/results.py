@@ -137,10 +137,8 @@ def accuracy_reward_name(cell: Cell) -> str:
     names = [reward_name(func) for func in find_reward_functions(recipe)]
     try:
         return names[accuracy_reward_index(names, recipe.setting("ces_accuracy_reward"))]
-    except ValueError:
-        raise UserError(
-            f"the accuracy reward is ambiguous among {', '.join(names)}: set `ces_accuracy_reward` to its name."
-        ) from None
+    except ValueError as error:
+        raise UserError(str(error)) from None
 
 
 def make_row(cell: Cell, curve: Curve | None, evaluated: bool = True) -> dict[str, Any]:

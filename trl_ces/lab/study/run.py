@@ -14,7 +14,7 @@ from ...support.locks import lock_file, sign
 from ...train.checkpoints import newest_checkpoint
 from ...train.checks import check
 from ...train.command_line import CommandLine
-from ...train.launch import read_accelerate_config
+from ...train.launch import device_count, read_accelerate_config, whole_number
 from ...train.shipped import find_recipe
 from .cells import Cell, Study
 from .folder import begin_training, check_unchanged, finish_training, is_finished, is_trained, write_recipe
@@ -87,7 +87,7 @@ def share_devices(study: Study, at_a_time: int) -> tuple[int, list[dict[str, str
     """Processes of each run, and per slot the variable that names its devices."""
     file = study.accelerate_config
     settings = read_accelerate_config(find_recipe(file, "accelerate")) if file is not None else {}
-    asked = study.num_processes or settings.get("num_processes")
+    asked = study.num_processes or whole_number(settings.get("num_processes", 0), "num_processes", least=0)
     on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
     devices = [] if on_cpu else visible_devices()
     if not devices:  # a CPU; or no accelerator, which the first run's own check refuses
@@ -104,12 +104,8 @@ def share_devices(study: Study, at_a_time: int) -> tuple[int, list[dict[str, str
 
 def visible_devices() -> list[str]:
     """The accelerators that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
-    import torch
-
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named:
-        return named.split(",")
-    return [str(index) for index in range(torch.accelerator.device_count() if torch.accelerator.is_available() else 0)]
+    return named.split(",") if named else [str(index) for index in range(device_count())]
 
 
 def make_pending(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:

@@ -83,5 +83,6 @@ def last_number_accuracy_reward(
         text = completion if isinstance(completion, str) else completion[-1]["content"]
         # A minus after a digit subtracts: the last integer of "7-3" is 3.
         numbers = re.findall(r"(?<![\d)])-?\d+|\d+", text)
-        rewards.append(float(bool(numbers) and int(numbers[-1]) == int(answer)))
+        # Python reads no number of over 4,300 digits.
+        rewards.append(float(bool(numbers) and len(numbers[-1]) < 100 and int(numbers[-1]) == int(answer)))
     return rewards

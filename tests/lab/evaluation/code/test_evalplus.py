@@ -35,14 +35,12 @@ def test_a_damaged_archive_is_named(tmp_path):
         (63, [[[1, 2], [3]]], [[(1, 2), (3,)]]),
         (75, [[[6, 24], [7]], 6], [[(6, 24), (7,)], 6]),
         (106, [[5, 6], [9, 10]], [[5, 6], (9, 10)]),
-        (115, [[[1, 2], [], {}]], [[{1, 2}, {}, {}]]),
-        (124, ["0.5", "1+2j"], (0.5, 1 + 2j)),
+        (124, ["0.5", "1+2j"], [0.5, 1 + 2j]),
         (250, [[10, 8], 4], [(10, 8), 4]),
         (252, ["1j"], [1j]),
         (259, [[[1, 3]], [[6, 7]]], [((1, 3),), ((6, 7),)]),
         (278, [[1, [4, [6]], 2]], [(1, (4, [6]), 2)]),
-        (307, [["a", 5, []], 2, 50], [("a", 5, []), 2, 50]),
-        (580, [[4, [7, [6]]]], ((4, (7, (6,))),)),
+        (580, [[4, [7, [6]]]], [(4, (7, (6,)))]),
         (722, [{"Ann": [6.2, 70]}, 6.0, 70], [{"Ann": (6.2, 70)}, 6.0, 70]),
     ],
 )
@@ -53,7 +51,6 @@ def test_mbpps_arguments_get_the_types_that_its_functions_take(task, arguments, 
 @pytest.mark.parametrize(
     ("name", "arguments", "output"),
     [
-        ("sum_div", (8,), 0),
         ("surface_Area", (3, 4), 35),  # 9 + 2 * 3 * sqrt(1.5^2 + 4^2) = 34.6
         ("surface_Area", (1, 2), 5),  # 1 + 2 * sqrt(0.25 + 4) = 5.1
         ("digit_distance_nums", (23, 56), 6),
@@ -73,7 +70,6 @@ def test_other_readings_of_the_wording_are_right_too(name, arguments, output):
     [
         ("similar_elements", "set", "equal"),
         ("check_str", "not_none", "equal"),
-        ("are_equivalent", None, "any"),
         ("halve", None, "equal"),
     ],
 )
