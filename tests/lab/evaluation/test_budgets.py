@@ -89,8 +89,8 @@ def test_two_runs_are_compared_question_by_question():
 
 
 def test_sets_weigh_the_same():
-    found = curves([[FIRST, SECOND]], "correct", 1024, None)
-    alone = [curves([[own]], "correct", 1024, None) for own in (FIRST, SECOND)]
+    found = curves([[FIRST, SECOND]], "correct", 1024)
+    alone = [curves([[own]], "correct", 1024) for own in (FIRST, SECOND)]
     means = [[entry["mean"] for entry in each["accuracy"][0]] for each in (found, *alone)]
     assert means[0] == pytest.approx([(one + two) / 2 for one, two in zip(*means[1:], strict=True)])
     assert found["area_difference"] == [None]

@@ -177,7 +177,7 @@ def finish(cell, accuracy, length, evaluation):
         ({"model_builder": None, "model_builder_kwargs": None, "model_name_or_path": "./no"}, "holds no config.json"),
         (
             {"reward_funcs": ["think_format_reward", "get_soft_overlong_punishment"]},
-            r"DAPO, seed 0: the accuracy reward is ambiguous .* `ces_accuracy_reward`",
+            "DAPO, seed 0: Set `ces_accuracy_reward` to the name",
         ),
     ],
 )
