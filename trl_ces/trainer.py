@@ -49,7 +49,7 @@ from .layers import (
     ToolRounds,
     Verdicts,
 )
-from .layers.first_rollout import lost_to_rounding, tau_for
+from .layers.first_rollout import lost_to_rounding, never_shapes, tau_for
 from .layers.rows import NUM_ITEMS, rows_of_process
 from .layers.runaway import RunawayWatch
 from .methods.ces import AUTO, swapped_signs
@@ -68,8 +68,7 @@ class Shaping(EntropyControl, Verdicts):
 
     Raises:
         `ValueError`: The rule needs verdicts and the accuracy reward is ambiguous.
-        `RuntimeError`: During training, if TRL's entropies carry no gradient.
-        `KeyError`: Likewise, if TRL reads the advantages before it computes the entropies.
+        `RuntimeError`: During training, if TRL's entropies carry no gradient or TRL reads the advantages too early.
     """
 
     _rule: Rule | None = None
@@ -93,8 +92,9 @@ class Shaping(EntropyControl, Verdicts):
                 f"{self.args.gradient_accumulation_steps}."
             )
         if self.args.shaping == "ces" and self.accelerator.is_main_process:
-            warning = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
-            if warning:
+            swapped = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
+            unshaped = never_shapes(self.args.ces_tau, self.args.max_completion_length)
+            for warning in filter(None, (swapped, unshaped)):
                 logger.warning(warning)
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # which update float32 copies
         if not sharded and not is_peft_model(self.model) and self.accelerator.is_main_process:
@@ -137,6 +137,13 @@ class Shaping(EntropyControl, Verdicts):
         self._loss_inputs = inputs, copy
         try:
             loss = super()._compute_loss(model, copy)
+        except KeyError as error:
+            if error.args != ("advantages",):
+                raise
+            raise RuntimeError(
+                f"trl {trl.__version__} reads the advantages before it computes the entropies, so CES cannot shape "
+                "them: install the version in constraints.txt, and please report it."
+            ) from error
         finally:
             self._loss_inputs = None
         mode = "train" if self.model.training else "eval"

@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 from code_sandbox import CANNOT
-from docs_blocks import BLOCK, DOCS, OTHERS, PAGES, SHELLS, blocks, cases, commands, write_tutorial
-from docs_functions import functions_of
+from docs_blocks import BLOCK, DOCS, OTHERS, PAGES, SHELLS, blocks, cases, commands, functions_of, write_tutorial
 from docs_table import NOT_RUN, RUN
 from fixtures_evaluation import write_data, write_model
 from report_runs import POINTS, write_evaluation, write_study, write_training

@@ -19,7 +19,7 @@ from trl_ces.train.shipped import find_recipe
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
 # Their figures are in test_forty_worlds.py and test_arena.py.
-PARTS = ("forty_worlds", "forty_more_worlds", "arena", "arena_strengths")
+PARTS = ("forty_worlds", "forty_more_worlds", "arena", "arena_strengths", "arena_long")
 RESULTS = sorted(file for file in EXPERIMENTS.glob("*/results.csv") if file.parent.name not in PARTS)
 
 

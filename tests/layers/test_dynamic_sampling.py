@@ -269,8 +269,9 @@ def test_an_accuracy_reward_that_cannot_be_told_is_refused_before_the_model_is_l
     with pytest.raises(ValueError) as refusal:
         CESTrainer("no/such-model", [short_reward, scripted_bonus_reward], args)
     assert str(refusal.value) == (
-        "Set `ces_accuracy_reward` to the name of the reward function that tells correct completions from wrong: it "
-        "is None, and 0 of them have 'accuracy' in their name. There are: short_reward, scripted_bonus_reward."
+        "Set `ces_accuracy_reward` to the name of the reward function that tells correct completions from wrong, "
+        "which CES, `dynamic_sampling`, `dot_alpha`, QLPO and rewards of whole groups read: it is None, and 0 of them "
+        "have 'accuracy' in their name. There are: short_reward, scripted_bonus_reward."
     )
 
 

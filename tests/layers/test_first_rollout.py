@@ -88,6 +88,7 @@ def test_a_trainer_says_it_once(tmp_path, caplog):
     said = [record.message for record in caplog.records if "of the first rollout is correct" in record.message]
     assert len(said) == 1
     assert "against the gold '3'" in said[0]
+    assert "Nothing will be shaped: a completion of at most" in caplog.text
 
 
 @pytest.mark.parametrize(

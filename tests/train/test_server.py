@@ -176,7 +176,9 @@ def test_another_service_on_the_port_is_said_to_be_one(model, answers, sentence)
         service.server_close()
 
 
-@pytest.mark.parametrize("address", ["node-4:8000", "node-4", "ftp://node-4:8000", "http://", "http://node-4:80x"])
+@pytest.mark.parametrize(
+    "address", ["node-4:8000", "node-4", "ftp://node-4:8000", "http://", "http://node-4:80x", "http://[::1"]
+)
 def test_an_address_that_is_none_is_refused(address):
     assert f"`vllm_server_base_url` is {address!r}: write it as http://HOST:8000" in refusal(recipe_of("m", address))
 

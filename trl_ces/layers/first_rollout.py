@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from ..methods.groups import Groups
+from ..methods.rule import exact
 from .reward_guard import parameters_of
 
 _SHOWN = 160  # characters of a completion and of a gold
@@ -20,6 +21,16 @@ def tau_for(mean_length: float) -> float:
     the run's recipe.yaml and run.json, and kept in checkpoints.
     """
     return round(min(max(4 / mean_length, 0.01), 1), 4)
+
+
+def never_shapes(tau: float | str, longest: int | None) -> str:
+    """Why completions of at most `longest` tokens have no shaped one (Eq. 5), for the log; empty if some may."""
+    if longest is None or isinstance(tau, str) or tau == 0 or longest * exact(tau) >= 1:
+        return ""
+    return (
+        f"Nothing will be shaped: a completion of at most {longest} tokens (`max_completion_length`) has no token to "
+        f"spare for `ces_tau` {tau:g} (Eq. 5). Set it to {4 / longest:.2g}, about 4 shaped tokens."
+    )
 
 
 def lost_to_rounding(weight: torch.Tensor, rate: float) -> str:

@@ -1,6 +1,7 @@
 """Errors for a user, and what their messages are made of."""
 
 import difflib
+import reprlib
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -25,6 +26,17 @@ def kind(value: Any) -> str:
     """What a YAML author calls the type of `value`."""
     names = {type(None): "null", bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "mapping"}
     return names.get(type(value), type(value).__name__)
+
+
+_short = reprlib.Repr()
+_short.maxlevel = 2
+_short.maxlist = _short.maxdict = 4
+_short.maxstring = _short.maxother = _short.maxlong = 40
+
+
+def shown(value: Any) -> str:
+    """`repr(value)`, cut where it is long: a message must not print a megabyte."""
+    return _short.repr(value)
 
 
 def hub_errors() -> tuple[type[Exception], ...]:

@@ -30,7 +30,8 @@ def accuracy_reward_index(names: list[str], wanted: str | None) -> int:
         problem = f"it is None, and {len(matches)} of them have 'accuracy' in their name"
     if len(matches) != 1:
         raise ValueError(
-            "Set `ces_accuracy_reward` to the name of the reward function that tells correct completions from wrong: "
+            "Set `ces_accuracy_reward` to the name of the reward function that tells correct completions from wrong, "
+            "which CES, `dynamic_sampling`, `dot_alpha`, QLPO and rewards of whole groups read: "
             f"{problem}. There are: {', '.join(names) or 'none'}."
         )
     return matches[0]

@@ -3,7 +3,6 @@
 import enum
 import math
 import re
-import reprlib
 import types
 import typing
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Literal
 
 import yaml
 
-from .errors import UserError, first_line, kind
+from .errors import UserError, first_line, kind, shown
 
 # `bf16: yes` can only mean true; to YAML 1.2 it is a word, as in `eval_strategy: no`.
 BOOL_WORDS = {"yes": True, "on": True, "no": False, "off": False}
@@ -167,7 +166,7 @@ def fit(value: Any, hint: Any) -> Any:
         fitted = _fit(value, member)
         if fitted is not _NO_FIT:
             return fitted
-    raise TypeError(f"expected {describe_type(hint)}, got {kind(value)} {reprlib.repr(value)}")
+    raise TypeError(f"expected {describe_type(hint)}, got {kind(value)} {shown(value)}")
 
 
 def fit_text(texts: list[str], hint: Any) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # By these the sizes of a run are divided.
 COUNTS = ["per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"]
-COUNTS += ["generation_batch_size", "num_iterations", "save_steps"]
+COUNTS += ["generation_batch_size", "num_iterations"]
 # A run's own recipe, in its `output_dir`.
 RECIPE = "recipe.yaml"
 RESUME = "resume_from_checkpoint"

@@ -96,6 +96,10 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
         raise UserError(lost_server or f"{error} (TRL_CES_DEBUG=1 shows where)") from error
 
 
+class AfterFirstStep(AfterStep):
+    """Writes down what the first rollout decided. A class of its own: of two of one class transformers warns."""
+
+
 def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     """Trains, from a checkpoint if the recipe says so; `False` if SIGTERM ended it early."""
     output_dir, speaks = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
@@ -115,7 +119,7 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     if speaks:
         write()
         if args.ces_tau == AUTO:
-            trainer.add_callback(AfterStep(cache(write)))  # once, when the first rollout has decided
+            trainer.add_callback(AfterFirstStep(cache(write)))
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
     try:

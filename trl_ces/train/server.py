@@ -25,12 +25,12 @@ def server_url(recipe: Recipe) -> str:
     given = recipe.setting("vllm_server_base_url")
     if given is None:
         return f"http://{recipe.setting('vllm_server_host')}:{recipe.setting('vllm_server_port')}"
-    parts = urlsplit(given)
     try:
-        has_place = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # http://host:80x
-        has_place = False
-    if parts.scheme not in ("http", "https") or not has_place:
+        parts = urlsplit(given)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # http://host:80x, http://[::1
+        fits = False
+    if not fits:
         raise UserError(f"`vllm_server_base_url` is {given!r}: write it as http://HOST:{DEFAULT_PORT}.")
     return given.rstrip("/")
 

@@ -61,7 +61,7 @@ def _stated(response: str) -> str:
         after = response.partition(_HOPE[0])[2]
         return after.partition(_HOPE[1])[0].strip()
     if "boxed" in response:
-        return last_box(response)
+        return _last_box(response)
     for statement in _STATEMENTS:
         if statement in response:
             return response.rpartition(statement)[2].strip()
@@ -71,8 +71,7 @@ def _stated(response: str) -> str:
     return numbers[-1] if numbers else ""
 
 
-def last_box(response: str) -> str:
-    r"""The content of the last `\boxed{...}`."""
+def _last_box(response: str) -> str:
     rest = response.rpartition("boxed")[2]
     if not rest.startswith("{"):
         return rest.partition("$")[0].strip()

@@ -32,6 +32,10 @@ def run(argv: list[str]) -> int:
         hint = nearest(argv[0], known) or f" There are: {', '.join(known)}."
         raise UserError(f"There is no benchmark {argv[0]!r}.{hint}")
     script = known[argv[0]]
-    sys.argv = [str(script), *argv[1:]]
+    given, sys.argv = sys.argv, [str(script), *argv[1:]]
     sys.path.insert(0, str(script.parent))  # some share a module
-    return runpy.run_path(str(script))["main"]() or 0
+    try:
+        return runpy.run_path(str(script))["main"]() or 0
+    finally:
+        sys.argv = given
+        sys.path.remove(str(script.parent))

@@ -9,7 +9,6 @@ import string
 from collections.abc import Callable
 from typing import Any
 
-from ...grading.qwen.extract import last_box
 from .code.tasks import Row
 
 # Question and gold of one row.
@@ -50,10 +49,7 @@ def read_gsm8k(row: Row) -> tuple[str, str]:
 
 def read_minerva(row: Row) -> tuple[str, str]:
     """The gold is the content of the last box of the solution."""
-    gold = last_box(row["solution"])
-    if f"boxed{{{gold}}}" not in row["solution"]:
-        raise ValueError(f"there is no whole \\boxed{{...}} in {row['solution'][-80:]!r}")
-    return row["problem"], gold
+    return row["problem"], last_box(row["solution"])
 
 
 def read_cn_middle_school(row: Row) -> tuple[str, str]:
@@ -80,6 +76,17 @@ def read_tabmwp(row: Row) -> tuple[str, str]:
     if row["choices"]:
         question += f" Please select from the following options: {row['choices']}"
     return with_expected_words(question, row["answer"]), row["answer"]
+
+
+def last_box(text: str) -> str:
+    r"""The content of the last `\boxed{...}`."""
+    start = text.rfind("\\boxed{")
+    depth = 0
+    for place in range(start + len("\\boxed"), len(text) if start >= 0 else 0):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[start + len("\\boxed{") : place]
+    raise ValueError(f"there is no whole \\boxed{{...}} in {text[-80:]!r}")
 
 
 def ask_choice(stem: str, options: list[str], right: int) -> tuple[str, str]:

@@ -68,7 +68,7 @@ def sample_answers(
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         torch.manual_seed(sampling.seed)
         batches = [rows[start : start + sampling.batch_size] for start in range(0, len(rows), sampling.batch_size)]
-        for numbers in tqdm(batches, unit="batch"):
+        for numbers in tqdm(batches, desc="Sampling", unit="batch"):
             for tokens in generate_batch(model, [prompts[number] for number in numbers], whole):
                 length = len(cut_at_end(tokens, ends)[0]) + 1  # the end token counts
                 written.append(tokens[:length])
