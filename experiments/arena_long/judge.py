@@ -18,31 +18,31 @@ ENTROPY_RULES += ["Clip-Cov", "KL-Cov", "STARE", "REPO-R"]
 
 
 def read(file: Path) -> pandas.DataFrame:
-    """(measure, method) of each seed that has every method; accuracy and area in %."""
+    """(measure, method) of each seed that has every method."""
     rows = pandas.read_csv(file)
-    wide = rows.pivot(index="seed", columns="method", values=["accuracy", "length_tokens", "area"]).dropna()
-    return wide.mul([1 if measure == "length_tokens" else 100 for measure, _ in wide.columns])
+    return rows.pivot(index="seed", columns="method", values=["accuracy", "length_tokens", "area"]).dropna()
 
 
 def main() -> None:
     wide = read(Path(__file__).with_name("results.csv"))
     methods = [name for name in wide["accuracy"] if name != BEFORE]
-    gained, longer = (wide[measure].sub(wide[measure][BASELINE], axis=0) for measure in ("accuracy", "length_tokens"))
-    area = wide["area"].mean()
+    gained, longer = (
+        wide[measure].sub(wide[measure][BASELINE], axis=0).mean() for measure in ("accuracy", "length_tokens")
+    )
+    points, area = 100 * gained, 100 * wide["area"].mean()
     print("| method | Acc, %, by seed | Len, tokens, by seed | Δ Acc, points | Δ Len, tokens | area |")
     print("|---|--:|--:|--:|--:|--:|")
     for name in [BEFORE, *sorted(methods, key=lambda name: -area[name])]:
-        cells = [
-            "; ".join(f"{value:.1f}" for value in wide[measure][name]) for measure in ("accuracy", "length_tokens")
-        ]
+        columns = 100 * wide["accuracy"][name], wide["length_tokens"][name]
+        cells = ["; ".join(f"{value:.1f}" for value in column) for column in columns]
         compared = name not in (BEFORE, BASELINE)
-        cells += [f"{table[name].mean():+.1f}" if compared else "" for table in (gained, longer)]
+        cells += [f"{table[name]:+.1f}" if compared else "" for table in (points, longer)]
         print(f"| {name} | {' | '.join(cells)} | {area[name]:.1f} |")
     print()
     ruined = wide["accuracy"][methods].lt(wide["accuracy"][BEFORE] / 2, axis=0).sum()
     arena = pandas.read_csv(Path(__file__).parents[1] / "arena" / "results.csv")
     arena = arena[arena["variant"] == "mostly right"].groupby("method")["area"].mean().drop(BEFORE)
-    for text, holds in expectations(gained.mean(), longer.mean(), area[methods], ruined, arena):
+    for text, holds in expectations(points, longer, area[methods], ruined, arena):
         print("-", "holds:" if holds else "FAILS:", text)
 
 

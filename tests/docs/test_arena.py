@@ -113,6 +113,11 @@ def test_the_table_of_long_answers_follows_from_the_runs():
         ]
         cells += ["", ""] if method in (BEFORE, "DAPO") else [f"{value:+.1f}" for value in apart]
         assert f"| {method} | {' | '.join(cells)} | {100 * own['area'].mean():.1f} |" in text, method
+    ces = runs[runs["method"] == "CES"].set_index("seed")
+    shorter = (dapo["length_tokens"] - ces["length_tokens"]).mean()
+    gained = 100 * (ces["accuracy"] - dapo["accuracy"]).mean()
+    said = f"by {shorter:.1f} of {dapo['length_tokens'].mean():.1f}, with {gained:.1f} points gained ([arena_long]"
+    assert said in words_of(ROOT / "docs" / "study.md")
 
 
 def test_the_table_of_strengths_follows_from_the_runs():
