@@ -10,7 +10,7 @@ from trl_ces.lab.worlds.arithmetic import World, load_problems
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 RESULTS = EXPERIMENTS / "forecast" / "worlds.csv"
-draw_worlds = runpy.run_path(str(EXPERIMENTS / "draw_worlds.py"))["draw_worlds"]
+draw_worlds = runpy.run_path(str(EXPERIMENTS / "forecast" / "draw_worlds.py"))["draw_worlds"]
 OLD = {"count": 30, "seed": 1605}
 
 
