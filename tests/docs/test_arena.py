@@ -113,6 +113,10 @@ def test_the_table_of_long_answers_follows_from_the_runs():
         ]
         cells += ["", ""] if method in (BEFORE, "DAPO") else [f"{value:+.1f}" for value in apart]
         assert f"| {method} | {' | '.join(cells)} | {100 * own['area'].mean():.1f} |" in text, method
+    within = 100 * pandas.read_csv(LONG.with_name("budgets.csv")).groupby(["method", "budget"])["accuracy"].mean()
+    shares = [f"{within[name, 96]:.1f} %" for name in ("CES", "on-policy SFT", "Arora", "SmartThinker", "DAPO")]
+    said = "CES is correct in {}, on-policy SFT in {}, Arora in {}, SmartThinker in {}, DAPO in {}"
+    assert said.format(*shares) in words_of(LONG)
     ces = runs[runs["method"] == "CES"].set_index("seed")
     shorter = (dapo["length_tokens"] - ces["length_tokens"]).mean()
     gained = 100 * (ces["accuracy"] - dapo["accuracy"]).mean()
