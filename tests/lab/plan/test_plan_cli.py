@@ -83,6 +83,8 @@ def test_the_rows_of_a_local_file_are_counted(recipe, tmp_path, capsys, monkeypa
     elsewhere = ("--num_eval_samples", 8, "--eval_dataset_name", "data.jsonl")
     assert "in all       5 rollouts, 10 steps" in planned(capsys, recipe, *elsewhere)
     assert "in all       4 rollouts, 8 steps" in planned(capsys, recipe, "--rows", 16)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "in all       5 rollouts, 10 steps" in planned(capsys, recipe, "--dataset_name", "~/data.jsonl")
 
 
 def test_checkpoints_and_a_tight_fit_are_said(recipe, capsys):

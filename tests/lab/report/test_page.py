@@ -302,9 +302,10 @@ def report(capsys, *words):
     return code, said.out, said.err
 
 
-def test_the_command_writes_the_page_and_the_pictures_and_says_what_is_missing(tmp_path, capsys):
+def test_the_command_writes_the_page_and_the_pictures_and_says_what_is_missing(tmp_path, capsys, monkeypatch):
     study = write_study(tmp_path / "study")
-    code, out, _ = report(capsys, study, "--out", tmp_path / "new" / "r.html", "--figures", tmp_path / "pictures")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    code, out, _ = report(capsys, study, "--out", "~/new/r.html", "--figures", tmp_path / "pictures")
     assert code == 0
     html = (tmp_path / "new" / "r.html").read_text(encoding="utf-8")
     assert f"Made by <code>trl-ces report {study} --out" in html
