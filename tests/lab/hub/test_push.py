@@ -382,6 +382,12 @@ def test_a_token_in_a_file_is_not_uploaded(hub, run, undrawn, capsys, monkeypatc
     assert hub.objects == {}
 
 
+def test_a_token_in_a_chat_template_is_not_uploaded(hub, run, undrawn, capsys):
+    (run / "chat_template.jinja").write_text("{# hf_aaaaaaaaaaBBBBBBBBBBcccccccccc #}")
+    assert "chat_template.jinja holds what looks like a token" in refusal(capsys, run)
+    assert hub.objects == {}
+
+
 def test_settings_about_tokens_are_no_secrets(hub, run, undrawn):
     with (run / "recipe.yaml").open("a") as file:
         file.write("env: {TOKENIZERS_PARALLELISM: quite-false, MAX_BATCHED_TOKENS: 123456789}\n")

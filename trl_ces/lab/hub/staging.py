@@ -28,6 +28,7 @@ MODEL_FILES = (
     "added_tokens.json", "vocab*", "merges.txt", "chat_template*", "*.model", "*processor_config.json",
     "modeling_*.py", "configuration_*.py",
 )  # fmt: skip
+UNREAD = (*WEIGHTS, "tokenizer.json", "vocab*", "merges.txt", "*.model")
 # Of an earlier push: an adapter beside merged weights, or another number of shards, would be what loads.
 REPLACED = [*WEIGHTS, "model*.safetensors.index.json", ADAPTER]
 PICKLED_ARGUMENTS = "training_args.bin"
@@ -113,12 +114,13 @@ def secrets_in(env: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_secrets(folder: Path) -> None:
-    """Scans the files that the run itself wrote for tokens."""
+    """Scans all but weights and vocabularies, in which any word may stand, for tokens."""
     known = secrets_in(os.environ) | secrets_in(read_yaml(folder / RECIPE).get("env") or {})
     known |= {token: "your token for the Hub" for token in [get_token()] if token}
-    for name in (RECIPE, STATE, FACTS, CARD, REPORT, "config.json", ADAPTER):
-        file = folder / name
-        text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    for file in sorted(folder.iterdir()):
+        if not file.is_file() or any(file.match(pattern) for pattern in UNREAD):
+            continue
+        name, text = file.name, file.read_text(encoding="utf-8", errors="replace")
         found = next((of for value, of in known.items() if value in text), None)
         if found is None and SECRET_SHAPE.search(text):
             found = "what looks like a token"
