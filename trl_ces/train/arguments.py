@@ -40,7 +40,11 @@ class ScriptArguments:
         },
     )
     max_train_samples: int | None = field(
-        default=None, metadata={"help": "Rows to draw, in the order of `dataset_seed`. Default: all, of a `dataset_builder` 2000; the paper: 2500."}
+        default=None,
+        metadata={
+            "help": "Rows to draw, in the order of `dataset_seed`. Default: all, 2000 of a `dataset_builder`; the "
+            "paper: 2500."
+        },
     )
     dataset_seed: int = field(
         default=42, metadata={"help": "Seed of the draw. It does not depend on the number of processes."}

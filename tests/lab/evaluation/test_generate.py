@@ -185,6 +185,11 @@ def test_a_fingerprint_changes_with_the_weights_and_the_template_and_not_with_a_
     assert fingerprint(tmp_path / "b") != first
     write_model(tmp_path / "b", chat_template="{{ 1 }}")
     assert fingerprint(tmp_path / "b") != first
+    digests = set()
+    for middle in b"01":  # as after training that leaves the first and the last tensors alone
+        (tmp_path / "a" / "model.safetensors").write_bytes(bytes(2**21) + bytes([middle]) + bytes(2**21))
+        digests.add(fingerprint(tmp_path / "a"))
+    assert len(digests) == 2
 
 
 def problem(question="1+1="):

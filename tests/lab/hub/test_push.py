@@ -152,11 +152,13 @@ def test_a_run_that_went_on_after_its_end_is_pushed_from_where_it_is_now(hub, ru
     assert json.loads(hub.repos["me/run"].files["trainer_state.json"])["global_step"] == 10
 
 
-def test_a_large_file_whose_name_fits_two_patterns_is_placed_once(run, tmp_path):
-    (run / "tokenizer.model").write_bytes(bytes(staging.LINKED_BYTES))
+def test_a_placed_file_whose_name_fits_two_patterns_can_be_edited_without_changing_the_run(run, tmp_path):
+    (run / "tokenizer.model").write_bytes(bytes(2**21))
     (tmp_path / "staged").mkdir()
     staging.place_run(run, run, tmp_path / "staged")
-    assert (tmp_path / "staged" / "tokenizer.model").stat().st_size == staging.LINKED_BYTES
+    with (tmp_path / "staged" / "tokenizer.model").open("ab") as file:
+        file.write(b"1")
+    assert (run / "tokenizer.model").stat().st_size == 2**21
 
 
 def test_a_checkpoint_takes_the_recipe_beside_it(hub, tmp_path, undrawn):

@@ -20,7 +20,6 @@ from train_jobs import make_job
 from transformers import TrainerCallback
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.lab.hub import staging
 from trl_ces.lab.hub.publisher import Publisher
 from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import load_recipe
@@ -197,7 +196,6 @@ def test_a_hub_that_refuses_is_told_before_the_training(hub, tmp_path, monkeypat
 
 
 def test_a_push_outlives_its_checkpoint_and_the_next_is_left_out_meanwhile(hub, tmp_path, monkeypatch):
-    monkeypatch.setattr(staging, "LINKED_BYTES", 0)
     _, trainer, recipe = make(tmp_path / "run", hub_strategy="end")
     run_to_its_end(trainer, recipe)
     publisher = Publisher(CESConfig(**settings(tmp_path / "run", hub_model_id="me/live")))

@@ -34,6 +34,15 @@ def test_the_shaped_share_is_expected_over_the_rest_of_the_group():
     assert facts_of(TWO_PROMPTS, dynamic_multiplier=False)["shaped_share"] == 24 / 240
 
 
+def test_cut_off_completions_count_for_nothing_where_training_masks_them():
+    answers = [SampledAnswer(0, [5] * 400, ended=False, entropies=[0.0] * 400, forks=[]), *[answer(0, 5)] * 3]
+    shares = [
+        group_facts(answers, [False] * 4, size=2, tau=0.1, mask_truncated=masked)["shaped_share"]
+        for masked in (False, True)
+    ]
+    assert shares == [40 / 415, 0.0]  # k = floor(0.1 * 5) = 0
+
+
 def test_what_teaches_nothing_and_what_rewards_mistakes_is_counted_in_every_group():
     """Listed, with Eq. 7 and TRL's advantage written out."""
     bits = [2.0, 0.3, 1.0, 0.0, 0.7, 1.5, 0.1, 0.9, 0.2, 0.4]

@@ -16,6 +16,7 @@ from trl_ces.lab.report.page import render
 from trl_ces.lab.report.picture import DARK, LIGHT, save_figures
 from trl_ces.lab.report.runs import read_runs
 from trl_ces.lab.report.tokens import TokenFile, write_tokens
+from trl_ces.support.errors import UserError
 
 
 def test_the_picture_of_evaluations_has_bars_of_their_intervals_and_names_the_front():
@@ -101,6 +102,29 @@ def test_trainings_differ_by_the_last_five_points_of_their_logs(tmp_path):
     assert "brackets" not in alone.note
 
 
+def test_a_study_with_strengths_of_which_one_has_ended_is_drawn(tmp_path):
+    study = {"DAPO": STUDY["DAPO"], "ALP 1": STUDY["CES"]}
+    folder = write_study(tmp_path / "study", study, {name: {} for name in study}, lines={"ALP 1": "ALP"})
+    assert 'id="plane"' in render(page_of(folder))
+
+
+def test_trainings_of_several_seeds_are_paired_by_seed(tmp_path):
+    runs = []
+    for name, seed, accuracy in (
+        ("DAPO", 0, 0.5),
+        ("DAPO", 1, 0.7),
+        ("CES", 1, 0.71),
+        ("CES", 0, 0.52),
+        ("CES", 2, 0.9),
+    ):
+        runs.append(tmp_path / f"{name}-{seed}")
+        write_training(runs[-1], [(step, accuracy, 20.0, 0.8) for step in range(1, 7)], f"seed: {seed}\n")
+    names = ["DAPO", "DAPO", "CES", "CES", "CES"]
+    (table,) = page_of(*runs, names=names).tables["At the end of training"]
+    assert [row[2] for row in table.rows] == ["50.0", "70.0", "71.0 (+1.0)", "52.0 (+2.0)", "90.0"]
+    assert table.note.endswith("minus DAPO of the same seed.")
+
+
 def test_a_study_with_strengths_shows_its_front_and_the_middle_of_each_line_in_training(tmp_path):
     places = {"DAPO": (0.8, 20.0), "ALP 1": (0.7, 16.0), "ALP 2": (0.6, 12.0), "CES": (0.5, 18.0)}
     study = {name: [[(share, length)], [(share, length + 2)]] for name, (share, length) in places.items()}
@@ -166,6 +190,19 @@ def test_evaluations_are_compared_by_kind_and_with_the_baseline_wherever_it_stan
     for _, differences, _, budgets in tables.values():
         assert differences.header[1::2] == ["R1 − DAPO Acc ↑", "CES − DAPO Acc ↑"]
         assert budgets.header == ["Tokens", *names, "R1 − DAPO", "CES − DAPO"]
+
+
+def test_a_benchmark_that_not_every_run_has_is_named(tmp_path):
+    more = BASE | {"aime24": [[(T, 5), (T, 5)]]}
+    runs = [write_evaluation(tmp_path / "a", more), write_evaluation(tmp_path / "b", BASE)]
+    (tables,) = page_of(*runs).tables.values()
+    assert "Left out, because not every run has it: AIME24." in tables[0].note
+
+
+def test_evaluations_of_one_name_are_refused(tmp_path):
+    runs = [write_evaluation(tmp_path / name, BASE) for name in ("a", "b")]
+    with pytest.raises(UserError, match="Two evaluations are called 'DAPO'"):
+        page_of(*runs, names=["DAPO", "DAPO"])
 
 
 def test_evaluations_of_two_backbones_are_not_compared_with_each_other(tmp_path):

@@ -57,6 +57,8 @@ def test_a_setting_below_a_mix_of_two_is_not_on_the_front():
     # three in a row below one line, the middle one above its neighbours' line
     points = [setting("1", (0.0, 0.0)), setting("2", (1.0, 0.1)), setting("3", (2.0, 0.3)), setting("4", (3.0, 0.9))]
     assert [found.name for found in front.find_front(points)] == ["1", "4"]
+    twins = [*below, setting("B's twin", (20.0, 0.55))]
+    assert [found.name for found in front.find_front(twins)] == ["A", "C"]
 
 
 def test_means_are_over_the_seeds_that_every_setting_has():

@@ -343,8 +343,22 @@ def test_results_and_curves_are_read_as_they_were_written(tmp_path):
     assert read_curve_table(tmp_path / "curves.csv") == {}
 
 
+COLUMNS = "method,seed,measured_on,settings,accuracy,length_tokens\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "words"), [("", "is not what `trl-ces study` writes"), ("a,seed\n", "column `method`")]
+    ("text", "words"),
+    [
+        ("", "is not what `trl-ces study` writes"),
+        ("a,seed\n", "column `method`"),
+        (
+            f"{COLUMNS}CES,0,held out,{{}},0.5,20\nCES,0,held out,{{}},0.5,20\n",
+            "CES, seed 0, stands there twice",
+        ),
+        (f"{COLUMNS}CES,,held out,{{}},0.5,20\n", "no `seed`"),
+        (f"{COLUMNS}CES,0,held out,,0.5,20\n", "no `settings`"),
+        (f'{COLUMNS}CES,0,held out,{{}},"0,5",20\n', "`accuracy` holds what is no number"),
+    ],
 )
 def test_a_file_that_holds_no_results_is_refused(tmp_path, text, words):
     (tmp_path / "results.csv").write_text(text)

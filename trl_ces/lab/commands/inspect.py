@@ -75,6 +75,7 @@ def run(argv: list[str]) -> int:
         tau=share,
         beta_incorrect=0 if recipe.setting("ces_cap_incorrect") else recipe.setting("ces_beta_incorrect"),
         dynamic_multiplier=recipe.setting("ces_dynamic_multiplier"),
+        mask_truncated=recipe.setting("mask_truncated_completions"),
     )
     print(pairs_report(facts, pairs, sample.tokenizer, options.top, sample.reason))
     if folder is not None:

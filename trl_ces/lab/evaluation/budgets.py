@@ -77,7 +77,7 @@ def curves(runs: Sequence[Sequence[pd.DataFrame]], verdict: str, limit: int, bas
     return {
         "budgets": budgets,
         "accuracy": [[accuracy_interval(sets)._asdict() for sets in own] for own in shares],
-        "area": [interval_of_average(own, least=0)._asdict() for own in area],
+        "area": [interval_of_average(own, 0, 1)._asdict() for own in area],
         "accuracy_difference": [
             None
             if run == baseline

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,9 @@ def compare(runs: Sequence[Run], verdict: str = "correct", baseline: int = 0) ->
         "baseline": runs[baseline].name,
         "verdict": verdict,
         "differing": {run.name: found for run in runs[1:] if (found := _differing(runs[0], run))},
+        "left_out": [
+            name for name in dict.fromkeys(chain(*(run.settings["data"] for run in runs))) if name not in names
+        ],
         "benchmarks": {name: _row([measured[name]], baseline) for name in names},
         "averages": averages,
         "split": {name: _split(measured[name]) for name in names},
@@ -238,6 +242,9 @@ def _notes(found: dict[str, Any]) -> str:
     ]
     if partly:
         notes.append(f"Acc counts the problems whose gold can be graded against: {', '.join(partly)}; Len all.")
+    if found["left_out"]:
+        titles = [BENCHMARKS[name].title for name in found["left_out"]]
+        notes.append(f"Left out, because not every run has it: {', '.join(titles)}.")
     for name, settings in found["differing"].items():
         changes = "; ".join(f"`{key}` {old!r} and {new!r}" for key, (old, new) in settings.items())
         notes.append(f"Drawn with other settings than {found['runs'][0]}: {name} ({changes}).")

@@ -15,7 +15,6 @@ from .problems import Problem
 from .settings import EvaluationSettings
 
 # Bytes hashed at each end of a file: training moves every tensor, so the ends distinguish two models.
-PROBED_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
 
 
 def fingerprint(folder: Path) -> str:
-    """16 hexadecimal digits over a model's files: names, sizes, both ends of the contents."""
+    """16 hexadecimal digits over a model's files: names and contents, whole."""
     digest = hashlib.sha256()
     # Not a study's records beside the model, which may change while the model stays.
     names = ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch")
@@ -101,12 +100,8 @@ def fingerprint(folder: Path) -> str:
         named = file.suffix in (".json", ".txt", ".bin") and file.name.startswith(names)
         if not file.is_file() or not (named or file.suffix in (".jinja", ".model", ".safetensors")):
             continue
-        size = file.stat().st_size
-        digest.update(f"{file.name} {size}\n".encode())
         with file.open("rb") as stream:
-            digest.update(stream.read(PROBED_BYTES))
-            stream.seek(max(0, size - PROBED_BYTES))
-            digest.update(stream.read())
+            digest.update(f"{file.name} {hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
     return digest.hexdigest()[:16]
 
 

@@ -31,7 +31,7 @@ class Interval(NamedTuple):
         return mean if self.low is None else f"{mean} [{', '.join(ends)}]"
 
 
-def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.inf) -> Interval:
+def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.inf, most: float = math.inf) -> Interval:
     """
     The unweighted mean of several sets' means, as in the paper, with its bootstrap-t interval (Efron and
     Tibshirani 1993, section 12.5): skewed values such as lengths need it. For accuracies see proportions.py.
@@ -52,7 +52,8 @@ def interval_of_average(sets: Sequence[Sequence[float]], least: float = -math.in
     means = sum(means for means, _ in resampled) / len(sets)
     errors = np.sqrt(sum(squares for _, squares in resampled)) / len(sets)
     low, high = np.quantile(means / np.maximum(errors, error / 2), [0.025, 0.975])
-    return Interval(mean, max(least, float(mean - high * error)), max(least, float(mean - low * error)))
+    ends = mean - high * error, mean - low * error
+    return Interval(mean, *(float(min(max(end, least), most)) for end in ends))
 
 
 def _resampled(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

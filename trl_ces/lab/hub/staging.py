@@ -15,7 +15,7 @@ from huggingface_hub import get_token
 
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.yaml import read_yaml
-from ...train.card import ADAPTER, CARD, FACTS
+from ...train.card import ADAPTER, FACTS
 from ...train.checkpoints import STATE, damage, read_state
 from ...train.recipe import RECIPE
 
@@ -32,7 +32,7 @@ UNREAD = (*WEIGHTS, "tokenizer.json", "vocab*", "merges.txt", "*.model")
 # Of an earlier push: an adapter beside merged weights, or another number of shards, would be what loads.
 REPLACED = [*WEIGHTS, "model*.safetensors.index.json", ADAPTER]
 PICKLED_ARGUMENTS = "training_args.bin"
-LINKED_BYTES = 2**20
+LINKED = (".safetensors", ".pt", ".bin")
 STAGE = "_push-"  # the Trainer's own push also skips names starting with `_`
 SECRET_NAME = re.compile(r"TOKEN(?!IZ|S)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 SECRET_SHAPE = re.compile(
@@ -132,9 +132,9 @@ def check_secrets(folder: Path) -> None:
 
 
 def _link(file: Path, place: Path) -> None:
-    """Copies a small file; hard-links a large one, so that it outlives its removal by the Trainer."""
+    """Hard-links weights and states, which so outlive their removal by the Trainer; copies what a user may edit."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    if file.stat().st_size >= LINKED_BYTES:
+    if file.suffix in LINKED:
         try:
             os.link(file, place)
             return

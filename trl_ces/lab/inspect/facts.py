@@ -90,6 +90,7 @@ def group_facts(
     tau: float,
     beta_incorrect: float = 0.4,
     dynamic_multiplier: bool = True,
+    mask_truncated: bool = False,
 ) -> dict[str, float]:
     """
     Shares of equal groups; of the tokens that Eq. 5 selects; of these, of the ones in equal groups, and of the ones in
@@ -104,6 +105,8 @@ def group_facts(
     shaped = equal = rewarded = tokens = 0.0
     for judged, (n, c) in zip(prompts, counts, strict=True):
         for answer, verdict in judged:
+            if mask_truncated and not answer.ended:
+                continue
             tokens += len(answer.tokens)
             for among in range(size):  # correct ones among the G - 1 others, any of the n - 1
                 ways = math.comb(c - verdict, among) * math.comb(n - 1 - (c - verdict), size - 1 - among)

@@ -97,19 +97,22 @@ def make_page(found: Found, command: str, baseline: str = "DAPO", verdict: str =
 
 
 def training_table(trainings: Sequence[Training], baseline: str) -> Table:
-    """Accuracy and length at the end of each run's log, and their differences to the baseline, else to the first."""
+    """Each run's accuracy and length at the end of its log, and minus the baseline's of its seed."""
     names = [training.name for training in trainings]
-    against = trainings[names.index(baseline) if baseline in names else 0]
+    bases = [training for training in trainings if training.name == baseline] or [trainings[0]]
+    of_seed = {training.seed: training for training in reversed(bases)} if len(bases) > 1 else {}
     rows = []
     for training in trainings:
+        against = of_seed.get(training.seed) if of_seed else bases[0]
+        compared = against is not None and not any(training is base for base in bases)
         cells = [training.name, f"{training.curve['step'][-1]:.0f}"]
         for key, write in (("accuracy", percent), ("length", tokens)):
-            value, base = (fmean(run.curve[key][-5:]) for run in (training, against))
+            value, base = (fmean(run.curve[key][-5:]) for run in (training, against or training))
             sign = "+" if value >= base else "−"
-            cells.append(write(value) + ("" if training is against else f" ({sign}{write(abs(value - base))})"))
+            cells.append(write(value) + (f" ({sign}{write(abs(value - base))})" if compared else ""))
         rows.append(cells)
     note = "Means over the last five logged steps, of the training problems"
-    note += f"; in brackets, minus {against.name}." if len(rows) > 1 else "."
+    note += f"; in brackets, minus {bases[0].name}{' of the same seed' if of_seed else ''}." if len(rows) > 1 else "."
     return Table(f"{', '.join(names)}: the logs", ["Run", "Steps", "Acc ↑, %", "Len ↓"], rows, note)
 
 

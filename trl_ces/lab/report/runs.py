@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,9 @@ def read_runs(places: Sequence[Path], names: Sequence[str] | None = None) -> Fou
     found = Found()
     for place, name in zip(places, names or short_names(places), strict=True):
         _read(place, name, found)
+    for name, count in Counter(run.name for run in found.evaluations).items():
+        if count > 1:
+            raise UserError(f"Two evaluations are called {name!r}: give each a name of its own with `--names`.")
     if not found.studies and not found.trainings and not found.evaluations:
         raise UserError(f"There is nothing to report yet. {' '.join(found.notes)}")
     return found

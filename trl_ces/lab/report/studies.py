@@ -13,7 +13,7 @@ from ...support.errors import UserError
 from ...train.checkpoints import read_state
 from ...train.recipe import RECIPE
 from ..study.folder import EVALUATION, TRAINING
-from ..study.front import has_lines, read_settings
+from ..study.front import read_settings
 from ..study.results import CURVES, RESULTS, read_curve_table, read_results
 from .trainings import STATE, Training, pace, read_training
 
@@ -41,9 +41,9 @@ class StudyRuns:
         return wanted if wanted in set(trained) else next(iter(trained), methods.iloc[0])
 
     def lines(self) -> list[str]:
-        """The lines of methods that have several strengths, the trained ones first; none without strengths."""
+        """The lines of methods, which may have several strengths, the trained ones first; none without the column."""
         trained = trained_rows(self.runs)
-        parts = (self.runs[trained], self.runs[~trained]) if has_lines(self.runs) else ()
+        parts = (self.runs[trained], self.runs[~trained]) if "line" in self.runs else ()
         return [setting.line for runs in parts for setting in read_settings(runs)]
 
     @cached_property

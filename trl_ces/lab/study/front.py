@@ -104,15 +104,15 @@ def find_front(settings: Sequence[S]) -> list[S]:
     def beaten(x: float, y: float) -> bool:
         return any((left, up) != (x, y) and left <= x and up >= y for left, up in points)
 
-    front: list[S] = []
-    for setting in sorted((each for each in settings if not beaten(*each.point)), key=lambda each: each.point[0]):
-        while len(front) > 1:
-            (x0, y0), (x, y), (x1, y1) = (found.point for found in (*front[-2:], setting))
+    hull: list[tuple[float, float]] = []
+    for x1, y1 in sorted({point for point in points if not beaten(*point)}):
+        while len(hull) > 1:
+            (x0, y0), (x, y) = hull[-2:]
             if (y - y0) * (x1 - x0) >= (y1 - y0) * (x - x0) - 1e-12:
                 break
-            front.pop()  # below a mix of its neighbours, and not just by rounding
-        front.append(setting)
-    return front
+            hull.pop()  # below a mix of its neighbours, and not just by rounding
+        hull.append((x1, y1))
+    return sorted((setting for setting in settings if setting.point in hull), key=lambda each: each.point[0])
 
 
 def gap(setting: Setting, front: Sequence[Setting]) -> Estimate | None:

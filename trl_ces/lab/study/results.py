@@ -187,7 +187,22 @@ def write_results(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def read_results(file: Path) -> DataFrame:
     """`results.csv` with a row for each run; numbers are float, except `seed`, and NaN where a run has no value."""
-    return _read_csv(file, ("method", "seed", "settings", "accuracy", "length_tokens"))
+    from pandas.api.types import is_numeric_dtype
+
+    table = _read_csv(file, ("method", "seed", "measured_on", "settings", "accuracy", "length_tokens"))
+    wrong = "is not what `trl-ces study` writes"
+    for name in ("method", "seed", "measured_on", "settings"):
+        if table[name].isna().any():
+            raise UserError(f"{file} {wrong}: a row has no `{name}`.")
+    for name in ("seed", "accuracy", "length_tokens"):
+        if not is_numeric_dtype(table[name]):
+            raise UserError(f"{file} {wrong}: `{name}` holds what is no number.")
+    twice = table[table.duplicated(["variant", "method", "seed"])]
+    if len(twice):
+        raise UserError(
+            f"{file} {wrong}: {twice['method'].iloc[0]}, seed {twice['seed'].iloc[0]}, stands there twice."
+        )
+    return table
 
 
 def write_curves(file: Path, curves: Mapping[tuple[str, str, int], Curve]) -> None:
