@@ -8,6 +8,7 @@ clip, the sampler's weights.
 import functools
 import math
 import statistics
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -24,6 +25,8 @@ from reference import float64_copy, logps_and_bits, selection_sizes, shaped_loss
 from tiny import random_script, scripted_accuracy_reward, scripted_rollout, tiny_model, tiny_tokenizer
 from trainers import scripted_trainer, tiny_trainer, vowel_accuracy_reward, with_reference
 from transformers import Qwen2Config, Qwen2ForSequenceClassification
+
+from trl_ces.rewards import get_acoer_length_reward
 
 # Reward models and the forms of a reward function.
 
@@ -228,3 +231,16 @@ def test_the_weights_of_vllms_sampler_multiply_the_shaped_advantage(tmp_path, mo
     advantages = advantages_by_hand(mode, [row["accuracy"] for row in entries], [row["bonus"] for row in entries])
     expected = objective([model] * 8, rows, advantages, weights=weights)
     assert_loss_and_gradients_agree(trainer, loss, model, expected)
+
+
+def test_an_evaluation_with_continuous_batching_is_none_of_the_trainings(tmp_path):
+    """Paged attention is replaced, which needs a GPU; the rest of TRL's branch runs."""
+    model, reward = tiny_model(), get_acoer_length_reward(warmup=1, window=1)
+    model.generate_batch = lambda prompts, **kwargs: {
+        place: SimpleNamespace(generated_tokens=[5 + place % 7, 6, 1]) for place, _ in enumerate(prompts)
+    }
+    changes = {"use_transformers_continuous_batching": True, "eval_strategy": "steps", "eval_steps": 1}
+    trainer = tiny_trainer(tmp_path, [vowel_accuracy_reward, reward], max_steps=2, more={"model": model}, **changes)
+    trainer.train()
+    assert reward.of_groups.state["rollouts"] == 2
+    assert sum("eval_entropy" in entry for entry in trainer.state.log_history) == 2

@@ -80,6 +80,7 @@ REFUSED = [
     ({"dot_alpha": 1.4, "mask_truncated_completions": True}, "`dot_alpha` is 1.4", "out of the loss"),
     ({"qlpo_preferred": 0.4}, "`qlpo_preferred` is 0.4", "gives 0.75"),
     ({"qlpo_preferred": 1.1}, "`qlpo_preferred` is 1.1", "[0.5, 1]"),
+    ({"gfpo_metric": "qlpo"}, "`gfpo_metric` is 'qlpo'", "nothing without `gfpo_keep`"),
     ({"gfpo_metric": "shortest"}, "`gfpo_metric` is 'shortest'", "'reward_per_token'"),
     ({"ces_correct_threshold": float("nan")}, "`ces_correct_threshold` is nan", "1.0"),
     ({"num_generations": 1}, "`num_generations` is 1", "at least 2"),

@@ -1,8 +1,11 @@
 """CESTrainer in whole runs: bit-equality with TRL, logs, refused settings, saved files."""
 
+import dataclasses
+import json
 import math
 import warnings
 
+import numpy
 import pytest
 import torch
 from datasets import Dataset
@@ -314,3 +317,13 @@ def test_a_layer_alone_looks_at_the_version_too(tmp_path, monkeypatch, trainer_c
     monkeypatch.setattr("trl.__version__", "2.0.0")
     with pytest.raises(ImportError, match=r"trl 2\.0\.0 is installed"):
         trainer_class(tiny_model(), vowel_accuracy_reward, CESConfig(**settings(tmp_path)))
+
+
+def test_a_number_of_numpys_in_a_controllers_state_is_kept_as_pythons(tmp_path):
+    """A checkpoint writes both the state and the log as JSON."""
+    trainer = tiny_trainer(tmp_path, shaping="stare")
+    trainer._rule = dataclasses.replace(
+        trainer._rule, control=lambda state, entropy, **settings: state.update(mean=numpy.float32(entropy))
+    )
+    trainer._control_rule(0.5)
+    assert json.dumps([trainer._rule_state["mean"], trainer._metrics["train"]["stare/mean"]]) == "[0.5, [0.5]]"

@@ -254,6 +254,8 @@ class CESConfig(RuleFields, GRPOConfig):
             refuse("num_generations", "a group needs at least 2 completions; the paper uses 4.")
         if self.gfpo_metric not in GFPO_METRICS:
             refuse("gfpo_metric", f"choose one of {', '.join(map(repr, GFPO_METRICS))}.")
+        if self.gfpo_keep is None and self.gfpo_metric != "length":
+            refuse("gfpo_metric", "it does nothing without `gfpo_keep`, the completions to keep of a group.")
         kept, size = self.gfpo_keep, cast(int, self.num_generations)
         if kept is not None and not (is_count(kept) and 1 < kept < size):
             refuse("gfpo_keep", f"it counts completions of a group, above 1 and below `num_generations`, {size}.")

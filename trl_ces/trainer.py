@@ -39,6 +39,7 @@ from .layers import (
     GroupFilter,
     GroupRewards,
     KnownHead,
+    ModeAfterGeneration,
     OffloadedAdam,
     OutlierTruncation,
     OwnSeed,
@@ -115,7 +116,9 @@ class Shaping(EntropyControl, Verdicts):
         if rule is not None and rule.control is not None:
             rule.control(self._rule_state, entropy, **self.args.shaping_settings())
             for name, value in self._rule_state.items():
-                self._metrics["train"][f"{rule.name}/{name}"].append(value)
+                number = value.item() if hasattr(value, "item") else value  # numpy's: checkpoints are JSON
+                self._rule_state[name] = number
+                self._metrics["train"][f"{rule.name}/{name}"].append(number)
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
@@ -240,6 +243,7 @@ class CESTrainer(
     FiniteSteps,
     RewardCalls,
     ServerTimeout,
+    ModeAfterGeneration,
     ToolRounds,
     OwnSeed,
     Float32Outputs,

@@ -9,6 +9,7 @@ from peft import LoraConfig
 from tiny import scripted_accuracy_reward, tiny_model
 from trainers import scripted_trainer, tiny_trainer
 
+from trl_ces import CESConfig
 from trl_ces.layers.first_rollout import lost_to_rounding, tau_for, teaches_nothing, what_it_saw
 from trl_ces.methods.groups import Groups
 from trl_ces.train.recipe import load_recipe
@@ -124,14 +125,20 @@ def test_the_first_rollout_decides_and_the_number_stays(tmp_path, caplog):
         seen.append([len(ids) for ids in completion_ids])
         return [float(number % 2) for number in range(len(completion_ids))]
 
-    seen = []
+    class Kept(CESConfig):
+        def __post_init__(self):
+            super().__post_init__()
+            configs.append(self)
+
+    seen, configs = [], []
     columns = {"prompt": ["1+2="] * 8, "solution": ["3"] * 8}
-    trainer = tiny_trainer(tmp_path, accuracy_reward, columns, max_steps=3, ces_tau="auto")
+    trainer = tiny_trainer(tmp_path, accuracy_reward, columns, config_class=Kept, max_steps=3, ces_tau="auto")
     with caplog.at_level(logging.WARNING):
         trainer.train()
     assert len(seen) > 1
     mean = sum(seen[0]) / len(seen[0])
     assert trainer.args.ces_tau == tau_for(mean)
+    assert configs[0].ces_tau == "auto"  # for the next trainer
     assert caplog.text.count(f"`ces_tau: auto` is {tau_for(mean):g}, from the first rollout's mean length.") == 1
 
 

@@ -18,6 +18,7 @@ from trl_ces.layers import (
     GroupFilter,
     GroupRewards,
     KnownHead,
+    ModeAfterGeneration,
     OffloadedAdam,
     RealTokens,
     RewardCalls,
@@ -128,7 +129,8 @@ def test_each_layers_state_is_there_without_init():
     assert not any(getattr(trainer, f"_{name}") for name in names)
 
 
-UNASKED = [Verdicts, ServerTimeout, ToolRounds, Float32Outputs, KnownHead, OffloadedAdam, FrozenBase]
+UNASKED = [Verdicts, ServerTimeout, ModeAfterGeneration, ToolRounds, Float32Outputs, KnownHead]
+UNASKED += [OffloadedAdam, FrozenBase]
 
 
 @pytest.mark.parametrize("layer", UNASKED)

@@ -205,3 +205,5 @@ def test_a_checkpoint_says_what_comes_next_and_inside_a_rollout_what_that_rollou
         assert other.stream.position == position
         other.load(folder, planned_rollouts=77, with_rollout=True)
         assert other.stream.position == second
+        other.save(folder, inside)  # once more inside the rollout that was resumed
+        assert json.loads((folder / "dynamic_sampling.json").read_text()) == saved

@@ -25,8 +25,10 @@ def expected_advantages(keep):
 @pytest.mark.parametrize("keep", [None, 2])
 def test_advantages_are_whitened_over_the_tokens_of_the_completions_with_a_reward(tmp_path, keep, dynamic):
     changes = {"gfpo_keep": keep, "dynamic_sampling": dynamic, "dynamic_sampling_max_rounds": 1}
-    found = scored(make_trainer(tmp_path, **{**DLER, **changes}))["advantages"]
+    trainer = make_trainer(tmp_path, **{**DLER, **changes})
+    found = scored(trainer)["advantages"]
     assert found == pytest.approx(expected_advantages(keep or 4), rel=1e-5)
+    assert list(trainer._logs["advantages"]) == pytest.approx(found)
 
 
 @pytest.mark.parametrize(

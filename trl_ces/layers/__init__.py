@@ -18,7 +18,16 @@ from .outlier_truncation import OutlierTruncation
 from .real_tokens import RealTokens
 from .reward_calls import RewardCalls
 from .token_whitening import TokenWhitening
-from .upstream import Float32Outputs, FrozenBase, KnownHead, OffloadedAdam, OwnSeed, ServerTimeout, ToolRounds
+from .upstream import (
+    Float32Outputs,
+    FrozenBase,
+    KnownHead,
+    ModeAfterGeneration,
+    OffloadedAdam,
+    OwnSeed,
+    ServerTimeout,
+    ToolRounds,
+)
 from .verdicts import Verdicts
 
 __all__ = [
@@ -32,6 +41,7 @@ __all__ = [
     "GroupFilter",
     "GroupRewards",
     "KnownHead",
+    "ModeAfterGeneration",
     "OffloadedAdam",
     "OutlierTruncation",
     "OwnSeed",

@@ -17,6 +17,7 @@ from trl.trainer.utils import nanstd
 from ..methods.gfpo import gfpo_rejected
 from ..methods.groups import weighted_rewards
 from ..methods.qlpo import qlpo_draws, qlpo_rejected
+from .rows import overwrite_latest
 from .verdicts import Verdicts
 
 
@@ -60,6 +61,4 @@ class GroupFilter(Verdicts):
             metrics[mean][-1] = torch.nanmean(column).item()
             metrics[std][-1] = nanstd(column).item()
         for name, column in zip(self.reward_func_names, columns, strict=False):
-            table = cast(Any, self._logs["rewards"])[name]  # holds the latest rows only, a limited number
-            for place, value in zip(range(1, len(table) + 1), reversed(column.tolist()), strict=False):
-                table[-place] = value
+            overwrite_latest(cast(Any, self._logs["rewards"])[name], column)

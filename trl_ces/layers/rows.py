@@ -60,3 +60,9 @@ def rows_of_process(rows: dict[str, torch.Tensor], accelerator: Any) -> dict[str
     here = next(iter(rows.values())).size(0) // accelerator.num_processes
     start = accelerator.process_index * here
     return {name: values[start : start + here] for name, values in rows.items()}
+
+
+def overwrite_latest(table: Any, values: torch.Tensor) -> None:
+    """Writes `values` over the last rows of a column of TRL's table of completions, which holds a limited number."""
+    for place, value in zip(range(1, len(table) + 1), reversed(values.tolist()), strict=False):
+        table[-place] = value

@@ -184,8 +184,9 @@ class DynamicSampler:
         if file.exists():
             state = json.loads(file.read_text())
             self.stream.position = state["after_rollout" if with_rollout else "position"]
+            self._rollout_start = state["position"]
             return
-        self.stream.position = planned_rollouts * self.wanted
+        self._rollout_start = self.stream.position = planned_rollouts * self.wanted
         if self.warns:
             logger.warning(
                 "%s does not exist, so the checkpoint was saved without dynamic sampling: prompts continue at number "

@@ -1,6 +1,6 @@
 """DLER's advantages: in training, whitened over the tokens of a rollout, of all processes.
 
-Overrides of TRL: `_calculate_rewards`, `_generate_and_score_completions`.
+Overrides of TRL: `_calculate_rewards`, `_generate_and_score_completions`. Writes `_logs`.
 """
 
 import torch
@@ -8,7 +8,7 @@ from accelerate.utils import gather
 
 from ..methods.dler import whitened
 from .layer import Layer
-from .rows import rows_of_process
+from .rows import overwrite_latest, rows_of_process
 
 
 class TokenWhitening(Layer):
@@ -31,4 +31,5 @@ class TokenWhitening(Layer):
             return batch
         tokens = (batch["completion_mask"] * batch.get("tool_mask", 1)).sum(dim=1)
         every = whitened(gather(batch["advantages"]), gather(tokens) * self._rewarded) * self._rewarded
+        overwrite_latest(self._logs["advantages"], every)
         return {**batch, **rows_of_process({"advantages": every}, self.accelerator)}

@@ -106,6 +106,23 @@ def one_sleep(generation: Any) -> Iterator[None]:
             generation.enable_sleep_mode = generation._llm_weights_sleeping = True
 
 
+class ModeAfterGeneration(Layer):
+    """
+    An evaluation stays one where `use_transformers_continuous_batching` generates.
+
+    TRL puts the model into training mode after it, in an evaluation too, whose metrics then count as training's, as
+    would its rollouts for rewards with a state.
+
+    Upstream: `_generate_single_turn` of trl 1.16; no issue is known to us. Ends with a TRL that restores the mode.
+    """
+
+    def _generate_single_turn(self, *args, **kwargs):
+        training = self.model.training
+        outputs = super()._generate_single_turn(*args, **kwargs)
+        self.model.train(training)
+        return outputs
+
+
 class ToolRounds(Layer):
     """
     Tools and environments on several processes: all make the same rounds of generation, with as many prompts.

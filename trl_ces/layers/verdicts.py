@@ -3,6 +3,7 @@
 Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
 
+import copy
 import logging
 from typing import Any, cast
 
@@ -41,6 +42,8 @@ class Verdicts(Layer):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self._decides_tau = self.args.ces_tau == AUTO
+        if self._decides_tau:  # what this model decides is not for the next trainer with the same config
+            self.args = copy.copy(self.args)
         self._asked = self._asks_for()
         if self._asked & {"accuracy", "correct"}:
             self._accuracy_index = accuracy_column(
