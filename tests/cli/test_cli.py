@@ -276,6 +276,8 @@ def test_a_recipe_is_copied_to_a_new_file_whole(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["recipes", "copy", "R1-7B", "alp", "my.yaml"]) == 0
     assert compose(["my.yaml"]) == compose(["R1-7B", "alp"])
+    assert main(["recipes", "copy", "arithmetic", "small.yaml"]) == 0  # with what it says of overlays
+    assert compose(["small.yaml", "truncation"]) == compose(["arithmetic", "truncation"])
     assert main(["recipes", "copy", "R1-7B", "my.yaml"]) == 2
     assert "my.yaml exists: name a new file" in capsys.readouterr().err
     assert main(["recipes", "copy", "R1-7B", "alp", "none/my.yaml"]) == 2

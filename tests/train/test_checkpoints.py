@@ -99,7 +99,9 @@ def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
         _check_resume(str(tmp_path), tmp_path, LENGTH)
     _check_resume(str(checkpoint(tmp_path, 12)), tmp_path, LENGTH)
     _check_resume(True, tmp_path, LENGTH)
-    _check_resume(None, tmp_path, LENGTH)
+    with pytest.raises(UserError, match=r"checkpoint-12 is of an earlier run: go on .* or name another `output_dir`"):
+        _check_resume(None, tmp_path, LENGTH)
+    _check_resume(None, tmp_path / "new", LENGTH)
     (tmp_path / "checkpoint-12" / "rng_state.pth").unlink()
     with pytest.raises(UserError, match=r"checkpoint-12 holds the model alone \(`save_only_model`\)"):
         _check_resume(str(tmp_path / "checkpoint-12"), tmp_path, LENGTH)
@@ -112,3 +114,5 @@ def test_a_setting_that_the_optimizer_keeps_is_not_changed_on_resuming():
     _check_optimizer(before, make_recipe(before | {"max_steps": 9}, "my.yaml"))
     with pytest.raises(UserError, match=r"`learning_rate` is 0\.01 and was 0\.001, which the checkpoint's"):
         _check_optimizer(before, make_recipe(before | {"learning_rate": 1e-2}, "my.yaml"))
+    with pytest.raises(UserError, match="`use_peft` is True and was False"):
+        _check_optimizer(before, make_recipe(before | {"use_peft": True}, "my.yaml"))

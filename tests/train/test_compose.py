@@ -49,6 +49,17 @@ def test_an_overlay_that_names_its_output_keeps_it(write):
     assert compose([write("whole", WHOLE), write("o", {"output_dir": "mine"})])["output_dir"] == "mine"
 
 
+def test_a_slash_behind_the_output_makes_no_folder_in_it(write):
+    given = compose([write("whole", {**WHOLE, "output_dir": "out/whole/"}), write("last", {"max_steps": 5})])
+    assert given["output_dir"] == "out/whole-last"
+
+
+def test_settings_of_an_own_rule_go_with_it(write):
+    whole = write("whole", {**WHOLE, "shaping": "my:rule", "shaping_kwargs": {"gamma": 0.2}})
+    assert compose([whole, write("more", {"max_steps": 5})])["shaping_kwargs"] == {"gamma": 0.2}
+    assert "shaping_kwargs" not in compose([whole, write("dapo", {"shaping": "none"})])
+
+
 def test_settings_of_a_rule_that_is_not_used_any_more_do_not_come_along(write):
     assert compose([write("whole", WHOLE)])["ces_tau"] == 0.2
     # `--shaping clip_cov` may follow on the command line

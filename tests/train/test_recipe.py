@@ -108,6 +108,7 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         ("model_builder_kwargs: {seed: 3}", ["`model_builder_kwargs`", "needs a `model_builder`"]),
         ("- a list", ["not valid YAML"]),
         ("lora_r: 16", ["`lora_r` has no effect without `use_peft`"]),
+        ("use_dora: true", ["`use_dora` has no effect without `use_peft`"]),
     ],
 )
 def test_refusals_name_key_value_and_what_is_expected(tmp_path, text, parts):
@@ -117,8 +118,10 @@ def test_refusals_name_key_value_and_what_is_expected(tmp_path, text, parts):
 
 def test_an_output_dir_in_the_home_is_one_path_for_saving_and_resuming(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    fields = {"model_name_or_path": "a/model", "dataset_name": "some/data", "output_dir": "~/run"}
-    assert make_recipe(fields, "recipe.yaml").setting("output_dir") == str(tmp_path / "run")
+    fields = {"model_name_or_path": "~/model", "dataset_name": "some/data", "output_dir": "~/run"}
+    recipe = make_recipe(fields, "recipe.yaml")
+    assert recipe.setting("output_dir") == str(tmp_path / "run")
+    assert recipe.model.model_name_or_path == str(tmp_path / "model")
 
 
 @pytest.mark.parametrize("missing", ["model_name_or_path", "output_dir", "dataset_name"])

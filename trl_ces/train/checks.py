@@ -29,7 +29,7 @@ from .server import check_server
 from .shapes import find_shape
 
 # What the optimizer's state holds, and the Trainer on resuming takes from there whatever the recipe says.
-IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")
+IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
 
 
 def check(line: CommandLine, recipe: Recipe) -> Launch:
@@ -209,7 +209,7 @@ def _check_evaluation(script: ScriptArguments, strategy: str) -> None:
 
 def _check_optimizer(before: dict[str, Any], recipe: Recipe) -> None:
     for name in IN_OPTIMIZER:
-        kept, now = before.get(name, recipe_fields()[name].default), recipe.setting(name)
+        kept, now = before.get(name, recipe_fields()[name].default), getattr(recipe.model, name, recipe.setting(name))
         if now != kept:
             raise UserError(
                 f"`{name}` is {now} and was {kept}, which the checkpoint's optimizer keeps: leave it, or start a run "
@@ -220,6 +220,12 @@ def _check_optimizer(before: dict[str, Any], recipe: Recipe) -> None:
 def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> Path | None:
     """The checkpoint, if any."""
     if not value:
+        earlier = newest_checkpoint(output_dir, length)
+        if earlier is not None:  # a later resume would take it for this run's
+            raise UserError(
+                f"{earlier} is of an earlier run: go on with it by `--resume_from_checkpoint true`, or name another "
+                "`output_dir`."
+            )
         return None
     checkpoint = newest_checkpoint(output_dir, length) if value is True else Path(value)
     if checkpoint is None:

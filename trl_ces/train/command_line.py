@@ -9,6 +9,7 @@ from .recipe import check_key, recipe_fields
 # Set by the launcher.
 TAKEN_FLAGS = {
     "cpu": "give `--use_cpu true`",
+    "env": "write `env: {NAME: value}` into the recipe",
     "config_file": "name the accelerate file with `--accelerate_config`",
     "module": "`trl-ces train` starts its own module",
     "no_python": "`trl-ces train` starts its own module",

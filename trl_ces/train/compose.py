@@ -56,7 +56,9 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         ruled = file.stem if changes.get(RULE, "none") != "none" else ruled
         for name in NAMED:
             if isinstance(given.get(name), str) and name not in changes:
-                given[name] += f"-{file.stem}"
+                given[name] = f"{given[name].rstrip('/')}-{file.stem}"
+        if changes.get(RULE, given.get(RULE)) != given.get(RULE):
+            given.pop("shaping_kwargs", None)  # of the rule that goes
         _lay(given, changes, file)
         _lay(given, own.get(file.stem, {}), files[0])
     return _without_other_rules(given) if files[1:] else given

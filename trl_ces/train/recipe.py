@@ -5,6 +5,7 @@ is loaded here, so a typo costs seconds.
 """
 
 import dataclasses
+import os
 import re
 import typing
 import warnings
@@ -181,7 +182,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
             "`hf auth login`."
         )
     for name in values:
-        if name.startswith("lora_") and "use_peft" not in values:
+        if name.startswith(("lora_", "use_dora", "use_rslora")) and "use_peft" not in values:
             raise UserError(f"{source}: `{name}` has no effect without `use_peft`: set it to true, or to false.")
     owners: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
@@ -197,6 +198,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
         raise UserError(
             f"{source}: `model_name_or_path` is missing: name the model to train, a Hub id or a directory."
         )
+    model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
     training = owners.get("CESConfig", {})
     if not training.get("output_dir"):
         raise UserError(f"{source}: `output_dir` is missing: name the directory in which the model is saved.")

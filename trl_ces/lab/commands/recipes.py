@@ -5,9 +5,9 @@ from pathlib import Path
 from ...cli.parser import Parser
 from ...support.errors import UserError
 from ...support.files import write_text
-from ...support.yaml import dump_yaml
-from ...train.compose import compose
-from ...train.shipped import OVERLAY_FOLDERS, shipped_files, shipped_folders
+from ...support.yaml import dump_yaml, read_yaml
+from ...train.compose import OVERLAYS, compose
+from ...train.shipped import OVERLAY_FOLDERS, find_recipe, shipped_files, shipped_folders
 
 
 def run(argv: list[str]) -> int:
@@ -30,7 +30,9 @@ def run(argv: list[str]) -> int:
         if Path(file).exists():
             raise UserError(f"{file} exists: name a new file.")
         try:
-            write_text(Path(file), f"# {' + '.join(names)}\n{dump_yaml(compose(names))}")
+            own = read_yaml(find_recipe(names[0])).get(OVERLAYS)
+            text = dump_yaml(compose(names) | ({OVERLAYS: own} if own else {}))
+            write_text(Path(file), f"# {' + '.join(names)}\n{text}")
         except OSError as error:
             raise UserError(f"{file} cannot be written ({error.strerror}): name another place.") from None
         print(f"Wrote {file}. Change it, and start: trl-ces train --config {file}")

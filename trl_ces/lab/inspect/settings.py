@@ -46,6 +46,7 @@ class Sampling:
         """What is `None` or missing in `given` is the recipe's, else the default."""
         training = recipe.training
         own = {
+            "num_samples": max(cls.num_samples, training.get("num_generations") or 0),  # one group at least
             "temperature": training.get("temperature"),
             "max_new_tokens": training.get("max_completion_length"),
             "tau": training.get("ces_tau"),
