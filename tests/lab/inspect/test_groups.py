@@ -7,6 +7,8 @@ import pytest
 
 from trl_ces.lab.inspect.answers import SampledAnswer
 from trl_ces.lab.inspect.facts import group_facts
+from trl_ces.lab.inspect.settings import Sampling
+from trl_ces.train.recipe import make_recipe
 
 
 def answer(prompt, length):
@@ -100,3 +102,9 @@ def test_without_groups_there_are_no_shares():
     assert all(math.isnan(found[name]) for name in ("groups_all_incorrect", "groups_all_correct", "shaped_share"))
     nothing = group_facts([answer(0, 10)] * 4, None, size=2, tau=0.1)
     assert math.isnan(nothing["shaped_share"])
+
+
+def test_a_recipes_whole_group_is_drawn():
+    given = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out"}
+    recipes = make_recipe(given, "a"), make_recipe(given | {"num_generations": 16}, "b")
+    assert [Sampling.of_recipe(recipe).num_samples for recipe in recipes] == [8, 16]
