@@ -7,6 +7,7 @@ import sys
 import pandas
 import pytest
 from docs_blocks import EXPERIMENTS, ROOT, words_of
+from scipy import stats
 
 from trl_ces.lab.study.cells import load_study
 from trl_ces.lab.study.comparison import estimate
@@ -48,7 +49,7 @@ def test_the_table_follows_from_the_runs(runs):
         assert [cell.strip() for cell in table[method]] == cells, method
 
 
-@pytest.mark.parametrize(("page", "count"), [(PAGE, 12), (STRENGTHS, 9), (LONG, 9)])
+@pytest.mark.parametrize(("page", "count"), [(PAGE, 12), (STRENGTHS, 23), (LONG, 11)])
 def test_the_page_has_every_verdict_of_its_judge(page, count, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["judge.py"])
     runpy.run_path(str(page.with_name("judge.py")), run_name="__main__")
@@ -104,23 +105,28 @@ def test_the_table_of_long_answers_follows_from_the_runs():
     text = LONG.read_text(encoding="utf-8")
     dapo = runs[runs["method"] == "DAPO"].set_index("seed")
     assert runs.groupby("seed")["method"].nunique().tolist() == [38] * len(dapo)
+    before = runs[runs["method"] == BEFORE].set_index("seed")["accuracy"]
     for method, own in runs.set_index("seed").groupby("method"):
-        cells = ["; ".join(f"{100 * value:.1f}" for value in own["accuracy"])]
-        cells += ["; ".join(f"{value:.1f}" for value in own["length_tokens"])]
-        apart = [
-            100 * (own["accuracy"] - dapo["accuracy"]).mean(),
-            (own["length_tokens"] - dapo["length_tokens"]).mean(),
+        gained = 100 * (own["accuracy"] - dapo["accuracy"])
+        apart = gained, own["length_tokens"] - dapo["length_tokens"]
+        half = [stats.t.ppf(0.975, len(dapo) - 1) * values.std() / len(dapo) ** 0.5 for values in apart]
+        compared = method not in (BEFORE, "DAPO")
+        cells = [f"{100 * own['accuracy'].mean():.1f}", f"{own['length_tokens'].mean():.1f}"]
+        cells += [
+            f"{values.mean():+.1f} ± {width:.1f}" if compared else ""
+            for values, width in zip(apart, half, strict=True)
         ]
-        cells += ["", ""] if method in (BEFORE, "DAPO") else [f"{value:+.1f}" for value in apart]
-        assert f"| {method} | {' | '.join(cells)} | {100 * own['area'].mean():.1f} |" in text, method
+        ruined = "" if method == BEFORE else str((own["accuracy"] < before / 2).sum())
+        cells += [f"{100 * own['area'].mean():.1f}", ruined, f"{gained.min():+.1f}" if compared else ""]
+        assert f"| {method} | {' | '.join(cells)} |" in text, method
     within = 100 * pandas.read_csv(LONG.with_name("budgets.csv")).groupby(["method", "budget"])["accuracy"].mean()
     shares = [f"{within[name, 96]:.1f} %" for name in ("CES", "on-policy SFT", "Arora", "SmartThinker", "DAPO")]
     said = "CES is correct in {}, on-policy SFT in {}, Arora in {}, SmartThinker in {}, DAPO in {}"
     assert said.format(*shares) in words_of(LONG)
     ces = runs[runs["method"] == "CES"].set_index("seed")
-    shorter = (dapo["length_tokens"] - ces["length_tokens"]).mean()
-    gained = 100 * (ces["accuracy"] - dapo["accuracy"]).mean()
-    said = f"by {shorter:.1f} of {dapo['length_tokens'].mean():.1f}, with {gained:.1f} points gained ([arena_long]"
+    shorter = estimate(list(dapo["length_tokens"] - ces["length_tokens"])).text(1, 1)
+    gained = estimate(list(ces["accuracy"] - dapo["accuracy"])).text(100, 1)
+    said = f"by {shorter} of {dapo['length_tokens'].mean():.1f}, with {gained} points gained ([arena_long]"
     assert said in words_of(ROOT / "docs" / "study.md")
 
 
@@ -130,25 +136,30 @@ def test_the_table_of_strengths_follows_from_the_runs():
         (row.method, row.variant, row.seed, row.machine): (100 * row.accuracy, row.length_tokens)
         for row in [*own.itertuples(), *arena.assign(machine=1).itertuples()]
     }
-    methods = {name.removesuffix(", a third") for name in own["method"] if name.endswith(", a third")}
-    assert len(methods) == 14
+    settings = {}
+    for name in own["method"].unique():
+        if name not in (BEFORE, "DAPO"):
+            method = max((known for known in arena["method"] if name.startswith(f"{known}, ")), key=len)
+            settings.setdefault(method, []).append(name)
+    assert len(settings) == 34
     found = {}
-    for name in methods:
-        seeds = {seed for method, _, seed, _ in rows if method == f"{name}, a third"}
-        for suffix, word in ((", a third", "a third"), ("", "as shipped"), (", three times", "three times")):
+    for method, (weaker, stronger) in settings.items():
+        seeds = {seed for name, _, seed, _ in rows if name == weaker}
+        for name in (weaker, method, stronger):
+            word = name.removeprefix(f"{method}, ") if name != method else "as shipped"
             cells, worst, ruined, count = [], [], 0, 0
             for world in WORLDS:
-                places = [(*place,) for method, *place in rows if method == name + suffix]
+                places = [(*place,) for own_name, *place in rows if own_name == name]
                 places = [place for place in places if place[0] == world and place[1] in seeds]
-                pairs = [(rows[name + suffix, *place], rows["DAPO", *place]) for place in places]
+                pairs = [(rows[name, *place], rows["DAPO", *place]) for place in places]
                 points = [run[0] - dapo[0] for run, dapo in pairs]
                 tokens = [run[1] - dapo[1] for run, dapo in pairs]
                 cells.append(f"{sum(points) / len(pairs):+.1f}, {sum(tokens) / len(pairs):+.1f}")
-                ruined += sum(rows[name + suffix, *place][0] < rows[BEFORE, *place][0] / 2 for place in places)
+                ruined += sum(rows[name, *place][0] < rows[BEFORE, *place][0] / 2 for place in places)
                 worst, count = [*worst, *points], count + len(pairs)
             cells += [f"{min(worst):+.1f}", str(ruined), str(count)]
-            assert f"| {name} | {word} | {' | '.join(cells)} |\n" in STRENGTHS.read_text(encoding="utf-8")
-            found[name, word] = cells
+            assert f"| {method} | {word} | {' | '.join(cells)} |\n" in STRENGTHS.read_text(encoding="utf-8")
+            found[method, word] = cells
     readme, study = words_of(ROOT / "README.md"), words_of(ROOT / "docs" / "study.md")
     third, shipped, triple = (found["CES", word] for word in ("a third", "as shipped", "three times"))
     assert third[-2:] == ["0", "15"]
