@@ -226,7 +226,7 @@ def test_inspects_threshold_is_where_ces_ruins():
     tutorial = " ".join((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8").split())
     assert "Of 61 small models below 50.0 % CES left 58 with less than half of their accuracy, DAPO one." in tutorial
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert "of the three samples it ruined 58 of the 61 below 50 %" in readme
+    assert "over all 110 worlds it ruined 58 of the 61 below 50 %" in readme
 
 
 def test_what_the_first_rollout_tells_of_ruin():

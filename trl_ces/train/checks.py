@@ -220,12 +220,6 @@ def _check_optimizer(before: dict[str, Any], recipe: Recipe) -> None:
 def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> Path | None:
     """The checkpoint, if any."""
     if not value:
-        earlier = newest_checkpoint(output_dir, length)
-        if earlier is not None:  # a later resume would take it for this run's
-            raise UserError(
-                f"{earlier} is of an earlier run: go on with it by `--resume_from_checkpoint true`, or name another "
-                "`output_dir`."
-            )
         return None
     checkpoint = newest_checkpoint(output_dir, length) if value is True else Path(value)
     if checkpoint is None:
