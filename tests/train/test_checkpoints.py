@@ -114,3 +114,7 @@ def test_a_setting_that_the_optimizer_keeps_is_not_changed_on_resuming():
         _check_optimizer(before, make_recipe(before | {"learning_rate": 1e-2}, "my.yaml"))
     with pytest.raises(UserError, match="`use_peft` is True and was False"):
         _check_optimizer(before, make_recipe(before | {"use_peft": True}, "my.yaml"))
+    adapter = before | {"use_peft": True, "lora_r": 8}
+    _check_optimizer(adapter, make_recipe(adapter, "my.yaml"))
+    with pytest.raises(UserError, match="`lora_r` is 4 and was 8"):
+        _check_optimizer(adapter, make_recipe(adapter | {"lora_r": 4}, "my.yaml"))

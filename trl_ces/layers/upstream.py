@@ -119,7 +119,8 @@ class ModeAfterGeneration(Layer):
     def _generate_single_turn(self, *args, **kwargs):
         training = self.model.training
         outputs = super()._generate_single_turn(*args, **kwargs)
-        self.model.train(training)
+        if self.model.training != training:  # else a submodule may have a mode of its own
+            self.model.train(training)
         return outputs
 
 

@@ -145,6 +145,8 @@ def test_an_interval_is_the_bootstrap_t_of_plain_loops():
         assert interval_of_average([values]) == found
     assert found.high - found.mean > 1.5 * (found.mean - found.low)  # one long answer: the mean may be far above
     assert interval_of_average([[0.5] * 7]) == interval_of_average([[0.5]])
+    shares = [[1.0, 1.0, 1.0, 1.0, 0.2]]  # of an area, which is at most 1
+    assert interval_of_average(shares).high > 1 == interval_of_average(shares, 0, 1).high
     assert tuple(interval_of_average([[0.5]])) == (0.5, None, None)
     assert tuple(interval_of_average([[0.5], [0.0, 1.0]])) == (0.5, None, None)  # the one problem's part is unknown
     assert interval_of_average([[]]).mean is None
