@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     print("| old log-probs | tokens | largest abs(log ratio) | mean | tokens at exactly 0 |")
     print("| :--- | ---: | ---: | ---: | ---: |")
     for name, (trainer_class, settings) in CASES.items():
-        model = make_model(options.shape, "sdpa", torch.bfloat16, options.longest + 400)
+        model = make_model(options.shape, "sdpa", torch.bfloat16, options.longest + 400, options.device)
         TRAINERS[name] = (trainer_class, CESConfig, settings)
         steps = {"gradient_accumulation_steps": 1, "steps_per_generation": options.rows // 2}
         work = Workload(

@@ -29,19 +29,19 @@ FOUR_ROWS = {"max_completion_length": 736, "per_device_train_batch_size": 4}
 # Name, shape, fields of the recipe that differ from BASE.
 CASES = [
     ("Qwen2, 57 M", QWEN, {}),
-    ("Qwen2, 57 M", QWEN, {"activation_checkpointing": True}),
+    ("Qwen2, 57 M", QWEN, {"gradient_checkpointing": True}),
     ("Qwen2, 57 M, 2 passes a step", QWEN, {"gradient_accumulation_steps": 2}),
     ("Qwen2, 57 M, bf16", QWEN, {"bf16": True}),
-    ("Qwen2, 57 M, bf16", QWEN, {"bf16": True, "activation_checkpointing": True}),
+    ("Qwen2, 57 M, bf16", QWEN, {"bf16": True, "gradient_checkpointing": True}),
     ("Qwen2, 57 M, LoRA", QWEN, {"use_peft": True, "lora_r": 16}),
     ("Llama, 21 M, tied", LLAMA, FOUR_ROWS),
-    ("Llama, 21 M, tied", LLAMA, {**FOUR_ROWS, "activation_checkpointing": True}),
-    ("Qwen2, 57 M, long", QWEN, {"max_completion_length": 1504, "activation_checkpointing": True}),
+    ("Llama, 21 M, tied", LLAMA, {**FOUR_ROWS, "gradient_checkpointing": True}),
+    ("Qwen2, 57 M, long", QWEN, {"max_completion_length": 1504, "gradient_checkpointing": True}),
 ]
 # Qwen2.5-0.5B and Qwen2.5-Math-1.5B (their config.json), for a GPU of 80 GB.
 HALF_BILLION = shape_of("qwen2", True, 896, 4864, 24, 14, 2, 151936)
 R1_1_5B = KNOWN_SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
-LONG = {"bf16": True, "activation_checkpointing": True, "max_completion_length": 12_000}
+LONG = {"bf16": True, "gradient_checkpointing": True, "max_completion_length": 12_000}
 CUDA_CASES = [
     ("Qwen2, 57 M", QWEN, {"bf16": True}),
     ("Llama, 21 M, tied", LLAMA, FOUR_ROWS),
@@ -57,7 +57,7 @@ BASE = {
     "use_cpu": True,
     "bf16": False,
     "dtype": "float32",
-    "activation_checkpointing": False,
+    "gradient_checkpointing": False,
     "num_generations": 2,
     "per_device_train_batch_size": 2,
     "gradient_accumulation_steps": 1,
@@ -189,7 +189,7 @@ def main():
         off = "failed" if fact is None else f"{100 * (plan / fact - 1):+.1f} %"
         found = "" if fact is None else f"{fact / MIB:,.0f}"
         print_row(
-            [name, rows, "yes" if settings["activation_checkpointing"] else "no", f"{plan / MIB:,.0f}", found, off]
+            [name, rows, "yes" if settings["gradient_checkpointing"] else "no", f"{plan / MIB:,.0f}", found, off]
         )
 
 

@@ -63,9 +63,9 @@ def matrix_rate(device: str, dtype: torch.dtype) -> float:
 
 
 def make_model(
-    shape: str, attention: str, dtype: torch.dtype, positions: int, vocabulary: int | None = None
+    shape: str, attention: str, dtype: torch.dtype, positions: int, device: str, vocabulary: int | None = None
 ) -> Qwen2ForCausalLM:
-    """A Qwen2 of that shape with random weights, and another vocabulary if one is given."""
+    """A Qwen2 of that shape with random weights on that device, and another vocabulary if one is given."""
     hidden, intermediate, layers, heads, key_value_heads, own_vocabulary = SHAPES[shape]
     config = Qwen2Config(
         vocab_size=vocabulary or own_vocabulary,
@@ -82,7 +82,8 @@ def make_model(
         dtype=dtype,
     )
     torch.manual_seed(0)
-    return Qwen2ForCausalLM(config).to(dtype)
+    with torch.device(device):  # a CPU would draw 1.5 billion weights for half a minute
+        return Qwen2ForCausalLM(config).to(dtype)
 
 
 class Phase(TrainerCallback):

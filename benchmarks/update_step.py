@@ -56,8 +56,8 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, vocabulary: int | None = None):
         self.options = options
-        self.model = make_model(options.shape, options.attention, options.dtype, options.longest + 512, vocabulary)
-        self.model.to(options.device)
+        positions = options.longest + 512
+        self.model = make_model(options.shape, options.attention, options.dtype, positions, options.device, vocabulary)
 
     @functools.cached_property
     def matrix_rate(self) -> float:

@@ -36,7 +36,7 @@ def trained(folder, replaced=None, added=""):
 ON_THIS_CPU = (
     "--model_name_or_path tiny --dataset_name problems.jsonl --max_train_samples 24 --use_vllm false "
     "--vllm_enable_sleep_mode false --use_cpu true --attn_implementation sdpa --bf16 false "
-    "--activation_checkpointing false --max_completion_length 8 --learning_rate 1e-4"
+    "--gradient_checkpointing false --max_completion_length 8 --learning_rate 1e-4"
 )
 # The small world's model is here; it need not learn anything.
 SMALL_WORLD = "--per_device_train_batch_size 32 --steps_per_generation 1 --max_completion_length 16"

@@ -20,7 +20,7 @@ RECIPE = {
     "reward_funcs": ["engines.faults.vowel_accuracy_reward"],
     "use_cpu": True,
     "bf16": False,
-    "activation_checkpointing": False,
+    "gradient_checkpointing": False,
     "use_vllm": True,
     "vllm_mode": "server",
     "vllm_server_timeout": 5.0,

@@ -12,7 +12,7 @@ dataset_name: {data}
 system_prompt: null
 use_cpu: true
 bf16: false
-activation_checkpointing: false
+gradient_checkpointing: false
 reward_funcs: [accuracy_reward, get_soft_overlong_punishment]
 max_completion_length: 8
 num_generations: 2

@@ -22,7 +22,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ("tests/test_trl_contract.py", "tests/test_trainer_reference.py")
+TESTS = ("tests/test_trl_contract.py", "tests/test_trainer_reference.py", "tests/train/test_recipes.py")
 INSTALL = "tests/upgrades/install_lines.py"
 # What the seam leans on, and what these pull in by version; the rest is as pip chooses.
 UPSTREAM = ("trl", "transformers", "datasets", "accelerate", "peft")

@@ -73,16 +73,16 @@ def test_an_update_is_four_forwards_where_a_layer_is_computed_again(plan_of):
     def phases(**fields):
         return rollout_seconds(plan_of(**fields), replace(DEVICE, link=1e30), IDEAL)
 
-    again, once = phases(activation_checkpointing=True), phases(activation_checkpointing=False)
+    again, once = phases(gradient_checkpointing=True), phases(gradient_checkpointing=False)
     assert again["update"] == pytest.approx(4 * again["old log-probs"])
     assert once["update"] == pytest.approx(3 * once["old log-probs"])
-    twice = phases(activation_checkpointing=False, num_iterations=2)
+    twice = phases(gradient_checkpointing=False, num_iterations=2)
     assert twice["update"] == pytest.approx(2 * once["update"])
     # An adapter's base needs no gradient of its own.
-    adapter = phases(activation_checkpointing=True, use_peft=True, lora_target_modules=["all-linear"])
+    adapter = phases(gradient_checkpointing=True, use_peft=True, lora_target_modules=["all-linear"])
     assert adapter["update"] == pytest.approx(3 * adapter["old log-probs"])
     # On-policy TRL takes the log-probs from the update, unless they are to correct vLLM's, its default.
-    on_policy = {"responses_per_rollout": 8, "activation_checkpointing": False}
+    on_policy = {"responses_per_rollout": 8, "gradient_checkpointing": False}
     corrected, scored = phases(**on_policy), phases(**on_policy, vllm_importance_sampling_correction=False)
     assert corrected["update"] == pytest.approx(3 * corrected["old log-probs"])
     assert (scored["update"], scored["old log-probs"]) == (corrected["update"], 0)

@@ -170,10 +170,10 @@ def test_checkpointing_then_the_micro_batch_then_deepspeed_are_advised():
     checkpointed = plan_memory(replace(free, step=replace(free.step, checkpointing=True))).training
     assert checkpointed < plain
     changes, after = advise(replace(free, device=checkpointed))
-    assert changes == {"activation_checkpointing": "true"}
+    assert changes == {"gradient_checkpointing": "true"}
     assert after.training == checkpointed
     changes, after = advise(replace(free, device=checkpointed - 1))
-    assert changes == {"activation_checkpointing": "true", "per_device_train_batch_size": "1"}
+    assert changes == {"gradient_checkpointing": "true", "per_device_train_batch_size": "1"}
     one_row = replace(free, accumulation=8, step=replace(free.step, checkpointing=True, rows=1))
     assert after == replace(plan_memory(one_row), device=checkpointed - 1)
 

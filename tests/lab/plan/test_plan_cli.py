@@ -183,7 +183,7 @@ def test_where_no_hours_are_predicted_a_rollout_is_to_be_timed(recipe, capsys):
     assert "No hours are predicted for a CPU: train one rollout with `--max_steps 2 --output_dir runs/timed`;" in said
 
 
-CROWDED = ("--gpu_memory", 3.02, "--prompt_length", 4000, "--activation_checkpointing", "true")
+CROWDED = ("--gpu_memory", 3.02, "--prompt_length", 4000, "--gradient_checkpointing", "true")
 CROWDED += ("--attn_implementation", "flash_attention_2", "--per_device_train_batch_size", 8)
 
 

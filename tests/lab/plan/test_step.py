@@ -19,7 +19,7 @@ def allocated(settings):
     ).train()
     add_fused_lm_head(model, outputs=("log_probs", "entropy"))
     if settings.checkpointing:
-        model.activation_checkpointing_enable()
+        model.gradient_checkpointing_enable()
     ids = torch.zeros(settings.rows, settings.tokens, dtype=torch.long)
     mask = torch.ones_like(ids)
     mask[0, :9] = 0  # a padded row, as in a rollout

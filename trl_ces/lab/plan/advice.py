@@ -37,7 +37,7 @@ def _with_step(setup: Setup, **changes) -> Setup:
 
 def _checkpointing(setup: Setup) -> Iterator[Change]:
     if not setup.step.checkpointing:
-        yield {"activation_checkpointing": "true"}, _with_step(setup, checkpointing=True)
+        yield {"gradient_checkpointing": "true"}, _with_step(setup, checkpointing=True)
 
 
 def _sleep(setup: Setup) -> Iterator[Change]:

@@ -62,7 +62,7 @@ def make_setup(
         shape=shape,
         rows=rows,
         tokens=tokens,
-        checkpointing=bool(config.activation_checkpointing),
+        checkpointing=bool(config.gradient_checkpointing),
         dtype="bfloat16" if half and (engine.zero_stage or engine.fsdp) else loaded,
         autocast=half and not (engine.zero_stage or engine.fsdp),
         flash_attention="flash" in (recipe.attention or ""),

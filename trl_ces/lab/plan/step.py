@@ -31,7 +31,7 @@ class StepSettings:
     shape: ModelShape  # the model
     rows: int  # completions in the micro-batch
     tokens: int  # tokens per completion, prompt included
-    checkpointing: bool  # `activation_checkpointing`
+    checkpointing: bool  # `gradient_checkpointing`
     dtype: str  # of the weights in the computation, `"float32"` or `"bfloat16"`
     autocast: bool  # whether bfloat16 is computed from weights of `dtype`, as without DeepSpeed
     flash_attention: bool  # A kernel that needs no (T, T) mask. `False`: PyTorch's, which gets one
@@ -137,7 +137,7 @@ def _model(settings: StepSettings) -> Any:
             model.enable_input_require_grads()
     add_fused_lm_head(base, outputs=("log_probs", "entropy"))
     if settings.checkpointing:
-        base.activation_checkpointing_enable()
+        base.gradient_checkpointing_enable()
     return model
 
 
