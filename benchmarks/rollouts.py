@@ -19,11 +19,9 @@ from trl_ces.lab.worlds.arithmetic_model import build_tokenizer
 
 GROUP = 4
 # Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b": Qwen2.5-Math-1.5B's config.json.
-# "deep": logits relative to activations are as small as there, given TRL's tiles of 32,768 logits.
 SHAPES = {
     "tiny": (128, 512, 4, 4, 2, 1024),
     "small": (256, 1024, 6, 4, 2, 2048),
-    "deep": (256, 1024, 24, 4, 2, 1024),
     "1.5b": (1536, 8960, 28, 12, 2, 151936),
 }
 # Trainer class, config class, shaping.
