@@ -171,3 +171,25 @@ def test_the_table_of_strengths_follows_from_the_runs():
     points, tokens = zip(*(map(float, cell.split(", ")) for cell in found["SmartThinker", "a third"][:3]), strict=True)
     assert max(tokens) < 0
     assert f"DAPO and at most {-min(points):.1f} points below it in each of three worlds." in study
+
+
+def test_a_limit_with_room_gains_what_the_pages_say():
+    runs = pandas.read_csv(STRENGTHS.with_name("results.csv"))
+    runs = runs[runs["machine"] == 2].set_index(["variant", "seed"])
+    dapo, said = runs[runs["method"] == "DAPO"], {}
+    for name in ("on-policy SFT, 48 tokens", "DLER, 48 tokens", "on-policy SFT, 24 tokens"):
+        run = runs[runs["method"] == name]
+        assert len(run) == 15
+        points, tokens = run["accuracy"] - dapo["accuracy"], run["length_tokens"] - dapo["length_tokens"]
+        means = (frame.groupby("seed").mean() for frame in (points, tokens))
+        gained, longer = (estimate(list(mean)) for mean in means)
+        said[name] = gained.text(100, 1), longer.text(1, 1).lstrip("-"), 100 * points.min()
+        assert (tokens.groupby("variant").mean() < 0).all()
+    (sft, shorter, worst), (dler, less, least), (tight, much, lowest) = said.values()
+    page, readme, study = (words_of(file) for file in (STRENGTHS, ROOT / "README.md", ROOT / "docs" / "study.md"))
+    assert f"it ends {sft} points above DAPO and {shorter} tokens below it in the mean over the worlds, DLER" in page
+    assert f"DLER {dler} and {less}: above and shorter in each world, and above in each of 15 runs" in page
+    assert min(worst, least) > 0
+    assert f"with 24 tokens: {tight} above, {much} shorter, {-lowest:.1f} points below in its worst run" in page
+    assert f"it ended {sft} points above DAPO and {shorter} tokens shorter in the mean of the arena's three" in readme
+    assert f"`on_policy_sft` ends {sft} points above DAPO and `dler` {dler}, both shorter in each world" in study
