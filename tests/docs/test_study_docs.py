@@ -284,3 +284,25 @@ def test_the_first_gpus_page_shows_its_rollouts():
     first, end = (found.logp_difference_mean.iloc[row] for row in (0, -1))
     highest = found.logp_difference_max.max()
     assert f"by {first:.4f} per token at first and by {end:.4f} at the end ({highest:.2f} at most)" in text
+
+
+def test_the_first_gpus_tables_are_what_was_printed():
+    folder = EXPERIMENTS / "h100"
+    page, printed = words_of(folder / "README.md"), words_of(folder / "output.txt")
+    time = re.search(
+        r"\| 2 \| (\S+ \[.*?\]) \| (\S+ \[.*?\]) \| (\S+) % \| 0.0 % \| (\S+) \| (\d+) \| (\d+) % \|", printed
+    )
+    assert f"`GRPOTrainer` | {time[1]} |" in page
+    assert f"time, CES / without shaping | {time[2]} |" in page
+    assert f"{float(time[3]):.0f} % of TRL's positions are padding" in page
+    assert f"Gradients are {100 * float(time[4]):.1f} % apart" in page
+    assert f"{int(time[5]):,} tokens a second, {time[6]} % of the rate" in page
+    packed = re.search(r"packed / trimmed, time (\S+ \[.*?\])", printed)[1]
+    assert f"longest of a micro-batch | {packed} |" in page
+    trl, none, ces = re.search(r"\| 2 \| (\d+) MiB \| (\S+) \| (\S+) \|", printed).groups()
+    assert f"`GRPOTrainer` ({int(trl):,} MiB) | {none} |" in page
+    assert f"peak memory, CES / without shaping | {ces} |" in page
+    assert re.search(r"\| 2 x 12032 \| yes \| (.*? %) \|", printed)[1] in page
+    assert printed.count("| 18793 | 0.0e+00 | 0.0e+00 | 100.0% |") == 3
+    times = [float(one) for one in re.findall(r"x 12000 \| \d+ \| (\S+) ms", printed)]
+    assert "{:.1f}, {:.1f}, {:.1f} and {:.1f} ms for 1, 2, 4 and 8 rows".format(*times) in page

@@ -3,6 +3,8 @@
 import dataclasses
 
 import pytest
+import transformers
+from packaging.version import Version
 
 from trl_ces.support.errors import UserError
 from trl_ces.support.yaml import fit
@@ -226,3 +228,20 @@ def test_loading_options_go_with_the_model(tmp_path):
         "dtype": "bfloat16",
         "low_cpu_mem_usage": True,
     }
+
+
+@pytest.mark.skipif(Version(transformers.__version__) < Version("5.23"), reason="it has one name for it")
+@pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        ("activation_checkpointing: false", {}, False),
+        ("activation_checkpointing: false", {"gradient_checkpointing": ["true"]}, True),
+        ("gradient_checkpointing: true", {"activation_checkpointing": ["false"]}, False),
+        ("gradient_checkpointing: true\nactivation_checkpointing: false", {}, False),
+    ],
+)
+def test_of_two_names_of_checkpointing_the_command_lines_wins_and_then_the_newer(tmp_path, text, words, expected):
+    recipe = load_recipe(write(tmp_path, f"use_cpu: true\nbf16: false\n{text}\n"), words)
+    config = recipe.training_config(1)
+    assert (config.gradient_checkpointing, config.activation_checkpointing) == (expected, expected)
+    assert "activation_checkpointing" not in recipe.given

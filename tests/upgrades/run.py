@@ -1,6 +1,7 @@
 """
-The contract with TRL, against the oldest and the newest TRL and transformers that pyproject.toml admits, and against
-those of constraints-gpu.txt, with which the install lines of the docs are resolved, too.
+The contract with TRL, the reference and the recipes, against the oldest and the newest TRL and transformers that
+pyproject.toml admits, and against those of constraints-gpu.txt, with which the install lines of the docs are resolved,
+too.
 
     python tests/upgrades/run.py                     # all three
     python tests/upgrades/run.py oldest              # or newest, or gpu: one of them

@@ -30,6 +30,8 @@ COUNTS = ["per_device_train_batch_size", "gradient_accumulation_steps", "steps_p
 COUNTS += ["generation_batch_size", "num_iterations"]
 # A run's own recipe, in its `output_dir`.
 RECIPE = "recipe.yaml"
+# transformers 5.23's name, which would win over the older one in silence: a recipe keeps one of them.
+RENAMED = {"activation_checkpointing": "gradient_checkpointing"}
 RESUME = "resume_from_checkpoint"
 # Names `--accelerate_config` to the workers, whose run.json keeps it for the card.
 ACCELERATE = "TRL_CES_ACCELERATE_CONFIG"
@@ -175,6 +177,11 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     values = {name: _check_value(name, value, source) for name, value in given.items()}
     for name, texts in (overrides or {}).items():
         values[name] = _check_value(name, texts, "command line", from_text=True)
+    for new, old in RENAMED.items():
+        if new in values:
+            value = values.pop(new)
+            if new in (overrides or {}) or old not in (overrides or {}):
+                values[old] = value
     if values.get("hub_token") is not None:
         # The Trainer saves its arguments beside the model, and a push uploads them.
         raise UserError(
