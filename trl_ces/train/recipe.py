@@ -30,8 +30,11 @@ COUNTS = ["per_device_train_batch_size", "gradient_accumulation_steps", "steps_p
 COUNTS += ["generation_batch_size", "num_iterations"]
 # A run's own recipe, in its `output_dir`.
 RECIPE = "recipe.yaml"
-# transformers 5.23's name, which would win over the older one in silence: a recipe keeps one of them.
-RENAMED = {"activation_checkpointing": "gradient_checkpointing"}
+# transformers 5.23's names, which would win over the older ones in silence: a recipe keeps one of the two.
+RENAMED = {
+    "activation_checkpointing": "gradient_checkpointing",
+    "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
+}
 RESUME = "resume_from_checkpoint"
 # Names `--accelerate_config` to the workers, whose run.json keeps it for the card.
 ACCELERATE = "TRL_CES_ACCELERATE_CONFIG"
@@ -178,7 +181,7 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     for name, texts in (overrides or {}).items():
         values[name] = _check_value(name, texts, "command line", from_text=True)
     for new, old in RENAMED.items():
-        if new in values:
+        if values.get(new) is not None:
             value = values.pop(new)
             if new in (overrides or {}) or old not in (overrides or {}):
                 values[old] = value
