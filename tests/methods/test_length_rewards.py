@@ -50,6 +50,7 @@ DEFAULTS = {
     "shorter": {"beta": 0.001},
     "gr3": {"alpha": 0.33},
     "mai": {"weight": 0.25},
+    "acoer": {"budget": 4096},
 }
 # Accuracy rewards and lengths of one group.
 GROUPS = {
@@ -215,6 +216,24 @@ def test_acoer_moves_its_price_and_budget_as_its_oracle(budget, warmup, window):
     assert alphas[: warmup - 1] == [0.02] * (warmup - 1)
     steps = {round(later / before, 2) for before, later in itertools.pairwise(alphas)}
     assert {0.95, 1.02} <= steps or window == 1
+
+
+def test_acoer_waits_for_the_codes_200_rollouts_and_its_budget_falls_to_an_eighth_at_most():
+    groups, state = groups_of([GROUPS["mixed"]]), {}
+    for _ in range(199):
+        FUNCTIONS["acoer"](groups, state=state)
+    assert (state["alpha"], state["budget"], len(state["history"])) == (0.02, None, 100)
+    FUNCTIONS["acoer"](groups, state=state)
+    assert state["alpha"] == pytest.approx(0.0204)
+    assert state["budget"] == 512  # 0.85 of the mean of 100 and 300 is less
+
+
+def test_acoer_lowers_its_price_only_beyond_a_fall_of_two_points():
+    groups = groups_of([GROUPS["all wrong"]])
+    for before, expected in [(0.02, 0.102), (math.nextafter(0.02, 1), 0.095)]:
+        state = {"alpha": 0.1, "budget": None, "accuracy": 0.0, "length": None, "history": [before], "rollouts": 9}
+        FUNCTIONS["acoer"](groups, state=state, warmup=1, window=2)
+        assert state["alpha"] == pytest.approx(expected)
 
 
 def test_acoer_has_the_budget_that_it_is_given_until_it_moves():

@@ -30,5 +30,5 @@ def mai_length_reward(groups: Groups, *, weight: float = 0.25) -> Tensor:
     Returns:
         `Tensor`: Shape (P, G), float32, in [-w, 0]. Undefined where a completion is unscorable.
     """
-    longest = groups.lengths.masked_fill(~groups.correct, 0).amax(dim=1, keepdim=True).clamp(min=1)
+    longest = (groups.lengths * groups.correct).amax(dim=1, keepdim=True).clamp(min=1)
     return -weight * groups.solve_rate.unsqueeze(1) * groups.lengths / longest * groups.correct

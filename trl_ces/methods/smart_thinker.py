@@ -41,16 +41,15 @@ def smart_thinker_length_reward(groups: Groups) -> Tensor:
     mean, variance = _moments(lengths, torch.ones_like(correct))
     mean_correct, variance_correct = _moments(lengths, correct)
     gap = variance - variance_correct
-    crossing = (variance * mean_correct - variance_correct * mean) / torch.where(gap == 0, 1.0, gap)
+    crossing = (variance * mean_correct - variance_correct * mean) / gap
     target = torch.where(gap < 0, shortest, crossing.clamp(shortest, longest))
     equal = torch.where(mean_correct < mean, longest, shortest)
     target = torch.where(gap.abs() < 1e-6, equal, target)
 
     penalty = (lengths - target.unsqueeze(1)).clamp(min=0) * correct
     mean_penalty = penalty.sum(dim=1) / groups.scorable.sum(dim=1).clamp(min=1)
-    p = groups.solve_rate
-    price = (1 - p) / (penalty.amax(dim=1) - mean_penalty + 1e-6)
-    return -(torch.where(p == 0, 0.0, price).unsqueeze(1) * penalty).float()
+    price = (1 - groups.solve_rate) / (penalty.amax(dim=1) - mean_penalty + 1e-6)
+    return -(price.unsqueeze(1) * penalty).float()
 
 
 def _moments(lengths: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
