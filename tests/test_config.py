@@ -38,6 +38,16 @@ def test_nine_decimals_of_tau_are_taken(tmp_path):
     assert CESConfig(**settings(tmp_path, ces_tau=0.123456789)).ces_tau == 0.123456789
 
 
+@pytest.mark.parametrize("name", ["entropy_advantage_alpha", "kl_cov_coef"])
+def test_a_rule_may_have_no_strength(tmp_path, name):
+    assert getattr(CESConfig(**settings(tmp_path, **{name: 0.0})), name) == 0
+
+
+def test_clip_cov_has_the_papers_bounds(tmp_path):
+    config = CESConfig(**settings(tmp_path))
+    assert (config.clip_cov_low, config.clip_cov_high) == (1.0, 5.0)
+
+
 def test_every_own_field_has_help():
     own = set(CESConfig.__dataclass_fields__) - set(GRPOConfig.__dataclass_fields__)
     assert {name for name in own if CESConfig.__dataclass_fields__[name].metadata.get("help")} == own
@@ -53,7 +63,9 @@ REFUSED = [
     ({"ces_beta_correct": float("-inf")}, "`ces_beta_correct` is -inf", "0.4"),
     ({"ces_beta_incorrect": float("inf")}, "`ces_beta_incorrect` is inf", "finite"),
     ({"entropy_advantage_alpha": -1.0}, "`entropy_advantage_alpha` is -1.0", ">= 0"),
+    ({"entropy_advantage_alpha": float("inf")}, "`entropy_advantage_alpha` is inf", "finite"),
     ({"entropy_advantage_kappa": 1.0}, "`entropy_advantage_kappa` is 1.0", "2.0"),
+    ({"entropy_advantage_kappa": float("inf")}, "`entropy_advantage_kappa` is inf", "2.0"),
     ({"clip_cov_ratio": -0.1}, "`clip_cov_ratio` is -0.1", "0.0002"),
     ({"clip_cov_ratio": 0.0}, "`clip_cov_ratio` is 0.0", '`shaping="none"`'),
     ({"kl_cov_ratio": 0}, "`kl_cov_ratio` is 0", "at least one token"),

@@ -44,14 +44,14 @@ MEMORY_BYTES = 8 << 30
 TESTS = {
     "support/limits.py": ("support/test_limits.py",),
     "methods/ces.py": ("methods/test_ces.py", "test_trainer_reference.py", "test_config.py"),
-    "methods/entropy_advantage.py": ("methods/test_ces.py", "test_trainer_reference.py"),
+    "methods/entropy_advantage.py": ("methods/test_ces.py", "test_trainer_reference.py", "test_config.py"),
     **{
         f"methods/{file.name}": ("methods/test_length_rewards.py",)
         for file in sorted((ROOT / "trl_ces" / "methods").glob("*.py"))
         if f"def {file.stem}_length_reward(" in file.read_text(encoding="utf-8")
     },
     **{
-        f"methods/{name}.py": ("methods/test_covariance.py", "test_trainer_reference.py")
+        f"methods/{name}.py": ("methods/test_covariance.py", "test_trainer_reference.py", "test_config.py")
         for name in ("clip_cov", "covariance", "kl_cov")
     },
     **{
