@@ -171,6 +171,11 @@ REFUSED_WITH_COVARIANCE = [
     ({"shaping": "on_policy_sft"}, "`epsilon` is 0.2", "on-policy SFT has no clipping"),
     ({**KL_COV, "shaping": "on_policy_sft", "beta": 0.1}, "`beta` is 0.1", "no KL term"),
     ({**KL_COV, "shaping": "on_policy_sft", "gfpo_keep": 2}, "`gfpo_keep` is 2", "reads verdicts"),
+    (
+        {**KL_COV, "shaping": "on_policy_sft", "whiten_over_tokens": True, "scale_rewards": "none"},
+        "reads verdicts",
+        "set it to False",
+    ),
     ({"shaping": "kl_cov"}, "`epsilon` is 0.2", "`epsilon=1.0`, `epsilon_high=1000000.0` and `delta=None`"),
     ({**KL_COV, "epsilon": 0.99}, "`epsilon` is 0.99", "`epsilon=1.0`"),
     ({**KL_COV, "epsilon_high": 5.0}, "`epsilon_high` is 5.0", "`epsilon_high=1000000.0`"),

@@ -228,6 +228,9 @@ def test_a_factory_takes_its_settings_by_place_or_name_and_checks_them():
             get_alp_length_reward(beta=wrong)
     with pytest.raises(ValueError, match="`correct_only` is 1: expected true or false"):
         get_alp_length_reward(beta=1, correct_only=1)
+    get_acoer_length_reward(window=5)
+    with pytest.raises(ValueError, match=r"`window` is 1\.5: expected a whole number"):
+        get_acoer_length_reward(window=1.5)
     with pytest.raises(TypeError, match="missing a required argument: 'beta'"):
         get_alp_length_reward()
     with pytest.raises(TypeError, match="unexpected keyword argument 'betta'"):

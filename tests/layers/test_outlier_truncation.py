@@ -6,6 +6,7 @@ from collections import defaultdict
 import pytest
 import torch
 from processes import run_processes
+from tool_turns import chat_trainer, question, qwen_tokenizer
 from trl import GRPOTrainer
 from truncation_processes import KEPT, LENGTHS, PROMPTS, RIGHT, ended_accuracy_reward, make_trainer, scored
 
@@ -68,6 +69,11 @@ def test_a_reward_logs_once_and_sees_what_the_rollout_says_of_all_rows(tmp_path)
     assert list(trainer._logs["extra"]["verdict"]) == [verdict for row in ACCURACIES for verdict in row]
 
 
+def test_a_rollout_without_outliers_stays_as_it_is(tmp_path):
+    found = scored(make_trainer(tmp_path, dot_least=50))
+    assert (found["lengths"], found["share"]) == (LENGTHS, [0])
+
+
 def test_an_evaluation_cuts_nothing(tmp_path):
     trainer = make_trainer(tmp_path, per_device_eval_batch_size=12)
     trainer.model.eval()
@@ -103,6 +109,24 @@ def test_sampling_log_probs_are_cut_with_their_tokens(tmp_path):
 
 def test_a_completion_ends_behind_its_last_token_that_stays():
     assert [end_of([1, 0, 1, 1, 0], limit) for limit in (1, 2, 3)] == [1, 3, 5]  # uncut: a tool's last word stays
+
+
+class Door:
+    """An environment without tools."""
+
+    def reset(self, **columns):
+        return None
+
+
+def ring():
+    """Rings the bell."""
+
+
+@pytest.mark.parametrize("more", [{"tools": [ring]}, {"environment_factory": Door}], ids=list)
+def test_it_refuses_tools_and_environments(tmp_path, more):
+    columns, changes = {"prompt": [question("go in")] * 2}, {"shaping": "none", "dot_alpha": 1.0}
+    with pytest.raises(ValueError, match="`dot_alpha` cuts completions without tools and environments"):
+        chat_trainer(tmp_path, [ended_accuracy_reward], qwen_tokenizer(), columns, changes, **more)
 
 
 def test_it_says_what_it_needs(tmp_path):

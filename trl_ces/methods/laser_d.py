@@ -62,7 +62,7 @@ def laser_d_length_reward(
     within = groups.lengths <= torch.tensor(targets, dtype=torch.float64, device=correct.device).unsqueeze(1)
     for name, known, lengths in zip(classes, groups.scorable, groups.lengths, strict=True):
         for length in lengths[known].tolist():
-            place = str(max(1, math.ceil(length / step)))
+            place = str(math.ceil(length / step))
             state["seen"][name][place] = state["seen"][name].get(place, 0) + 1
     state["rollouts"] += 1
     if state["rollouts"] % every == 0:
