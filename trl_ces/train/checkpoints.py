@@ -10,6 +10,8 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from .recipe import RECIPE
+
 logger = logging.getLogger(__name__)
 STATE = "trainer_state.json"
 
@@ -66,25 +68,32 @@ def checkpoints(output_dir: Path) -> dict[int, Path]:
     return dict(sorted((int(number[1]), folder) for folder, number in found.items() if number))
 
 
-def newest_checkpoint(output_dir: Path, length: Length | None = None) -> Path | None:
+def newest_checkpoint(output_dir: Path, length: Length | None = None, since: float = 0.0) -> Path | None:
     """
     The newest checkpoint in `output_dir` that a run can resume from and has steps left, `None` if there is none.
 
-    Half-written ones and models alone are skipped, damaged ones with a warning. `length`: see [`is_at_its_end`].
+    Half-written ones and models alone are skipped, damaged ones with a warning. `length`: see [`is_at_its_end`];
+    `since`: the earliest time of writing, in seconds.
     """
     for folder in reversed(checkpoints(output_dir).values()):
         state = read_state(folder)
-        if state is not None and not is_at_its_end(state, length) and has_optimizer(folder):
-            wrong = damage(folder)
-            if wrong is None:
-                return folder
-            logger.warning("%s is damaged (%s): trying the one before it.", folder, wrong)
+        if state is None or is_at_its_end(state, length) or not has_optimizer(folder):
+            continue
+        if (folder / STATE).stat().st_mtime < since:
+            continue
+        wrong = damage(folder)
+        if wrong is None:
+            return folder
+        logger.warning("%s is damaged (%s): trying the one before it.", folder, wrong)
     return None
 
 
-def way_on(output_dir: Path, length: Length) -> str:
-    """The sentence that says how a stopped run goes on."""
-    checkpoint = newest_checkpoint(output_dir, length)
+def way_on(output_dir: Path, length: Length, resumed: bool) -> str:
+    """The sentence that says how a stopped run goes on. Checkpoints older than its recipe are of a run before it."""
+    recipe = output_dir / RECIPE
+    started = 0.0 if resumed or not recipe.exists() else recipe.stat().st_mtime
+    checkpoint = newest_checkpoint(output_dir, length, started)
     if checkpoint is None:
         return "There is no checkpoint yet: start again."
-    return f"Resume from {checkpoint} with the same command and `--resume_from_checkpoint true`."
+    which = "true" if checkpoint == newest_checkpoint(output_dir, length) else checkpoint
+    return f"Resume from {checkpoint} with the same command and `--resume_from_checkpoint {which}`."

@@ -171,7 +171,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     how = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
     print(
         f"trl-ces train: error: the training {how}; the first error, if one was reported, is above. "
-        f"{way_on(Path(recipe.setting('output_dir')), length)}",
+        f"{way_on(Path(recipe.setting('output_dir')), length, bool(recipe.setting(RESUME)))}",
         file=sys.stderr,
     )
     return code

@@ -129,11 +129,12 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
         problem = _known_problem(error, recipe, output_dir)
         if problem is None:
             raise
-        raise StoppedTraining(f"{problem} {way_on(output_dir, length)}") from error
+        raise StoppedTraining(f"{problem} {way_on(output_dir, length, bool(checkpoint))}") from error
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
         return True
     if speaks:
-        print(f"Stopped by SIGTERM after step {trainer.state.global_step}. {way_on(output_dir, length)}", flush=True)
+        step, how = trainer.state.global_step, way_on(output_dir, length, bool(checkpoint))
+        print(f"Stopped by SIGTERM after step {step}. {how}", flush=True)
     return False
 
 
