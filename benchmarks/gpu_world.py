@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trl_ces.cli.main import main as trl_ces
 from trl_ces.support.yaml import dump_yaml, read_yaml
-from trl_ces.train.shipped import find_recipe
+from trl_ces.train.shipped import find_config
 
 # The base model: 8 layers of 512 instead of 3 of 96.
 LARGE = {"sums": 12, "slip_probability": 0.06, "layers": 8, "width": 512, "batch_size": 64, "learning_rate": 1e-3}
@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--output_dir", type=Path, default=Path("runs/bench/gpu_world"))
     options = parser.parse_args(argv)
-    study = read_yaml(find_recipe("arithmetic_long", kind="study"))
+    study = read_yaml(find_config("arithmetic_long", kind="study"))
     overrides, evaluation = study["overrides"], study["evaluation"]
     study["output_dir"] = str(options.output_dir)
     study["seeds"] = list(range(options.seeds))

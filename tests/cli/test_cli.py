@@ -26,7 +26,7 @@ from trl_ces.train.command_line import read_words
 from trl_ces.train.compose import compose
 from trl_ces.train.launch import run_child
 from trl_ces.train.recipe import load_recipe
-from trl_ces.train.shipped import find_recipe
+from trl_ces.train.shipped import find_config
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +93,10 @@ def test_data_of_the_hub_that_do_not_come_are_refused_before_the_model_is_loaded
 
 
 def test_shipped_recipes_have_names(tmp_path, monkeypatch):
-    file = find_recipe("smollm2_135m")
+    file = find_config("smollm2_135m")
     assert file.name == "smollm2_135m.yaml"
     monkeypatch.chdir(tmp_path)  # where there is no such path
-    assert find_recipe("recipes/models/smollm2_135m.yaml") == file
+    assert find_config("recipes/models/smollm2_135m.yaml") == file
 
 
 def test_fields_flags_and_files_are_told_apart():
@@ -169,7 +169,7 @@ def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeyp
     assert "--quiet" in planned.command
     assert planned.command[planned.command.index("--expect_distributed_type") + 1] == "DEEPSPEED"
     assert planned.env["TRL_CES_ACCELERATE_CONFIG"] == "zero3"
-    words[1] = str(find_recipe("zero3", "accelerate"))
+    words[1] = str(find_config("zero3", "accelerate"))
     assert plan(job, *words, devices=2, monkeypatch=monkeypatch).env["TRL_CES_ACCELERATE_CONFIG"] == "zero3"
     with pytest.raises(UserError, match=r"4 processes are asked for and this machine has 2 acc.*`--num_processes 2`"):
         plan(job, *words, "--num_processes", "4", devices=2, monkeypatch=monkeypatch)

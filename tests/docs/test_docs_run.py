@@ -35,7 +35,7 @@ from trl_ces.train.compose import compose
 from trl_ces.train.launch import WORKER, read_accelerate_config
 from trl_ces.train.lookup import find_reward_functions
 from trl_ces.train.recipe import load_recipe, recipe_fields
-from trl_ces.train.shipped import find_recipe
+from trl_ces.train.shipped import find_config
 
 ROOT = Path(__file__).parents[2]
 STUDY = {
@@ -253,7 +253,7 @@ def read_recipe_words(words):
     recipe = load_recipe(line.config, line.overrides)
     launch = {}
     if line.accelerate_config is not None:
-        launch = read_accelerate_config(find_recipe(line.accelerate_config, "accelerate"))
+        launch = read_accelerate_config(find_config(line.accelerate_config, "accelerate"))
     processes = int(line.accelerate_flags.get("num_processes", [launch.get("num_processes", 1)])[0])
     recipe.check_training(processes)
     find_reward_functions(recipe)

@@ -14,7 +14,7 @@ from trl_ces.lab.study.results import comparison, read_results
 from trl_ces.lab.worlds.arithmetic_model import BASE_TRAINING, _new_model, build_tokenizer
 from trl_ces.methods.ces import selection_size
 from trl_ces.train.recipe import make_recipe
-from trl_ces.train.shipped import find_recipe
+from trl_ces.train.shipped import find_config
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
@@ -39,7 +39,7 @@ def test_there_are_results():
 @pytest.mark.parametrize("file", RESULTS, ids=lambda file: file.parent.name)
 def test_the_page_shows_what_the_results_give(file):
     """The table over all variants if there are several, else the one table of methods."""
-    study = load_study(find_recipe(file.parent.name, kind="study"))
+    study = load_study(find_config(file.parent.name, kind="study"))
     runs = read_results(file)
     assert sorted(runs[["variant", "method", "seed"]].itertuples(index=False, name=None)) == sorted(
         (cell.variant, cell.method, cell.seed) for cell in study.cells

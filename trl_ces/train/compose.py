@@ -14,7 +14,7 @@ from typing import Any
 from ..support.errors import UserError, kind
 from ..support.yaml import read_yaml
 from .arguments import ScriptArguments
-from .shipped import find_recipe, is_overlay
+from .shipped import find_config, is_overlay
 
 # Keys of a whole recipe that get an overlay's name.
 NAMED = ("output_dir", "run_name")
@@ -30,7 +30,7 @@ DEFAULTS = {
 
 def compose(names: Sequence[str | Path]) -> dict[str, Any]:
     """The content of one flat recipe from paths, or names of shipped files."""
-    files = [find_recipe(str(name)) for name in names]
+    files = [find_config(str(name)) for name in names]
     if is_overlay(files[0]):
         raise UserError(
             f"{files[0]} changes a recipe and is none: name one before it, such as `--config R1-7B {files[0].stem}`."

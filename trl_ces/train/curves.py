@@ -121,11 +121,11 @@ def mean_and_range(runs: list[Curve], key: str) -> tuple[list[float], list[float
     return steps, means, [min(values) for values in columns], [max(values) for values in columns]
 
 
-def running_mean(values: list[float], width: int = 5) -> list[float]:
-    """Mean over the `width` values around each, fewer at the ends but as many on either side."""
+def running_mean(values: list[float]) -> list[float]:
+    """Mean over the five values around each, fewer at the ends but as many on either side."""
     means = []
     for place in range(len(values)):
-        reach = min(width // 2, place, len(values) - 1 - place)
+        reach = min(2, place, len(values) - 1 - place)
         window = values[place - reach : place + reach + 1]
         means.append(sum(window) / len(window))
     return means

@@ -25,7 +25,7 @@ from ..support.yaml import read_yaml
 from .checkpoints import Length, way_on
 from .command_line import CommandLine
 from .recipe import ACCELERATE, RECIPE, RESUME, Recipe
-from .shipped import find_recipe, shipped_files
+from .shipped import find_config, shipped_files
 
 # The entry of a training process, which joins training and Hub. Nothing here imports it.
 WORKER = "trl_ces.cli.train_worker"
@@ -55,7 +55,7 @@ class Launch:
 def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     """How to start the training; [`Launch.with_recipe`] completes the command."""
     named = line.accelerate_config
-    config_file = None if named is None else find_recipe(named, "accelerate").resolve()
+    config_file = None if named is None else find_config(named, "accelerate").resolve()
     settings = read_accelerate_config(config_file) if config_file else {}
     on_cpu = bool(recipe.training.get("use_cpu")) or settings.get("use_cpu") is True
     devices = 0 if on_cpu else device_count()
@@ -85,7 +85,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
         torchrun = ["-m", LAUNCHERS[0], "--standalone", "--nproc_per_node", str(processes)]
         return Launch(processes, None, [sys.executable, *torchrun, *worker])
     if config_file is None:
-        config_file = find_recipe("ddp" if processes > 1 else "single", "accelerate").resolve()
+        config_file = find_config("ddp" if processes > 1 else "single", "accelerate").resolve()
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
     # quiet: no traceback of accelerate's below the worker's own message
     for name, values in (flags | {"quiet": []}).items():

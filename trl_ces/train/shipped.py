@@ -36,7 +36,7 @@ def shipped_files(kind: str | None = None) -> dict[str, Path]:
     return shipped
 
 
-def find_recipe(name: str, kind: str | None = None) -> Path:
+def find_config(name: str, kind: str | None = None) -> Path:
     """The file of `--config`: a path, or the name of a shipped file such as `R1-7B`."""
     if Path(name).expanduser().is_file():
         return Path(name).expanduser()

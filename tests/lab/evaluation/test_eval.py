@@ -14,7 +14,7 @@ from trl_ces.lab.evaluation.settings import EvaluationSettings, default_folder, 
 from trl_ces.support.errors import UserError
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT
 from trl_ces.support.yaml import read_yaml
-from trl_ces.train.shipped import find_recipe, shipped_files
+from trl_ces.train.shipped import find_config, shipped_files
 
 RECIPES = Path(__file__).parents[3] / "recipes" / "evaluation"
 
@@ -31,7 +31,7 @@ def place(tmp_path_factory):
 
 
 def test_the_defaults_and_the_shipped_recipe_are_the_papers():
-    paper = read_settings(find_recipe("paper", kind="evaluation"), {"model": ["m"]})
+    paper = read_settings(find_config("paper", kind="evaluation"), {"model": ["m"]})
     stated = {"num_samples": 4, "temperature": 0.4, "top_p": 0.95, "repetition_penalty": 1.05}
     assert {name: getattr(paper, name) for name in stated} == stated
     assert paper.system_prompt == PAPER_SYSTEM_PROMPT

@@ -12,7 +12,7 @@ from trl_ces.lab.plan.memory import Generation, Setup, plan_memory
 from trl_ces.lab.plan.step import count_step
 from trl_ces.support.errors import UserError
 from trl_ces.train.launch import read_accelerate_config
-from trl_ces.train.shipped import find_recipe
+from trl_ces.train.shipped import find_config
 
 GIB = 2**30
 
@@ -190,10 +190,10 @@ def test_rows_that_share_a_micro_batch_for_a_reason_are_not_separated():
 
 def test_every_advised_engine_is_shipped_and_is_what_it_is_called():
     for name, stage, offload in ENGINES:
-        settings = read_accelerate_config(find_recipe(name, "accelerate"))
+        settings = read_accelerate_config(find_config(name, "accelerate"))
         assert read_engine(settings, 2) == Engine(2, stage, offload)
     for name, other in OVER_NODES.items():
-        settings = read_accelerate_config(find_recipe(other, "accelerate"))
+        settings = read_accelerate_config(find_config(other, "accelerate"))
         (stage,) = (stage for known, stage, _ in ENGINES if known == name)
         assert read_engine(settings, 4) == Engine(4, stage, nodes=2)
 
@@ -244,7 +244,7 @@ def test_reading_fsdp():
 
     assert fsdp() == Engine(2, fsdp=True, loads_once=True)
     for name, nodes in (("fsdp2", 1), ("fsdp2_multinode", 2)):
-        shipped = read_engine(read_accelerate_config(find_recipe(name, "accelerate")), 2)
+        shipped = read_engine(read_accelerate_config(find_config(name, "accelerate")), 2)
         assert shipped == Engine(2, fsdp=True, loads_once=True, nodes=nodes)
     assert fsdp(fsdp_cpu_ram_efficient_loading=False) == Engine(2, fsdp=True)
     for field, value, planned in (

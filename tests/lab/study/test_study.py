@@ -32,7 +32,7 @@ from trl_ces.support.files import write_json
 from trl_ces.support.yaml import parse_yaml, read_yaml
 from trl_ces.train.checkpoints import newest_checkpoint
 from trl_ces.train.curves import read_curves
-from trl_ces.train.shipped import find_recipe
+from trl_ces.train.shipped import find_config
 
 STUDIES = sorted((Path(__file__).parents[3] / "experiments").glob("*/study.yaml"))
 PLAIN = {
@@ -144,13 +144,13 @@ def test_each_run_of_a_shipped_study_is_accepted(file):
 
 
 def test_runs_of_a_study_in_its_own_folder_are_named_after_the_folder():
-    first = load_study(find_recipe("pareto", kind="study")).cells[0]
+    first = load_study(find_config("pareto", kind="study")).cells[0]
     assert first.recipe["run_name"] == "pareto-before_training-seed-0"
 
 
 def test_the_shipped_studies_hold_the_papers_rows():
     def methods(name):
-        return list(dict.fromkeys(cell.method for cell in load_study(find_recipe(name, kind="study")).cells))
+        return list(dict.fromkeys(cell.method for cell in load_study(find_config(name, kind="study")).cells))
 
     paper = ["DAPO", "Entropy Advantage", "CES w/o Dynamic b", "CES w/o Entropy Gradient", "CES"]
     assert methods("arithmetic") == ["Before training", *paper]
@@ -160,7 +160,7 @@ def test_the_shipped_studies_hold_the_papers_rows():
 
 
 def test_the_sensitivity_study_is_the_papers_table_4():
-    study = load_study(find_recipe("sensitivity_7B", kind="study"))
+    study = load_study(find_config("sensitivity_7B", kind="study"))
     names = ("ces_tau", "ces_beta_correct", "ces_beta_incorrect")
     grid = [tuple(cell.recipe[name] for name in names) for cell in study.cells if cell.method != "DAPO"]
     assert grid == [(0.005, 1.0, 1.0), (0.01, 1.0, 1.0), (0.05, 1.0, 1.0), (0.01, 0.4, 0.4), (0.01, 2.0, 2.0)]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from ...cli.parser import Parser
-from ...train.shipped import find_recipe, shipped_files
+from ...train.shipped import find_config, shipped_files
 from ..evaluation.settings import EvaluationSettings, default_folder, read_settings
 
 EPILOG = """The defaults are the paper's. To resume a stopped run, give the same line again.
@@ -37,7 +37,7 @@ def run(argv: list[str]) -> int:
         parser.add_argument(f"--{knob.name}", **words, metavar=knob.name.rpartition("_")[2].upper(), help=text)
     options = vars(parser.parse_args(argv or ["--help"]))
     config = options.pop("config")
-    file = None if config is None else find_recipe(config, kind="evaluation")
+    file = None if config is None else find_config(config, kind="evaluation")
     given = {name: [word] if isinstance(word, str) else word for name, word in options.items() if word is not None}
     settings = read_settings(file, given)
     folder = Path(settings.output_dir or default_folder(settings.model)).expanduser()

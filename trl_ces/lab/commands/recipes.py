@@ -7,7 +7,7 @@ from ...support.errors import UserError
 from ...support.files import write_text
 from ...support.yaml import dump_yaml, read_yaml
 from ...train.compose import OVERLAYS, compose
-from ...train.shipped import OVERLAY_FOLDERS, find_recipe, shipped_files, shipped_folders
+from ...train.shipped import OVERLAY_FOLDERS, find_config, shipped_files, shipped_folders
 
 
 def run(argv: list[str]) -> int:
@@ -30,7 +30,7 @@ def run(argv: list[str]) -> int:
         if Path(file).exists():
             raise UserError(f"{file} exists: name a new file.")
         try:
-            own = read_yaml(find_recipe(names[0])).get(OVERLAYS)
+            own = read_yaml(find_config(names[0])).get(OVERLAYS)
             text = dump_yaml(compose(names) | ({OVERLAYS: own} if own else {}))
             write_text(Path(file), f"# {' + '.join(names)}\n{text}")
         except OSError as error:

@@ -4,7 +4,7 @@ import sys
 from functools import partial
 
 from ...cli.parser import Parser, count, path
-from ...train.shipped import find_recipe, shipped_files
+from ...train.shipped import find_config, shipped_files
 
 
 def run(argv: list[str]) -> int:
@@ -19,7 +19,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default 1)")
     parser.add_argument("--output_dir", type=path, help="overrides the study's own")
     options = parser.parse_args(argv)
-    file = find_recipe(options.config, kind="study")
+    file = find_config(options.config, kind="study")
 
     from ..study.cells import load_study
     from ..study.results import COMPARISON

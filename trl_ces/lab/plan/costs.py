@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...support.tables import markdown
-from ...train.shipped import find_recipe
+from ...train.shipped import find_config
 from .hours import Plan
 from .plan import plan_recipe
 from .text import between
@@ -52,5 +52,5 @@ def row(plan: Plan) -> tuple[str, ...]:
 
 
 def _status(name: str) -> str:
-    lines = find_recipe(name.split()[0]).read_text(encoding="utf-8").splitlines()
+    lines = find_config(name.split()[0]).read_text(encoding="utf-8").splitlines()
     return next(line for line in lines if line.startswith(STATUS)).removeprefix(STATUS)

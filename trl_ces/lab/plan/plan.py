@@ -14,7 +14,7 @@ from ...train.launch import read_accelerate_config
 from ...train.recipe import load_recipe
 from ...train.schedule import make_schedule
 from ...train.shapes import find_shape
-from ...train.shipped import find_recipe
+from ...train.shipped import find_config
 from ...train.sources import read_rows
 from .engine import read_engine
 from .hours import DEVICES, Plan
@@ -44,7 +44,7 @@ def plan_recipe(
     recipe = load_recipe(names, overrides)
     accelerate = {}
     if accelerate_config is not None:
-        accelerate = read_accelerate_config(find_recipe(accelerate_config, "accelerate"))
+        accelerate = read_accelerate_config(find_config(accelerate_config, "accelerate"))
     engine = read_engine(accelerate, gpus, nodes)
     try:
         config = recipe.check_training(gpus)

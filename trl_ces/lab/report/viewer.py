@@ -141,11 +141,11 @@ def choose_pairs(content: TokenFile, count: int = QUESTIONS) -> list[tuple[Answe
     return [(view(right), view(wrong))] if right or wrong else []
 
 
-def pair_rows(content: TokenFile, count: int = PAIRS) -> list[list[str]]:
+def pair_rows(content: TokenFile) -> list[list[str]]:
     """The most shaped pairs as rows: tokens, places in correct and in wrong completions, entropy, |A' - A|."""
     return [
         [_both(pair), str(pair.in_correct), str(pair.in_wrong), f"{pair.entropy:.2f}", f"{pair.shaping:.2f}"]
-        for pair in most_shaped(content)[:count]
+        for pair in most_shaped(content)[:PAIRS]
     ]
 
 
@@ -153,14 +153,14 @@ def _both(pair: ShapedPair) -> str:
     return " or ".join(map(quoted, pair.pair))
 
 
-def later_rows(files: Sequence[TokenFile], count: int = PAIRS) -> tuple[list[str], list[list[str]]]:
+def later_rows(files: Sequence[TokenFile]) -> tuple[list[str], list[list[str]]]:
     """The pairs of the first step and what is at the same places later: the steps, and one row per pair."""
     reference, later = files[0], [content for content in files[1:] if content.follows(files[0])]
     if not later:
         return [], []
     rows = [
         [_both(pair), str(len(pair.places)), *map(_at, turned_into(pair, reference, later))]
-        for pair in most_shaped(reference)[:count]
+        for pair in most_shaped(reference)[:PAIRS]
     ]
     return [f"step {content.step}" for content in (reference, *later)], rows
 

@@ -15,7 +15,7 @@ from ...train.checkpoints import newest_checkpoint
 from ...train.checks import check
 from ...train.command_line import CommandLine
 from ...train.launch import device_count, read_accelerate_config, whole_number
-from ...train.shipped import find_recipe
+from ...train.shipped import find_config
 from .cells import Cell, Study
 from .folder import begin_training, check_unchanged, finish_training, is_finished, is_trained, write_recipe
 from .measuring import check_evaluation, measuring_command
@@ -86,7 +86,7 @@ def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str,
 def share_devices(study: Study, at_a_time: int) -> tuple[int, list[dict[str, str]]]:
     """Processes of each run, and per slot the variable that names its devices."""
     file = study.accelerate_config
-    settings = read_accelerate_config(find_recipe(file, "accelerate")) if file is not None else {}
+    settings = read_accelerate_config(find_config(file, "accelerate")) if file is not None else {}
     asked = study.num_processes or whole_number(settings.get("num_processes", 0), "num_processes", least=0)
     on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
     devices = [] if on_cpu else visible_devices()
