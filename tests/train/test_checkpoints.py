@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from trl_ces.support.errors import UserError
-from trl_ces.train.checkpoints import Length, damage, is_at_its_end, newest_checkpoint, read_state, way_on
+from trl_ces.train.checkpoints import Length, damage, is_at_its_end, newest_checkpoint, read_state, way_on, written
 from trl_ces.train.checks import _check_optimizer, _check_resume
 from trl_ces.train.recipe import make_recipe
 
@@ -92,16 +92,14 @@ TRUE = "`--resume_from_checkpoint true`."
 
 
 def test_a_stopped_run_goes_on_from_its_own_checkpoint(tmp_path):
-    older = checkpoint(tmp_path, 16)
-    recipe = tmp_path / "recipe.yaml"
-    recipe.touch()
-    os.utime(older / "trainer_state.json", (1, recipe.stat().st_mtime - 1))
-    assert way_on(tmp_path, LENGTH, resumed=False) == "There is no checkpoint yet: start again."
-    assert way_on(tmp_path, LENGTH, resumed=True).endswith(f"{older} with the same command and {TRUE}")
+    before = checkpoint(tmp_path, 16)
+    older = written(tmp_path)
+    assert way_on(tmp_path, LENGTH, older) == "There is no checkpoint yet: start again."
+    assert way_on(tmp_path, LENGTH, set()).endswith(f"{before} with the same command and {TRUE}")
     own = checkpoint(tmp_path, 4)
-    assert way_on(tmp_path, LENGTH, resumed=False).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
-    newer = checkpoint(tmp_path, 18)
-    assert way_on(tmp_path, LENGTH, resumed=False).endswith(f"{newer} with the same command and {TRUE}")
+    assert way_on(tmp_path, LENGTH, older).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
+    os.utime(before / "trainer_state.json", (1, 1))  # written again, by a clock that was set back
+    assert way_on(tmp_path, LENGTH, older).endswith(f"{before} with the same command and {TRUE}")
 
 
 def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):

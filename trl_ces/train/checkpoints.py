@@ -4,13 +4,12 @@ import json
 import logging
 import re
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-
-from .recipe import RECIPE
 
 logger = logging.getLogger(__name__)
 STATE = "trainer_state.json"
@@ -68,18 +67,26 @@ def checkpoints(output_dir: Path) -> dict[int, Path]:
     return dict(sorted((int(number[1]), folder) for folder, number in found.items() if number))
 
 
-def newest_checkpoint(output_dir: Path, length: Length | None = None, since: float = 0.0) -> Path | None:
+def written(output_dir: Path) -> set[tuple[Path, int]]:
+    """Each checkpoint with the time at which its state was written: one that is written again differs."""
+    states = [folder / STATE for folder in checkpoints(output_dir).values()]
+    return {(state.parent, state.stat().st_mtime_ns) for state in states if state.exists()}
+
+
+def newest_checkpoint(
+    output_dir: Path, length: Length | None = None, older: Collection[tuple[Path, int]] = ()
+) -> Path | None:
     """
     The newest checkpoint in `output_dir` that a run can resume from and has steps left, `None` if there is none.
 
     Half-written ones and models alone are skipped, damaged ones with a warning. `length`: see [`is_at_its_end`];
-    `since`: the earliest time of writing, in seconds.
+    `older`: those of a run before, as [`written`] then.
     """
     for folder in reversed(checkpoints(output_dir).values()):
         state = read_state(folder)
         if state is None or is_at_its_end(state, length) or not has_optimizer(folder):
             continue
-        if (folder / STATE).stat().st_mtime < since:
+        if older and (folder, (folder / STATE).stat().st_mtime_ns) in older:
             continue
         wrong = damage(folder)
         if wrong is None:
@@ -88,11 +95,9 @@ def newest_checkpoint(output_dir: Path, length: Length | None = None, since: flo
     return None
 
 
-def way_on(output_dir: Path, length: Length, resumed: bool) -> str:
-    """The sentence that says how a stopped run goes on. Checkpoints older than its recipe are of a run before it."""
-    recipe = output_dir / RECIPE
-    started = 0.0 if resumed or not recipe.exists() else recipe.stat().st_mtime
-    checkpoint = newest_checkpoint(output_dir, length, started)
+def way_on(output_dir: Path, length: Length, older: Collection[tuple[Path, int]]) -> str:
+    """The sentence that says how a stopped run goes on: never from the checkpoints `older` than itself."""
+    checkpoint = newest_checkpoint(output_dir, length, older)
     if checkpoint is None:
         return "There is no checkpoint yet: start again."
     which = "true" if checkpoint == newest_checkpoint(output_dir, length) else checkpoint

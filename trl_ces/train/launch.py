@@ -22,7 +22,7 @@ import psutil
 from ..support.errors import UserError, kind
 from ..support.imports import install_line
 from ..support.yaml import read_yaml
-from .checkpoints import Length, way_on
+from .checkpoints import Length, way_on, written
 from .command_line import CommandLine
 from .recipe import ACCELERATE, RECIPE, RESUME, Recipe
 from .shipped import find_config, shipped_files
@@ -157,6 +157,8 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
 
     Says how to go on where a process ended without a sentence of its own: killed, or by a bug.
     """
+    output_dir = Path(recipe.setting("output_dir"))
+    older = set() if recipe.setting(RESUME) else written(output_dir)
     with tempfile.TemporaryDirectory() as folder:
         said, file = Path(folder) / "said", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")
@@ -171,7 +173,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     how = "was killed" if code == 128 + signal.SIGKILL else f"ended with code {code}"
     print(
         f"trl-ces train: error: the training {how}; the first error, if one was reported, is above. "
-        f"{way_on(Path(recipe.setting('output_dir')), length, bool(recipe.setting(RESUME)))}",
+        f"{way_on(output_dir, length, older)}",
         file=sys.stderr,
     )
     return code

@@ -22,7 +22,7 @@ from ..support.files import is_disk_full, write_text
 from ..trainer import CESTrainer
 from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
 from .card import ADAPTER, write_card, write_facts
-from .checkpoints import Length, newest_checkpoint, way_on
+from .checkpoints import Length, newest_checkpoint, way_on, written
 from .data import load_datasets
 from .lookup import find_reward_functions, model_path
 from .recipe import RECIPE, Recipe
@@ -106,6 +106,7 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     args = cast("CESConfig", trainer.args)
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
+    older = set() if checkpoint else written(output_dir)
     if checkpoint is True:  # the Trainer itself would take the last folder, whole or not
         checkpoint = str(newest_checkpoint(output_dir, length))
         if speaks:
@@ -129,11 +130,11 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
         problem = _known_problem(error, recipe, output_dir)
         if problem is None:
             raise
-        raise StoppedTraining(f"{problem} {way_on(output_dir, length, bool(checkpoint))}") from error
+        raise StoppedTraining(f"{problem} {way_on(output_dir, length, older)}") from error
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
         return True
     if speaks:
-        step, how = trainer.state.global_step, way_on(output_dir, length, bool(checkpoint))
+        step, how = trainer.state.global_step, way_on(output_dir, length, older)
         print(f"Stopped by SIGTERM after step {step}. {how}", flush=True)
     return False
 
