@@ -129,7 +129,8 @@ def _read_hub(script: ScriptArguments, name: str, split: str) -> Rows:
     from datasets.exceptions import DatasetNotFoundError
 
     try:
-        dataset = load_dataset(name, script.dataset_config, split=split)
+        own = script.dataset_config if name == script.dataset_name else None
+        dataset = load_dataset(name, own, split=split)
     except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
         raise UserError(
             f"The data set {name!r} (split {split!r}) could not be loaded from the Hub ({first_line(error)}): check "

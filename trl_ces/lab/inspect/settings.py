@@ -75,6 +75,7 @@ def recipe_to_sample(
         overrides["model_name_or_path"] = [model]
     if data is not None:
         overrides |= {"dataset_name": [data], "dataset_builder": ["null"], "dataset_kwargs": ["null"]}
+        overrides.setdefault("dataset_config", ["null"])  # the recipe's is of its own data
     if prompts and not all(text.strip() for text in prompts):
         raise UserError("A `--prompt` is empty: write what the model is to answer.")
     if prompts and "dataset_name" in overrides:
