@@ -5,6 +5,7 @@ import torch
 from tiny import random_script, scripted_accuracy_reward, scripted_rollout
 from trainers import scripted_trainer
 
+from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.schedule import make_schedule
 
@@ -70,6 +71,13 @@ def test_the_papers_schedule_is_the_same_on_any_number_of_devices(tmp_path, proc
     assert (plan.responses, plan.prompts, plan.responses_per_step, plan.updates) == (48, 12, 4, 12)
     assert (plan.rollouts, plan.steps, plan.policy) == (208, 2496, "off-policy (11 of 12 updates)")
     assert (plan.micro_batch, plan.accumulation) == {1: (2, 2), 2: (2, 1), 4: (1, 1)}[processes]
+
+
+def test_too_few_rows_for_a_rollout_are_refused_before_it(tmp_path):
+    config = made(tmp_path, per_device_train_batch_size=8, max_steps=5).check_training(1)
+    assert make_schedule(config, 1, 2).rollouts == 5
+    with pytest.raises(UserError, match="There are 1 rows to train on, and a rollout takes 2 prompts: give more rows"):
+        make_schedule(config, 1, 1)
 
 
 def test_one_update_of_a_rollout_is_on_policy_and_unknown_rows_leave_the_steps_open(tmp_path):

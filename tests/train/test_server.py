@@ -234,9 +234,9 @@ def test_a_vllm_that_does_not_go_with_trl_transformers_or_torch_is_refused(
     (record / "METADATA").write_text(f"Name: vllm\nVersion: {vllm}\nRequires-Dist: {wants}\n")
     monkeypatch.syspath_prepend(record.parent)
     monkeypatch.setattr(checks, "find_spec", lambda name: True)
-    (tmp_path / "rows.jsonl").write_text(json.dumps({"question": "1+1=", "answer": 2}))
+    (tmp_path / "rows.jsonl").write_text(8 * (json.dumps({"question": "1+1=", "answer": 2}) + "\n"))
     fields = {"vllm_mode": "colocate", "use_cpu": True, "bf16": False, "output_dir": str(tmp_path / "out")}
-    recipe = recipe_of(model, **fields, dataset_name=str(tmp_path / "rows.jsonl"), max_train_samples=1)
+    recipe = recipe_of(model, **fields, dataset_name=str(tmp_path / "rows.jsonl"), max_train_samples=8)
     if conflict is None:
         checks.check(read_words([]), recipe)
         return

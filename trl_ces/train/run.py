@@ -26,6 +26,7 @@ from .checkpoints import Length, newest_checkpoint, way_on, written
 from .data import load_datasets
 from .lookup import find_reward_functions, model_path
 from .recipe import RECIPE, Recipe
+from .schedule import check_rows
 from .server import served_length, server_failure
 
 
@@ -69,11 +70,7 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
     """The trainer of a recipe, with its data and model."""
     train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
     prompts = cast(int, config.generation_batch_size) // cast(int, config.num_generations)
-    if len(train_dataset) < prompts:  # the Trainer would make no step, and save the base model
-        raise UserError(
-            f"There are {len(train_dataset)} rows to train on, and a rollout takes {prompts} prompts: give more rows, "
-            "or lower `responses_per_rollout` or `steps_per_generation`."
-        )
+    check_rows(len(train_dataset), prompts)
     reward_funcs: list[Any] = list(find_reward_functions(recipe))
     with state.local_main_process_first():  # a `model_builder` writes files
         model = model_path(recipe)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from ..config import CESConfig
+from ..support.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,21 @@ class Schedule:
         return f"off-policy ({self.updates - 1} of {self.updates} updates)"
 
 
+def check_rows(rows: int, prompts: int) -> None:
+    """Refuses fewer rows than a rollout's prompts: the Trainer would make no step, and save the base model."""
+    if rows < prompts:
+        raise UserError(
+            f"There are {rows} rows to train on, and a rollout takes {prompts} prompts: give more rows, or lower "
+            "`responses_per_rollout` or `steps_per_generation`."
+        )
+
+
 def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
     """The counts of what [`Recipe.check_training`] gives for that many processes, over `rows` training prompts."""
     responses = int(config.generation_batch_size or 0)
     prompts = responses // cast(int, config.num_generations)
+    if rows is not None:
+        check_rows(rows, prompts)
     steps_per_generation = int(config.steps_per_generation or 1)
     accumulation = config.gradient_accumulation_steps
     uses = steps_per_generation * config.num_iterations
