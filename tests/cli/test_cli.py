@@ -151,14 +151,32 @@ def test_all_gpus_are_used_and_no_configuration_of_the_machine(job, monkeypatch)
     assert planned.command[place + 2 : place + 4] == ["--num_processes", "2"]
 
 
-def test_one_process_sees_one_gpu(job, monkeypatch):
+def with_gpus(job, names, folder):
+    """A copy of the job's recipe that names its GPUs."""
+    (folder / "gpus.yaml").write_text(
+        job[0].read_text().replace("env: {", f"env: {{CUDA_VISIBLE_DEVICES: '{names}', ")
+    )
+    return [folder / "gpus.yaml"]
+
+
+def test_one_process_sees_one_gpu(job, monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,6")
     words = ["--use_cpu", "false", "--num_processes", "1"]
     assert plan(job, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "5"}
     by_accelerate = plan(job, *words, "--accelerate_config", "single", devices=2, monkeypatch=monkeypatch)
     assert by_accelerate.env["CUDA_VISIBLE_DEVICES"] == "5"
-    job[0].write_text(job[0].read_text().replace("env: {", "env: {CUDA_VISIBLE_DEVICES: 7, "))
-    assert plan(job, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
+    own = with_gpus(job, "7", tmp_path)
+    assert plan(own, *words, devices=2, monkeypatch=monkeypatch).env == {"CUDA_VISIBLE_DEVICES": "7"}
+
+
+def test_named_gpus_are_used_and_no_others(job, monkeypatch, tmp_path):
+    words, own = ["--use_cpu", "false"], with_gpus(job, "4,5,6", tmp_path)
+    by_flag = plan(job, *words, "--gpu_ids", "1,3", devices=8, monkeypatch=monkeypatch)
+    by_recipe = plan(own, *words, devices=8, monkeypatch=monkeypatch)
+    assert (by_flag.num_processes, by_recipe.num_processes) == (2, 3)
+    refusal = "4 processes are asked for and this machine has, by `CUDA_VISIBLE_DEVICES` or `gpu_ids`, 3 accelerators"
+    with pytest.raises(UserError, match=refusal):
+        plan(own, *words, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)
 
 
 def test_an_accelerate_configuration_and_its_flags_reach_accelerate(job, monkeypatch):

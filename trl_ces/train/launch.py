@@ -35,6 +35,7 @@ CHECKED_TYPES = ("DEEPSPEED", "FSDP")
 # Names the file that a worker writes once it has said why it ends: launchers hide its exit code.
 SAID = "TRL_CES_SAID"
 THREADS = "OMP_NUM_THREADS"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,15 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     given = settings | {name: values[0] for name, values in line.accelerate_flags.items() if values}
     machines = whole_number(given.get("num_machines", 1), "num_machines")
     rank = whole_number(given.get("machine_rank", 0), "machine_rank", least=0)
-    processes = whole_number(given.get("num_processes", max(devices, 1)), "num_processes")
-    if devices and processes > devices * machines:
+    usable = _usable(devices, recipe.env.get(VISIBLE), given.get("gpu_ids", "all"))
+    processes = whole_number(given.get("num_processes", max(usable, 1)), "num_processes")
+    if devices and processes > usable * machines:
         there = f"{machines} machines like this one have" if machines > 1 else "this machine has"
+        if usable < devices:
+            there += f", by `{VISIBLE}` or `gpu_ids`,"
         raise UserError(
-            f"{processes} processes are asked for and {there} {devices * machines} accelerators: use "
-            f"`--num_processes {devices * machines}`."
+            f"{processes} processes are asked for and {there} {usable * machines} accelerators: use "
+            f"`--num_processes {usable * machines}`."
         )
     distributed_type = settings.get("distributed_type")
     if distributed_type == "DEEPSPEED" and find_spec("deepspeed") is None:
@@ -122,11 +126,17 @@ def device_count() -> int:
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
 
 
+def _usable(devices: int, *named: Any) -> int:
+    """How many of these devices remain where some are named, as in `0,1`."""
+    given = [str(names).split(",") for names in named if names not in (None, "all")]
+    return min(devices, *map(len, given)) if given else devices
+
+
 def _one_device_only(devices: int, env: dict[str, str]) -> dict[str, str]:
     """Hides all GPUs but one: otherwise the Trainer uses `DataParallel`, with larger batches than the recipe's."""
     if devices < 2:
         return {}
-    return {"CUDA_VISIBLE_DEVICES": (os.environ | env).get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
+    return {VISIBLE: (os.environ | env).get(VISIBLE, "0").split(",")[0]}
 
 
 def _all_cores(processes: int, *given: Mapping[str, Any]) -> dict[str, str]:
