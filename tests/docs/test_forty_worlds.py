@@ -209,6 +209,15 @@ def test_the_second_page_compares_the_other_rules(name):
         gain, less = mean.lstrip("+"), longer.lstrip("-")
         text = f"{gain} points above DAPO on the second forty, two seeds each, and {less} tokens"
         assert f"{text} shorter, in {count} of 40; {-points.min():.1f} points below in the worst world." in readme
+        rule, shorter, _ = second_try(RULE)
+        base = worlds(SECOND)[0]["Before training"]
+        parts = [said(points[place]) for place in (base > 60, base < 40, base.between(40, 60))]
+        above, beyond = said(points - rule), said(tokens - shorter)
+        page = " ".join(SECOND.read_text(encoding="utf-8").split())
+        text = f"was {above[1:]} points less accurate there, and {beyond[1:]} tokens shorter. Most is gained over 60 %"
+        assert f"{text} ({parts[0]}), least below 40 % ({parts[1]})" in readme
+        assert f"13 **as expected**: {above} points and {beyond} tokens from the rule." in page
+        assert f"{parts[0]} points over 60 % (12 worlds), {parts[2]} at 40 to 60 % (9), {parts[1]} below (19)" in page
 
 
 def test_the_trainer_warned_of_each_ruined_run_and_of_no_other():
