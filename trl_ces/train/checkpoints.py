@@ -73,25 +73,22 @@ def written(output_dir: Path) -> set[tuple[Path, int]]:
     return {(state.parent, state.stat().st_mtime_ns) for state in states if state.exists()}
 
 
-def newest_checkpoint(
-    output_dir: Path, length: Length | None = None, older: Collection[tuple[Path, int]] = ()
-) -> Path | None:
+def newest_checkpoint(output_dir: Path, length: Length | None = None, older: Collection[object] = ()) -> Path | None:
     """
     The newest checkpoint in `output_dir` that a run can resume from and has steps left, `None` if there is none.
 
-    Half-written ones and models alone are skipped, damaged ones with a warning. `length`: see [`is_at_its_end`];
-    `older`: those of a run before, as [`written`] then.
+    Half-written ones, models alone and those of a run before, `older` by [`written`], are skipped, damaged ones with a
+    warning. `length`: see [`is_at_its_end`].
     """
     for folder in reversed(checkpoints(output_dir).values()):
         state = read_state(folder)
-        if state is None or is_at_its_end(state, length) or not has_optimizer(folder):
-            continue
-        if older and (folder, (folder / STATE).stat().st_mtime_ns) in older:
-            continue
-        wrong = damage(folder)
-        if wrong is None:
-            return folder
-        logger.warning("%s is damaged (%s): trying the one before it.", folder, wrong)
+        if state is not None and not is_at_its_end(state, length) and has_optimizer(folder):
+            if (folder, (folder / STATE).stat().st_mtime_ns) in older:
+                continue
+            wrong = damage(folder)
+            if wrong is None:
+                return folder
+            logger.warning("%s is damaged (%s): trying the one before it.", folder, wrong)
     return None
 
 

@@ -69,8 +69,7 @@ def train(
 def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CESTrainer:
     """The trainer of a recipe, with its data and model."""
     train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
-    prompts = cast(int, config.generation_batch_size) // cast(int, config.num_generations)
-    check_rows(len(train_dataset), prompts)
+    check_rows(len(train_dataset), cast(int, config.generation_batch_size) // cast(int, config.num_generations))
     reward_funcs: list[Any] = list(find_reward_functions(recipe))
     with state.local_main_process_first():  # a `model_builder` writes files
         model = model_path(recipe)
