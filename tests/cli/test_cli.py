@@ -174,6 +174,8 @@ def test_named_gpus_are_used_and_no_others(job, monkeypatch, tmp_path):
     by_flag = plan(job, *words, "--gpu_ids", "1,3", devices=8, monkeypatch=monkeypatch)
     by_recipe = plan(own, *words, devices=8, monkeypatch=monkeypatch)
     assert (by_flag.num_processes, by_recipe.num_processes) == (2, 3)
+    one = plan(job, *words, "--gpu_ids", "1,3", "--num_processes", "1", devices=8, monkeypatch=monkeypatch).command
+    assert one[one.index("--gpu_ids") + 1] == "1"
     refusal = "4 processes are asked for and this machine has, by `CUDA_VISIBLE_DEVICES` or `gpu_ids`, 3 accelerators"
     with pytest.raises(UserError, match=refusal):
         plan(own, *words, "--num_processes", "4", devices=8, monkeypatch=monkeypatch)

@@ -192,6 +192,13 @@ def test_a_limit_with_room_gains_what_the_pages_say():
     assert min(worst, least) > 0
     assert f"with 24 tokens: {tight} above, {much} shorter, {-lowest:.1f} points below in its worst run" in page
     assert f"it ended {sft} points above DAPO and {shorter} tokens shorter in the mean of the arena's three" in readme
+    assert "In that world `on_policy_sft` gained 9.8 points with a limit of 48 tokens but lost 3.1 with 32." in readme
+    rows = [row.split(" | ") for row in page.split("| on-policy SFT | ")[1:]]
+    assert {row[0]: row[2].split(",")[0] for row in rows} == {
+        "48 tokens": "+9.8",
+        "as shipped": "-3.1",
+        "24 tokens": "+4.1",
+    }
     assert (
         f"`on_policy_sft` ends {sft} points above DAPO and `dler` {dler}, both shorter in each of the arena's" in study
     )

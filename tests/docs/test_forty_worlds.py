@@ -208,7 +208,10 @@ def test_the_second_page_compares_the_other_rules(name):
         readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
         gain, less = mean.lstrip("+"), longer.lstrip("-")
         text = f"{gain} points above DAPO on the second forty, two seeds each, and {less} tokens"
-        assert f"{text} shorter, in {count} of 40; {-points.min():.1f} points below in the worst world." in readme
+        assert (
+            f"{text} shorter (shorter in {count} of 40); {-points.min():.1f} points below in the worst world."
+            in readme
+        )
         rule, shorter, _ = second_try(RULE)
         base = worlds(SECOND)[0]["Before training"]
         parts = [said(points[place]) for place in (base > 60, base < 40, base.between(40, 60))]

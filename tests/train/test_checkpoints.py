@@ -8,7 +8,15 @@ import torch
 from safetensors.torch import save_file
 
 from trl_ces.support.errors import UserError
-from trl_ces.train.checkpoints import Length, damage, is_at_its_end, newest_checkpoint, read_state, way_on, written
+from trl_ces.train.checkpoints import (
+    Length,
+    damage,
+    is_at_its_end,
+    newest_checkpoint,
+    of_other_runs,
+    read_state,
+    way_on,
+)
 from trl_ces.train.checks import _check_optimizer, _check_resume
 from trl_ces.train.recipe import make_recipe
 
@@ -93,11 +101,14 @@ TRUE = "`--resume_from_checkpoint true`."
 
 def test_a_stopped_run_goes_on_from_its_own_checkpoint(tmp_path):
     before = checkpoint(tmp_path, 16)
-    older = written(tmp_path)
+    older = of_other_runs(tmp_path, None)
     assert way_on(tmp_path, LENGTH, older) == "There is no checkpoint yet: start again."
     assert way_on(tmp_path, LENGTH, set()).endswith(f"{before} with the same command and {TRUE}")
     own = checkpoint(tmp_path, 4)
     assert way_on(tmp_path, LENGTH, older).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
+    assert of_other_runs(tmp_path, True) == set()
+    resumed = of_other_runs(tmp_path, os.path.relpath(own))
+    assert way_on(tmp_path, LENGTH, resumed).endswith(f"{own} with the same command and {TRUE[:-6]}{own}`.")
     os.utime(before / "trainer_state.json", (1, 1))  # written again, by a clock that was set back
     assert way_on(tmp_path, LENGTH, older).endswith(f"{before} with the same command and {TRUE}")
 

@@ -110,19 +110,20 @@ def test_evaluation_may_have_a_file_of_its_own(tmp_path):
     assert evaluation["solution"][:] == ["7"]
 
 
-@pytest.mark.parametrize(("other", "configuration"), [("me/other", None), ("me/sums", "easy")])
+@pytest.mark.parametrize(("other", "configuration"), [("me/other", "main"), ("me/sums", "easy")])
 def test_a_configuration_is_of_its_own_data_set(monkeypatch, other, configuration):
     asked, data = [], Dataset.from_list(ZWHE99)
     monkeypatch.setattr("datasets.load_dataset", lambda *names, split: asked.append((*names, split)) or data)
-    load_datasets(script("me/sums", dataset_config="easy", eval_dataset_name=other), say=lambda text: None)
+    given = {"dataset_config": "easy", "eval_dataset_config": "main", "eval_dataset_name": other}
+    load_datasets(script("me/sums", **given), say=lambda text: None)
     assert asked == [("me/sums", "easy", "train"), (other, configuration, "test")]
 
 
 def test_data_named_on_inspects_command_line_leave_the_recipes_configuration(tmp_path):
-    (tmp_path / "easy.yaml").write_text("dataset_config: easy\n")
+    (tmp_path / "easy.yaml").write_text("dataset_name: me/own\ndataset_config: easy\n")
     names, own = ["arithmetic", str(tmp_path / "easy.yaml")], {"dataset_config": ["hard"]}
-    for given, expected in (({}, None), (own, "hard")):
-        assert recipe_to_sample(names, given, data="me/sums").script.dataset_config == expected
+    for given, data, expected in (({}, "me/sums", None), (own, "me/sums", "hard"), ({}, "me/own", "easy")):
+        assert recipe_to_sample(names, given, data=data).script.dataset_config == expected
 
 
 def test_too_few_usable_rows_are_an_error(tmp_path):

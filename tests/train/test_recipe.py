@@ -247,3 +247,6 @@ def test_of_two_names_of_checkpointing_the_command_lines_wins_and_then_the_newer
     assert (config.gradient_checkpointing, config.activation_checkpointing) == (expected, expected)
     kept = make_recipe(recipe.given, "its own recipe.yaml").training_config(1)
     assert kept.gradient_checkpointing == expected
+    newer = write(tmp_path, "use_cpu: true\nbf16: false\nactivation_checkpointing_kwargs: {use_reentrant: false}\n")
+    named = load_recipe(newer, {"gradient_checkpointing_kwargs": ["{use_reentrant: true}"]})
+    assert named.training_config(1).gradient_checkpointing_kwargs == {"use_reentrant": True}

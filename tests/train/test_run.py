@@ -1,5 +1,6 @@
 """Failures of a training that have a sentence of their own."""
 
+import json
 import re
 
 import pytest
@@ -12,10 +13,11 @@ from tiny import tiny_model, tiny_tokenizer
 from trainers import tiny_trainer
 
 from trl_ces.lab.inspect.answers import encode_prompt
+from trl_ces.layers.reward_guard import RewardError
 from trl_ces.support.errors import UserError
 from trl_ces.train.data import make_prompt
 from trl_ces.train.recipe import make_recipe
-from trl_ces.train.run import _check_prompts, _known_problem, make_trainer
+from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, run_to_its_end
 
 
 def test_a_tokenizer_without_a_chat_template_is_told_with_two_ways_out(tmp_path):
@@ -50,6 +52,27 @@ def test_fewer_rows_than_a_rollout_takes_are_refused_before_the_model_is_loaded(
     recipe = make_recipe(fields | sizes | {"reward_funcs": ["think_format_reward"]}, "my.yaml")
     with pytest.raises(UserError, match="There are 3 rows to train on, and a rollout takes 4 prompts: give more rows"):
         make_trainer(recipe, recipe.training_config(1), PartialState())
+
+
+@pytest.mark.parametrize(("resumed", "said"), [(None, "start again."), (True, "true`."), ("{own}", "{own}`.")])
+def test_a_stopped_run_is_not_told_to_go_on_from_another_runs_checkpoint(tmp_path, monkeypatch, resumed, said):
+    for step in (4, 60):
+        own = tmp_path / f"checkpoint-{step}"
+        own.mkdir()
+        (own / "trainer_state.json").write_text(json.dumps({"global_step": step}))
+        (own / "rng_state").touch()
+    names = {"own": tmp_path / "checkpoint-4"}
+    checkpoint = resumed.format(**names) if isinstance(resumed, str) else resumed
+    trainer = tiny_trainer(tmp_path, resume_from_checkpoint=checkpoint, max_steps=90)
+    fields = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": str(tmp_path)}
+
+    def fail(**_):
+        raise RewardError("The reward failed.")
+
+    monkeypatch.setattr(trainer, "train", fail)
+    with pytest.raises(UserError) as found:
+        run_to_its_end(trainer, make_recipe(fields, "my.yaml"))
+    assert str(found.value).endswith(said.format(**names))
 
 
 ANSWER, LENGTH = 12, 20  # which leaves eight tokens to a prompt

@@ -177,6 +177,10 @@ def test_a_training_that_ends_without_a_word_gets_a_sentence_that_says_how_to_go
 ):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
     recipe = make_recipe(fields, "recipe.yaml")
+    older = tmp_path / "checkpoint-60"  # of a run before
+    older.mkdir()
+    (older / "trainer_state.json").write_text('{"global_step": 60}')
+    (older / "rng_state").touch()
     assert run_training(Launch(1, None, [sys.executable, "-c", script]), recipe) == code
     errors = capfd.readouterr().err
     assert said in errors

@@ -10,14 +10,14 @@ beyond it, at a price that keeps the longest correct one above the mean of the g
     Lambda = (1 - p) / (max pen - mean pen + 1e-6)
 
     l* = min l                                      if all are correct, or v2 > v1
-       = max l                                      if none is
        = (v1 mu2 - v2 mu1) / (v1 - v2), in [min l, max l]    if v2 < v1
        = max l if mu2 < mu1, else min l             if v2 = v1 up to 1e-6
 
 mu1, v1 are the mean and variance (dividing by n) of all lengths, mu2, v2 those of the correct ones.
 
-Degenerate cases: all correct or all wrong: 0, because Lambda is 0. One correct: v2 = 0, so l* is its own length and it
-pays nothing. Unscorable completions count in mu1, v1, min and max, as their length is known, and nowhere else.
+Degenerate cases: all correct: 0, because Lambda is 0. All wrong: 0, because nobody pays. One correct: v2 = 0, so l* is
+its own length and it pays nothing. Unscorable completions count in mu1, v1, min and max, as their length is known, and
+nowhere else.
 """
 
 import torch

@@ -31,8 +31,7 @@ class ScriptArguments:
         metadata={"help": "Column with the question, or with chat messages. Default: prompt, question or problem."},
     )
     solution_column: str | None = field(
-        default=None,
-        metadata={"help": "Column with the gold answer. Default: solution, final_answer or answer."},
+        default=None, metadata={"help": "Column with the gold answer. Default: solution, final_answer or answer."}
     )
     solution_pattern: str | None = field(
         default=None,
@@ -52,12 +51,12 @@ class ScriptArguments:
         default=42, metadata={"help": "Seed of the draw. It does not depend on the number of processes."}
     )
     num_eval_samples: int | None = field(
-        default=None,
-        metadata={"help": "Rows to hold back for evaluation, drawn after the training rows and disjoint from them."},
+        default=None, metadata={"help": "Rows to hold back for evaluation, drawn after the training rows."}
     )
     eval_dataset_name: str | None = field(
         default=None, metadata={"help": "Evaluate on this data set instead: a Hub id or a local path, same columns."}
     )
+    eval_dataset_config: str | None = field(default=None, metadata={"help": "Its configuration, if it is another."})
     eval_dataset_split: str = field(default="test", metadata={"help": "Split of `eval_dataset_name`."})
     system_prompt: str | None = field(
         default=PAPER_SYSTEM_PROMPT,
@@ -100,10 +99,7 @@ class ScriptArguments:
         },
     )
     responses_per_rollout: int | None = field(
-        default=None,
-        metadata={
-            "help": "Completions generated at a time over all processes (the paper: 48). Default: responses_per_step."
-        },
+        default=None, metadata={"help": "Completions generated at a time (the paper: 48). Default: those of a step."}
     )
     model_builder: str | None = field(
         default=None,
@@ -128,10 +124,9 @@ class ScriptArguments:
                 "`dataset_builder` makes the problems, and `dataset_name` or `eval_dataset_name` names others: set "
                 "one of them to null. `num_eval_samples` holds problems back."
             )
-        if self.dataset_kwargs and self.dataset_builder is None:
-            raise ValueError("`dataset_kwargs` needs a `dataset_builder`: name it, or remove them.")
-        if self.model_builder_kwargs and self.model_builder is None:
-            raise ValueError("`model_builder_kwargs` needs a `model_builder`: name it, or remove them.")
+        for kwargs, builder in (("dataset_kwargs", "dataset_builder"), ("model_builder_kwargs", "model_builder")):
+            if getattr(self, kwargs) and getattr(self, builder) is None:
+                raise ValueError(f"`{kwargs}` needs a `{builder}`: name it, or remove them.")
         if self.solution_pattern is not None:
             try:
                 groups = re.compile(self.solution_pattern).groups

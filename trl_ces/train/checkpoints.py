@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import shlex
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -67,9 +68,12 @@ def checkpoints(output_dir: Path) -> dict[int, Path]:
     return dict(sorted((int(number[1]), folder) for folder, number in found.items() if number))
 
 
-def written(output_dir: Path) -> set[tuple[Path, int]]:
-    """Each checkpoint with the time at which its state was written: one that is written again differs."""
-    states = [folder / STATE for folder in checkpoints(output_dir).values()]
+def of_other_runs(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]:
+    """Checkpoints that a run finds and does not resume from, with their states' times: one written again differs."""
+    if resumed is True:
+        return set()
+    own = Path(resumed or "").resolve()
+    states = [folder / STATE for folder in checkpoints(output_dir).values() if folder.resolve() != own]
     return {(state.parent, state.stat().st_mtime_ns) for state in states if state.exists()}
 
 
@@ -77,8 +81,8 @@ def newest_checkpoint(output_dir: Path, length: Length | None = None, older: Col
     """
     The newest checkpoint in `output_dir` that a run can resume from and has steps left, `None` if there is none.
 
-    Half-written ones, models alone and those of a run before, `older` by [`written`], are skipped, damaged ones with a
-    warning. `length`: see [`is_at_its_end`].
+    Half-written ones, models alone and `older` ones, [`of_other_runs`], are skipped, damaged ones with a warning.
+    `length`: see [`is_at_its_end`].
     """
     for folder in reversed(checkpoints(output_dir).values()):
         state = read_state(folder)
@@ -97,5 +101,5 @@ def way_on(output_dir: Path, length: Length, older: Collection[tuple[Path, int]]
     checkpoint = newest_checkpoint(output_dir, length, older)
     if checkpoint is None:
         return "There is no checkpoint yet: start again."
-    which = "true" if checkpoint == newest_checkpoint(output_dir, length) else checkpoint
+    which = "true" if checkpoint == newest_checkpoint(output_dir, length) else shlex.quote(str(checkpoint))
     return f"Resume from {checkpoint} with the same command and `--resume_from_checkpoint {which}`."

@@ -22,7 +22,7 @@ import psutil
 from ..support.errors import UserError, kind
 from ..support.imports import install_line
 from ..support.yaml import read_yaml
-from .checkpoints import Length, way_on, written
+from .checkpoints import Length, of_other_runs, way_on
 from .command_line import CommandLine
 from .recipe import ACCELERATE, RECIPE, RESUME, Recipe
 from .shipped import find_config, shipped_files
@@ -83,6 +83,8 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if checked is not None:
         worker += ["--expect_distributed_type", checked]
     flags = {name: values for name, values in line.accelerate_flags.items() if name != "num_processes"}
+    if processes == 1 and given.get("gpu_ids", "all") != "all":  # as `_one_device_only`
+        flags["gpu_ids"] = [str(given["gpu_ids"]).split(",")[0]]
     if config_file is None and not flags and processes == 1:
         return Launch(1, None, [sys.executable, *worker], _one_device_only(devices, recipe.env))
     if config_file is None and not flags and on_cpu:
@@ -168,7 +170,7 @@ def run_training(launch: Launch, recipe: Recipe) -> int:
     Says how to go on where a process ended without a sentence of its own: killed, or by a bug.
     """
     output_dir = Path(recipe.setting("output_dir"))
-    older = set() if recipe.setting(RESUME) else written(output_dir)
+    older = of_other_runs(output_dir, recipe.setting(RESUME))
     with tempfile.TemporaryDirectory() as folder:
         said, file = Path(folder) / "said", Path(folder) / RECIPE
         file.write_text(recipe.to_yaml(), encoding="utf-8")

@@ -22,7 +22,7 @@ from ..support.files import is_disk_full, write_text
 from ..trainer import CESTrainer
 from .callbacks import SaveOnSigterm, show_answers_in_progress_bar
 from .card import ADAPTER, write_card, write_facts
-from .checkpoints import Length, newest_checkpoint, way_on, written
+from .checkpoints import Length, newest_checkpoint, of_other_runs, way_on
 from .data import load_datasets
 from .lookup import find_reward_functions, model_path
 from .recipe import RECIPE, Recipe
@@ -102,7 +102,7 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
     args = cast("CESConfig", trainer.args)
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
-    older = set() if checkpoint else written(output_dir)
+    older = of_other_runs(output_dir, checkpoint)
     if checkpoint is True:  # the Trainer itself would take the last folder, whole or not
         checkpoint = str(newest_checkpoint(output_dir, length))
         if speaks:

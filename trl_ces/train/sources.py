@@ -129,12 +129,12 @@ def _read_hub(script: ScriptArguments, name: str, split: str) -> Rows:
     from datasets.exceptions import DatasetNotFoundError
 
     try:
-        own = script.dataset_config if name == script.dataset_name else None
+        own = script.dataset_config if name == script.dataset_name else script.eval_dataset_config
         dataset = load_dataset(name, own, split=split)
     except (DatasetNotFoundError, *hub_errors(), ValueError, RuntimeError) as error:
         raise UserError(
             f"The data set {name!r} (split {split!r}) could not be loaded from the Hub ({first_line(error)}): check "
-            "the name and the network, or give a folder of its .parquet files as `dataset_name`."
+            "name, `dataset_config` or `eval_dataset_config`, and network, or give a folder of its .parquet files."
         ) from None
     return _rows_of(dataset, script, name)
 

@@ -70,12 +70,16 @@ def recipe_to_sample(
     prompts: Sequence[str] | None = None,
 ) -> Recipe:
     """The recipe whose model is to be sampled. Without a recipe, a model and prompts are enough."""
+    from ...train.compose import compose
+    from ...train.recipe import load_recipe
+
     overrides = dict(overrides)
     if model is not None:
         overrides["model_name_or_path"] = [model]
     if data is not None:
         overrides |= {"dataset_name": [data], "dataset_builder": ["null"], "dataset_kwargs": ["null"]}
-        overrides.setdefault("dataset_config", ["null"])  # the recipe's is of its own data
+        if not names or compose(names).get("dataset_name") != data:
+            overrides.setdefault("dataset_config", ["null"])  # the recipe's is of its own data
     if prompts and not all(text.strip() for text in prompts):
         raise UserError("A `--prompt` is empty: write what the model is to answer.")
     if prompts and "dataset_name" in overrides:
@@ -89,8 +93,6 @@ def recipe_to_sample(
         overrides.setdefault("dtype", ["auto"])
         overrides.setdefault("dataset_name", ["unused"])  # a recipe must name data; with prompts it is not read
     overrides.setdefault("output_dir", ["unused"])  # and where to save
-
-    from ...train.recipe import load_recipe
 
     recipe = load_recipe(names, overrides)
     if model is not None or recipe.script.model_builder is None:
