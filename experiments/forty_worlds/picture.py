@@ -28,7 +28,7 @@ def main() -> None:
         panel.set(xlabel="base model correct in, %", ylabel=f"minus DAPO: {unit}")
     panels[1].set_yscale("symlog", linthresh=10)
     panels[1].set_yticks([-15, -10, -5, 0, 5, 10, 30, 90], ["-15", "-10", "-5", "0", "5", "10", "30", "90"])
-    panels[0].legend(frameon=False, loc="lower right")
+    figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=2, loc="outside upper center")
     figure.savefig(RESULTS.with_name("worlds.png"), dpi=120)
 
 
