@@ -98,6 +98,8 @@ def test_the_command_line_wins_over_the_file(tmp_path):
         ("reward_funcs: accuracy_reward", ["`reward_funcs`", "expected list of str"]),
         ("reward_weights: [1, x]", ["`reward_weights`", "expected float", "'x'"]),
         ("model_init_kwargs: 3", ["`model_init_kwargs`", "mapping"]),
+        ("model_init_kwargs: hello", ["`model_init_kwargs`", "mapping"]),
+        ("generation_kwargs: hello", ["`generation_kwargs`", "mapping"]),
         ("eval_strategy: sometimes", ["`eval_strategy`", "one of no, steps, epoch"]),
         ("dtype: fp32", ["`dtype`", "one of auto, bfloat16, float16, float32"]),
         ("env: [A]", ["`env`", "mapping", "list"]),

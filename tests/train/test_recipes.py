@@ -180,8 +180,8 @@ SMALL_NUMBERS = {
     "shorter": {"reward_kwargs": {"get_shorter_length_reward": {"beta": 0.02}}, "reward_weights": [2.0, 1.0]},
     "overlong": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
     "dapo_full": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
-    "truncation": {"max_completion_length": 32, "vllm_max_model_length": None},
-    "on_policy_sft": {"max_completion_length": 32, "vllm_max_model_length": None},
+    "truncation": {"max_completion_length": 32},
+    "on_policy_sft": {"max_completion_length": 32},
 }
 
 
@@ -215,6 +215,7 @@ def test_the_small_world_has_numbers_of_its_own():
     base = compose([SMALL])
     for method in set(METHODS) - FOR_R1 - {"gfpo", "qlpo", "dot", "dler"}:
         found, changes = compose([SMALL, method]), dict(EXPECTED[method])
+        changes.pop("vllm_max_model_length", None)  # which the R1 recipes set
         if "reward_funcs" in changes:
             changes["reward_funcs"] = [*base["reward_funcs"], changes["reward_funcs"][-1]]
         changes |= {name: base[name] for name in CES if name in changes and changes[name] == CES[name]}
@@ -423,6 +424,15 @@ def test_flash_attention_is_refused_where_no_package_has_it(monkeypatch, install
     with pytest.raises(UserError, match=said):
         checks._check_attention(recipe)
     checks._check_attention(load_recipe(R1[0], {"attn_implementation": ["sdpa"]}))
+
+
+@pytest.mark.parametrize("method", ["truncation", "dler", "dot", "on_policy_sft", "lora"])
+def test_an_overlay_keeps_the_limit_and_the_rate_of_another_models_recipe(method, tmp_path):
+    names = ("max_completion_length", "vllm_max_model_length", "learning_rate")
+    own = {"max_completion_length": 186, "vllm_max_model_length": 700, "learning_rate": 1e-5}
+    (tmp_path / "mine.yaml").write_text("".join(f"{name}: {value}\n" for name, value in own.items()))
+    composed = compose(["smollm2_135m", tmp_path / "mine.yaml", method])
+    assert {name: composed[name] for name in names} == own
 
 
 @pytest.mark.parametrize("folder", R1)

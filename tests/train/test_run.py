@@ -75,6 +75,17 @@ def test_a_stopped_run_is_not_told_to_go_on_from_another_runs_checkpoint(tmp_pat
     assert str(found.value).endswith(said.format(**names))
 
 
+def test_a_model_that_cannot_be_loaded_is_named(tmp_path, monkeypatch):
+    (tmp_path / "data.jsonl").write_text('{"question": "1+1=", "answer": 2}\n' * 3)
+    fields = {"model_name_or_path": "no-one/nothing", "dataset_name": str(tmp_path / "data.jsonl")}
+    sizes = {"use_cpu": True, "bf16": False, "num_generations": 2, "per_device_train_batch_size": 2}
+    more = {"output_dir": str(tmp_path), "reward_funcs": ["accuracy_reward"]}
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    recipe = make_recipe(fields | sizes | more, "my.yaml")
+    with pytest.raises(UserError, match=r"^`model_name_or_path` 'no-one/nothing': "):
+        make_trainer(recipe, recipe.training_config(1), PartialState())
+
+
 ANSWER, LENGTH = 12, 20  # which leaves eight tokens to a prompt
 TEXTS = {"prompt": ["1+2=", "1+2+3+4=", "1+2+3+4+5=", "6+7+8+9+10="], "row": [11, 22, 33, 44]}
 CHATS = {"prompt": [[{"role": "user", "content": text}] for text in ("1", "12", "3+4=", "1234567")]}  # 5 more

@@ -20,7 +20,8 @@ USAGE = f"""usage: trl-ces train --config RECIPE [OVERLAY ...] [--accelerate_con
 
 Train a model by a recipe, changed by overlays from left to right. Each is a YAML file or the name of a shipped one
 (`trl-ces recipes` lists them); every FIELD below may be set there, or overrides it on the command line. Flags of
-`accelerate launch` are passed on. Exit code 2: the input was refused and nothing was started.
+`accelerate launch` are passed on. Exit code 2: the input was refused, or the run stopped with
+a sentence that says why.
 
 {EXAMPLES}"""
 

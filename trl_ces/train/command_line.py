@@ -1,5 +1,6 @@
 """The arguments of `trl-ces train`: the recipe, fields that override it, accelerate's flags."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -39,8 +40,8 @@ def accelerate_flags() -> dict[str, bool]:
     }
 
 
-def read_words(words: list[str]) -> CommandLine:
-    """Sorts the words. A name that recipe and accelerate share is the recipe's, as in `trl grpo`."""
+def read_words(words: list[str], others: Collection[str] = ()) -> CommandLine:
+    """Sorts the words; `others` are options of the command itself. What accelerate has, too, is the recipe's."""
     line = CommandLine()
     for name, values in _group(words):
         if name == "config":
@@ -61,7 +62,7 @@ def read_words(words: list[str]) -> CommandLine:
                 raise UserError(f"command line: `--{name}` (accelerate's) takes {expected} value, got {len(values)}.")
             line.accelerate_flags[name] = values
         else:
-            check_key(name, "command line", [*accelerate_flags(), "config", "accelerate_config"])
+            check_key(name, "command line", [*others, *accelerate_flags(), "config", "accelerate_config"])
     return line
 
 

@@ -62,18 +62,15 @@ def recipe_fields() -> dict[str, RecipeField]:
     fields: dict[str, RecipeField] = {}
     for owner in (ScriptArguments, ModelConfig, CESConfig):
         hints = typing.get_type_hints(owner)
-        for entry in dataclasses.fields(owner):  # type: ignore[arg-type]
-            if not entry.init:
-                continue
-            if entry.name in fields:
-                raise TypeError(
-                    f"{entry.name} is a field of {fields[entry.name].owner.__name__} and {owner.__name__}."
-                )
+        for entry in (field for field in dataclasses.fields(owner) if field.init):  # type: ignore[arg-type]
+            assert entry.name not in fields, f"{entry.name} is a field of two classes"
             default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
             help_text = str(entry.metadata.get("help", "")).replace("%%", "%")
             choices = tuple(entry.metadata.get("choices") or ())
             # Typed as a path, but the Trainer also takes true (the last checkpoint in `output_dir`) and false.
             hint = str | bool | None if entry.name == RESUME else hints[entry.name]
+            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # any text would pass for a mapping
+                hint = dict[str, Any] | None
             fields[entry.name] = RecipeField(owner, entry.name, hint, default, choices, help_text)
     inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
     own = {name: entry for name, entry in fields.items() if entry.owner is CESConfig and name not in inherited}

@@ -298,6 +298,7 @@ def test_the_widest_table_fits_into_119_columns_and_its_numbers_stand_under_each
         (["--model", "MODEL", "--prompt", "a", "--temperature", "0"], ["temperature is 0.0", "above 0"]),
         (["--model", "MODEL", "--prompt", "a", "--num_samples", "0"], ["--num_samples: '0'", "at least 1"]),
         (["--model", "MODEL", "--prompt", "a", "--ces_tua", "1"], ["`ces_tua`", "`ces_tau`"]),
+        (["--model", "MODEL", "--prompt", "a", "--num_promts", "1"], ["`num_promts`", "`num_prompts`"]),
         (["--model", "MODEL", "--prompt", "a", "--num_processes", "2"], ["`--num_processes` is for training"]),
         (
             ["--model", "MODEL", "--prompt", "a", "--output_dir", "FOLDER/data.jsonl"],

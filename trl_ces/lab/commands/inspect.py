@@ -46,7 +46,7 @@ def run(argv: list[str]) -> int:
     add("--batch_size", type=count, metavar="N", help=f"completions drawn together (default {Sampling.batch_size})")
     add("--output_dir", type=path, metavar="DIR", help="also write every number there, in forks.json")
     options, rest = parser.parse_known_args(argv or ["--help"])
-    line = read_words(rest)
+    line = read_words(rest, vars(options))
     if line.accelerate_flags or line.accelerate_config:
         flag = next(iter(line.accelerate_flags), "accelerate_config")
         raise UserError(f"`--{flag}` is for training: `trl-ces inspect` runs in one process.")

@@ -20,7 +20,7 @@ downloaded except, for a model that is not known here, its config.json.
 def run(argv: list[str]) -> int:
     """Print the plan; returns 0, whether it fits or not."""
     options, rest = _parser().parse_known_args(argv or ["--help"])
-    line = read_words(rest)
+    line = read_words(rest, vars(options))
     if line.accelerate_flags:
         flags = ", ".join(f"--{name}" for name in line.accelerate_flags)
         raise UserError(
@@ -48,7 +48,8 @@ def _parser() -> Parser:
     add("--nodes", type=count, metavar="N", help="machines that train (default: the accelerate file's, or 1)")
     add("--server_gpus", type=count, metavar="N", help="devices of the vLLM server, for a recipe in server mode")
     add("--bandwidth", type=_gbit, metavar="GBIT", help="of a node's network, in Gbit/s (default: 100 to 400)")
-    add("--device", metavar="NAME", default="A800", help="for the hours: A800 (default), H100, L40S or RTX4090")
+    gpus = "for the hours: A800 (default), A100, H100, L40S or RTX4090"
+    add("--device", metavar="NAME", type=str.upper, default="A800", help=gpus)
     add("--gpu_memory", type=_gib, metavar="GIB", help="memory of each device, to see whether the recipe fits")
     add("--accelerate_config", metavar="NAME", help="as for `trl-ces train` (default: ddp)")
     add("--model_config", metavar="FILE", help="config.json of a model that is neither known here nor on the Hub")

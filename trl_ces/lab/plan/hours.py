@@ -33,6 +33,7 @@ class Device:
 
 DEVICES = {
     "A800": Device(312e12, 2039e9, 200e9, 32e9),
+    "A100": Device(312e12, 2039e9, 300e9, 32e9),
     "H100": Device(989e12, 3350e9, 450e9, 64e9),
     "L40S": Device(362e12, 864e9, 32e9, 32e9),
     "RTX4090": Device(165e12, 1008e9, 32e9, 32e9),
