@@ -68,7 +68,7 @@ def test_readme_and_docs_say_what_the_runs_give(runs):
     readme = (
         f"`ces_mai` ended {-bought[0][priced]:.1f} points below DAPO, and all 14 length rewards lost. "
         f"`ces_correct_only` ended {bought[0][only]:.1f} points above DAPO, {bought[1][only]:.1f} tokens longer, "
-        "and on average lost in none of three worlds"
+        "and lost on average in none of the three worlds"
     )
     assert readme in words_of(ROOT / "README.md")
     cells = load_study(PAGE.with_name("study.yaml")).cells
@@ -163,7 +163,10 @@ def test_the_table_of_strengths_follows_from_the_runs():
     readme, study = words_of(ROOT / "README.md"), words_of(ROOT / "docs" / "study.md")
     third, shipped, triple = (found["CES", word] for word in ("a third", "as shipped", "three times"))
     assert third[-2:] == ["0", "15"]
-    assert f"none of 15 runs on the arena's worlds was ruined, at three times {triple[-2]} (" in readme
+    assert (
+        f"none of 15 runs on the arena's worlds was ruined with a third of beta, {triple[-2]} with three times ("
+        in readme
+    )
     below = [cells[0].split(",")[0].lstrip("-") for cells in (shipped, third)]
     assert (
         f"ends {below[0]} points below DAPO, at a third of beta {below[1]}, and at three times all five runs" in study

@@ -13,7 +13,7 @@ def test_the_notebook_is_the_page():
     made = builder.notebook(builder.PAGE.read_text(encoding="utf-8"))
     assert stored == nbformat.from_dict(made), "run `python docs/build_notebook.py`"
     files = [cell.source.split()[1] for cell in stored.cells if cell.source.startswith("%%writefile")]
-    assert files == ["make_problems.py", "my_reward.py", "mine.yaml", "cpu.yaml"]
+    assert files == ["make_problems.py", "my_reward.py", "mine.yaml", "cpu.yaml", "my_study.yaml"]
     links = re.findall(r"\]\(([^)#]+)", "".join(cell.source for cell in stored.cells))
     assert [link for link in links if not (builder.NOTEBOOK.parent / link).is_file()] == []
     lines = [line for cell in stored.cells if cell.cell_type == "code" for line in cell.source.splitlines()]

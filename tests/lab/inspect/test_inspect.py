@@ -167,13 +167,19 @@ def test_a_model_that_is_mostly_wrong_is_warned_of(capsys):
     share = re.search(r"correct (\d+\.\d) %", wrong)[1]
     assert float(share) < 40
     assert (
-        f"Only {share} % of the completions are correct. Of 61 small models below 50.0 % CES left 58 with less than"
+        f"Only {share} % of the completions are correct. Of 61 small models below 50.0 %, 58 lost more than half of"
         in wrong
     )
-    easier = "Take easier problems or a stronger model first"
-    assert (easier in wrong, "Take the overlay `ces_mai`" in wrong) == (float(share) < 10, float(share) >= 10)
+    easier, advice = "Take easier problems or a stronger model first", "take the overlay `ces_mai`, for accuracy"
+    assert (easier in wrong, advice in wrong) == (float(share) < 10, float(share) >= 10)
     right = inspect(capsys, *words, *LATER, "--ces_correct_threshold", "0")
     assert "small models" not in right
+    mean = float(re.search(r"end token included +(\d+\.\d) tokens", right)[1])
+    assert advice in right
+    limit = int(re.search(r"`on_policy_sft` with `--max_completion_length (\d+)`", right)[1])
+    assert 2 * mean - 0.1 <= limit <= 2 * mean + 1.1
+    short = " ".join(inspect(capsys, *words, *LATER, "--ces_correct_threshold", "0", "--max_new_tokens", "3").split())
+    assert "`--max_completion_length 3`" in short
 
 
 def test_prompts_of_the_command_line_need_no_data(folder, capsys):

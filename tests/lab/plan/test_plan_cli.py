@@ -92,7 +92,7 @@ def test_checkpoints_and_a_tight_fit_are_said(recipe, capsys):
     weights = count_step(plan_recipe([str(recipe)], {}).setup.step).weights
     said = planned(capsys, *words, "--gpu_memory", 3.2)
     assert f"Disk: {3 * 12 * weights / 1e9:.1f} GB at the peak: a checkpoint takes" in said
-    assert "there are up to 3 at a time" in said
+    assert "at most 3 at a time" in said
     assert "Fits barely: 9" in said
     assert "and all are kept: set `save_total_limit`" in planned(capsys, recipe)
     kept = planned(capsys, recipe, "--save_strategy", "no")
@@ -160,7 +160,7 @@ def test_in_server_mode_the_plan_says_what_the_server_holds_and_what_it_is_sent(
     assert re.search(r"^\| in all +\| +\d+( to \d+)? \| +0\.0 to 0\.2 \|$", said, flags=re.MULTILINE)
     assert re.search(r"devices that train idle \d+( to \d+)? % of the time, the server's \d+", said)
     assert re.search(r"^Fits: \d+ % of 24\.0 GiB at the most\. So does the server\.$", said, flags=re.MULTILINE)
-    assert "docs/plan.md says how far memory is off" in said
+    assert "docs/plan.md compares planned with measured memory" in said
 
 
 def test_a_server_too_small_for_one_answer_does_not_fit(recipe, capsys):

@@ -92,6 +92,26 @@ def test_its_problems_are_in_no_training_of_the_recipe(base):
     assert not questions & set(seen)
 
 
+def test_a_file_of_other_problems_may_be_named(recipe_file, tmp_path, monkeypatch):
+    file = tmp_path / "test.jsonl"
+    rows = [{"question": f"{number}+1=", "answer": str(number + 1)} for number in range(5)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    seen = {}
+
+    def keep(recipe, asked, sampling):
+        seen.update(zip((prompt[-1]["content"] for prompt in asked.prompts), asked.columns["solution"], strict=True))
+        raise UserError("enough")
+
+    monkeypatch.setattr("trl_ces.lab.inspect.sampling.sample_recipe", keep)
+    monkeypatch.setattr("trl_ces.lab.inspect.settings.check_model", lambda name: None)
+    with pytest.raises(UserError, match="enough"):
+        evaluate("model", str(recipe_file), num_problems=5, data=str(file))
+    assert seen == {row["question"]: row["answer"] for row in rows}
+    check_evaluate(str(recipe_file), num_problems=5, data=str(file))
+    with pytest.raises(UserError, match="6 are asked for"):
+        check_evaluate(str(recipe_file), num_problems=6, data=str(file))
+
+
 def test_what_no_model_could_be_measured_with_is_refused_before_the_first_run(recipe_file):
     check_evaluate(str(recipe_file), num_problems=5)
     with pytest.raises(UserError, match="no column 'task' to group by; they have solution"):

@@ -62,7 +62,7 @@ class Sampling:
 
 
 def recipe_to_sample(
-    names: Sequence[str],
+    names: str | Sequence[str],
     overrides: dict[str, list[str]],
     *,
     model: str | None = None,
@@ -73,7 +73,7 @@ def recipe_to_sample(
     from ...train.compose import compose
     from ...train.recipe import load_recipe
 
-    overrides = dict(overrides)
+    overrides, names = dict(overrides), [names] if isinstance(names, str) else names
     if model is not None:
         overrides["model_name_or_path"] = [model]
     if data is not None:

@@ -50,8 +50,8 @@ def opening(facts: dict[str, Any]) -> str:
         f"{facts['max_new_tokens']} tokens, seed {facts['seed']}"
     )
     lines = [
-        ("mean length, the end token counts", f"{facts['mean_length']:.1f}", "tokens"),
-        ("cut off at the most tokens", percent(facts["truncated"]), "%"),
+        ("mean length, end token included", f"{facts['mean_length']:.1f}", "tokens"),
+        ("cut off at the limit", percent(facts["truncated"]), "%"),
         ("mean entropy of all tokens", f"{facts['entropy']:.3f}", "bits"),
         (f"mean entropy of the forking tokens (tau {facts['tau']:g})", f"{facts['fork_entropy']:.3f}", "bits"),
     ]
@@ -63,7 +63,7 @@ def opening(facts: dict[str, Any]) -> str:
             (f"groups of {size} without a correct completion", percent(facts["groups_all_incorrect"]), "%"),
             (f"groups of {size} with correct completions only", percent(facts["groups_all_correct"]), "%"),
             ("tokens that CES shapes (Eq. 5)", percent(facts["shaped_share"]), "%"),
-            ("  of these, in groups of one verdict", percent(facts["shaped_in_equal_groups"]), "%"),
+            ("  of these, in groups with equal verdicts", percent(facts["shaped_in_equal_groups"]), "%"),
             ("  of these, wrong and rewarded (A' > 0)", percent(facts["shaped_incorrect_rewarded"]), "%"),
         ]
     return "\n".join(
@@ -142,12 +142,19 @@ def reading(facts: dict[str, Any], shorter: float) -> str:
             f"a verdict to some prompt: --num_samples {facts['num_generations']}."
         )
     if facts["accuracy"] < MOSTLY_WRONG:
-        advice = "Take the overlay `ces_mai`, and watch the reward of the first few dozen steps."
-        if facts["accuracy"] < HARDLY_EVER:
-            advice = "Take easier problems or a stronger model first, and see that the reward reads answers correctly."
         paragraphs.append(
-            f"Only {percent(facts['accuracy'])} % of the completions are correct. Of 61 small models "
-            f"below {percent(MOSTLY_WRONG)} % CES left 58 with less than half of their accuracy, DAPO one. " + advice
+            f"Only {percent(facts['accuracy'])} % of the completions are correct. Of 61 small models below "
+            f"{percent(MOSTLY_WRONG)} %, 58 lost more than half of their accuracy with CES, one with DAPO."
+        )
+    if facts["accuracy"] < HARDLY_EVER:
+        paragraphs.append(
+            "Take easier problems or a stronger model first, and see that the reward reads answers correctly."
+        )
+    elif facts["accuracy"] >= HARDLY_EVER:  # not NaN
+        limit = min(facts["max_new_tokens"], math.ceil(2 * facts["mean_length"]))
+        paragraphs.append(
+            "For short completions take the overlay `ces_mai`, for accuracy `on_policy_sft` with "
+            f"`--max_completion_length {limit}`; if only longer completions solve some problems, `ces_correct_only`."
         )
     return "\n".join(textwrap.fill(paragraph, WIDTH) for paragraph in paragraphs)
 

@@ -41,7 +41,7 @@ def text(plan: Plan, instead: Plan | None = None) -> str:
         peak = _gib(max(instead.memory.training, instead.memory.generating))
         lines.append(f"`--config {instead.name}` fits, with {peak} GiB: it trains an adapter.")
     return "\n".join(
-        [*lines, "", "Nothing here was measured on such devices; docs/plan.md says how far memory is off."]
+        [*lines, "", "Nothing here was measured on such devices. docs/plan.md compares planned with measured memory."]
     )
 
 
@@ -125,7 +125,7 @@ def _disk_lines(plan: Plan) -> list[str]:
     each = f"a checkpoint takes {disk.checkpoint / 1e9:.1f} GB"
     if disk.most is None:
         return ["", f"Disk: {each}, and all are kept: set `save_total_limit`."]
-    return ["", f"Disk: {disk.peak / 1e9:.1f} GB at the peak: {each}, and there are up to {disk.most} at a time."]
+    return ["", f"Disk: {disk.peak / 1e9:.1f} GB at the peak: {each}; at most {disk.most} at a time."]
 
 
 def _hours_lines(plan: Plan) -> list[str]:
@@ -149,7 +149,7 @@ def _hours_lines(plan: Plan) -> list[str]:
         rows.append(("start", "", between(FAST.start / 3600, SLOW.start / 3600, 1)))
         rows.append(("in all", between(sum(fast.values()), sum(slow.values()), 0), between(*plan.hours, 1)))
     lines = markdown((f"predicted for {plan.device}", "seconds a rollout", "hours"), rows).splitlines()
-    lines.append("Each range is between a fast and a slow guess of what no data sheet says.")
+    lines.append("Each range spans a fast and a slow guess of rates that no data sheet gives.")
     if plan.schedule.rounds > 1:
         lines.append("For one round of generation a rollout; dynamic sampling may take more.")
     if plan.server is not None:

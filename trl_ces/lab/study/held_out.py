@@ -26,16 +26,17 @@ def evaluate(
     max_new_tokens: int | None = None,
     batch_size: int = 32,
     group_by: str | None = None,
+    data: str | None = None,
 ) -> dict[str, dict[str, float]]:
     """Samples completions for problems that the recipe holds out, at its temperature, and grades them.
 
     Without `config` in the study it is each run's own recipe. No training of a recipe sees its held-out problems; with
-    `config`, runs must keep that recipe's data and `dataset_seed`.
+    `config`, runs must keep that recipe's data and `dataset_seed`. `data` names other problems: a file or a Hub id.
     """
     from ..inspect.sampling import sample_recipe
 
-    recipe = recipe_to_sample(config, {}, model=str(model_dir))
-    problems, kinds = _problems_and_kinds(recipe, num_problems, group_by)
+    recipe = recipe_to_sample(config, {}, model=str(model_dir), data=data)
+    problems, kinds = _problems_and_kinds(recipe, num_problems, group_by, data)
     columns = {name: list(problems[name]) for name in problems.column_names if name != "prompt"}
     asked = Prompts(list(problems["prompt"]), columns)
     sampling = Sampling.of_recipe(
@@ -59,22 +60,31 @@ def evaluate(
 
 
 def check_evaluate(
-    config: str | list[str], num_problems: int = 100, group_by: str | None = None, **settings: object
+    config: str | list[str],
+    num_problems: int = 100,
+    group_by: str | None = None,
+    data: str | None = None,
+    **settings: object,
 ) -> None:
     """Refuses what [`evaluate`] would refuse for any model: `trl-ces study` calls it before its first run."""
-    _problems_and_kinds(recipe_to_sample(config, {}), num_problems, group_by)
+    _problems_and_kinds(recipe_to_sample(config, {}, data=data), num_problems, group_by, data)
 
 
-def _problems_and_kinds(recipe: Recipe, num_problems: int, group_by: str | None) -> tuple[Dataset, Sequence[str]]:
+def _problems_and_kinds(
+    recipe: Recipe, num_problems: int, group_by: str | None, data: str | None
+) -> tuple[Dataset, Sequence[str]]:
     """Held-out problems, and the benchmark that each belongs to."""
     script = recipe.script
     if script.dataset_builder is not None:
         script = replace(script, num_eval_samples=num_problems)
-    _, problems = load_datasets(script, say=lambda text: None)
+    if data is not None:
+        script = replace(script, max_train_samples=num_problems, num_eval_samples=None, eval_dataset_name=None)
+    whole, held_out = load_datasets(script, say=lambda text: None)
+    problems = held_out if data is None else whole
     if problems is None:
         raise UserError(
             f"`evaluation`: the recipe trains on all of {script.dataset_name}: hold problems out with "
-            "`num_eval_samples`, or name an `eval_dataset_name`."
+            "`num_eval_samples`, or name others as `data`."
         )
     if len(problems) < num_problems:
         raise UserError(
