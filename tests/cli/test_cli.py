@@ -63,6 +63,17 @@ def test_a_recipe_trains_to_a_saved_model(trained):
     assert "rewards/soft_overlong_punishment_reward/mean" in logged[0]
 
 
+def test_a_model_that_will_be_replaced_is_said(trained, monkeypatch, capsys):
+    _, output = trained
+    monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
+    words = ["train", "--config", str(output / "recipe.yaml")]
+    assert main(words) == 0
+    note = f"Note: {output} holds a trained model, which this run will replace.\n"
+    assert capsys.readouterr().err == note
+    assert main([*words, "--output_dir", str(output.parent / "another")]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_the_saved_model_loads_by_the_printed_lines_and_answers(trained):
     result, _ = trained
     names: dict = {}

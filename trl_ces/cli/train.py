@@ -1,6 +1,7 @@
 """`trl-ces train`: trains a model by a recipe."""
 
 import sys
+from pathlib import Path
 
 from ..support.hub import try_hub_once
 from ..support.yaml import describe_type
@@ -8,7 +9,7 @@ from ..train.arguments import ScriptArguments
 from ..train.checks import check
 from ..train.command_line import read_words
 from ..train.launch import run_training
-from ..train.recipe import load_recipe, recipe_fields
+from ..train.recipe import RESUME, load_recipe, recipe_fields
 from ..train.shipped import shipped_files
 
 EXAMPLES = """\
@@ -55,7 +56,9 @@ def run(argv: list[str]) -> int:
     line = read_words(argv)
     recipe = load_recipe(line.config, line.overrides)
     launch = check(line, recipe)
-    script = recipe.script
+    output_dir, script = Path(recipe.setting("output_dir")), recipe.script
+    if not recipe.setting(RESUME) and any(output_dir.glob("*.safetensors")):
+        print(f"Note: {output_dir} holds a trained model, which this run will replace.", file=sys.stderr)
     if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline, nothing would be pushed later
         try_hub_once(str(recipe.model.model_name_or_path), *([script.dataset_name] if script.dataset_name else []))
     sys.stdout.flush()
