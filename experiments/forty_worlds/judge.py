@@ -36,6 +36,18 @@ def main() -> None:
             f"{tokens.mean():+6.2f} ± {half_width(tokens):5.2f} tokens, longest {tokens.max():+6.1f}; "
             f"shorter in {(tokens < 0).sum()}, ruined {count}"
         )
+    began = 100 * base[accuracy.index]
+    for low, high in ((0, 40), (40, 60), (60, 101)):
+        inside = (began >= low) & (began < high)
+        points = (accuracy[PAPER] - accuracy[BASELINE])[inside]
+        lost = ends[ruined & ends["variant"].isin(points.index)].groupby("method").size()
+        print(
+            f"base model correct in {low} to {min(high, 100)} %: {len(points)} worlds, {PAPER} {points.mean():+.1f} ± "
+            f"{half_width(points):.1f} points, above {BASELINE} in {(points > 0).sum()}; ruined {lost.get(PAPER, 0)}, "
+            f"by {BASELINE} {lost.get(BASELINE, 0)}"
+        )
+    if RULE not in accuracy:
+        return
     points, tokens = accuracy[RULE] - accuracy[BASELINE], length[RULE] - length[BASELINE]
     lower = points.mean() - half_width(points)
     alone = set(ruins["unique"].get(RULE, [])) - set(ruins["unique"].get(BASELINE, []))
