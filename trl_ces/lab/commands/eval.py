@@ -14,7 +14,8 @@ EPILOG = """The defaults are the paper's. To resume a stopped run, give the same
   trl-ces eval --model runs/ces --benchmarks aime24,gsm8k --config paper --max_problems 50
   trl-ces compare runs/evaluation/R1 runs/evaluation/DAPO runs/evaluation/CES
 
-docs/evaluation.md lists the benchmarks and says what is measured.
+docs/evaluation.md lists the benchmarks and says what is measured. Problems of your own are for a study, or for
+`trl-ces inspect --data FILE` (docs/tutorial.md, step 9).
 """
 
 
