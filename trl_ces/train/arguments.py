@@ -22,9 +22,7 @@ class ScriptArguments:
             "a folder of them. Required without `dataset_builder`."
         },
     )
-    dataset_config: str | None = field(
-        default=None, metadata={"help": "Configuration name of `dataset_name` on the Hub."}
-    )
+    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of `dataset_name` on the Hub."})
     dataset_split: str = field(default="train", metadata={"help": "Split to train on."})
     prompt_column: str | None = field(
         default=None,

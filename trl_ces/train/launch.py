@@ -83,7 +83,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     if checked is not None:
         worker += ["--expect_distributed_type", checked]
     flags = {name: values for name, values in line.accelerate_flags.items() if name != "num_processes"}
-    if processes == 1 and given.get("gpu_ids", "all") != "all":  # as `_one_device_only`
+    if processes == 1 and (given.get("gpu_ids") or "all") != "all":  # as `_one_device_only`
         flags["gpu_ids"] = [str(given["gpu_ids"]).split(",")[0]]
     if config_file is None and not flags and processes == 1:
         return Launch(1, None, [sys.executable, *worker], _one_device_only(devices, recipe.env))

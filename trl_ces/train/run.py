@@ -89,7 +89,8 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
         lost_server = server_failure(error, recipe)
         if os.environ.get("TRL_CES_DEBUG") or not (lost_server or isinstance(error, refusals)):
             raise
-        named = f"`model_name_or_path` {model!r}: " if isinstance(error, hub_errors()) else ""
+        alone = isinstance(error, hub_errors()) and recipe.script.reward_model_name_or_path is None
+        named = f"`model_name_or_path` {model!r}: " if alone else ""
         raise UserError(lost_server or f"{named}{error} (TRL_CES_DEBUG=1 shows where)") from error
 
 
