@@ -9,7 +9,7 @@ from ..train.arguments import ScriptArguments
 from ..train.checks import check
 from ..train.command_line import read_words
 from ..train.launch import run_training
-from ..train.recipe import RESUME, load_recipe, recipe_fields
+from ..train.recipe import load_recipe, recipe_fields
 from ..train.shipped import shipped_files
 
 EXAMPLES = """\
@@ -57,7 +57,7 @@ def run(argv: list[str]) -> int:
     recipe = load_recipe(line.config, line.overrides)
     launch = check(line, recipe)
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
-    if not recipe.setting(RESUME) and any(output_dir.glob("*.safetensors")):
+    if any(output_dir.glob("*.safetensors")):
         print(f"Note: {output_dir} holds a trained model, which this run will replace.", file=sys.stderr)
     if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline, nothing would be pushed later
         try_hub_once(str(recipe.model.model_name_or_path), *([script.dataset_name] if script.dataset_name else []))
