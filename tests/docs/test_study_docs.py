@@ -18,8 +18,8 @@ from trl_ces.train.shipped import find_config
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
-# Their figures are in test_forty_worlds.py and test_arena.py.
-PARTS = ("forty_worlds", "forty_more_worlds", "arena", "arena_strengths", "arena_long")
+# Their figures are in test_thirty_worlds.py, test_forty_worlds.py and test_arena.py.
+PARTS = ("thirty_worlds", "forty_worlds", "forty_more_worlds", "arena", "arena_strengths", "arena_long")
 RESULTS = sorted(file for file in EXPERIMENTS.glob("*/results.csv") if file.parent.name not in PARTS)
 
 
