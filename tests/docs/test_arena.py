@@ -164,7 +164,7 @@ def test_the_table_of_strengths_follows_from_the_runs():
     third, shipped, triple = (found["CES", word] for word in ("a third", "as shipped", "three times"))
     assert third[-2:] == ["0", "15"]
     assert (
-        f"none of 15 runs on the arena's worlds was ruined with a third of beta, {triple[-2]} with three times ("
+        f"None of 15 runs on the arena's worlds was ruined with a third of beta, {triple[-2]} with three times ("
         in readme
     )
     below = [cells[0].split(",")[0].lstrip("-") for cells in (shipped, third)]
