@@ -298,7 +298,7 @@ def test_inspects_threshold_is_where_ces_ruins():
     assert "ruined 58 of 61 small worlds there, DAPO one; from 50 % on two of 49." in text
     tutorial = " ".join((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8").split())
     assert (
-        "Of 61 small models below 50.0 %, 58 lost more than half of their accuracy with CES, one with DAPO."
+        "Of 61 small models below 50.0 %, 58 lost more than half of their accuracy with CES at tau 0.2, one with DAPO."
         in tutorial
     )
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

@@ -68,3 +68,30 @@ def test_ruin_and_the_first_rollout_are_as_the_page_says():
     readme = " ".join((PAGE.parents[2] / "README.md").read_text(encoding="utf-8").split())
     again = estimate(list(ACCURACY["DAPO"] - ACCURACY["CES"])).text(1, 1)
     assert f"it lost 11.7 ± 5.4 points ({again} when they were run again)" in readme
+
+
+def test_the_dose_by_tau_is_as_the_page_says():
+    runs = pandas.read_csv(PAGE.with_name("tau.csv"))
+    worlds, said = sorted(runs["variant"].unique()), text()
+    weak = sorted(BASE.index[BASE < 40])
+    assert worlds == weak[::2]
+    taus = {"0.2": (ACCURACY["CES"][worlds], LENGTH["CES"][worlds])}
+    for name, rows in runs.set_index("variant").groupby("method"):
+        taus[name.removeprefix("CES, tau ")] = (100 * rows["accuracy"], rows["length_tokens"])
+    assert {len(accuracy) for accuracy, _ in taus.values()} == {7}
+    columns = [(BASE, None), (ACCURACY["DAPO"], None), *(taus[tau] for tau in ("0.02", "0.05", "0.1", "0.2"))]
+    for world in worlds:
+        cells = [f"{accuracy[world]:.1f}" for accuracy, _ in columns]
+        assert f"| {world.removeprefix('world ')} | {' | '.join(cells)} |" in said
+    for tau, (accuracy, length) in taus.items():
+        lost = (accuracy < BASE[worlds] / 2).sum()
+        gain = estimate(list(accuracy - ACCURACY["DAPO"][worlds])).text(1, 1, signed=True)
+        longer = estimate(list(length - LENGTH["DAPO"][worlds])).text(1, 1, signed=True)
+        assert f"at {tau} {lost} of seven are ruined, {gain} points and {longer} tokens from DAPO" in said
+    lost = {tau: (accuracy < BASE[worlds] / 2).sum() for tau, (accuracy, _) in taus.items()}
+    longer = estimate(list(taus["0.02"][1] - LENGTH["DAPO"][worlds])).text(1, 1, signed=True)
+    readme = " ".join((PAGE.parents[2] / "README.md").read_text(encoding="utf-8").split())
+    assert lost["0.2"] == 7
+    assert lost["0.02"] == 0
+    assert f"all at tau 0.2, {lost['0.1']} at 0.1, {lost['0.05']} at 0.05 and none at 0.02" in readme
+    assert f"where it ended like DAPO, {longer} tokens from it" in readme
