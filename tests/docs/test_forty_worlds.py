@@ -298,8 +298,8 @@ def test_inspects_threshold_is_where_ces_ruins():
     assert "ruined 58 of 61 small worlds there, DAPO one; from 50 % on two of 49." in text
     tutorial = " ".join((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8").split())
     assert (
-        "Of 61 small models below 50.0 %, 58 lost more than half of their accuracy with CES at tau 0.2, one with DAPO; "
-        "at 0.02 none of seven, without a gain." in tutorial
+        "Of 61 small models below 50.0 %, 58 lost more than half of their accuracy with CES at tau 0.2, "
+        "one with DAPO; at 0.02 none of seven, without a gain." in tutorial
     )
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert "over all 110 worlds it ruined 58 of the 61 below 50 %" in readme
