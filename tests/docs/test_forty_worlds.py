@@ -232,6 +232,19 @@ def test_the_second_page_compares_the_other_rules(name):
         assert f"{parts[0]} points over 60 % (12 worlds), {parts[2]} at 40 to 60 % (9), {parts[1]} below (19)" in page
 
 
+def test_readme_counts_the_runs_that_check_without_end():
+    rows = pandas.read_csv(SECOND.with_name("results.csv")).set_index(["variant", "seed"])
+    dapo = rows[rows["method"] == "DAPO"]["length_tokens"]
+    counts = {}
+    for name in ("CES, correct answers only", "CES, correct answers only, a third"):
+        longer = rows[rows["method"] == name]["length_tokens"] - dapo
+        counts[name] = (longer.dropna() > 20).sum(), longer.notna().sum()
+    assert list(counts.values()) == [(5, 80), (0, 40)]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert "five of its 80 runs learned to check without end; at a third of its strength" in readme
+    assert "`--ces_beta_correct 0.133`, none of 40 did." in readme
+
+
 def test_the_trainer_warned_of_each_ruined_run_and_of_no_other():
     accuracy, _ = runs(SECOND)
     warned = pandas.read_csv(SECOND.with_name("warned.csv"), index_col=["variant", "seed"])["step"]

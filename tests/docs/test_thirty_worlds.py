@@ -4,6 +4,7 @@ import itertools
 
 import pandas
 import pytest
+import yaml
 from docs_blocks import EXPERIMENTS
 
 from trl_ces.lab.study.comparison import estimate
@@ -75,6 +76,11 @@ def test_the_dose_by_tau_is_as_the_page_says():
     worlds, said = sorted(runs["variant"].unique()), text()
     weak = sorted(BASE.index[BASE < 40])
     assert worlds == weak[::2]
+    drawn, again = (
+        yaml.safe_load(PAGE.with_name(name).read_text(encoding="utf-8"))["variants"]
+        for name in ("study.yaml", "tau.yaml")
+    )
+    assert again == {world: drawn[world] for world in worlds}
     taus = {"0.2": (ACCURACY["CES"][worlds], LENGTH["CES"][worlds])}
     for name, rows in runs.set_index("variant").groupby("method"):
         taus[name.removeprefix("CES, tau ")] = (100 * rows["accuracy"], rows["length_tokens"])

@@ -40,6 +40,7 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "half" / "config.json").write_text("{}")
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
     (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "two.jsonl").write_text('{"question": "1+1=", "answer": 2}, {"question": "1+2=", "answer": 3}')
     (tmp_path / "cut.jsonl").write_text('{"question": "1+1="}\n{"question": "1+1=", "answ')
     (tmp_path / "deep.jsonl").write_text("[" * 100_000)
     (tmp_path / "bytes.jsonl").write_bytes(bytes(range(256)))
@@ -152,6 +153,7 @@ def refused(capsys, monkeypatch):
         ),
         ({"model_name_or_path": "./half"}, "", ["'./half' holds no weights: name a model saved as"]),
         ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl: not valid JSON (Unterminated string", "line 2 column"]),
+        ({"dataset_name": "two.jsonl"}, "", ["two.jsonl: not valid JSON (too many values"]),
         ({"dataset_name": "deep.jsonl"}, "", ["deep.jsonl: not valid JSON (maximum recursion depth"]),
         ({"dataset_name": "bytes.jsonl"}, "", ["bytes.jsonl: not valid JSON ('utf-8' codec"]),
         ({"dataset_name": "cut.parquet"}, "", ["cut.parquet: not a parquet file (Parquet"]),

@@ -67,9 +67,9 @@ def _read_json(file: Path) -> list[dict[str, Any]]:
     """The rows of a JSON array, or of a file with one JSON object per line."""
     try:
         text = file.read_text(encoding="utf-8")
-        if not text.lstrip().startswith("["):  # as an array, in which an error has the line's number
-            text = "[" + ",\n".join(line for line in text.split("\n") if line.strip()) + "]"
-        rows = json.loads(text)
+        lines = [f"[{line}]" for line in text.split("\n") if line.strip()]  # in one array an error has its line
+        is_array = text.lstrip().startswith("[")
+        rows = json.loads(text) if is_array else [row for [row] in json.loads("[" + ",\n".join(lines) + "]")]
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror}).") from None
     except (ValueError, RecursionError) as error:  # not JSON or UTF-8, or beyond Python's limits
