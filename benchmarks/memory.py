@@ -53,7 +53,7 @@ CUDA_CASES = [
 PROMPT = 32
 BASE = {
     "model_name_or_path": "unused",
-    "dataset_builder": "trl_ces.lab.worlds.arithmetic.make_datasets",
+    "dataset_builder": "trl_ces.lab.tasks.arithmetic.make_datasets",
     "use_cpu": True,
     "bf16": False,
     "dtype": "float32",
@@ -115,7 +115,7 @@ def train(shape, fields, output, device):
     from trl import get_peft_config
 
     from trl_ces import CESTrainer
-    from trl_ces.lab.worlds.arithmetic_model import build_tokenizer
+    from trl_ces.lab.tasks.arithmetic_model import build_tokenizer
 
     recipe = recipe_of(fields, output, device)
     config, tokenizer = recipe.training_config(1), build_tokenizer()

@@ -15,7 +15,7 @@ from transformers import PrinterCallback, Qwen2Config, Qwen2ForCausalLM, Trainer
 from trl import GRPOConfig, GRPOTrainer
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.lab.worlds.arithmetic_model import build_tokenizer
+from trl_ces.lab.tasks.arithmetic_model import build_tokenizer
 
 GROUP = 4
 # Hidden size, intermediate size, layers, heads, key-value heads, vocabulary. "1.5b": Qwen2.5-Math-1.5B's config.json.

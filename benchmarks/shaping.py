@@ -26,9 +26,9 @@ def batch_of(rows: int, tokens: int, device: str) -> tuple[dict[str, torch.Tenso
     batch = {
         "advantages": torch.randn(rows, generator=generator),
         "correct": correct,
-        "scorable": torch.ones(rows, dtype=torch.bool),
+        "scored": torch.ones(rows, dtype=torch.bool),
         "group_correct": torch.full((rows,), 2),
-        "group_scorable": torch.full((rows,), 4),
+        "group_scored": torch.full((rows,), 4),
     }
     lengths = torch.linspace(tokens / 10, tokens, rows).long()
     mask = (torch.arange(tokens) < lengths.unsqueeze(1)).long()

@@ -69,7 +69,7 @@ RUN = {
     "trl-ces train --config arithmetic --reward_funcs my_rewards.short_accuracy_reward "
     "--output_dir runs/mine": trained("runs/mine", added=SMALL_WORLD),
     "trl-ces train --config arithmetic alp": trained("outputs/arithmetic-alp", added=SMALL_WORLD),
-    "trl-ces train --config arithmetic --reward_funcs trl_ces.lab.worlds.arithmetic.arithmetic_accuracy_reward "
+    "trl-ces train --config arithmetic --reward_funcs trl_ces.lab.tasks.arithmetic.arithmetic_accuracy_reward "
     "get_kimi_length_reward --output_dir runs/ces_kimi": trained("runs/ces_kimi", added=SMALL_WORLD),
     "trl-ces train --config arithmetic ces_without_entropy_gradient": trained(
         "outputs/arithmetic-ces_without_entropy_gradient", added=SMALL_WORLD
@@ -99,7 +99,7 @@ RUN = {
     "trl-ces inspect --config arithmetic --model runs/base30 --num_prompts 64 --max_new_tokens 128 --top 5": Here(
         {"64": "4"}, says=FORKS
     ),
-    'python -c "from trl_ces.lab.worlds.arithmetic_model import build_base_model; '
+    'python -c "from trl_ces.lab.tasks.arithmetic_model import build_base_model; '
     "build_base_model('runs/base30')\"": Here(
         {"runs/base30'": "runs/new', steps=2"}, leaves=("runs/new/model.safetensors",)
     ),
@@ -157,7 +157,7 @@ NOT_RUN = {
     ),
     "trl-ces train --config arithmetic --model_name_or_path runs/checks "
     "--model_builder_kwargs '{check_probability: 0.45}'": (
-        "tests/lab/worlds/test_arithmetic.py::test_the_builder_makes_what_is_asked_for_once_and_never_over_another"
+        "tests/lab/tasks/test_arithmetic.py::test_the_builder_makes_what_is_asked_for_once_and_never_over_another"
     ),
     "make test": f"{MAKE}; runs this test",
     "make test-slow": f"{MAKE}; runs this test",

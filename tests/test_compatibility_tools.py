@@ -149,7 +149,7 @@ def test_rollouts_of_an_environment_without_a_reward_are_not_shaped(tmp_path):
     shaping = watch_shaping(trainer)
     batch = trainer._generate_and_score_completions(four_of_each(columns))
     trainer._compute_loss(trainer.model, batch)
-    assert batch["scorable"].tolist() == [True] * 4 + [False] * 4
+    assert batch["scored"].tolist() == [True] * 4 + [False] * 4
     lengths = [sum(dialogue_tokens(trainer.processing_class, dialogue)[1]) for dialogue in TILL_DIALOGUES]
     sizes = [math.floor(length * 3 / 20) for length in lengths]  # tau 0.3, b 1/2
     assert shaping[0].count_nonzero(dim=1).tolist() == sizes + [0] * 4

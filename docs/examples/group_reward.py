@@ -20,7 +20,7 @@ from trl_ces.rewards import accuracy_reward, group_reward
 @group_reward
 def brief_reward(groups):
     """1 for a correct completion that is no longer than the mean of its group's correct ones, else 0."""
-    correct = groups.correct & groups.scorable
+    correct = groups.correct & groups.scored
     mean = (groups.lengths * correct).sum(dim=1, keepdim=True) / correct.sum(dim=1, keepdim=True).clamp(min=1)
     return (correct & (groups.lengths <= mean)).float()
 

@@ -26,7 +26,7 @@ def correct_entropy(
 ) -> ShapedAdvantages:
     """A' = A - gamma H at every token of a correct completion, H in bits and in the graph."""
     entropies = entropy_in_bits(entropies_nats)
-    selected = mask.bool() & (batch["correct"] & batch["scorable"]).unsqueeze(1)
+    selected = mask.bool() & (batch["correct"] & batch["scored"]).unsqueeze(1)
     shaped = batch["advantages"].unsqueeze(1) - torch.where(selected, gamma * entropies, 0.0)
     return ShapedAdvantages(shaped, selected)
 

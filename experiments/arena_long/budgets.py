@@ -27,8 +27,8 @@ BUDGETS = range(80, 181, 4)
 
 def curve(model: Path) -> list[float]:
     """Share of completions that are correct and at most so long, for each of BUDGETS."""
-    from trl_ces.lab.worlds.arithmetic import arithmetic_accuracy_reward, load_problems
-    from trl_ces.lab.worlds.arithmetic_evaluation import measure
+    from trl_ces.lab.tasks.arithmetic import arithmetic_accuracy_reward, load_problems
+    from trl_ces.lab.tasks.arithmetic_evaluation import measure
 
     problems = load_problems("held_out", 200, 0, sums=5)
     found = measure(model, problems, num_samples=4, max_new_tokens=200).completions

@@ -27,7 +27,7 @@ from trl_ces.cli import train_worker
 from trl_ces.cli.main import COMMANDS, main
 from trl_ces.lab.commands import bench
 from trl_ces.lab.study import quickstart
-from trl_ces.lab.worlds.arithmetic_model import build_base_model
+from trl_ces.lab.tasks.arithmetic_model import build_base_model
 from trl_ces.support.yaml import dump_yaml
 from trl_ces.train import launch
 from trl_ces.train.command_line import accelerate_flags, read_words
@@ -51,7 +51,7 @@ STUDY = {
         "steps_per_generation": 1,
     },
     "evaluation": {
-        "function": "trl_ces.lab.worlds.arithmetic_evaluation.evaluate",
+        "function": "trl_ces.lab.tasks.arithmetic_evaluation.evaluate",
         "num_problems": 4,
         "num_samples": 2,
     },

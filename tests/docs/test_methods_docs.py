@@ -104,7 +104,7 @@ def test_the_worked_group_of_gfpo_is_what_its_filter_keeps():
         known = rewards[~rewards.isnan()]
         return ((rewards - known.mean()) / (known.std() + 1e-4)).nan_to_num(0.0).tolist()
 
-    assert rows["A of all four"] == pytest.approx(advantages(groups.scorable), abs=5e-4)
+    assert rows["A of all four"] == pytest.approx(advantages(groups.scored), abs=5e-4)
     assert rows["reward per token"] == pytest.approx((groups.rewards / groups.lengths)[0].tolist(), abs=5e-5)
     for metric, words in (("length", "length"), ("reward_per_token", "reward per token")):
         kept = ~gfpo_rejected(groups.lengths, groups.rewards, 2, metric)

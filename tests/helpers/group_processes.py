@@ -66,7 +66,7 @@ def scored(trainer):
     rank, here = trainer.accelerator.process_index, 12 // trainer.accelerator.num_processes
     rows = [prompt for prompt in PROMPTS for _ in range(4)][rank * here : (rank + 1) * here]
     batch = ready(trainer)._generate_and_score_completions([{"prompt": prompt} for prompt in rows])
-    names = [name for name in ("advantages", "correct", "scorable", "equal_rewards") if name in batch]
+    names = [name for name in ("advantages", "correct", "scored", "equal_rewards") if name in batch]
     return {name: gather(batch[name]).tolist() for name in names}
 
 

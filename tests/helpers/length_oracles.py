@@ -1,7 +1,7 @@
 """The length rewards as plain loops over one group, in Python's float64. Imports nothing from trl_ces.
 
 Each takes `rewards`, the accuracy rewards (None: no verdict), `lengths`, and the rule's settings, and returns one
-number per completion. A completion is correct at a reward of 1 or more. What stands at an unscorable one is not used.
+number per completion. A completion is correct at a reward of 1 or more. What stands at an unscored one is not used.
 """
 
 import math

@@ -37,7 +37,7 @@ def groups_of(rows, max_length=LIMIT):
     lengths = torch.tensor([row[1] for row in rows])
     return Groups(
         correct=rewards >= 1,
-        scorable=~rewards.isnan(),
+        scored=~rewards.isnan(),
         truncated=lengths >= LIMIT,
         lengths=lengths,
         rewards=rewards,

@@ -13,7 +13,6 @@ CORE = (
     "trainer",
     "rewards",
     "train",
-    "cli",
 )
 
 
@@ -21,11 +20,11 @@ LAB = (
     "lab.rule_check",
     "lab.evaluation.code",
     "lab.evaluation",
-    "lab.worlds",
+    "lab.tasks",
     "lab.inspect",
     "lab.plan",
     "lab.study",
     "lab.report",
     "lab.hub",
-    "lab.commands",
+    "cli",
 )

@@ -15,11 +15,11 @@ from trl_ces.methods.groups import Groups
 from trl_ces.train.recipe import load_recipe
 
 
-def groups(correct, lengths=40, scorable=True):
+def groups(correct, lengths=40, scored=True):
     correct = torch.tensor(correct, dtype=torch.bool).view(1, -1)
     return Groups(
         correct=correct,
-        scorable=torch.full_like(correct, scorable),
+        scored=torch.full_like(correct, scored),
         truncated=torch.tensor([[True, False, False, False]]),
         lengths=torch.full_like(correct, lengths, dtype=torch.float),
         rewards=correct.float(),
@@ -39,7 +39,7 @@ SEEN = what_it_saw(read_as_text, "the answer is 5", {"solution": "7", "answer": 
     ("rollout", "tau", "said"),
     [
         (
-            groups([0, 0, 0, 0], scorable=False),
+            groups([0, 0, 0, 0], scored=False),
             0.1,
             "None for all 4 .* 'the answer is 5' against the gold '7'",
         ),

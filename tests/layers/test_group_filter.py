@@ -28,7 +28,7 @@ def test_only_the_best_of_each_group_have_an_advantage_normalized_over_them(tmp_
 def test_verdicts_are_of_all_completions_and_equal_rewards_of_the_kept(tmp_path):
     found, plain = scored(make_trainer(tmp_path)), scored(make_trainer(tmp_path, gfpo_keep=None))
     assert found["correct"] == plain["correct"] == [accuracy == 1 for group in ACCURACIES for accuracy in group]
-    assert found["scorable"] == plain["scorable"]
+    assert found["scored"] == plain["scored"]
     groups = torch.tensor(found["advantages"]).view(3, 4)
     equal = (groups == 0).all(dim=1).repeat_interleave(4).tolist()
     assert found["equal_rewards"] == equal

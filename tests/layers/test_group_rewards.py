@@ -66,7 +66,7 @@ def test_it_sees_verdicts_lengths_and_truncation_of_whole_groups(tmp_path, maske
     ]
     assert groups.lengths.tolist() == own
     assert groups.correct.tolist() == [[value == 1.0 for value in group] for group in OUTCOMES]
-    assert groups.scorable.tolist() == [[value is not None for value in group] for group in OUTCOMES]
+    assert groups.scored.tolist() == [[value is not None for value in group] for group in OUTCOMES]
     assert groups.truncated.flatten().nonzero().flatten().tolist() == sorted(TRUNCATED)
     known = [[math.nan if value is None else value for value in group] for group in OUTCOMES]
     assert torch.equal(groups.rewards.nan_to_num(9), torch.tensor(known).nan_to_num(9))
@@ -146,7 +146,7 @@ def test_zeros_train_as_if_the_reward_was_not_there(tmp_path):
     assert_same_bits(*trained)
 
 
-def infinite_in_scorable_rows(groups):
+def infinite_in_scored_rows(groups):
     result = torch.ones(groups.rewards.shape)
     result[1, 2] = result[2, 0] = math.inf
     return result
@@ -157,7 +157,7 @@ def not_asked(groups):
 
 
 BROKEN = {
-    "infinite": (infinite_in_scorable_rows, "returned inf for completion 2 of group 1", 2),
+    "infinite": (infinite_in_scored_rows, "returned inf for completion 2 of group 1", 2),
     "flat": (lambda groups: torch.zeros(16), r"returned \(16,\), not a tensor of shape \(4, 4\)", SCORABLE),
     "no tensor": (lambda groups: 0.5, "returned float, not a tensor", SCORABLE),
     "raises": (not_asked, "raised KeyError: 'answer'", SCORABLE),
@@ -180,7 +180,7 @@ def test_a_broken_rule_is_named_or_skipped(tmp_path, case, caplog):
 def test_a_rule_may_work_in_place_and_return_verdicts(tmp_path):
     def halved(groups):
         groups.correct.zero_()
-        groups.scorable.zero_()
+        groups.scored.zero_()
         total = groups.rewards
         total -= groups.lengths
         return total.nan_to_num()
@@ -197,7 +197,7 @@ def test_a_rule_may_work_in_place_and_return_verdicts(tmp_path):
     known = torch.tensor([math.nan if value is None else value for group in OUTCOMES for value in group])
     torch.testing.assert_close(found[0][:, 0], known, equal_nan=True)
     torch.testing.assert_close(found[0][:, 2], known, equal_nan=True)  # 1.0 where it is correct
-    assert seen[0].scorable.sum() == SCORABLE
+    assert seen[0].scored.sum() == SCORABLE
     assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx(known.nanmean().item())
 
 

@@ -31,9 +31,9 @@ def test_packed_rows_say_where_they_begin_so_that_attention_need_not_look(tmp_pa
         "advantages": torch.tensor([1.0, -1.0]),
         "num_items_in_batch": torch.tensor(7),
         "correct": torch.tensor([True, False]),
-        "scorable": torch.tensor([True, True]),
+        "scored": torch.tensor([True, True]),
         "group_correct": torch.tensor([1, 1]),
-        "group_scorable": torch.tensor([2, 2]),
+        "group_scored": torch.tensor([2, 2]),
         "equal_rewards": torch.tensor([False, False]),
         "truncated": torch.tensor([False, False]),
     }

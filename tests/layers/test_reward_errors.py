@@ -244,7 +244,7 @@ def test_a_skipped_row_is_left_out_of_its_groups_mean_and_of_the_shaping(tmp_pat
     trainer = trainer_with(tmp_path, "skip")
     rollout = trainer._generate_and_score_completions([{"prompt": p} for p in ["1+1=", "2+2="] for _ in range(4)])
     # rewards 0, none, 2, none: mean 1 over the two
-    assert rollout["scorable"].tolist() == [True, False] * 4
+    assert rollout["scored"].tolist() == [True, False] * 4
     assert rollout["advantages"][[0, 2]].sum().item() == pytest.approx(0, abs=1e-5)
     assert rollout["advantages"][0].item() < -0.5
     assert rollout["advantages"][[1, 3]].tolist() == [0.0, 0.0]

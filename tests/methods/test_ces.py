@@ -30,18 +30,18 @@ def test_a_fair_coin_has_one_bit():
     assert entropy_in_bits(torch.tensor([math.log(2), math.log(8)])).tolist() == pytest.approx([1.0, 3.0])
 
 
-def test_group_accuracy_leaves_unscorable_completions_out_of_both_counts():
-    correct, scorable = bools(1, 0, 0, 0, 1, 1), bools(1, 1, 0, 0, 1, 1)
-    group_correct, group_scorable = group_counts(correct, scorable, group_size=3)
+def test_group_accuracy_leaves_unscored_completions_out_of_both_counts():
+    correct, scored = bools(1, 0, 0, 0, 1, 1), bools(1, 1, 0, 0, 1, 1)
+    group_correct, group_scored = group_counts(correct, scored, group_size=3)
     assert group_correct.tolist() == [1, 1, 1, 2, 2, 2]  # the fourth completion has no verdict
-    assert group_scorable.tolist() == [2, 2, 2, 2, 2, 2]
-    assert group_accuracy(group_correct, group_scorable).tolist() == [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
+    assert group_scored.tolist() == [2, 2, 2, 2, 2, 2]
+    assert group_accuracy(group_correct, group_scored).tolist() == [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
 
 
 def test_a_group_without_any_verdict_has_accuracy_and_multiplier_zero():
-    group_correct, group_scorable = group_counts(bools(0, 0), bools(0, 0), group_size=2)
-    assert group_accuracy(group_correct, group_scorable).tolist() == [0.0, 0.0]
-    numerator, denominator = multiplier(bools(0, 0), group_correct, group_scorable)
+    group_correct, group_scored = group_counts(bools(0, 0), bools(0, 0), group_size=2)
+    assert group_accuracy(group_correct, group_scored).tolist() == [0.0, 0.0]
+    numerator, denominator = multiplier(bools(0, 0), group_correct, group_scored)
     assert numerator.tolist() == [0, 0]
     assert denominator.tolist() == [1, 1]
 
@@ -120,9 +120,9 @@ def micro_batch(**changes):
     return {
         "advantages": torch.tensor([0.7, -0.7]),
         "correct": bools(1, 0),
-        "scorable": bools(1, 1),
+        "scored": bools(1, 1),
         "group_correct": ints(1, 1),
-        "group_scorable": ints(2, 2),
+        "group_scored": ints(2, 2),
         **changes,
     }
 
@@ -164,8 +164,8 @@ def test_without_entropy_gradient_the_value_stays_and_the_graph_goes():
     assert not detached.advantages.requires_grad
 
 
-def test_unscorable_completions_and_masked_ones_are_not_shaped():
-    batch = micro_batch(scorable=bools(1, 0), group_correct=ints(1, 1), group_scorable=ints(1, 1))
+def test_unscored_completions_and_masked_ones_are_not_shaped():
+    batch = micro_batch(scored=bools(1, 0), group_correct=ints(1, 1), group_scored=ints(1, 1))
     mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])  # the first is truncated and masked, the second has no verdict
     shaped = conditional_entropy_shaping(batch, NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
     assert not shaped.selected.any()

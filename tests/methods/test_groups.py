@@ -28,7 +28,7 @@ def judged(rows, weights=(1.0, 1.0), group_size=2):
 def test_groups_are_taken_apart_and_joined_again():
     groups = groups_of([1.0, 0.0, NONE, 1.0, 0.0, 0.0])
     assert groups.group(1).correct.tolist() == [[False, True]]
-    assert groups.group(1).scorable.tolist() == [[False, True]]
+    assert groups.group(1).scored.tolist() == [[False, True]]
     joined = Groups.joined([groups.group(2), replace(groups.group(0), max_length=9)])
     assert joined.correct.tolist() == [[False, False], [True, False]]
     assert (joined.lengths.tolist(), joined.max_length) == ([[5, 5], [5, 5]], 8)
@@ -48,9 +48,9 @@ def test_a_prompts_number_is_its_own_in_every_run():
 def test_a_completion_without_a_verdict_is_neither_right_nor_counted():
     result = judged([[1.0, 0.0], [NONE, 0.0], [NONE, 1.0], [NONE, 1.0], [0.0, 1.0], [1.0, 0.0]])
     assert result["correct"] == [True, False, False, False, False, True]
-    assert result["scorable"] == [True, False, False, False, True, True]
+    assert result["scored"] == [True, False, False, False, True, True]
     assert result["group_correct"] == [1, 1, 0, 0, 1, 1]
-    assert result["group_scorable"] == [1, 1, 0, 0, 2, 2]
+    assert result["group_scored"] == [1, 1, 0, 0, 2, 2]
 
 
 def test_a_length_is_measured_from_the_mean_of_those_that_count():

@@ -58,9 +58,9 @@ GROUPS = {
     "the shortest is wrong": ([0.0, 1.0, 1.0, 0.0], [7, 20, 21, 90]),
     "all right": ([1.0, 1.0, 1.0, 1.0], [8, 5, 30, 12]),
     "all wrong": ([0.0, 0.0, 0.0, 0.0], [8, 5, 30, 12]),
-    "some unscorable": ([1.0, None, 0.0, None], [10, 2, 14, 40]),
+    "some unscored": ([1.0, None, 0.0, None], [10, 2, 14, 40]),
     "one verdict": ([None, None, 0.0, None], [10, 2, 14, 40]),
-    "all unscorable": ([None, None, None, None], [10, 2, 14, 40]),
+    "all unscored": ([None, None, None, None], [10, 2, 14, 40]),
     "one length": ([1.0, 0.0, 1.0, None], [9, 9, 9, 9]),
     "one length among the right": ([1.0, 0.0, 1.0, 0.0], [9, 4, 9, 50]),
     "truncated": ([1.0, 0.0, 0.0, 1.0], [50, LIMIT, LIMIT, LIMIT]),
@@ -70,11 +70,11 @@ GROUPS = {
     "of one and two tokens": ([1.0, 0.0, 1.0, 0.0], [2, 1, 1, 2]),
     "one completion, right": ([1.0], [7]),
     "one completion, wrong": ([0.0], [7]),
-    "one completion, unscorable": ([None], [7]),
+    "one completion, unscored": ([None], [7]),
 }
 
 
-def assert_equal_where_scorable(result, rows, expected):
+def assert_equal_where_scored(result, rows, expected):
     assert result.dtype == torch.float32
     assert result.shape == (len(rows), len(rows[0][1]))
     for (rewards, _), values, right in zip(rows, result.tolist(), expected, strict=True):
@@ -96,7 +96,7 @@ def test_every_length_reward_of_the_package_is_tested():
 def test_a_reward_is_its_oracles(name, settings, group):
     rows = [GROUPS[group]]
     expected = [getattr(length_oracles, name)(*GROUPS[group], **settings)]
-    assert_equal_where_scorable(FUNCTIONS[name](groups_of(rows), **settings), rows, expected)
+    assert_equal_where_scored(FUNCTIONS[name](groups_of(rows), **settings), rows, expected)
 
 
 def random_groups(generator):
@@ -116,7 +116,7 @@ def test_groups_side_by_side_do_not_touch_each_other(name):
         rows = random_groups(generator)
         settings = generator.choice(RULES[name])
         expected = [getattr(length_oracles, name)(*row, **settings) for row in rows]
-        assert_equal_where_scorable(FUNCTIONS[name](groups_of(rows), **settings), rows, expected)
+        assert_equal_where_scored(FUNCTIONS[name](groups_of(rows), **settings), rows, expected)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -147,7 +147,7 @@ def test_completions_without_a_token_give_a_number(name):
     assert rewards[0].tolist() == pytest.approx(expected)
 
 
-def test_the_solve_rate_is_over_the_scorable_completions():
+def test_the_solve_rate_is_over_the_scored_completions():
     rows = [([1.0, None, 0.0, 0.0], [1, 1, 1, 1]), ([None] * 4, [1, 1, 1, 1]), ([1.0] * 4, [1, 1, 1, 1])]
     assert groups_of(rows).solve_rate.tolist() == pytest.approx([1 / 3, 0.0, 1.0])
 
@@ -209,7 +209,7 @@ def test_acoer_moves_its_price_and_budget_as_its_oracle(budget, warmup, window):
         ]
         settings = {"budget": budget, "warmup": warmup, "window": window}
         found = FUNCTIONS["acoer"](groups_of(rows), state=state, **settings)
-        assert_equal_where_scorable(found, rows, oracle.rollout(rows))
+        assert_equal_where_scored(found, rows, oracle.rollout(rows))
         alphas.append(state["alpha"])
     assert state["budget"] == pytest.approx(oracle.budget)
     assert state["budget"] != budget
@@ -259,7 +259,7 @@ def test_toggle_keeps_a_prompts_first_budget_and_alternates_as_its_oracle():
         groups = replace(groups_of(rows), prompts=torch.tensor(prompts))
         found = FUNCTIONS["toggle"](groups, state=state, **settings)
         rollout_rows = [(prompt, *row) for prompt, row in zip(prompts, rows, strict=True)]
-        assert_equal_where_scorable(found, rows, oracle.rollout(rollout_rows))
+        assert_equal_where_scored(found, rows, oracle.rollout(rollout_rows))
         taken[rollout // 3 % 2] += (found < 0).sum().item()
     assert taken[0] > 50
     assert taken[1] == 0
@@ -296,7 +296,7 @@ def test_laser_d_moves_its_targets_as_its_oracle(step, every, size):
     oracle, state, targets = length_oracles.LaserD(**settings), {}, set()
     for rows in laser_d_rollouts(60, size=size):
         found = FUNCTIONS["laser_d"](groups_of(rows), state=state, **settings)
-        assert_equal_where_scorable(found, rows, oracle.rollout(rows))
+        assert_equal_where_scored(found, rows, oracle.rollout(rows))
         known = {name: target for name, target in json.loads(json.dumps(state))["targets"].items() if target}
         assert known == oracle.targets
         targets |= set(known.items())

@@ -15,9 +15,9 @@ def hand_made_micro_batch():
     batch = {
         "advantages": torch.tensor([1.0, -1.0, 0.0]),
         "correct": torch.tensor([True, False, False]),
-        "scorable": torch.tensor([True, True, False]),
+        "scored": torch.tensor([True, True, False]),
         "group_correct": torch.tensor([1, 1, 0]),
-        "group_scorable": torch.tensor([2, 2, 0]),
+        "group_scored": torch.tensor([2, 2, 0]),
         "equal_rewards": torch.tensor([False, True, True]),
         "truncated": torch.tensor([False, True, False]),
     }
@@ -31,7 +31,7 @@ def hand_made_micro_batch():
 def test_metrics_by_hand():
     metrics = ces_metrics(ces_sums(*hand_made_micro_batch()).tolist())
     assert metrics == {
-        "ces/group_accuracy": pytest.approx(0.5),  # over the two scorable completions
+        "ces/group_accuracy": pytest.approx(0.5),  # over the two scored completions
         "ces/selected_tokens": pytest.approx(1.0),  # (1 + 2 + 0) / 3
         "ces/zero_selected_share": pytest.approx(1 / 3),
         "ces/selected_entropy_correct": pytest.approx(5.0),

@@ -106,7 +106,7 @@ def test_the_example_is_right_by_hand():
     batch = {
         "advantages": torch.tensor([1.0, -1.0, 0.5]),
         "correct": torch.tensor([True, False, True]),
-        "scorable": torch.tensor([True, True, False]),
+        "scored": torch.tensor([True, True, False]),
     }
     nats = torch.tensor([[0.6931472, 1.3862944], [0.6931472, 0.0], [0.6931472, 0.0]])  # 1 and 2 bits
     mask = torch.tensor([[1, 0], [1, 1], [1, 1]])

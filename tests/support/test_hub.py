@@ -48,7 +48,7 @@ def test_a_hub_that_does_not_answer_is_tried_once_and_said(monkeypatch, capsys):
     [
         ([], [("owner/model", "owner/data")]),
         (["--push_to_hub", "true"], []),  # offline, nothing would be pushed later either
-        (["--model_builder", "trl_ces.lab.worlds.smollm2.fetch"], []),  # which has a way of its own
+        (["--model_builder", "trl_ces.lab.tasks.smollm2.fetch"], []),  # which has a way of its own
     ],
 )
 def test_a_training_asks_the_hub_for_its_model_and_data(tmp_path, monkeypatch, changes, names):

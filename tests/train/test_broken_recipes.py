@@ -196,7 +196,7 @@ def test_what_a_recipe_can_have_wrong_is_said_in_one_line(job, refused, changes,
     ("words", "parts"),
     [
         (["--max_steps"], ["`max_steps`", "expected int", "no value"]),
-        (["--model_builder", "trl_ces.lab.worlds.smollm2.fech"], ["`model_builder`", "no 'fech'", "`fetch`"]),
+        (["--model_builder", "trl_ces.lab.tasks.smollm2.fech"], ["`model_builder`", "no 'fech'", "`fetch`"]),
         (["--reward_funcs", "no.such.reward"], ["`reward_funcs`", "'no.such.reward' cannot be imported"]),
         (["--output_dir", "data.jsonl"], ["`output_dir`", "data.jsonl", "name another"]),
         (["--accelerate_config", "zero33"], ["accelerate configuration zero33", "Did you mean `zero3`"]),

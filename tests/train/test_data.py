@@ -261,7 +261,7 @@ def test_a_data_set_that_the_hub_does_not_give_is_one_sentence_with_the_way_out(
         load_datasets(script("zwhe99/DeepMath-103K"))
 
 
-ARITHMETIC = "trl_ces.lab.worlds.arithmetic.make_datasets"
+ARITHMETIC = "trl_ces.lab.tasks.arithmetic.make_datasets"
 WORLD = {"dataset_builder": ARITHMETIC, "max_train_samples": 6, "num_eval_samples": 3}
 
 
@@ -302,7 +302,7 @@ TASKS = {
 
 def gym(**fields):
     pytest.importorskip("reasoning_gym")
-    builder = "trl_ces.lab.worlds.reasoning_tasks.make_datasets"
+    builder = "trl_ces.lab.tasks.reasoning_tasks.make_datasets"
     return script(None, **{"dataset_builder": builder, "dataset_kwargs": TASKS, "system_prompt": None, **fields})
 
 

@@ -105,7 +105,7 @@ def test_what_the_run_does_not_need_is_not_asked_for(model, tmp_path):
     with served_here(model) as (stand_in, _):
         check_server(recipe_of(tmp_path / "elsewhere" / model.name, stand_in.url))  # on the server's machine
         check_server(
-            recipe_of("anything", stand_in.url, model_builder="trl_ces.lab.worlds.arithmetic_model.make_base_model")
+            recipe_of("anything", stand_in.url, model_builder="trl_ces.lab.tasks.arithmetic_model.make_base_model")
         )
 
 

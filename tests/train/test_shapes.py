@@ -5,7 +5,7 @@ import torch
 from tiny import tiny_model
 from transformers import AutoModelForCausalLM
 
-from trl_ces.lab.worlds.arithmetic_model import BASE_TRAINING, _new_model, build_tokenizer
+from trl_ces.lab.tasks.arithmetic_model import BASE_TRAINING, _new_model, build_tokenizer
 from trl_ces.support.errors import UserError
 from trl_ces.train.shapes import BUILT_SHAPES, KNOWN_SHAPES, find_shape
 

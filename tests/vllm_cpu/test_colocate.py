@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 
 from trl_ces import CESConfig, CESTrainer
-from trl_ces.lab.worlds import smollm2
+from trl_ces.lab.tasks import smollm2
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 

@@ -19,7 +19,7 @@ from trl_ces.lab.evaluation.run import choose_backend
 from trl_ces.lab.evaluation.samples import read_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.evaluation.vllm_backend import VllmBackend
-from trl_ces.lab.worlds import smollm2
+from trl_ces.lab.tasks import smollm2
 from trl_ces.support.errors import UserError
 
 # Loading compiles the model: one to three minutes on two cores.

@@ -19,7 +19,7 @@ from server_runs import server_recipe
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.generation.vllm_client import VLLMClient
 
-from trl_ces.lab.worlds import smollm2
+from trl_ces.lab.tasks import smollm2
 from trl_ces.support.errors import UserError
 from trl_ces.train.server import check_server, server_command
 

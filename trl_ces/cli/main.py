@@ -8,17 +8,13 @@ from ..support.errors import UserError, nearest, quiet_others
 # Name -> module with `run(argv) -> int`, imported only when called, and its line in `trl-ces --help`.
 COMMANDS = {
     "train": ("trl_ces.cli.train", "train a model by a recipe"),
-    "recipes": ("trl_ces.lab.commands.recipes", "list the recipes with what they cost, or print one whole"),
-    "plan": ("trl_ces.lab.commands.plan", "work out a recipe's steps and memory, before renting a GPU"),
-    "study": ("trl_ces.lab.commands.study", "train several methods over several seeds and compare them"),
-    "quickstart": ("trl_ces.lab.commands.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
-    "inspect": ("trl_ces.lab.commands.inspect", "see a model's forking tokens, before training it"),
-    "eval": ("trl_ces.lab.commands.eval", "measure accuracy and completion length on benchmarks"),
-    "report": ("trl_ces.lab.commands.report", "show runs on one HTML page: curves, tables, the shaped tokens"),
-    "push": ("trl_ces.lab.commands.push", "upload a trained model with its card, log and report to the Hub"),
-    "compare": ("trl_ces.lab.commands.compare", "compare evaluations, as the paper's Table 1 does"),
-    "bench": ("trl_ces.lab.commands.bench", "measure speed and memory on this machine"),
-    "check": ("trl_ces.lab.commands.check", "try a token rule of your own"),
+    "recipes": ("trl_ces.cli.recipes", "list the recipes with what they cost, or print one whole"),
+    "plan": ("trl_ces.cli.plan", "work out a recipe's steps and memory, before renting a GPU"),
+    "study": ("trl_ces.cli.study", "train several methods over several seeds and compare them"),
+    "quickstart": ("trl_ces.cli.quickstart", "see the effect of CES on a small model, on this machine's CPU"),
+    "inspect": ("trl_ces.cli.inspect", "see a model's forking tokens, before training it"),
+    "eval": ("trl_ces.cli.eval", "measure accuracy and completion length on benchmarks"),
+    "compare": ("trl_ces.cli.compare", "compare evaluations, as the paper's Table 1 does"),
     "env": ("trl_ces.cli.env", "print versions and devices, for a bug report"),
 }
 

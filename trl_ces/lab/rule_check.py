@@ -30,22 +30,22 @@ class RuleError(ValueError):
 
 
 def sample(tokens: int = TOKENS, seed: int = 0) -> Inputs:
-    """What the trainer gives a rule: two groups, tool output within a row, a row that is left out, one unscorable."""
+    """What the trainer gives a rule: two groups, tool output within a row, a row that is left out, one unscored."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.linspace(0.5, 0.9, ROWS) * tokens
     mask = (torch.arange(tokens) < lengths.unsqueeze(1)).long()
     mask[1], mask[2, 40:60] = 0, 0  # by `mask_truncated_completions`; tool output
     correct = torch.tensor([1, 1, 1, 0, 0, 1, 0, 0], dtype=torch.bool)
-    scorable = torch.ones(ROWS, dtype=torch.bool)
-    scorable[7] = False
-    group_correct, group_scorable = group_counts(correct, scorable, GROUP)
+    scored = torch.ones(ROWS, dtype=torch.bool)
+    scored[7] = False
+    group_correct, group_scored = group_counts(correct, scored, GROUP)
     logps = -3 * torch.rand(ROWS, tokens, generator=generator)
     return {
         "advantages": torch.where(correct, 0.7, -0.9) * torch.linspace(0.5, 1.5, ROWS),
         "correct": correct,
-        "scorable": scorable,
+        "scored": scored,
         "group_correct": group_correct,
-        "group_scorable": group_scorable,
+        "group_scored": group_scored,
         "equal_rewards": torch.arange(ROWS) >= GROUP,
         "truncated": torch.arange(ROWS) == 1,
         "logps": logps,
@@ -55,7 +55,7 @@ def sample(tokens: int = TOKENS, seed: int = 0) -> Inputs:
     }
 
 
-VERDICTS = ("correct", "scorable", "group_correct", "group_scorable", "equal_rewards", "truncated")
+VERDICTS = ("correct", "scored", "group_correct", "group_scored", "equal_rewards", "truncated")
 
 
 def check_rule(rule: Rule, settings: Mapping[str, Any]) -> Iterator[str]:

@@ -57,7 +57,7 @@ def teaches_nothing(groups: Groups, tau: float | None, seen: str) -> str:
     [`what_it_saw`] says.
     """
     count = groups.correct.numel()
-    if not groups.scorable.any():
+    if not groups.scored.any():
         return (
             f"The accuracy reward is None for all {count} completions of the first rollout, so nothing is trained: no "
             f"gold can be graded against. {seen}"
@@ -69,7 +69,7 @@ def teaches_nothing(groups: Groups, tau: float | None, seen: str) -> str:
             f"`max_completion_length`). {seen} If that completion is correct, the reward expects another form. "
             "Else try easier problems, longer completions, or a stronger model. `trl-ces inspect` shows more."
         )
-    if groups.correct[groups.scorable].all():
+    if groups.correct[groups.scored].all():
         return (
             f"All {count} completions of the first rollout are correct: with equal rewards nothing is learned but "
             "length. Take harder problems."

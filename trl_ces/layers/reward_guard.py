@@ -75,10 +75,10 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
     Calls a rule of whole groups, see [`group_reward`], and checks what it returns; `on_error` as [`guarded_rewards`].
 
     Returns:
-        `Tensor`: Shape (P * G,), float32; NaN, which is TRL's `None`, where a completion is not scorable.
+        `Tensor`: Shape (P * G,), float32; NaN, which is TRL's `None`, where a completion is not scored.
 
     Raises:
-        [`RewardError`]: The rule raises, returns another shape, or a reward that is not finite where it is scorable.
+        [`RewardError`]: The rule raises, returns another shape, or a reward that is not finite where it is scored.
     """
     shape = groups.correct.shape
     found, cause = torch.full(shape, math.nan, device=groups.correct.device), None
@@ -89,8 +89,8 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
             problem = f"returned {returned}, not a tensor of shape {tuple(shape)}"
         else:
             result = result.float()
-            found = torch.where(groups.scorable & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
-            bad = (groups.scorable & found.isnan()).nonzero().tolist()
+            found = torch.where(groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
+            bad = (groups.scored & found.isnan()).nonzero().tolist()
             if not bad:
                 return found.flatten()
             group, member = bad[0]
@@ -102,7 +102,7 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
         raise RewardError(
             f'{message}: return a finite number for each completion, or set `on_reward_error="skip"`.'
         ) from cause
-    lost = (groups.scorable & found.isnan()).sum()
+    lost = (groups.scored & found.isnan()).sum()
     logger.warning("%s; %d of %d completions get no reward from it.", message, lost, found.numel())
     return found.flatten()
 

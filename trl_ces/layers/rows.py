@@ -11,7 +11,7 @@ import torch
 # The one entry of a rollout that is not per-row: its tokens in the loss, over all processes.
 NUM_ITEMS = "num_items_in_batch"
 # The per-row tensors that CES adds.
-CES_ROWS = ("correct", "scorable", "group_correct", "group_scorable", "equal_rewards", "truncated")
+CES_ROWS = ("correct", "scored", "group_correct", "group_scored", "equal_rewards", "truncated")
 
 
 class Padding(NamedTuple):

@@ -1,4 +1,4 @@
-"""What each completion of a rollout is: correct, scorable, how long, cut off? Decided once, with the rewards.
+"""What each completion of a rollout is: correct, scored, how long, cut off? Decided once, with the rewards.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
@@ -26,7 +26,7 @@ class Verdicts(Layer):
 
     A layer that reads it subclasses this one and says in `_asks_for` what it reads: `"lengths"`, `"accuracy"`, the
     accuracy reward, or `"correct"`. Where none reads anything, nothing is gathered; where none reads the accuracy, no
-    completion is scorable.
+    completion is scored.
 
     Raises:
         `ValueError`: The accuracy reward is ambiguous where a layer needs it.
@@ -75,7 +75,7 @@ class Verdicts(Layer):
         facts, accuracy = facts.view(-1, self._group_size, 3), accuracy.view(-1, self._group_size)
         self._groups = Groups(
             correct=accuracy >= self.args.ces_correct_threshold,  # False where it is NaN
-            scorable=~accuracy.isnan(),
+            scored=~accuracy.isnan(),
             truncated=facts[..., 1].bool(),
             lengths=facts[..., 0],
             rewards=accuracy,

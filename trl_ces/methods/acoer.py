@@ -42,14 +42,14 @@ def acoer_length_reward(
     ACOER's bonus for short correct completions.
 
     Args:
-        groups ([`Groups`]): Reads `correct`, `scorable` and `lengths`.
+        groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
         state (`dict`, *optional*): What is carried from rollout to rollout, as JSON; changed in place. Empty at first.
         budget (`float`, *optional*, defaults to 4096): B_0, tokens.
         warmup (`int`, *optional*, defaults to 200): Rollouts before alpha and B move.
         window (`int`, *optional*, defaults to 100): Rollouts over which a drop of the accuracy is measured.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, in [0, alpha]. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, in [0, alpha]. Undefined where a completion is unscored.
     """
     state = {} if state is None else state
     if not state:
@@ -57,9 +57,9 @@ def acoer_length_reward(
     left = 1 - (groups.lengths / (state["budget"] or budget)).clamp(max=1)
     rewards = groups.correct * (state["alpha"] / math.log(1 + SCALE)) * (SCALE * left).log1p()
 
-    correct = groups.correct & groups.scorable
-    if groups.scorable.any():
-        accuracy = correct.sum().item() / groups.scorable.sum().item()
+    correct = groups.correct & groups.scored
+    if groups.scored.any():
+        accuracy = correct.sum().item() / groups.scored.sum().item()
         state["accuracy"] = _averaged(state["accuracy"], accuracy)
         state["history"] = [*state["history"], state["accuracy"]][-window:]
     if correct.any():

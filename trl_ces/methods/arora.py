@@ -14,7 +14,7 @@ without an end-of-sequence token as wrong; here the accuracy reward decides, and
 thinking.
 
 Degenerate cases: none correct: 0. One correct, or all correct lengths equal: z = 0, so -alpha / 2, which favours no
-length. All correct: as above. Wrong and unscorable completions have no part in mean and std; a
+length. All correct: as above. Wrong and unscored completions have no part in mean and std; a
 truncated one has if it is correct.
 """
 
@@ -33,6 +33,6 @@ def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
         alpha (`float`): Largest penalty. Below 1, a correct completion stays above a wrong one.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, in (-alpha, 0]. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, in (-alpha, 0]. Undefined where a completion is unscored.
     """
     return -alpha * torch.sigmoid(z_scores(groups.lengths, groups.correct)) * groups.correct

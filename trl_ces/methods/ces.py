@@ -18,20 +18,20 @@ from .rule import OR_OFF, Need, Refuse, Rule, exact, setting, share
 from .shaped import ShapedAdvantages, entropy_in_bits
 
 
-def multiplier(correct: Tensor, group_correct: Tensor, group_scorable: Tensor) -> tuple[Tensor, Tensor]:
+def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> tuple[Tensor, Tensor]:
     """
     Eq. 6, b = a for a correct completion and 1 - a for a wrong one, as an exact fraction.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1.
         group_correct (`Tensor`): Shape (B,), int64, see [`group_counts`].
-        group_scorable (`Tensor`): Shape (B,), int64, see [`group_counts`].
+        group_scored (`Tensor`): Shape (B,), int64, see [`group_counts`].
 
     Returns:
-        `tuple[Tensor, Tensor]`: Numerator and denominator of b, shape (B,), int64; b = 0 if nothing is scorable.
+        `tuple[Tensor, Tensor]`: Numerator and denominator of b, shape (B,), int64; b = 0 if nothing is scored.
     """
-    numerator = torch.where(correct, group_correct, group_scorable - group_correct)
-    return numerator, group_scorable.clamp(min=1)
+    numerator = torch.where(correct, group_correct, group_scored - group_correct)
+    return numerator, group_scored.clamp(min=1)
 
 
 def selection_size(lengths: Tensor, tau: float, multiplier: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -132,7 +132,7 @@ def conditional_entropy_shaping(
 
     Args:
         batch (`dict[str, Tensor]`):
-            Shape (B,) each: `advantages`; `correct`, `scorable` (bool); `group_correct`, `group_scorable` (int64).
+            Shape (B,) each: `advantages`; `correct`, `scored` (bool); `group_correct`, `group_scored` (int64).
         entropies_nats (`Tensor`): Shape (B, T), nats, of the policy being updated; 0 on padding.
         mask (`Tensor`): Shape (B, T), the loss mask.
         tau, beta_correct, beta_incorrect, cap_incorrect: See [`Settings`].
@@ -142,13 +142,13 @@ def conditional_entropy_shaping(
     Returns:
         [`ShapedAdvantages`]
     """
-    correct, scorable = batch["correct"], batch["scorable"]
+    correct, scored = batch["correct"], batch["scored"]
     entropies = entropy_in_bits(entropies_nats)  # Eq. 4
     if not entropy_gradient:
         entropies = entropies.detach()
-    b = multiplier(correct, batch["group_correct"], batch["group_scorable"]) if dynamic_multiplier else None
+    b = multiplier(correct, batch["group_correct"], batch["group_scored"]) if dynamic_multiplier else None
     lengths = mask.sum(dim=1, dtype=torch.int64)
-    k = selection_size(lengths, tau, b) * scorable
+    k = selection_size(lengths, tau, b) * scored
     largest = math.floor(mask.size(1) * exact(tau))  # no device synchronization
     selected = top_entropy_tokens(entropies, mask, k, largest)
     betas = beta_correct, beta_incorrect, cap_incorrect

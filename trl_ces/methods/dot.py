@@ -8,7 +8,7 @@ A cut completion has no answer, so it is wrong, and a group that taught nothing 
 shorter. What is cut off is in neither the loss nor the attention, and all rewards see what is left.
 
 The authors train with alpha = 3, least = 32 tokens, G = 32, KL-Cov, clip 0.2, seq-mean-token-mean and dynamic
-sampling. Ours: an unscorable completion is not correct, so its group is left alone; lengths are the policy's own
+sampling. Ours: an unscored completion is not correct, so its group is left alone; lengths are the policy's own
 tokens.
 
 Degenerate cases: a deviation is at most (G - 1) / sqrt(G) standard deviations, so with alpha = 3 nothing is ever cut

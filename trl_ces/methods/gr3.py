@@ -16,7 +16,7 @@ length tells them apart; prime-rl drops such groups, as `dynamic_sampling` does.
 A reward below 0 stays as it is: scaled towards 0 it would pay for length.
 
 Degenerate cases: none correct: 0. All lengths equal, or one completion: R_i * -alpha / (1 + alpha), so no advantage
-beyond the accuracy's. All correct: shorter is better. Unscorable and truncated completions count in the mean.
+beyond the accuracy's. All correct: shorter is better. Unscored and truncated completions count in the mean.
 """
 
 from torch import Tensor
@@ -33,7 +33,7 @@ def gr3_length_reward(groups: Groups, *, alpha: float = 0.33) -> Tensor:
         alpha (`float`): Strength. A correct completion of the mean length keeps 1 / (1 + alpha) of its reward.
 
     Returns:
-        `Tensor`: Shape (P, G), float32. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32. Undefined where a completion is unscored.
     """
     total = groups.lengths.sum(dim=1, keepdim=True).clamp(min=1)
     relative = alpha * (groups.lengths * groups.lengths.size(1) / total)

@@ -28,7 +28,7 @@ def group_reward(rule: GroupRule) -> Callable[..., Any]:
 
     Args:
         rule (`Callable[[Groups], Tensor]`):
-            From [`Groups`] to rewards, shape (P, G), float, finite where `groups.scorable`. P prompts, G completions
+            From [`Groups`] to rewards, shape (P, G), float, finite where `groups.scored`. P prompts, G completions
             each, over all processes; every process calls it with the same groups.
 
     Returns:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-TENSORS = ("correct", "scorable", "truncated", "lengths", "rewards", "prompts")  # of `Groups`
+TENSORS = ("correct", "scored", "truncated", "lengths", "rewards", "prompts")  # of `Groups`
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,16 @@ class Groups:
 
     Args:
         correct (`Tensor`): Shape (P, G), bool, the accuracy reward is at least `ces_correct_threshold`.
-        scorable (`Tensor`): Shape (P, G), bool, the accuracy reward is a number.
+        scored (`Tensor`): Shape (P, G), bool, the accuracy reward is a number.
         truncated (`Tensor`): Shape (P, G), bool, the completion ran into the longest length.
         lengths (`Tensor`): Shape (P, G), int64, the policy's own tokens; output of tools does not count.
-        rewards (`Tensor`): Shape (P, G), float32, the accuracy reward before weighting; NaN where not scorable.
+        rewards (`Tensor`): Shape (P, G), float32, the accuracy reward before weighting; NaN where not scored.
         max_length (`int`, *optional*): Longest completion allowed, `max_completion_length`.
         prompts (`Tensor`): Shape (P,), int64, a number for each prompt, by [`prompt_number`].
     """
 
     correct: Tensor
-    scorable: Tensor
+    scored: Tensor
     truncated: Tensor
     lengths: Tensor
     rewards: Tensor
@@ -37,8 +37,8 @@ class Groups:
 
     @property
     def solve_rate(self) -> Tensor:
-        """p, the share of correct completions among the scorable ones. Shape (P,), float32; 0 if none is scorable."""
-        return group_accuracy((self.correct & self.scorable).sum(dim=1), self.scorable.sum(dim=1))
+        """p, the share of correct completions among the scored ones. Shape (P,), float32; 0 if none is scored."""
+        return group_accuracy((self.correct & self.scored).sum(dim=1), self.scored.sum(dim=1))
 
     def group(self, number: int) -> "Groups":
         """One group alone, P = 1."""
@@ -57,30 +57,30 @@ def prompt_number(prompt: Any) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
-def group_counts(correct: Tensor, scorable: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
+def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
     """
     Numerator and denominator of the group accuracy *a*, Eq. 2.
 
-    Unscorable completions, whose accuracy reward is `None`, count in neither.
+    Unscored completions, whose accuracy reward is `None`, count in neither.
 
     Args:
         correct (`Tensor`): Shape (B,), bool, r_acc = 1. B is a multiple of `group_size`; groups are contiguous.
-        scorable (`Tensor`): Shape (B,), bool, the accuracy reward is a number.
+        scored (`Tensor`): Shape (B,), bool, the accuracy reward is a number.
         group_size (`int`): G, completions per prompt.
 
     Returns:
-        `tuple[Tensor, Tensor]`: `group_correct` and `group_scorable`, shape (B,), int64, repeated over the group.
+        `tuple[Tensor, Tensor]`: `group_correct` and `group_scored`, shape (B,), int64, repeated over the group.
     """
 
     def per_group(flags: Tensor) -> Tensor:
         return flags.view(-1, group_size).sum(dim=1).repeat_interleave(group_size)
 
-    return per_group(correct & scorable), per_group(scorable)
+    return per_group(correct & scored), per_group(scored)
 
 
-def group_accuracy(group_correct: Tensor, group_scorable: Tensor) -> Tensor:
-    """Eq. 2, a = (1/N) sum r_acc. Shape (B,), float32; 0 if nothing in the group is scorable."""
-    return group_correct / group_scorable.clamp(min=1)
+def group_accuracy(group_correct: Tensor, group_scored: Tensor) -> Tensor:
+    """Eq. 2, a = (1/N) sum r_acc. Shape (B,), float32; 0 if nothing in the group is scored."""
+    return group_correct / group_scored.clamp(min=1)
 
 
 def completion_verdicts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) -> dict[str, Tensor]:
@@ -94,18 +94,18 @@ def completion_verdicts(groups: Groups, rewards_per_func: Tensor, weights: Tenso
         weights (`Tensor`): Shape (functions,), TRL's `reward_weights`.
 
     Returns:
-        `dict[str, Tensor]`: Shape (P * G,) each. Bool: `correct`, `scorable`, `truncated`, and `equal_rewards` (A = 0
-        over the whole group, so only the shaping trains on it). Int64: `group_correct` and `group_scorable`, see
+        `dict[str, Tensor]`: Shape (P * G,) each. Bool: `correct`, `scored`, `truncated`, and `equal_rewards` (A = 0
+        over the whole group, so only the shaping trains on it). Int64: `group_correct` and `group_scored`, see
         [`group_counts`].
     """
     size = groups.correct.size(1)
-    correct, scorable = groups.correct.flatten(), groups.scorable.flatten()
-    group_correct, group_scorable = group_counts(correct, scorable, size)  # Eq. 2
+    correct, scored = groups.correct.flatten(), groups.scored.flatten()
+    group_correct, group_scored = group_counts(correct, scored, size)  # Eq. 2
     return {
         "correct": correct,
-        "scorable": scorable,
+        "scored": scored,
         "group_correct": group_correct,
-        "group_scorable": group_scorable,
+        "group_scored": group_scored,
         "equal_rewards": equal_rewards(rewards_per_func, weights, size),
         "truncated": groups.truncated.flatten(),
     }

@@ -10,7 +10,7 @@ with mean and std (dividing by n) over the group's correct lengths. By the paper
 The paper's third part, which weights advantages by the difficulty of the problem, is not here.
 
 Degenerate cases: one correct, or all correct lengths equal: z = 0, so 1. None correct: -1 for all, so A = 0. A wrong
-completion gains nothing by its length. Unscorable completions have no part in mean and std.
+completion gains nothing by its length. Unscored completions have no part in mean and std.
 """
 
 import torch
@@ -28,7 +28,7 @@ def grpo_lead_length_reward(groups: Groups, *, alpha: float) -> Tensor:
         alpha (`float`): How much a correct completion loses a standard deviation.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, above 0 or -1. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, above 0 or -1. Undefined where a completion is unscored.
     """
     shortened = torch.exp(-alpha * z_scores(groups.lengths, groups.correct))
     return torch.where(groups.correct, shortened, -1.0)

@@ -12,7 +12,7 @@ Its strength is its entry in `reward_weights`; the paper adds it to the accuracy
 without it. open-r1's copy, `len_reward`, takes min and max over the whole call, and in characters.
 
 Degenerate cases: all lengths equal, or one completion: 0. None correct: never above 0. All correct: from -0.5 to 0.5.
-Unscorable and truncated completions count in min and max.
+Unscored and truncated completions count in min and max.
 """
 
 import torch
@@ -30,7 +30,7 @@ def kimi_length_reward(groups: Groups, *, correct_only: bool = False) -> Tensor:
         correct_only (`bool`, *optional*, defaults to `False`): Whether wrong completions get 0 instead.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, in [-0.5, 0.5]. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, in [-0.5, 0.5]. Undefined where a completion is unscored.
     """
     shortest = groups.lengths.amin(dim=1, keepdim=True)
     span = groups.lengths.amax(dim=1, keepdim=True) - shortest

@@ -32,6 +32,6 @@ def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tenso
         target (`float`): Longest length that gets it, tokens.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, 0 or alpha. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, 0 or alpha. Undefined where a completion is unscored.
     """
     return alpha * (groups.correct & (groups.lengths <= target)).float()

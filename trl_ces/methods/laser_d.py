@@ -41,26 +41,26 @@ def laser_d_length_reward(
     LASER-D's bonus for correct completions within their class's target.
 
     Args:
-        groups ([`Groups`]): Reads `correct`, `scorable` and `lengths`.
+        groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
         state (`dict`, *optional*): What is carried from rollout to rollout, as JSON; changed in place. Empty at first.
         alpha (`float`, *optional*, defaults to 0.5): The bonus.
         step (`float`, *optional*, defaults to 1024): Tokens between the targets that are tried.
         every (`float`, *optional*, defaults to 20): Rollouts between updates of the targets.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, 0 or alpha. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, 0 or alpha. Undefined where a completion is unscored.
     """
     state = {} if state is None else state
     if not state:
         state.update(rollouts=0, targets=dict.fromkeys(CLASSES), seen={name: {} for name in CLASSES})
-    correct = groups.correct & groups.scorable
+    correct = groups.correct & groups.scored
     classes = [
-        CLASSES[(3 * right >= scorable) + (3 * right >= 2 * scorable)] if scorable else "hard"
-        for right, scorable in zip(correct.sum(dim=1).tolist(), groups.scorable.sum(dim=1).tolist(), strict=True)
+        CLASSES[(3 * right >= scored) + (3 * right >= 2 * scored)] if scored else "hard"
+        for right, scored in zip(correct.sum(dim=1).tolist(), groups.scored.sum(dim=1).tolist(), strict=True)
     ]
     targets = [math.inf if state["targets"][name] is None else state["targets"][name] for name in classes]
     within = groups.lengths <= torch.tensor(targets, dtype=torch.float64, device=correct.device).unsqueeze(1)
-    for name, known, lengths in zip(classes, groups.scorable, groups.lengths, strict=True):
+    for name, known, lengths in zip(classes, groups.scored, groups.lengths, strict=True):
         for length in lengths[known].tolist():
             place = str(math.ceil(length / step))
             state["seen"][name][place] = state["seen"][name].get(place, 0) + 1

@@ -10,7 +10,7 @@ correct:
 A wrong completion can gain nothing by its length, so a group without a correct one teaches nothing: length terms on
 wrong completions get unit variance there by group scaling, whatever their weight (arXiv 2606.22716).
 
-Degenerate cases: none correct: 0. All correct: up to -w. One correct: it pays w p, whatever its length. Unscorable
+Degenerate cases: none correct: 0. All correct: up to -w. One correct: it pays w p, whatever its length. Unscored
 completions do not count in p. A truncated completion is what the accuracy reward says it is.
 """
 
@@ -24,11 +24,11 @@ def mai_length_reward(groups: Groups, *, weight: float = 0.25) -> Tensor:
     MAI-Thinking-1's length penalty, on correct completions only.
 
     Args:
-        groups ([`Groups`]): Reads `correct`, `scorable` and `lengths`.
+        groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
         weight (`float`, *optional*, defaults to 0.25): w, what the longest correct completion pays where all are.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, in [-w, 0]. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, in [-w, 0]. Undefined where a completion is unscored.
     """
     longest = (groups.lengths * groups.correct).amax(dim=1, keepdim=True).clamp(min=1)
     return -weight * groups.solve_rate.unsqueeze(1) * groups.lengths / longest * groups.correct

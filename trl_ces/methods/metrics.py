@@ -12,7 +12,7 @@ from .shaped import ShapedAdvantages, entropy_in_bits
 
 # metric: (numerator, denominator)
 CES_METRICS = {
-    "ces/group_accuracy": ("group_accuracy", "scorable_completions"),
+    "ces/group_accuracy": ("group_accuracy", "scored_completions"),
     "ces/selected_tokens": ("selected_tokens", "completions"),
     "ces/zero_selected_share": ("completions_without_selection", "completions"),
     "ces/selected_entropy_correct": ("selected_bits_correct", "selected_tokens_correct"),
@@ -38,8 +38,8 @@ def ces_sums(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor, sha
     per_completion = selected.sum(dim=1)
     selected_bits = (entropy_in_bits(entropies_nats) * selected).sum(dim=1)
     sums = {
-        "group_accuracy": (group_accuracy(batch["group_correct"], batch["group_scorable"]) * batch["scorable"]).sum(),
-        "scorable_completions": batch["scorable"].sum(),
+        "group_accuracy": (group_accuracy(batch["group_correct"], batch["group_scored"]) * batch["scored"]).sum(),
+        "scored_completions": batch["scored"].sum(),
         "completions": torch.ones_like(correct).sum(),
         "selected_tokens": per_completion.sum(),
         "completions_without_selection": (per_completion == 0).sum(),

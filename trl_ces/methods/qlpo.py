@@ -30,7 +30,7 @@ def qlpo_rejected(groups: Groups, draws: Tensor, keep: int, preferred: float) ->
     The completions that QLPO gives no advantage.
 
     Args:
-        groups ([`Groups`]): Reads `correct`, `scorable` and `lengths`.
+        groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
         draws (`Tensor`): Shape (P, G), float, random, see [`qlpo_draws`]: the lowest of a half are drawn.
         keep (`int`): M, completions of each group, 1 <= M <= G.
         preferred (`float`): s, the share that comes from the preferred half of each class, at most 1.
@@ -38,9 +38,9 @@ def qlpo_rejected(groups: Groups, draws: Tensor, keep: int, preferred: float) ->
     Returns:
         `Tensor`: Shape (P, G), bool.
     """
-    right, wrong = groups.correct & groups.scorable, ~groups.correct & groups.scorable
-    scorable = groups.scorable.sum(dim=1)
-    kept, known = scorable.clamp(max=keep), scorable.clamp(min=1)
+    right, wrong = groups.correct & groups.scored, ~groups.correct & groups.scored
+    scored = groups.scored.sum(dim=1)
+    kept, known = scored.clamp(max=keep), scored.clamp(min=1)
     kept_right = (2 * kept * right.sum(dim=1) + known) // (2 * known)  # rounded, halves up
     share = exact(preferred)
     chosen = _drawn(right, groups.lengths, draws, kept_right, share)

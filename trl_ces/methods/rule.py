@@ -39,7 +39,7 @@ Refuse = Callable[[str, str], None]
 class Need(Enum):
     """What a rule reads, or asks of the trainer."""
 
-    VERDICTS = "`correct`, `scorable`, `group_correct` and `group_scorable`, (B,): `ces/*` is logged for it"
+    VERDICTS = "`correct`, `scored`, `group_correct` and `group_scored`, (B,): `ces/*` is logged for it"
     RATIOS = "a clipped objective with an importance ratio per token, Eq. 1"
     WHOLE_MICRO_BATCHES = "a mean or a rank over the rows of a micro-batch, so that rows cannot be rearranged"
 

@@ -12,7 +12,7 @@ The paper's whole reward is alpha * 1[correct] plus this. alpha is the weight of
 Assumes that the shortest correct completion reasoned: a lucky guess sets l* too. beta is per token, so it must fit the
 lengths of the task.
 
-Degenerate cases: none correct: pulled to the mean of all lengths, unscorable ones included. All lengths equal, or one
+Degenerate cases: none correct: pulled to the mean of all lengths, unscored ones included. All lengths equal, or one
 completion: 0. All correct: l* is the shortest. A truncated completion counts as any other.
 """
 
@@ -32,7 +32,7 @@ def shorter_length_reward(groups: Groups, *, beta: float = 0.001, correct_only: 
         correct_only (`bool`, *optional*, defaults to `False`): Whether wrong completions get 0 instead.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, at most 0. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, at most 0. Undefined where a completion is unscored.
     """
     too_long = torch.iinfo(groups.lengths.dtype).max
     shortest = groups.lengths.masked_fill(~groups.correct, too_long).amin(dim=1, keepdim=True)

@@ -16,7 +16,7 @@ beyond it, at a price that keeps the longest correct one above the mean of the g
 mu1, v1 are the mean and variance (dividing by n) of all lengths, mu2, v2 those of the correct ones.
 
 Degenerate cases: all correct: 0, because Lambda is 0. All wrong: 0, because nobody pays. One correct: v2 = 0, so l* is
-its own length and it pays nothing. Unscorable completions count in mu1, v1, min and max, as their length is known, and
+its own length and it pays nothing. Unscored completions count in mu1, v1, min and max, as their length is known, and
 nowhere else.
 """
 
@@ -31,10 +31,10 @@ def smart_thinker_length_reward(groups: Groups) -> Tensor:
     SmartThinker's length penalty.
 
     Args:
-        groups ([`Groups`]): Reads `correct`, `scorable` and `lengths`.
+        groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, at most 0. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, at most 0. Undefined where a completion is unscored.
     """
     lengths, correct = groups.lengths.double(), groups.correct
     shortest, longest = lengths.amin(dim=1), lengths.amax(dim=1)
@@ -47,7 +47,7 @@ def smart_thinker_length_reward(groups: Groups) -> Tensor:
     target = torch.where(gap.abs() < 1e-6, equal, target)
 
     penalty = (lengths - target.unsqueeze(1)).clamp(min=0) * correct
-    mean_penalty = penalty.sum(dim=1) / groups.scorable.sum(dim=1).clamp(min=1)
+    mean_penalty = penalty.sum(dim=1) / groups.scored.sum(dim=1).clamp(min=1)
     price = (1 - groups.solve_rate) / (penalty.amax(dim=1) - mean_penalty + 1e-6)
     return -(price.unsqueeze(1) * penalty).float()
 

@@ -37,19 +37,19 @@ def toggle_length_reward(
     Takes the reward of completions over their prompt's budget, in every other phase.
 
     Args:
-        groups ([`Groups`]): Reads `correct`, `scorable`, `lengths`, `rewards` and `prompts`.
+        groups ([`Groups`]): Reads `correct`, `scored`, `lengths`, `rewards` and `prompts`.
         state (`dict`, *optional*): What is carried from rollout to rollout, as JSON; changed in place. Empty at first.
         solved (`float`, *optional*, defaults to 0.75): lambda, solve rate from which the budget holds.
         every (`float`, *optional*, defaults to 10): m, rollouts of a phase.
         percentile (`float`, *optional*, defaults to 0.5): rho, as a share.
 
     Returns:
-        `Tensor`: Shape (P, G), float32, -r or 0. Undefined where a completion is unscorable.
+        `Tensor`: Shape (P, G), float32, -r or 0. Undefined where a completion is unscored.
     """
     state = {} if state is None else state
     if not state:
         state.update(rollouts=0, budgets={})
-    correct = groups.correct & groups.scorable
+    correct = groups.correct & groups.scored
     budgets = []
     for number, right, lengths in zip(groups.prompts.tolist(), correct, groups.lengths, strict=True):
         if str(number) not in state["budgets"] and right.any():
@@ -59,7 +59,7 @@ def toggle_length_reward(
         budgets.append(state["budgets"].get(str(number), math.inf))
     limited = state["rollouts"] // every % 2 == 0
     state["rollouts"] += 1
-    rate = correct.sum(dim=1).double() / groups.scorable.sum(dim=1)  # NaN where none is scorable
+    rate = correct.sum(dim=1).double() / groups.scored.sum(dim=1)  # NaN where none is scored
     over = groups.lengths > torch.tensor(budgets, device=rate.device, dtype=rate.dtype).unsqueeze(1)
     taken = limited & over & (rate >= solved).unsqueeze(1)
     return torch.where(taken, -groups.rewards.clamp(min=0), 0.0).float()

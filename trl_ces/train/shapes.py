@@ -36,7 +36,7 @@ KNOWN_SHAPES = {
 }
 # The quickstart's base model, which its recipes build on first use.
 BUILT_SHAPES = {
-    "trl_ces.lab.worlds.arithmetic_model.make_base_model": shape_of("llama", True, 96, 256, 3, 4, 4, 18),
+    "trl_ces.lab.tasks.arithmetic_model.make_base_model": shape_of("llama", True, 96, 256, 3, 4, 4, 18),
 }
 
 

@@ -9,8 +9,8 @@ import yaml
 from trl_ces.lab.inspect.sampling import sample_recipe
 from trl_ces.lab.inspect.settings import Prompts, Sampling, recipe_to_sample
 from trl_ces.lab.study.held_out import check_evaluate, evaluate
-from trl_ces.lab.worlds.arithmetic import load_problems
-from trl_ces.lab.worlds.arithmetic_model import build_base_model
+from trl_ces.lab.tasks.arithmetic import load_problems
+from trl_ces.lab.tasks.arithmetic_model import build_base_model
 from trl_ces.support.errors import UserError
 from trl_ces.train.compose import compose
 from trl_ces.train.data import load_datasets

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from matplotlib import image
 
-from trl_ces.lab.commands import study as command
+from trl_ces.cli import study as command
 from trl_ces.lab.study.cells import load_study
 from trl_ces.lab.study.processes import LOCK, Pending, Step, run_all
 from trl_ces.lab.study.results import Results, read_results
@@ -144,7 +144,7 @@ overrides:
   save_steps: 4
   env: {OMP_NUM_THREADS: 1}
 evaluation:
-  function: trl_ces.lab.worlds.arithmetic_evaluation.evaluate
+  function: trl_ces.lab.tasks.arithmetic_evaluation.evaluate
   num_problems: 20
   num_samples: 2
 """
@@ -192,13 +192,13 @@ def test_a_run_that_cannot_start_is_refused_before_any_does(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("evaluation", "words"),
     [
-        ({"function": "trl_ces.lab.worlds.arithmetic_evaluation.evalute"}, "Did you mean `evaluate`"),
+        ({"function": "trl_ces.lab.tasks.arithmetic_evaluation.evalute"}, "Did you mean `evaluate`"),
         (
-            {"function": "trl_ces.lab.worlds.arithmetic_evaluation.measure", "problem": 3},
+            {"function": "trl_ces.lab.tasks.arithmetic_evaluation.measure", "problem": 3},
             "does not take these settings",
         ),
-        ({"function": "trl_ces.lab.worlds.arithmetic_evaluation.evaluate", "group_by": "trems"}, "got 'trems'"),
-        ({"function": "trl_ces.lab.worlds.arithmetic_evaluation.evaluate", "mx_terms": 3}, "'mx_terms'"),
+        ({"function": "trl_ces.lab.tasks.arithmetic_evaluation.evaluate", "group_by": "trems"}, "got 'trems'"),
+        ({"function": "trl_ces.lab.tasks.arithmetic_evaluation.evaluate", "mx_terms": 3}, "'mx_terms'"),
         (
             {"function": "trl_ces.lab.evaluation.run.evaluate", "benchmark": "gsm8k"},
             "the key `benchmark` is not known",

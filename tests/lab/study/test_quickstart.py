@@ -14,9 +14,9 @@ import pandas
 import pytest
 from scipy import stats
 
-from trl_ces.lab.commands import quickstart as command
+from trl_ces.cli import quickstart as command
 from trl_ces.lab.study import quickstart
-from trl_ces.lab.worlds.arithmetic_evaluation import Measurement
+from trl_ces.lab.tasks.arithmetic_evaluation import Measurement
 from trl_ces.support.errors import UserError
 
 ROOT = Path(__file__).parents[3]
@@ -147,7 +147,7 @@ def test_a_terminated_quickstart_takes_its_training_with_it(tmp_path):
     script = f"""
 import subprocess, sys
 from pathlib import Path
-from trl_ces.lab.commands.quickstart import StageLine
+from trl_ces.cli.quickstart import StageLine
 from trl_ces.lab.study import quickstart
 start = subprocess.Popen
 def sleeper(command, **options):

@@ -76,7 +76,7 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
         tmp_path,
         variants={"easy 0.2": {"max_steps": 1}, "hard": {"max_steps": 2}},
         untrained="Before",
-        evaluation={"function": "trl_ces.lab.worlds.arithmetic_evaluation.evaluate"},
+        evaluation={"function": "trl_ces.lab.tasks.arithmetic_evaluation.evaluate"},
         overrides={"dataset_seed": "{seed}", "model_builder_kwargs": {"seed": "{seed}"}, "run": "{variant}"},
     )
     assert len(study.cells) == 2 * 3 * 2

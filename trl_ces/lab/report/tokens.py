@@ -142,21 +142,21 @@ def token_answers(
 
     verdicts = list(correct or [None] * len(answers))
     right = torch.tensor([verdict is True for verdict in verdicts])
-    scorable = torch.tensor([verdict is not None for verdict in verdicts])
-    group_correct, group_scorable = group_counts(right, scorable, num_samples)
+    scored = torch.tensor([verdict is not None for verdict in verdicts])
+    group_correct, group_scored = group_counts(right, scored, num_samples)
     entropies = pad_sequence([torch.tensor(answer.entropies, dtype=torch.float64) for answer in answers], True)
     shaping = dict(shaping)
     cut_count = not shaping.pop("mask_truncated", False)
     mask = pad_sequence([torch.full((len(a.tokens),), float(a.ended or cut_count)) for a in answers], True)
-    counts = zip(group_correct.tolist(), group_scorable.tolist(), right.tolist(), strict=True)
+    counts = zip(group_correct.tolist(), group_scored.tolist(), right.tolist(), strict=True)
     # Only the cap reads A, and only of wrong completions.
     advantages = torch.tensor([0.0 if true else advantage_of_incorrect(c, n) for c, n, true in counts])
     batch = {
         "advantages": advantages,
         "correct": right,
-        "scorable": scorable,
+        "scored": scored,
         "group_correct": group_correct,
-        "group_scorable": group_scorable,
+        "group_scored": group_scored,
     }
     shaped = conditional_entropy_shaping(batch, entropies * math.log(2), mask, **shaping)
     found = []

@@ -21,8 +21,8 @@ from ...support.files import write_json
 from ...support.imports import install_line
 from ...support.tables import markdown
 from ...train.curves import plot_curves, read_curves
-from ..worlds.arithmetic import arithmetic_accuracy_reward, load_problems, read_prompt, write_solution
-from ..worlds.arithmetic_evaluation import Measurement, measure
+from ..tasks.arithmetic import arithmetic_accuracy_reward, load_problems, read_prompt, write_solution
+from ..tasks.arithmetic_evaluation import Measurement, measure
 from .processes import Pending, Step, run_all
 
 METHODS = {"DAPO": ["arithmetic", "dapo"], "CES": ["arithmetic"]}  # name -> recipe, in the order of training
@@ -86,7 +86,7 @@ def make_base(folder: Path, seed: int, steps: int, stage: Any) -> None:
     import torch
     from transformers.utils import logging
 
-    from ..worlds.arithmetic_model import build_base_model
+    from ..tasks.arithmetic_model import build_base_model
 
     logging.disable_progress_bar()
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))

@@ -3,8 +3,8 @@
 import sys
 from functools import partial
 
-from ...cli.parser import Parser, count, path
-from ...train.shipped import find_config, shipped_files
+from .parser import Parser, count, path
+from ..train.shipped import find_config, shipped_files
 
 
 def run(argv: list[str]) -> int:
@@ -21,9 +21,9 @@ def run(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     file = find_config(options.config, kind="study")
 
-    from ..study.cells import load_study
-    from ..study.results import COMPARISON
-    from ..study.run import run_study
+    from ..lab.study.cells import load_study
+    from ..lab.study.results import COMPARISON
+    from ..lab.study.run import run_study
 
     study = load_study(file, options.output_dir)
     files, failed = run_study(study, options.jobs, say=partial(print, flush=True))

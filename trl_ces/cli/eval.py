@@ -4,9 +4,9 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from ...cli.parser import Parser
-from ...train.shipped import find_config, shipped_files
-from ..evaluation.settings import EvaluationSettings, default_folder, read_settings
+from .parser import Parser
+from ..train.shipped import find_config, shipped_files
+from ..lab.evaluation.settings import EvaluationSettings, default_folder, read_settings
 
 EPILOG = """The defaults are the paper's. To resume a stopped run, give the same line again.
 
@@ -45,9 +45,9 @@ def run(argv: list[str]) -> int:
 
     from transformers.utils import logging
 
-    from ..evaluation.run import run_evaluation
-    from ..evaluation.samples import SAMPLES
-    from ..evaluation.summary import SUMMARY, results_table
+    from ..lab.evaluation.run import run_evaluation
+    from ..lab.evaluation.samples import SAMPLES
+    from ..lab.evaluation.summary import SUMMARY, results_table
 
     logging.disable_progress_bar()
     summary = run_evaluation(settings, folder, say=lambda text: print(text, file=sys.stderr, flush=True))

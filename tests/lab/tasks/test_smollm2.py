@@ -7,8 +7,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from trl_ces.lab.worlds import smollm2
-from trl_ces.lab.worlds.reasoning_tasks import last_number_accuracy_reward
+from trl_ces.lab.tasks import smollm2
+from trl_ces.lab.tasks.reasoning_tasks import last_number_accuracy_reward
 from trl_ces.support.errors import UserError
 
 

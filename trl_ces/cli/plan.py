@@ -3,9 +3,9 @@
 from argparse import ArgumentTypeError
 from functools import partial
 
-from ...cli.parser import Parser, count
-from ...support.errors import UserError
-from ...train.command_line import read_words
+from .parser import Parser, count
+from ..support.errors import UserError
+from ..train.command_line import read_words
 
 EPILOG = """\
 Prints completions, prompts and steps of a rollout, steps in all, and how far off-policy they are; memory of each
@@ -26,8 +26,8 @@ def run(argv: list[str]) -> int:
         raise UserError(
             f"command line: {flags} changes no plan: give the processes with `--gpus`, the machines with `--nodes`."
         )
-    from ..plan.plan import plan_recipe, with_lora
-    from ..plan.text import text
+    from ..lab.plan.plan import plan_recipe, with_lora
+    from ..lab.plan.text import text
 
     given = {name: value for name, value in vars(options).items() if name != "config"}
     plan = plan_recipe(options.config, line.overrides, **given)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from trl_ces.lab.worlds.arithmetic import World, load_problems
+from trl_ces.lab.tasks.arithmetic import World, load_problems
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 RESULTS = EXPERIMENTS / "forecast" / "worlds.csv"

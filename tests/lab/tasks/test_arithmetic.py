@@ -12,8 +12,8 @@ import sys
 import pytest
 import torch
 
-from trl_ces.lab.worlds import arithmetic_model
-from trl_ces.lab.worlds.arithmetic import (
+from trl_ces.lab.tasks import arithmetic_model
+from trl_ces.lab.tasks.arithmetic import (
     CHARACTERS,
     World,
     arithmetic_accuracy_reward,
@@ -28,8 +28,8 @@ from trl_ces.lab.worlds.arithmetic import (
     write_solution,
     write_text,
 )
-from trl_ces.lab.worlds.arithmetic_evaluation import evaluate, measure
-from trl_ces.lab.worlds.arithmetic_model import build_base_model, build_tokenizer, make_base_model
+from trl_ces.lab.tasks.arithmetic_evaluation import evaluate, measure
+from trl_ces.lab.tasks.arithmetic_model import build_base_model, build_tokenizer, make_base_model
 
 
 def passes_and_answer(text):
@@ -370,7 +370,7 @@ def test_any_letters_name_the_sums_of_a_shorter_text_and_the_first_those_of_a_fu
 def test_two_processes_that_want_the_same_base_make_it_once(tmp_path):
     folder = tmp_path / "base"
     code = (
-        "import sys; from trl_ces.lab.worlds.arithmetic_model import make_base_model\n"
+        "import sys; from trl_ces.lab.tasks.arithmetic_model import make_base_model\n"
         "make_base_model(sys.argv[1], steps=3)"
     )
     both = [subprocess.Popen([sys.executable, "-c", code, str(folder)]) for _ in range(2)]

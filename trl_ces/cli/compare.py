@@ -1,6 +1,6 @@
 """`trl-ces compare`: evaluations side by side."""
 
-from ...cli.parser import Parser, path
+from .parser import Parser, path
 
 EPILOG = """  cd runs/evaluation; trl-ces compare r1_7b dapo ces --names R1-7B DAPO CES --baseline DAPO
 
@@ -29,7 +29,7 @@ def run(argv: list[str]) -> int:
     add("--picture", type=path, metavar="FILE", help="draw accuracy within token budgets there, as .png or .svg")
     options = parser.parse_args(argv or ["--help"])
 
-    from ..evaluation.comparison import compare_folders, comparison_text
+    from ..lab.evaluation.comparison import compare_folders, comparison_text
 
     print(comparison_text(compare_folders(**vars(options))), end="")
     return 0

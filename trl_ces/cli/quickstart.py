@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from ...cli.parser import Parser, path
+from .parser import Parser, path
 
 CLEAR_LINE = "\r\x1b[K"
 
@@ -45,8 +45,8 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the base model, the problems and the training")
     options = parser.parse_args(argv)
 
-    from ..study import quickstart
-    from ..study.processes import RunFailed
+    from ..lab.study import quickstart
+    from ..lab.study.processes import RunFailed
 
     started = time.monotonic()
     print(f"CES beside DAPO on two-digit additions. Everything goes to {options.output_dir}.\n", flush=True)

@@ -3,11 +3,11 @@
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from ...cli.parser import Parser, count, path
-from ...methods.ces import AUTO
-from ...support.errors import UserError
-from ...train.command_line import read_words
-from ..inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
+from .parser import Parser, count, path
+from ..methods.ces import AUTO
+from ..support.errors import UserError
+from ..train.command_line import read_words
+from ..lab.inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
 
 EPILOG = """Samples completions and counts the tokens at which the model is least sure by the two tokens between which
 it hesitates. Where a reward says which ones are correct, it also prints how many groups would be all wrong or all
@@ -59,9 +59,9 @@ def run(argv: list[str]) -> int:
     if folder is not None:
         _make(folder)
 
-    from ..inspect.facts import count_pairs, group_facts, sample_facts
-    from ..inspect.sampling import sample_recipe
-    from ..inspect.table import pairs_report, write_file
+    from ..lab.inspect.facts import count_pairs, group_facts, sample_facts
+    from ..lab.inspect.sampling import sample_recipe
+    from ..lab.inspect.table import pairs_report, write_file
 
     sample = sample_recipe(recipe, asked, sampling, build=options.model is None)
     share = sampling.share([len(answer.tokens) for answer in sample.answers])

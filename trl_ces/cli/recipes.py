@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from ...cli.parser import Parser
-from ...support.errors import UserError
-from ...support.files import write_text
-from ...support.yaml import dump_yaml, read_yaml
-from ...train.compose import OVERLAYS, compose
-from ...train.shipped import OVERLAY_FOLDERS, find_config, shipped_files, shipped_folders
+from .parser import Parser
+from ..support.errors import UserError
+from ..support.files import write_text
+from ..support.yaml import dump_yaml, read_yaml
+from ..train.compose import OVERLAYS, compose
+from ..train.shipped import OVERLAY_FOLDERS, find_config, shipped_files, shipped_folders
 
 
 def run(argv: list[str]) -> int:
@@ -19,7 +19,7 @@ def run(argv: list[str]) -> int:
     if options.verb is None:
         print(_listed())
     elif options.verb == "costs":
-        from ..plan.costs import table
+        from ..lab.plan.costs import table
 
         print(table())
     elif len(options.names) < (1 if options.verb == "show" else 2):
