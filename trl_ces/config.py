@@ -1,175 +1,236 @@
 """`CESConfig`: TRL's `GRPOConfig` with the paper's shaping on, DAPO's clip range, and nothing else changed."""
 
-import dataclasses
-import inspect
 import math
-import re
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
 from typing import Any, NoReturn, cast
 
 from trl import GRPOConfig
 
-from .methods.dot import largest_deviation
-from .methods.gfpo import METRICS as GFPO_METRICS
-from .methods.rule import OR_OFF, Need, Rule, built_in, find_rule
+from .methods import find_rule
+from .methods.ces import AUTO, BETA_RANGE
+from .methods.rule import OR_OFF, Need, Rule, is_share
 
-ON_REWARD_ERROR = ("stop", "skip")
 # Losses in which A' enters as in Eq. 1. In cispo and vespo A' multiplies log pi, so a log-probability would scale the
 # entropy's gradient; sapo and luspo are other objectives, for which the paper defines nothing.
 CLIPPED_LOSS_TYPES = ("dapo", "grpo", "bnpo", "dr_grpo")
 
 
-def fields_of_rules() -> list[tuple[str, type, Any]]:
-    """The settings of the built-in rules as fields of [`CESConfig`], `RULE_SETTING`: name, type, field."""
-    return [
-        (
-            f"{rule.name}_{own.name}",
-            cast(type, own.type),
-            field(default=own.default, metadata={"help": own.metadata["help"]}),
-        )
-        for rule in built_in().values()
-        for own in fields(rule.settings)
-    ]
+def is_count(value: Any) -> bool:
+    """Whether it is an integer of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-RuleFields: Any = dataclasses.make_dataclass("RuleFields", fields_of_rules())
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def check_micro_batch(shaping: str, rows: int):
-    """Raises `ValueError` if `shaping` compares the completions of a process's micro-batch, and it has one row."""
-    rule = find_rule(shaping)
-    if rows < 2 and rule is not None and Need.WHOLE_MICRO_BATCHES in rule.needs:
-        raise ValueError(
-            f'`per_device_train_batch_size` is {rows}: `shaping="{shaping}"` compares the completions of a '
-            "micro-batch, so set it to 2 or more, and `responses_per_step`, if given, to a multiple of twice the "
-            "processes."
-        )
+# Field -> whether a value is in range, and what a refusal says.
+RANGES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "ces_tau": (
+        lambda tau: tau == AUTO or is_share(tau),
+        "it is a share of tokens in [0, 1] with at most nine decimals, or `auto`; 0.01 is the default.",
+    ),
+    "ces_beta_correct": (is_number, BETA_RANGE),
+    "ces_beta_incorrect": (is_number, BETA_RANGE),
+    "ces_cap_incorrect": (
+        lambda kappa: kappa is None or (is_number(kappa) and kappa >= 1),
+        "it divides |A| of a wrong completion, a number >= 1; 2 is the choice of arXiv 2506.14758. Leave it out for "
+        "the paper's CES.",
+    ),
+    "ces_dynamic_multiplier": (lambda flag: isinstance(flag, bool), "it must be true or false."),
+    "ces_entropy_gradient": (lambda flag: isinstance(flag, bool), "it must be true or false."),
+    "ces_correct_threshold": (is_number, "it must be a finite reward; 1.0 fits a reward of 0 or 1."),
+    "entropy_advantage_alpha": (
+        lambda alpha: is_number(alpha) and alpha >= 0,
+        "it is advantage per nat, a finite number >= 0; the paper uses 0.4.",
+    ),
+    "entropy_advantage_kappa": (
+        lambda kappa: is_number(kappa) and kappa > 1,
+        "it must be above 1, so that no advantage changes sign; use 2.0.",
+    ),
+    "num_generations": (
+        lambda size: size is not None and size >= 2,
+        "a group needs at least 2 completions; the paper uses 4.",
+    ),
+    "dynamic_sampling_max_rounds": (is_count, "it counts rounds of generation, 1 or more; 10 is the default."),
+    "max_nonfinite_steps": (is_count, "it counts consecutive steps, 1 or more; 3 is the default."),
+    "max_tokens_per_micro_batch": (
+        lambda tokens: tokens is None or is_count(tokens),
+        "it counts token positions, 1 or more; 16384 fits many GPUs.",
+    ),
+    "on_reward_error": (lambda action: action in ("stop", "skip"), "choose one of 'stop', 'skip'."),
+}
 
 
 @dataclass
-class CESConfig(RuleFields, GRPOConfig):
+class CESConfig(GRPOConfig):
     r"""
-    Configuration of [`CESTrainer`]: every field of [`~trl.GRPOConfig`], and those below.
+    Configuration of [`CESTrainer`]: every field of [`~trl.GRPOConfig`], and those below, each with its `help`.
 
     One default differs from `GRPOConfig`: `epsilon_high` is DAPO's 0.28.
-
-    Args:
-        shaping (`str`, *optional*, defaults to `"ces"`):
-            The rule that turns A, (B,), into A', (B, T). `"ces"`: Conditional Entropy Shaping, Eqs. 2-7 of arXiv
-            2605.19358. `"none"`: plain DAPO, on a CPU bit for bit TRL's trainer if `trim_padding` and
-            `arrange_by_length` are off. `"entropy_advantage"`: the baseline of Cheng et al., arXiv 2506.14758.
-            `"clip_cov"`, `"kl_cov"`: Clip-Cov and KL-Cov of Cui et al., arXiv 2505.22617. Their settings are the
-            fields that begin with the rule's name: `ces_tau`, `kl_cov_coef`. `"my_package.rules:my_rule"`, or a name
-            that an installed package registers: a rule of your own, see [`~trl_ces.methods.rule.Rule`].
-        shaping_kwargs (`dict[str, Any]`, *optional*):
-            Settings of a rule of your own.
-        epsilon_high_target_entropy (`float`, *optional*):
-            Nats, H* of MAI-Thinking-1's controller: after each optimizer step the upper clip range, which starts at
-            `epsilon_high`, moves by `epsilon_high_delta` up if the policy's entropy was below, down if above. With any
-            shaping that has a clip range, except Clip-Cov. `None`: it is fixed.
-        epsilon_high_delta (`float`, *optional*, defaults to `0.01`):
-            Change of the upper clip range per step. The report does not give it; this value is ours.
-        epsilon_high_max (`float`, *optional*, defaults to `1.0`):
-            Highest upper clip range; the lowest is 0.
-        ces_accuracy_reward (`str`, *optional*):
-            Name of the reward function that decides whether a completion is correct. `None`: the only reward function,
-            or the only one whose name contains "accuracy".
-        ces_correct_threshold (`float`, *optional*, defaults to `1.0`):
-            A completion is correct if that reward, before weighting, is at least this.
-        stop_on_runaway (`bool`, *optional*, defaults to `False`):
-            Whether training ends, after a checkpoint, when CES with `ces_beta_incorrect` > 0 ruins the model: the last
-            five logs have over 1.5 times the entropy of the first five and under 0.8 times the accuracy. Otherwise it
-            warns.
-        gfpo_keep (`int`, *optional*):
-            k of GFPO, arXiv 2508.09726: in training only the k best completions of each group get an advantage,
-            normalized over those k. Above 1 and below `num_generations`. `None`: all.
-        gfpo_metric (`str`, *optional*, defaults to `"length"`):
-            What is best: `"length"`, the fewest tokens, or `"reward_per_token"`, the weighted reward per token.
-            `"qlpo"`: QLPO's draw instead, arXiv 2607.21793, which keeps the share of correct completions.
-        qlpo_preferred (`float`, *optional*, defaults to `0.75`):
-            1 / (1 + alpha) of QLPO: share that is drawn from the shorter correct and the longer wrong completions, in
-            [0.5, 1]. 0.5 prefers none.
-        whiten_over_tokens (`bool`, *optional*, defaults to `False`):
-            DLER's advantages, by its public code (arXiv 2510.15110): those of TRL, in training, less their mean over
-            all tokens of the rollout, over their standard deviation over these. Needs `scale_rewards="none"` and
-            `multi_objective_aggregation="sum_then_normalize"`.
-        dot_alpha (`float`, *optional*):
-            alpha of DOT, arXiv 2601.03969: in groups that are all correct, completions longer than the mean by more
-            than this many standard deviations are cut there, and graded again. The paper: 3.0, in groups of 32.
-            `None`: none are cut.
-        dot_least (`int`, *optional*, defaults to `32`):
-            Fewest tokens that DOT cuts off.
-        dynamic_sampling (`bool`, *optional*, defaults to `False`):
-            DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: drop groups whose completions all have the same
-            accuracy, and draw more prompts until the generation batch is full. See docs/algorithm.md.
-        dynamic_sampling_max_rounds (`int`, *optional*, defaults to `10`):
-            Rounds of generation per batch, including the first, >= 1. Dropped groups then fill the batch.
-        ces_allow_dynamic_sampling (`bool`, *optional*, defaults to `False`):
-            Allow `dynamic_sampling` with `shaping="ces"`, although CES learns from the groups that it drops.
-        trim_padding (`bool`, *optional*, defaults to `True`):
-            Drop the columns of a forward that are padding in all of its rows. Gradients equal TRL's up to rounding.
-            Where transformers generates, completions that have ended leave the batch.
-        arrange_by_length (`bool`, *optional*, defaults to `True`):
-            Arrange the rows of an optimizer step so that rows of similar length share a micro-batch and processes get
-            similar token counts. Gradients equal TRL's up to rounding. Ignored where the loss depends on which rows
-            share a micro-batch.
-        padding_free (`bool`, *optional*):
-            Pack each forward into one unpadded sequence. `None`: on with FlashAttention. `True` works with any
-            attention implementation, but is slow with others.
-        max_tokens_per_micro_batch (`int`, *optional*):
-            Split each micro-batch into forwards of at most this many token positions per process (prompts,
-            completions and the padding between them). Memory then follows tokens, and
-            `per_device_train_batch_size` can be large.
-        normalize_each_step (`bool`, *optional*, defaults to `False`):
-            With `loss_type="dapo"`, divide each optimizer step by its own tokens in the loss, as in Eq. 1. `False`: by
-            the rollout's mean tokens per step, as TRL does. See docs/deviations.md.
-        on_reward_error (`str`, *optional*, defaults to `"stop"`):
-            What to do if a reward function raises, or returns NaN, infinity, a wrong type or a wrong number of
-            rewards. `"stop"`: stop training with an error that names the function, and the row if known. `"skip"`:
-            warn, and ignore its reward for the invalid rows, or for all rows if it raised or the number is wrong.
-        max_nonfinite_steps (`int`, *optional*, defaults to `3`):
-            Stop training after this many consecutive steps whose gradient is not finite, >= 1. Fewer are skipped, and
-            their rows saved in `output_dir`/_nonfinite.
 
     Raises:
         `ValueError`: A value is out of range, `shaping="ces"` is combined with a setting that would change what the
             paper defines (`loss_type`, `entropy_coef`, `use_adaptive_entropy`, `top_entropy_quantile`,
-            `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`, `dynamic_sampling`),
-            `shaping="clip_cov"` or `"kl_cov"` with another objective than a clipped one with a ratio per token, or
-            with one completion in a micro-batch, `shaping="kl_cov"` with a clip range or one optimizer step per
-            rollout, or two settings contradict each other.
+            `importance_sampling_level`, `off_policy_mask_threshold`, `num_generations`, `dynamic_sampling`), or two
+            settings contradict each other.
     """
 
     epsilon_high: float | None = field(
         default=0.28,
         metadata={"help": "Upper clip range. Default: DAPO's 0.28; the CES paper states none."},
     )
-    shaping: str = "ces"
-    shaping_kwargs: dict[str, Any] | None = None
-    epsilon_high_target_entropy: float | None = None
-    epsilon_high_delta: float = 0.01
-    epsilon_high_max: float = 1.0
-    ces_accuracy_reward: str | None = None
-    ces_correct_threshold: float = 1.0
-    stop_on_runaway: bool = False
-    gfpo_keep: int | None = None
-    gfpo_metric: str = field(default="length", metadata={"choices": list(GFPO_METRICS)})
-    qlpo_preferred: float = 0.75
-    whiten_over_tokens: bool = False
-    dot_alpha: float | None = None
-    dot_least: int = 32
-    dynamic_sampling: bool = False
-    dynamic_sampling_max_rounds: int = 10
-    ces_allow_dynamic_sampling: bool = False
-    trim_padding: bool = True
-    arrange_by_length: bool = True
-    padding_free: bool | None = None
-    max_tokens_per_micro_batch: int | None = None
-    normalize_each_step: bool = False
-    on_reward_error: str = field(default="stop", metadata={"choices": list(ON_REWARD_ERROR)})
-    max_nonfinite_steps: int = 3
+    shaping: str = field(
+        default="ces",
+        metadata={
+            "help": "Rule that turns the advantages A, (B,), into A', (B, T). `ces`: Conditional Entropy Shaping, "
+            "Eqs. 2-7 of arXiv 2605.19358. `none`: DAPO without shaping, on a CPU bit for bit TRL's trainer if "
+            "`trim_padding` and `arrange_by_length` are off. `entropy_advantage`: the baseline of Cheng et al., arXiv "
+            "2506.14758. `on_policy_sft`: arXiv 2602.13407. `my_package.rules:my_rule`, or a name that an installed "
+            "package registers: your own rule, see trl_ces.methods.rule.Rule."
+        },
+    )
+    shaping_kwargs: dict[str, Any] | None = field(
+        default=None, metadata={"help": "Settings of your own rule, a mapping from name to value."}
+    )
+    ces_tau: float | str = field(
+        default=0.01,
+        metadata={
+            "help": "Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals. `auto`: "
+            "about four shaped tokens a completion, from the first rollout's mean length."
+        },
+    )
+    ces_beta_correct: float = field(
+        default=0.4,
+        metadata={
+            "help": "beta_1 of Eq. 7: advantage per bit subtracted from correct completions; below 0 it is added, an "
+            "ablation."
+        },
+    )
+    ces_beta_incorrect: float = field(
+        default=0.4,
+        metadata={
+            "help": "beta_2 of Eq. 7: advantage per bit added to wrong completions; below 0 it is subtracted, an "
+            "ablation."
+        },
+    )
+    ces_cap_incorrect: float | None = field(
+        default=None,
+        metadata={
+            "help": "kappa: the bonus of a wrong completion is at most max(0, -A) / kappa. Default: no cap, the paper."
+        },
+    )
+    ces_dynamic_multiplier: bool = field(
+        default=True,
+        metadata={"help": "Whether b follows the group accuracy, Eq. 6. False: the ablation `w/o Dynamic b`, b = 1."},
+    )
+    ces_entropy_gradient: bool = field(
+        default=True,
+        metadata={
+            "help": "Whether gradients flow through the entropy in A'. False: the ablation `w/o Entropy Gradient`."
+        },
+    )
+    ces_accuracy_reward: str | None = field(
+        default=None,
+        metadata={
+            "help": "Name of the reward function that decides whether a completion is correct. Default: the only "
+            "reward function, or the only one whose name contains `accuracy`."
+        },
+    )
+    ces_correct_threshold: float = field(
+        default=1.0,
+        metadata={"help": "A completion is correct if that reward, before weighting, is at least this."},
+    )
+    ces_allow_dynamic_sampling: bool = field(
+        default=False,
+        metadata={
+            "help": "Allow `dynamic_sampling` with `shaping: ces`, although CES learns from the groups that it drops."
+        },
+    )
+    stop_on_divergence: bool = field(
+        default=False,
+        metadata={
+            "help": "Whether to end training, after a checkpoint, when CES with `ces_beta_incorrect` > 0 diverges: "
+            "the last five logs have over 1.5 times the entropy of the first five and under 0.8 times the accuracy. "
+            "Otherwise the trainer warns."
+        },
+    )
+    entropy_advantage_alpha: float = field(
+        default=0.4, metadata={"help": "alpha of Cheng et al.: advantage per nat, >= 0."}
+    )
+    entropy_advantage_kappa: float = field(
+        default=2.0,
+        metadata={"help": "kappa of Cheng et al.: the bonus is at most |A| / kappa; > 1, so that no sign flips."},
+    )
+    dynamic_sampling: bool = field(
+        default=False,
+        metadata={
+            "help": "DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: drop groups whose completions all have "
+            "the same accuracy, and draw more prompts until the generation batch is full. See docs/algorithm.md."
+        },
+    )
+    dynamic_sampling_max_rounds: int = field(
+        default=10,
+        metadata={
+            "help": "Rounds of generation per batch, including the first, >= 1. Dropped groups then fill the batch."
+        },
+    )
+    trim_padding: bool = field(
+        default=True,
+        metadata={
+            "help": "Drop the columns of a forward that are padding in all of its rows. Gradients equal TRL's up to "
+            "rounding. Where transformers generates, completions that have ended leave the batch."
+        },
+    )
+    arrange_by_length: bool = field(
+        default=True,
+        metadata={
+            "help": "Arrange the rows of an optimizer step so that rows of similar length share a micro-batch and "
+            "processes get similar token counts. Gradients equal TRL's up to rounding. Ignored where the loss depends "
+            "on which rows share a micro-batch."
+        },
+    )
+    padding_free: bool | None = field(
+        default=None,
+        metadata={
+            "help": "Pack each forward into one unpadded sequence. Default: on with FlashAttention. `True` works with "
+            "any attention implementation, but is slow with others."
+        },
+    )
+    max_tokens_per_micro_batch: int | None = field(
+        default=None,
+        metadata={
+            "help": "Split each micro-batch into forwards of at most this many token positions per process (prompts, "
+            "completions and the padding between them). Memory then follows tokens, and "
+            "`per_device_train_batch_size` can be large."
+        },
+    )
+    normalize_each_step: bool = field(
+        default=False,
+        metadata={
+            "help": "With `loss_type: dapo`, divide each optimizer step by its own tokens in the loss, as in Eq. 1. "
+            "False: by the rollout's mean tokens per step, as TRL does. See docs/deviations.md."
+        },
+    )
+    on_reward_error: str = field(
+        default="stop",
+        metadata={
+            "help": "What to do if a reward function raises, or returns NaN, infinity, a wrong type or a wrong number "
+            "of rewards. `stop`: end training with an error that names the function, and the row if known. `skip`: "
+            "warn, and ignore its reward for the invalid rows, or for all rows if it raised or the number is wrong.",
+            "choices": ["stop", "skip"],
+        },
+    )
+    max_nonfinite_steps: int = field(
+        default=3,
+        metadata={
+            "help": "Stop training after this many consecutive steps whose gradient is not finite, >= 1. Fewer are "
+            "skipped, and their rows saved in `output_dir`/_nonfinite."
+        },
+    )
 
     def __post_init__(self):
         self._check()  # before TRL looks at devices: a wrong value fails on any machine
@@ -206,80 +267,36 @@ class CESConfig(RuleFields, GRPOConfig):
         return find_rule(self.shaping)
 
     def needs(self, need: Need) -> bool:
-        """Whether the rule needs it."""
+        """Whether the rule has this need."""
         return self.rule is not None and need in self.rule.needs
 
     @property
-    def needs_verdicts(self) -> bool:
-        """Whether the rule needs to know which completions are correct."""
-        return self.needs(Need.VERDICTS)
-
-    @property
-    def keeps_by_verdict(self) -> bool:
-        """Whether GFPO's filter needs to know which completions are correct."""
-        return self.gfpo_keep is not None and self.gfpo_metric == "qlpo"
-
-    @property
     def needs_accuracy(self) -> bool:
-        """Whether the rule or a layer reads the accuracy reward; rewards of whole groups do, too."""
-        return self.needs_verdicts or self.dynamic_sampling or self.dot_alpha is not None or self.keeps_by_verdict
+        """Whether the rule or dynamic sampling reads the accuracy reward; rewards of whole groups do, too."""
+        return self.needs(Need.CORRECTNESS) or self.dynamic_sampling
 
     def shaping_settings(self) -> dict[str, Any]:
         """The keyword arguments of the rule's function."""
         rule = self.rule
         if rule is None:
             return {}
-        return self._settings_of(rule) | (rule.given(self) if rule.given is not None else {})
+        if rule.settings is None:
+            return {name: getattr(self, f"{rule.name}_{name}") for name in rule.config_fields}
+        return rule.read_settings(self.shaping_kwargs or {}, self._refuse)
 
-    def _settings_of(self, rule: Rule) -> dict[str, Any]:
-        if rule in built_in().values():
-            own = {entry.name: getattr(self, f"{rule.name}_{entry.name}") for entry in fields(rule.settings)}
-            return rule.read(own, lambda name, why: self._refuse(f"{rule.name}_{name}", why))
-        return rule.read(self.shaping_kwargs or {}, self._refuse)
-
-    def _refuse(self, name: str, why: str) -> NoReturn:
+    def _refuse(self, name: str, reason: str) -> NoReturn:
         value = (vars(self) | (self.shaping_kwargs or {})).get(name)
-        raise ValueError(f"`{name}` is {value!r}: {why}")
+        raise ValueError(f"`{name}` is {value!r}: {reason}")
 
     def _check(self) -> None:
-        refuse = self._refuse
-        for known in built_in().values():  # of rules that are not in use too: a wrong value stays wrong
-            self._settings_of(known)
-        rule = self.rule  # refuses an unknown name
-        if self.shaping_kwargs and (rule is None or rule in built_in().values()):
-            refuse("shaping_kwargs", "it is for a rule of your own; those of this package have fields of their own.")
-        if not math.isfinite(self.ces_correct_threshold):
-            refuse("ces_correct_threshold", "it must be a finite reward; 1.0 fits a reward of 0 or 1.")
-        if self.num_generations is None or self.num_generations < 2:
-            refuse("num_generations", "a group needs at least 2 completions; the paper uses 4.")
-        if self.gfpo_metric not in GFPO_METRICS:
-            refuse("gfpo_metric", f"choose one of {', '.join(map(repr, GFPO_METRICS))}.")
-        if self.gfpo_keep is None and self.gfpo_metric != "length":
-            refuse("gfpo_metric", "it does nothing without `gfpo_keep`, the completions to keep of a group.")
-        kept, size = self.gfpo_keep, cast(int, self.num_generations)
-        if kept is not None and not (is_count(kept) and 1 < kept < size):
-            refuse("gfpo_keep", f"it counts completions of a group, above 1 and below `num_generations`, {size}.")
-        if not 0.5 <= self.qlpo_preferred <= 1:
-            refuse(
-                "qlpo_preferred", "it is 1 / (1 + alpha), a share in [0.5, 1]; the paper's alpha of 1/3 gives 0.75."
-            )
-        scaled = self.scale_rewards not in ("none", False) or self.multi_objective_aggregation != "sum_then_normalize"
-        if self.whiten_over_tokens and scaled:
-            refuse(
-                "whiten_over_tokens",
-                'TRL would divide by another deviation first: set `scale_rewards="none"`, and leave '
-                '`multi_objective_aggregation` at "sum_then_normalize".',
-            )
-        if self.dot_alpha is not None:
-            self._check_dot(size)
-        if not is_count(self.dynamic_sampling_max_rounds):
-            refuse("dynamic_sampling_max_rounds", "it counts rounds of generation, 1 or more; 10 is the default.")
+        refuse, rule = self._refuse, self.rule  # refuses an unknown name
+        for name, (holds, reason) in RANGES.items():
+            if not holds(getattr(self, name)):
+                refuse(name, reason)
+        if self.shaping_kwargs and (rule is None or rule.settings is None):
+            refuse("shaping_kwargs", "it is for your own rule; the built-in rules have fields of `CESConfig`.")
         if "thinking_token_budget" in (self.generation_kwargs or {}):
             refuse("generation_kwargs", "forced tokens would enter the loss: remove `thinking_token_budget`.")
-        if self.on_reward_error not in ON_REWARD_ERROR:
-            refuse("on_reward_error", f"choose one of {', '.join(map(repr, ON_REWARD_ERROR))}.")
-        if not is_count(self.max_nonfinite_steps):
-            refuse("max_nonfinite_steps", "it counts consecutive steps, 1 or more; 3 is the default.")
         if self.padding_free and not self.trim_padding:
             refuse(
                 "padding_free", "packing removes the padding that `trim_padding=False` keeps: set only one of them."
@@ -290,19 +307,15 @@ class CESConfig(RuleFields, GRPOConfig):
             self._check_token_budget()
         if self.needs(Need.RATIOS):
             self._check_ratios()
-        if self.epsilon_high_target_entropy is not None:
-            self._check_clip_control()
-        check_micro_batch(self.shaping, self.per_device_train_batch_size)
         if rule is not None:
-            self._settings_of(rule)
+            self.shaping_settings()
             if rule.check is not None:
                 rule.check(self, refuse)
 
     def rows_are_independent(self) -> bool:
         """Whether the loss of an optimizer step is a sum over rows, whatever their micro-batches."""
         return (
-            not self.needs(Need.WHOLE_MICRO_BATCHES)
-            and self.loss_type != "bnpo"  # divides by the tokens of a micro-batch
+            self.loss_type != "bnpo"  # divides by the tokens of a micro-batch
             and self.top_entropy_quantile == 1.0  # a quantile of a micro-batch
             and self.entropy_coef == 0.0  # a mean over the tokens of a micro-batch
             and not self.use_adaptive_entropy
@@ -322,16 +335,14 @@ class CESConfig(RuleFields, GRPOConfig):
         return min(steps, accumulated)
 
     def _check_token_budget(self) -> None:
-        if not is_count(self.max_tokens_per_micro_batch):
-            self._refuse("max_tokens_per_micro_batch", "it counts token positions, 1 or more; 16384 fits many GPUs.")
         if not (self.trim_padding and self.arrange_by_length):
             self._refuse("max_tokens_per_micro_batch", "it needs `trim_padding=True` and `arrange_by_length=True`.")
         if not self.rows_are_independent():
             self._refuse(
                 "max_tokens_per_micro_batch",
                 'the loss of a micro-batch must be a sum over rows, which excludes `loss_type="bnpo"`, '
-                "`top_entropy_quantile` below 1.0, `entropy_coef`, `use_adaptive_entropy`, and a rule that compares "
-                'completions, such as `shaping="kl_cov"`: change that setting, or remove the budget.',
+                "`top_entropy_quantile` below 1.0, `entropy_coef` and `use_adaptive_entropy`: change that setting, or "
+                "remove the budget.",
             )
 
     def _check_ratios(self) -> None:
@@ -352,32 +363,6 @@ class CESConfig(RuleFields, GRPOConfig):
                 f"it masks completions by the sign of A, which A' may flip at a token: set it to None, {OR_OFF}.",
             )
 
-    def _check_dot(self, size: int) -> None:
-        if not 0 < cast(float, self.dot_alpha) < largest_deviation(size):
-            self._refuse(
-                "dot_alpha",
-                f"of {size} completions (`num_generations`) none is more than {largest_deviation(size):.3g} standard "
-                "deviations above the mean: choose a number above 0 and below that, or sample more.",
-            )
-        if not is_count(self.dot_least):
-            self._refuse("dot_least", "it counts tokens, 1 or more; the paper uses 32.")
-        if self.mask_truncated_completions:
-            self._refuse("dot_alpha", "`mask_truncated_completions` would take what it cuts out of the loss: set one.")
-
-    def _check_clip_control(self) -> None:
-        if not 0 <= cast(float, self.epsilon_high_target_entropy) < math.inf:
-            self._refuse("epsilon_high_target_entropy", "it is an entropy in nats, a finite number >= 0, or None.")
-        for name in ("epsilon_high_delta", "epsilon_high_max"):
-            if not 0 < getattr(self, name) < math.inf:
-                self._refuse(name, "it is a clip range, a finite number above 0.")
-        fixed = self.rule is not None and self.rule.given is not None
-        if self.loss_type not in CLIPPED_LOSS_TYPES or fixed:
-            self._refuse(
-                "epsilon_high_target_entropy",
-                f"`loss_type={self.loss_type!r}` with `shaping={self.shaping!r}` has no upper clip range that may "
-                "move: set it to None.",
-            )
-
     def _warn_of_sequence_ratios(self) -> None:
         if (
             self.needs(Need.RATIOS)
@@ -392,16 +377,3 @@ class CESConfig(RuleFields, GRPOConfig):
                 "`vllm_importance_sampling_correction=False`.",
                 stacklevel=3,
             )
-
-
-# The docstring's texts are the fields' help, for `trl-ces train --help` and every parser of dataclasses.
-for _name, _text in re.findall(
-    r"^    (\w+) \(.*\):\n((?:        .*\n)+)", inspect.getdoc(CESConfig) or "", re.MULTILINE
-):
-    _field = CESConfig.__dataclass_fields__[_name]
-    _field.metadata = MappingProxyType({**_field.metadata, "help": " ".join(_text.split())})
-
-
-def is_count(value: Any) -> bool:
-    """Whether it is a whole number of at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -3,7 +3,7 @@
 CES changes the advantage; everything else is TRL's. [`Shaping`] is the paper, at these seams of TRL, each pinned by a
 test in tests/test_trl_contract.py:
 
-1. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: `Verdicts` takes correctness
+1. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: `Correctness` takes correctness
    there and [`Shaping`] the group accuracy (Eq. 2), before TRL makes advantages, slices by process and shuffles.
 2. `_generate_and_score_completions` returns the rollout: the (B,) tensors join it, and TRL carries them to the
    micro-batch.
@@ -16,6 +16,7 @@ Overrides of TRL: `_calculate_rewards`, `_generate_and_score_completions`, `_pre
 `_get_per_token_logps_and_entropies`, `log`. Reads `_buffered_inputs` and `_metrics`.
 """
 
+import copy
 import inspect
 import logging
 import math
@@ -29,52 +30,47 @@ from trl.trainer.utils import get_config_model_id
 
 from .config import CESConfig
 from .layers import (
+    Correctness,
     DynamicSampling,
     EndedRows,
-    EntropyControl,
     ExactResume,
     FiniteSteps,
-    Float32Outputs,
-    FrozenBase,
-    GroupFilter,
     GroupRewards,
-    KnownHead,
-    ModeAfterGeneration,
-    OffloadedAdam,
-    OutlierTruncation,
-    OwnSeed,
     RealTokens,
     RewardCalls,
-    ServerTimeout,
-    TokenWhitening,
-    ToolRounds,
-    Verdicts,
+    UpstreamFixes,
 )
-from .layers.first_rollout import lost_to_rounding, never_shapes, tau_for
+from .layers.divergence import DivergenceWatch
+from .layers.first_rollout import warn_of_rounding
 from .layers.rows import NUM_ITEMS, rows_of_process
-from .layers.runaway import RunawayWatch
-from .methods.ces import AUTO, swapped_signs
+from .methods.ces import (
+    AUTO,
+    automatic_tau,
+    warn_if_rollout_is_unshaped,
+    warn_if_unshaped,
+    warn_of_negative_betas,
+)
 from .methods.group_reward import accuracy_column, is_group_reward
-from .methods.groups import completion_verdicts
+from .methods.groups import completion_facts
 from .methods.metrics import ces_metrics, ces_sums, selection_metrics, selection_sums
-from .methods.rule import Rule
+from .methods.rule import Need, Rule
 from .support.reward_names import reward_name
 
 logger = logging.getLogger(__name__)
 
 
-class Shaping(EntropyControl, Verdicts):
+class Shaping(Correctness):
     """
-    The shaped advantage, `shaping` of [`CESConfig`]: verdicts in, A' out.
+    The shaped advantage, `shaping` of [`CESConfig`]: from correctness and live entropies to A'.
 
     Raises:
-        `ValueError`: The rule needs verdicts and the accuracy reward is ambiguous.
+        `ValueError`: The rule needs correctness and the accuracy reward is ambiguous.
         `RuntimeError`: During training, if TRL's entropies carry no gradient or TRL reads the advantages too early.
     """
 
     _rule: Rule | None = None
-    # (B,) each: this process's verdicts on the latest rollout.
-    _verdict_rows: dict[str, torch.Tensor] = {}  # noqa: RUF012
+    # (B,) each: this process's rows of [`completion_facts`] of the latest rollout.
+    _facts: dict[str, torch.Tensor] = {}  # noqa: RUF012
     # Inputs of the current _compute_loss: TRL's own, and the copy that TRL works on.
     _loss_inputs: tuple[dict, dict] | None = None
 
@@ -82,9 +78,12 @@ class Shaping(EntropyControl, Verdicts):
         # Sums over the micro-batches since the last optimizer step; then one total per step, reduced over processes.
         self._ces_sums: dict[str, torch.Tensor] = {}
         self._ces_totals: dict[str, list[torch.Tensor]] = {"train": [], "eval": []}
-        self._rule_state: dict[str, float] = {}  # a controller's
         super().__init__(*args, **kwargs)
         self._rule = self.args.rule
+        self._is_ces = self.args.shaping == "ces"
+        self._decides_tau = self._is_ces and self.args.ces_tau == AUTO
+        if self._decides_tau:  # the decided number is not for the next trainer with the same config
+            self.args = copy.copy(self.args)
         steps = cast(int, self.args.steps_per_generation)
         if self.args.normalize_each_step and steps % self.args.gradient_accumulation_steps:
             raise ValueError(
@@ -92,44 +91,50 @@ class Shaping(EntropyControl, Verdicts):
                 f"`steps_per_generation`, {steps}, to a multiple of `gradient_accumulation_steps`, "
                 f"{self.args.gradient_accumulation_steps}."
             )
-        if self.args.shaping == "ces" and self.accelerator.is_main_process:
-            swapped = swapped_signs(self.args.ces_beta_correct, self.args.ces_beta_incorrect)
-            unshaped = never_shapes(self.args.ces_tau, self.args.max_completion_length)
-            for warning in filter(None, (swapped, unshaped)):
-                logger.warning(warning)
+        self._warn_before_training()
+        if self._is_ces and self.args.ces_beta_incorrect > 0:
+            reward = self.reward_func_names[cast(int, self._accuracy_index)]
+            advice = "the overlay `ces_mai` or `ces_correct_only`, or a smaller `ces_tau`"
+            self.add_callback(DivergenceWatch(reward, self.args.stop_on_divergence, advice))
+
+    def _warn_before_training(self):
+        warnings = []
+        if self._is_ces:
+            warnings += [warn_of_negative_betas(self.args.ces_beta_correct, self.args.ces_beta_incorrect)]
+            warnings += [warn_if_unshaped(self.args.ces_tau, self.args.max_completion_length)]
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # which update float32 copies
-        if not sharded and not is_peft_model(self.model) and self.accelerator.is_main_process:
-            warning = lost_to_rounding(max(self.model.parameters(), key=torch.numel), self.args.learning_rate)
-            if warning:
-                logger.warning(warning)
-        if self.args.shaping == "ces" and self.args.ces_beta_incorrect > 0 and self._accuracy_index is not None:
-            self.add_callback(RunawayWatch(self.reward_func_names[self._accuracy_index], self.args.stop_on_runaway))
+        if not sharded and not is_peft_model(self.model):
+            warnings += [warn_of_rounding(max(self.model.parameters(), key=torch.numel), self.args.learning_rate)]
+        for warning in filter(None, warnings if self.accelerator.is_main_process else []):
+            logger.warning(warning)
 
-    def _asks_for(self):
-        return super()._asks_for() | ({"correct"} if self.args.needs_verdicts else set())
-
-    def _controls_rule(self):
-        return self.args.rule is not None and self.args.rule.control is not None
-
-    def _control_rule(self, entropy):
-        rule = self._rule
-        if rule is not None and rule.control is not None:
-            rule.control(self._rule_state, entropy, **self.args.shaping_settings())
-            for name, value in self._rule_state.items():
-                number = value.item() if hasattr(value, "item") else value  # numpy's: checkpoints are JSON
-                self._rule_state[name] = number
-                self._metrics["train"][f"{rule.name}/{name}"].append(number)
+    def _required_inputs(self):
+        return super()._required_inputs() | ({"correct"} if self.args.needs(Need.CORRECTNESS) else set())
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        is_first = not self._had_a_rollout
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        if self.args.needs_verdicts:
-            verdicts = completion_verdicts(self._groups, rewards, self.reward_weights)
-            self._verdict_rows = rows_of_process(verdicts, self.accelerator)
+        if self.args.needs(Need.CORRECTNESS):
+            facts = completion_facts(self._groups, rewards, self.reward_weights)
+            self._facts = rows_of_process(facts, self.accelerator)
+        if self._is_ces and self.model.training:
+            self._decide_tau(self._groups.lengths, is_first)
         return rewards
 
+    def _decide_tau(self, lengths: torch.Tensor, is_first: bool):
+        """Replaces `ces_tau: auto` by a number; warns if no token of the first rollout is shaped."""
+        warnings = []
+        if self.args.ces_tau == AUTO:
+            self.args.ces_tau = automatic_tau(lengths.float().mean().item())
+            warnings += [f"`ces_tau: auto` is {self.args.ces_tau:g}, from the first rollout's mean length."]
+        if is_first:
+            warnings += [warn_if_rollout_is_unshaped(cast(float, self.args.ces_tau), lengths)]
+        for warning in filter(None, warnings if self.accelerator.is_main_process else []):
+            logger.warning(warning)
+
     def _generate_and_score_completions(self, inputs):
-        self._verdict_rows = {}
-        return {**super()._generate_and_score_completions(inputs), **self._verdict_rows}
+        self._facts = {}
+        return {**super()._generate_and_score_completions(inputs), **self._facts}
 
     def _compute_loss(self, model, inputs):
         if self._rule is None:
@@ -164,24 +169,24 @@ class Shaping(EntropyControl, Verdicts):
     def _shaped_advantages(self, inputs, logps, entropies_nats):
         """A', (B, T), from `inputs["advantages"]`, (B,)."""
         rule, settings = cast(Rule, self._rule), self.args.shaping_settings()
-        wanted = rule.differentiates == "entropies" and settings.get("entropy_gradient", True)
-        if wanted and torch.is_grad_enabled() and not entropies_nats.requires_grad:
+        differentiable = rule.differentiates == "entropies" and settings.get("entropy_gradient", True)
+        if differentiable and torch.is_grad_enabled() and not entropies_nats.requires_grad:
             raise RuntimeError(
                 f"The entropies of trl {trl.__version__} carry no gradient, so this would train the paper's ablation "
                 '"w/o Entropy Gradient": install the version in constraints.txt, or set `ces_entropy_gradient=False` '
                 "if you mean it."
             )
-        if rule.control is not None:
-            settings["state"] = self._rule_state
-        if self.args.shaping == "ces" and self.args.ces_tau == AUTO:  # an evaluation before the first rollout
-            settings["tau"] = tau_for(self._groups.lengths.float().mean().item())
+        if self._is_ces and self.args.ces_tau == AUTO:  # an evaluation before the first rollout
+            settings["tau"] = automatic_tau(self._groups.lengths.float().mean().item())
         mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
         old_logps = inputs.get("old_per_token_logps", logps.detach())  # as TRL's _compute_loss
         batch = {**inputs, "logps": logps, "old_logps": old_logps}
         shaped = rule.function(batch, entropies_nats, mask, **settings)
         mode = "train" if self.model.training else "eval"
-        judged = self.args.needs_verdicts
-        sums = ces_sums(inputs, entropies_nats, mask, shaped) if judged else selection_sums(mask, shaped)
+        if self.args.needs(Need.CORRECTNESS):
+            sums = ces_sums(inputs, entropies_nats, mask, shaped)
+        else:
+            sums = selection_sums(mask, shaped)
         self._ces_sums[mode] = self._ces_sums[mode] + sums if mode in self._ces_sums else sums
         return shaped.advantages
 
@@ -205,51 +210,45 @@ class Shaping(EntropyControl, Verdicts):
         if self._ces_totals[mode]:
             totals = torch.stack(self._ces_totals[mode]).cpu().double().sum(dim=0).tolist()
             name = cast(Rule, self._rule).name
-            metrics = ces_metrics(totals) if self.args.needs_verdicts else selection_metrics(name, totals)
+            has_facts = self.args.needs(Need.CORRECTNESS)
+            metrics = ces_metrics(totals) if has_facts else selection_metrics(name, totals)
             for name, value in metrics.items():
                 if not math.isnan(value):  # TRL would log None, and TensorBoard warn at each log step
                     self._metrics[mode][name].append(value)
             self._ces_totals[mode].clear()
         super().log(logs, start_time)
 
-    def _remembered(self):
-        totals = [totals.tolist() for totals in self._ces_totals["train"]]
-        return {**super()._remembered(), "totals": totals, "rule": self._rule_state}
+    def _rollout_settings(self):
+        return {**super()._rollout_settings(), "decides_tau": self._decides_tau}
 
-    def _recall(self, state: dict[str, Any]):
-        super()._recall(state)
-        if state["of"]["shaping"] != self.args.shaping:
+    def state_dict(self):
+        totals = [totals.tolist() for totals in self._ces_totals["train"]]
+        return {**super().state_dict(), "totals": totals, "tau": self.args.ces_tau if self._decides_tau else None}
+
+    def load_state_dict(self, state: dict[str, Any]):
+        super().load_state_dict(state)
+        if state["settings"]["shaping"] != self.args.shaping:
             return
         device = self.accelerator.device
-        self._ces_totals["train"] = [torch.tensor(row, device=device) for row in state.get("totals", [])]
-        self._rule_state = state.get("rule", {})
+        self._ces_totals["train"] = [torch.tensor(row, device=device) for row in state["totals"]]
+        if self.args.ces_tau == AUTO:
+            self.args.ces_tau = state["tau"] or AUTO
 
 
 # Outermost first. RealTokens passes each piece of a micro-batch to Shaping. DynamicSampling is inside Shaping, which
-# thus sees the kept groups only. GroupFilter is inside both and drops rewards, never verdicts. Verdicts is inside all
-# that read it, and outside RewardCalls, which has the rewards. OutlierTruncation is between: all see the cut ones.
+# thus sees only the kept groups. Correctness is inside all layers that read it, and outside RewardCalls, which returns
+# the rewards.
 class CESTrainer(
     RealTokens,
     EndedRows,
     Shaping,
-    EntropyControl,
-    TokenWhitening,
     DynamicSampling,
-    GroupFilter,
     GroupRewards,
-    Verdicts,
-    OutlierTruncation,
+    Correctness,
     ExactResume,
     FiniteSteps,
     RewardCalls,
-    ServerTimeout,
-    ModeAfterGeneration,
-    ToolRounds,
-    OwnSeed,
-    Float32Outputs,
-    KnownHead,
-    OffloadedAdam,
-    FrozenBase,
+    UpstreamFixes,
 ):
     """
     Trainer for Conditional Entropy Shaping inside DAPO (arXiv 2605.19358).

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ..config import CESConfig
 from ..methods.groups import group_counts
-from ..methods.rule import Need, Rule, find_rule
-from ..methods.shaped import ShapedAdvantages
+from ..methods import find_rule
+from ..methods.rule import Need, Rule, ShapedAdvantages
 
 ROWS, GROUP, TOKENS = 8, 4, 640
 TOLERANCE = 1e-6

@@ -19,33 +19,33 @@ import torch
 from accelerate.utils import broadcast_object_list, gather_object, send_to_device
 
 from ..methods.groups import Groups
+from .correctness import Correctness
 from .rows import rows_of_process
 from .sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
 from .upstream import one_sleep
-from .verdicts import Verdicts
 
 # TRL's placeholder where the environment owns the data.
 NO_PROMPT = [{"role": "user", "content": ""}]
 
 
 class Group(NamedTuple):
-    """What is kept of a group from its round."""
+    """The data kept of a group from its round."""
 
     prompt: int  # row number in the dataset
     rewards: torch.Tensor  # (G, functions), float, over all processes
-    verdicts: Groups  # of this group alone
+    facts: Groups  # of this group alone
     generated: dict[int, tuple]  # index in the group -> its outputs of `_generate`; this process's members only
 
 
 class Replay(NamedTuple):
-    """What TRL's method is given in the place of generation and rewards."""
+    """Replaces generation and rewards in TRL's method."""
 
     generated: tuple  # as `_generate` returns it, this process's rows
     rewards: torch.Tensor  # (N, functions), over all processes
-    verdicts: Groups
+    facts: Groups
 
 
-class DynamicSampling(Verdicts):
+class DynamicSampling(Correctness):
     """
     Dynamic sampling in training, section 3.2 of DAPO (arXiv 2503.14476); `dynamic_sampling` of [`CESConfig`].
 
@@ -73,8 +73,8 @@ class DynamicSampling(Verdicts):
                 self.accelerator.is_main_process,
             )
 
-    def _asks_for(self):
-        return super()._asks_for() | ({"accuracy"} if self.args.dynamic_sampling else set())
+    def _required_inputs(self):
+        return super()._required_inputs() | ({"accuracy"} if self.args.dynamic_sampling else set())
 
     def _generate_and_score_completions(self, inputs):
         if self._sampler is None or not self.model.training:
@@ -120,7 +120,7 @@ class DynamicSampling(Verdicts):
         self._replay = Replay(
             self._generated(groups),
             torch.cat([group.rewards for group in groups]),
-            Groups.joined([group.verdicts for group in groups]),
+            Groups.joined([group.facts for group in groups]),
         )
         try:
             with self._rounds_have_logged(), self._environments_have_run():
@@ -136,20 +136,20 @@ class DynamicSampling(Verdicts):
             for place, group in enumerate(groups)
             for member, values in group.generated.items()
         }
-        every = dict(gather_object(list(here.items())))
-        columns = zip(*(every[row] for row in self._mine(torch.arange(len(groups) * size))), strict=True)
+        outputs = dict(gather_object(list(here.items())))
+        columns = zip(*(outputs[row] for row in self._mine(torch.arange(len(groups) * size))), strict=True)
         ids, completion_ids, masks, completions, logps = map(list, columns)
-        # A column that some process has is one that all have, so that all make the same tensors.
+        # A column that one process has is added on all, so that all make the same tensors.
         tool_masks = None
-        if any(values[2] is not None for values in every.values()):
+        if any(values[2] is not None for values in outputs.values()):
             pairs = zip(masks, completion_ids, strict=True)  # without a mask, every token is the policy's
             tool_masks = [[1] * len(row) if mask is None else mask for mask, row in pairs]
-        has_logps = all(values[4] is not None for values in every.values())
+        has_logps = all(values[4] is not None for values in outputs.values())
         return ids, completion_ids, tool_masks, completions, logps if has_logps else None, {}, None, []
 
     @contextmanager
     def _rounds_have_logged(self) -> Iterator[None]:
-        """Drops what is logged within it, but for vLLM's sampling metrics, which the rounds did not log."""
+        """Discards metrics logged within the context, except vLLM's sampling metrics, which the rounds did not log."""
         metrics, logs = self._metrics, self._logs
         self._metrics, self._logs = copy.deepcopy(metrics), copy.deepcopy(logs)
         try:
@@ -161,7 +161,7 @@ class DynamicSampling(Verdicts):
 
     @contextmanager
     def _environments_have_run(self) -> Iterator[None]:
-        """Hides the environments, which ran in the rounds."""
+        """Hides the environments within the context: they ran in the rounds."""
         hidden = self.environment_factories, self.environments
         self.environment_factories = self.environments = None
         try:
@@ -191,7 +191,7 @@ class DynamicSampling(Verdicts):
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         if self._replay is not None:
-            self._groups = self._replay.verdicts
+            self._groups = self._replay.facts
             return self._replay.rewards
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if self._round is not None:
@@ -210,7 +210,7 @@ class DynamicSampling(Verdicts):
     def _save_checkpoint(self, model, trial):
         if self._sampler is not None and self.args.should_save:
             folder = self._checkpoint_folder(trial)
-            self._sampler.save(folder, inside_rollout=self._step % self._steps_of_a_rollout() != 0)
+            self._sampler.save(folder, inside_rollout=self._step % self._micro_steps_per_rollout() != 0)
         super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
@@ -219,7 +219,7 @@ class DynamicSampling(Verdicts):
             return
         with_rollout = self._buffered_inputs is not None  # restored by ExactResume
         begun, inside = divmod(
-            self.state.global_step * self.args.gradient_accumulation_steps, self._steps_of_a_rollout()
+            self.state.global_step * self.args.gradient_accumulation_steps, self._micro_steps_per_rollout()
         )
         planned = begun + 1 if inside and with_rollout else begun
         self._sampler.load(Path(checkpoint), planned_rollouts=planned, with_rollout=with_rollout)

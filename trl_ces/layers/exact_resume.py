@@ -14,7 +14,6 @@ from typing import Any, cast
 import torch
 from accelerate.utils import broadcast_object_list, gather_object
 
-from ..methods.ces import AUTO
 from .files import load_micro_batches, save_micro_batches
 from .layer import Layer
 
@@ -61,46 +60,50 @@ class ExactResume(Layer):
         self._load_rollout(Path(checkpoint))
 
     def log(self, logs, start_time=None):
-        wanted = self.log_completions
-        self.log_completions = wanted and len(self._logs["prompt"]) > 0  # a resumed rollout has no texts for a table
+        log_completions = self.log_completions
+        # A resumed rollout has no texts for TRL's table.
+        self.log_completions = log_completions and len(self._logs["prompt"]) > 0
         super().log(logs, start_time)
-        self.log_completions = wanted
+        self.log_completions = log_completions
 
-    def _remembered(self):
-        made_with = {name: getattr(self.args, name) for name in SETTINGS}
-        made_with["num_processes"] = self.accelerator.num_processes
-        return {**super()._remembered(), "step": self._step, "metrics": self._metrics["train"], "of": made_with}
+    def _rollout_settings(self):
+        settings = {name: getattr(self.args, name) for name in SETTINGS}
+        return {**super()._rollout_settings(), **settings, "num_processes": self.accelerator.num_processes}
 
-    def _recall(self, state: dict[str, Any]):
-        super()._recall(state)
+    def state_dict(self):
+        own = {"step": self._step, "metrics": self._metrics["train"], "settings": self._rollout_settings()}
+        return {**super().state_dict(), **own}
+
+    def load_state_dict(self, state: dict[str, Any]):
+        super().load_state_dict(state)
         self._step = state["step"]
         self._metrics["train"].update(state["metrics"])
 
     def _save_rollout(self, folder: Path):
-        inside_rollout = self._step % self._steps_of_a_rollout() != 0
+        inside_rollout = self._step % self._micro_steps_per_rollout() != 0
         rollout = cast(list[dict], self._buffered_inputs) if inside_rollout else []
         for micro_batches in (rollout, []):
             try:
-                return save_micro_batches(folder / self._rollout_file(), micro_batches, self._remembered())
-            except TypeError as error:  # images in lists; what the layers remember is saved without them
+                return save_micro_batches(folder / self._rollout_file(), micro_batches, self.state_dict())
+            except TypeError as error:  # images in lists: save the layers' state alone
                 logger.warning("The rollout is not saved (%s): a resumed run generates it again.", error)
 
     def _load_rollout(self, checkpoint: Path):
         """
-        Restores what [`_save_rollout`] wrote if every process finds its file, whole, and the settings match.
+        Restores what [`_save_rollout`] wrote if every process finds its file, complete, and the settings match.
 
-        Otherwise only what the first process remembers, which holds for any number of processes.
+        Otherwise restores only the first process's state, which holds for any number of processes.
         """
         found = load_micro_batches(checkpoint / self._rollout_file(), self.accelerator.device)
         rollout, state = found or ([], {})
-        whole = state.get("of") == self._remembered()["of"]
-        whole = whole and bool(rollout) == (state["step"] % self._steps_of_a_rollout() != 0)  # else it was not saved
-        whole = whole and not (self.args.ces_tau == AUTO and state.get("tau", AUTO) is None)  # a new one decides it
-        if not all(gather_object([whole])):
+        usable = state.get("settings") == self._rollout_settings()
+        # A rollout with images was not saved.
+        usable = usable and bool(rollout) == (state["step"] % self._micro_steps_per_rollout() != 0)
+        if not all(gather_object([usable])):
             [state] = broadcast_object_list([state])
             if state:
-                self._recall({**state, "step": 0})
-            inside = self.state.global_step * self.args.gradient_accumulation_steps % self._steps_of_a_rollout()
+                self.load_state_dict({**state, "step": 0})
+            inside = self.state.global_step * self.args.gradient_accumulation_steps % self._micro_steps_per_rollout()
             if inside and self.accelerator.is_main_process:
                 logger.warning(
                     "%s is from the middle of a rollout whose file is missing, damaged, or from other settings or "
@@ -109,7 +112,7 @@ class ExactResume(Layer):
                     checkpoint,
                 )
             return
-        self._recall(state)
+        self.load_state_dict(state)
         if rollout:
             self._buffered_inputs = cast(Any, rollout)
 

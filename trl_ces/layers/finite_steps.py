@@ -58,12 +58,12 @@ class FiniteSteps(Layer):
             self._metrics["train"]["nonfinite_steps"].append(self._nonfinite_steps)
         super().log(logs, start_time)
 
-    def _remembered(self):
-        return {**super()._remembered(), "nonfinite": [self._nonfinite_steps, self._nonfinite_in_a_row]}
+    def state_dict(self):
+        return {**super().state_dict(), "nonfinite": [self._nonfinite_steps, self._nonfinite_in_a_row]}
 
-    def _recall(self, state: dict[str, Any]):
-        super()._recall(state)
-        self._nonfinite_steps, self._nonfinite_in_a_row = state.get("nonfinite", (0, 0))
+    def load_state_dict(self, state: dict[str, Any]):
+        super().load_state_dict(state)
+        self._nonfinite_steps, self._nonfinite_in_a_row = state["nonfinite"]
 
     def _runs_deepspeed(self) -> bool:
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED

@@ -36,12 +36,16 @@ class Layer(GRPOTrainer):
         check_trl_version(trl.__version__)
         super().__init__(*args, **kwargs)
 
-    def _remembered(self) -> dict[str, Any]:
-        """State to save beyond TRL's, as JSON. Each layer adds its keys."""
+    def state_dict(self) -> dict[str, Any]:
+        """State of training to save with a checkpoint beyond TRL's, as JSON. Each layer adds its keys."""
         return {}
 
-    def _recall(self, state: dict[str, Any]) -> None:
-        """Restores the state that [`_remembered`] returned before the restart."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what [`state_dict`] returned before the restart."""
+
+    def _rollout_settings(self) -> dict[str, Any]:
+        """Settings on which a saved rollout depends, as JSON: with others it is generated again."""
+        return {}
 
     def _checkpoint_folder(self, trial: Any) -> Path:
         return Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
@@ -51,7 +55,7 @@ class Layer(GRPOTrainer):
         """G, completions per prompt, in training or in evaluation."""
         return self.num_generations if self.model.training else self.num_generations_eval
 
-    def _steps_of_a_rollout(self) -> int:
+    def _micro_steps_per_rollout(self) -> int:
         """Micro-steps for which TRL uses one rollout."""
         return cast(int, self.args.steps_per_generation) * self.num_iterations
 

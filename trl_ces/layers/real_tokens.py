@@ -89,7 +89,7 @@ class RealTokens(Layer):
     def _can_score_later(self) -> bool:
         """Whether old log-probs are needed, and not before the update."""
         args = self.args
-        wanted = args.gradient_accumulation_steps % self._steps_of_a_rollout() != 0
+        wanted = args.gradient_accumulation_steps % self._micro_steps_per_rollout() != 0
         corrected = self.use_vllm and self.vllm_importance_sampling_correction
         return wanted and not corrected and not self._is_vlm and (self._per_step > 0 or self._padding.right)
 
@@ -179,7 +179,7 @@ class RealTokens(Layer):
 
     def _log_first_ratio(self, rows: dict[str, Any], logps: torch.Tensor):
         """Logs the largest |log ratio| of a rollout's first micro-batch: 0 if old log-probs match the update's."""
-        if not self.model.training or OLD not in rows or self._step % self._steps_of_a_rollout():
+        if not self.model.training or OLD not in rows or self._step % self._micro_steps_per_rollout():
             return
         if self._per_step == 0 and not self._padding.right:
             return

@@ -1,11 +1,38 @@
-"""Calls reward functions: with the model's own text, and with their results checked.
+"""Calls reward functions with the model's own text, and checks their results.
+
+Each completion gets a finite number or `None`, or an error names the function. TRL alone trains on infinite rewards,
+reads NaN as `None`, and names no row where a function returns an invalid value. `trainer.reward_funcs` holds the
+user's own objects; guards replace them only while TRL calls them.
 
 Overrides of TRL: `_generate`, `_calculate_rewards`.
 """
 
+import copy
+import inspect
+import logging
+import math
+import reprlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from trl.trainer.utils import is_async_callable
+
+from ..methods.groups import Groups
 from .layer import Layer
-from .reward_guard import guarded_rewards
 from .turns import read_turns
+
+logger = logging.getLogger(__name__)
+
+# Keyword arguments that reward functions receive beyond TRL's own.
+REWARD_KEYWORDS = ("thinking_prefilled", "last_turns")
+LARGEST = torch.finfo(torch.float32).max  # TRL stores rewards as float32
+
+
+class RewardError(RuntimeError):
+    """A reward function raised or returned invalid rewards. Names the function, and the row if known."""
 
 
 class RewardCalls(Layer):
@@ -35,3 +62,147 @@ class RewardCalls(Layer):
             {**{name: values[row] for name, values in self._turns.items()}, **example}
             for row, example in enumerate(examples)
         ]
+
+
+def parameters_of(func: Callable) -> list[inspect.Parameter]:
+    """The parameters of a reward function; empty where compiled code has no signature."""
+    try:
+        return list(inspect.signature(func).parameters.values())
+    except ValueError:
+        return []
+
+
+def accepted(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
+    """`arguments` without the `REWARD_KEYWORDS` that `func` does not accept."""
+    parameters = parameters_of(func)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return arguments
+    refused = set(REWARD_KEYWORDS) - {parameter.name for parameter in parameters}
+    return {name: value for name, value in arguments.items() if name not in refused}
+
+
+@contextmanager
+def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
+    """
+    Guards the reward functions of `trainer` inside the context; reward models are not checked.
+
+    `on_error="stop"` raises. `"skip"` warns and returns `None`, which excludes a row from its group's mean, for rows
+    with an invalid value, or for all rows if the function raised or returned the wrong number of rewards. No function
+    is called twice.
+
+    Raises:
+        [`RewardError`]: Inside the context, if a function raises, or returns anything but an iterable of one finite
+            number or `None` per completion.
+    """
+    funcs = trainer.reward_funcs
+    trainer.reward_funcs = [
+        guarded(func, name, on_error) for func, name in zip(funcs, trainer.reward_func_names, strict=True)
+    ]
+    try:
+        yield
+    finally:
+        trainer.reward_funcs = funcs
+
+
+def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
+    """
+    Calls a rule of whole groups, see [`group_reward`], and checks what it returns; `on_error` as [`guarded_rewards`].
+
+    Returns:
+        `Tensor`: Shape (P * G,), float32; NaN, which is TRL's `None`, where a completion is not scored.
+
+    Raises:
+        [`RewardError`]: The rule raises, returns another shape, or a reward that is not finite where it is scored.
+    """
+    shape = groups.correct.shape
+    found, cause = torch.full(shape, math.nan, device=groups.correct.device), None
+    try:
+        result = rule(copy.deepcopy(groups))  # the rule may change them in place
+        if not isinstance(result, Tensor) or result.shape != shape:
+            returned = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+            problem = f"returned {returned}, not a tensor of shape {tuple(shape)}"
+        else:
+            result = result.float()
+            found = torch.where(groups.scored & result.isfinite() & (result.abs() <= LARGEST), result, math.nan)
+            bad = (groups.scored & found.isnan()).nonzero().tolist()
+            if not bad:
+                return found.flatten()
+            group, member = bad[0]
+            problem = f"returned {result[group, member].item()} for completion {member} of group {group}"
+    except Exception as error:
+        cause, problem = error, f"raised {type(error).__name__}: {error}"
+    message = f"The reward function {name!r} {problem}"
+    if on_error == "stop":
+        raise RewardError(
+            f'{message}: return a finite number for each completion, or set `on_reward_error="skip"`.'
+        ) from cause
+    lost = (groups.scored & found.isnan()).sum()
+    logger.warning("%s; %d of %d completions get no reward from it.", message, lost, found.numel())
+    return found.flatten()
+
+
+def guarded(func: Any, name: str, on_error: str) -> Any:
+    """Wraps `func` in a guard that reports it as `name`; async if `func` is. A reward model is returned as it is."""
+    if isinstance(func, torch.nn.Module):
+        return func
+
+    def call(**arguments):
+        try:
+            rewards = _listed(func(**accepted(func, arguments)))
+        except Exception as error:
+            rewards = error
+        return _checked(rewards, arguments, name, on_error)
+
+    async def call_async(**arguments):
+        try:
+            rewards = _listed(await func(**accepted(func, arguments)))
+        except Exception as error:
+            rewards = error
+        return _checked(rewards, arguments, name, on_error)
+
+    return call_async if is_async_callable(func) else call
+
+
+def _listed(rewards: Any) -> Any:
+    """Exhausts a generator here, where its exceptions are caught."""
+    return list(rewards) if isinstance(rewards, Iterable) else rewards
+
+
+def _checked(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
+    count = len(arguments["completions"])
+    checked: list[float | None] = [None] * count
+    lost, where = count, ""
+    if isinstance(rewards, Exception):
+        problem = f"raised {type(rewards).__name__}: {rewards}"
+        if isinstance(rewards, AttributeError | TypeError) and count and isinstance(arguments["completions"][0], list):
+            where = ' (a completion is a list of messages here: its text is `completion[-1]["content"]`)'
+    elif not isinstance(rewards, list):
+        problem = f"returned {reprlib.repr(rewards)}, a {type(rewards).__name__}, not one reward per completion"
+    elif len(rewards) != count:
+        problem = f"returned {len(rewards)} rewards for {count} completions"
+    else:
+        checked = [_number(reward) for reward in rewards]
+        bad = [row for row in range(count) if checked[row] is None and rewards[row] is not None]
+        if not bad:
+            return checked
+        lost, row = len(bad), bad[0]
+        shown = [reprlib.repr(arguments[column][row]) for column in ("prompts", "completions")]
+        problem = f"returned {reprlib.repr(rewards[row])}"
+        where = f" for row {row} of {count} (prompt {shown[0]}, completion {shown[1]})"
+    message = f"The reward function {name!r} {problem}{where}"
+    if on_error == "stop":
+        raise RewardError(
+            f"{message}: return a finite number, or None to leave a completion unscored, for each, or set "
+            '`on_reward_error="skip"`.'
+        ) from (rewards if isinstance(rewards, Exception) else None)
+    logger.warning("%s; %d of %d completions get no reward from it.", message, lost, count)
+    return checked
+
+
+def _number(reward: Any) -> float | None:
+    """`reward` as a finite number in the range of float32, else `None`."""
+    try:
+        value = math.nan if isinstance(reward, str) else float(reward)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: a tensor of several elements
+        return None
+    return value if abs(value) <= LARGEST else None

@@ -62,8 +62,8 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     """
     Which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
 
-    `accuracy` has shape (N,), groups contiguous, NaN without a verdict. A group with fewer than two verdicts is not
-    informative.
+    `accuracy` has shape (N,), groups contiguous, NaN where unscored. A group with fewer than two scored completions is
+    not informative.
     """
     lowest, highest = group_extremes(accuracy, group_size)
     return highest > lowest

@@ -2,13 +2,60 @@
 
 - `ces.py`: Conditional Entropy Shaping, arXiv 2605.19358, and its two ablations.
 - `entropy_advantage.py`: the paper's baseline "Entropy Advantage", arXiv 2506.14758.
-- Files with a `NAME_length_reward`: length rewards of whole groups; `group_reward.py` makes reward functions of them.
-- `clip_cov.py`, `kl_cov.py`: Clip-Cov and KL-Cov, arXiv 2505.22617; `covariance.py`: what they share.
-- `stare.py`, arXiv 2606.19236; `repo_r.py`, 2603.11682; `on_policy_sft.py`, 2602.13407: token rules too.
-- `gfpo.py`, `qlpo.py`: GFPO, arXiv 2508.09726, and QLPO, 2607.21793: which completions get an advantage.
-- `dot.py`: DOT, arXiv 2601.03969: where completions of all-correct groups are cut.
-- `dler.py`: DLER, arXiv 2510.15110: advantages whitened over tokens.
-- `groups.py`: a rollout's groups: correctness, accuracy, lengths.
+- `on_policy_sft.py`: On-policy SFT, arXiv 2602.13407.
+- `length_rewards.py`: length rewards of whole groups; `group_reward.py` makes reward functions of them.
+- `rule.py`: the interface of a token rule.
+- `groups.py`: correctness and accuracy of groups.
 - `metrics.py`: logged metrics.
-- `rule.py`: what a token rule says of itself, and how it is found.
 """
+
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from ..support.errors import nearest
+from ..support.imports import import_path
+from . import ces, entropy_advantage, on_policy_sft
+from .rule import Rule
+
+ENTRY_POINTS = "trl_ces.methods"
+BUILT_IN: dict[str, Rule] = {
+    "ces": ces.rule,
+    "entropy_advantage": entropy_advantage.rule,
+    "on_policy_sft": on_policy_sft.rule,
+}
+
+
+@cache
+def find_rule(name: str) -> Rule | None:
+    """
+    Finds the rule that `shaping` names.
+
+    Args:
+        name (`str`):
+            `"none"`; a key of `BUILT_IN`; a path `my_package.rules:my_rule`, which may lie in the working directory;
+            or a name that an installed package registers in the entry-point group `trl_ces.methods`.
+
+    Returns:
+        [`Rule`], or `None` for `"none"`.
+
+    Raises:
+        `ValueError`: The name is unknown, or its path names something else.
+    """
+    if name == "none":
+        return None
+    found: Any = BUILT_IN.get(name)
+    if found is None and ":" in name:
+        found = import_path(name, "shaping")
+    elif found is None:
+        registered = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+        if name not in registered:
+            known = [*BUILT_IN, "none", *registered]
+            raise ValueError(
+                f"`shaping` is {name!r}:{nearest(name, known)} choose one of {', '.join(map(repr, known))}, or give a "
+                "path such as 'my_package.rules:my_rule'."
+            )
+        found = registered[name].load()
+    if not isinstance(found, Rule):
+        raise ValueError(f"`shaping` is {name!r}, which is a {type(found).__name__}, not a trl_ces.methods.rule.Rule.")
+    return found

@@ -8,14 +8,12 @@ unless a name says nats. A loss mask is 1 on tokens in the loss and 0 on padding
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .rule import OR_OFF, Need, Refuse, Rule, exact, setting, share
-from .shaped import ShapedAdvantages, entropy_in_bits
+from .rule import OR_OFF, Need, Refuse, Rule, ShapedAdvantages, entropy_in_bits, exact
 
 
 def multiplier(correct: Tensor, group_correct: Tensor, group_scored: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,7 +133,7 @@ def conditional_entropy_shaping(
             Shape (B,) each: `advantages`; `correct`, `scored` (bool); `group_correct`, `group_scored` (int64).
         entropies_nats (`Tensor`): Shape (B, T), nats, of the policy being updated; 0 on padding.
         mask (`Tensor`): Shape (B, T), the loss mask.
-        tau, beta_correct, beta_incorrect, cap_incorrect: See [`Settings`].
+        tau, beta_correct, beta_incorrect, cap_incorrect: The fields `ces_*` of [`CESConfig`].
         dynamic_multiplier (`bool`): `False` is the paper's "w/o Dynamic b".
         entropy_gradient (`bool`): `False` is the paper's "w/o Entropy Gradient".
 
@@ -156,52 +154,43 @@ def conditional_entropy_shaping(
     return ShapedAdvantages(shaped, selected)
 
 
-AUTO = "auto"  # stands for a tau that the first rollout decides, see `tau_for` of layers/first_rollout.py
-BETA = "it is advantage per bit of entropy, a finite number; the paper uses 0.4."
+AUTO = "auto"  # the first rollout decides tau, see [`automatic_tau`]
+BETA_RANGE = "it is advantage per bit of entropy, a finite number; the paper uses 0.4."
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The settings of CES, `ces_*` in [`CESConfig`]."""
+def automatic_tau(mean_length: float) -> float:
+    """
+    The value of `ces_tau: auto`: 4 / mean length, but no less than the paper's 0.01.
 
-    tau: float | str = share(
-        0.01,
-        "Top-rate tau of Eq. 5: share of a completion's tokens, in [0, 1], at most nine decimals. `auto`: about four "
-        "shaped tokens a completion, from the first rollout's mean length.",
-        zero=True,
-        words=(AUTO,),
-    )
-    beta_correct: float = setting(
-        0.4,
-        "beta_1 of Eq. 7: advantage per bit subtracted from correct completions; below 0 it is added, an ablation.",
-        math.isfinite,
-        BETA,
-    )
-    beta_incorrect: float = setting(
-        0.4,
-        "beta_2 of Eq. 7: advantage per bit added to wrong completions; below 0 it is subtracted, an ablation.",
-        math.isfinite,
-        BETA,
-    )
-    cap_incorrect: float | None = setting(
-        None,
-        "kappa: a wrong completion gets at most max(0, -A) / kappa, so that for kappa >= 1 none is rewarded. Default: "
-        "no cap, the paper.",
-        lambda value: 1 <= value < math.inf,
-        "it divides |A| of a wrong completion, a number >= 1; 2 is the choice of arXiv 2506.14758. Leave it out for "
-        "the paper's CES.",
-    )
-    dynamic_multiplier: bool = setting(
-        True, "Whether b follows the group accuracy, Eq. 6. False: b = 1, the paper's ablation `w/o Dynamic b`."
-    )
-    entropy_gradient: bool = setting(
-        True,
-        "Whether gradients flow through the entropy in A'. False: the paper's ablation `w/o Entropy Gradient`.",
+    Eq. 5 then shapes about four tokens of a completion where b is 1. The first rollout's mean length decides, and the
+    number stays for the run: it is logged, written to the run's recipe.yaml and run.json, and kept in checkpoints.
+    """
+    return round(min(max(4 / mean_length, 0.01), 1), 4)
+
+
+def warn_if_unshaped(tau: float | str, longest: int | None) -> str:
+    """A warning if no completion of at most `longest` tokens has a shaped token (Eq. 5), else an empty string."""
+    if longest is None or isinstance(tau, str) or tau == 0 or longest * exact(tau) >= 1:
+        return ""
+    return (
+        f"Nothing will be shaped: a completion of at most {longest} tokens (`max_completion_length`) is too short for "
+        f"`ces_tau` {tau:g} (Eq. 5). Set it to {4 / longest:.2g}, about 4 shaped tokens."
     )
 
 
-def swapped_signs(beta_correct: float, beta_incorrect: float) -> str:
-    """Which ablation negative betas are, for the log; empty if none is negative."""
+def warn_if_rollout_is_unshaped(tau: float, lengths: Tensor) -> str:
+    """The same for the first rollout's completions, whose lengths in tokens have any shape."""
+    longest, mean = lengths.max().item(), lengths.float().mean().item()
+    if tau == 0 or longest * exact(tau) >= 1:
+        return ""
+    return (
+        f"No token of the first rollout is shaped: its longest completion has {longest:.0f} tokens, and `ces_tau` "
+        f"{tau:g} takes one in {1 / tau:.0f}. Set it to about {4 / mean:.1g}, four tokens a completion."
+    )
+
+
+def warn_of_negative_betas(beta_correct: float, beta_incorrect: float) -> str:
+    """A warning that names the ablation which negative betas train, else an empty string."""
     if beta_correct < 0 and beta_incorrect < 0:
         return (
             "CES with its signs swapped: entropy is raised on correct completions and lowered on wrong ones, the "
@@ -235,8 +224,15 @@ rule = Rule(
     name="ces",
     title="Conditional Entropy Shaping (CES)",
     function=conditional_entropy_shaping,
-    settings=Settings,
-    needs=frozenset({Need.VERDICTS, Need.RATIOS}),
+    needs=frozenset({Need.CORRECTNESS, Need.RATIOS}),
     differentiates="entropies",
     check=check,
+    config_fields=(
+        "tau",
+        "beta_correct",
+        "beta_incorrect",
+        "cap_incorrect",
+        "dynamic_multiplier",
+        "entropy_gradient",
+    ),
 )

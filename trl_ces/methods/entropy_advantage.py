@@ -1,13 +1,9 @@
 """The paper's baseline "Entropy Advantage", arXiv 2506.14758."""
 
-import math
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from .rule import Rule, setting
-from .shaped import ShapedAdvantages
+from .rule import Rule, ShapedAdvantages
 
 
 def entropy_advantage(
@@ -34,27 +30,9 @@ def entropy_advantage(
     return ShapedAdvantages(advantages + bonus * mask, mask.bool())
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The settings of Cheng et al., `entropy_advantage_*` in [`CESConfig`]."""
-
-    alpha: float = setting(
-        0.4,
-        "alpha of Cheng et al.: advantage per nat, >= 0.",
-        lambda value: 0 <= value < math.inf,
-        "it is advantage per nat, a finite number >= 0; the paper uses 0.4.",
-    )
-    kappa: float = setting(
-        2.0,
-        "kappa of Cheng et al.: the bonus is at most |A| / kappa; > 1, so that no sign flips.",
-        lambda value: 1 < value < math.inf,
-        "it must be above 1, so that no advantage changes sign; use 2.0.",
-    )
-
-
 rule = Rule(
     name="entropy_advantage",
     title="the entropy advantage of Cheng et al. ([arXiv 2506.14758](https://arxiv.org/abs/2506.14758))",
     function=entropy_advantage,
-    settings=Settings,
+    config_fields=("alpha", "kappa"),
 )

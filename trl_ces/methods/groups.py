@@ -1,4 +1,4 @@
-"""Verdicts on a rollout: which completions are correct, and the accuracy of their groups (Eq. 2)."""
+"""Per-completion facts of a rollout: correctness, lengths, truncation, and the accuracy of the groups (Eq. 2)."""
 
 import json
 from collections.abc import Sequence
@@ -83,9 +83,9 @@ def group_accuracy(group_correct: Tensor, group_scored: Tensor) -> Tensor:
     return group_correct / group_scored.clamp(min=1)
 
 
-def completion_verdicts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) -> dict[str, Tensor]:
+def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) -> dict[str, Tensor]:
     """
-    The groups' verdicts as tensors with a row per completion, as a token rule reads them.
+    Flattens the groups into tensors with a row per completion, as a token rule reads them.
 
     Args:
         groups ([`Groups`]): P groups of G completions.
@@ -172,7 +172,7 @@ def z_scores(lengths: Tensor, counted: Tensor) -> Tensor:
     return deviation / (((deviation**2 * counted).sum(dim=1, keepdim=True) / n).sqrt() + 1e-7)
 
 
-def odd_reward(accuracy: Tensor) -> float | None:
+def graded_reward(accuracy: Tensor) -> float | None:
     """First of the rewards, shape (N,), that is a number but neither 0 nor 1; `None` if there is none."""
-    odd = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
-    return odd[0].item() if odd.numel() > 0 else None
+    graded = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
+    return graded[0].item() if graded.numel() > 0 else None

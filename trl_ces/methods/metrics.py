@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .groups import group_accuracy
-from .shaped import ShapedAdvantages, entropy_in_bits
+from .rule import ShapedAdvantages, entropy_in_bits
 
 # metric: (numerator, denominator)
 CES_METRICS = {

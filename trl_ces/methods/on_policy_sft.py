@@ -17,15 +17,17 @@ nats a token counts less, because its 1 / ratio would overflow. TRL's correction
 turn `vllm_importance_sampling_correction` off.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .kl_cov import LOWEST_LOG_RATIO, refuse_clipping
-from .rule import OR_OFF, Need, Refuse, Rule
-from .shaped import ShapedAdvantages
+from .rule import OR_OFF, Need, Refuse, Rule, ShapedAdvantages
+
+# Nats. Below it 1 / ratio would overflow float32.
+LOWEST_LOG_RATIO = -64.0
+# An `epsilon_high` that no importance ratio reaches.
+NO_CLIP = 1e6
 
 
 def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor) -> ShapedAdvantages:
@@ -45,26 +47,23 @@ def on_policy_sft(batch: dict[str, Tensor], entropies_nats: Tensor, mask: Tensor
     return ShapedAdvantages(torch.where(batch["correct"].unsqueeze(1), inverse, 0.0), mask.bool())
 
 
-@dataclass(frozen=True)
-class Settings:
-    """It has none."""
-
-
 def check(args: Any, refuse: Refuse) -> None:
-    """Refuses a clip range and a KL term, which it does not have, and what would only change advantages."""
-    refuse_clipping("on-policy SFT", args, refuse)
+    """Refuses a clip range that may act, and a KL term."""
+    wide = f"on-policy SFT has no clipping: set `epsilon=1.0`, `epsilon_high={NO_CLIP}` and `delta=None`, {OR_OFF}."
+    if args.epsilon < 1:
+        refuse("epsilon", wide)
+    if (args.epsilon if args.epsilon_high is None else args.epsilon_high) < NO_CLIP:
+        refuse("epsilon_high", wide)
+    if args.delta is not None:
+        refuse("delta", wide)
     if args.beta:
         refuse("beta", f"on-policy SFT has no KL term: set it to 0.0, {OR_OFF}.")
-    for name, off in (("gfpo_keep", None), ("whiten_over_tokens", False)):
-        if getattr(args, name):
-            refuse(name, f"on-policy SFT reads verdicts and no advantages: set it to {off}, {OR_OFF}.")
 
 
 rule = Rule(
     name="on_policy_sft",
     title="on-policy SFT ([arXiv 2602.13407](https://arxiv.org/abs/2602.13407))",
     function=on_policy_sft,
-    settings=Settings,
-    needs=frozenset({Need.VERDICTS, Need.RATIOS}),
+    needs=frozenset({Need.CORRECTNESS, Need.RATIOS}),
     check=check,
 )

@@ -170,18 +170,13 @@ def trained_with(rule: str | None, settings: Mapping[str, Any], recipe: Mapping[
             without.append(f"capped at |A| / {settings['ces_cap_incorrect']:g} on wrong completions")
         words.append(f"{rule} {' and '.join(without)}".strip())
     rewards = [name.rpartition(".")[2] for name in recipe.get("reward_funcs") or []]
-    kept, share = recipe.get("gfpo_keep"), recipe.get("top_entropy_quantile", 1.0)
-    selector = "QLPO" if recipe.get("gfpo_metric") == "qlpo" else "GFPO"
+    share = recipe.get("top_entropy_quantile", 1.0)
     added = {
         "dynamic sampling": recipe.get("dynamic_sampling"),
-        f"{selector} (an advantage for {kept} of a group)": kept is not None,
         **{f"the reward `{name.removeprefix('get_')}`": name.startswith("get_") for name in rewards},
-        "advantages whitened over tokens (DLER)": recipe.get("whiten_over_tokens"),
         "rewards scaled by the batch": recipe.get("scale_rewards") == "batch",
         "rewards normalized one by one (GDPO)": recipe.get("multi_objective_aggregation") == "normalize_then_sum",
         f"a loss on the {100 * share:g} % of the tokens with the highest entropy": share < 1,
-        "outliers cut off (DOT)": recipe.get("dot_alpha") is not None,
-        "an upper clip bound that follows the entropy": recipe.get("epsilon_high_target_entropy") is not None,
         "an adaptive entropy bonus": recipe.get("use_adaptive_entropy"),
         "an entropy bonus": recipe.get("entropy_coef") and not recipe.get("use_adaptive_entropy"),
     }

@@ -89,12 +89,12 @@ def _added(present: Any, value: Any, where: str) -> Any:
 
 def _without_other_rules(given: dict[str, Any]) -> dict[str, Any]:
     """Without the settings of built-in rules that `shaping` no longer names."""
-    from ..methods.rule import built_in  # imports torch, which `--help` does without
+    from ..methods import BUILT_IN  # imports torch, which `--help` does without
 
     others = {
-        f"{rule.name}_{setting.name}"
-        for rule in built_in().values()
+        f"{rule.name}_{setting}"
+        for rule in BUILT_IN.values()
         if rule.name != given.get("shaping", "ces")
-        for setting in fields(rule.settings)
+        for setting in rule.config_fields
     }
     return {name: value for name, value in given.items() if name not in others}

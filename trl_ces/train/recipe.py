@@ -133,7 +133,7 @@ class Recipe:
         Raises:
             `UserError`: TRL or [`CESConfig`] refuses the settings.
         """
-        from ..config import CESConfig, check_micro_batch
+        from ..config import CESConfig
 
         fields = self.training_fields(num_processes) | {"use_cpu": True}
         for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
@@ -144,7 +144,6 @@ class Recipe:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the training processes show them
                 config = CESConfig(**fields)
-                check_micro_batch(self.setting("shaping"), fields["per_device_train_batch_size"] // num_processes)
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.source}: {error}") from None
         return config

@@ -15,7 +15,7 @@ from trl import get_peft_config, get_quantization_config
 
 from ..config import CESConfig
 from ..layers.entropy_control import AfterStep
-from ..layers.reward_guard import RewardError
+from ..layers.reward_calls import RewardError
 from ..methods.ces import AUTO
 from ..support.errors import UserError, hub_errors
 from ..support.files import is_disk_full, write_text

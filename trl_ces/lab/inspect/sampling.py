@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerState
 from trl.trainer.utils import is_async_callable
 
-from ...layers.first_rollout import what_it_saw
-from ...layers.reward_guard import RewardError, guarded
+from ...layers.first_rollout import describe_example
+from ...layers.reward_calls import RewardError, guarded
 from ...layers.turns import read_turns
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.prompts import build_prompt
@@ -108,7 +108,7 @@ def _accuracy_verdicts(
         return None, str(error)
     threshold = recipe.setting("ces_correct_threshold")
     verdicts = [None if value is None else value >= threshold for value in values]
-    seen = what_it_saw(func, arguments["completions"][0], {name: values[0] for name, values in asked.columns.items()})
+    seen = describe_example(func, arguments["completions"][0], {name: values[0] for name, values in asked.columns.items()})
     return verdicts, None if any(verdicts) else f"{name} calls no completion correct. {seen}"
 
 

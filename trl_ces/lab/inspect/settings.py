@@ -30,16 +30,15 @@ class Sampling:
     batch_size: int = 32  # completions generated together; another size draws others
 
     def __post_init__(self):
-        from ...methods.ces import Settings
-        from ...methods.rule import problem_with
+        from ...config import RANGES
 
         if not 0 < self.temperature < math.inf:
             raise UserError(
                 f"The temperature is {self.temperature}: `--temperature` must be above 0; 1.0 is the model's own."
             )
-        problem = problem_with(Settings.__dataclass_fields__["tau"], self.tau)
-        if problem is not None:
-            raise UserError(f"`--tau` is {self.tau}: {problem}")
+        holds, reason = RANGES["ces_tau"]
+        if not holds(self.tau):
+            raise UserError(f"`--tau` is {self.tau}: {reason}")
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, **given: Any) -> Sampling:
@@ -56,9 +55,9 @@ class Sampling:
 
     def share(self, lengths: Sequence[int]) -> float:
         """tau as a number: `auto` follows from the completions' lengths."""
-        from ...layers.first_rollout import tau_for
+        from ...methods.ces import automatic_tau
 
-        return tau_for(mean(lengths)) if isinstance(self.tau, str) else self.tau
+        return automatic_tau(mean(lengths)) if isinstance(self.tau, str) else self.tau
 
 
 def recipe_to_sample(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...methods.ces import selection_size, top_entropy_tokens
-from ...methods.shaped import entropy_in_bits
+from ...methods.rule import entropy_in_bits
 
 # Logits per forward pass: 2 GiB in float32. A single completion may need more, if its tokens times V do.
 LOGITS_AT_A_TIME = 2**29

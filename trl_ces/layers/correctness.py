@@ -1,0 +1,109 @@
+"""Per-completion facts of a rollout, gathered once with the rewards: correctness, lengths, truncation.
+
+Overrides of TRL: `_generate`, `_calculate_rewards`.
+"""
+
+import logging
+from typing import cast
+
+import torch
+from accelerate.utils import gather
+
+from ..methods.group_reward import accuracy_column
+from ..methods.groups import Groups, graded_reward
+from .first_rollout import describe_example, warn_if_nothing_to_learn
+from .layer import Layer
+from .turns import policy_lengths
+
+logger = logging.getLogger(__name__)
+
+
+class Correctness(Layer):
+    """
+    Keeps the latest rollout's [`Groups`], of all processes, in `_groups`.
+
+    A layer that reads it subclasses this one and returns its inputs from `_required_inputs`: `"accuracy"`, the
+    accuracy reward, or `"correct"`, which also warns of a reward other than 0 and 1. Without required inputs, nothing
+    is gathered.
+
+    Raises:
+        `ValueError`: The accuracy reward is ambiguous where a layer needs it.
+    """
+
+    _inputs: set[str] = set()  # noqa: RUF012
+    _groups: Groups
+    _masks: list | None = None  # of this process's latest completions: 1 on the policy's own tokens
+    _accuracy_index: int | None = None
+    _warned_of_graded = False
+    _had_a_rollout = False
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._inputs = self._required_inputs()
+        if self._inputs:
+            self._accuracy_index = accuracy_column(
+                self.args.ces_accuracy_reward, self.reward_func_names, self.reward_funcs
+            )
+            logger.info("Correctness is taken from %s.", self.reward_func_names[self._accuracy_index])
+
+    def _required_inputs(self) -> set[str]:
+        """What this layer and those inside it read."""
+        return set()
+
+    def _generate(self, prompts):
+        outputs = super()._generate(prompts)
+        self._masks = outputs[2]
+        return outputs
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if not self._inputs:
+            return rewards
+        index = cast(int, self._accuracy_index)
+        accuracy = rewards[:, index]
+        lengths = torch.tensor(policy_lengths(completion_ids_list, self._masks), device=rewards.device)
+        facts = gather(torch.stack([lengths, self._truncated(completion_ids_list)], dim=1))
+        facts, accuracy = facts.view(-1, self._group_size, 2), accuracy.view(-1, self._group_size)
+        self._groups = Groups(
+            correct=accuracy >= self.args.ces_correct_threshold,  # False where it is NaN
+            scored=~accuracy.isnan(),
+            truncated=facts[..., 1].bool(),
+            lengths=facts[..., 0],
+            rewards=accuracy,
+            max_length=self.args.max_completion_length,
+        )
+        if "correct" in self._inputs:
+            self._warn_unless_binary(accuracy)
+            if self.model.training and not self._had_a_rollout:
+                self._had_a_rollout = True
+                example = describe_example(self.reward_funcs[index], completions[0], inputs[0])
+                warning = warn_if_nothing_to_learn(self._groups, example)
+                if warning and self.accelerator.is_main_process:
+                    logger.warning(warning)
+        return rewards
+
+    def _truncated(self, completion_ids: list[list[int]]) -> torch.Tensor:
+        """Which completions do not end by themselves. Shape (len(completion_ids),), bool."""
+        ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
+        # A user's rollout_func may return tensors.
+        truncated = [len(ids) == 0 or int(ids[-1]) not in ends for ids in completion_ids]
+        return torch.tensor(truncated, device=self.accelerator.device)
+
+    def _warn_unless_binary(self, accuracy: torch.Tensor) -> None:
+        """
+        Warns once if an accuracy reward, any shape, is neither 0 nor 1.
+
+        A reward that is named, or used with a threshold, may be graded.
+        """
+        chosen = self.args.ces_accuracy_reward is not None or self.args.ces_correct_threshold != 1.0
+        graded = None if chosen or self._warned_of_graded else graded_reward(accuracy)
+        if graded is not None:
+            self._warned_of_graded = True
+            if self.accelerator.is_main_process:
+                logger.warning(
+                    "Correctness is taken from the reward function %s, which returned %g. A completion is correct at "
+                    ">= `ces_correct_threshold` (1.0): set that, or name the accuracy reward in "
+                    "`ces_accuracy_reward`.",
+                    self.reward_func_names[cast(int, self._accuracy_index)],
+                    graded,
+                )

@@ -1,0 +1,52 @@
+"""Warns, or stops, when training diverges: entropy rises while accuracy falls."""
+
+import logging
+import math
+from statistics import fmean
+
+from transformers import TrainerCallback
+
+logger = logging.getLogger(__name__)
+
+# Number of logs at the start and at the end whose means are compared; each log covers at least a rollout.
+WINDOW = 5
+ENTROPY_RISE, ACCURACY_FALL = 1.5, 0.8
+
+
+class DivergenceWatch(TrainerCallback):
+    """
+    Compares the last logged entropies and accuracies with the first, and warns once.
+
+    Args:
+        reward (`str`): Name of the accuracy reward, as TRL logs it.
+        stop (`bool`): Whether training ends with the warning, after a checkpoint.
+        advice (`str`): What to change, the end of the warning.
+    """
+
+    def __init__(self, reward: str, stop: bool, advice: str):
+        self.accuracy, self.stop, self.advice = f"rewards/{reward}/mean", stop, advice
+        self.has_warned = False
+
+    def on_log(self, args, state, control, **kwargs):
+        """Reads the whole history, which a resumed run has too."""
+        rows = [
+            (entry[self.accuracy], entry["entropy"] / math.log(2))
+            for entry in state.log_history
+            if entry.get(self.accuracy) is not None and entry.get("entropy") is not None
+        ]
+        if self.has_warned or len(rows) < 2 * WINDOW:
+            return
+        (accuracy, entropy), (last_accuracy, last_entropy) = (
+            map(fmean, zip(*part, strict=True)) for part in (rows[:WINDOW], rows[-WINDOW:])
+        )
+        if last_entropy > ENTROPY_RISE * entropy and last_accuracy < ACCURACY_FALL * accuracy:
+            self.has_warned = True
+            if self.stop:
+                control.should_save = control.should_training_stop = True
+            if state.is_world_process_zero:
+                action = "Training stops" if self.stop else "Stop it (`stop_on_divergence: true` would)"
+                logger.warning(
+                    f"Training diverges: entropy rose from {entropy:.2f} to {last_entropy:.2f} bits a token, and "
+                    f"accuracy fell from {100 * accuracy:.0f} to {100 * last_accuracy:.0f} %. {action}, and start "
+                    f"again with {self.advice}."
+                )
