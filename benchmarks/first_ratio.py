@@ -27,7 +27,7 @@ class Watched(CESTrainer):
 class Early(Watched):
     """Old log-probs where TRL asks for them: over other rows, at other widths, than the update's."""
 
-    def _can_score_later(self):
+    def _may_defer_old_logps(self):
         return False
 
 

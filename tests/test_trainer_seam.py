@@ -18,7 +18,7 @@ from trainers import PROMPTS, ready, recorded, scripted_trainer, vowel_accuracy_
 from trl import GRPOTrainer
 
 from trl_ces import CESTrainer
-from trl_ces.layers.reward_guard import REWARD_KEYWORDS
+from trl_ces.layers.reward_calls import REWARD_KEYWORDS
 from trl_ces.layers.turns import last_turn
 from trl_ces.methods.metrics import SUMS
 from trl_ces.rewards import accuracy_reward

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from trl_ces.layers.arrangement import arrange, by_length, dealt, piece_sizes, positions
+from trl_ces.layers.arrangement import arrange, deal, piece_sizes, positions, sort_by_length
 
 
 def r1_lengths(rows, seed=0):
@@ -65,12 +65,12 @@ def test_where_company_costs_nothing_loads_are_evener_still(seed):
 
 
 def test_rows_are_dealt_there_and_back_again():
-    assert dealt([10, 11, 12, 13, 14, 15, 16, 17], 3) == [[10, 15, 16], [11, 14, 17], [12, 13]]
+    assert deal([10, 11, 12, 13, 14, 15, 16, 17], 3) == [[10, 15, 16], [11, 14, 17], [12, 13]]
 
 
 def test_the_longest_rows_come_first():
     lengths = [15, 31, 19, 22]
-    assert by_length(lengths) == [1, 3, 2, 0]
+    assert sort_by_length(lengths) == [1, 3, 2, 0]
     assert arrange(lengths, processes=2, micro_batches=2) == [[[1], [0]], [[3], [2]]]
 
 

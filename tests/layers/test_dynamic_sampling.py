@@ -178,7 +178,7 @@ def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_pat
     assert [entry["step"] for entry in logged] == [1, 5, 9, 13]  # as many optimizer steps per batch as without
 
 
-def test_a_world_that_teaches_nothing_is_survived(tmp_path, caplog):
+def test_a_world_that_warn_if_nothing_to_learn_is_survived(tmp_path, caplog):
     trainer = make_trainer(tmp_path, world(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
     used, rounds = record_batches(trainer)
     trainer.train()

@@ -10,7 +10,7 @@ from tiny import scripted_accuracy_reward, tiny_model
 from trainers import scripted_trainer, tiny_trainer
 
 from trl_ces import CESConfig
-from trl_ces.layers.first_rollout import lost_to_rounding, tau_for, teaches_nothing, what_it_saw
+from trl_ces.layers.first_rollout import automatic_tau, describe_example, warn_if_nothing_to_learn, warn_of_rounding
 from trl_ces.methods.groups import Groups
 from trl_ces.train.recipe import load_recipe
 
@@ -32,7 +32,7 @@ def read_as_text(completions, solution, answer, level, **kwargs):
     return [float(answer in text) for text in completions]
 
 
-SEEN = what_it_saw(read_as_text, "the answer is 5", {"solution": "7", "answer": "7", "row": 3})
+SEEN = describe_example(read_as_text, "the answer is 5", {"solution": "7", "answer": "7", "row": 3})
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ SEEN = what_it_saw(read_as_text, "the answer is 5", {"solution": "7", "answer": 
         ),
     ],
 )
-def test_a_rollout_that_teaches_nothing_is_explained(rollout, tau, said):
-    assert re.search(said, teaches_nothing(rollout, tau, SEEN))
+def test_a_rollout_that_warn_if_nothing_to_learn_is_explained(rollout, tau, said):
+    assert re.search(said, warn_if_nothing_to_learn(rollout, tau, SEEN))
 
 
 @pytest.mark.parametrize(("rollout", "tau"), [(groups([1, 0, 0, 0]), 0.1), (groups([1, 0, 0, 0]), None)])
 def test_one_that_teaches_is_not(rollout, tau):
-    assert teaches_nothing(rollout, tau, SEEN) == ""
+    assert warn_if_nothing_to_learn(rollout, tau, SEEN) == ""
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_one_that_teaches_is_not(rollout, tau):
     ],
 )
 def test_what_a_reward_saw_names_a_number_that_it_may_take_for_text(completion, row, said):
-    assert what_it_saw(read_as_text, completion, row) == said
+    assert describe_example(read_as_text, completion, row) == said
 
 
 def test_a_trainer_says_it_once(tmp_path, caplog):
@@ -102,7 +102,7 @@ def test_a_trainer_says_it_once(tmp_path, caplog):
     ],
 )
 def test_weights_too_coarse_for_the_learning_rate_are_told(dtype, rate, stay):
-    said = lost_to_rounding(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate)
+    said = warn_of_rounding(torch.tensor([0.5, 0.5, 0.1, 0.1], dtype=dtype), rate)
     assert re.search(stay, said) if stay else said == ""
 
 
@@ -117,7 +117,7 @@ def test_a_trainer_says_that_its_weights_are_too_coarse(tmp_path, caplog):
 
 @pytest.mark.parametrize(("length", "tau"), [(3983, 0.01), (400, 0.01), (70, 0.0571), (20, 0.2), (2, 1.0)])
 def test_auto_is_four_tokens_a_completion_and_no_less_than_the_papers_share(length, tau):
-    assert tau_for(length) == tau
+    assert automatic_tau(length) == tau
 
 
 def test_the_first_rollout_decides_and_the_number_stays(tmp_path, caplog):
@@ -137,9 +137,9 @@ def test_the_first_rollout_decides_and_the_number_stays(tmp_path, caplog):
         trainer.train()
     assert len(seen) > 1
     mean = sum(seen[0]) / len(seen[0])
-    assert trainer.args.ces_tau == tau_for(mean)
+    assert trainer.args.ces_tau == automatic_tau(mean)
     assert configs[0].ces_tau == "auto"  # for the next trainer
-    assert caplog.text.count(f"`ces_tau: auto` is {tau_for(mean):g}, from the first rollout's mean length.") == 1
+    assert caplog.text.count(f"`ces_tau: auto` is {automatic_tau(mean):g}, from the first rollout's mean length.") == 1
 
 
 def test_an_evaluation_before_the_first_rollout_has_a_tau_of_its_own(tmp_path):
@@ -153,7 +153,7 @@ def test_an_evaluation_before_the_first_rollout_has_a_tau_of_its_own(tmp_path):
     assert trainer.args.ces_tau == "auto"
     assert trainer.state.log_history[-1]["eval_ces/selected_tokens"] == 1.5  # floor(8 * 0.2857 / 2), floor(20 * ...)
     trainer.train()
-    assert trainer.args.ces_tau == tau_for(8)
+    assert trainer.args.ces_tau == automatic_tau(8)
 
 
 def test_a_recipe_takes_auto_or_a_number_for_a_tau():

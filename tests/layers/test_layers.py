@@ -10,6 +10,7 @@ from unpadded_runs import CASES, assert_same_gradients, train
 
 from trl_ces import CESTrainer
 from trl_ces.layers import (
+    Correctness,
     DynamicSampling,
     ExactResume,
     FiniteSteps,
@@ -24,9 +25,8 @@ from trl_ces.layers import (
     RewardCalls,
     ServerTimeout,
     ToolRounds,
-    Verdicts,
 )
-from trl_ces.layers.reward_guard import RewardError
+from trl_ces.layers.reward_calls import RewardError
 from trl_ces.rewards import get_alp_length_reward
 from trl_ces.trainer import Shaping
 
@@ -129,7 +129,7 @@ def test_each_layers_state_is_there_without_init():
     assert not any(getattr(trainer, f"_{name}") for name in names)
 
 
-UNASKED = [Verdicts, ServerTimeout, ModeAfterGeneration, ToolRounds, Float32Outputs, KnownHead]
+UNASKED = [Correctness, ServerTimeout, ModeAfterGeneration, ToolRounds, Float32Outputs, KnownHead]
 UNASKED += [OffloadedAdam, FrozenBase]
 
 

@@ -119,12 +119,14 @@ def test_a_norm_that_is_a_number_is_looked_at_too(tmp_path, monkeypatch):
 
 def test_counts_outlive_a_restart_and_are_logged_in_training_alone(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, save_strategy="no")
-    state = trainer._remembered()
-    trainer._recall({name: value for name, value in state.items() if name != "nonfinite"})  # of an older version
+    state = trainer.state_dict()
+    trainer.load_state_dict(
+        {name: value for name, value in state.items() if name != "nonfinite"}
+    )  # of an older version
     assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (0, 0)
-    trainer._recall({**state, "nonfinite": [5, 2]})
+    trainer.load_state_dict({**state, "nonfinite": [5, 2]})
     assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (5, 2)
-    assert trainer._remembered()["nonfinite"] == [5, 2]
+    assert trainer.state_dict()["nonfinite"] == [5, 2]
     monkeypatch.setattr(GRPOTrainer, "log", lambda self, logs, start_time=None: None)  # averages and clears
     trainer.model.eval()
     trainer.log({})

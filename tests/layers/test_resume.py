@@ -12,7 +12,7 @@ from resume_runs import log_of, make_trainer
 from trainers import PROMPTS, assert_same_bits, weights
 
 from trl_ces.layers.files import load_micro_batches, save_micro_batches
-from trl_ces.layers.first_rollout import tau_for
+from trl_ces.layers.first_rollout import automatic_tau
 from trl_ces.rewards import (
     get_acoer_length_reward,
     get_laser_d_length_reward,
@@ -159,7 +159,7 @@ def test_tau_is_that_of_a_new_rollout_where_none_decided_it(tmp_path, shaping):
     make_trainer(tmp_path / "whole", max_steps=1, shaping=shaping, ces_tau=0.01).train()
     resumed = make_trainer(tmp_path / "resumed", max_steps=2, ces_tau="auto")
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-1"))
-    assert resumed.args.ces_tau == tau_for(resumed.state.log_history[1]["completions/mean_length"])
+    assert resumed.args.ces_tau == automatic_tau(resumed.state.log_history[1]["completions/mean_length"])
 
 
 def test_a_rollout_that_cannot_be_saved_costs_nothing_else(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from trainers import tiny_trainer
 
-from trl_ces.layers.reward_guard import LARGEST, RewardError, accepted, guarded
+from trl_ces.layers.reward_calls import LARGEST, RewardError, guard, supported_arguments
 
 ARGUMENTS = {
     "prompts": ["1+1=", "2+2=", "3+3="],
@@ -40,7 +40,7 @@ def failing_generator(completions, solution, **kwargs):
 
 
 def called(func, on_error):
-    result = guarded(func, "some_reward", on_error)(**ARGUMENTS)
+    result = guard(func, "some_reward", on_error)(**ARGUMENTS)
     return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
 
@@ -82,7 +82,7 @@ def test_stop_names_the_function_the_row_and_the_way_out(case):
 @pytest.mark.parametrize("case", CASES)
 def test_skip_leaves_the_rows_concerned_without_a_reward_and_says_so(case, caplog):
     func, said, rewards = CASES[case]
-    with caplog.at_level(logging.WARNING, logger="trl_ces.layers.reward_guard"):
+    with caplog.at_level(logging.WARNING, logger="trl_ces.layers.reward_calls"):
         assert called(func, "skip") == rewards
     (record,) = caplog.records
     assert said in record.getMessage()
@@ -96,13 +96,13 @@ def test_a_function_that_takes_messages_for_text_is_told_where_the_text_is():
 
     chats = [[{"role": "assistant", "content": "4"}]]
     with pytest.raises(RewardError, match=r"no attribute 'strip' .*its text is `completion\[-1\]\[\"content\"\]`\)"):
-        guarded(strips, "some_reward", "stop")(prompts=["2+2="], completions=chats)
+        guard(strips, "some_reward", "stop")(prompts=["2+2="], completions=chats)
 
     def unreachable(completions, **kwargs):
         raise ConnectionError("no judge")
 
     with pytest.raises(RewardError, match="raised ConnectionError: no judge: return a finite number"):
-        guarded(unreachable, "some_reward", "stop")(prompts=["2+2="], completions=chats)
+        guard(unreachable, "some_reward", "stop")(prompts=["2+2="], completions=chats)
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
@@ -151,7 +151,7 @@ def test_rewards_of_every_honest_kind_pass_in_silence(kind, on_error, caplog):
 
 def test_a_reward_model_is_not_guarded():
     model = torch.nn.Linear(1, 1)
-    assert guarded(model, "model", "stop") is model
+    assert guard(model, "model", "stop") is model
 
 
 def test_only_functions_that_take_the_trainers_own_keywords_get_them():
@@ -166,12 +166,12 @@ def test_only_functions_that_take_the_trainers_own_keywords_get_them():
 
     told = {name: ARGUMENTS[name] for name in ("completions", "solution")}
     new = {"thinking_prefilled": [True] * 3, "last_turns": ["ab"] * 3}
-    assert accepted(neither, {**told, **new}) == told
-    assert accepted(any_of_them, {**told, **new}) == {**told, **new}
-    assert accepted(dict, {**told, **new}) == told  # compiled, without a signature
-    assert guarded(neither, "neither", "stop")(**told, **new) == [1.0, 1.0, 1.0]
-    assert guarded(one, "one", "stop")(completions=["a"] * 3, **new) == [2.0, 2.0, 2.0]
-    assert guarded(any_of_them, "any_of_them", "stop")(**told, **new) == [4.0, 4.0, 4.0]
+    assert supported_arguments(neither, {**told, **new}) == told
+    assert supported_arguments(any_of_them, {**told, **new}) == {**told, **new}
+    assert supported_arguments(dict, {**told, **new}) == told  # compiled, without a signature
+    assert guard(neither, "neither", "stop")(**told, **new) == [1.0, 1.0, 1.0]
+    assert guard(one, "one", "stop")(completions=["a"] * 3, **new) == [2.0, 2.0, 2.0]
+    assert guard(any_of_them, "any_of_them", "stop")(**told, **new) == [4.0, 4.0, 4.0]
 
 
 def test_the_trainer_keeps_the_users_own_objects(tmp_path):
@@ -211,12 +211,12 @@ def test_a_function_that_fails_costs_the_others_nothing(tmp_path, caplog):
         raise ConnectionError("no judge")
 
     trainer = trainer_with(tmp_path, "skip", [nan_for_odd, broken], ces_accuracy_reward="nan_for_odd")
-    with caplog.at_level(logging.WARNING, logger="trl_ces.layers.reward_guard"):
+    with caplog.at_level(logging.WARNING, logger="trl_ces.layers.reward_calls"):
         rewards = torch.tensor(rewards_of(trainer))
     assert rewards[::2, 0].tolist() == [0.0, 2.0, 0.0, 2.0]
     assert rewards[1::2].isnan().all()
     assert rewards[:, 1].isnan().all()
-    messages = [record.getMessage() for record in caplog.records if record.name.endswith("reward_guard")]
+    messages = [record.getMessage() for record in caplog.records if record.name.endswith("reward_calls")]
     assert messages == [
         "The reward function 'nan_for_odd' returned nan for row 1 of 8 (prompt '2+2=', completion 'c'); "
         "4 of 8 completions get no reward from it.",

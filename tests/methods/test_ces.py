@@ -10,12 +10,12 @@ from trl_ces.methods.ces import (
     conditional_entropy_shaping,
     multiplier,
     selection_size,
-    swapped_signs,
+    warn_of_negative_betas,
     top_entropy_tokens,
 )
 from trl_ces.methods.entropy_advantage import entropy_advantage
 from trl_ces.methods.groups import group_accuracy, group_counts
-from trl_ces.methods.shaped import entropy_in_bits
+from trl_ces.methods.rule import entropy_in_bits
 
 
 def ints(*values):
@@ -226,7 +226,7 @@ def test_entropy_advantage_is_detached():
     ],
 )
 def test_negative_betas_have_a_name(correct, incorrect, words):
-    said = swapped_signs(correct, incorrect)
+    said = warn_of_negative_betas(correct, incorrect)
     assert [part for part in words if part not in said] == []
     assert bool(said) == bool(words)
 

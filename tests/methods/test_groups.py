@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from trl_ces.methods.groups import Groups, completion_verdicts, from_mean, odd_reward, prompt_number
+from trl_ces.methods.groups import Groups, completion_facts, from_mean, graded_reward, prompt_number
 
 NONE = math.nan
 
@@ -21,7 +21,7 @@ def groups_of(accuracy, group_size=2):
 
 def judged(rows, weights=(1.0, 1.0), group_size=2):
     groups = groups_of([row[0] for row in rows], group_size)
-    found = completion_verdicts(groups, torch.tensor(rows), torch.tensor(weights))
+    found = completion_facts(groups, torch.tensor(rows), torch.tensor(weights))
     return {name: values.tolist() for name, values in found.items()}
 
 
@@ -81,8 +81,8 @@ def test_rewards_of_a_group_are_equal_where_only_the_shaping_can_teach(rows, wei
 
 
 def test_the_first_reward_that_is_neither_0_nor_1_is_odd():
-    assert odd_reward(torch.tensor([0.0, 1.0, NONE, 1.0])) is None
-    assert odd_reward(torch.tensor([0.0, 0.5, -1.0, 2.0])) == 0.5
-    assert odd_reward(torch.tensor([1.0, NONE, 2.0])) == 2.0
-    assert odd_reward(torch.tensor([1.0, -1.0, 0.5])) == -1.0
-    assert odd_reward(torch.tensor([NONE])) is None
+    assert graded_reward(torch.tensor([0.0, 1.0, NONE, 1.0])) is None
+    assert graded_reward(torch.tensor([0.0, 0.5, -1.0, 2.0])) == 0.5
+    assert graded_reward(torch.tensor([1.0, NONE, 2.0])) == 2.0
+    assert graded_reward(torch.tensor([1.0, -1.0, 0.5])) == -1.0
+    assert graded_reward(torch.tensor([NONE])) is None

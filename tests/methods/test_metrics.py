@@ -8,7 +8,7 @@ import torch
 from trl_ces.methods.ces import conditional_entropy_shaping
 from trl_ces.methods.entropy_advantage import entropy_advantage
 from trl_ces.methods.metrics import SUMS, ces_metrics, ces_sums
-from trl_ces.methods.shaped import ShapedAdvantages
+from trl_ces.methods.rule import ShapedAdvantages
 
 
 def hand_made_micro_batch():

@@ -17,7 +17,7 @@ from trl_ces.cli.main import main
 from trl_ces.lab.rule_check import RuleError, check_rule
 from trl_ces.methods import ces
 from trl_ces.methods.rule import Need, Rule, built_in, find_rule
-from trl_ces.methods.shaped import ShapedAdvantages
+from trl_ces.methods.rule import ShapedAdvantages
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "my_rule.py"
 PROJECT = """
@@ -226,7 +226,7 @@ def with_logps(batch, entropies_nats, mask, **settings):
     ],
 )
 def test_a_broken_rule_is_refused_by_its_own_sentence(function, sentence):
-    broken = Rule("broken", "", function, ces.Settings, frozenset({Need.VERDICTS}), "entropies")
+    broken = Rule("broken", "", function, ces.Settings, frozenset({Need.CORRECTNESS}), "entropies")
     with pytest.raises(RuleError) as refusal:
         list(check_rule(broken, {}))
     assert sentence in str(refusal.value)
@@ -237,7 +237,7 @@ def test_verdicts_are_for_rules_that_ask_for_them():
     typo = Rule("typo", "", lambda batch, *_, **__: batch["corect"], ces.Settings, frozenset(), "entropies")
     with pytest.raises(RuleError, match=r"reads 'corect', which no batch has: it has advantages, .*old_logps"):
         list(check_rule(typo, {}))
-    with pytest.raises(RuleError, match=r"reads 'correct': that takes `Need.VERDICTS`"):
+    with pytest.raises(RuleError, match=r"reads 'correct': that takes `Need.CORRECTNESS`"):
         list(check_rule(greedy, {}))
 
 

@@ -1,18 +1,18 @@
-"""Which rows share a forward. The loss of an optimizer step is a sum over rows, so each may be in any micro-batch.
+"""Arranges the rows of an optimizer step into forwards. The loss is a sum over rows, so each may be in any micro-batch.
 
 Rows of similar length need little padding together, and processes with similar token counts do not wait for each
-other. Plain integer arithmetic, with the same result on every process.
+other. The integer arithmetic has the same result on every process.
 """
 
 from collections.abc import Sequence
 
 
-def by_length(lengths: Sequence[int]) -> list[int]:
-    """Row numbers, longest first, so that running out of memory shows in the first micro-batch."""
+def sort_by_length(lengths: Sequence[int]) -> list[int]:
+    """Row numbers, longest first, so that the first micro-batch needs the most memory."""
     return sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
 
 
-def dealt(rows: Sequence[int], hands: int) -> list[list[int]]:
+def deal(rows: Sequence[int], hands: int) -> list[list[int]]:
     """Deals rows, sorted by length, into `hands` shares of similar size: forwards, then backwards, and so on."""
     shares: list[list[int]] = [[] for _ in range(hands)]
     for place, row in enumerate(rows):
@@ -42,16 +42,16 @@ def arrange(
     Returns:
         `list[list[list[int]]]`: Row numbers by process and micro-batch, longest first.
     """
-    order = by_length(lengths)
+    order = sort_by_length(lengths)
     if packed:
-        hands = dealt(order, processes * micro_batches)
+        hands = deal(order, processes * micro_batches)
         return [hands[process::processes] for process in range(processes)]
     rows = len(lengths) // (processes * micro_batches)
     placed: list[list[list[int]]] = [[] for _ in range(processes)]
     for step in range(micro_batches):
-        here = order[step * processes * rows : (step + 1) * processes * rows]
-        shares = [here[process * rows : (process + 1) * rows] for process in range(processes)]
-        shares = dealt(here, processes) if in_pieces else shares
+        of_step = order[step * processes * rows : (step + 1) * processes * rows]
+        shares = [of_step[process * rows : (process + 1) * rows] for process in range(processes)]
+        shares = deal(of_step, processes) if in_pieces else shares
         for process, share in enumerate(shares if step % 2 == 0 else reversed(shares)):
             placed[process].append(share)
     return placed

@@ -89,12 +89,12 @@ class DynamicSampling(Correctness):
     def _sample_round(self, prompts: list[int]) -> tuple[list[bool], list[Group]]:
         """Generates for `prompts`, row numbers. Returns which groups are informative, and all groups."""
         size = self.num_generations
-        mine = self._mine(torch.tensor(prompts).repeat_interleave(size))
+        mine = self._rows_of_this_process(torch.tensor(prompts).repeat_interleave(size))
         # vLLM's importance ratio needs old log-probs, which a round does not compute.
         corrected, self.vllm_importance_sampling_correction = self.vllm_importance_sampling_correction, False
         self._round = []
         try:
-            self._sample(self._examples_of(mine))
+            self._sample(self._examples(mine))
             generated, rewards = self._round
         finally:
             self._round, self.vllm_importance_sampling_correction = None, corrected
@@ -110,13 +110,15 @@ class DynamicSampling(Correctness):
         return informative_groups(self._groups.rewards.flatten(), size).tolist(), groups
 
     def _sample(self, inputs):
-        """One round, by TRL's method."""
+        """Runs one round by TRL's method."""
         return super()._generate_and_score_completions(inputs)
 
     def _score(self, groups: list[Group]) -> dict[str, Any]:
         """TRL's rollout of `groups`, without generating and rewarding them again; this process's rows."""
-        mine = self._mine(torch.tensor([group.prompt for group in groups]).repeat_interleave(self.num_generations))
-        examples = [{"prompt": NO_PROMPT, **example} for example in self._examples_of(mine)]
+        mine = self._rows_of_this_process(
+            torch.tensor([group.prompt for group in groups]).repeat_interleave(self.num_generations)
+        )
+        examples = [{"prompt": NO_PROMPT, **example} for example in self._examples(mine)]
         self._replay = Replay(
             self._generated(groups),
             torch.cat([group.rewards for group in groups]),
@@ -137,7 +139,9 @@ class DynamicSampling(Correctness):
             for member, values in group.generated.items()
         }
         outputs = dict(gather_object(list(here.items())))
-        columns = zip(*(outputs[row] for row in self._mine(torch.arange(len(groups) * size))), strict=True)
+        columns = zip(
+            *(outputs[row] for row in self._rows_of_this_process(torch.arange(len(groups) * size))), strict=True
+        )
         ids, completion_ids, masks, completions, logps = map(list, columns)
         # A column that one process has is added on all, so that all make the same tensors.
         tool_masks = None
@@ -198,12 +202,12 @@ class DynamicSampling(Correctness):
             self._round.append(rewards)
         return rewards
 
-    def _mine(self, numbers: torch.Tensor) -> list[int]:
-        """This process's part of `numbers`, one per row over all processes."""
+    def _rows_of_this_process(self, numbers: torch.Tensor) -> list[int]:
+        """Returns this process's part of `numbers`, one per row over all processes."""
         return rows_of_process({"numbers": numbers}, self.accelerator)["numbers"].tolist()
 
-    def _examples_of(self, rows: list[int]) -> list[dict]:
-        """Examples as TRL's data loader yields them."""
+    def _examples(self, rows: list[int]) -> list[dict]:
+        """Returns examples as TRL's data loader yields them."""
         dataset = self._remove_unused_columns(self.train_dataset, description="Training")
         return send_to_device(dataset.__getitems__(rows), self.accelerator.device)
 

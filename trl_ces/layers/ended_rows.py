@@ -1,7 +1,7 @@
-"""Completions that have ended leave the batch, where transformers generates.
+"""Removes ended completions from the batch while transformers generates.
 
 `generate` runs all rows until the last one has ended, and most completions are far shorter than the longest. Here it
-is called for a few tokens at a time, with the cache of the rows that go on. Tokens are drawn from the same
+is called for a few tokens at a time, with the cache of the unfinished rows. Tokens are drawn from the same
 distributions in another order, so the same seed gives other completions than TRL's.
 
 Overrides of TRL: `_generate_single_turn`. Reads `_dist` and `_is_vlm`.
@@ -20,10 +20,10 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from .layer import Layer
 from .padding import padding_support
 
-PIECE = 16  # tokens between two checks for rows that have ended
+PIECE = 16  # tokens between two checks for ended rows
 ONLY_TEXT = {"input_ids", "attention_mask", "generation_config"}
-# What a model's own generation_config may hold that depends on where a call of `generate` starts.
-OF_A_CALL = (
+# Settings of a model's own generation_config that depend on where a call of `generate` starts.
+CALL_DEPENDENT = (
     "min_new_tokens", "forced_eos_token_id", "begin_suppress_tokens", "exponential_decay_length_penalty",
     "encoder_repetition_penalty", "guidance_scale",
 )  # fmt: skip
@@ -31,7 +31,7 @@ OF_A_CALL = (
 
 class EndedRows(Layer):
     """
-    Ends the computation of a completion with the completion; `trim_padding` of [`CESConfig`].
+    Stops computing a completion when it ends; `trim_padding` of [`CESConfig`].
 
     Does nothing where vLLM or continuous batching generates, where weights are sharded (all processes must run the
     same forwards), with images, `generation_kwargs` or `cache_implementation`, without `max_completion_length`, or
@@ -40,7 +40,7 @@ class EndedRows(Layer):
 
     def _generate_single_turn(self, *args, **kwargs):
         policy = self.accelerator.unwrap_model(self.model)
-        with ended_rows_leave(policy) if self._may_drop_rows() and can_drop_rows(policy) else nullcontext():
+        with dropping_ended_rows(policy) if self._may_drop_rows() and can_drop_rows(policy) else nullcontext():
             return super()._generate_single_turn(*args, **kwargs)
 
     def _may_drop_rows(self) -> bool:
@@ -52,7 +52,7 @@ class EndedRows(Layer):
 
 
 def can_drop_rows(model: Any) -> bool:
-    """Whether rows of a batch can leave: keys and values are the whole cache, and nothing follows width or call."""
+    """Whether rows can be removed: the cache is keys and values only, and nothing depends on width or call."""
     if "generate" in vars(model):  # a user's, which may not take a cache
         return False
     if model.config.is_encoder_decoder or not padding_support(model).right:
@@ -60,21 +60,21 @@ def can_drop_rows(model: Any) -> bool:
     own = model.generation_config
     # transformers drops "hybrid" itself
     cached = own.cache_implementation in (None, "hybrid") and own.use_cache is not False
-    if not cached or (own.num_beams or 1) > 1 or any(getattr(own, name) for name in OF_A_CALL):
+    if not cached or (own.num_beams or 1) > 1 or any(getattr(own, name) for name in CALL_DEPENDENT):
         return False
     layers = DynamicCache(config=model.config.get_text_config(decoder=True)).layers
     return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
 
 
 @contextmanager
-def ended_rows_leave(model: Any) -> Iterator[None]:
-    """Within it, `model.generate` is [`generate_in_pieces`]."""
-    whole = model.generate
+def dropping_ended_rows(model: Any) -> Iterator[None]:
+    """Replaces `model.generate` by [`generate_in_pieces`] within the context."""
+    original = model.generate
 
     def generate(**inputs: Any) -> Any:
         if inputs.keys() != ONLY_TEXT:
-            return whole(**inputs)
-        return generate_in_pieces(whole, model.config, **inputs)
+            return original(**inputs)
+        return generate_in_pieces(original, model.config, **inputs)
 
     model.generate = generate
     try:
@@ -93,7 +93,7 @@ def generate_in_pieces(
     piece: int = PIECE,
 ) -> Tensor:
     """
-    What `generate` returns, computed without the rows that have ended; a model for it passes [`can_drop_rows`].
+    Returns what `generate` returns, computed without ended rows. The model must pass [`can_drop_rows`].
 
     Args:
         generate (`Callable`): The model's.
@@ -101,7 +101,7 @@ def generate_in_pieces(
         input_ids (`Tensor`): Shape (B, P), int64, prompts padded on the left.
         attention_mask (`Tensor`): Shape (B, P), 1 at real tokens.
         generation_config (`GenerationConfig`): With `max_new_tokens`, `pad_token_id` and `eos_token_id`.
-        piece (`int`): Tokens between two checks for rows that have ended.
+        piece (`int`): Tokens between two checks for ended rows.
 
     Returns:
         `Tensor`: Shape (B, P + T), int64: prompts and completions, padded on the right after the end token.

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from accelerate.utils import DistributedType, gather_object
 
-from .arrangement import arrange, by_length, piece_sizes
+from .arrangement import arrange, piece_sizes, sort_by_length
 from .padding import PaddingSupport, Span
-from .rows import NUM_ITEMS, Padding, gathered
+from .rows import NUM_ITEMS, Padding, gather_rows
 
 # Key of a micro-batch: rows of each piece. Absent: one piece.
 PIECES = "piece_sizes"
 
 
-def can_be_arranged(micro_batch: dict[str, Any], layout: dict[str, Padding | None]) -> bool:
+def is_per_row(micro_batch: dict[str, Any], layout: dict[str, Padding | None]) -> bool:
     """Whether every entry is known and per-row, so that rows can move between micro-batches and processes."""
     rows = micro_batch["prompt_ids"].size(0)
     for name, values in micro_batch.items():
@@ -26,7 +26,7 @@ def can_be_arranged(micro_batch: dict[str, Any], layout: dict[str, Padding | Non
     return True
 
 
-def arranged(
+def arrange_rows(
     micro_batches: Sequence[dict[str, Any]],
     per_step: int,
     layout: dict[str, Padding | None],
@@ -40,7 +40,7 @@ def arranged(
 
     Args:
         micro_batches (`Sequence[dict[str, Any]]`):
-            This process's, equally many rows in each; all pass [`can_be_arranged`].
+            This process's, with the same number of rows each; all pass [`is_per_row`].
         per_step (`int`): Micro-batches per optimizer step.
         layout (`dict[str, Padding | None]`): See [`row_layout`].
         accelerator (`Accelerator`): For gathering.
@@ -54,9 +54,9 @@ def arranged(
         of_step = micro_batches[first : first + per_step]
         rows = {name: torch.cat([batch[name] for batch in of_step]) for name in names}
         if processes > 1:
-            rows = gathered(rows, layout, accelerator)
+            rows = gather_rows(rows, layout, accelerator)
         prompts = rows["prompt_mask"].sum(1) if padding.left else rows["prompt_mask"].size(1)
-        lengths = rounded_up((prompts + rows["completion_mask"].sum(1)).tolist(), multiple)
+        lengths = round_up((prompts + rows["completion_mask"].sum(1)).tolist(), multiple)
         placed = arrange(lengths, processes, per_step, padding.pack, in_pieces=budget is not None)
         for step, old in enumerate(of_step):
             shares = [process[step] for process in placed]
@@ -70,7 +70,7 @@ def arranged(
     return result
 
 
-def rounded_up(lengths: Sequence[int], multiple: int) -> list[int]:
+def round_up(lengths: Sequence[int], multiple: int) -> list[int]:
     """Each length rounded up to a multiple of `multiple`."""
     return [-(-length // multiple) * multiple for length in lengths]
 
@@ -91,7 +91,7 @@ def pieces(micro_batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
         start += size
 
 
-def rows_at_a_time(
+def forward_batches(
     spans: Sequence[Span],
     batch_size: int,
     sort: bool,
@@ -102,11 +102,12 @@ def rows_at_a_time(
     """
     Row numbers of each forward without gradients, for old and reference log-probs.
 
-    `spans` are this process's, as many on each. Without a `budget` of token positions, see [`piece_sizes`], a forward
-    has `batch_size` rows; `sort` puts rows of similar length together. `padding` and `multiple` as in [`arranged`].
+    `spans`: this rank's rows; every rank has the same number. Without a `budget` of token positions, see
+    [`piece_sizes`], a forward has `batch_size` rows; `sort` puts rows of similar length together. `padding` and
+    `multiple` as in [`arrange_rows`].
     """
-    lengths = rounded_up([span.end - span.start if padding.left else span.end for span in spans], multiple)
-    order = by_length(lengths) if sort else list(range(len(lengths)))
+    lengths = round_up([span.end - span.start if padding.left else span.end for span in spans], multiple)
+    order = sort_by_length(lengths) if sort else list(range(len(lengths)))
     if budget is None:
         return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     sizes = piece_sizes(gather_object([[lengths[row] for row in order]]), budget, padding.pack)

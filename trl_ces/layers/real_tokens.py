@@ -1,13 +1,12 @@
 """Forwards over real tokens only, with the rows of an optimizer step arranged by length.
 
-TRL pads each row of a rollout to the longest and runs every forward over that. Here TRL's method gets a `model`, which
-it only calls, that runs the real one without the padding (padding.py), and the rows of an optimizer step are arranged
-by length in TRL's buffer of micro-batches, over all processes (micro_batches.py). Both change the order of additions
-and nothing else.
+TRL pads each row of a rollout to the longest and runs every forward over that. Here TRL's method receives a wrapper of the
+model that removes the padding (padding.py), and the rows of an optimizer step are arranged by length in TRL's buffer of
+micro-batches, over all processes (micro_batches.py). Both change only the order of additions.
 
 Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
-is exactly 1, in bf16 too. TRL asks for them earlier, over other rows at other widths: that call returns zeros, which
-are then replaced. Where TRL reads them earlier, for its vLLM importance sampling correction, TRL's own stay.
+is exactly 1, in bf16 too. TRL computes them earlier, over other rows at other widths: that call returns zeros, which
+are then replaced. Where TRL reads them earlier, for its vLLM importance sampling correction, TRL's own are kept.
 
 Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_prepare_inputs`, `_compute_loss`. Reads `_step`,
 `_metrics` and writes `_buffered_inputs`.
@@ -21,7 +20,7 @@ from accelerate.utils import DistributedType, gather_object
 from trl.models.utils import disable_gradient_checkpointing
 
 from .layer import Layer
-from .micro_batches import arranged, can_be_arranged, pieces, rows_at_a_time, without_sync
+from .micro_batches import arrange_rows, forward_batches, is_per_row, pieces, without_sync
 from .padding import padding_plan, real_spans, unpadded
 from .rows import row_layout
 
@@ -39,9 +38,9 @@ class RealTokens(Layer):
         `ValueError`: The model or another setting does not allow `padding_free` or `max_tokens_per_micro_batch`.
     """
 
-    _asks_for_old = False  # whether TRL's next forward is for old log-probs, which come later
-    _scores_later = False  # whether the current rollout's old log-probs come later
-    _scored_rows: dict[str, Any] | None = None  # the rows of the current loss
+    _defers_old_logps = False  # whether old log-probs of the current rollout are computed after the arrangement
+    _expects_old_logps = False  # whether TRL's next forward is for old log-probs, which are deferred
+    _loss_rows: dict[str, Any] | None = None  # the rows of the current loss
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -61,40 +60,40 @@ class RealTokens(Layer):
 
     def _prepare_inputs(self, generation_batch):
         before = self._buffered_inputs
-        self._scores_later = self.model.training and self._can_score_later()
+        self._defers_old_logps = self.model.training and self._may_defer_old_logps()
         inputs = super()._prepare_inputs(generation_batch)
         if not self.model.training or self._buffered_inputs is before:
             return inputs
         buffer = cast(list[dict], self._buffered_inputs)
         if self._per_step > 0:
             buffer = self._arrange(buffer)
-        if self._scores_later:
-            self._score_old(buffer)
-            self._scores_later = False
+        if self._defers_old_logps:
+            self._compute_old_logps(buffer)
+            self._defers_old_logps = False
         self._buffered_inputs = cast(Any, buffer)
         return buffer[self._step % len(buffer)]
 
     def _arrange(self, buffer: list[dict]) -> list[dict]:
         layout, budget = row_layout(self._tokenizer.pad_token_id), self.args.max_tokens_per_micro_batch
-        # All processes decide together: only some may have images.
-        if all(gather_object([all(can_be_arranged(batch, layout) for batch in buffer)])):
+        # All processes decide together, since only some may have images.
+        if all(gather_object([all(is_per_row(batch, layout) for batch in buffer)])):
             unit = cast(Any, self.pad_to_multiple_of) or 1
-            return arranged(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
+            return arrange_rows(buffer, self._per_step, layout, self.accelerator, self._padding, budget, unit)
         if budget is not None:
             logger.warning(
                 "A rollout has inputs that are not per-row: `max_tokens_per_micro_batch` is ignored for it."
             )
         return buffer
 
-    def _can_score_later(self) -> bool:
-        """Whether old log-probs are needed, and not before the update."""
+    def _may_defer_old_logps(self) -> bool:
+        """Whether old log-probs are needed, but only by the update."""
         args = self.args
         wanted = args.gradient_accumulation_steps % self._micro_steps_per_rollout() != 0
         corrected = self.use_vllm and self.vllm_importance_sampling_correction
         return wanted and not corrected and not self._is_vlm and (self._per_step > 0 or self._padding.right)
 
     @torch.no_grad()
-    def _score_old(self, buffer: list[dict]):
+    def _compute_old_logps(self, buffer: list[dict]):
         """Computes the old log-probs of a new rollout by the same forwards as the update."""
         model, settings = cast(Any, self.model), cast(Any, self.args.gradient_checkpointing_kwargs)
         with disable_gradient_checkpointing(model, settings):
@@ -109,14 +108,14 @@ class RealTokens(Layer):
 
     def _generate(self, prompts):
         outputs = super()._generate(prompts)  # a rollout_func may score completions itself
-        self._asks_for_old = self._scores_later  # TRL's next forward
+        self._expects_old_logps = self._defers_old_logps  # TRL's next forward
         return outputs
 
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, batch_size=None, **kwargs
     ):
-        if self._asks_for_old and batch_size is not None:
-            self._asks_for_old = False
+        if self._expects_old_logps and batch_size is not None:
+            self._expects_old_logps = False
             return torch.zeros(input_ids.size(0), logits_to_keep, device=input_ids.device), None, None
         others = kwargs.keys() - {"compute_entropy", "compute_aux_loss"}
         images = any(kwargs[name] is not None for name in others)
@@ -131,8 +130,8 @@ class RealTokens(Layer):
             outputs = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **kwargs
             )
-        if self._scored_rows is not None:
-            self._log_first_ratio(self._scored_rows, outputs[0])
+        if self._loss_rows is not None:
+            self._log_first_ratio(self._loss_rows, outputs[0])
         return outputs
 
     def _forward_real_tokens(self, model, input_ids, attention_mask, logits_to_keep, batch_size, budget, **kwargs):
@@ -143,7 +142,7 @@ class RealTokens(Layer):
             model = unpadded(model, self._padding, spans, unit)
             return run(model, input_ids, attention_mask, logits_to_keep, **kwargs)
         sort = self.args.arrange_by_length
-        together = rows_at_a_time(spans, batch_size, sort, self._padding, budget, unit)
+        together = forward_batches(spans, batch_size, sort, self._padding, budget, unit)
         parts = []
         for rows in together:
             here = unpadded(model, self._padding, [spans[row] for row in rows], unit)
@@ -169,11 +168,11 @@ class RealTokens(Layer):
 
     def _loss_of_piece(self, model, rows, total: int):
         """The share of `rows` in the loss of `total` rows; TRL normalizes by the rollout's tokens or by rows."""
-        self._scored_rows = rows
+        self._loss_rows = rows
         try:
             loss = super()._compute_loss(model, rows)
         finally:
-            self._scored_rows = None
+            self._loss_rows = None
         size = rows["prompt_ids"].size(0)
         return loss if size == total or self.loss_type in ("dapo", "cispo", "vespo") else loss * size / total
 

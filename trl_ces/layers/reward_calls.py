@@ -72,7 +72,7 @@ def parameters_of(func: Callable) -> list[inspect.Parameter]:
         return []
 
 
-def accepted(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
+def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, Any]:
     """`arguments` without the `REWARD_KEYWORDS` that `func` does not accept."""
     parameters = parameters_of(func)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -96,7 +96,7 @@ def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
     """
     funcs = trainer.reward_funcs
     trainer.reward_funcs = [
-        guarded(func, name, on_error) for func, name in zip(funcs, trainer.reward_func_names, strict=True)
+        guard(func, name, on_error) for func, name in zip(funcs, trainer.reward_func_names, strict=True)
     ]
     try:
         yield
@@ -141,34 +141,34 @@ def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: st
     return found.flatten()
 
 
-def guarded(func: Any, name: str, on_error: str) -> Any:
+def guard(func: Any, name: str, on_error: str) -> Any:
     """Wraps `func` in a guard that reports it as `name`; async if `func` is. A reward model is returned as it is."""
     if isinstance(func, torch.nn.Module):
         return func
 
     def call(**arguments):
         try:
-            rewards = _listed(func(**accepted(func, arguments)))
+            rewards = _as_list(func(**supported_arguments(func, arguments)))
         except Exception as error:
             rewards = error
-        return _checked(rewards, arguments, name, on_error)
+        return _check(rewards, arguments, name, on_error)
 
     async def call_async(**arguments):
         try:
-            rewards = _listed(await func(**accepted(func, arguments)))
+            rewards = _as_list(await func(**supported_arguments(func, arguments)))
         except Exception as error:
             rewards = error
-        return _checked(rewards, arguments, name, on_error)
+        return _check(rewards, arguments, name, on_error)
 
     return call_async if is_async_callable(func) else call
 
 
-def _listed(rewards: Any) -> Any:
+def _as_list(rewards: Any) -> Any:
     """Exhausts a generator here, where its exceptions are caught."""
     return list(rewards) if isinstance(rewards, Iterable) else rewards
 
 
-def _checked(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
+def _check(rewards: Any, arguments: dict[str, Any], name: str, on_error: str) -> list[float | None]:
     count = len(arguments["completions"])
     checked: list[float | None] = [None] * count
     lost, where = count, ""

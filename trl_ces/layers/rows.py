@@ -44,7 +44,7 @@ def row_layout(pad_token_id: int) -> dict[str, Padding | None]:
     }
 
 
-def gathered(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], accelerator: Any) -> dict:
+def gather_rows(rows: dict[str, torch.Tensor], layout: dict[str, Padding | None], accelerator: Any) -> dict:
     """Gathers rows, all named in `layout`, over processes, in process order, padded to the longest."""
     every = {}
     for name, values in rows.items():

@@ -47,11 +47,11 @@ class PromptStream:
         return [self._order(place // self.num_prompts)[place % self.num_prompts] for place in places]
 
     def _order(self, epoch: int) -> Sequence[int]:
-        return _shuffled(self.num_prompts, self.seed, epoch) if self.shuffle else range(self.num_prompts)
+        return _shuffle(self.num_prompts, self.seed, epoch) if self.shuffle else range(self.num_prompts)
 
 
 @lru_cache(maxsize=2)
-def _shuffled(num_prompts: int, seed: int, epoch: int) -> list[int]:
+def _shuffle(num_prompts: int, seed: int, epoch: int) -> list[int]:
     generator = torch.Generator().manual_seed(seed)
     for _ in range(epoch):
         torch.randperm(num_prompts, generator=generator)

@@ -30,15 +30,15 @@ def read_turns(
         `dict[str, list]`: `thinking_prefilled`, whether the last turn began inside an open `<think>`; `last_turns`,
         its text, without special tokens except the thinking tags.
     """
-    seen, said = [], []
+    tails, turns = [], []  # token ids: the end of what precedes the last turn, and the turn
     for row in range(len(prompt_ids)):
         prompt, completion = _integers(prompt_ids[row]), _integers(completion_ids[row])
         start, end = (0, len(completion)) if masks is None else last_turn(_integers(masks[row]))
-        seen.append((prompt + completion[:start])[-PROMPT_TAIL:])
-        said.append(completion[start:end])
+        tails.append((prompt + completion[:start])[-PROMPT_TAIL:])
+        turns.append(completion[start:end])
     return {
-        "thinking_prefilled": [opens_thinking(tail) for tail in tokenizer.batch_decode(seen)],
-        "last_turns": _decode_with_thinking(said, tokenizer),
+        "thinking_prefilled": [opens_thinking(tail) for tail in tokenizer.batch_decode(tails)],
+        "last_turns": _decode_with_thinking(turns, tokenizer),
     }
 
 

@@ -11,10 +11,10 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from jinja2 import TemplateError
 from safetensors import SafetensorError
+from transformers import TrainerCallback
 from trl import get_peft_config, get_quantization_config
 
 from ..config import CESConfig
-from ..layers.entropy_control import AfterStep
 from ..layers.reward_calls import RewardError
 from ..methods.ces import AUTO
 from ..support.errors import UserError, hub_errors
@@ -94,8 +94,14 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
         raise UserError(lost_server or f"{named}{error} (TRL_CES_DEBUG=1 shows where)") from error
 
 
-class AfterFirstStep(AfterStep):
-    """Writes down what the first rollout decided. A class of its own: of two of one class transformers warns."""
+class AfterFirstStep(TrainerCallback):
+    """Calls `write()` when an optimizer step has ended, to record what the first rollout decided."""
+
+    def __init__(self, write):
+        self.write = write
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.write()
 
 
 def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:

@@ -12,7 +12,7 @@ from transformers import TrainerState
 from trl.trainer.utils import is_async_callable
 
 from ...layers.first_rollout import describe_example
-from ...layers.reward_calls import RewardError, guarded
+from ...layers.reward_calls import RewardError, guard
 from ...layers.turns import read_turns
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.prompts import build_prompt
@@ -101,7 +101,7 @@ def _accuracy_verdicts(
     if isinstance(func, str):
         return None, f"the accuracy reward is the reward model {func}, which only the trainer loads."
     arguments, name = _reward_arguments(tokenizer, asked, encoded, answers), reward_name(func)
-    ask = guarded(func, name, "stop")  # as in training
+    ask = guard(func, name, "stop")  # as in training
     try:
         values = asyncio.run(ask(**arguments)) if is_async_callable(ask) else ask(**arguments)
     except RewardError as error:  # the table is of use without it

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 from trainers import tiny_trainer
 
-from trl_ces.layers.runaway import RunawayWatch
+from trl_ces.layers.divergence import DivergenceWatch
 
 
 def watched(rows, stop=False):
     """What becomes of the control, after these (accuracy, bits) have been logged one by one."""
-    watch, control = RunawayWatch("acc", stop), SimpleNamespace(should_save=False, should_training_stop=False)
+    watch, control = DivergenceWatch("acc", stop), SimpleNamespace(should_save=False, should_training_stop=False)
     history = []
     for accuracy, bits in rows:
         history.append({"rewards/acc/mean": accuracy, "entropy": bits and bits * math.log(2)})
@@ -55,5 +55,5 @@ def test_it_can_stop_with_a_checkpoint():
 )
 def test_a_trainer_watches_where_incorrect_answers_are_shaped(tmp_path, changes, watches):
     trainer = tiny_trainer(tmp_path, **changes)
-    found = [one for one in trainer.callback_handler.callbacks if isinstance(one, RunawayWatch)]
+    found = [one for one in trainer.callback_handler.callbacks if isinstance(one, DivergenceWatch)]
     assert [one.accuracy for one in found] == (["rewards/vowel_accuracy_reward/mean"] if watches else [])
