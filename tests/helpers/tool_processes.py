@@ -1,4 +1,4 @@
-"""Started by test_tool_rounds.py: a rollout with tools whose processes need unequal rounds. Not a test file."""
+"""Started by layers/test_upstream.py: a rollout with tools in which ranks need unequal rounds. Not a test file."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def add(a: int, b: int) -> int:
 
 
 class Scripted(ColocatedLLM):
-    """Says what `CALLS` asks for. Each answer names its completion, so that one that goes astray is seen."""
+    """Makes the calls of `CALLS`. Each completion names its row, so that a misplaced one is noticed."""
 
     def generate(self, prompts, sampling_params, use_tqdm):
         texts, seen, answers = [TOKENIZER.decode(prompt["prompt_token_ids"]) for prompt in prompts], {}, []
@@ -55,19 +55,19 @@ def main(output, processes, model):
 
     generation.LLM = Scripted
     columns = {"prompt": [question(name) for name in CALLS]}
-    said = []
+    final_turns = []
 
-    def last_words(completions, **kwargs):
-        said.extend(messages[-1]["content"] for messages in completions)
+    def record_final_turns(completions, **kwargs):
+        final_turns.extend(messages[-1]["content"] for messages in completions)
         return [0.0] * len(completions)
 
     changes = {"use_vllm": True, "vllm_mode": "colocate", "vllm_enable_sleep_mode": True}
     changes |= {"vllm_tensor_parallel_size": processes, "vllm_max_model_length": 4096, "shaping": "none"}
     changes |= {"per_device_train_batch_size": 8 // processes}
-    trainer = chat_trainer(output, last_words, TOKENIZER, columns, changes, tools=[add], model=model)
+    trainer = chat_trainer(output, record_final_turns, TOKENIZER, columns, changes, tools=[add], model=model)
     rank, rows = trainer.accelerator.process_index, four_of_each(columns)
     trainer._generate_and_score_completions(rows[rank * 4 :][: 8 // processes])
-    (Path(output) / f"said-{rank}.json").write_text(json.dumps(said))
+    (Path(output) / f"turns-{rank}.json").write_text(json.dumps(final_turns))
 
 
 if __name__ == "__main__":

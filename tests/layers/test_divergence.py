@@ -1,4 +1,4 @@
-"""The warning before CES ruins a model."""
+"""The warning that CES diverges: entropy rises while accuracy falls."""
 
 import logging
 import math
@@ -9,10 +9,14 @@ from trainers import tiny_trainer
 
 from trl_ces.layers.divergence import DivergenceWatch
 
+START = [(0.5, 0.1)] * 5  # accuracy, bits per token
+DIVERGED = [(0.3, 0.2)] * 5
 
-def watched(rows, stop=False):
-    """What becomes of the control, after these (accuracy, bits) have been logged one by one."""
-    watch, control = DivergenceWatch("acc", stop), SimpleNamespace(should_save=False, should_training_stop=False)
+
+def log_all(rows, stop=False):
+    """Logs these (accuracy, bits) one by one, and returns the trainer's control."""
+    watch = DivergenceWatch("acc", stop, "the overlay `ces_mai`")
+    control = SimpleNamespace(should_save=False, should_training_stop=False)
     history = []
     for accuracy, bits in rows:
         history.append({"rewards/acc/mean": accuracy, "entropy": bits and bits * math.log(2)})
@@ -20,32 +24,28 @@ def watched(rows, stop=False):
     return control
 
 
-START = [(0.5, 0.1)] * 5
-
-
 @pytest.mark.parametrize(
-    ("later", "told"),
+    ("later", "warns"),
     [
-        ([(0.3, 0.2)] * 5, True),
+        (DIVERGED + DIVERGED, True),
+        (DIVERGED[:4], False),  # fewer than ten logs
         ([(0.3, 0.14)] * 9, False),
         ([(0.41, 0.9)] * 9, False),
         ([(None, None)] * 9, False),
     ],
 )
-def test_it_takes_a_rise_of_entropy_and_a_fall_of_accuracy(later, told, caplog):
+def test_warns_once_when_entropy_rises_and_accuracy_falls(later, warns, caplog):
     with caplog.at_level(logging.WARNING):
-        control = watched(START + later[:4])  # too early to say
-        assert caplog.records == []
-        control = watched(START + later + later)
-    messages = [record.message for record in caplog.records]
-    assert len(messages) == told
+        control = log_all(START + later)
+    assert [record.message for record in caplog.records] == warns * [
+        "Training diverges: entropy rose from 0.10 to 0.20 bits a token, and accuracy fell from 50 to 30 %. Stop it "
+        "(`stop_on_divergence: true` would), and start again with the overlay `ces_mai`."
+    ]
     assert not control.should_training_stop
-    if told:
-        assert "entropy rose from 0.10 to 0.20 bits a token, and accuracy fell from 50 to 30 %" in messages[0]
 
 
-def test_it_can_stop_with_a_checkpoint():
-    control = watched(START + [(0.3, 0.2)] * 5, stop=True)
+def test_stops_with_a_checkpoint_if_requested():
+    control = log_all(START + DIVERGED, stop=True)
     assert control.should_save
     assert control.should_training_stop
 
@@ -53,7 +53,7 @@ def test_it_can_stop_with_a_checkpoint():
 @pytest.mark.parametrize(
     ("changes", "watches"), [({}, True), ({"ces_beta_incorrect": 0.0}, False), ({"shaping": "none"}, False)]
 )
-def test_a_trainer_watches_where_incorrect_answers_are_shaped(tmp_path, changes, watches):
+def test_the_trainer_watches_if_ces_shapes_wrong_completions(tmp_path, changes, watches):
     trainer = tiny_trainer(tmp_path, **changes)
     found = [one for one in trainer.callback_handler.callbacks if isinstance(one, DivergenceWatch)]
-    assert [one.accuracy for one in found] == (["rewards/vowel_accuracy_reward/mean"] if watches else [])
+    assert [one.accuracy for one in found] == watches * ["rewards/vowel_accuracy_reward/mean"]

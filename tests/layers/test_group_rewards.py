@@ -8,11 +8,11 @@ import torch
 from tiny import random_script, scripted_accuracy_reward, scripted_bonus_reward
 from trainers import assert_same_bits, recorded, scripted_trainer, weights
 from trl import GRPOTrainer
+from trl_ces.methods.alp import alp_length_reward
 
 from trl_ces import CESTrainer
 from trl_ces.layers import GroupRewards, RewardCalls
 from trl_ces.layers.reward_calls import LARGEST, RewardError
-from trl_ces.methods.alp import alp_length_reward
 from trl_ces.methods.group_reward import reward_factory
 from trl_ces.rewards import get_acoer_length_reward, get_alp_length_reward, group_reward
 

@@ -1,4 +1,4 @@
-"""Pieces of a micro-batch, and their gradient reduction over processes."""
+"""The rows of a rollout: gathering over processes, pieces of a micro-batch, and their gradient reduction."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -8,25 +8,9 @@ import torch
 from accelerate.utils import DistributedType
 
 from trl_ces.layers.micro_batches import PIECES, pieces, without_sync
+from trl_ces.layers.rows import gather_rows, row_layout
 
-
-def accelerator(distributed_type, sync_gradients):
-    held = []
-
-    @contextmanager
-    def no_sync(model):
-        held.append(model)
-        yield
-
-    flag = SimpleNamespace(_set_sync_gradients=lambda value: setattr(found, "sync_gradients", value))
-    found = SimpleNamespace(
-        distributed_type=distributed_type,
-        sync_gradients=sync_gradients,
-        no_sync=no_sync,
-        gradient_state=flag,
-        held=held,
-    )
-    return found
+PAD = 9
 
 
 @pytest.mark.parametrize(
@@ -38,26 +22,56 @@ def accelerator(distributed_type, sync_gradients):
         (DistributedType.MULTI_GPU, False, []),  # inside accumulation they are not reduced anyway
     ],
 )
-def test_gradients_wait_for_the_last_piece_but_under_fsdp(distributed_type, synced, held):
-    found = accelerator(distributed_type, synced)
-    with without_sync(found, "model"):
-        assert found.sync_gradients is False
-    assert found.sync_gradients is synced
-    assert found.held == held
+def test_gradients_are_reduced_with_the_last_piece_except_under_fsdp(distributed_type, synced, held):
+    entered = []
+
+    @contextmanager
+    def no_sync(model):
+        entered.append(model)
+        yield
+
+    state = SimpleNamespace(_set_sync_gradients=lambda value: setattr(accelerator, "sync_gradients", value))
+    accelerator = SimpleNamespace(
+        distributed_type=distributed_type, sync_gradients=synced, no_sync=no_sync, gradient_state=state
+    )
+    with without_sync(accelerator, "model"):
+        assert accelerator.sync_gradients is False
+    assert accelerator.sync_gradients is synced
+    assert entered == held
 
 
-def test_pieces_share_what_belongs_to_all_rows():
-    batch = {
-        "ids": torch.arange(10).view(5, 2),
-        "num_items_in_batch": torch.tensor(7),
-        "no": None,
-        PIECES: [1, 3, 1],
-    }
+def test_pieces_split_rows_and_share_other_values():
+    batch = {"ids": torch.arange(10).view(5, 2), "num_items_in_batch": torch.tensor(7), "no": None, PIECES: [1, 3, 1]}
     parts = list(pieces(batch))
     assert [part["ids"].tolist() for part in parts] == [[[0, 1]], [[2, 3], [4, 5], [6, 7]], [[8, 9]]]
     assert all(part["num_items_in_batch"] == 7 and part["no"] is None and PIECES not in part for part in parts)
 
 
 @pytest.mark.parametrize("batch", [{"ids": torch.zeros(3, 1)}, {"ids": torch.zeros(3, 1), PIECES: [3]}], ids=str)
-def test_a_micro_batch_in_one_piece_is_itself(batch):
+def test_a_micro_batch_in_one_piece_is_not_copied(batch):
     assert next(pieces(batch)) is batch
+
+
+def test_rows_of_all_processes_are_padded_as_trl_pads_them():
+    def pad_across_processes(values, dim, pad_index, pad_first):
+        return torch.nn.functional.pad(values, (1, 0) if pad_first else (0, 1), value=pad_index)
+
+    # The other process has the same rows, one column wider.
+    two = SimpleNamespace(gather=lambda values: torch.cat([values] * 2), pad_across_processes=pad_across_processes)
+    rows = {
+        "prompt_ids": torch.tensor([[1, 2]]),
+        "prompt_mask": torch.tensor([[1, 1]]),
+        "completion_ids": torch.tensor([[3]]),
+        "tool_mask": torch.tensor([[0]]),
+        "importance_sampling_ratio": torch.tensor([[0.5]]),
+        "advantages": torch.tensor([1.5]),
+    }
+    gathered = gather_rows(rows, row_layout(PAD), two)
+    assert {name: values.tolist() for name, values in gathered.items()} == {
+        "prompt_ids": [[PAD, 1, 2]] * 2,
+        "prompt_mask": [[0, 1, 1]] * 2,
+        "completion_ids": [[3, PAD]] * 2,
+        "tool_mask": [[0, 1]] * 2,
+        "importance_sampling_ratio": [[0.5, 1.0]] * 2,
+        "advantages": [1.5, 1.5],
+    }

@@ -11,34 +11,32 @@ from trl_ces import CESTrainer
 FIRST = "log_ratio/first_step_max"
 
 
-class Watch(CESTrainer):
+class RatioTrainer(CESTrainer):
     """Records the largest |log ratio| of each micro-batch, from the inputs of TRL's loss."""
 
     def _compute_loss(self, model, inputs):
-        self.seen = []
+        self.logps = []
         loss = super()._compute_loss(model, inputs)
-        mask = inputs["completion_mask"]
-        ratios = (torch.cat(self.seen) - inputs["old_per_token_logps"]).abs() * mask
-        self.ratios = [*getattr(self, "ratios", []), ratios.max().item()]
+        log_ratios = (torch.cat(self.logps) - inputs["old_per_token_logps"]) * inputs["completion_mask"]
+        self.ratios = [*getattr(self, "ratios", []), log_ratios.abs().max().item()]
         return loss
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
         outputs = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         if torch.is_grad_enabled():
-            self.seen.append(outputs[0].detach())
+            self.logps.append(outputs[0].detach())
         return outputs
 
 
-def ratios(tmp_path, dtype, **changes):
-    """The largest |log ratio| of each micro-batch of two rollouts of four."""
+def log_ratios(tmp_path, dtype, **changes):
+    """The largest |log ratio| of each micro-batch of two rollouts of four, and the logged ones."""
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), lengths=(9, 80))
     arguments = {"steps_per_generation": 4, "per_device_train_batch_size": 4, "max_steps": 8, "ces_tau": 0.3}
     arguments |= {"max_completion_length": 90, "learning_rate": 1e-2, "optim": "sgd", **changes}
     model = with_reference(tiny_model(spread=0.3), tmp_path).to(dtype)
-    trainer = scripted_trainer(tmp_path, script, trainer_class=Watch, more={"model": model}, **arguments)
+    trainer = scripted_trainer(tmp_path, script, trainer_class=RatioTrainer, more={"model": model}, **arguments)
     trainer.train()
-    logged = [entry[FIRST] for entry in trainer.state.log_history if FIRST in entry]
-    return trainer.ratios, logged
+    return trainer.ratios, [entry[FIRST] for entry in trainer.state.log_history if FIRST in entry]
 
 
 CASES = {
@@ -46,25 +44,20 @@ CASES = {
     "trimmed only": {"arrange_by_length": False},
     "packed": {"padding_free": True},
     "reference model": {"beta": 0.04},
-    "dynamic sampling": {
-        "dynamic_sampling": True,
-        "ces_allow_dynamic_sampling": True,
-        "dynamic_sampling_max_rounds": 1,
-    },
+    "dynamic sampling": {"dynamic_sampling": True, "ces_allow_dynamic_sampling": True, "dynamic_sampling_max_rounds": 1},
     "in pieces": {"max_tokens_per_micro_batch": 120},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
-def test_the_first_importance_ratio_of_a_rollout_is_one_to_the_last_bit(tmp_path, dtype, case):
-    found, logged = ratios(tmp_path, dtype, **CASES[case])
-    assert [found[0], found[4]] == [0.0, 0.0]
-    assert logged == [0.0, 0.0]
+def test_the_first_importance_ratio_of_a_rollout_is_exactly_1(tmp_path, dtype, case):
+    found, logged = log_ratios(tmp_path, dtype, **CASES[case])
+    assert [found[0], found[4]] == logged == [0.0, 0.0]
     assert min(found[1:4] + found[5:]) > 0  # the policy has moved
 
 
-def test_it_is_one_in_each_micro_batch_of_the_first_step(tmp_path):
-    found, _ = ratios(tmp_path, torch.bfloat16, gradient_accumulation_steps=2, max_steps=4)
+def test_it_is_1_in_each_micro_batch_of_the_first_step(tmp_path):
+    found, _ = log_ratios(tmp_path, torch.bfloat16, gradient_accumulation_steps=2, max_steps=4)
     assert found[0] == found[1] == found[4] == found[5] == 0.0
     assert found[2] > 0

@@ -1,4 +1,4 @@
-"""Forwards without padding equal padded ones, and put each row's values where TRL reads them."""
+"""Forwards without padding equal padded ones, and return each row's values where TRL reads them."""
 
 import copy
 import functools
@@ -19,6 +19,9 @@ from transformers import (
     MambaConfig,
     MambaForCausalLM,
 )
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from trl.trainer.utils import add_fused_lm_head
 
 from trl_ces.layers.padding import (
@@ -34,7 +37,7 @@ from trl_ces.layers.padding import (
 )
 
 
-def test_spans_are_where_the_tokens_stand():
+def test_spans_are_the_columns_of_real_tokens():
     mask = torch.tensor([[0, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1], [0, 0, 0, 1, 0, 0]])
     assert real_spans(mask) == [Span(1, 4), Span(0, 6), Span(3, 4)]
 
@@ -72,7 +75,7 @@ WITHOUT = {
 
 
 @pytest.mark.parametrize("kind", WITHOUT)
-def test_log_probs_entropies_and_gradients_are_those_of_padded_rows(kind):
+def test_log_probs_entropies_and_gradients_equal_those_of_padded_rows(kind):
     ids, mask, labels = padded_rows()
     spans = real_spans(mask)
     plain = fused(tiny_model())
@@ -97,21 +100,21 @@ def test_log_probs_entropies_and_gradients_are_those_of_padded_rows(kind):
 
 
 @pytest.mark.parametrize(("kind", "computed"), [("left-aligned", 4 * 12), ("packed", sum(PROMPTS + COMPLETIONS))])
-def test_the_model_sees_no_column_of_padding(kind, computed):
+def test_the_model_receives_no_column_of_padding(kind, computed):
     ids, mask, labels = padded_rows()
-    model, seen = fused(tiny_model()), []
-    model.model.register_forward_hook(lambda *call: seen.append(call[-1].last_hidden_state.shape[:2].numel()))
+    model, received = fused(tiny_model()), []
+    model.model.register_forward_hook(lambda *call: received.append(call[-1].last_hidden_state.shape[:2].numel()))
     without = WITHOUT[kind](model, real_spans(mask))
     without(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
-    assert seen == [computed]
+    assert received == [computed]
 
 
-def handed_on(kind, ids, mask, *multiple):
-    """The inner model's arguments, and the outputs if it numbers its columns from 1."""
-    seen = {}
+def call_inner(kind, ids, mask, *multiple):
+    """Returns the inner model's arguments, and the outer log-probs if the inner ones number its columns from 1."""
+    received = {}
 
     def inside(**arguments):
-        seen.update(arguments)
+        received.update(arguments)
         rows, width = arguments["input_ids"].shape
         values = torch.arange(1.0, width).expand(rows, width - 1)
         return SimpleNamespace(log_probs=values, entropy=None)
@@ -119,7 +122,7 @@ def handed_on(kind, ids, mask, *multiple):
     model = kind(inside, real_spans(mask), *multiple)
     outputs = model(input_ids=ids, attention_mask=mask, labels=ids.clone(), output_router_logits=True)
     assert outputs.entropy is None
-    return seen, outputs.log_probs
+    return received, outputs.log_probs
 
 
 right_trimmed = functools.partial(TrimmedModel, left=False)
@@ -127,42 +130,42 @@ IDS = torch.tensor([[0, 5, 6, 7], [4, 3, 0, 0]])
 MASK = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
 
 
-def test_rows_are_moved_to_the_left_and_what_lies_beyond_them_is_no_label():
-    seen, back = handed_on(TrimmedModel, IDS, MASK)
-    assert seen["input_ids"].tolist() == [[5, 6, 7], [4, 3, 0]]
-    assert seen["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
-    assert seen["labels"].tolist() == [[5, 6, 7], [4, 3, -100]]
+def test_rows_are_shifted_left_and_columns_behind_them_are_not_labels():
+    received, back = call_inner(TrimmedModel, IDS, MASK)
+    assert received["input_ids"].tolist() == [[5, 6, 7], [4, 3, 0]]
+    assert received["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert received["labels"].tolist() == [[5, 6, 7], [4, 3, -100]]
     assert back.tolist() == [[0, 1, 2], [1, 2, 0]]
-    # To a multiple of 2: the first row gets a fourth column, beyond the input's edge.
-    seen, back = handed_on(TrimmedModel, IDS, MASK, 2)
-    assert seen["input_ids"].tolist() == [[5, 6, 7, 7], [4, 3, 0, 0]]
-    assert seen["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
-    assert seen["labels"].tolist() == [[5, 6, 7, -100], [4, 3, -100, -100]]
+    # To a multiple of 2: the first row gets a fourth column, outside the input.
+    received, back = call_inner(TrimmedModel, IDS, MASK, 2)
+    assert received["input_ids"].tolist() == [[5, 6, 7, 7], [4, 3, 0, 0]]
+    assert received["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 0, 0]]
+    assert received["labels"].tolist() == [[5, 6, 7, -100], [4, 3, -100, -100]]
     assert back.tolist() == [[0, 1, 2], [1, 2, 3]]
 
 
-def test_columns_go_on_the_right_only_and_come_back_as_zeros():
-    seen, back = handed_on(right_trimmed, IDS[1:], MASK[1:])
-    assert seen["input_ids"].tolist() == seen["labels"].tolist() == [[4, 3]]
-    assert seen["attention_mask"].tolist() == [[1, 1]]
+def test_columns_on_the_right_are_dropped_and_returned_as_zeros():
+    received, back = call_inner(right_trimmed, IDS[1:], MASK[1:])
+    assert received["input_ids"].tolist() == received["labels"].tolist() == [[4, 3]]
+    assert received["attention_mask"].tolist() == [[1, 1]]
     assert back.tolist() == [[1, 0, 0]]
     for multiple in ((), (3,), (8,)):  # as wide as the input, or wider
-        seen, back = handed_on(right_trimmed, IDS, MASK, *multiple)
-        assert seen["input_ids"].tolist() == IDS.tolist()
+        received, back = call_inner(right_trimmed, IDS, MASK, *multiple)
+        assert received["input_ids"].tolist() == IDS.tolist()
         assert back.tolist() == [[1, 2, 3]] * 2
     ids, mask = torch.ones(1, 6), torch.tensor([[1, 1, 1, 0, 0, 0]])
-    assert handed_on(right_trimmed, ids, mask)[0]["labels"].shape == (1, 3)
-    assert handed_on(right_trimmed, ids, mask, 2)[0]["labels"].shape == (1, 4)
+    assert call_inner(right_trimmed, ids, mask)[0]["labels"].shape == (1, 3)
+    assert call_inner(right_trimmed, ids, mask, 2)[0]["labels"].shape == (1, 4)
 
 
 @pytest.mark.parametrize("kind", [TrimmedModel, right_trimmed])
-def test_a_row_of_one_token_keeps_a_column_to_predict_and_no_more(kind):
-    seen, back = handed_on(kind, torch.tensor([[5, 0, 0]]), torch.tensor([[1, 0, 0]]))
-    assert seen["input_ids"].tolist() == [[5, 0]]
+def test_a_row_of_one_token_keeps_one_column_to_predict(kind):
+    received, back = call_inner(kind, torch.tensor([[5, 0, 0]]), torch.tensor([[1, 0, 0]]))
+    assert received["input_ids"].tolist() == [[5, 0]]
     assert back.tolist() == [[1, 0]]
 
 
-def test_rows_of_one_prompt_token_and_no_completion_are_survived():
+def test_a_row_of_one_prompt_token_without_completion_stays_in_the_graph():
     ids, mask = torch.tensor([[0, 0, 5, 0, 0]]), torch.tensor([[0, 0, 1, 0, 0]])
     labels = torch.full_like(ids, -100)
     model = TrimmedModel(fused(tiny_model()), real_spans(mask))
@@ -176,7 +179,7 @@ def llama(**rope):
     return LlamaForCausalLM(LlamaConfig(vocab_size=40, rope_parameters={"rope_theta": 1e4, **rope}, **sizes))
 
 
-def test_what_may_go_depends_on_the_positions_of_the_model():
+def test_the_padding_that_can_be_omitted_depends_on_the_models_positions():
     assert padding_support(tiny_model())[:3] == (True, True, True)
     assert padding_support(llama(rope_type="linear", factor=2.0))[:3] == (True, True, True)
     moving = padding_support(llama(rope_type="dynamic", factor=2.0))
@@ -196,7 +199,7 @@ SIZES |= {"num_key_value_heads": 2, "vocab_size": 40, "pad_token_id": 0, "head_d
 
 
 @pytest.mark.parametrize("model_type", PACKED_APART)
-def test_rows_of_these_models_stay_apart_when_packed_and_when_moved(model_type):
+def test_models_known_to_pack_keep_rows_apart(model_type):
     torch.manual_seed(0)
     config = AutoConfig.for_model(model_type, **SIZES)
     model = fused(AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval())
@@ -213,7 +216,7 @@ def test_rows_of_these_models_stay_apart_when_packed_and_when_moved(model_type):
 
 
 @pytest.mark.parametrize("model_type", ["lfm2", "qwen3_next", "gpt_oss", "llama4_text"])
-def test_other_models_are_not_packed(model_type):
+def test_other_model_types_are_not_packed(model_type):
     model = tiny_model()
     model.config.model_type = model_type
     support = padding_support(model)
@@ -221,26 +224,26 @@ def test_other_models_are_not_packed(model_type):
     assert model_type in support.reason
 
 
-def test_a_recurrent_model_with_rotary_positions_keeps_its_padding_on_the_left():
+def test_a_recurrent_model_with_rotary_positions_keeps_its_left_padding():
     model = tiny_model()
     model.model.layers[0]._is_stateful = True
     assert padding_support(model)[:3] == (False, True, False)
 
 
-def test_each_kind_of_layer_may_have_rotary_embeddings_of_its_own():
+def test_rope_parameters_per_layer_type_are_all_considered():
     model = tiny_model()
     usual = {"rope_type": "default", "rope_theta": 1e4}
-    for parameters, what_may_go in (
+    for parameters, support in (
         ({"full_attention": usual, "sliding_attention": usual}, (True, True, True)),
         ({"full_attention": usual, "sliding_attention": {**usual, "rope_type": "dynamic"}}, (False, False, False)),
         ({**usual, "rope_type": "longrope", "factors": {"short": 1.0}}, (False, False, False)),
         ({"full_attention": {**usual, "llama_4_scaling_beta": 0.1}, "sliding_attention": usual}, (False, True, False)),
     ):
         model.config.rope_parameters = parameters
-        assert padding_support(model)[:3] == what_may_go
+        assert padding_support(model)[:3] == support
 
 
-def test_the_load_balancing_of_a_mixture_of_experts_counts_no_padding():
+def test_the_load_balancing_loss_of_a_mixture_of_experts_ignores_padding():
     sizes = {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True}
     torch.manual_seed(0)
     model = fused(AutoModelForCausalLM.from_config(AutoConfig.for_model("mixtral", **sizes)).eval())
@@ -252,8 +255,8 @@ def test_the_load_balancing_of_a_mixture_of_experts_counts_no_padding():
     assert not torch.isclose(model(**{**arguments, "attention_mask": None}).aux_loss, padded.aux_loss, rtol=1e-5)
 
 
-def test_trimming_on_the_left_would_change_a_model_of_absolute_positions():
-    """The reason for `padding_support`: the same rows, shifted left, get other log-probs."""
+def test_left_trimming_changes_a_model_with_absolute_positions():
+    """The reason for `padding_support`."""
     ids, mask, labels = padded_rows()
     model = fused(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40)).eval())
     arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
@@ -291,7 +294,7 @@ def test_the_plan_follows_the_settings(caplog):
     assert "without FlashAttention" in caplog.text
 
 
-def test_what_cannot_be_packed_is_not_packed_in_silence():
+def test_padding_free_is_refused_where_rows_cannot_be_packed():
     with pytest.raises(ValueError, match=r"follow the padded length.*padding_free=False"):
         padding_plan(llama(rope_type="dynamic", factor=2.0), trim=True, pack=True)
     with pytest.raises(ValueError, match="sequences are split over processes"):
@@ -299,7 +302,7 @@ def test_what_cannot_be_packed_is_not_packed_in_silence():
 
 
 @pytest.mark.parametrize(
-    ("model", "trim", "told"),
+    ("model", "trim", "reason"),
     [
         (lambda: tiny_model(), True, ""),
         (lambda: with_flash_attention(tiny_model()), True, ""),
@@ -309,13 +312,13 @@ def test_what_cannot_be_packed_is_not_packed_in_silence():
         (lambda: unpackable(with_flash_attention(tiny_model())), True, "not known to keep packed rows apart"),
     ],
 )
-def test_padding_that_stays_although_less_was_asked_for_is_told(model, trim, told, caplog):
+def test_padding_that_stays_against_the_settings_is_logged(model, trim, reason, caplog):
     with caplog.at_level(logging.INFO, "trl_ces.layers.padding"):
         padding_plan(model(), trim=trim, pack=None)
-    assert (told in caplog.text) if told else not caplog.records
+    assert (reason in caplog.text) if reason else not caplog.records
 
 
-def test_the_model_that_trl_calls_is_as_the_plan_says():
+def test_the_wrapper_follows_the_plan():
     model, spans = object(), [Span(1, 3)]
     packed = unpadded(model, PaddingSupport(True, True, True), spans, 8)
     assert type(packed) is PackedModel
@@ -333,3 +336,27 @@ def test_padding_stays_where_prompts_are_learned(config):
     assert support[:3] == (False, False, False)
     assert "virtual tokens" in support.reason
     assert padding_support(get_peft_model(tiny_model(), LoraConfig(task_type="CAUSAL_LM")))[:3] == (True, True, True)
+
+
+def test_packed_forwards_pass_row_boundaries_to_attention():
+    """FlashAttention would otherwise derive them in every layer, with a device synchronization each time."""
+    received, names = [], ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+
+    def attention(module, query, key, value, attention_mask, **kwargs):
+        received.append([query.size(2), *(kwargs[name] for name in names)])
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+
+    ALL_ATTENTION_FUNCTIONS.register("recording", attention)
+    ALL_MASK_ATTENTION_FUNCTIONS.register("recording", sdpa_mask)
+    model = fused(tiny_model())
+    model.config._attn_implementation = "recording"
+    ids, mask, labels = padded_rows()
+    packed = PackedModel(model, real_spans(mask))
+    packed(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    assert len(received) == 2  # layers
+    for tokens, starts, key_starts, longest, longest_key in received:
+        assert tokens == sum(PROMPTS + COMPLETIONS)
+        assert starts.tolist() == key_starts.tolist() == [0, 7, 19, 26, 35]
+        assert starts.dtype == torch.int32
+        assert starts is received[0][1]  # built once
+        assert longest == longest_key == 12

@@ -1,0 +1,188 @@
+"""Workarounds for upstream faults, each with a test that fails once the fault is gone, where one process can show it."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import requests
+import torch
+from accelerate.utils import FullyShardedDataParallelPlugin
+from peft import LoraConfig, get_peft_model
+from processes import free_port, run_processes
+from requests.adapters import HTTPAdapter
+from tiny import tiny_model
+from tool_processes import CALLS
+from tool_turns import qwen_tokenizer
+from trl import GRPOTrainer
+from trl.distributed import DistributedBackend
+from trl.generation.vllm_generation import VLLMGeneration
+from urllib3.util.retry import Retry
+
+from trl_ces.layers import UpstreamFixes, upstream
+from trl_ces.layers.upstream import keep_float32_outputs, limit_waiting, restore_base_after_merge, seed_colocated_vllm
+
+SYNCS = 20
+
+
+# limit_waiting
+
+
+def limited(retries):
+    session = requests.Session()
+    session.mount("http://", HTTPAdapter(max_retries=retries))
+    limit_waiting(session, seconds=60)
+    return session
+
+
+def test_a_refused_connection_is_not_retried(monkeypatch):
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", lambda _: pytest.fail("retried"))
+    with pytest.raises(requests.exceptions.ConnectionError, match="Connection refused"):
+        limited(Retry(total=5, connect=5, read=5, backoff_factor=2)).get(f"http://127.0.0.1:{free_port()}")
+
+
+def test_other_retries_are_kept():
+    given = Retry(total=5, connect=5, read=4, status=3, backoff_factor=2, status_forcelist=[503], allowed_methods=None)
+    found = limited(given).get_adapter("http://").max_retries
+    assert {**vars(found), "connect": 5} == vars(given)
+
+
+# _tool_call_loop
+
+
+def test_ranks_with_unequal_tool_rounds_neither_hang_nor_mix_rows(tmp_path):
+    model = tiny_model(vocabulary=len(qwen_tokenizer()))
+    model.config.max_position_embeddings = 4096
+    model.save_pretrained(tmp_path / "model")
+    run_processes("tool_processes.py", tmp_path / "two", 2, timeout=200, arguments=(str(tmp_path / "model"),))
+    for rank, (name, calls) in enumerate(CALLS.items()):
+        final_turns = json.loads((tmp_path / "two" / f"turns-{rank}.json").read_text())
+        assert final_turns == [f"{name} {member} {made}" for member, made in enumerate(calls)]
+
+
+# keep_float32_outputs
+
+
+def test_fsdp2_returns_float32_outputs_and_keeps_its_other_dtypes():
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
+    keep_float32_outputs(plugin)
+    assert plugin.mixed_precision_policy is None
+    plugin.set_mixed_precision("bf16")
+    assert plugin.mixed_precision_policy.output_dtype is torch.bfloat16, "accelerate's fault is gone: remove the fix"
+    keep_float32_outputs(plugin)
+    policy = plugin.mixed_precision_policy
+    assert (policy.param_dtype, policy.reduce_dtype, policy.output_dtype) == (torch.bfloat16, torch.bfloat16, None)
+    keep_float32_outputs(None)  # without FSDP
+
+
+def test_the_trainer_applies_it_to_the_accelerators_plugin(monkeypatch):
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
+    plugin.set_mixed_precision("bf16")
+
+    def create(self):
+        self.accelerator = SimpleNamespace(state=SimpleNamespace(fsdp_plugin=plugin))
+
+    monkeypatch.setattr(GRPOTrainer, "create_accelerator_and_postprocess", create)
+    UpstreamFixes.__new__(UpstreamFixes).create_accelerator_and_postprocess()
+    assert plugin.mixed_precision_policy.output_dtype is None
+
+
+# restore_base_after_merge
+
+
+def adapted(dtype, **changes):
+    model = tiny_model().to(dtype)
+    return get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **changes))
+
+
+def base_of(model):
+    """The base's weights, by the names that vLLM uses."""
+    return {
+        name.removeprefix("base_model.model.").replace(".base_layer", ""): weight.detach().clone()
+        for name, weight in model.named_parameters()
+        if "lora_" not in name
+    }
+
+
+def sync(model):
+    """Moves the adapter, runs TRL's own sync, and returns the weights that vLLM would receive."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter += 0.01 * torch.randn_like(parameter)
+    generation = VLLMGeneration.__new__(VLLMGeneration)
+    generation.model = model
+    generation._dist = DistributedBackend(
+        SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=None, fsdp_plugin=None))
+    )
+    return {name: weight.clone() for name, weight in generation._iter_named_params()}
+
+
+def changed(before, after):
+    return [name for name in before if not torch.equal(before[name], after[name])]
+
+
+def test_with_trl_alone_a_16_bit_base_drifts():
+    model = adapted(torch.bfloat16)
+    before = base_of(model)
+    for _ in range(SYNCS):
+        sync(model)
+    assert changed(before, base_of(model)), "peft's fault is gone: remove restore_base_after_merge"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_16_bit_base_is_the_same_bits_after_any_number_of_syncs(dtype):
+    model, plain = adapted(dtype), adapted(dtype)
+    plain.load_state_dict(model.state_dict())
+    restore_base_after_merge(model)
+    before = base_of(model)
+    for seed in range(SYNCS):
+        torch.manual_seed(seed)
+        sent = sync(model)
+        if seed == 0:  # vLLM receives what peft merges
+            torch.manual_seed(seed)
+            assert changed(sync(plain), sent) == []
+            assert changed(before, sent)
+        assert changed(before, base_of(model)) == []
+
+
+def test_the_base_is_copied_once_and_trained_biases_keep_their_values(monkeypatch):
+    copied, rounded = [], upstream._rounded_weights
+    monkeypatch.setattr(upstream, "_rounded_weights", lambda model: copied.extend(rounded(model)) or rounded(model))
+    model = adapted(torch.bfloat16, bias="all")
+    restore_base_after_merge(model)
+    trained = {name: weight for name, weight in model.named_parameters() if name.endswith("bias")}
+    assert trained
+    for number in range(3):
+        for weight in trained.values():
+            weight.data.fill_(number)
+        sync(model)
+        assert all((weight == number).all() for weight in trained.values())
+    frozen = [weight for name, weight in model.named_parameters() if ".base_layer.weight" in name]
+    assert len(copied) == len(frozen) > 0
+
+
+@pytest.mark.parametrize(
+    ("use_vllm", "peft", "restored"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_the_trainer_restores_the_base_where_vllm_receives_merged_weights(monkeypatch, use_vllm, peft, restored):
+    model = adapted(torch.bfloat16) if peft else tiny_model()
+
+    def init(self):
+        self.model, self.use_vllm, self.vllm_mode = model, use_vllm, "server"
+        self.vllm_generation = SimpleNamespace(model=model)
+        self.accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=None), is_main_process=False)
+
+    monkeypatch.setattr(GRPOTrainer, "__init__", init)
+    UpstreamFixes()
+    assert ("merge_adapter" in vars(model)) == restored
+
+
+# seed_colocated_vllm; test_trainer_colocated.py shows its effect in a training
+
+
+def test_the_ranks_of_a_tensor_parallel_group_share_a_seed():
+    drawn = []
+    for rank in range(4):
+        seed_colocated_vllm(SimpleNamespace(seed=7, vllm_tensor_parallel_size=2), rank)
+        drawn.append(torch.rand(1).item())
+    assert drawn[0] == drawn[1] != drawn[2] == drawn[3]
