@@ -1,4 +1,4 @@
-"""Started by test_dynamic_sampling_processes.py: trains with dynamic sampling and saves what happened. Not a test."""
+"""Started by test_dynamic_sampling.py: trains with dynamic sampling and saves what happened. Not a test."""
 
 import sys
 

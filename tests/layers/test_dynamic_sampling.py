@@ -1,10 +1,12 @@
-"""Dynamic sampling in CESTrainer: against TRL on the kept prompts, over an epoch, resumed, and refused settings."""
+"""Dynamic sampling in CESTrainer: against TRL on the kept prompts, over an epoch, resumed, and on two processes."""
 
 import json
 
 import pytest
 import torch
 from datasets import Dataset
+from dynamic_sampling_processes import CASES as PROCESS_CASES
+from processes import run_processes
 from sampling_runs import PROMPTS, make_trainer, record_batches, rollout_with_logprobs
 from tiny import AS_TRL, random_script, scripted_accuracy_reward, scripted_bonus_reward, settings, tiny_model
 from trainers import (
@@ -23,11 +25,12 @@ from trl_ces import CESConfig, CESTrainer
 from trl_ces.layers.sampler import PromptStream
 
 OUTCOMES = [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]]
-TEACHING = {prompt for number, prompt in enumerate(PROMPTS) if number % 5 in (1, 4)}
+INFORMATIVE = {prompt for number, prompt in enumerate(PROMPTS) if number % 5 in (1, 4)}
+ORDER = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]  # of an epoch
 
 
-def world(prompts=PROMPTS, outcomes=OUTCOMES, **options):
-    """A script whose outcome depends on the prompt alone; with the sampler's log-probs."""
+def make_script(prompts=PROMPTS, outcomes=OUTCOMES, **options):
+    """A script whose outcome depends on the prompt only; with the sampler's log-probs."""
     generator = torch.Generator().manual_seed(1)
     accuracies = [outcomes[number % len(outcomes)] for number in range(len(prompts))]
     script = random_script(prompts, accuracies, generator, **options)
@@ -41,6 +44,15 @@ def one_batch(trainer, examples=()):
     return ready(trainer)._generate_and_score_completions(list(examples))
 
 
+def logged_batches(trainer):
+    """The log entries with a new batch, their keys without the prefix."""
+    return [
+        {name.removeprefix("dynamic_sampling/"): value for name, value in entry.items()}
+        for entry in trainer.state.log_history
+        if "dynamic_sampling/rounds" in entry
+    ]
+
+
 # Against TRL.
 
 
@@ -51,7 +63,7 @@ def alternating_accuracy_reward(completions, **kwargs):
 
 @pytest.mark.parametrize("accumulation", [1, 2])
 @pytest.mark.parametrize("case", ["nothing dropped", "one round"])
-def test_where_no_further_prompt_is_drawn_training_is_trls_bit_for_bit(tmp_path, accumulation, case):
+def test_without_further_rounds_training_equals_trls_bit_for_bit(tmp_path, accumulation, case):
     """Real sampling, 16 prompts, four per rollout, so the run reaches its third epoch."""
     accuracy = alternating_accuracy_reward if case == "nothing dropped" else vowel_accuracy_reward
     rounds = {} if case == "nothing dropped" else {"dynamic_sampling_max_rounds": 1}
@@ -77,11 +89,9 @@ def test_where_no_further_prompt_is_drawn_training_is_trls_bit_for_bit(tmp_path,
         runs.append(trainer)
     assert_weights_moved(runs[0])
     assert_same_bits(weights(runs[0]), weights(runs[1]))
-    logged = [entry for entry in runs[1].state.log_history if "dynamic_sampling/rounds" in entry]
-    assert len(logged) == 10
-    assert {entry["dynamic_sampling/rounds"] for entry in logged} == {1}
+    assert [entry["rounds"] for entry in logged_batches(runs[1])] == [1] * 10
     assert runs[1]._sampler.stream.position == 40
-    filled = [entry["dynamic_sampling/uninformative_groups"] for entry in logged]
+    filled = [entry["uninformative_groups"] for entry in logged_batches(runs[1])]
     assert (max(filled) == 0) == (case == "nothing dropped")
 
 
@@ -106,10 +116,10 @@ CASES: dict[str, dict] = {
 
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tool mask"])
 @pytest.mark.parametrize("case", CASES)
-def test_batch_loss_and_gradients_are_those_of_the_trainer_that_is_given_the_kept_prompts(tmp_path, case, masked):
+def test_batch_loss_and_gradients_equal_those_of_a_trainer_given_the_kept_prompts(tmp_path, case, masked):
     """Two rollouts: the first of all prompts, the second of the next ones. Rounds differ in width."""
     changes = CASES[case]
-    script = world(masked=masked, truncated=range(0, 160, 3))
+    script = make_script(masked=masked, truncated=range(0, 160, 3))
 
     trainer = make_trainer(tmp_path, script, model=with_reference(tiny_model(), tmp_path), **changes)
     shaped = changes.get("shaping", "none") != "none"
@@ -127,7 +137,7 @@ def test_batch_loss_and_gradients_are_those_of_the_trainer_that_is_given_the_kep
         rounds.clear()
         batch = one_batch(trainer)
         assert len(rounds) > 1, "the test needs more than one round"
-        assert set(used[number]) <= TEACHING
+        assert set(used[number]) <= INFORMATIVE
         assert len(set(used[number])) == 4
         expected = one_batch(plain, [{"prompt": prompt} for prompt in used[number] for _ in range(4)])
         assert batch.keys() == expected.keys()
@@ -155,47 +165,43 @@ def test_batch_loss_and_gradients_are_those_of_the_trainer_that_is_given_the_kep
 
 def test_over_an_epoch_every_batch_is_full_and_every_prompt_is_used_once(tmp_path, caplog):
     """40 prompts, 16 of them informative, 4 per batch: one epoch is exactly four batches."""
-    trainer = make_trainer(tmp_path, world(), max_steps=16, **MULTI)
+    trainer = make_trainer(tmp_path, make_script(), max_steps=16, **MULTI)
     used, rounds = record_batches(trainer)
     trainer.train()
-    order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
-    assert [prompt for batch in used for prompt in batch] == [prompt for prompt in order if prompt in TEACHING]
+    assert [prompt for batch in used for prompt in batch] == [prompt for prompt in ORDER if prompt in INFORMATIVE]
     assert [len(batch) for batch in used] == [4, 4, 4, 4]
     assert "informative groups in" not in caplog.text
     assert_weights_moved(trainer)
 
-    logged = [entry for entry in trainer.state.log_history if "dynamic_sampling/rounds" in entry]
-    ends = [order.index(batch[-1]) + 1 for batch in used]
-    starts = [0, *ends[:-1]]
-    for entry, start, end in zip(logged, starts, ends, strict=True):
+    logged = logged_batches(trainer)
+    ends = [ORDER.index(batch[-1]) + 1 for batch in used]
+    for entry, start, end in zip(logged, [0, *ends[:-1]], ends, strict=True):
         prompts = end - start
-        assert entry["dynamic_sampling/prompts"] == prompts
-        assert entry["dynamic_sampling/dropped_groups"] == pytest.approx((prompts - 4) / prompts)
-        assert entry["dynamic_sampling/uninformative_groups"] == 0
-        assert entry["dynamic_sampling/epoch"] == end / 40
-        assert entry["dynamic_sampling/extra_generation_time"] > 0
-    assert sum(entry["dynamic_sampling/rounds"] for entry in logged) == len(rounds)
+        assert entry["prompts"] == prompts
+        assert entry["dropped_groups"] == pytest.approx((prompts - 4) / prompts)
+        assert entry["uninformative_groups"] == 0
+        assert entry["epoch"] == end / 40
+        assert entry["extra_generation_time"] > 0
+    assert sum(entry["rounds"] for entry in logged) == len(rounds)
     assert [entry["step"] for entry in logged] == [1, 5, 9, 13]  # as many optimizer steps per batch as without
 
 
-def test_a_world_that_warn_if_nothing_to_learn_is_survived(tmp_path, caplog):
-    trainer = make_trainer(tmp_path, world(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
+def test_without_informative_groups_dropped_ones_fill_the_batch_with_a_warning(tmp_path, caplog):
+    trainer = make_trainer(tmp_path, make_script(outcomes=OUTCOMES[:1]), max_steps=2, dynamic_sampling_max_rounds=3)
     used, rounds = record_batches(trainer)
     trainer.train()
-    order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
-    assert [prompt for drawn in rounds for prompt in drawn] == order[:24]
-    assert used == [order[:4], order[12:16]]
-    logged = [entry for entry in trainer.state.log_history if "dynamic_sampling/rounds" in entry]
+    assert [prompt for drawn in rounds for prompt in drawn] == ORDER[:24]
+    assert used == [ORDER[:4], ORDER[12:16]]
     names = ("rounds", "prompts", "dropped_groups", "uninformative_groups")
-    assert [[entry[f"dynamic_sampling/{name}"] for name in names] for entry in logged] == [[3, 12, 1, 1]] * 2
+    assert [[entry[name] for name in names] for entry in logged_batches(trainer)] == [[3, 12, 1, 1]] * 2
     assert_weights_moved(trainer)  # by the other reward
     assert caplog.text.count("found 0 of 4 informative groups in 3 rounds") == 1
 
 
-def test_evaluation_neither_drops_groups_nor_moves_the_prompts(tmp_path):
+def test_evaluation_neither_drops_groups_nor_uses_prompts(tmp_path):
     runs = []
     for evaluate in ({}, {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 16}):
-        trainer = make_trainer(tmp_path, world(), max_steps=3, **evaluate)
+        trainer = make_trainer(tmp_path, make_script(), max_steps=3, **evaluate)
         used, _ = record_batches(trainer)
         trainer.train()
         runs.append(used)
@@ -208,8 +214,8 @@ def test_evaluation_neither_drops_groups_nor_moves_the_prompts(tmp_path):
 # Resuming.
 
 
-def test_resumed_inside_a_rollout_it_is_taken_up_or_else_its_prompts_are_drawn_again(tmp_path):
-    script = world()
+def test_a_run_resumed_inside_a_rollout_reuses_it_or_draws_its_prompts_again(tmp_path):
+    script = make_script()
     whole = make_trainer(
         tmp_path / "whole", script, max_steps=8, save_strategy="steps", save_steps=1, **MULTI
     )  # four steps per rollout
@@ -231,14 +237,13 @@ def test_resumed_inside_a_rollout_it_is_taken_up_or_else_its_prompts_are_drawn_a
         (tmp_path / "whole" / "checkpoint-6" / "rollout-0.safetensors").unlink(missing_ok=True)
 
 
-def test_a_checkpoint_of_a_run_without_dynamic_sampling_can_be_resumed_with_it(tmp_path, caplog):
-    script = world()
+def test_a_checkpoint_without_dynamic_sampling_can_be_resumed_with_it(tmp_path, caplog):
+    script = make_script()
     changes = {"save_strategy": "steps", "save_steps": 1, **MULTI}
     make_trainer(tmp_path / "off", script, max_steps=6, **{**changes, "dynamic_sampling": False}).train()
     assert not list(tmp_path.rglob("dynamic_sampling.json"))
-    order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
     # Six steps are one rollout of four prompts and half of the next, which was saved or is generated again.
-    for name, first in (("with its rollout", order[8:12]), ("without", order[4:8])):
+    for name, first in (("with its rollout", ORDER[8:12]), ("without", ORDER[4:8])):
         trainer = make_trainer(tmp_path / name, script, max_steps=12, **MULTI)
         _, rounds = record_batches(trainer)
         caplog.clear()
@@ -263,20 +268,14 @@ def test_data_that_cannot_be_drawn_is_refused_before_the_model_is_loaded(tmp_pat
             CESTrainer("no/such-model", scripted_accuracy_reward, args, pictures)
 
 
-@pytest.mark.parametrize("changes", [{"dynamic_sampling": True}, {"gfpo_keep": 2, "gfpo_metric": "qlpo"}], ids=str)
-def test_an_accuracy_reward_that_cannot_be_told_is_refused_before_the_model_is_loaded(tmp_path, changes):
-    args = CESConfig(**settings(tmp_path, shaping="none", **changes))
-    with pytest.raises(ValueError) as refusal:
+def test_an_ambiguous_accuracy_reward_is_refused_before_the_model_is_loaded(tmp_path):
+    args = CESConfig(**settings(tmp_path, shaping="none", dynamic_sampling=True))
+    with pytest.raises(ValueError, match=r"^Set `ces_accuracy_reward` .*: short_reward, scripted_bonus_reward\.$"):
         CESTrainer("no/such-model", [short_reward, scripted_bonus_reward], args)
-    assert str(refusal.value) == (
-        "Set `ces_accuracy_reward` to the name of the reward function that tells correct completions from wrong, "
-        "which CES, `dynamic_sampling`, `dot_alpha`, QLPO and rewards of whole groups read: it is None, and 0 of them "
-        "have 'accuracy' in their name. There are: short_reward, scripted_bonus_reward."
-    )
 
 
 def test_images_from_generation_are_refused(tmp_path, monkeypatch):
-    trainer = make_trainer(tmp_path, world())
+    trainer = make_trainer(tmp_path, make_script())
     upstream = GRPOTrainer._generate
 
     def with_images(self, prompts):
@@ -288,41 +287,38 @@ def test_images_from_generation_are_refused(tmp_path, monkeypatch):
         one_batch(trainer)
 
 
-def test_the_named_reward_judges(tmp_path):
-    """Accuracy is equal within every group; the named accuracy reward is the other one, which differs within most."""
-    script = world(outcomes=OUTCOMES[:1])
+def test_the_named_accuracy_reward_decides(tmp_path):
+    """The accuracies are equal within every group; those of the named reward differ within most."""
+    script = make_script(outcomes=OUTCOMES[:1])
     trainer = make_trainer(tmp_path, script, ces_accuracy_reward="scripted_bonus_reward")
     used, _ = record_batches(trainer)
     one_batch(trainer)
-    order = [PROMPTS[number] for number in PromptStream(40, 7, True).ahead(40)]
-    teaching = [prompt for prompt in order if len({row["bonus"] for row in script[prompt]}) == 2]
-    assert used[0] == teaching[:4]
+    assert used[0] == [prompt for prompt in ORDER if len({row["bonus"] for row in script[prompt]}) == 2][:4]
 
 
-def test_log_probs_are_computed_for_the_kept_groups_alone(tmp_path):
-    """64 of the drawn rows are trained: no others go through the policy or the reference model."""
+def test_log_probs_are_computed_for_kept_groups_only(tmp_path):
+    """64 of the drawn rows are trained."""
     model = with_reference(tiny_model(), tmp_path)
-    trainer = make_trainer(tmp_path, world(), model=model, beta=0.1, max_steps=16, **MULTI)
+    trainer = make_trainer(tmp_path, make_script(), model=model, beta=0.1, max_steps=16, **MULTI)
     scored = {"policy": 0, "reference": 0}
 
     def count(name):
-        def see(module, arguments, keywords, output):
-            if not torch.is_grad_enabled():
-                scored[name] += output.last_hidden_state.size(0) if keywords.get("position_ids") is None else 0
+        def hook(module, arguments, keywords, output):
+            if not torch.is_grad_enabled() and keywords.get("position_ids") is None:
+                scored[name] += output.last_hidden_state.size(0)
 
-        return see
+        return hook
 
     trainer.model.model.register_forward_hook(count("policy"), with_kwargs=True)
     trainer.ref_model.model.register_forward_hook(count("reference"), with_kwargs=True)
     trainer.train()
-    drawn = sum(entry.get("dynamic_sampling/prompts", 0) for entry in trainer.state.log_history)
-    assert drawn == 40
+    assert sum(entry["prompts"] for entry in logged_batches(trainer)) == 40
     assert scored == {"policy": 64, "reference": 64}  # four rollouts of 16
 
 
-def test_a_round_logs_no_ratio_and_the_kept_batch_logs_its_own(tmp_path):
+def test_importance_ratios_are_logged_for_kept_groups_only(tmp_path):
     """With vLLM's correction, ratios are computed for the trained rows only."""
-    trainer = make_trainer(tmp_path, world(), vllm_importance_sampling_mode="token_truncate", **MULTI)
+    trainer = make_trainer(tmp_path, make_script(), vllm_importance_sampling_mode="token_truncate", **MULTI)
     trainer.use_vllm, trainer._last_loaded_step = True, 0
     _, rounds = record_batches(trainer)
     batch = one_batch(trainer)
@@ -335,10 +331,10 @@ def test_a_round_logs_no_ratio_and_the_kept_batch_logs_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("dynamic", [True, False], ids=["dynamic sampling", "plain"])
-def test_a_rollout_func_may_score_completions_with_the_trainer(tmp_path, dynamic):
-    """Forwards that are not TRL's own are answered, and TRL's old log-probs are right all the same."""
-    script = world()
-    scripted, seen = rollout_with_logprobs(script), []
+def test_a_rollout_func_may_compute_log_probs_with_the_trainer(tmp_path, dynamic):
+    """Its forwards return values, and TRL's old log-probs stay correct."""
+    script = make_script()
+    scripted, least = rollout_with_logprobs(script), []
 
     def rollout(prompts, trainer):
         output = scripted(prompts, trainer)
@@ -347,40 +343,82 @@ def test_a_rollout_func_may_score_completions_with_the_trainer(tmp_path, dynamic
             logps, _, _ = trainer._get_per_token_logps_and_entropies(
                 trainer.model, ids, torch.ones_like(ids), ids.size(1) - 1, batch_size=1
             )
-        seen.append(logps.abs().min().item())
+        least.append(logps.abs().min().item())
         return output
 
     trainer = make_trainer(tmp_path, script, dynamic_sampling=dynamic, max_steps=2, trim_padding=True, **MULTI)
     trainer.rollout_func = rollout
     trainer.train()
-    assert seen
-    assert min(seen) > 0
+    assert least
+    assert min(least) > 0
     assert trainer.state.log_history[0]["log_ratio/first_step_max"] < 1e-5
 
 
-@pytest.mark.parametrize("whole", [("mask",), ("logprobs",)], ids=str)
-def test_masks_and_log_probs_of_some_rounds_alone_give_every_process_the_same_tensors(tmp_path, whole):
-    """A mask that is missing means that every token is the policy's; log-probs are there for all rows or for none."""
-    script = world(masked=True)
+@pytest.mark.parametrize("partial", ["mask", "logprobs"])
+def test_masks_of_some_rounds_are_completed_and_log_probs_dropped(tmp_path, partial):
+    """So that every process has the same tensors. Without a mask, every token is the policy's."""
+    script = make_script(masked=True)
     scripted, rounds = rollout_with_logprobs(script), []
 
     def rollout(prompts, trainer):
         rounds.append(len(prompts))
         output = scripted(prompts, trainer)
-        if len(rounds) == 1 and "mask" in whole:
+        if len(rounds) == 1 and partial == "mask":
             del output["env_mask"]
-        if len(rounds) > 1 and "logprobs" in whole:
+        if len(rounds) > 1 and partial == "logprobs":
             output["logprobs"] = None
         return output
 
     trainer = make_trainer(tmp_path, script, **MULTI)
     trainer.rollout_func = rollout
-    trainer.use_vllm, trainer._last_loaded_step = "logprobs" in whole, 0
+    trainer.use_vllm, trainer._last_loaded_step = partial == "logprobs", 0
     trainer.vllm_importance_sampling_correction = False
     batch = one_batch(trainer)
     assert len(rounds) > 1
     assert ("sampling_per_token_logps" in batch) is False
     masked = (batch["tool_mask"] == 0).any(dim=1)
     assert masked.any()
-    if "mask" in whole:
+    if partial == "mask":
         assert not masked.all()
+
+
+# Processes.
+
+
+@pytest.fixture(scope="module")
+def process_results(tmp_path_factory):
+    folder, results = tmp_path_factory.mktemp("processes"), []
+    for processes in (1, 2):
+        output = folder / str(processes)
+        run_processes("dynamic_sampling_processes.py", output, processes, timeout=140)
+        results += [torch.load(output / f"result{rank}.pt", weights_only=True) for rank in range(processes)]
+    return results
+
+
+@pytest.mark.parametrize("case", PROCESS_CASES)
+def test_two_processes_use_the_prompts_of_one_and_end_with_its_weights(process_results, case):
+    one, first, second = (result[case] for result in process_results)
+    assert len(one["used"]) == len(one["log"]) == 3
+    # The two halves, in order, are the batch.
+    assert [left + right for left, right in zip(first["used"], second["used"], strict=True)] == one["used"]
+    assert first["position"] == second["position"] == one["position"]
+    assert first["rounds"] == second["rounds"]
+    if case == "out of rounds":
+        assert any(entry[3] > 0 for entry in one["log"]), "the test needs a batch that stays short"
+    else:
+        assert sum(entry[0] > 1 for entry in one["log"]) >= 2, "the test needs dropped groups"
+        assert all(entry[3] == 0 for entry in one["log"])
+    if case == "even rounds":
+        assert any(size % 2 for size in one["rounds"])
+        assert all(size % 2 == 0 for size in first["rounds"])
+        assert [entry[1:] for entry in first["log"]] == [entry[1:] for entry in one["log"]]  # except the rounds
+    else:
+        assert first["rounds"] == one["rounds"]
+        assert first["log"] == second["log"] == one["log"]
+    assert one["old"]
+    assert first["old"]
+    start = tiny_model().state_dict()
+    for name, value in one["weights"].items():
+        torch.testing.assert_close(first["weights"][name], value, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(second["weights"][name], value, rtol=1e-5, atol=1e-5)
+        assert not torch.equal(value, start[name]), f"{name} was not trained"

@@ -14,17 +14,10 @@ from trl_ces.layers import (
     DynamicSampling,
     ExactResume,
     FiniteSteps,
-    Float32Outputs,
-    FrozenBase,
-    GroupFilter,
     GroupRewards,
-    KnownHead,
-    ModeAfterGeneration,
-    OffloadedAdam,
     RealTokens,
     RewardCalls,
-    ServerTimeout,
-    ToolRounds,
+    UpstreamFixes,
 )
 from trl_ces.layers.reward_calls import RewardError
 from trl_ces.rewards import get_alp_length_reward
@@ -36,51 +29,50 @@ def alone(layer):
 
 
 def make_trainer(trainer_class, folder, reward=short_reward, **changes):
-    arguments = {"max_steps": 8, "steps_per_generation": 4, "per_device_train_batch_size": 4, **changes}
+    arguments = {"max_steps": 8, "steps_per_generation": 4, "per_device_train_batch_size": 4, "shaping": "none"}
+    arguments |= changes
     return tiny_trainer(folder, [vowel_accuracy_reward, reward], trainer_class=trainer_class, **arguments)
 
 
+def trained(trainer_class, folder, *reward, **changes):
+    trainer = make_trainer(trainer_class, folder, *reward, **changes)
+    trainer.train()
+    assert_weights_moved(trainer)
+    return trainer
+
+
 @pytest.mark.parametrize("case", ["on-policy", "off-policy, old log-probs", "pieces"])
-def test_real_tokens_alone_take_trls_gradients(tmp_path, case):
+def test_real_tokens_alone_has_trls_gradients(tmp_path, case):
     _, padded = train(GRPOTrainer, tmp_path / "trl", **{**CASES[case], "max_tokens_per_micro_batch": None})
     _, record = train(alone(RealTokens), tmp_path / "ours", **CASES[case])
     assert_same_gradients(padded, record)
     assert record.positions() < 0.8 * padded.positions()
 
 
-def test_exact_resume_alone_goes_on_bit_for_bit(tmp_path):
-    changes = {"shaping": "none", "save_strategy": "steps", "save_steps": 1}
-    whole = make_trainer(alone(ExactResume), tmp_path / "whole", **changes)
-    whole.train()
-    assert_weights_moved(whole)
-    resumed = make_trainer(alone(ExactResume), tmp_path / "resumed", **changes)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))  # inside the second rollout
+def test_exact_resume_alone_continues_bit_for_bit_and_trl_does_not(tmp_path):
+    runs = {}
+    for trainer_class in (alone(ExactResume), GRPOTrainer):
+        folder = tmp_path / trainer_class.__name__
+        whole = trained(trainer_class, folder, save_strategy="steps", save_steps=1)
+        resumed = make_trainer(trainer_class, folder / "resumed")
+        resumed.train(resume_from_checkpoint=str(folder / "checkpoint-6"))  # inside the second rollout
+        runs[trainer_class] = whole, resumed
+    (whole, resumed), (whole_trl, resumed_trl) = runs.values()
     assert_same_bits(weights(whole), weights(resumed))
     assert log_of(resumed) == log_of(whole)
+    expected = weights(whole_trl)
+    assert any(not torch.equal(value, expected[name]) for name, value in weights(resumed_trl).items())
 
 
-def test_trl_alone_does_not_go_on_bit_for_bit(tmp_path):
-    """If TRL saved its rollouts, the test above would prove nothing, and ExactResume could go."""
-
-    changes = {"shaping": "none", "save_strategy": "steps", "save_steps": 1}
-    whole = make_trainer(GRPOTrainer, tmp_path / "whole", **changes)
-    whole.train()
-    resumed = make_trainer(GRPOTrainer, tmp_path / "resumed", **changes)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-6"))
-    assert any(not torch.equal(value, weights(resumed)[name]) for name, value in weights(whole).items())
-
-
-def test_dynamic_sampling_alone_fills_batches_with_groups_that_teach(tmp_path):
-    trainer = make_trainer(alone(DynamicSampling), tmp_path, shaping="none", dynamic_sampling=True, max_steps=4)
-    trainer.train()
+def test_dynamic_sampling_alone_fills_batches_with_informative_groups(tmp_path):
+    trainer = trained(alone(DynamicSampling), tmp_path, dynamic_sampling=True, max_steps=4)
     entry = trainer.state.log_history[0]
     assert entry["dynamic_sampling/rounds"] > 1
     assert entry["dynamic_sampling/uninformative_groups"] == 0
-    assert_weights_moved(trainer)
 
 
-def test_finite_steps_alone_skip_a_step_whose_gradient_is_not_finite(tmp_path):
-    trainer = make_trainer(alone(FiniteSteps), tmp_path, shaping="none", max_steps=2, max_nonfinite_steps=2)
+def test_finite_steps_alone_skips_a_step_whose_gradient_is_not_finite(tmp_path):
+    trainer = make_trainer(alone(FiniteSteps), tmp_path, max_steps=2, max_nonfinite_steps=2)
     compute, calls = trainer._compute_loss, []
 
     def poisoned(model, inputs):
@@ -95,62 +87,38 @@ def test_finite_steps_alone_skip_a_step_whose_gradient_is_not_finite(tmp_path):
     assert_weights_moved(trainer)
 
 
-@pytest.mark.parametrize(
-    ("layer", "reward", "changes"),
-    [(GroupFilter, short_reward, {"gfpo_keep": 2}), (GroupRewards, get_alp_length_reward(beta=0.5), {})],
-)
-def test_a_layer_of_verdicts_alone_trains_as_in_the_whole(tmp_path, layer, reward, changes):
-    runs = []
-    for trainer_class in (alone(layer), CESTrainer):
-        trainer = make_trainer(trainer_class, tmp_path, reward, shaping="none", max_steps=2, **changes, **AS_TRL)
-        trainer.train()
-        runs.append(weights(trainer))
-    assert_same_bits(*runs)
-    if changes:  # and not as without it
-        trainer = make_trainer(GRPOTrainer, tmp_path, reward, shaping="none", max_steps=2, **changes, **AS_TRL)
-        trainer.train()
-        assert any(not torch.equal(value, runs[0][name]) for name, value in weights(trainer).items())
+def test_group_rewards_alone_trains_as_in_ces_trainer(tmp_path):
+    reward = get_alp_length_reward(beta=0.5)
+    runs = [trained(each, tmp_path, reward, max_steps=2, **AS_TRL) for each in (alone(GroupRewards), CESTrainer)]
+    assert_same_bits(*map(weights, runs))
 
 
-def test_reward_calls_alone_stop_at_a_bad_reward(tmp_path):
+def test_reward_calls_alone_stops_at_an_invalid_reward(tmp_path):
     def broken_reward(completions, last_turns, **kwargs):
         assert [isinstance(text, str) for text in last_turns] == [True] * len(completions)
         return [float("inf")] * len(completions)
 
     with pytest.raises(RewardError, match="broken_reward"):
-        make_trainer(alone(RewardCalls), tmp_path, broken_reward, shaping="none").train()
+        make_trainer(alone(RewardCalls), tmp_path, broken_reward).train()
 
 
-def test_each_layers_state_is_there_without_init():
-    """As TRL's own tests make a trainer."""
-    trainer = CESTrainer.__new__(CESTrainer)
-    names = ["sampler", "round", "replay", "asks_for_old", "scores_later", "scored_rows", "train_sampler", "rule"]
-    names += ["loss_inputs", "nonfinite_steps", "nonfinite_in_a_row", "in_tool_loop"]
-    assert not any(getattr(trainer, f"_{name}") for name in names)
-
-
-UNASKED = [Correctness, ServerTimeout, ModeAfterGeneration, ToolRounds, Float32Outputs, KnownHead]
-UNASKED += [OffloadedAdam, FrozenBase]
-
-
-@pytest.mark.parametrize("layer", UNASKED)
-def test_a_layer_that_nothing_asks_for_alone_is_trls_trainer_bit_for_bit(tmp_path, layer):
-    runs = []
-    for trainer_class in (alone(layer), GRPOTrainer):
-        trainer = make_trainer(trainer_class, tmp_path, shaping="none", max_steps=2)
-        trainer.train()
-        runs.append(trainer)
-    assert_weights_moved(runs[0])
-    assert_same_bits(weights(runs[0]), weights(runs[1]))
+@pytest.mark.parametrize("layer", [Correctness, UpstreamFixes])
+def test_a_layer_without_a_task_is_trls_trainer_bit_for_bit(tmp_path, layer):
+    runs = [trained(trainer_class, tmp_path, max_steps=2) for trainer_class in (alone(layer), GRPOTrainer)]
+    assert_same_bits(*map(weights, runs))
 
 
 @pytest.mark.parametrize("shaping", ["ces", "entropy_advantage", "none"])
-def test_without_the_layers_training_is_that_with_their_switches_off_bit_for_bit(tmp_path, shaping):
-    runs = []
-    for trainer_class in (alone(Shaping), CESTrainer):
-        trainer = make_trainer(trainer_class, tmp_path, shaping=shaping, ces_tau=0.3, **AS_TRL)
-        trainer.train()
-        runs.append(trainer)
-    assert_weights_moved(runs[0])
-    assert_same_bits(weights(runs[0]), weights(runs[1]))
+def test_shaping_alone_equals_ces_trainer_with_its_switches_off_bit_for_bit(tmp_path, shaping):
+    changes = {"shaping": shaping, "ces_tau": 0.3, **AS_TRL}
+    runs = [trained(trainer_class, tmp_path, **changes) for trainer_class in (alone(Shaping), CESTrainer)]
+    assert_same_bits(*map(weights, runs))
     assert log_of(runs[0]) == log_of(runs[1])
+
+
+def test_the_state_of_each_layer_has_defaults_without_init():
+    """TRL's own tests make a trainer by `__new__`."""
+    trainer = CESTrainer.__new__(CESTrainer)
+    names = ["sampler", "round", "replay", "expects_old_logps", "defers_old_logps", "loss_rows", "train_sampler"]
+    names += ["rule", "loss_inputs", "nonfinite_steps", "nonfinite_in_a_row", "in_tool_loop"]
+    assert not any(getattr(trainer, f"_{name}") for name in names)

@@ -1,4 +1,4 @@
-"""A non-finite gradient is skipped, its rows are saved, and several in a row stop training."""
+"""A step with a non-finite gradient is skipped, its rows are saved, and several in a row stop training."""
 
 import logging
 import math
@@ -16,25 +16,25 @@ from trl_ces.layers.files import load_micro_batches
 def poisoned(trainer, steps, value=math.nan):
     """Puts `value` into the gradients of these optimizer steps."""
 
-    def spoil(gradient):
+    def poison(gradient):
         if trainer.state.global_step + 1 in steps:
             gradient = gradient.clone()
             gradient.view(-1)[0] = value
         return gradient
 
-    trainer.model.lm_head.weight.register_hook(spoil)
+    trainer.model.lm_head.weight.register_hook(poison)
     return trainer
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_the_step_is_skipped_counted_and_its_rows_are_saved(tmp_path, caplog, value):
-    before, after, spoilt = [], [], []
+def test_the_step_is_skipped_and_counted_and_its_rows_are_saved(tmp_path, caplog, value):
+    before, after, expected = [], [], []
     trainer = poisoned(make_trainer(tmp_path, save_strategy="no", gradient_accumulation_steps=2), {2}, value)
 
     class Weights(TrainerCallback):
         def on_pre_optimizer_step(self, args, state, control, **kwargs):
             if state.global_step == 1:
-                spoilt.extend(batch["completion_ids"].clone() for batch in trainer._buffered_inputs[2:4])
+                expected.extend(batch["completion_ids"].clone() for batch in trainer._buffered_inputs[2:4])
             before.append(trainer.model.model.norm.weight.detach().clone())
 
         def on_optimizer_step(self, args, state, control, **kwargs):
@@ -49,19 +49,25 @@ def test_the_step_is_skipped_counted_and_its_rows_are_saved(tmp_path, caplog, va
     logged = [entry.get("nonfinite_steps") for entry in trainer.state.log_history if "loss" in entry]
     assert logged == [None] + [1.0] * 7
     file = tmp_path / "_nonfinite" / "step-2-process-0.safetensors"
-    assert (
-        f"gradient of step 2 is not finite (NaN or infinite). Its rows are in {file}; the step is skipped"
-        in caplog.text
-    )
+    message = f"gradient of step 2 is not finite (NaN or infinite). Its rows are in {file}; the step is skipped"
+    assert message in caplog.text
     rows, more = load_micro_batches(file)
     assert more == {"global_step": 2}
-    assert len(rows) == 2
-    for batch, expected in zip(rows, spoilt, strict=True):  # the second half of the rollout: the rows of that step
-        assert torch.equal(batch["completion_ids"], expected)
+    assert [batch["completion_ids"].tolist() for batch in rows] == [ids.tolist() for ids in expected]
     assert {"advantages", "correct", "prompt_ids"} <= rows[0].keys()
 
 
-def test_so_many_in_a_row_stop_training_with_a_sentence(tmp_path):
+@pytest.mark.parametrize("steps", [1, 2])
+def test_only_the_rows_of_the_step_are_saved(tmp_path, steps):
+    changes = {"gradient_accumulation_steps": 2 * steps, "steps_per_generation": 4 // steps, "max_steps": 1}
+    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", **changes), {1})
+    trainer.train()
+    rows, _ = load_micro_batches(tmp_path / "_nonfinite" / "step-1-process-0.safetensors")
+    expected = trainer._buffered_inputs[:2]  # the first half of a rollout of 4, or the second rollout of 2
+    assert [batch["completion_ids"].tolist() for batch in rows] == [one["completion_ids"].tolist() for one in expected]
+
+
+def test_max_nonfinite_steps_in_a_row_stop_training(tmp_path):
     trainer = poisoned(make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=2), {2, 4, 5, 6})
     with pytest.raises(RuntimeError, match=r"step 5 is not finite.*`max_nonfinite_steps` is 2.*`learning_rate`"):
         trainer.train()
@@ -69,10 +75,9 @@ def test_so_many_in_a_row_stop_training_with_a_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("skipped", [True, False])
-def test_under_deepspeed_a_step_that_it_skipped_counts_and_one_that_it_made_stops_training(
-    tmp_path, monkeypatch, skipped
-):
+def test_deepspeed_must_have_skipped_the_step(tmp_path, monkeypatch, skipped):
     trainer = poisoned(make_trainer(tmp_path, save_strategy="no"), {2})
+    assert not trainer._runs_deepspeed()
     monkeypatch.setattr(trainer, "_runs_deepspeed", lambda: True)
     monkeypatch.setattr(type(trainer.accelerator), "optimizer_step_was_skipped", skipped)
     if skipped:
@@ -83,61 +88,31 @@ def test_under_deepspeed_a_step_that_it_skipped_counts_and_one_that_it_made_stop
         trainer.train()
 
 
-@pytest.mark.parametrize(("norm", "fp16"), [(None, False), (math.nan, True)])
-def test_a_norm_that_is_not_computed_and_those_that_loss_scaling_skips_are_left_alone(
-    tmp_path, monkeypatch, norm, fp16
-):
-    trainer = make_trainer(tmp_path, save_strategy="no", max_nonfinite_steps=1)
+def test_deepspeed_is_recognized_by_the_distributed_type(tmp_path, monkeypatch):
+    trainer = make_trainer(tmp_path, save_strategy="no")
+    monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
+    assert trainer._runs_deepspeed()
+
+
+@pytest.mark.parametrize(
+    ("norm", "fp16", "counted"),
+    [(1.0, False, 0), (math.inf, False, 1), (math.nan, False, 1), (None, False, 0), (math.nan, True, 0)],
+)
+def test_norms_are_numbers_or_missing_and_fp16_scaling_handles_its_own(tmp_path, monkeypatch, norm, fp16, counted):
+    trainer = make_trainer(tmp_path, save_strategy="no")
+    trainer._buffered_inputs, trainer._step, trainer.args.fp16 = [{}], 1, fp16
     monkeypatch.setattr(Trainer, "_get_grad_norm", lambda self, model, grad_norm=None: norm)
-    trainer.args.fp16 = fp16
-    found = trainer._get_grad_norm(trainer.model)
-    assert found is norm
-    assert trainer._nonfinite_steps == 0
+    assert trainer._get_grad_norm(trainer.model) is norm
+    assert trainer._nonfinite_steps == counted
 
 
-@pytest.mark.parametrize("steps", [1, 2])
-def test_the_saved_rows_are_those_of_the_step_alone(tmp_path, steps):
-    changes = {"gradient_accumulation_steps": 2 * steps, "steps_per_generation": 4 // steps, "max_steps": 1}
-    trainer = poisoned(make_trainer(tmp_path, save_strategy="no", **changes), {1})
-    trainer.train()
-    rows, _ = load_micro_batches(tmp_path / "_nonfinite" / "step-1-process-0.safetensors")
-    expected = trainer._buffered_inputs[:2]  # the first half of a rollout of 4, or the second rollout of 2, whole
-    assert len(rows) == 2
-    for batch, buffered in zip(rows, expected, strict=True):
-        assert torch.equal(batch["completion_ids"], buffered["completion_ids"])
-
-
-def test_a_norm_that_is_a_number_is_looked_at_too(tmp_path, monkeypatch):
+def test_counts_survive_a_restart_and_are_logged_in_training_only(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path, save_strategy="no")
-    trainer._buffered_inputs = []
-    monkeypatch.setattr(trainer, "_report_nonfinite", lambda *args, **kwargs: None)
-    for norm, counted in ((1.0, 0), (math.inf, 1), (2.0, 1), (math.nan, 2)):
-        monkeypatch.setattr(Trainer, "_get_grad_norm", lambda self, model, grad_norm=None, norm=norm: norm)
-        trainer._get_grad_norm(trainer.model)
-        assert trainer._nonfinite_steps == counted
-
-
-def test_counts_outlive_a_restart_and_are_logged_in_training_alone(tmp_path, monkeypatch):
-    trainer = make_trainer(tmp_path, save_strategy="no")
-    state = trainer.state_dict()
-    trainer.load_state_dict(
-        {name: value for name, value in state.items() if name != "nonfinite"}
-    )  # of an older version
-    assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (0, 0)
-    trainer.load_state_dict({**state, "nonfinite": [5, 2]})
+    trainer.load_state_dict({**trainer.state_dict(), "nonfinite": [5, 2]})
     assert (trainer._nonfinite_steps, trainer._nonfinite_in_a_row) == (5, 2)
     assert trainer.state_dict()["nonfinite"] == [5, 2]
     monkeypatch.setattr(GRPOTrainer, "log", lambda self, logs, start_time=None: None)  # averages and clears
-    trainer.model.eval()
-    trainer.log({})
-    assert trainer._metrics["train"]["nonfinite_steps"] == []
-    trainer.model.train()
-    trainer.log({})
-    assert trainer._metrics["train"]["nonfinite_steps"] == [5]
-
-
-def test_deepspeed_is_known_by_accelerates_name(tmp_path, monkeypatch):
-    trainer = make_trainer(tmp_path, save_strategy="no")
-    assert not trainer._runs_deepspeed()
-    monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
-    assert trainer._runs_deepspeed()
+    for training, logged in ((False, []), (True, [5])):
+        trainer.model.train(training)
+        trainer.log({})
+        assert trainer._metrics["train"]["nonfinite_steps"] == logged

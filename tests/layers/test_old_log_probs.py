@@ -32,7 +32,8 @@ def log_ratios(tmp_path, dtype, **changes):
     """The largest |log ratio| of each micro-batch of two rollouts of four, and the logged ones."""
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(3), lengths=(9, 80))
     arguments = {"steps_per_generation": 4, "per_device_train_batch_size": 4, "max_steps": 8, "ces_tau": 0.3}
-    arguments |= {"max_completion_length": 90, "learning_rate": 1e-2, "optim": "sgd", **changes}
+    arguments |= {"max_completion_length": 90, "learning_rate": 1e-2, "optim": "sgd"}
+    arguments |= {"dynamic_sampling_max_rounds": 1, **changes}
     model = with_reference(tiny_model(spread=0.3), tmp_path).to(dtype)
     trainer = scripted_trainer(tmp_path, script, trainer_class=RatioTrainer, more={"model": model}, **arguments)
     trainer.train()
@@ -44,9 +45,9 @@ CASES = {
     "trimmed only": {"arrange_by_length": False},
     "packed": {"padding_free": True},
     "reference model": {"beta": 0.04},
-    "dynamic sampling": {"dynamic_sampling": True, "ces_allow_dynamic_sampling": True, "dynamic_sampling_max_rounds": 1},
+    "dynamic sampling": {"dynamic_sampling": True, "ces_allow_dynamic_sampling": True},
     "in pieces": {"max_tokens_per_micro_batch": 120},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -27,13 +27,11 @@ from trl.trainer.utils import add_fused_lm_head
 from trl_ces.layers.padding import (
     PACKED_APART,
     PackedModel,
-    PaddingSupport,
     Span,
     TrimmedModel,
     padding_plan,
     padding_support,
     real_spans,
-    unpadded,
 )
 
 
@@ -46,7 +44,7 @@ PROMPTS, COMPLETIONS = (3, 1, 5, 2), (4, 11, 2, 7)
 
 
 def padded_rows(seed=0):
-    """Four rows as TRL pads them, prompts on the left and completions on the right, and the columns to score."""
+    """Four rows as TRL pads them, as arguments of a model; their spans; and which columns are scored."""
     generator = torch.Generator().manual_seed(seed)
     width_p, width_c = max(PROMPTS) + 2, max(COMPLETIONS) + 3  # wider than any of these rows needs
     ids, mask = torch.zeros(2, 4, width_p + width_c, dtype=torch.long)
@@ -56,7 +54,8 @@ def padded_rows(seed=0):
         mask[row, real] = 1
     labels = ids.masked_fill(mask == 0, -100)
     labels[:, :width_p] = -100
-    return ids, mask, labels
+    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
+    return arguments, real_spans(mask), labels[:, 1:] != -100
 
 
 def fused(model):
@@ -67,7 +66,7 @@ def fused(model):
 WITHOUT = {
     "left-aligned": TrimmedModel,
     "multiples of 8": functools.partial(TrimmedModel, multiple=8),
-    "beyond the padding": functools.partial(TrimmedModel, multiple=64),
+    "wider than the padding": functools.partial(TrimmedModel, multiple=64),
     "trimmed on the right": functools.partial(TrimmedModel, left=False),
     "trimmed to a multiple": functools.partial(TrimmedModel, multiple=4, left=False),
     "packed": PackedModel,
@@ -76,13 +75,10 @@ WITHOUT = {
 
 @pytest.mark.parametrize("kind", WITHOUT)
 def test_log_probs_entropies_and_gradients_equal_those_of_padded_rows(kind):
-    ids, mask, labels = padded_rows()
-    spans = real_spans(mask)
+    arguments, spans, scored = padded_rows()
     plain = fused(tiny_model())
     other = fused(copy.deepcopy(tiny_model()))
     without = WITHOUT[kind](other, spans)
-    scored = labels[:, 1:] != -100
-    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
     weight = torch.randn(scored.shape, generator=torch.Generator().manual_seed(1))
     for model in (plain, without):
         outputs = model(**arguments)
@@ -101,11 +97,11 @@ def test_log_probs_entropies_and_gradients_equal_those_of_padded_rows(kind):
 
 @pytest.mark.parametrize(("kind", "computed"), [("left-aligned", 4 * 12), ("packed", sum(PROMPTS + COMPLETIONS))])
 def test_the_model_receives_no_column_of_padding(kind, computed):
-    ids, mask, labels = padded_rows()
+    arguments, spans, _ = padded_rows()
     model, received = fused(tiny_model()), []
     model.model.register_forward_hook(lambda *call: received.append(call[-1].last_hidden_state.shape[:2].numel()))
-    without = WITHOUT[kind](model, real_spans(mask))
-    without(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    without = WITHOUT[kind](model, spans)
+    without(**arguments)
     assert received == [computed]
 
 
@@ -149,13 +145,13 @@ def test_columns_on_the_right_are_dropped_and_returned_as_zeros():
     assert received["input_ids"].tolist() == received["labels"].tolist() == [[4, 3]]
     assert received["attention_mask"].tolist() == [[1, 1]]
     assert back.tolist() == [[1, 0, 0]]
-    for multiple in ((), (3,), (8,)):  # as wide as the input, or wider
+    for multiple in ((), (3,), (8,)):  # never wider than the input
         received, back = call_inner(right_trimmed, IDS, MASK, *multiple)
         assert received["input_ids"].tolist() == IDS.tolist()
         assert back.tolist() == [[1, 2, 3]] * 2
     ids, mask = torch.ones(1, 6), torch.tensor([[1, 1, 1, 0, 0, 0]])
-    assert call_inner(right_trimmed, ids, mask)[0]["labels"].shape == (1, 3)
-    assert call_inner(right_trimmed, ids, mask, 2)[0]["labels"].shape == (1, 4)
+    widths = [call_inner(right_trimmed, ids, mask, *multiple)[0]["labels"].shape for multiple in ((), (2,))]
+    assert widths == [(1, 3), (1, 4)]
 
 
 @pytest.mark.parametrize("kind", [TrimmedModel, right_trimmed])
@@ -180,17 +176,30 @@ def llama(**rope):
 
 
 def test_the_padding_that_can_be_omitted_depends_on_the_models_positions():
-    assert padding_support(tiny_model())[:3] == (True, True, True)
-    assert padding_support(llama(rope_type="linear", factor=2.0))[:3] == (True, True, True)
-    moving = padding_support(llama(rope_type="dynamic", factor=2.0))
-    assert moving[:3] == (False, False, False)
-    assert "dynamic" in moving.reason
-    absolute = padding_support(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40)))
-    assert absolute[:3] == (False, True, False)
-    assert "not rotary" in absolute.reason
-    recurrent = padding_support(MambaForCausalLM(MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=40)))
-    assert recurrent[:3] == (False, True, False)
-    assert "recurrent" in recurrent.reason
+    absolute = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40))
+    recurrent = MambaForCausalLM(MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=40))
+    stateful = tiny_model()  # with rotary positions
+    stateful.model.layers[0]._is_stateful = True
+    for model, support, reason in (
+        (tiny_model(), (True, True, True), ""),
+        (llama(rope_type="linear", factor=2.0), (True, True, True), ""),
+        (dynamic(), (False, False, False), "dynamic"),
+        (absolute, (False, True, False), "not rotary"),
+        (recurrent, (False, True, False), "recurrent"),
+        (stateful, (False, True, False), "recurrent"),
+    ):
+        found = padding_support(model)
+        assert found[:3] == support
+        assert reason in found.reason
+    model, usual = tiny_model(), {"rope_type": "default", "rope_theta": 1e4}
+    for parameters, support in (  # also by layer type
+        ({"full_attention": usual, "sliding_attention": usual}, (True, True, True)),
+        ({"full_attention": usual, "sliding_attention": {**usual, "rope_type": "dynamic"}}, (False, False, False)),
+        ({**usual, "rope_type": "longrope", "factors": {"short": 1.0}}, (False, False, False)),
+        ({"full_attention": {**usual, "llama_4_scaling_beta": 0.1}, "sliding_attention": usual}, (False, True, False)),
+    ):
+        model.config.rope_parameters = parameters
+        assert padding_support(model)[:3] == support
 
 
 # Tiny models of each type that packs; sizes that all configs accept.
@@ -207,11 +216,9 @@ def test_models_known_to_pack_keep_rows_apart(model_type):
         for parameter in model.parameters():
             parameter.mul_(3)  # far from uniform, so that leakage between rows would show
     assert padding_support(model)[:3] == (True, True, True)
-    ids, mask, labels = padded_rows()
-    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
-    scored = labels[:, 1:] != -100
+    arguments, spans, scored = padded_rows()
     padded = model(**arguments).log_probs[scored]
-    for without in (PackedModel(model, real_spans(mask)), TrimmedModel(model, real_spans(mask))):
+    for without in (PackedModel(model, spans), TrimmedModel(model, spans)):
         torch.testing.assert_close(without(**arguments).log_probs[scored], padded, rtol=1e-4, atol=1e-4)
 
 
@@ -224,43 +231,21 @@ def test_other_model_types_are_not_packed(model_type):
     assert model_type in support.reason
 
 
-def test_a_recurrent_model_with_rotary_positions_keeps_its_left_padding():
-    model = tiny_model()
-    model.model.layers[0]._is_stateful = True
-    assert padding_support(model)[:3] == (False, True, False)
-
-
-def test_rope_parameters_per_layer_type_are_all_considered():
-    model = tiny_model()
-    usual = {"rope_type": "default", "rope_theta": 1e4}
-    for parameters, support in (
-        ({"full_attention": usual, "sliding_attention": usual}, (True, True, True)),
-        ({"full_attention": usual, "sliding_attention": {**usual, "rope_type": "dynamic"}}, (False, False, False)),
-        ({**usual, "rope_type": "longrope", "factors": {"short": 1.0}}, (False, False, False)),
-        ({"full_attention": {**usual, "llama_4_scaling_beta": 0.1}, "sliding_attention": usual}, (False, True, False)),
-    ):
-        model.config.rope_parameters = parameters
-        assert padding_support(model)[:3] == support
-
-
 def test_the_load_balancing_loss_of_a_mixture_of_experts_ignores_padding():
     sizes = {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2, "output_router_logits": True}
     torch.manual_seed(0)
     model = fused(AutoModelForCausalLM.from_config(AutoConfig.for_model("mixtral", **sizes)).eval())
-    ids, mask, labels = padded_rows()
-    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
+    arguments, spans, _ = padded_rows()
     arguments["output_router_logits"] = True
-    padded, moved = model(**arguments), TrimmedModel(model, real_spans(mask))(**arguments)
+    padded, moved = model(**arguments), TrimmedModel(model, spans)(**arguments)
     torch.testing.assert_close(moved.aux_loss, padded.aux_loss, rtol=1e-5, atol=1e-6)
     assert not torch.isclose(model(**{**arguments, "attention_mask": None}).aux_loss, padded.aux_loss, rtol=1e-5)
 
 
 def test_left_trimming_changes_a_model_with_absolute_positions():
     """The reason for `padding_support`."""
-    ids, mask, labels = padded_rows()
+    arguments, spans, scored = padded_rows()
     model = fused(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=16, n_head=2, vocab_size=40)).eval())
-    arguments = {"input_ids": ids, "attention_mask": mask, "labels": labels, "fused_lm_head": True}
-    scored, spans = labels[:, 1:] != -100, real_spans(mask)
     padded = model(**arguments).log_probs[scored]
     right = TrimmedModel(model, spans, left=False)(**arguments).log_probs[scored]
     left = TrimmedModel(model, spans)(**arguments).log_probs[scored]
@@ -268,7 +253,7 @@ def test_left_trimming_changes_a_model_with_absolute_positions():
     assert (left - padded).abs().max() > 1e-3
 
 
-def with_flash_attention(model):
+def flash(model):
     model.config._attn_implementation = "flash_attention_2"
     return model
 
@@ -278,55 +263,43 @@ def unpackable(model):
     return model
 
 
-def test_the_plan_follows_the_settings(caplog):
-    assert padding_plan(tiny_model(), trim=True, pack=None)[:3] == (True, True, False)  # no FlashAttention here
-    assert padding_plan(tiny_model(), trim=False, pack=None)[:3] == (False, False, False)
-    assert padding_plan(tiny_model(), trim=True, pack=None, sequences_are_split=True)[:3] == (False, False, False)
-    flash = with_flash_attention(tiny_model())
-    assert padding_plan(flash, trim=True, pack=None).pack
-    assert not padding_plan(flash, trim=True, pack=False).pack
-    assert padding_plan(flash, trim=False, pack=None)[:3] == (False, False, False)
-    assert padding_plan(flash, trim=True, pack=None, sequences_are_split=True)[:3] == (False, False, False)
-    assert padding_plan(flash, trim=True, pack=True)[:3] == (True, True, True)
-    assert padding_plan(unpackable(flash), trim=True, pack=None)[:3] == (True, True, False)
-    assert not caplog.records
-    assert padding_plan(tiny_model(), trim=True, pack=True)[:3] == (True, True, True)
-    assert "without FlashAttention" in caplog.text
+def dynamic():
+    return llama(rope_type="dynamic", factor=2.0)
+
+
+NONE, TRIMMED, ALL = (False, False, False), (True, True, False), (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "trim", "pack", "split", "plan", "logged"),
+    [
+        (tiny_model, True, None, False, TRIMMED, ""),  # packing needs FlashAttention
+        (tiny_model, False, None, False, NONE, ""),
+        (tiny_model, True, None, True, NONE, "sequences are split"),
+        (tiny_model, True, True, False, ALL, "without FlashAttention"),
+        (lambda: flash(tiny_model()), True, None, False, ALL, ""),
+        (lambda: flash(tiny_model()), True, True, False, ALL, ""),
+        (lambda: flash(tiny_model()), True, False, False, TRIMMED, ""),
+        (lambda: flash(tiny_model()), False, None, False, NONE, ""),
+        (lambda: flash(tiny_model()), True, None, True, NONE, "sequences are split"),
+        (dynamic, True, None, False, NONE, "follow the padded length"),
+        (dynamic, False, None, False, NONE, ""),  # trimming was not requested
+        (lambda: unpackable(tiny_model()), True, None, False, TRIMMED, ""),  # not packed without FlashAttention anyway
+        (lambda: unpackable(flash(tiny_model())), True, None, False, TRIMMED, "not known to keep packed rows apart"),
+    ],
+)
+def test_the_plan_follows_settings_and_model_and_logs_what_stays(caplog, model, trim, pack, split, plan, logged):
+    with caplog.at_level(logging.INFO, "trl_ces.layers.padding"):
+        assert padding_plan(model(), trim, pack, split)[:3] == plan
+    assert logged in caplog.text
+    assert bool(caplog.records) == bool(logged)
 
 
 def test_padding_free_is_refused_where_rows_cannot_be_packed():
     with pytest.raises(ValueError, match=r"follow the padded length.*padding_free=False"):
-        padding_plan(llama(rope_type="dynamic", factor=2.0), trim=True, pack=True)
+        padding_plan(dynamic(), trim=True, pack=True)
     with pytest.raises(ValueError, match="sequences are split over processes"):
         padding_plan(tiny_model(), trim=True, pack=True, sequences_are_split=True)
-
-
-@pytest.mark.parametrize(
-    ("model", "trim", "reason"),
-    [
-        (lambda: tiny_model(), True, ""),
-        (lambda: with_flash_attention(tiny_model()), True, ""),
-        (lambda: llama(rope_type="dynamic", factor=2.0), True, "follow the padded length"),
-        (lambda: llama(rope_type="dynamic", factor=2.0), False, ""),  # trimming was not requested
-        (lambda: unpackable(tiny_model()), True, ""),  # nor would it be packed without FlashAttention
-        (lambda: unpackable(with_flash_attention(tiny_model())), True, "not known to keep packed rows apart"),
-    ],
-)
-def test_padding_that_stays_against_the_settings_is_logged(model, trim, reason, caplog):
-    with caplog.at_level(logging.INFO, "trl_ces.layers.padding"):
-        padding_plan(model(), trim=trim, pack=None)
-    assert (reason in caplog.text) if reason else not caplog.records
-
-
-def test_the_wrapper_follows_the_plan():
-    model, spans = object(), [Span(1, 3)]
-    packed = unpadded(model, PaddingSupport(True, True, True), spans, 8)
-    assert type(packed) is PackedModel
-    assert packed.model is model
-    for left, kept in ((True, spans), (False, [Span(0, 3)])):
-        moved = unpadded(model, PaddingSupport(left, True, False), spans, 8)
-        assert (moved.model, moved.spans, moved.multiple, moved.left) == (model, kept, 8, left)
-    assert unpadded(model, PaddingSupport(False, False, False), spans, 8) is model
 
 
 @pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
@@ -350,9 +323,9 @@ def test_packed_forwards_pass_row_boundaries_to_attention():
     ALL_MASK_ATTENTION_FUNCTIONS.register("recording", sdpa_mask)
     model = fused(tiny_model())
     model.config._attn_implementation = "recording"
-    ids, mask, labels = padded_rows()
-    packed = PackedModel(model, real_spans(mask))
-    packed(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    arguments, spans, _ = padded_rows()
+    packed = PackedModel(model, spans)
+    packed(**arguments)
     assert len(received) == 2  # layers
     for tokens, starts, key_starts, longest, longest_key in received:
         assert tokens == sum(PROMPTS + COMPLETIONS)

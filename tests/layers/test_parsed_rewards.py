@@ -1,4 +1,4 @@
-"""A completion must score the same whether or not TRL parses its thinking out of the message's content."""
+"""A completion gets the same rewards whether or not TRL parses its thinking out of the message's content."""
 
 import pytest
 from tool_turns import (
@@ -16,39 +16,34 @@ from trl.chat_template_utils import add_response_schema, qwen3_5_think_chat_temp
 
 from trl_ces.rewards import accuracy_reward, think_format_reward
 
-
-def qwen35_tokenizer():
-    return qwen_tokenizer(qwen3_5_think_chat_template)
-
-
-RIGHT = r"\boxed{7}"
+CORRECT = r"\boxed{7}"
 # Tokenizer -> accuracy and format reward of each completion. R1's and Qwen3.5's templates open <think>.
 CASES = {
     "R1-Distill": (
         r1_tokenizer,
         {
-            f"so\n</think>\n\n{RIGHT}{R1_END}": [1, 1],
-            f"\n</think>\n\n{RIGHT}{R1_END}": [1, 0],
-            f"so {RIGHT}": [0, 0],
-            f"{RIGHT}{R1_END}": [0, 0],
+            f"so\n</think>\n\n{CORRECT}{R1_END}": [1, 1],
+            f"\n</think>\n\n{CORRECT}{R1_END}": [1, 0],
+            f"so {CORRECT}": [0, 0],
+            f"{CORRECT}{R1_END}": [0, 0],
         },
     ),
     "Qwen3": (
         qwen_tokenizer,
         {
-            f"<think>\nso\n</think>\n\n{RIGHT}{QWEN_END}": [1, 1],
-            f"<think>\n\n</think>\n\n{RIGHT}{QWEN_END}": [1, 0],
-            f"<think>\nso {RIGHT}": [0, 0],
-            f"{RIGHT}{QWEN_END}": [1, 0],
+            f"<think>\nso\n</think>\n\n{CORRECT}{QWEN_END}": [1, 1],
+            f"<think>\n\n</think>\n\n{CORRECT}{QWEN_END}": [1, 0],
+            f"<think>\nso {CORRECT}": [0, 0],
+            f"{CORRECT}{QWEN_END}": [1, 0],
         },
     ),
     "Qwen3.5 thinking": (
-        qwen35_tokenizer,
+        lambda: qwen_tokenizer(qwen3_5_think_chat_template),
         {
-            f"so\n</think>\n\n{RIGHT}{QWEN_END}": [1, 1],
-            f"a</think>b</think>{RIGHT}{QWEN_END}": [1, 0],
-            f"so {RIGHT}": [0, 0],
-            f"{RIGHT}{QWEN_END}": [0, 0],
+            f"so\n</think>\n\n{CORRECT}{QWEN_END}": [1, 1],
+            f"a</think>b</think>{CORRECT}{QWEN_END}": [1, 0],
+            f"so {CORRECT}": [0, 0],
+            f"{CORRECT}{QWEN_END}": [0, 0],
         },
     ),
 }
@@ -56,7 +51,7 @@ CASES = {
 
 @pytest.mark.parametrize("parsed", [False, True], ids=["plain", "parsed"])
 @pytest.mark.parametrize("template", CASES)
-def test_parsed_answers_score_as_unparsed_ones(tmp_path, template, parsed):
+def test_rewards_do_not_depend_on_whether_trl_parses_the_thinking(tmp_path, template, parsed):
     make_tokenizer, cases = CASES[template]
     tokenizer = add_response_schema(make_tokenizer()) if parsed else make_tokenizer()
     columns = {"prompt": [question("3+4")] * 2, "solution": ["7"] * 2}

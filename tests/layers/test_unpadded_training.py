@@ -1,6 +1,5 @@
 """Without padding and with rows arranged by length, training takes TRL's steps, in fewer token positions."""
 
-import logging
 import math
 from itertools import chain
 
@@ -16,7 +15,7 @@ from trl_ces import CESTrainer
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_gradients_are_trls_in_fewer_positions(tmp_path, case):
+def test_gradients_equal_trls_in_fewer_positions(tmp_path, case):
     upstream, padded = train(GRPOTrainer, tmp_path / "trl", **CASES[case])
     ours, record = train(CESTrainer, tmp_path / "ces", **CASES[case])
     assert_same_gradients(padded, record)
@@ -34,10 +33,9 @@ def test_gradients_are_trls_in_fewer_positions(tmp_path, case):
 
 @pytest.mark.parametrize("changes", [{}, OFF_POLICY, {"padding_free": True}, CASES["pieces"]], ids=str)
 @pytest.mark.parametrize("shaping", ["ces", "entropy_advantage"])
-def test_shaped_gradients_do_not_depend_on_the_padding(tmp_path, shaping, changes):
-    plain = {
-        name: value for name, value in changes.items() if name not in ("padding_free", "max_tokens_per_micro_batch")
-    }
+def test_shaped_gradients_do_not_depend_on_padding(tmp_path, shaping, changes):
+    only_unpadded = ("padding_free", "max_tokens_per_micro_batch")
+    plain = {name: value for name, value in changes.items() if name not in only_unpadded}
     one, padded = train(CESTrainer, tmp_path / "padded", shaping=shaping, **plain, **AS_TRL)
     other, record = train(CESTrainer, tmp_path / "unpadded", shaping=shaping, **changes)
     assert_same_gradients(padded, record)
@@ -48,7 +46,7 @@ def test_shaped_gradients_do_not_depend_on_the_padding(tmp_path, shaping, change
                     assert entry[name] == pytest.approx(expected[name], rel=1e-4), name
 
 
-def test_an_adapter_and_its_base_as_the_reference_are_unpadded_too(tmp_path):
+def test_an_adapter_and_its_reference_are_unpadded_too(tmp_path):
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", init_lora_weights=False)
     torch.manual_seed(0)
     _, padded = train(GRPOTrainer, tmp_path / "trl", peft_config=lora, beta=0.04)
@@ -60,13 +58,13 @@ def test_an_adapter_and_its_base_as_the_reference_are_unpadded_too(tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{}, {"pad_to_multiple_of": 8}], ids=str)
-def test_no_forward_has_more_positions_than_the_budget(tmp_path, changes):
+def test_no_forward_exceeds_the_budget(tmp_path, changes):
     _, record = train(CESTrainer, tmp_path, beta=0.04, **CASES["pieces"], **changes)
     assert all(positions <= 90 for _, positions in record.forwards)
     assert record.positions(trained=False) > 0
 
 
-def stand_by_length(trainer):
+def is_sorted_by_length(trainer):
     """Whether the rows of each optimizer step are sorted, longest first."""
     size, buffer = trainer.args.gradient_accumulation_steps, trainer._buffered_inputs
     lengths = [(batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1)).tolist() for batch in buffer]
@@ -74,34 +72,30 @@ def stand_by_length(trainer):
     return all(step == sorted(step, reverse=True) for step in steps)
 
 
-def test_rows_stay_where_a_loss_depends_on_their_company(tmp_path, caplog):
-    with caplog.at_level(logging.INFO, logger="trl_ces"):
-        trainer, _ = train(CESTrainer, tmp_path / "bnpo", loss_type="bnpo")
-        assert not stand_by_length(trainer)
-        trainer, _ = train(CESTrainer, tmp_path / "dapo")
-        assert stand_by_length(trainer)
-    # Optimizer steps that begin in one rollout and end in the next.
-    trainer, _ = train(CESTrainer, tmp_path / "odd", gradient_accumulation_steps=6, steps_per_generation=8)
-    assert not stand_by_length(trainer)
+def test_rows_are_not_moved_where_the_loss_depends_on_the_micro_batch(tmp_path):
+    trainer, _ = train(CESTrainer, tmp_path / "dapo")
+    assert is_sorted_by_length(trainer)
+    # The second: optimizer steps that begin in one rollout and end in the next.
+    for changes in ({"loss_type": "bnpo"}, {"gradient_accumulation_steps": 6, "steps_per_generation": 8}):
+        trainer, _ = train(CESTrainer, tmp_path / "others", **changes)
+        assert not is_sorted_by_length(trainer)
 
 
-def test_unknown_entries_of_a_rollout_keep_rows_where_they_are(tmp_path):
-    class WithPictures(CESTrainer):
+def test_rows_with_unknown_entries_are_not_moved(tmp_path):
+    class WithImages(CESTrainer):
         def _generate_and_score_completions(self, inputs):
             rollout = super()._generate_and_score_completions(inputs)
             return {**rollout, "scene": torch.zeros(len(inputs), 3)}
 
-    pictures, _ = train(WithPictures, tmp_path / "pictures")
+    images, _ = train(WithImages, tmp_path / "images")
     plain, _ = train(CESTrainer, tmp_path / "plain", arrange_by_length=False)
     arranged, _ = train(CESTrainer, tmp_path / "arranged")
-    order = [
-        [batch["completion_ids"].tolist() for batch in run._buffered_inputs] for run in (pictures, plain, arranged)
-    ]
+    order = [[batch["completion_ids"].tolist() for batch in run._buffered_inputs] for run in (images, plain, arranged)]
     assert order[0] == order[1] != order[2]
-    assert {tuple(batch["scene"].shape) for batch in pictures._buffered_inputs} == {(2, 3)}
+    assert {tuple(batch["scene"].shape) for batch in images._buffered_inputs} == {(2, 3)}
 
 
-def test_pictures_keep_their_padding(tmp_path):
+def test_forwards_with_images_keep_their_padding(tmp_path):
     """Further per-token inputs are not trimmed, so such a forward is TRL's."""
     trainer, record = train(CESTrainer, tmp_path)
     record.forwards.clear()
@@ -115,7 +109,7 @@ def test_pictures_keep_their_padding(tmp_path):
 
 @pytest.fixture(scope="module")
 def exchanged(tmp_path_factory):
-    """The folders of one process and of two, each with a result of both kinds."""
+    """The output folders of one process and of two."""
     folder = tmp_path_factory.mktemp("exchanged")
     for processes in (1, 2):
         run_processes("unpadded_processes.py", folder / str(processes), processes, 280)
@@ -123,7 +117,7 @@ def exchanged(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["rows", "pieces"])
-def test_two_processes_exchange_rows_and_give_the_weights_of_one(exchanged, kind):
+def test_two_processes_exchange_rows_and_end_with_the_weights_of_one(exchanged, kind):
     one, two = (torch.load(folder / f"{kind}.pt", weights_only=True) for folder in exchanged)
     assert one["margin"] > 1e-4, "the script needs another seed: the processes' rounding could select other tokens"
     start = tiny_model(spread=0.1).state_dict()
@@ -143,7 +137,7 @@ def test_a_budget_needs_steps_that_divide_the_rollout(tmp_path):
         )
 
 
-def test_the_logged_loss_of_pieces_is_that_of_the_whole(tmp_path):
+def test_pieces_log_the_loss_of_the_micro_batch(tmp_path):
     step = {"shaping": "ces", "per_device_train_batch_size": 16, "gradient_accumulation_steps": 1}
     whole, _ = train(CESTrainer, tmp_path / "whole", **step)
     pieces, record = train(CESTrainer, tmp_path / "pieces", max_tokens_per_micro_batch=90, **step)
@@ -154,7 +148,7 @@ def test_the_logged_loss_of_pieces_is_that_of_the_whole(tmp_path):
 
 
 @pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
-def test_learned_prompts_are_trained_as_by_trl(tmp_path, config):
+def test_learned_prompts_train_as_with_trl(tmp_path, config):
     """Virtual tokens precede the padding, so all of it stays."""
     peft_config = config(task_type="CAUSAL_LM", num_virtual_tokens=3)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Workarounds for upstream faults, each with a test that fails once the fault is gone, where one process can show it."""
+"""Workarounds for faults of TRL, accelerate and peft; some tests fail once the fault is gone."""
 
 import json
 from types import SimpleNamespace
