@@ -1,11 +1,8 @@
-"""CESTrainer in whole runs: bit-equality with TRL, logs, refused settings, saved files."""
+"""CESTrainer in complete runs: bit-equality with TRL, logs, refused settings, saved files."""
 
-import dataclasses
-import json
 import math
 import warnings
 
-import numpy
 import pytest
 import torch
 from datasets import Dataset
@@ -49,7 +46,7 @@ def trained(trainer_class, config_class, tmp_path, peft_config=None, dataset=Non
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_shaping_none_and_tau_zero_are_trls_trainer_bit_for_bit(tmp_path, accumulation):
+def test_shaping_none_and_tau_0_equal_trls_trainer_bit_for_bit(tmp_path, accumulation):
     changes = {"gradient_accumulation_steps": accumulation, "steps_per_generation": 4 * accumulation}
     upstream = trained(GRPOTrainer, GRPOConfig, tmp_path, **changes)
     none = trained(CESTrainer, CESConfig, tmp_path, shaping="none", **AS_TRL, **changes)
@@ -61,7 +58,7 @@ def test_shaping_none_and_tau_zero_are_trls_trainer_bit_for_bit(tmp_path, accumu
     assert not torch.equal(weights(upstream)["lm_head.weight"], weights(shaped)["lm_head.weight"])
 
 
-def test_a_plain_grpo_config_trains_like_the_same_ces_config(tmp_path):
+def test_a_grpo_config_trains_like_the_same_ces_config(tmp_path):
     plain = trained(CESTrainer, GRPOConfig, tmp_path, max_steps=4)
     full = trained(CESTrainer, CESConfig, tmp_path, max_steps=4, ces_tau=0.01)
     assert plain.args.shaping == "ces"
@@ -87,7 +84,7 @@ def test_without_args_the_defaults_of_ces_are_used(tmp_path, monkeypatch):
     assert (trainer.args.output_dir, trainer.args.ces_tau, trainer.epsilon_high) == ("tiny-CES", 0.01, 0.28)
 
 
-def test_logged_metrics_are_those_of_the_rollout(tmp_path):
+def test_logged_metrics_follow_from_the_rollout(tmp_path):
     """Every row selects tokens (tau 1, b from the group), so the script alone determines the metrics."""
     accuracies = [[1, 1, 1, 0], [1, 1, 1, 1]]
     script = random_script(PROMPTS[:2], accuracies, torch.Generator().manual_seed(2), truncated=(3,))
@@ -111,8 +108,7 @@ def test_logged_metrics_are_those_of_the_rollout(tmp_path):
     assert 0 < logged["ces/sign_flip_share"] < 1
 
 
-def test_ces_runs_one_forward_and_one_backward_for_each_micro_batch_as_trl_does(tmp_path):
-    """Counts forwards: CES must add none."""
+def test_ces_adds_no_forward(tmp_path):
     counts = {}
     for shaping in ("none", "ces"):
         trainer = tiny_trainer(tmp_path, max_steps=4, steps_per_generation=2, shaping=shaping)
@@ -125,29 +121,29 @@ def test_ces_runs_one_forward_and_one_backward_for_each_micro_batch_as_trl_does(
     assert counts["ces"][0] == 4
 
 
-def test_the_shaping_never_waits_for_the_device(tmp_path):
-    """A host sync is a read of a value (item, bool) or an op whose output shape depends on values (nonzero)."""
-    waits = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}
+def test_shaping_adds_no_device_synchronization(tmp_path):
+    """The host waits for a read of a value (item, bool) and for an op whose shape depends on values (nonzero)."""
+    synchronizing = {torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default}
 
-    class CountWaits(TorchDispatchMode):
+    class CountSynchronizations(TorchDispatchMode):
         count = 0
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            self.count += func in waits
+            self.count += func in synchronizing
             return func(*args, **(kwargs or {}))
 
     counts = {}
     for shaping, changes in (("none", {}), ("ces", {}), ("TRL's", {"shaping": "none", **AS_TRL})):
         trainer = ready(tiny_trainer(tmp_path, **{"shaping": shaping, **changes}))
         batch = trainer._generate_and_score_completions([{"prompt": prompt} for prompt in PROMPTS[:2] for _ in "1234"])
-        with CountWaits() as mode:
+        with CountSynchronizations() as mode:
             trainer._compute_loss(trainer.model, batch).backward()
         counts[shaping] = mode.count
     assert counts["ces"] == counts["none"] > 0
     assert counts["none"] <= counts["TRL's"] + 1  # one read of the rows' spans
 
 
-def test_evaluation_logs_its_own_metrics_and_leaves_training_alone(tmp_path):
+def test_evaluation_logs_its_own_metrics(tmp_path):
     changes = {"per_device_eval_batch_size": 4, "num_generations_eval": 2, "max_steps": 4, "eval_steps": 2}
     trainer = trained(CESTrainer, CESConfig, tmp_path, eval_strategy="steps", **changes)
     evaluations = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
@@ -190,7 +186,7 @@ def test_accumulation_over_micro_batches_gives_the_weights_of_one_batch(tmp_path
         assert logged[name] == pytest.approx(logged_many[name], rel=1e-5), name
 
 
-def test_lora_trains_the_adapter_alone_and_reloads(tmp_path):
+def test_lora_trains_only_the_adapter_which_reloads(tmp_path):
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     trainer = trained(CESTrainer, CESConfig, tmp_path, peft_config=lora, max_steps=4)
     start, end = tiny_model().state_dict(), trainer.model.state_dict()
@@ -208,7 +204,7 @@ def test_lora_trains_the_adapter_alone_and_reloads(tmp_path):
         assert torch.equal(reloaded(ids).logits, trainer.model.eval()(ids).logits)
 
 
-def test_the_saved_model_reloads_with_the_same_weights_and_cites_the_paper(tmp_path):
+def test_the_saved_model_reloads_and_its_card_cites_the_paper(tmp_path):
     trainer = trained(CESTrainer, CESConfig, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
     trainer.save_model(str(tmp_path / "final"))
     reloaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final", dtype=torch.float32)
@@ -234,15 +230,15 @@ def test_async_rewards_and_a_threshold_decide_correctness(tmp_path):
 
 
 @pytest.mark.parametrize(("prompt", "opened"), [("1+1=<think>\n", True), ("1+1=", False)])
-def test_rewards_are_told_whether_a_plain_prompt_opened_thinking(tmp_path, prompt, opened):
-    seen = []
+def test_rewards_receive_whether_a_plain_prompt_opened_thinking(tmp_path, prompt, opened):
+    received = []
 
     def accuracy(completions, thinking_prefilled, **kwargs):
-        seen.extend(thinking_prefilled)
+        received.extend(thinking_prefilled)
         return [0.0] * len(completions)
 
     tiny_trainer(tmp_path, accuracy, [prompt] * 2, max_steps=1).train()
-    assert seen == [opened] * 8
+    assert received == [opened] * 8
 
 
 @pytest.mark.parametrize(
@@ -254,7 +250,7 @@ def test_rewards_are_told_whether_a_plain_prompt_opened_thinking(tmp_path, promp
         (["accuracy", "exact"], "exact", 1),
     ],
 )
-def test_the_accuracy_reward_is_found(names, wanted, index):
+def test_the_accuracy_reward_is_found_by_name(names, wanted, index):
     assert accuracy_reward_index(names, wanted) == index
 
 
@@ -267,14 +263,14 @@ def test_the_accuracy_reward_is_found(names, wanted, index):
         (["exact", "exact"], "exact", "'exact', which names 2 of them, so rename all but one. There"),
     ],
 )
-def test_an_accuracy_reward_that_cannot_be_told_is_refused_with_the_names_there_are(names, wanted, sentence):
+def test_an_ambiguous_accuracy_reward_is_refused_with_the_names(names, wanted, sentence):
     with pytest.raises(ValueError) as refusal:
         accuracy_reward_index(names, wanted)
     assert sentence in str(refusal.value)
     assert f"There are: {', '.join(names)}." in str(refusal.value)
 
 
-def test_a_wrong_reward_name_is_refused_before_the_model_is_loaded(tmp_path):
+def test_an_unknown_reward_name_is_refused_before_the_model_is_loaded(tmp_path):
     with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` .*: it is 'exact'"):
         CESTrainer(
             "no/such-model",
@@ -294,36 +290,26 @@ def test_other_shapings_need_no_accuracy_reward(tmp_path, shaping):
 
 
 @pytest.mark.parametrize("version", ["1.15.0", "1.9.2", "2.0.0", "2.0.0rc1", "0.29.1"])
-def test_another_trl_is_refused_with_the_command_that_helps(version):
+def test_an_unsupported_trl_is_refused_with_the_install_command(version):
     with pytest.raises(ImportError, match=rf"trl {version} is installed.*pip install 'trl>=1\.16,<2'"):
         check_trl_version(version)
 
 
 @pytest.mark.parametrize("version", ["1.16.0", "1.16.7"])
-def test_a_trl_that_was_tested_is_accepted_in_silence(version):
+def test_a_tested_trl_is_accepted_without_a_warning(version):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_trl_version(version)
 
 
 @pytest.mark.parametrize("version", ["1.17.0", "1.18.0.dev0"])
-def test_a_trl_newer_than_the_tested_ones_warns(version):
+def test_a_trl_newer_than_the_tested_one_warns(version):
     with pytest.warns(UserWarning, match=rf"trl {version} is newer than 1\.16, the newest that .* tested with"):
         check_trl_version(version)
 
 
 @pytest.mark.parametrize("trainer_class", [CESTrainer, RealTokens])
-def test_a_layer_alone_looks_at_the_version_too(tmp_path, monkeypatch, trainer_class):
+def test_layers_check_the_version_of_trl(tmp_path, monkeypatch, trainer_class):
     monkeypatch.setattr("trl.__version__", "2.0.0")
     with pytest.raises(ImportError, match=r"trl 2\.0\.0 is installed"):
         trainer_class(tiny_model(), vowel_accuracy_reward, CESConfig(**settings(tmp_path)))
-
-
-def test_a_number_of_numpys_in_a_controllers_state_is_kept_as_pythons(tmp_path):
-    """A checkpoint writes both the state and the log as JSON."""
-    trainer = tiny_trainer(tmp_path, shaping="stare")
-    trainer._rule = dataclasses.replace(
-        trainer._rule, control=lambda state, entropy, **settings: state.update(mean=numpy.float32(entropy))
-    )
-    trainer._control_rule(0.5)
-    assert json.dumps([trainer._rule_state["mean"], trainer._metrics["train"]["stare/mean"]]) == "[0.5, [0.5]]"

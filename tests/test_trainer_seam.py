@@ -1,25 +1,28 @@
 """CESTrainer at its seams with TRL and users: a lost seam, unusual rollouts, strict rewards, cost of the metrics."""
 
+import inspect
 import logging
-import re
 
 import numpy
 import pytest
 import torch
+from datasets import Dataset
 from tiny import (
     random_script,
     scripted_accuracy_reward,
     scripted_bonus_reward,
     scripted_rollout,
+    settings,
     tiny_model,
     tiny_tokenizer,
 )
 from trainers import PROMPTS, ready, recorded, scripted_trainer, vowel_accuracy_reward
 from trl import GRPOTrainer
 
-from trl_ces import CESTrainer
+from trl_ces import CESConfig, CESTrainer
 from trl_ces.layers.reward_calls import REWARD_KEYWORDS
 from trl_ces.layers.turns import last_turn
+from trl_ces.methods.ces import automatic_tau
 from trl_ces.methods.metrics import SUMS
 from trl_ces.rewards import accuracy_reward
 
@@ -47,7 +50,7 @@ def four_of_each(*prompts):
     return [{"prompt": prompt} for prompt in prompts for _ in range(4)]
 
 
-def test_a_trl_without_the_seam_fails_loudly_instead_of_training_on_unshaped_advantages(tmp_path, monkeypatch):
+def test_a_trl_that_reads_advantages_before_entropies_is_refused(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path)
     batch = trainer._generate_and_score_completions(four_of_each(*PROMPTS[:2]))
     plain = GRPOTrainer._get_per_token_logps_and_entropies
@@ -70,11 +73,11 @@ def test_the_last_turn_is_the_last_run_of_the_policys_tokens(mask, turn):
     assert last_turn(mask) == turn
 
 
-def test_the_answer_before_an_environments_last_word_is_graded(tmp_path):
-    seen = []
+def test_rewards_receive_the_last_turn_before_an_environments_output(tmp_path):
+    received = []
 
     def accuracy(last_turns, **kwargs):
-        seen.extend(last_turns)
+        received.extend(last_turns)
         return [1.0] * len(last_turns)
 
     def rollout(prompts, trainer):
@@ -88,11 +91,11 @@ def test_the_answer_before_an_environments_last_word_is_graded(tmp_path):
 
     trainer = make_trainer(tmp_path, [accuracy], rollout_func=rollout)
     trainer._generate_and_score_completions(four_of_each(PROMPTS[0]))
-    assert seen == ["cd"] * 4
+    assert received == ["cd"] * 4
 
 
 @pytest.mark.parametrize("container", [torch.tensor, numpy.array, tuple], ids=["tensors", "arrays", "tuples"])
-def test_rollouts_of_other_sequences_are_read(tmp_path, container):
+def test_rollout_functions_may_return_any_sequences(tmp_path, container):
     def rollout(prompts, trainer):
         encode = trainer.processing_class.encode
         return {
@@ -108,7 +111,7 @@ def test_rollouts_of_other_sequences_are_read(tmp_path, container):
     assert tuple(trainer._turns) == REWARD_KEYWORDS
 
 
-def test_thinking_tags_that_a_tokenizer_counts_as_special_are_kept_for_the_rewards(tmp_path):
+def test_special_thinking_tags_are_kept_for_rewards(tmp_path):
     tokenizer = tiny_tokenizer("{{ messages[0]['content'] }}<think>", markers=["<think>", "</think>"])
     tokenizer.add_special_tokens({"additional_special_tokens": ["<think>", "</think>"]})
 
@@ -127,7 +130,7 @@ def test_thinking_tags_that_a_tokenizer_counts_as_special_are_kept_for_the_rewar
     assert rewards[0].flatten().tolist() == [1.0] * 4
 
 
-def test_a_reward_without_kwargs_works_as_it_does_in_grpo_trainer(tmp_path):
+def test_rewards_without_kwargs_work_as_in_grpo_trainer(tmp_path):
     def strict(prompts, completions, completion_ids, trainer_state, log_extra, log_metric, accuracy, bonus):
         return accuracy
 
@@ -143,36 +146,57 @@ def test_a_reward_without_kwargs_works_as_it_does_in_grpo_trainer(tmp_path):
     assert list(trainer._logs["rewards"]["strict_async"]) == [row["bonus"] for row in rows]
 
 
-def test_a_column_of_the_data_goes_before_what_the_trainer_found_out(tmp_path):
-    seen = []
+def test_dataset_columns_take_precedence_over_the_trainers_keywords(tmp_path):
+    received = []
 
     def accuracy(thinking_prefilled, **kwargs):
-        seen.extend(thinking_prefilled)
+        received.extend(thinking_prefilled)
         return [0.0] * len(thinking_prefilled)
 
     trainer = make_trainer(tmp_path, [accuracy])
     trainer._generate_and_score_completions([{"prompt": PROMPTS[0], "thinking_prefilled": True}] * 4)
-    assert seen == [True] * 4
+    assert received == [True] * 4
 
 
 @pytest.mark.parametrize(
-    ("correct", "incorrect", "said"),
-    [
-        (0.0, 0.4, None),
-        (
-            -0.4,
-            -0.1,
-            r"signs swapped: .* raised on correct .* lowered on wrong ones, .* AsymGRPO \(arXiv 2604.04894\)",
-        ),
-    ],
+    ("changes", "warnings"), [({"ces_beta_correct": -0.4}, 1), ({"ces_beta_correct": -0.4, "shaping": "none"}, 0)]
 )
-@pytest.mark.parametrize("shaping", ["ces", "none"])
-def test_negative_betas_are_named_once_as_the_ablation_they_are(tmp_path, caplog, correct, incorrect, said, shaping):
-    with caplog.at_level(logging.WARNING, logger="trl_ces.trainer"):
-        make_trainer(tmp_path, shaping=shaping, ces_beta_correct=correct, ces_beta_incorrect=incorrect)
-    messages = [record.message for record in caplog.records if record.name == "trl_ces.trainer"]
-    assert len(messages) == (said is not None and shaping == "ces")
-    assert all(re.search(said, text) for text in messages)
+def test_the_trainer_warns_once_of_negative_betas_with_ces_only(tmp_path, caplog, changes, warnings):
+    make_trainer(tmp_path, **changes)
+    assert caplog.text.count("`ces_beta_correct` is -0.4: entropy is raised on correct completions") == warnings
+
+
+def test_the_trainer_warns_of_a_tau_that_shapes_no_token(tmp_path, caplog):
+    make_trainer(tmp_path, ces_tau=0.001, max_steps=2).train()
+    assert caplog.text.count("Nothing will be shaped: a completion of at most 40 tokens") == 1
+    assert caplog.text.count("No token of the first rollout is shaped") == 1
+
+
+def test_auto_tau_is_decided_by_the_first_rollout_and_kept_but_not_in_the_config(tmp_path, caplog):
+    config = CESConfig(**settings(tmp_path, ces_tau="auto", max_steps=2))
+    data = Dataset.from_dict({"prompt": PROMPTS})
+    trainer = CESTrainer(
+        tiny_model(), vowel_accuracy_reward, config, train_dataset=data, processing_class=tiny_tokenizer()
+    )
+    trainer.train()
+    means = [entry["completions/mean_length"] for entry in trainer.state.log_history[:2]]
+    assert trainer.args.ces_tau == automatic_tau(means[0]) != automatic_tau(means[1])
+    assert caplog.text.count(f"`ces_tau: auto` is {trainer.args.ces_tau:g}, from the first rollout's mean") == 1
+    assert config.ces_tau == "auto"
+
+
+def test_an_evaluation_before_the_first_rollout_decides_a_tau_for_itself(tmp_path):
+    script = {
+        prompt: [{"completion_ids": [2] * length, "accuracy": float(row % 2), "bonus": 0.0} for row in range(4)]
+        for prompt, length in {"1+2=": 8, "3+4=": 20}.items()
+    }
+    changes = {"max_steps": 1, "per_device_train_batch_size": 4, "shuffle_dataset": False, "ces_tau": "auto"}
+    trainer = scripted_trainer(tmp_path, script, [scripted_accuracy_reward], max_completion_length=20, **changes)
+    trainer.evaluate()
+    assert trainer.args.ces_tau == "auto"
+    assert trainer.state.log_history[-1]["eval_ces/selected_tokens"] == 1.5  # floor(8 * 0.2857 / 2), floor(20 * ...)
+    trainer.train()
+    assert trainer.args.ces_tau == automatic_tau(8)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +210,7 @@ def test_negative_betas_are_named_once_as_the_ablation_they_are(tmp_path, caplog
         (0.35, {"ces_accuracy_reward": "graded"}, False),
     ],
 )
-def test_a_reward_that_is_not_0_or_1_is_warned_of_once_unless_it_was_chosen(tmp_path, caplog, value, changes, warned):
+def test_a_graded_accuracy_reward_is_warned_of_once_unless_it_was_chosen(tmp_path, caplog, value, changes, warned):
     def graded(completions, **kwargs):
         return [value] * len(completions)
 
@@ -203,10 +227,10 @@ def test_a_completion_that_ends_in_padding_is_not_truncated(tmp_path):
     trainer = make_trainer(tmp_path)
     examples = [{"prompt": PROMPTS[0], "accuracy": 0, "bonus": 0}] * 4
     trainer._calculate_rewards(examples, [PROMPTS[0]] * 4, [""] * 4, [[5, 1], [5, 0], [5, 6], []])
-    assert trainer._verdict_rows["truncated"].tolist() == [False, False, True, True]
+    assert trainer._facts["truncated"].tolist() == [False, False, True, True]
 
 
-def test_the_metrics_cost_one_all_reduce_for_each_optimizer_step(tmp_path, monkeypatch):
+def test_metrics_take_one_all_reduce_per_optimizer_step(tmp_path, monkeypatch):
     trainer = make_trainer(
         tmp_path, max_steps=3, per_device_train_batch_size=2, gradient_accumulation_steps=4, logging_steps=3
     )
@@ -222,21 +246,7 @@ def test_the_metrics_cost_one_all_reduce_for_each_optimizer_step(tmp_path, monke
     assert trainer.state.log_history[0]["ces/group_accuracy"] == 0.75
 
 
-@pytest.mark.parametrize("shaping", ["clip_cov", "kl_cov"])
-def test_the_share_of_tokens_that_a_covariance_rule_takes_is_logged(tmp_path, shaping):
-    # One token of each micro-batch: at most 0.0002 of its tokens, and any covariance qualifies.
-    no_clip = {"epsilon": 1.0, "epsilon_high": 1e6} if shaping == "kl_cov" else {}
-    changes = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "num_iterations": 2, **no_clip}
-    bounds = {"clip_cov_low": -1e9, "clip_cov_high": 1e9, "learning_rate": 1e-9}
-    trainer = make_trainer(tmp_path, shaping=shaping, max_steps=2, logging_steps=2, **bounds, **changes)
-    trainer.train()
-    tokens = sum(len(row["completion_ids"]) for group in SCRIPT.values() for row in group)
-    # 2 steps x 2 micro-batches, over the tokens of 2 steps.
-    assert trainer.state.log_history[0][f"{shaping}/selected_share"] == pytest.approx(4 / (2 * tokens))
-    assert not any(name.startswith("ces/") for name in trainer.state.log_history[0])
-
-
-def test_an_evaluation_between_micro_batches_mixes_with_no_training_metric(tmp_path):
+def test_an_evaluation_between_micro_batches_does_not_change_training_metrics(tmp_path):
     trainer = make_trainer(tmp_path, gradient_accumulation_steps=2, per_device_train_batch_size=4)
     batch = trainer._generate_and_score_completions(four_of_each(*PROMPTS[:2]))
     trainer.accelerator.gradient_state._set_sync_gradients(False)
@@ -252,8 +262,6 @@ def test_an_evaluation_between_micro_batches_mixes_with_no_training_metric(tmp_p
 
 
 def test_help_shows_trls_parameters():
-    import inspect
-
     assert list(inspect.signature(CESTrainer.__init__).parameters) == (
         list(inspect.signature(GRPOTrainer.__init__).parameters)
     )
@@ -270,7 +278,7 @@ def detach_entropies(trainer, monkeypatch):
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", under_no_grad)
 
 
-def test_entropies_without_a_gradient_are_refused_since_loss_and_metrics_would_not_show_it(tmp_path, monkeypatch):
+def test_entropies_without_a_gradient_are_refused(tmp_path, monkeypatch):
     trainer = make_trainer(tmp_path)
     detach_entropies(trainer, monkeypatch)
     with pytest.raises(RuntimeError, match=r"carry no gradient.*w/o Entropy Gradient.*`ces_entropy_gradient=False`"):
@@ -278,7 +286,7 @@ def test_entropies_without_a_gradient_are_refused_since_loss_and_metrics_would_n
 
 
 @pytest.mark.parametrize("changes", [{"ces_entropy_gradient": False}, {"shaping": "entropy_advantage"}], ids=str)
-def test_entropies_without_a_gradient_serve_where_none_is_wanted(tmp_path, monkeypatch, changes):
+def test_entropies_without_a_gradient_are_accepted_where_none_is_needed(tmp_path, monkeypatch, changes):
     trainer = make_trainer(tmp_path, max_steps=1, **changes)
     detach_entropies(trainer, monkeypatch)
     trainer.train()

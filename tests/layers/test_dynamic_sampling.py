@@ -45,9 +45,10 @@ def one_batch(trainer, examples=()):
 
 
 def logged_batches(trainer):
-    """The log entries with a new batch, their keys without the prefix."""
+    """The metrics of each new batch, without their prefix, and its optimizer step."""
+    prefix = "dynamic_sampling/"
     return [
-        {name.removeprefix("dynamic_sampling/"): value for name, value in entry.items()}
+        {name.removeprefix(prefix): value for name, value in entry.items() if name == "step" or prefix in name}
         for entry in trainer.state.log_history
         if "dynamic_sampling/rounds" in entry
     ]

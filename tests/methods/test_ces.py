@@ -1,17 +1,21 @@
 """Each function of methods/ces.py against numbers worked out by hand in the comments."""
 
 import math
+import re
 
 import pytest
 import torch
 
 from trl_ces.methods.ces import (
+    automatic_tau,
     ces_advantages,
     conditional_entropy_shaping,
     multiplier,
     selection_size,
-    warn_of_negative_betas,
     top_entropy_tokens,
+    warn_if_rollout_is_unshaped,
+    warn_if_unshaped,
+    warn_of_negative_betas,
 )
 from trl_ces.methods.entropy_advantage import entropy_advantage
 from trl_ces.methods.groups import group_accuracy, group_counts
@@ -33,12 +37,12 @@ def test_a_fair_coin_has_one_bit():
 def test_group_accuracy_leaves_unscored_completions_out_of_both_counts():
     correct, scored = bools(1, 0, 0, 0, 1, 1), bools(1, 1, 0, 0, 1, 1)
     group_correct, group_scored = group_counts(correct, scored, group_size=3)
-    assert group_correct.tolist() == [1, 1, 1, 2, 2, 2]  # the fourth completion has no verdict
+    assert group_correct.tolist() == [1, 1, 1, 2, 2, 2]  # the third and fourth completions are unscored
     assert group_scored.tolist() == [2, 2, 2, 2, 2, 2]
     assert group_accuracy(group_correct, group_scored).tolist() == [0.5, 0.5, 0.5, 1.0, 1.0, 1.0]
 
 
-def test_a_group_without_any_verdict_has_accuracy_and_multiplier_zero():
+def test_an_unscored_group_has_accuracy_and_multiplier_0():
     group_correct, group_scored = group_counts(bools(0, 0), bools(0, 0), group_size=2)
     assert group_accuracy(group_correct, group_scored).tolist() == [0.0, 0.0]
     numerator, denominator = multiplier(bools(0, 0), group_correct, group_scored)
@@ -64,12 +68,12 @@ def test_selection_size_is_the_exact_floor_for_every_length_up_to_12000():
             assert k.tolist() == [length * hundredths * correct // 1200 for length in range(12001)]
 
 
-def test_without_multiplier_the_selection_is_a_constant_share():
+def test_without_a_multiplier_the_selection_is_a_constant_share():
     assert selection_size(ints(99, 100, 250), 0.01).tolist() == [0, 1, 2]
     assert selection_size(ints(99, 100, 250), 0.005).tolist() == [0, 0, 1]
 
 
-def test_tau_zero_selects_nothing_and_tau_one_with_full_multiplier_everything():
+def test_tau_0_selects_nothing_and_tau_1_with_multiplier_1_everything():
     assert selection_size(ints(7, 0), 0.0, (ints(4, 4), ints(4, 4))).tolist() == [0, 0]
     assert selection_size(ints(7, 0), 1.0, (ints(4, 4), ints(4, 4))).tolist() == [7, 0]
 
@@ -85,7 +89,7 @@ def test_exactly_k_tokens_are_selected_and_ties_go_to_the_earlier_position():
     assert selected.tolist() == [[False, True, True, False, False], [True, True, True, False, False]]
 
 
-def test_correct_answers_lose_advantage_and_wrong_ones_gain_it_at_selected_tokens():
+def test_correct_completions_lose_advantage_and_wrong_ones_gain_it_at_selected_tokens():
     shaped = ces_advantages(
         advantages=torch.tensor([1.0, -1.0]),
         entropies=torch.tensor([[2.0, 0.5], [2.0, 0.5]]),
@@ -104,7 +108,7 @@ def test_gradient_flows_to_selected_entropies_only():
     assert entropies.grad.tolist() == [[pytest.approx(-0.4), 0.0], [0.0, pytest.approx(0.3)]]
 
 
-def test_the_cap_bounds_wrong_answers_and_stops_their_gradient_only_where_it_binds():
+def test_the_cap_bounds_wrong_completions_and_stops_the_gradient_where_it_binds():
     entropies = torch.tensor([[2.0, 1.0, 0.5]] * 3, requires_grad=True)
     selected = torch.ones(3, 3, dtype=torch.bool)
     shaped = ces_advantages(torch.tensor([1.0, -1.0, 0.0]), entropies, selected, bools(1, 0, 0), -0.4, 0.5, 2.0)
@@ -154,7 +158,7 @@ def test_without_dynamic_multiplier_every_completion_gets_tau():
     assert shaped.selected.int().tolist() == [[0, 0, 1, 1], [1, 1, 0, 0]]
 
 
-def test_without_entropy_gradient_the_value_stays_and_the_graph_goes():
+def test_without_entropy_gradient_the_value_is_the_same_and_detached():
     nats = NATS.clone().requires_grad_()
     options = {"tau": 0.5, "beta_correct": 0.1, "beta_incorrect": 0.2}
     live = conditional_entropy_shaping(micro_batch(), nats, torch.ones(2, 4), **options)
@@ -166,13 +170,13 @@ def test_without_entropy_gradient_the_value_stays_and_the_graph_goes():
 
 def test_unscored_completions_and_masked_ones_are_not_shaped():
     batch = micro_batch(scored=bools(1, 0), group_correct=ints(1, 1), group_scored=ints(1, 1))
-    mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])  # the first is truncated and masked, the second has no verdict
+    mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])  # the first is truncated and masked, the second is unscored
     shaped = conditional_entropy_shaping(batch, NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
     assert not shaped.selected.any()
     assert torch.equal(shaped.advantages, batch["advantages"].unsqueeze(1).expand(2, 4))
 
 
-def test_tool_output_counts_neither_in_the_length_nor_among_the_candidates():
+def test_tool_output_counts_neither_in_the_length_nor_as_a_candidate():
     # Row 1: 2 of 4 tokens are the policy's: k = floor(2 * 1 * 1/2) = 1, at the best of those two.
     mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]])
     shaped = conditional_entropy_shaping(micro_batch(), NATS, mask, tau=1.0, beta_correct=0.1, beta_incorrect=0.2)
@@ -225,10 +229,29 @@ def test_entropy_advantage_is_detached():
         (0.4, 0.4, []),
     ],
 )
-def test_negative_betas_have_a_name(correct, incorrect, words):
-    said = warn_of_negative_betas(correct, incorrect)
-    assert [part for part in words if part not in said] == []
-    assert bool(said) == bool(words)
+def test_negative_betas_are_named(correct, incorrect, words):
+    warning = warn_of_negative_betas(correct, incorrect)
+    assert [part for part in words if part not in warning] == []
+    assert bool(warning) == bool(words)
+
+
+@pytest.mark.parametrize(("length", "tau"), [(3983, 0.01), (400, 0.01), (70, 0.0571), (20, 0.2), (2, 1.0)])
+def test_automatic_tau_is_four_tokens_per_completion_and_at_least_the_papers(length, tau):
+    assert automatic_tau(length) == tau
+
+
+@pytest.mark.parametrize(
+    ("tau", "longest", "warning"),
+    [(0.01, 99, "at most 99 tokens .* `ces_tau` 0.01 .* Set it to 0.04,"), (0.01, 100, "^$"), (0.0, 9, "^$")],
+)
+def test_completions_too_short_for_tau_are_warned_of(tau, longest, warning):
+    assert re.search(warning, warn_if_unshaped(tau, longest))
+    rollout = warn_if_rollout_is_unshaped(tau, ints(longest, longest // 3))
+    assert re.search("^$" if warning == "^$" else "has 99 tokens, .* one in 100. Set it to about 0.06,", rollout)
+
+
+def test_tau_auto_and_an_unlimited_length_are_not_warned_of():
+    assert warn_if_unshaped("auto", 5) == warn_if_unshaped(0.01, None) == ""
 
 
 def test_ties_at_the_threshold_go_to_the_earlier_tokens_in_every_row():

@@ -7,7 +7,7 @@ import torch
 
 from trl_ces.methods.ces import conditional_entropy_shaping
 from trl_ces.methods.entropy_advantage import entropy_advantage
-from trl_ces.methods.metrics import SUMS, ces_metrics, ces_sums
+from trl_ces.methods.metrics import SUMS, ces_metrics, ces_sums, selection_metrics, selection_sums
 from trl_ces.methods.rule import ShapedAdvantages
 
 
@@ -43,7 +43,7 @@ def test_metrics_by_hand():
     }
 
 
-def test_micro_batches_are_weighed_by_their_tokens_not_averaged():
+def test_micro_batches_are_weighted_by_their_tokens():
     sums = ces_sums(*hand_made_micro_batch())
     batch, nats, mask, shaped = hand_made_micro_batch()
     nothing = ces_sums(batch, nats, mask, ShapedAdvantages(shaped.advantages, torch.zeros_like(shaped.selected)))
@@ -52,12 +52,18 @@ def test_micro_batches_are_weighed_by_their_tokens_not_averaged():
     assert metrics["ces/selected_entropy_correct"] == pytest.approx(5.0)
 
 
-def test_a_metric_with_nothing_to_divide_by_is_nan():
+def test_a_metric_with_denominator_0_is_nan():
     metrics = ces_metrics([0.0] * len(SUMS))
     assert all(math.isnan(value) for value in metrics.values())
 
 
-def test_shaping_and_sums_read_no_value_on_the_host():
+def test_other_rules_log_the_share_of_selected_tokens():
+    *_, mask, shaped = hand_made_micro_batch()
+    assert selection_metrics("my_rule", selection_sums(mask, shaped).tolist()) == {"my_rule/selected_share": 3 / 5}
+    assert math.isnan(selection_metrics("my_rule", [0.0, 0.0])["my_rule/selected_share"])
+
+
+def test_shaping_and_sums_do_not_read_values_on_the_host():
     """The meta device has no values: any op that reads one, or whose shape depends on one, raises."""
     batch, nats, mask, _ = hand_made_micro_batch()
     batch = {name: value.to("meta") for name, value in batch.items()}
