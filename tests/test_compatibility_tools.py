@@ -28,7 +28,7 @@ def dialogue_tokens(tokenizer, dialogue):
     return ids, mask
 
 
-def answer_accuracy_reward(completions, answer, **kwargs):
+def final_turn_accuracy_reward(completions, answer, **kwargs):
     return [float(messages[-1]["content"] == wanted) for messages, wanted in zip(completions, answer, strict=True)]
 
 
@@ -46,7 +46,7 @@ TOOL_DIALOGUES = [
 
 def test_tool_output_is_neither_counted_nor_shaped_nor_trained_on(tmp_path):
     columns = {"prompt": [question("3+4"), question("1+1")], "answer": ["7", "2"]}
-    trainer = chat_trainer(tmp_path, answer_accuracy_reward, qwen_tokenizer(), columns, tools=[add])
+    trainer = chat_trainer(tmp_path, final_turn_accuracy_reward, qwen_tokenizer(), columns, tools=[add])
     script_turns(trainer, TOOL_DIALOGUES)
     shaping = watch_shaping(trainer)
     batch = trainer._generate_and_score_completions(four_of_each(columns))
@@ -117,7 +117,7 @@ def quiet_reward(completions, **kwargs):
 @pytest.mark.parametrize(
     ("rewards", "wanted"), [(None, None), ([quiet_reward], "Till")], ids=["the only source", "one of two, by name"]
 )
-def test_the_reward_of_an_environment_says_what_is_correct(tmp_path, rewards, wanted):
+def test_the_reward_of_an_environment_decides_correctness(tmp_path, rewards, wanted):
     columns = {"prompt": [question("pay"), question("pay")], "owed": [2, 7]}
     changes = {"ces_accuracy_reward": wanted}
     trainer = chat_trainer(tmp_path, rewards, qwen_tokenizer(), columns, changes, environment_factory=Till)
@@ -131,7 +131,7 @@ def test_the_reward_of_an_environment_says_what_is_correct(tmp_path, rewards, wa
     assert trainer.state.log_history[-1]["ces/group_accuracy"] == 0.25
 
 
-def test_an_environment_beside_another_reward_must_be_named_and_the_error_tells_its_name(tmp_path):
+def test_an_environment_beside_another_reward_must_be_named(tmp_path):
     columns = {"prompt": [question("pay")] * 2, "owed": [2, 2]}
     with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward` to the .*\. There are: quiet_reward, Till\."):
         chat_trainer(tmp_path, [quiet_reward], qwen_tokenizer(), columns, environment_factory=Till)
@@ -167,12 +167,12 @@ PLAIN_TEMPLATES = {
 
 
 @pytest.mark.parametrize("template", PLAIN_TEMPLATES)
-def test_real_templates_tell_the_rewards_whether_they_opened_thinking(tmp_path, template):
+def test_rewards_receive_whether_a_template_opened_thinking(tmp_path, template):
     make_tokenizer, template_kwargs, opened = PLAIN_TEMPLATES[template]
-    seen = []
+    received = []
 
     def accuracy(completions, thinking_prefilled, **kwargs):
-        seen.extend(thinking_prefilled)
+        received.extend(thinking_prefilled)
         return [0.0] * len(completions)
 
     columns = {"prompt": [question("3+4"), question("1+1")]}
@@ -181,4 +181,4 @@ def test_real_templates_tell_the_rewards_whether_they_opened_thinking(tmp_path, 
     batch = trainer._generate_and_score_completions(four_of_each(columns))
     prompt = trainer.processing_class.decode(batch["prompt_ids"][0])
     assert ("</think>" in prompt) == bool(template_kwargs)
-    assert seen == [opened] * 8
+    assert received == [opened] * 8

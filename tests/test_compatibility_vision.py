@@ -56,7 +56,7 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
     processor = vision_processor()
     vocabulary = len(processor.tokenizer)
     noise = np.random.default_rng(0)
-    pictures = [Image.fromarray(noise.integers(0, 255, (8, 8, 3), dtype=np.uint8)) for _ in range(4)]
+    images = [Image.fromarray(noise.integers(0, 255, (8, 8, 3), dtype=np.uint8)) for _ in range(4)]
 
     def lower_accuracy(completions, **kwargs):
         return [float(messages[0]["content"][:1].islower()) for messages in completions]
@@ -65,7 +65,7 @@ def vision_trainer(trainer_class, config_class, tmp_path, **changes):
     arguments["generation_kwargs"] = {"suppress_tokens": [vocabulary - 1]}  # a random model would sample <image>
     columns = {
         "prompt": [[{"role": "user", "content": "what is it"}]] * 4,
-        "images": [[picture] for picture in pictures],
+        "images": [[image] for image in images],
     }
     more = {"model": vision_model(vocabulary), "processing_class": processor}
     return tiny_trainer(tmp_path, lower_accuracy, columns, trainer_class, config_class, more, **arguments)
@@ -76,7 +76,7 @@ def trained(trainer):
     return trainer
 
 
-def test_a_vision_model_trains_as_trls_at_tau_zero_and_otherwise_with_ces(tmp_path):
+def test_a_vision_model_trains_as_with_trl_at_tau_0_and_otherwise_with_ces(tmp_path):
     upstream = trained(vision_trainer(GRPOTrainer, GRPOConfig, tmp_path))
     tau_zero = trained(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.0))
     ces = trained(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.3))
@@ -95,7 +95,7 @@ def test_a_vision_model_trains_as_trls_at_tau_zero_and_otherwise_with_ces(tmp_pa
         assert logged[2]["ces/selected_tokens"] > 0
 
 
-def test_the_loss_of_a_vision_model_is_that_of_algorithm_1_with_the_picture_in_sight(tmp_path):
+def test_the_loss_of_a_vision_model_equals_algorithm_1_with_its_images(tmp_path):
     trainer = ready(vision_trainer(CESTrainer, CESConfig, tmp_path, ces_tau=0.3, steps_per_generation=1))
     examples = [row for row in list(trainer.train_dataset)[:2] for _ in range(4)]
     batch = trainer._generate_and_score_completions(examples)
@@ -116,13 +116,13 @@ def test_the_loss_of_a_vision_model_is_that_of_algorithm_1_with_the_picture_in_s
     assert batch["correct"].tolist() == [row["accuracy"] == 1 for row in rows]
     assert 0 < sum(row["accuracy"] for row in rows) < 8
     model, pixels = float64_copy(trainer.model), batch["pixel_values"].double()
-    seeing = [functools.partial(model, pixel_values=pixels[index : index + 1]) for index in range(8)]
-    expected = objective(seeing, rows, advantages)
+    with_images = [functools.partial(model, pixel_values=pixels[index : index + 1]) for index in range(8)]
+    expected = objective(with_images, rows, advantages)
     assert loss.item() == pytest.approx(expected.item(), rel=0, abs=1e-5)
     loss.backward()
     expected.backward()
     for name in ("lm_head.weight", "model.multi_modal_projector.linear_1.weight"):
         reference = model.get_parameter(name).grad
         assert (trainer.model.get_parameter(name).grad.double() - reference).norm() / reference.norm() < 1e-4, name
-    swapped = objective(seeing[::-1], rows, advantages)
-    assert abs(swapped.item() - expected.item()) > 1e-3, "the picture must matter"
+    swapped = objective(with_images[::-1], rows, advantages)
+    assert abs(swapped.item() - expected.item()) > 1e-3, "the images must matter"

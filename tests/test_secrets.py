@@ -16,32 +16,31 @@ from trl_ces.train.recipe import load_recipe, recipe_fields
 
 PACKAGE = Path(__file__).parents[1] / "trl_ces"
 RECIPES = Path(__file__).parents[1] / "recipes"
-# What a training prints and writes is looked at in cli/test_cli.py.
 
 
-def test_a_token_in_a_recipe_is_refused_because_it_would_be_saved_with_the_model(tmp_path):
+def test_a_token_in_a_recipe_is_refused(tmp_path):
     recipe, _ = make_job(tmp_path)
     with pytest.raises(UserError, match="`hub_token` would be saved with the model: set HF_TOKEN") as caught:
         load_recipe(recipe, {"hub_token": ["hf_SECRETsecretSECRET5"]})
     assert "SECRET" not in str(caught.value)
 
 
-def test_no_token_is_in_what_the_command_line_says_of_itself(capsys, monkeypatch):
+def test_no_token_is_printed_by_env_or_an_error(capsys, monkeypatch):
     for name, token in TOKENS.items():
         monkeypatch.setenv(name, token)
     main(["env"])
     main(["train", "--config", "smollm2_135m", "--ces_tua", "1"])
-    said = capsys.readouterr()
-    assert "SECRET" not in said.out + said.err
+    printed = capsys.readouterr()
+    assert "SECRET" not in printed.out + printed.err
 
 
 @pytest.mark.parametrize("file", sorted(RECIPES.rglob("*.yaml")), ids=lambda file: str(file.relative_to(RECIPES)))
-def test_no_shipped_recipe_trusts_code_of_a_repository_or_holds_a_token(file):
+def test_no_shipped_recipe_trusts_remote_code_or_has_a_token(file):
     assert "trust_remote_code" not in file.read_text()
     assert [key for key in read_yaml(file) if key.endswith(("token", "api_key"))] == []
 
 
-def test_code_of_a_repository_is_run_only_where_it_is_asked_for(tmp_path):
+def test_remote_code_is_trusted_only_on_request(tmp_path):
     assert recipe_fields()["trust_remote_code"].default is False
     recipe, _ = make_job(tmp_path)
     assert "trust_remote_code" not in load_recipe(recipe).training
@@ -69,7 +68,7 @@ def calls(tree):
             yield ast.unparse(node.func), {word.arg: ast.unparse(word.value) for word in node.keywords}
 
 
-def test_no_line_of_the_package_reads_a_pickle():
+def test_the_package_reads_no_pickle():
     loaders = ("torch.load", "pickle.load", "pickle.loads", "joblib.load", "dill.load", "pandas.read_pickle",
                "marshal.loads", "shelve.open", "yaml.unsafe_load", "yaml.full_load")  # fmt: skip
     found, seen = [], 0
@@ -100,7 +99,7 @@ class Bomb:
         return os.mkdir, (str(self.sentinel),)
 
 
-def test_a_pickle_in_the_place_of_weights_is_not_unpickled(tmp_path):
+def test_pickled_weights_are_refused_and_not_unpickled(tmp_path):
     recipe, _ = make_job(tmp_path)
     sentinel = tmp_path / "unpickled"
     (tmp_path / "model" / "model.safetensors").unlink()

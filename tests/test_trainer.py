@@ -229,18 +229,6 @@ def test_async_rewards_and_a_threshold_decide_correctness(tmp_path):
     assert trainer.state.log_history[0]["ces/group_accuracy"] == 0.5
 
 
-@pytest.mark.parametrize(("prompt", "opened"), [("1+1=<think>\n", True), ("1+1=", False)])
-def test_rewards_receive_whether_a_plain_prompt_opened_thinking(tmp_path, prompt, opened):
-    received = []
-
-    def accuracy(completions, thinking_prefilled, **kwargs):
-        received.extend(thinking_prefilled)
-        return [0.0] * len(completions)
-
-    tiny_trainer(tmp_path, accuracy, [prompt] * 2, max_steps=1).train()
-    assert received == [opened] * 8
-
-
 @pytest.mark.parametrize(
     ("names", "wanted", "index"),
     [

@@ -38,7 +38,7 @@ def test_each_rollout_is_sampled_from_the_weights_of_its_step(tmp_path, model, s
     assert ratios == pytest.approx([1.0] * STEPS, abs=1e-4)
 
 
-def test_runs_of_two_seeds_sample_differently_and_of_one_alike(tmp_path, model):
+def test_the_seed_decides_the_samples(tmp_path, model):
     drawn = []
     for number, seed in enumerate([1, 1, 2]):
         trainer = ready(make_trainer(tmp_path / str(number), model, seed=seed, shuffle_dataset=False))
@@ -47,7 +47,7 @@ def test_runs_of_two_seeds_sample_differently_and_of_one_alike(tmp_path, model):
     assert drawn[0].shape != drawn[2].shape or not torch.equal(drawn[0], drawn[2])
 
 
-def test_the_rounds_of_dynamic_sampling_send_the_weights_once_and_sleep_once(tmp_path, model):
+def test_dynamic_sampling_sends_the_weights_once_and_sleeps_once(tmp_path, model):
     def rarely(completions, **kwargs):
         """The first group of a round is informative, the others are not."""
         return [float(index == 0) for index in range(len(completions))]

@@ -73,27 +73,6 @@ def test_the_last_turn_is_the_last_run_of_the_policys_tokens(mask, turn):
     assert last_turn(mask) == turn
 
 
-def test_rewards_receive_the_last_turn_before_an_environments_output(tmp_path):
-    received = []
-
-    def accuracy(last_turns, **kwargs):
-        received.extend(last_turns)
-        return [1.0] * len(last_turns)
-
-    def rollout(prompts, trainer):
-        encode = trainer.processing_class.encode
-        return {
-            "prompt_ids": [encode(prompt) for prompt in prompts],
-            "completion_ids": [encode("ab[x]cd[y]")] * len(prompts),
-            "env_mask": [[1, 1, 0, 0, 0, 1, 1, 0, 0, 0]] * len(prompts),
-            "logprobs": None,
-        }
-
-    trainer = make_trainer(tmp_path, [accuracy], rollout_func=rollout)
-    trainer._generate_and_score_completions(four_of_each(PROMPTS[0]))
-    assert received == ["cd"] * 4
-
-
 @pytest.mark.parametrize("container", [torch.tensor, numpy.array, tuple], ids=["tensors", "arrays", "tuples"])
 def test_rollout_functions_may_return_any_sequences(tmp_path, container):
     def rollout(prompts, trainer):
@@ -109,6 +88,7 @@ def test_rollout_functions_may_return_any_sequences(tmp_path, container):
     trainer._generate(PROMPTS[:2])
     assert trainer._turns == {"thinking_prefilled": [False, False], "last_turns": ["cd", "cd"]}
     assert tuple(trainer._turns) == REWARD_KEYWORDS
+    assert trainer._truncated([container([5, 1]), container([5])]).tolist() == [False, True]
 
 
 def test_special_thinking_tags_are_kept_for_rewards(tmp_path):
@@ -128,22 +108,6 @@ def test_special_thinking_tags_are_kept_for_rewards(tmp_path):
     row = {name: values[0] for name, values in columns.items()}
     trainer._generate_and_score_completions([row] * 4)
     assert rewards[0].flatten().tolist() == [1.0] * 4
-
-
-def test_rewards_without_kwargs_work_as_in_grpo_trainer(tmp_path):
-    def strict(prompts, completions, completion_ids, trainer_state, log_extra, log_metric, accuracy, bonus):
-        return accuracy
-
-    async def strict_async(
-        prompts, completions, completion_ids, trainer_state, log_extra, log_metric, accuracy, bonus
-    ):
-        return bonus
-
-    trainer = make_trainer(tmp_path, [strict, strict_async], ces_accuracy_reward="strict")
-    trainer._generate_and_score_completions(four_of_each(*PROMPTS[:2]))
-    rows = [row for prompt in PROMPTS[:2] for row in SCRIPT[prompt]]
-    assert trainer._logs["rewards"]["strict"][0] == rows[0]["accuracy"]
-    assert list(trainer._logs["rewards"]["strict_async"]) == [row["bonus"] for row in rows]
 
 
 def test_dataset_columns_take_precedence_over_the_trainers_keywords(tmp_path):

@@ -43,14 +43,14 @@ def make_trainer(folder, stand_in=None, rollout_func=None, **changes):
     return tiny_trainer(folder, prompts=PROMPTS, more={"rollout_func": rollout_func}, **arguments)
 
 
-def test_a_run_through_the_server_ends_with_the_weights_of_one_that_samples_from_its_own_model(tmp_path, stand_in):
-    """Each rollout is of the weights that the steps before it made, to the last bit."""
+def test_training_with_a_server_equals_sampling_from_the_own_model_bit_for_bit(tmp_path, stand_in):
+    """Each rollout is sampled from the weights of its step."""
     through = make_trainer(tmp_path / "through", stand_in, vllm_importance_sampling_correction=False)
     through.train()
-    asked = stand_in.log("completions")
-    assert len(asked) == len({entry["weights"] for entry in asked}) == STEPS
-    assert asked[0]["weights"] == digest(tiny_model())
-    rollouts = iter(asked)
+    requests_sent = stand_in.log("completions")
+    assert len(requests_sent) == len({entry["weights"] for entry in requests_sent}) == STEPS
+    assert requests_sent[0]["weights"] == digest(tiny_model())
+    rollouts = iter(requests_sent)
 
     def own(prompts, trainer):
         body = next(rollouts)["body"]
@@ -63,11 +63,11 @@ def test_a_run_through_the_server_ends_with_the_weights_of_one_that_samples_from
     alone = make_trainer(tmp_path / "alone", rollout_func=own)
     alone.train()
     assert_same_bits(weights(through), weights(alone))
-    texts = [[choice["token_ids"] for choice in entry["answer"]["choices"]] for entry in asked]
+    texts = [[choice["token_ids"] for choice in entry["answer"]["choices"]] for entry in requests_sent]
     assert texts[0] != texts[1]
 
 
-def test_the_servers_log_probs_are_those_of_the_trainer(tmp_path, stand_in):
+def test_the_servers_log_probs_equal_the_trainers(tmp_path, stand_in):
     trainer = make_trainer(tmp_path, stand_in)  # with TRL's correction, on by default
     trainer.train()
     off = [entry["sampling/sampling_logp_difference/max"] for entry in trainer.state.log_history[:STEPS]]
@@ -80,7 +80,7 @@ def test_the_servers_log_probs_are_those_of_the_trainer(tmp_path, stand_in):
     [("/v1/completions", 503), ("/v1/completions", "drop"), ("/update_weights", 503), ("/v1/completions", 0.3)],
     ids=["busy", "lost connection", "busy in an update", "slow"],
 )
-def test_what_passes_changes_nothing(tmp_path, stand_in, undisturbed, path, what):
+def test_temporary_failures_do_not_change_the_weights(tmp_path, stand_in, undisturbed, path, what):
     stand_in.fail(path, what, skip=1)
     disturbed = make_trainer(tmp_path, stand_in, ddp_timeout=60)
     disturbed.train()
@@ -88,7 +88,7 @@ def test_what_passes_changes_nothing(tmp_path, stand_in, undisturbed, path, what
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/update_weights", "/reset_prefix_cache"])
-def test_a_silent_server_is_given_up_after_ddp_timeout_and_not_asked_again(tmp_path, stand_in, path):
+def test_a_silent_server_ends_training_after_ddp_timeout_without_a_retry(tmp_path, stand_in, path):
     trainer = make_trainer(tmp_path, stand_in, ddp_timeout=1)
     stand_in.fail(path, "hang")  # a second request would be answered
     with pytest.raises(requests.exceptions.ReadTimeout):

@@ -31,7 +31,7 @@ def steps(tmp_path_factory):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("case", CASES)
-def test_steps_through_the_triton_kernels_equal_those_through_torch(steps, case, dtype):
+def test_steps_with_triton_kernels_equal_those_with_torch(steps, case, dtype):
     step, tolerance = steps[f"{case}, {dtype}"], TOLERANCE[dtype]
     forward, backward = step["launches"]
     assert (backward > 1) == (case in ("pieces", "off-policy"))

@@ -1,4 +1,4 @@
-"""What the trainer assumes about TRL, one fact per test, on TRL's own GRPOTrainer.
+"""Facts about TRL on which the trainer relies, one per test, on TRL's own GRPOTrainer.
 
 A TRL release that breaks an assumption fails here, with a sentence that says what to change, instead of in a loss
 curve. Nothing here imports trl_ces.
@@ -78,17 +78,18 @@ def spy(trainer, monkeypatch, name):
     return calls
 
 
-def test_trls_trainer_has_the_methods_that_ours_calls():
+def test_trls_trainer_has_every_method_that_ours_calls():
     package = Path(__file__).parents[1] / "trl_ces"
     layers = [package / "trainer.py", *(package / "layers").glob("*.py")]
     called = set().union(*(re.findall(r"super\(\)\.(\w+)", file.read_text()) for file in layers))
-    called -= {"_asks_for", "_remembered", "_recall", "increment"}  # of our own layers, and of urllib3's Retry
+    called -= {"_required_inputs", "_rollout_settings", "state_dict", "load_state_dict"}  # of our layers
+    called -= {"increment"}  # of urllib3's Retry
     missing = sorted(name for name in called if not hasattr(GRPOTrainer, name))
     assert len(called) > 10
-    assert not missing, f"TRL's GRPOTrainer has no {', '.join(missing)} any more"
+    assert not missing, f"TRL's GRPOTrainer no longer has {', '.join(missing)}"
 
 
-def test_the_loss_asks_once_for_entropies_and_reads_the_advantages_only_afterwards(trainer, examples, monkeypatch):
+def test_the_loss_computes_entropies_once_and_reads_the_advantages_afterwards(trainer, examples, monkeypatch):
     calls = spy(trainer, monkeypatch, "_get_per_token_logps_and_entropies")
     batch = trainer._generate_and_score_completions(examples)
     calls.clear()
@@ -102,13 +103,13 @@ def test_the_loss_asks_once_for_entropies_and_reads_the_advantages_only_afterwar
 
     trainer._compute_loss(trainer.model, Watched(batch))
     assert len(calls) == 1, "one forward a loss: CES must not shape twice"
-    assert calls[0][1]["compute_entropy"] is True, "the loss must ask for entropies"
+    assert calls[0][1]["compute_entropy"] is True, "the loss must request entropies"
     assert calls_when_read == [1], (
-        "advantages must be read once, after the entropies are there: CESTrainer writes them between"
+        "advantages must be read once, after the entropies are computed: CESTrainer writes them in between"
     )
 
 
-def test_entropies_are_in_the_graph_in_nats_and_of_the_sampling_distribution(trainer, examples, monkeypatch):
+def test_entropies_are_in_the_graph_in_nats_at_the_sampling_temperature(trainer, examples, monkeypatch):
     calls = spy(trainer, monkeypatch, "_get_per_token_logps_and_entropies")
     batch = trainer._generate_and_score_completions(examples)
     trainer._compute_loss(trainer.model, batch)
@@ -126,7 +127,7 @@ def test_entropies_are_in_the_graph_in_nats_and_of_the_sampling_distribution(tra
     assert entropies[0, length:].abs().sum() == 0, "padding has entropy 0"
 
 
-def test_the_gradient_of_the_entropies_is_right(trainer, examples, monkeypatch):
+def test_the_gradient_of_the_entropies_is_correct(trainer, examples, monkeypatch):
     calls = spy(trainer, monkeypatch, "_get_per_token_logps_and_entropies")
     trainer._compute_loss(trainer.model, trainer._generate_and_score_completions(examples))
     calls[-1][2][1][0].sum().backward()
@@ -139,14 +140,14 @@ def test_the_gradient_of_the_entropies_is_right(trainer, examples, monkeypatch):
         assert difference < 1e-4, name
 
 
-def test_the_loss_takes_advantages_of_shape_batch_by_tokens(trainer, examples):
+def test_the_loss_accepts_advantages_of_shape_b_t(trainer, examples):
     batch = trainer._generate_and_score_completions(examples)
     per_token = {**batch, "advantages": batch["advantages"].unsqueeze(1).expand_as(batch["completion_ids"])}
     one = trainer._compute_loss(trainer.model, batch)
     assert torch.equal(one, trainer._compute_loss(trainer.model, per_token))
 
 
-def test_rewards_come_gathered_unweighted_with_none_as_nan_and_groups_contiguous(trainer, examples, monkeypatch):
+def test_rewards_are_gathered_unweighted_with_none_as_nan_and_groups_contiguous(trainer, examples, monkeypatch):
     calls = spy(trainer, monkeypatch, "_calculate_rewards")
     trainer._generate_and_score_completions(examples)
     (inputs, prompts, completions, completion_ids), _, rewards = calls[0]
@@ -159,21 +160,16 @@ def test_rewards_come_gathered_unweighted_with_none_as_nan_and_groups_contiguous
 
 
 def test_a_column_added_to_the_inputs_reaches_the_reward_functions(trainer, examples):
-    seen = []
+    found = []
 
     def reward(completions, thinking_prefilled, **kwargs):
-        seen.append(thinking_prefilled)
+        found.append(thinking_prefilled)
         return [0.0] * len(completions)
 
     trainer.reward_funcs = [scripted_accuracy_reward, reward]
     inputs = [{**row, "thinking_prefilled": index == 2, "accuracy": 0} for index, row in enumerate(examples)]
     trainer._calculate_rewards(inputs, [row["prompt"] for row in inputs], [""] * 8, [[1]] * 8)
-    assert seen == [[False, False, True, False, False, False, False, False]]
-
-
-def test_generate_returns_the_prompt_tokens_first(trainer, examples):
-    outputs = trainer._generate([row["prompt"] for row in examples])
-    assert outputs[0] == [trainer.processing_class.encode(row["prompt"]) for row in examples]
+    assert found == [[False, False, True, False, False, False, False, False]]
 
 
 def test_the_rollout_keeps_the_order_of_the_inputs(trainer, examples):
@@ -186,18 +182,18 @@ def test_the_rollout_keeps_the_order_of_the_inputs(trainer, examples):
     assert batch["advantages"].shape == (8,)
 
 
-def test_tensors_that_join_the_rollout_are_shuffled_and_split_with_it():
+def test_added_tensors_are_shuffled_and_split_with_the_rollout():
     rollout = {"ids": torch.arange(8).view(8, 1), "correct": torch.arange(8) % 2 == 0, "items": torch.tensor(5)}
     parts = split_tensor_dict(shuffle_sequence_dict(rollout), 4)
-    seen = []
+    found = []
     for part in parts:
         assert torch.equal(part["correct"], part["ids"][:, 0] % 2 == 0)
         assert part["items"] == 5
-        seen += part["ids"].flatten().tolist()
-    assert sorted(seen) == list(range(8))
+        found += part["ids"].flatten().tolist()
+    assert sorted(found) == list(range(8))
 
 
-def test_the_buffered_rollout_is_handed_out_again_for_the_next_iteration(trainer, examples):
+def test_the_buffered_rollout_is_returned_again_for_the_next_iteration(trainer, examples):
     trainer.num_iterations = 2
     first = trainer._prepare_inputs(examples)
     trainer._step = 1
@@ -212,7 +208,7 @@ def test_metrics_are_lists_by_mode_and_cleared_by_log(trainer):
     assert not trainer._metrics["train"]
 
 
-def test_the_names_that_the_trainer_uses_are_there(trainer):
+def test_the_attributes_that_the_trainer_reads_exist(trainer):
     assert trainer.reward_func_names == ["scripted_accuracy_reward", "scripted_bonus_reward"]
     assert trainer.reward_weights.tolist() == [1.0, 1.0]
     assert trainer.eos_token_ids == [1]
@@ -221,7 +217,7 @@ def test_the_names_that_the_trainer_uses_are_there(trainer):
     assert get_callable_name(scripted_bonus_reward) == "scripted_bonus_reward"
 
 
-def test_advantages_are_those_of_eq_3_with_the_sample_deviation(trainer, examples):
+def test_advantages_follow_eq_3_with_the_sample_deviation(trainer, examples):
     batch = trainer._generate_and_score_completions(examples)
     group = [(row["accuracy"] or 0) + row["bonus"] for row in SCRIPT[PROMPTS[1]]]
     mean = sum(group) / 4
@@ -230,7 +226,7 @@ def test_advantages_are_those_of_eq_3_with_the_sample_deviation(trainer, example
     assert batch["advantages"][4:].tolist() == pytest.approx(expected, abs=1e-5)
 
 
-# What dynamic sampling assumes.
+# Facts on which dynamic sampling and the other layers rely.
 
 
 def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
@@ -239,7 +235,7 @@ def test_a_rollout_may_have_any_number_of_groups(trainer, examples):
         assert batch["advantages"].shape == (len(rows),)
 
 
-def test_a_rollout_has_no_other_tensors_than_these(trainer, examples):
+def test_a_rollout_has_exactly_these_tensors(trainer, examples):
     """trl_ces/layers/rows.py must know how each is padded; rows with an unknown entry are not rearranged."""
     batch = trainer._generate_and_score_completions(examples)
     assert set(batch) == {
@@ -261,7 +257,7 @@ def test_a_rollout_has_no_other_tensors_than_these(trainer, examples):
         assert torch.equal(ordered, ordered.sort(dim=1).values), f"{name}s must be padded on the {side}"
 
 
-def test_on_padding_log_probabilities_are_0_and_vllms_ratio_is_1(trainer, examples):
+def test_on_padding_log_probs_are_0_and_vllms_ratio_is_1(trainer, examples):
     script = {
         prompt: [{**row, "mask": [1] * len(row["completion_ids"])} for row in group]
         for prompt, group in SCRIPT.items()
@@ -287,7 +283,7 @@ def test_on_padding_log_probabilities_are_0_and_vllms_ratio_is_1(trainer, exampl
             assert (ratio[padding] == 1).all()
 
 
-def test_vllms_weights_are_loaded_once_an_optimizer_step_however_many_rollouts_it_takes(trainer, examples):
+def test_vllms_weights_are_loaded_once_per_optimizer_step(trainer, examples):
     class Loads:
         count = 0
 
@@ -305,8 +301,8 @@ def test_vllms_weights_are_loaded_once_an_optimizer_step_however_many_rollouts_i
     assert trainer.vllm_generation.count == 1
 
 
-def test_the_data_loader_hands_out_the_samplers_rows_of_the_data_as_they_are(tmp_path):
-    """Each epoch is a new permutation from one generator, each prompt repeated for its group."""
+def test_the_data_loader_returns_the_samplers_rows_unchanged(tmp_path):
+    """Each epoch is a new permutation from one generator, with each prompt repeated for its group."""
     columns = {"prompt": [f"{number}+{number}=" for number in range(6)], "level": list(range(6))}
     data = Dataset.from_dict(columns)
     trainer = make_trainer(tmp_path, data=data)
@@ -323,27 +319,25 @@ def test_the_data_loader_hands_out_the_samplers_rows_of_the_data_as_they_are(tmp
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_steps_count_from_0_in_every_run_and_are_counted_before_a_checkpoint_is_written(
-    tmp_path, monkeypatch, accumulation
-):
-    seen, rollouts = [], []
+def test_steps_count_from_0_in_every_run_and_before_a_checkpoint_is_written(tmp_path, monkeypatch, accumulation):
+    found, rollouts = [], []
 
     class Watched(GRPOTrainer):
         def _save_checkpoint(self, model, trial):
-            seen.append(("save", self.state.global_step, self._step))
+            found.append(("save", self.state.global_step, self._step))
             super()._save_checkpoint(model, trial)
             assert Path(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}").is_dir()
 
         def _load_optimizer_and_scheduler(self, checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
-            seen.append(("load", self.state.global_step, self._step))
+            found.append(("load", self.state.global_step, self._step))
 
         def _generate_and_score_completions(self, inputs):
             rollouts.append(self._step)
             return super()._generate_and_score_completions(inputs)
 
     def run(checkpoint=None):
-        seen.clear()
+        found.clear()
         rollouts.clear()
         trainer = make_trainer(
             tmp_path,
@@ -358,7 +352,7 @@ def test_steps_count_from_0_in_every_run_and_are_counted_before_a_checkpoint_is_
             per_device_train_batch_size=8 // accumulation,
         )
         trainer.train(resume_from_checkpoint=checkpoint)
-        return list(seen), list(rollouts)
+        return list(found), list(rollouts)
 
     assert run() == ([("save", step, step * accumulation) for step in (1, 2, 3, 4)], [0, 2 * accumulation])
     resumed, rollouts = run(str(tmp_path / "checkpoint-3"))
@@ -367,14 +361,13 @@ def test_steps_count_from_0_in_every_run_and_are_counted_before_a_checkpoint_is_
     assert json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())["global_step"] == 3
 
 
-def test_generate_returns_eight_things_in_this_order_and_they_are_all_that_scoring_reads(
-    trainer, examples, monkeypatch
-):
+def test_generate_returns_eight_outputs_which_are_all_that_scoring_reads(trainer, examples, monkeypatch):
     """DynamicSampling replays the completions of the kept groups through TRL's own method."""
     generated = spy(trainer, monkeypatch, "_generate")
     first = trainer._generate_and_score_completions([dict(row) for row in examples])
     ids, completion_ids, masks, completions, logps, extra, images, tool_images = generated[0][2]
-    assert [len(rows) for rows in (ids, completion_ids, completions)] == [8, 8, 8]
+    assert ids == [trainer.processing_class.encode(row["prompt"]) for row in examples]
+    assert [len(rows) for rows in (completion_ids, completions)] == [8, 8]
     assert (masks, logps, images, tool_images) == (None, None, None, [])
     assert extra.keys() == {"accuracy", "bonus"}
     scripted = [[0.0, 1.0]] * 8
@@ -385,12 +378,10 @@ def test_generate_returns_eight_things_in_this_order_and_they_are_all_that_scori
     again = trainer._generate_and_score_completions([dict(row) for row in examples])
     for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "num_items_in_batch"):
         assert torch.equal(first[name], again[name]), name
-    assert not again["advantages"].any()  # of the rewards it was handed
+    assert not again["advantages"].any()  # of the replayed rewards
 
 
-def test_the_first_forward_after_generation_is_for_old_log_probs_the_next_for_the_reference(
-    trainer, examples, monkeypatch
-):
+def test_the_forwards_after_generation_are_for_old_then_reference_log_probs(trainer, examples, monkeypatch):
     """RealTokens returns zeros for the first and computes old log-probs later."""
     trainer.args.steps_per_generation = 2
     trainer.beta, trainer.ref_model = 0.1, tiny_model(seed=3)
@@ -409,19 +400,19 @@ def test_the_first_forward_after_generation_is_for_old_log_probs_the_next_for_th
     assert (batch["ref_per_token_logps"] == -2).all()
 
 
-def test_each_rollout_is_a_new_list_of_as_many_micro_batches_as_steps(trainer, examples):
+def test_each_rollout_is_a_new_list_of_micro_batches(trainer, examples):
     """The layers recognize a new rollout by this."""
     trainer.args.steps_per_generation = 2
     assert trainer._buffered_inputs is None
-    seen = []
+    found = []
     for trainer._step in range(4):
         inputs = trainer._prepare_inputs([dict(row) for row in examples])
         assert inputs is trainer._buffered_inputs[trainer._step % 2]
-        seen.append(trainer._buffered_inputs)
-    assert len(seen[0]) == 2
-    assert seen[0] is seen[1]
-    assert seen[1] is not seen[2]
-    assert seen[2] is seen[3]
+        found.append(trainer._buffered_inputs)
+    assert len(found[0]) == 2
+    assert found[0] is found[1]
+    assert found[1] is not found[2]
+    assert found[2] is found[3]
 
 
 def test_dapo_divides_by_the_rollouts_tokens_over_its_optimizer_steps(trainer, examples):
@@ -433,7 +424,7 @@ def test_dapo_divides_by_the_rollouts_tokens_over_its_optimizer_steps(trainer, e
     assert trainer._compute_loss(trainer.model, batch).item() == pytest.approx(loss.item() / 3, rel=1e-5)
 
 
-# What `vllm_mode: server` assumes, of TRL's client against the stand-in of tests/helpers/vllm_server.py.
+# Facts about TRL's client of a vLLM server, against the stand-in of tests/helpers/vllm_server.py.
 
 
 @pytest.fixture
@@ -442,27 +433,27 @@ def model(tmp_path):
     return tmp_path / "model"
 
 
-def test_all_requests_of_the_client_go_through_its_session_whose_adapters_retry(model, monkeypatch):
+def test_all_requests_of_the_client_go_through_its_retrying_session(model, monkeypatch):
     """layers/upstream.py bounds them there."""
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
-        client, seen = VLLMClient(base_url=stand_in.url, group_port=free_port()), []
+        client, found = VLLMClient(base_url=stand_in.url, group_port=free_port()), []
         assert isinstance(client.session, Session)
         for adapter in client.session.adapters.values():
             assert isinstance(adapter, HTTPAdapter)
             assert adapter.max_retries.total == 5
             assert adapter.max_retries.read == 5
         send, before = client.session.request, len(stand_in.log())
-        monkeypatch.setattr(client.session, "request", lambda *a, **k: [seen.append(a), send(*a, **k)][1])
+        monkeypatch.setattr(client.session, "request", lambda *a, **k: [found.append(a), send(*a, **k)][1])
         client.init_communicator(device="cpu")
         client.update_model_params(tiny_model(seed=3))
         client.reset_prefix_cache()
         client.generate([[2, 3]], max_tokens=2)
-        assert [url.removeprefix(stand_in.url) for _, url in seen] == [e["path"] for e in stand_in.log()[before:]]
+        assert [url.removeprefix(stand_in.url) for _, url in found] == [e["path"] for e in stand_in.log()[before:]]
 
 
-def test_a_refused_request_is_a_bare_exception_that_begins_like_this(model, monkeypatch):
-    """train/server.py knows it by that."""
+def test_a_refused_request_is_a_plain_exception_with_this_beginning(model, monkeypatch):
+    """train/server.py recognizes it by that."""
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
@@ -471,8 +462,8 @@ def test_a_refused_request_is_a_bare_exception_that_begins_like_this(model, monk
         assert type(caught.value) is Exception
 
 
-def test_the_client_reads_these_facts_of_a_server(model, monkeypatch):
-    """train/server.py reads the same before a run, and TRL itself only warns of the log-probs."""
+def test_the_client_checks_these_properties_of_a_server(model, monkeypatch):
+    """train/server.py checks them before a run; TRL itself only warns of the log-probs."""
     stub_here(monkeypatch)
     with served_here(model, *FLAGS[2:]) as (stand_in, _):
         client = VLLMClient(base_url=stand_in.url)
@@ -495,7 +486,7 @@ def test_weights_are_sent_to_a_server_from_cuda_devices_only(model, monkeypatch)
             client.init_communicator(device="cpu")
 
 
-def test_each_rollout_comes_after_the_weights_and_the_reset_of_the_prefix_cache(model, tmp_path, monkeypatch):
+def test_weights_are_sent_and_the_prefix_cache_reset_before_each_rollout(model, tmp_path, monkeypatch):
     stub_here(monkeypatch)
     with served_here(model) as (stand_in, _):
         server = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": stand_in.url}

@@ -288,15 +288,6 @@ def test_images_from_generation_are_refused(tmp_path, monkeypatch):
         one_batch(trainer)
 
 
-def test_the_named_accuracy_reward_decides(tmp_path):
-    """The accuracies are equal within every group; those of the named reward differ within most."""
-    script = make_script(outcomes=OUTCOMES[:1])
-    trainer = make_trainer(tmp_path, script, ces_accuracy_reward="scripted_bonus_reward")
-    used, _ = record_batches(trainer)
-    one_batch(trainer)
-    assert used[0] == [prompt for prompt in ORDER if len({row["bonus"] for row in script[prompt]}) == 2][:4]
-
-
 def test_log_probs_are_computed_for_kept_groups_only(tmp_path):
     """64 of the drawn rows are trained."""
     model = with_reference(tiny_model(), tmp_path)

@@ -5,7 +5,7 @@ from itertools import chain
 
 import pytest
 import torch
-from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig
+from peft import LoraConfig
 from processes import run_processes
 from tiny import AS_TRL, tiny_model
 from trl import GRPOTrainer
@@ -81,32 +81,6 @@ def test_rows_are_not_moved_where_the_loss_depends_on_the_micro_batch(tmp_path):
         assert not is_sorted_by_length(trainer)
 
 
-def test_rows_with_unknown_entries_are_not_moved(tmp_path):
-    class WithImages(CESTrainer):
-        def _generate_and_score_completions(self, inputs):
-            rollout = super()._generate_and_score_completions(inputs)
-            return {**rollout, "scene": torch.zeros(len(inputs), 3)}
-
-    images, _ = train(WithImages, tmp_path / "images")
-    plain, _ = train(CESTrainer, tmp_path / "plain", arrange_by_length=False)
-    arranged, _ = train(CESTrainer, tmp_path / "arranged")
-    order = [[batch["completion_ids"].tolist() for batch in run._buffered_inputs] for run in (images, plain, arranged)]
-    assert order[0] == order[1] != order[2]
-    assert {tuple(batch["scene"].shape) for batch in images._buffered_inputs} == {(2, 3)}
-
-
-def test_forwards_with_images_keep_their_padding(tmp_path):
-    """Further per-token inputs are not trimmed, so such a forward is TRL's."""
-    trainer, record = train(CESTrainer, tmp_path)
-    record.forwards.clear()
-    ids = torch.randint(2, 40, (2, 9))
-    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 1, 0, 0, 0]])
-    types = torch.zeros_like(ids)
-    trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, 4)
-    trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, 4, token_type_ids=types)
-    assert [positions for _, positions in record.forwards] == [2 * 5, 2 * 9]
-
-
 @pytest.fixture(scope="module")
 def exchanged(tmp_path_factory):
     """The output folders of one process and of two."""
@@ -145,15 +119,3 @@ def test_pieces_log_the_loss_of_the_micro_batch(tmp_path):
     for one, other in zip(whole.state.log_history[:2], pieces.state.log_history[:2], strict=True):
         assert math.isclose(one["loss"], other["loss"], rel_tol=1e-4)
         assert math.isclose(one["grad_norm"], other["grad_norm"], rel_tol=1e-4)
-
-
-@pytest.mark.parametrize("config", [PromptTuningConfig, PrefixTuningConfig])
-def test_learned_prompts_train_as_with_trl(tmp_path, config):
-    """Virtual tokens precede the padding, so all of it stays."""
-    peft_config = config(task_type="CAUSAL_LM", num_virtual_tokens=3)
-    torch.manual_seed(0)
-    _, padded = train(GRPOTrainer, tmp_path / "trl", peft_config=peft_config, **OFF_POLICY)
-    torch.manual_seed(0)
-    trainer, record = train(CESTrainer, tmp_path / "ces", peft_config=peft_config, **OFF_POLICY)
-    assert_same_gradients(padded, record, norm=0.005)
-    assert trainer.state.log_history[0]["log_ratio/first_step_max"] < 1e-5
