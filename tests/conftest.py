@@ -1,4 +1,4 @@
-"""One process, no network, no telemetry: the tests must run on a laptop in a train."""
+"""One process, no network, no telemetry."""
 
 import gc
 import os
@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-# A shell that starts the tests in the background lets them ignore Ctrl-C, and their children inherit that: the tests
-# that send it would wait in vain.
+# A process started in the background ignores Ctrl-C, and so do its children: tests that send it would wait forever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.update(
@@ -22,7 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_finish():
-    """Takes the imported packages out of the garbage collector's sight.
+    """
+    Hides the imported packages from the garbage collector.
 
     Every `train` ends with a full collection, which took half a second over their million objects.
     """
@@ -32,7 +32,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def default_sigterm():
-    """A training in this process leaves its handler behind, which outlasts the saving of the model."""
+    """Removes the handler that a training in this process leaves behind."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -40,6 +40,6 @@ def default_sigterm():
 
 @pytest.fixture(autouse=True)
 def whole_steps():
-    """A training that a test ends inside an optimizer step leaves accelerate's shared state there."""
+    """Resets accelerate's shared state, which a training that ends inside an optimizer step leaves behind."""
     if "accelerate.state" in sys.modules:
         sys.modules["accelerate.state"].GradientState()._set_sync_gradients(True)

@@ -10,7 +10,7 @@ from tiny import random_script
 # name: (completions of a prompt, outcomes of the prompts in turn, settings); 12 rows a rollout on any number of
 # processes, all of them in each optimizer step, so that the processes' shuffling of their rows cannot show.
 CASES: dict[str, tuple[int, list[list], dict]] = {
-    # Of two processes with six rows each, both hold half of the middle group.
+    # Each of two processes has half of the middle group.
     "split group": (4, [[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0], [1, None, None, None], [1, 1, None, 0]], {}),
     # A round of an odd number of prompts could not be shared: two processes draw more than one process does.
     "even rounds": (3, [[1, 1, 1], [0, 1, 0], [0, 0, 0], [1, 0, None], [1, 0, 1]], {"shaping": "entropy_advantage"}),

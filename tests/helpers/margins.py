@@ -1,4 +1,4 @@
-"""By how much a training selects its tokens: runs that round differently agree if that is far above rounding."""
+"""Margins of the token selection: runs that round differently agree if these are far above rounding errors."""
 
 from contextlib import contextmanager
 from unittest import mock
@@ -8,15 +8,15 @@ from trl_ces.methods import ces
 
 @contextmanager
 def selection_margins():
-    """Yields a list that gets, for each completion, its k-th highest entropy less the next one, in bits."""
+    """Yields a list of each completion's k-th highest entropy minus the next one, in bits."""
     margins, select = [], ces.top_entropy_tokens
 
-    def watch(entropies, mask, sizes, largest=None):
+    def record(entropies, mask, sizes, largest=None):
         for row, own, k in zip(entropies.detach().double(), mask.bool(), sizes.tolist(), strict=True):
             ordered = row[own].sort(descending=True).values
             if 0 < k < len(ordered):
                 margins.append((ordered[k - 1] - ordered[k]).item())
         return select(entropies, mask, sizes, largest)
 
-    with mock.patch.object(ces, "top_entropy_tokens", watch):
+    with mock.patch.object(ces, "top_entropy_tokens", record):
         yield margins

@@ -1,4 +1,4 @@
-"""The objective by hand, and what the shaping was given."""
+"""The objective by hand, and the shaping of each micro-batch."""
 
 import math
 import statistics
@@ -9,15 +9,15 @@ from reference import chosen_positions, logps_and_bits, selection_sizes
 
 def watch_shaping(trainer):
     """Records A' - A, (B, T), of every micro-batch: nonzero exactly at the selected tokens."""
-    seen, shape = [], trainer._shaped_advantages
+    changes, shape = [], trainer._shaped_advantages
 
-    def watched(inputs, *args, **kwargs):
+    def recorded(inputs, *args, **kwargs):
         shaped = shape(inputs, *args, **kwargs)
-        seen.append((shaped - inputs["advantages"].unsqueeze(1)).detach())
+        changes.append((shaped - inputs["advantages"].unsqueeze(1)).detach())
         return shaped
 
-    trainer._shaped_advantages = watched
-    return seen
+    trainer._shaped_advantages = recorded
+    return changes
 
 
 TAU, BETA = "0.3", 0.4

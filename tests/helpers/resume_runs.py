@@ -1,4 +1,4 @@
-"""A trainer that is stopped and resumed, and its log."""
+"""A trainer that is stopped and resumed, and its log without times."""
 
 from trainers import PROMPTS, tiny_trainer, vowel_accuracy_reward
 

@@ -1,4 +1,4 @@
-"""What the tests train: a character tokenizer, a Qwen2 of about ten thousand weights, and scripted rollouts."""
+"""A character tokenizer, a Qwen2 of about ten thousand weights, and scripted rollouts."""
 
 import re
 import string

@@ -44,13 +44,13 @@ def call(name, **arguments):
 
 
 def script_turns(trainer, dialogues):
-    """Scripts the model's side of the dialogues. TRL really calls the tools."""
+    """Scripts the model's side of the dialogues; TRL calls the tools."""
     turns, waiting = [list(dialogue[::2]) for dialogue in dialogues], list(range(len(dialogues)))
 
     def single_turn(prompt_ids, *args, **kwargs):
-        said = [turns[row].pop(0) for row in waiting]
-        assert len(prompt_ids) == len(said)
-        waiting[:] = [row for row, text in zip(waiting, said, strict=True) if "<tool_call>" in text]
-        return [trainer.processing_class.encode(text) for text in said], None
+        texts = [turns[row].pop(0) for row in waiting]
+        assert len(prompt_ids) == len(texts)
+        waiting[:] = [row for row, text in zip(waiting, texts, strict=True) if "<tool_call>" in text]
+        return [trainer.processing_class.encode(text) for text in texts], None
 
     trainer._generate_single_turn = single_turn

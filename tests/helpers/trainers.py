@@ -1,4 +1,4 @@
-"""A trainer of the tiny model, its rewards, and what tests ask of its weights."""
+"""A trainer of the tiny model, its rewards, and checks of its weights."""
 
 import torch
 from datasets import Dataset
@@ -53,14 +53,14 @@ def scripted_trainer(folder, script, rewards=(scripted_accuracy_reward, scripted
 
 
 def ready(trainer):
-    """The trainer as inside a training step: it may be asked for a rollout or a loss."""
+    """Puts the trainer into the state of a training step, for a rollout or a loss."""
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
     return trainer
 
 
 def recorded(trainer, name):
-    """What a method of the trainer will have returned, call by call."""
+    """A list that receives what a method of the trainer returns, call by call."""
     results, method = [], getattr(trainer, name)
 
     def record(*args, **kwargs):
@@ -72,7 +72,7 @@ def recorded(trainer, name):
 
 
 def with_reference(model, folder):
-    """The model, where TRL finds it again to load a reference model."""
+    """Saves the model where TRL loads the reference model from."""
     model.save_pretrained(folder / "start")
     model.config._name_or_path = str(folder / "start")
     return model

@@ -1,4 +1,4 @@
-"""Started by test_unpadded_training.py: trains on rows that processes exchange, twice. Not a test file."""
+"""Started by test_unpadded_training.py: trains twice on rows that processes exchange. Not a test file."""
 
 import sys
 
@@ -14,7 +14,7 @@ ACCURACIES = [[1, 0, 0, 1], [0, 0, 0, 1], [1, 1, None, 1], [0, 0, 1, 0]]
 
 
 def main(output, processes, kind):
-    # A seed with which no two entropies are close where the selection ends: see `margin` below.
+    # With this seed no two entropies are close where the selection ends: see `margin` below.
     script = random_script(PROMPTS, ACCURACIES, torch.Generator().manual_seed(14), truncated=(1, 4, 9))
     rows = 16 // processes  # all of one optimizer step: TRL shuffles them within each process
     batches = {"per_device_train_batch_size": rows // 2, "gradient_accumulation_steps": 2}
@@ -33,29 +33,29 @@ def main(output, processes, kind):
         shaping="ces",
         **batches,
     )
-    forwards, seen = [], {"generated": [], "trained": []}
+    forwards, rows_of = [], {"generated": [], "trained": []}
     generate, backbone = trainer._generate_and_score_completions, trainer.accelerator.unwrap_model(trainer.model).model
     backbone.register_forward_hook(lambda *call: forwards.append(call[-1].last_hidden_state.shape[:2].numel()))
 
     def record(inputs):
         rollout = generate(inputs)
-        seen["generated"] = [str(row[row != 0].tolist()) for row in rollout["completion_ids"]]
+        rows_of["generated"] = [str(row[row != 0].tolist()) for row in rollout["completion_ids"]]
         return rollout
 
     trainer._generate_and_score_completions = record
     with selection_margins() as margins:
         trainer.train()
     for batch in trainer._buffered_inputs:
-        seen["trained"] += [str(row[row != 0].tolist()) for row in batch["completion_ids"]]
-    exchanged = len(set(seen["trained"]) - set(seen["generated"]))
+        rows_of["trained"] += [str(row[row != 0].tolist()) for row in batch["completion_ids"]]
+    exchanged = len(set(rows_of["trained"]) - set(rows_of["generated"]))
     tokens = sum(int(batch["completion_mask"].sum()) for batch in trainer._buffered_inputs)
-    everywhere = gather_object([{"exchanged": exchanged, "tokens": tokens, "forwards": forwards}])
+    results = gather_object([{"exchanged": exchanged, "tokens": tokens, "forwards": forwards}])
     if trainer.accelerator.is_main_process:
         result = {
             "weights": trainer.accelerator.unwrap_model(trainer.model).state_dict(),
-            "exchanged": sum(entry["exchanged"] for entry in everywhere),
-            "tokens": [entry["tokens"] for entry in everywhere],
-            "forwards": [positions for entry in everywhere for positions in entry["forwards"]],
+            "exchanged": sum(entry["exchanged"] for entry in results),
+            "tokens": [entry["tokens"] for entry in results],
+            "forwards": [positions for entry in results for positions in entry["forwards"]],
             "margin": min(margins),
         }
         torch.save(result, f"{output}/{kind}.pt")

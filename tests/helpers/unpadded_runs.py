@@ -1,4 +1,4 @@
-"""Trainings with and without padding, and what they computed."""
+"""Trainings with and without padding, with their gradients and forwards."""
 
 import torch
 from tiny import random_script, tiny_model
@@ -20,9 +20,10 @@ class Record(TrainerCallback):
         self.watch(model)
 
     def watch(self, model):
-        next(module for module in model.modules() if isinstance(module, Qwen2Model)).register_forward_hook(self.see)
+        decoder = next(module for module in model.modules() if isinstance(module, Qwen2Model))
+        decoder.register_forward_hook(self.record_positions)
 
-    def see(self, module, arguments, output):
+    def record_positions(self, module, arguments, output):
         positions = output.last_hidden_state.shape[:2].numel()
         self.forwards.append((torch.is_grad_enabled(), positions))
 
