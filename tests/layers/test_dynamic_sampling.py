@@ -217,9 +217,8 @@ def test_evaluation_neither_drops_groups_nor_uses_prompts(tmp_path):
 
 def test_a_run_resumed_inside_a_rollout_reuses_it_or_draws_its_prompts_again(tmp_path):
     script = make_script()
-    whole = make_trainer(
-        tmp_path / "whole", script, max_steps=8, save_strategy="steps", save_steps=1, **MULTI
-    )  # four steps per rollout
+    saves = {"save_strategy": "steps", "save_steps": 1}
+    whole = make_trainer(tmp_path / "whole", script, max_steps=8, **saves, **MULTI)  # four steps per rollout
     used, _ = record_batches(whole)
     whole.train()
     positions = [

@@ -64,20 +64,6 @@ def test_greedy_completions_equal_those_of_generate(name, piece):
     assert (found[:, whole.size(1) :] == PAD).all()
 
 
-def test_ended_rows_are_not_computed():
-    torch.manual_seed(2)
-    model = MODELS["llama"]().eval()
-    ids, mask = padded(PROMPTS)
-    sizes = []
-    model.model.register_forward_hook(lambda *call: sizes.append(len(call[-1].last_hidden_state)))
-    found = generate_in_pieces(model.generate, model.config, ids, mask, config(), 4)
-    completions = found[:, ids.size(1) :]
-    ends = torch.isin(completions, torch.tensor([EOS, 11]))
-    lengths = torch.where(ends.any(dim=1), ends.int().argmax(dim=1) + 1, 40)
-    assert sizes == [(lengths > 4 * (step // 4)).sum() for step in range(len(sizes))]
-    assert sizes[-1] < sizes[0] == len(PROMPTS)
-
-
 def test_all_rows_may_end_in_one_piece_or_never():
     model = bigram_model()
     at_once = torch.tensor([[token_of("w")]] * 3)

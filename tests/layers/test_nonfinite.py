@@ -78,6 +78,9 @@ def test_max_nonfinite_steps_in_a_row_stop_training(tmp_path):
 def test_deepspeed_must_have_skipped_the_step(tmp_path, monkeypatch, skipped):
     trainer = poisoned(make_trainer(tmp_path, save_strategy="no"), {2})
     assert not trainer._runs_deepspeed()
+    monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
+    assert trainer._runs_deepspeed()
+    monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.NO)  # for accelerate
     monkeypatch.setattr(trainer, "_runs_deepspeed", lambda: True)
     monkeypatch.setattr(type(trainer.accelerator), "optimizer_step_was_skipped", skipped)
     if skipped:
@@ -86,12 +89,6 @@ def test_deepspeed_must_have_skipped_the_step(tmp_path, monkeypatch, skipped):
         return
     with pytest.raises(RuntimeError, match=r"step 2 is not finite.*DeepSpeed has made the step: .*grad_overflow"):
         trainer.train()
-
-
-def test_deepspeed_is_recognized_by_the_distributed_type(tmp_path, monkeypatch):
-    trainer = make_trainer(tmp_path, save_strategy="no")
-    monkeypatch.setattr(type(trainer.accelerator), "distributed_type", DistributedType.DEEPSPEED)
-    assert trainer._runs_deepspeed()
 
 
 @pytest.mark.parametrize(

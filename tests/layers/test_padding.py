@@ -96,16 +96,6 @@ def test_log_probs_entropies_and_gradients_equal_those_of_padded_rows(kind):
         assert (got.grad - wanted.grad).norm() < 1e-5 * wanted.grad.norm(), name
 
 
-@pytest.mark.parametrize(("kind", "computed"), [("left-aligned", 4 * 12), ("packed", sum(PROMPTS + COMPLETIONS))])
-def test_the_model_receives_no_column_of_padding(kind, computed):
-    arguments, spans, _ = padded_rows()
-    model, received = fused(tiny_model()), []
-    model.model.register_forward_hook(lambda *call: received.append(call[-1].last_hidden_state.shape[:2].numel()))
-    without = WITHOUT[kind](model, spans)
-    without(**arguments)
-    assert received == [computed]
-
-
 def call_inner(kind, ids, mask, *multiple):
     """Returns the inner model's arguments, and the outer log-probs if the inner ones number its columns from 1."""
     received = {}

@@ -205,23 +205,6 @@ def test_guards_are_removed_after_an_error(tmp_path):
     assert trainer.reward_funcs == [failing]
 
 
-def test_a_failing_function_does_not_change_the_others(tmp_path, caplog):
-    async def broken(completions, **kwargs):
-        raise ConnectionError("no judge")
-
-    trainer = make_trainer(tmp_path, "skip", [nan_for_odd, broken], ces_accuracy_reward="nan_for_odd")
-    with caplog.at_level(logging.WARNING, logger=LOGGER):
-        rewards = torch.tensor(rewards_of(trainer))
-    assert rewards[::2, 0].tolist() == [0.0, 2.0, 0.0, 2.0]
-    assert rewards[1::2].isnan().all()
-    assert rewards[:, 1].isnan().all()
-    assert [record.getMessage() for record in caplog.records if record.name == LOGGER] == [
-        "The reward function 'nan_for_odd' returned nan for row 1 of 8 (prompt '2+2=', completion 'c'); "
-        "4 of 8 completions get no reward from it.",
-        "The reward function 'broken' raised ConnectionError: no judge; 8 of 8 completions get no reward from it.",
-    ]
-
-
 def test_a_skipped_row_is_left_out_of_its_groups_mean_and_of_the_shaping(tmp_path):
     trainer = make_trainer(tmp_path, "skip")
     rollout = trainer._generate_and_score_completions([{"prompt": p} for p in ["1+1=", "2+2="] for _ in range(4)])
