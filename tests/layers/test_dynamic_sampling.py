@@ -319,6 +319,7 @@ def test_importance_ratios_are_logged_for_kept_groups_only(tmp_path):
     logged = trainer._metrics["train"]["sampling/sampling_logp_difference/mean"]
     assert logged == [pytest.approx(difference.mean().item(), rel=1e-5)]
     assert trainer.vllm_importance_sampling_correction is True
+    assert len(trainer._metrics["train"]["reward"]) == len(rounds)  # scoring the kept groups logs no second time
 
 
 @pytest.mark.parametrize("dynamic", [True, False], ids=["dynamic sampling", "plain"])
