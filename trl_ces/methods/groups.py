@@ -1,15 +1,13 @@
 """Per-completion facts of a rollout: correctness, lengths, truncation, and the accuracy of the groups (Eq. 2)."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any
 
 import torch
 from torch import Tensor
 
-TENSORS = ("correct", "scored", "truncated", "lengths", "rewards", "prompts")  # of `Groups`
+TENSORS = ("correct", "scored", "truncated", "lengths", "rewards")  # of `Groups`
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,6 @@ class Groups:
         lengths (`Tensor`): Shape (P, G), int64, the policy's own tokens; output of tools does not count.
         rewards (`Tensor`): Shape (P, G), float32, the accuracy reward before weighting; NaN where not scored.
         max_length (`int`, *optional*): Longest completion allowed, `max_completion_length`.
-        prompts (`Tensor`): Shape (P,), int64, a number for each prompt, by [`prompt_number`].
     """
 
     correct: Tensor
@@ -33,7 +30,6 @@ class Groups:
     lengths: Tensor
     rewards: Tensor
     max_length: int | None
-    prompts: Tensor
 
     @property
     def solve_rate(self) -> Tensor:
@@ -49,12 +45,6 @@ class Groups:
         """Groups one after the other, with the first one's `max_length`."""
         tensors: dict[str, Any] = {name: torch.cat([vars(one)[name] for one in groups]) for name in TENSORS}
         return replace(groups[0], **tensors)
-
-
-def prompt_number(prompt: Any) -> int:
-    """A number in int64 that a prompt, text or messages, has in every run. Of an image only the kind counts."""
-    text = json.dumps(prompt, sort_keys=True, default=lambda thing: type(thing).__name__)
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
