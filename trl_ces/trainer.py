@@ -1,13 +1,13 @@
 """`CESTrainer`: where the paper's advantage enters TRL's `GRPOTrainer`.
 
-CES changes the advantage; everything else is TRL's. [`Shaping`] is the paper, at these seams of TRL, each pinned by a
-test in tests/test_trl_contract.py:
+CES changes the advantage; everything else is TRL's. [`Shaping`] implements the paper at these points of TRL, each
+pinned by a test in tests/test_trl_contract.py:
 
 1. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: `Correctness` takes correctness
    there and [`Shaping`] the group accuracy (Eq. 2), before TRL makes advantages, slices by process and shuffles.
 2. `_generate_and_score_completions` returns the rollout: the (B,) tensors join it, and TRL carries them to the
    micro-batch.
-3. `_compute_loss` asks `_get_per_token_logps_and_entropies` for log-probs and entropies (Eq. 4), in the graph, and
+3. `_compute_loss` calls `_get_per_token_logps_and_entropies` for log-probs and entropies (Eq. 4), in the graph, and
    reads `inputs["advantages"]` only afterwards, as (B,) or (B, T): A' (Eq. 7) is written between the two.
 
 [`CESTrainer`] adds the layers of layers/, one per concern.

@@ -33,7 +33,7 @@ class Groups:
 
     @property
     def solve_rate(self) -> Tensor:
-        """p, the share of correct completions among the scored ones. Shape (P,), float32; 0 if none is scored."""
+        """p, the share of correct completions among the scored ones. Shape (P,), float32; 0 without scored ones."""
         return group_accuracy((self.correct & self.scored).sum(dim=1), self.scored.sum(dim=1))
 
     def group(self, number: int) -> "Groups":
