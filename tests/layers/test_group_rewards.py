@@ -10,7 +10,7 @@ from trl import GRPOTrainer
 
 from trl_ces import CESTrainer
 from trl_ces.layers import GroupRewards, RewardCalls
-from trl_ces.layers.reward_guard import LARGEST, RewardError
+from trl_ces.layers.reward_calls import LARGEST, RewardError
 from trl_ces.rewards import get_alp_length_reward, group_reward
 
 PROMPTS = ["ab", "cd", "ef", "gh"]

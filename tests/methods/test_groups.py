@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from trl_ces.methods.groups import Groups, completion_verdicts, odd_reward
+from trl_ces.methods.groups import Groups, completion_facts, graded_reward
 
 UNSCORED = math.nan
 
@@ -20,7 +20,7 @@ def groups_of(accuracy, group_size=2):
 
 def correctness_of(rows, weights=(1.0, 1.0), group_size=2):
     groups = groups_of([row[0] for row in rows], group_size)
-    found = completion_verdicts(groups, torch.tensor(rows), torch.tensor(weights))
+    found = completion_facts(groups, torch.tensor(rows), torch.tensor(weights))
     return {name: values.tolist() for name, values in found.items()}
 
 
@@ -65,8 +65,8 @@ def test_equal_rewards_of_a_group_are_marked(rows, weights, equal):
 
 
 def test_the_first_reward_other_than_0_and_1_is_found():
-    assert odd_reward(torch.tensor([0.0, 1.0, UNSCORED, 1.0])) is None
-    assert odd_reward(torch.tensor([0.0, 0.5, -1.0, 2.0])) == 0.5
-    assert odd_reward(torch.tensor([1.0, UNSCORED, 2.0])) == 2.0
-    assert odd_reward(torch.tensor([1.0, -1.0, 0.5])) == -1.0
-    assert odd_reward(torch.tensor([UNSCORED])) is None
+    assert graded_reward(torch.tensor([0.0, 1.0, UNSCORED, 1.0])) is None
+    assert graded_reward(torch.tensor([0.0, 0.5, -1.0, 2.0])) == 0.5
+    assert graded_reward(torch.tensor([1.0, UNSCORED, 2.0])) == 2.0
+    assert graded_reward(torch.tensor([1.0, -1.0, 0.5])) == -1.0
+    assert graded_reward(torch.tensor([UNSCORED])) is None

@@ -12,7 +12,7 @@ from accelerate.utils import gather
 
 from ..methods.ces import AUTO
 from ..methods.group_reward import accuracy_column
-from ..methods.groups import Groups, odd_reward
+from ..methods.groups import Groups, odd_reward, prompt_number
 from .first_rollout import tau_for, teaches_nothing, what_it_saw
 from .layer import Layer
 from .turns import policy_lengths
@@ -70,8 +70,9 @@ class Verdicts(Layer):
         if "correct" in self._asked:
             self._warn_unless_binary(accuracy)
         lengths = torch.tensor(policy_lengths(completion_ids_list, self._masks), device=rewards.device)
-        facts = gather(torch.stack([lengths, self._truncated(completion_ids_list)], dim=1))
-        facts, accuracy = facts.view(-1, self._group_size, 2), accuracy.view(-1, self._group_size)
+        numbers = torch.tensor([prompt_number(prompt) for prompt in prompts], device=rewards.device)
+        facts = gather(torch.stack([lengths, self._truncated(completion_ids_list), numbers], dim=1))
+        facts, accuracy = facts.view(-1, self._group_size, 3), accuracy.view(-1, self._group_size)
         self._groups = Groups(
             correct=accuracy >= self.args.ces_correct_threshold,  # False where it is NaN
             scored=~accuracy.isnan(),
@@ -79,6 +80,7 @@ class Verdicts(Layer):
             lengths=facts[..., 0],
             rewards=accuracy,
             max_length=self.args.max_completion_length,
+            prompts=facts[:, 0, 2],
         )
         if self.args.ces_tau == AUTO and self.model.training:
             self.args.ces_tau = tau_for(self._groups.lengths.float().mean().item())

@@ -2,7 +2,7 @@
 
 - `ces.py`: Conditional Entropy Shaping, arXiv 2605.19358, and its two ablations.
 - `entropy_advantage.py`: the paper's baseline "Entropy Advantage", arXiv 2506.14758.
-- `length_rewards.py`: length rewards of whole groups; `group_reward.py`: rewards of whole groups as reward functions.
+- Files with a `NAME_length_reward`: length rewards of whole groups; `group_reward.py` makes reward functions of them.
 - `clip_cov.py`, `kl_cov.py`: Clip-Cov and KL-Cov, arXiv 2505.22617; `covariance.py`: what they share.
 - `stare.py`, arXiv 2606.19236; `repo_r.py`, 2603.11682; `on_policy_sft.py`, 2602.13407: token rules too.
 - `gfpo.py`, `qlpo.py`: GFPO, arXiv 2508.09726, and QLPO, 2607.21793: which completions get an advantage.

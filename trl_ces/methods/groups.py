@@ -1,4 +1,4 @@
-"""Verdicts on a rollout: which completions are correct, and the accuracy of their groups (Eq. 2)."""
+"""Per-completion facts of a rollout: correctness, lengths, truncation, and the accuracy of the groups (Eq. 2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class Groups:
 
     @property
     def group_accuracy(self) -> Tensor:
-        """Eq. 2 for each group, over its scored completions. Shape (P,), float32; 0 if nothing is scored."""
+        """Eq. 2 of each group, over its scored completions. Shape (P,), float32; 0 if nothing is scored."""
         return group_accuracy((self.correct & self.scored).sum(dim=1), self.scored.sum(dim=1))
 
     def group(self, number: int) -> "Groups":
@@ -73,9 +73,9 @@ def group_accuracy(group_correct: Tensor, group_scored: Tensor) -> Tensor:
     return group_correct / group_scored.clamp(min=1)
 
 
-def completion_verdicts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) -> dict[str, Tensor]:
+def completion_facts(groups: Groups, rewards_per_func: Tensor, weights: Tensor) -> dict[str, Tensor]:
     """
-    The groups' verdicts as tensors with a row per completion, as a token rule reads them.
+    Flattens the groups into tensors with a row per completion, as a token rule reads them.
 
     Args:
         groups ([`Groups`]): P groups of G completions.
@@ -122,7 +122,7 @@ def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
     return lowest, groups.masked_fill(unknown, -torch.inf).amax(dim=1)
 
 
-def odd_reward(accuracy: Tensor) -> float | None:
+def graded_reward(accuracy: Tensor) -> float | None:
     """First of the rewards, shape (N,), that is a number but neither 0 nor 1; `None` if there is none."""
-    odd = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
-    return odd[0].item() if odd.numel() > 0 else None
+    graded = accuracy[~accuracy.isnan() & (accuracy != 0) & (accuracy != 1)]
+    return graded[0].item() if graded.numel() > 0 else None
