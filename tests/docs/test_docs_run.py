@@ -22,10 +22,10 @@ from docs_blocks import BLOCK, DOCS, OTHERS, PAGES, SHELLS, blocks, cases, comma
 from docs_table import NOT_RUN, RUN
 from fixtures_evaluation import write_data, write_model
 from report_runs import POINTS, write_evaluation, write_study, write_training
+from trl_ces.lab.commands import bench
 
 from trl_ces.cli import train_worker
 from trl_ces.cli.main import COMMANDS, main
-from trl_ces.lab.commands import bench
 from trl_ces.lab.study import quickstart
 from trl_ces.lab.tasks.arithmetic_model import build_base_model
 from trl_ces.support.yaml import dump_yaml

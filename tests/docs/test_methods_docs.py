@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from trl_ces import rewards
 from trl_ces.methods.covariance import token_covariances
 from trl_ces.methods.dler import whitened
 from trl_ces.methods.dot import dot_limits
 from trl_ces.methods.gfpo import gfpo_rejected
-from trl_ces.methods.groups import Groups
 from trl_ces.methods.qlpo import qlpo_rejected
+
+from trl_ces import rewards
+from trl_ces.methods.groups import Groups
 from trl_ces.methods.rule import find_rule
 
 ROOT = Path(__file__).parents[2]

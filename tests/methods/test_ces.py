@@ -10,8 +10,8 @@ from trl_ces.methods.ces import (
     conditional_entropy_shaping,
     multiplier,
     selection_size,
-    warn_of_negative_betas,
     top_entropy_tokens,
+    warn_of_negative_betas,
 )
 from trl_ces.methods.entropy_advantage import entropy_advantage
 from trl_ces.methods.groups import group_accuracy, group_counts

@@ -16,8 +16,7 @@ from trl_ces import CESConfig
 from trl_ces.cli.main import main
 from trl_ces.lab.rule_check import RuleError, check_rule
 from trl_ces.methods import ces
-from trl_ces.methods.rule import Need, Rule, built_in, find_rule
-from trl_ces.methods.rule import ShapedAdvantages
+from trl_ces.methods.rule import Need, Rule, ShapedAdvantages, built_in, find_rule
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "my_rule.py"
 PROJECT = """

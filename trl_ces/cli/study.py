@@ -3,8 +3,8 @@
 import sys
 from functools import partial
 
-from .parser import Parser, count, path
 from ..train.shipped import find_config, shipped_files
+from .parser import Parser, count, path
 
 
 def run(argv: list[str]) -> int:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ..config import CESConfig
-from ..methods.groups import group_counts
 from ..methods import find_rule
+from ..methods.groups import group_counts
 from ..methods.rule import Need, Rule, ShapedAdvantages
 
 ROWS, GROUP, TOKENS = 8, 4, 640

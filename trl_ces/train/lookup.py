@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..support.errors import UserError, kind, nearest
-from ..support.imports import call_builder, import_function, public_functions
+from ..support.imports import call_builder, import_function
 from .recipe import Recipe
 
 SOFT_OVERLONG = "get_soft_overlong_punishment"
@@ -48,7 +48,7 @@ def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callabl
     from .. import rewards as ours
 
     known = {word: getattr(trls, word) for word in dir(trls) if word.endswith("_reward") or word == SOFT_OVERLONG}
-    known |= {word: getattr(ours, word) for word in public_functions(ours)}
+    known |= {word: getattr(ours, word) for word in ours.__all__ if word not in ("Groups", "group_reward")}
     if name not in known:
         raise UserError(
             f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Known: "
