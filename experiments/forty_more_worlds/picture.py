@@ -1,5 +1,5 @@
 """
-Draws worlds.png beside a results.csv, every world: `python experiments/forty_worlds/picture.py [RESULTS.csv]`.
+Draw worlds.png beside a results.csv, one point per world: `python experiments/forty_more_worlds/picture.py [RESULTS.csv]`.
 """
 
 import sys

@@ -1,6 +1,7 @@
-"""Judges the frozen rule by results.csv, world by world: `python experiments/forty_worlds/judge.py`.
+"""
+Check the four expectations of README.md against results.csv: `python experiments/forty_more_worlds/judge.py`.
 
-The second try: `python experiments/forty_worlds/judge.py experiments/forty_more_worlds/results.csv --ruined worlds`.
+`--ruined runs` counts diverged runs; the default counts toy tasks whose mean over seeds diverged.
 """
 
 import argparse
@@ -15,7 +16,7 @@ RULE, BASELINE, PAPER, BEFORE = "CES and MAI, correct answers only", "DAPO", "CE
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("results", nargs="?", default=Path(__file__).with_name("results.csv"))
-    parser.add_argument("--ruined", choices=["runs", "worlds"], default="runs", help="a run, or the mean of its seeds")
+    parser.add_argument("--ruined", choices=["runs", "worlds"], default="worlds", help="a run, or the mean of its seeds")
     args = parser.parse_args()
     rows = pandas.read_csv(args.results)
     base = rows[rows["method"] == BEFORE].set_index("variant")["accuracy"]
