@@ -1,7 +1,7 @@
-"""Planned memory against measured: whole training steps of small models on a CPU, of larger ones on a GPU.
+"""Compare planned with measured memory: training steps of small models on a CPU, of larger ones on a GPU.
 
-    trl-ces bench memory
-    trl-ces bench memory --device cuda
+    python benchmarks/memory.py
+    python benchmarks/memory.py --device cuda
 
 Each case runs in its own process: CESTrainer trains a random model for two steps on full-length completions. On a CPU
 the peak of resident memory, less what the process held before the model, is compared with the estimate of

@@ -16,7 +16,9 @@ RULE, BASELINE, PAPER, BEFORE = "CES and MAI, correct answers only", "DAPO", "CE
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("results", nargs="?", default=Path(__file__).with_name("results.csv"))
-    parser.add_argument("--ruined", choices=["runs", "worlds"], default="worlds", help="a run, or the mean of its seeds")
+    parser.add_argument(
+        "--ruined", choices=["runs", "worlds"], default="worlds", help="a run, or the mean of its seeds"
+    )
     args = parser.parse_args()
     rows = pandas.read_csv(args.results)
     base = rows[rows["method"] == BEFORE].set_index("variant")["accuracy"]

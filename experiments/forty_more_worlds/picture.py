@@ -1,6 +1,4 @@
-"""
-Draw worlds.png beside a results.csv, one point per world: `python experiments/forty_more_worlds/picture.py [RESULTS.csv]`.
-"""
+"""Draw worlds.png, one point per world and method: `python experiments/forty_more_worlds/picture.py [RESULTS.csv]`."""
 
 import sys
 from pathlib import Path
