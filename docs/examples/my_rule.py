@@ -1,7 +1,6 @@
 """
 A token rule of your own, to start from: a price on the entropy of all tokens of correct completions.
 
-    trl-ces check my_rule:rule
     trl-ces train --config my.yaml --shaping my_rule:rule --shaping_kwargs '{gamma: 0.2}'
 
 The file may lie in the working directory or in an installed package. A package may also register the rule's name, and
@@ -9,6 +8,8 @@ The file may lie in the working directory or in an installed package. A package 
 
     [project.entry-points."trl_ces.methods"]
     correct_entropy = "my_package.my_rule:rule"
+
+In its tests, `check_rule(rule, {"gamma": 0.2})` of `trl_ces.lab.testing` finds what the trainer could not train.
 """
 
 import math
