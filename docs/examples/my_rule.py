@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trl_ces.methods.rule import Need, Rule, setting
-from trl_ces.methods.shaped import ShapedAdvantages, entropy_in_bits
+from trl_ces.methods.rule import Need, Rule, ShapedAdvantages, entropy_in_bits, setting
 
 
 def correct_entropy(
@@ -34,7 +33,7 @@ def correct_entropy(
 
 @dataclass(frozen=True)
 class Settings:
-    """What `shaping_kwargs` may set."""
+    """Settings that `shaping_kwargs` sets."""
 
     gamma: float = setting(
         0.1,
@@ -49,6 +48,6 @@ rule = Rule(
     title="a price on the entropy of correct completions",
     function=correct_entropy,
     settings=Settings,
-    needs=frozenset({Need.VERDICTS, Need.RATIOS}),
+    needs=frozenset({Need.CORRECTNESS, Need.RATIOS}),
     differentiates="entropies",
 )
