@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 from docs_blocks import load_script
 
-from trl_ces.train.command_line import read_words
-from trl_ces.train.recipe import load_recipe
-
 ROOT = Path(__file__).parents[2]
 SHIPPED = [file for room in ("recipes", "docs") for file in sorted((ROOT / room).rglob("*"))]
 BASH = [file for file in SHIPPED if file.suffix in (".sh", ".slurm")]
@@ -73,10 +70,11 @@ def test_uv_reads_a_scripts_metadata(file, tmp_path):
     assert set(required["extras"]) == {"vllm", "flash", "lab"}
 
 
-def test_a_job_trains_a_shipped_recipe_and_pushes_it_to_a_private_repository():
+def test_a_job_trains_a_shipped_recipe_and_pushes_the_model_to_a_private_repository():
     job = load_script(ROOT / "docs/examples/ces_jobs.py")
-    line = read_words(job.train_words(["--hub_model_id", "me/ces", "--seed", "7"])[1:])
-    recipe = load_recipe(line.config, line.overrides)
-    recipe.check_training(1)
-    names = ("push_to_hub", "hub_private_repo", "hub_model_id", "seed")
-    assert [recipe.setting(name) for name in names] == [True, True, "me/ces", 7]
+    command, config, recipe, *flags = job.train_words(["--hub_model_id", "me/ces"])
+    assert (command, config) == ("train", "--config")
+    assert (ROOT / f"recipes/models/{recipe}.yaml").is_file()
+    given = dict(zip(flags[::2], flags[1::2], strict=True))
+    assert given.pop("--output_dir")
+    assert given == {"--push_to_hub": "true", "--hub_private_repo": "true", "--hub_model_id": "me/ces"}
