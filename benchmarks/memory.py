@@ -86,15 +86,13 @@ def recipe_of(fields, output, device):
 
 def predicted(shape, fields, device):
     """Planned bytes, without the reserve for the process itself."""
-    from trl_ces.lab.plan.engine import Engine
-    from trl_ces.lab.plan.memory import plan_memory
+    from trl_ces.lab.plan.memory import Engine, plan_memory
     from trl_ces.lab.plan.setup import make_setup
-    from trl_ces.train.schedule import make_schedule
 
     recipe = recipe_of(fields, "unused", device)
     config = recipe.check_training(1)
     shape = ModelShape(json.dumps(shape))
-    setup = make_setup(recipe, config, make_schedule(config, 1, None), shape, Engine(1), None, PROMPT)
+    setup = make_setup(recipe, config, shape, Engine(1), PROMPT)
     # The completions are scripted, so nothing is generated.
     memory = plan_memory(replace(setup, generation=replace(setup.generation, server=True)))
     return memory.training - memory.parts["reserve (estimate)"]
