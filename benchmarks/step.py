@@ -1,10 +1,10 @@
-"""Measure the seconds of each phase of a recipe's rollout, and its memory beside that of `trl-ces plan`.
+"""Measure the seconds of each phase of a recipe's rollout, and its memory, beside those of `trl-ces plan`.
 
     python benchmarks/step.py --device cuda --config R1-1.5B
     python benchmarks/step.py --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE   # no Hub
 
-Trains two rollouts in one process and reports the second. Memory is all that is in use on the device; on a CPU, the
-process's.
+Trains two rollouts in one process. The second one's times are compared with the plan at the lengths that it had.
+Memory is all that is in use on the device. On a CPU the expected times are an A800's.
 """
 
 import argparse
@@ -17,7 +17,8 @@ from accelerate import PartialState
 from transformers import TrainerCallback
 
 from trl_ces.lab.plan.memory import GIB
-from trl_ces.lab.plan.plan import plan_recipe
+from trl_ces.lab.plan.plan import DEVICES, plan_recipe, rollout_seconds
+from trl_ces.lab.plan.text import between
 from trl_ces.support.tables import markdown
 from trl_ces.train.command_line import read_words
 from trl_ces.train.recipe import load_recipe
@@ -27,11 +28,11 @@ SENT = "weights to vLLM"
 
 
 class Clock(TrainerCallback):
-    """Seconds by phase, without those of phases inside it, and the most bytes in use at a phase's ends."""
+    """Seconds by term, without those of terms inside it, and the most bytes in use at a term's ends."""
 
     def __init__(self, trainer, updates):
         self.seconds, self.memory, self.running, self.since = Counter(), Counter(), ["rest"], time.time()
-        self.updates = updates
+        self.updates, self.lengths = updates, []
         watched = [(trainer, "_generate_single_turn", "generation"), (trainer, "_save_checkpoint", "checkpoint")]
         watched += [(trainer, "_get_per_token_logps_and_entropies", ""), (trainer.accelerator, "backward", "update")]
         if trainer.use_vllm:
@@ -42,7 +43,7 @@ class Clock(TrainerCallback):
         trainer.add_callback(self)
 
     def turn(self, term=None):
-        """Count the time since the last turn; then begin `term`, or end the innermost phase."""
+        """Counts the time since the last turn; then `term` begins, or the innermost one ends."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
             free, whole = torch.cuda.mem_get_info()
@@ -54,9 +55,11 @@ class Clock(TrainerCallback):
 
     def timed(self, act, term):
         def run(*args, **kwargs):
-            self.turn(term or ("update" if torch.is_grad_enabled() else "old log-probs"))
+            self.turn(term or ("update" if torch.is_grad_enabled() else "log-probs"))
             result = act(*args, **kwargs)
             self.turn()
+            if term == "generation":
+                self.lengths = [len(ids) for ids in result[0]]
             return result
 
         return run
@@ -72,13 +75,19 @@ class Clock(TrainerCallback):
             self.seconds, self.since = Counter(), time.time()
 
 
-def table(plan, seconds, memory):
-    """Format the seconds of each phase, and measured beside planned peaks of memory."""
-    phases = ["generation", "old log-probs", "update", "optimizer", SENT, "checkpoint", "rest"]
-    rows = [(f"{phase}, s", "", f"{seconds[phase]:.1f}") for phase in phases]
+def table(plan, seconds, memory, lengths):
+    """Expected, measured and a verdict for each term and each peak of memory; a tenth off counts as planned."""
+    fast, slow = rollout_seconds(plan, lengths)
+    found = [(f"{term}, s", fast[term], slow[term], seconds[term]) for term in fast]
     for name, held in (("training", max(memory["update"], memory["optimizer"])), ("generating", memory["generation"])):
-        rows += [(f"{name}, GiB", f"{getattr(plan.memory, name) / GIB:.1f}", f"{held / GIB:.1f}")]
-    return markdown(("a rollout", "planned", "measured"), rows)
+        found += [(f"{name}, GiB", *2 * [getattr(plan.memory, name) / GIB], held / GIB)]
+    rows = []
+    for name, low, high, one in found:
+        off = one / (min(max(one, low), high) or 1e-3)  # against the nearer end of the range
+        verdict = "as planned" if 0.9 <= off <= 1.1 else f"{off:.2f} x the plan" if one else "not measured"
+        rows.append((name, between(low, high, 1), f"{one:.1f}", verdict))
+    rows += [(f"{term}, s", "-", f"{seconds[term]:.1f}", "not planned") for term in ("optimizer", SENT, "checkpoint")]
+    return markdown(("a rollout", f"expected (plan, {plan.device})", "measured", "verdict"), rows)
 
 
 def main(argv=None):
@@ -88,14 +97,17 @@ def main(argv=None):
     options, rest = parser.parse_known_args(argv)
     given, changes = {"prompt_length": 64}, {"report_to": ["none"], **read_words(rest).overrides}
     if options.device == "cuda":
-        given["gpu_memory"] = torch.cuda.get_device_properties(0).total_memory / GIB
+        named = torch.cuda.get_device_name().replace(" ", "")
+        given = {"gpu_memory": torch.cuda.get_device_properties(0).total_memory / GIB}
+        given["device"] = next((name for name in DEVICES if name in named), "A800")
     plan = plan_recipe(options.config, changes, **given)
     changes["max_steps"] = [str(2 * plan.schedule.updates)]
     recipe = load_recipe(options.config, changes)
     trainer = make_trainer(recipe, recipe.training_config(1), PartialState())
     clock = Clock(trainer, plan.schedule.updates)
     trainer.train()
-    print(table(plan, clock.seconds, clock.memory))
+    print(table(plan, clock.seconds, clock.memory, clock.lengths))
+    print(f"And {clock.seconds['rest']:.1f} s for rewards, data and the log.")
 
 
 if __name__ == "__main__":
