@@ -1,4 +1,4 @@
-"""Worlds drawn at random, for claims that are to hold beyond one world."""
+"""Draw toy tasks (additions with random error rates) at random, for claims beyond a single task."""
 
 import random
 from typing import Any
@@ -9,10 +9,10 @@ TERMS = {1: (4, 5), 2: (2, 4), 3: (2, 3)}  # digits -> fewest and most terms; fe
 
 
 def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
-    """Fields of [`World`] and the base model's `seed`, which counts from 1; the first ones whatever the count.
+    """Draw the fields of [`World`] and the base model's `seed`, which counts from 1.
 
-    Digits are 2, 3 and 1 in turn. Every other world of several digits forgets carries. The last `easy` slip rarely and
-    forget nothing.
+    A larger `count` keeps the earlier tasks. Digits are 2, 3 and 1 in turn. Every other task of several digits forgets
+    carries. The last `easy` tasks have few arithmetic errors and forget no carry.
     """
     rng, worlds = random.Random(seed), []
     for number in range(1, count + 1):

@@ -1,6 +1,4 @@
-"""
-Draws worlds.png beside a results.csv, every world: `python experiments/forty_worlds/picture.py [RESULTS.csv]`.
-"""
+"""Draw worlds.png, one point per world and method: `python experiments/forty_more_worlds/picture.py [RESULTS.csv]`."""
 
 import sys
 from pathlib import Path
