@@ -1,4 +1,4 @@
-"""The evaluation by a recipe asks its held-out problems and counts what its accuracy reward says."""
+"""The evaluation by a recipe samples its held-out problems and grades them with its accuracy reward."""
 
 import json
 import statistics
@@ -33,11 +33,11 @@ def base(tmp_path_factory):
 
 @pytest.fixture
 def recipe_file(tmp_path, monkeypatch):
-    """The small world's recipe with a reward that gives every verdict."""
-    (tmp_path / "odd_reward.py").write_text(REWARD)
+    """The toy task's recipe with a reward of correct, wrong and unscored completions."""
+    (tmp_path / "parity_reward.py").write_text(REWARD)
     monkeypatch.syspath_prepend(tmp_path)
     fields = compose(["arithmetic"])
-    fields |= {"reward_funcs": ["odd_reward.accuracy_reward"], "max_completion_length": 20}
+    fields |= {"reward_funcs": ["parity_reward.accuracy_reward"], "max_completion_length": 20}
     file = tmp_path / "recipe.yaml"
     file.write_text(yaml.safe_dump(fields))
     return file
@@ -108,21 +108,21 @@ def test_a_file_of_other_problems_may_be_named(recipe_file, tmp_path, monkeypatc
         evaluate("model", str(recipe_file), num_problems=5, data=str(file))
     assert seen == {row["question"]: row["answer"] for row in rows}
     check_evaluate(str(recipe_file), num_problems=5, data=str(file))
-    with pytest.raises(UserError, match="6 are asked for"):
+    with pytest.raises(UserError, match="`num_problems` is 6, and there are 5"):
         check_evaluate(str(recipe_file), num_problems=6, data=str(file))
 
 
 def test_what_no_model_could_be_measured_with_is_refused_before_the_first_run(recipe_file):
     check_evaluate(str(recipe_file), num_problems=5)
-    with pytest.raises(UserError, match="no column 'task' to group by; they have solution"):
+    with pytest.raises(UserError, match="`group_by` is 'task', and the data have the columns solution"):
         check_evaluate(str(recipe_file), group_by="task")
     with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
         check_evaluate("nowhere.yaml")
 
 
-def test_a_recipe_without_verdicts_is_named(base, recipe_file, monkeypatch):
-    monkeypatch.setattr("odd_reward.accuracy_reward", lambda completions, **kwargs: 1 / 0, raising=False)
-    with pytest.raises(UserError, match=r"gives no verdicts: The reward function .* raised ZeroDivisionError"):
+def test_a_failing_reward_is_named(base, recipe_file, monkeypatch):
+    monkeypatch.setattr("parity_reward.accuracy_reward", lambda completions, **kwargs: 1 / 0, raising=False)
+    with pytest.raises(UserError, match=r"cannot be graded: The reward function .* raised ZeroDivisionError"):
         evaluate(base, str(recipe_file), num_problems=2, num_samples=1)
 
 
@@ -142,5 +142,5 @@ def test_data_of_ones_own_are_measured_on_what_the_recipe_itself_holds_out(recip
         return str(error.value)
 
     assert "the recipe trains on all of" in refused(4)
-    assert "holds 5 problems out, and 6 are asked for" in refused(6, num_eval_samples=5)
+    assert "`num_problems` is 6, and there are 5" in refused(6, num_eval_samples=5)
     check_evaluate(str(recipe_file), num_problems=4)  # of the five
