@@ -31,8 +31,7 @@ class StageLine:
 
 def run(argv: list[str]) -> int:
     """Train, compare and print; returns 1 if a training failed."""
-    description = "See the effect of CES on a small model, on this machine's CPU, in a few minutes."
-    parser = Parser("quickstart", description=description)
+    parser = Parser("quickstart", description="Compare CES and DAPO on a small model, on a CPU, in a few minutes.")
     parser.add_argument("--output_dir", type=path, default=Path("runs/quickstart"), help="where everything is written")
     parser.add_argument("--seed", type=int, default=0, help="seed of the base model, the problems and the training")
     options = parser.parse_args(argv)

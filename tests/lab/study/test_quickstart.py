@@ -46,7 +46,7 @@ def test_a_result_outside_its_band_is_named_and_a_shown_end_is_inside(monkeypatc
     inside = MEASURES | {"CES": {**MEASURES["CES"], "accuracy": 0.95051}}
     assert quickstart.outside_bands(inside) == "All results lie within the expected 95 % range."
     outside = MEASURES | {"DAPO": {**MEASURES["DAPO"], "length_tokens": 99.2}}
-    assert "range: completion length of DAPO, accuracy of CES.\n" in quickstart.outside_bands(outside)
+    assert "range: completion length of DAPO, accuracy of CES." in quickstart.outside_bands(outside)
 
 
 def test_the_bands_are_prediction_intervals_over_the_seeds_of_the_study():

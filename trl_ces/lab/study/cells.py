@@ -71,28 +71,25 @@ class Study:
     num_processes: int | None = None
     keep_checkpoints: bool = False
 
-    @property
-    def variants(self) -> list[str]:
-        return list(dict.fromkeys(cell.variant for cell in self.cells))
-
 
 def load_study(path: Path, output_dir: Path | None = None) -> Study:
     """Read a study and the recipes that it names; `output_dir` overrides its own."""
     content = read_yaml(path)
     try:
         _check_keys(content)
+        content.setdefault("baseline", next(iter(content["methods"]), ""))
         _check_values(content)
         folder = output_dir or Path(content["output_dir"]).expanduser()
         cells = _make_cells(content, path, folder)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     options = {name: content[name] for name in OPTIONS if name in content}
-    return Study(folder, _baseline(content), cells, **options)
+    return Study(folder, content["baseline"], cells, **options)
 
 
 def _make_cells(content: dict[str, Any], path: Path, folder: Path) -> list[Cell]:
     """The cells of a checked study, in the order variant, method, seed."""
-    methods, baseline, untrained = content["methods"], _baseline(content), content.get("untrained")
+    methods, baseline, untrained = content["methods"], content["baseline"], content.get("untrained")
     read = cache(compose)
     recipes = {method: read(tuple(_config(fields))) for method, fields in methods.items()}
     if untrained:
@@ -123,10 +120,6 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w.]+", "_", name.lower()).strip("._")
 
 
-def _baseline(content: dict[str, Any]) -> str:
-    return content.get("baseline", next(iter(content["methods"]), ""))
-
-
 def _config(fields: dict[str, Any]) -> list[Any]:
     config = fields.get("config")
     return config if isinstance(config, list) else [config]
@@ -148,7 +141,7 @@ def _check_keys(content: dict[str, Any]) -> None:
 def _check_values(content: dict[str, Any]) -> None:
     """Refuse values that no study can have, names that share a folder, and fields that the study sets itself."""
     seeds, methods, untrained = content["seeds"], content["methods"], content.get("untrained")
-    evaluation, baseline, variants = content.get("evaluation"), _baseline(content), content.get("variants", {})
+    evaluation, baseline = content.get("evaluation"), content["baseline"]
     if not all(type(seed) is int and seed >= 0 for seed in seeds) or not 0 < len(seeds) == len(set(seeds)):
         raise UserError(f"`seeds` is {seeds!r}: expected distinct whole numbers, such as [0, 1, 2].")
     if baseline not in methods:
@@ -158,7 +151,7 @@ def _check_values(content: dict[str, Any]) -> None:
     if evaluation is not None and not isinstance(evaluation.get("function"), str):
         raise UserError("`evaluation` needs `function`, the dotted path of a function that measures a model.")
     groups = {"overrides": content.get("overrides", {})}
-    for key, named in (("methods", methods), ("variants", variants)):
+    for key, named in (("methods", methods), ("variants", content.get("variants", {}))):
         slugs = {slug(untrained): untrained} if untrained and key == "methods" else {}
         for name, fields in named.items():
             if not isinstance(name, str) or not isinstance(fields, dict):

@@ -29,12 +29,7 @@ LOCATION_FIELDS = ("output_dir", "run_name")
 
 def read_json(file: Path) -> Any:
     """Content of the file, `None` if it does not exist."""
-    if not file.is_file():
-        return None
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        raise UserError(f"{file} is damaged: remove it and start the study again to repeat that part.") from None
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def write_recipe(cell: Cell) -> None:

@@ -65,14 +65,12 @@ class Results:
         curves = {(cell.variant, cell.method, cell.seed): self._curves[cell.name] for cell in cells}
         write_curves(self.study.output_dir / CURVES, curves)
         files = [RESULTS, CURVES, COMPARISON]
-        for variant in self.study.variants:
-            shown: dict[str, list[Curve]] = {}
-            for (curve_variant, method, _), curve in curves.items():
-                if curve_variant == variant:
-                    shown.setdefault(method, []).append(curve)
-            if shown:
-                files.append(f"curves{'_' if variant else ''}{slug(variant)}.png")
-                plot_curves(shown, self.study.output_dir / files[-1])
+        pictures: dict[str, dict[str, list[Curve]]] = {}  # variant -> method -> curves of its seeds
+        for (variant, method, _), curve in curves.items():
+            pictures.setdefault(variant, {}).setdefault(method, []).append(curve)
+        for variant, shown in pictures.items():
+            files.append(f"curves{'_' if variant else ''}{slug(variant)}.png")
+            plot_curves(shown, self.study.output_dir / files[-1])
         return files
 
 
@@ -131,10 +129,12 @@ def write_results(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def write_curves(file: Path, curves: Mapping[tuple[str, str, int], Curve]) -> None:
     """Write `curves.csv`: one row per logged point of each run (variant, method, seed)."""
-    from pandas import DataFrame, concat
+    from pandas import DataFrame
 
-    place = ["variant", "method", "seed"]
-    parts = [DataFrame(curve).assign(**dict(zip(place, run, strict=True))) for run, curve in curves.items()]
-    table = concat(parts) if parts else DataFrame(columns=[*place, "step", *POINT.values()])
-    table = table[[*place, "step", *POINT.values()]].set_axis([*place, "step", *MEASURES], axis="columns")
+    rows = [
+        (*run, *point)
+        for run, curve in curves.items()
+        for point in zip(curve["step"], *(curve[key] for key in POINT.values()), strict=True)
+    ]
+    table = DataFrame(rows, columns=["variant", "method", "seed", "step", *POINT])
     write_text(file, table.to_csv(index=False, lineterminator="\r\n"))
