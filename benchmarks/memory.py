@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from trl_ces.train.shapes import KNOWN_SHAPES, ModelShape, shape_of
@@ -86,17 +85,13 @@ def recipe_of(fields, output, device):
 
 def predicted(shape, fields, device):
     """Planned bytes, without the reserve for the process itself."""
-    from trl_ces.lab.plan.engine import Engine
-    from trl_ces.lab.plan.memory import plan_memory
+    from trl_ces.lab.plan.memory import Engine, plan_memory
     from trl_ces.lab.plan.setup import make_setup
-    from trl_ces.train.schedule import make_schedule
 
     recipe = recipe_of(fields, "unused", device)
-    config = recipe.check_training(1)
-    shape = ModelShape(json.dumps(shape))
-    setup = make_setup(recipe, config, make_schedule(config, 1, None), shape, Engine(1), None, PROMPT)
-    # The completions are scripted, so nothing is generated.
-    memory = plan_memory(replace(setup, generation=replace(setup.generation, server=True)))
+    memory = plan_memory(
+        make_setup(recipe, recipe.check_training(1), ModelShape(json.dumps(shape)), Engine(1), PROMPT)
+    )
     return memory.training - memory.parts["reserve (estimate)"]
 
 
