@@ -29,16 +29,13 @@ def run(argv: list[str]) -> int:
     add("--gpu_memory", type=float, metavar="GIB", help="memory of each device, to see whether the recipe fits")
     add("--accelerate_config", metavar="NAME", help="as for `trl-ces train` (default: ddp)")
     add("--model_config", metavar="FILE", help="config.json of a model that is neither known here nor on the Hub")
-    lengths = "tokens of the longest prompt (default: the recipe's, or 512)"
-    add("--prompt_length", type=count, metavar="N", help=lengths)
+    add("--prompt_length", type=count, metavar="N", help="tokens of the longest prompt (default: by recipe, or 512)")
     add("--rows", type=count, metavar="N", help="training prompts, if the recipe has no `max_train_samples`")
     options, rest = parser.parse_known_args(argv or ["--help"])
     line = read_words(rest, vars(options))
     if line.accelerate_flags:
         flags = ", ".join(f"--{name}" for name in line.accelerate_flags)
-        raise UserError(
-            f"command line: {flags} changes no plan: give the processes with `--gpus`, the machines with `--nodes`."
-        )
+        raise UserError(f"command line: {flags} changes no plan: use `--gpus` for processes, `--nodes` for machines.")
     from ..lab.plan.plan import plan_recipe
     from ..lab.plan.text import plan_text
 

@@ -22,6 +22,7 @@ def parts(engine, **changes):
     return parts_of(memory), memory.host
 
 
+@pytest.mark.slow
 def test_one_and_a_half_billion_weights_are_within_half_a_percent_of_an_h100():
     # experiments/h100: 2 rows of 12,032 tokens, float32 weights, bf16 autocast, PyTorch's allocator at its peak
     shape = KNOWN_SHAPES["deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"]
