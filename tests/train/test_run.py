@@ -12,7 +12,7 @@ from server_runs import FLAGS, served_here, server_recipe, stub_here
 from tiny import tiny_model, tiny_tokenizer
 from trainers import tiny_trainer
 
-from trl_ces.lab.inspect.answers import encode_prompt
+from trl_ces.lab.inspect.sampling import encode_prompt
 from trl_ces.layers.reward_guard import RewardError
 from trl_ces.support.errors import UserError
 from trl_ces.train.data import make_prompt

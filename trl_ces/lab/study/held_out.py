@@ -46,7 +46,7 @@ def evaluate(
     if sample.correct is None:
         raise UserError(f"`evaluation`: the recipe {config} gives no verdicts: {sample.reason}")
     longest = sampling.max_new_tokens
-    answers = list(zip(sample.answers, sample.correct, strict=True))
+    answers = list(zip(sample.completions, sample.correct, strict=True))
     found = {}
     for kind in sorted(set(kinds)):
         own = [(answer, verdict) for answer, verdict in answers if kinds[answer.prompt] == kind]
