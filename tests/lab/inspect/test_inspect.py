@@ -131,7 +131,6 @@ def test_without_a_usable_reward_the_rest_is_printed_with_the_reason(capsys, wor
 def test_where_no_completion_is_correct_one_is_shown_as_the_reward_got_it(capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--reward_funcs"]
     text, _ = inspect(capsys, *words, "inspect_test_rewards.nothing_is_correct")
-    assert "correct 0.0 %" in text
     assert re.search(r"nothing_is_correct calls no completion correct. For example, it got '(x|yzw)'", text)
     assert "Take easier problems or a stronger model first" in text
 
@@ -141,8 +140,7 @@ def test_the_advice_depends_on_accuracy_and_length(capsys):
     text, ((*_, accuracy_of_y),) = inspect(capsys, *words)
     share = re.search(r"correct (\d+\.\d) %", text)[1]
     assert (10 < float(share) < 40, accuracy_of_y) == (True, "100.0")
-    warning = f"Only {share} % of the completions are correct: below half, CES's bonus on incorrect completions can"
-    assert warning in text
+    assert f"Only {share} % of the completions are correct: below half, CES's bonus on incorrect" in text
     text, _ = inspect(capsys, *words, "--ces_correct_threshold", "0")
     assert "below half" not in text
     mean = float(re.search(r"end token included (\d+\.\d) tokens", text)[1])

@@ -121,11 +121,10 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     wanted = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
     try:
         may_be_small = script.dataset_builder is None and is_local(name) and num_prompts is None
-        whole = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= wanted
-        few = replace(
-            script, max_train_samples=None if whole else wanted, num_eval_samples=None, eval_dataset_name=None
-        )
-        data, _ = load_datasets(few, say=lambda text: None)
+        take_all = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= wanted
+        limit = None if take_all else wanted
+        subset = replace(script, max_train_samples=limit, num_eval_samples=None, eval_dataset_name=None)
+        data, _ = load_datasets(subset, say=lambda text: None)
     except UserError as error:
         raise UserError(str(error).replace("`max_train_samples` or `num_eval_samples`", "`--num_prompts`")) from None
     except (OSError, ValueError, DatasetGenerationError) as error:
