@@ -26,15 +26,13 @@ MOSTLY_INCORRECT, HARDLY_EVER_CORRECT = 0.5, 0.1  # accuracies below which a war
 
 def report(facts: dict[str, Any], pairs: pd.DataFrame, tokenizer: Any, top: int, reason: str | None = None) -> str:
     """The whole text; `top`: number of pairs to list; `reason`: see [`RecipeSample`]."""
-    footer = ""
+    note = ""
     if len(pairs) > top:
         weight = pairs["count"] * pairs.entropy
         part = percent(weight[:top].sum() / weight.sum() if weight.any() else math.nan)
-        footer = (
-            f"\n{len(pairs) - top} more pairs are not shown (--top); those shown hold {part} % of count x entropy."
-        )
+        note = f"\n{len(pairs) - top} more pairs are not shown (--top); those shown hold {part} % of count x entropy."
     table = pairs_table(pairs[:top], tokenizer, with_correct=not math.isnan(facts["accuracy"]))
-    parts = [summary(facts), table + footer, explanation(facts, shorter_share(pairs))]
+    parts = [summary(facts), table + note, explanation(facts, shorter_share(pairs))]
     if reason is not None:
         without = "Without the share of correct completions: " if math.isnan(facts["accuracy"]) else ""
         parts.append(textwrap.fill(without + reason, WIDTH))
