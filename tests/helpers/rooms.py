@@ -17,14 +17,13 @@ CORE = (
 
 
 LAB = (
-    "lab.rule_check",
+    "lab.testing",
     "lab.evaluation.code",
     "lab.evaluation",
     "lab.tasks",
     "lab.inspect",
     "lab.plan",
     "lab.study",
-    "lab.report",
     "lab.hub",
     "cli",
 )

@@ -11,9 +11,9 @@ from processes import free_port
 from server_runs import FLAGS, served_here, server_recipe, stub_here
 from tiny import tiny_model, tiny_tokenizer
 from trainers import tiny_trainer
+from trl_ces.lab.inspect.answers import encode_prompt
 from trl_ces.layers.reward_guard import RewardError
 
-from trl_ces.lab.inspect.answers import encode_prompt
 from trl_ces.support.errors import UserError
 from trl_ces.train.data import make_prompt
 from trl_ces.train.recipe import make_recipe

@@ -53,11 +53,11 @@ def test_it_measures_completions_of_the_held_out_problems(base, recipe_file):
     sample = sample_recipe(recipe, prompts, sampling)
     assert {True, False, None} == set(sample.correct)
     assert found["held out"]["accuracy"] == sample.correct.count(True) / 18
-    assert found["held out"]["length_tokens"] == statistics.fmean(len(one.tokens) for one in sample.answers)
-    graded = zip(sample.answers, sample.correct, strict=True)
+    assert found["held out"]["length_tokens"] == statistics.fmean(len(one.tokens) for one in sample.completions)
+    graded = zip(sample.completions, sample.correct, strict=True)
     area = sum(correct is True and 1 - len(one.tokens) / 20 for one, correct in graded) / 18
     assert found["held out"]["area"] == pytest.approx(area)
-    bits = [value for one in sample.answers for value in one.entropies]
+    bits = [value for one in sample.completions for value in one.entropies]
     assert found["held out"]["entropy_bits"] == pytest.approx(sum(bits) / len(bits))
 
 

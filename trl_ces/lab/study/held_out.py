@@ -46,7 +46,7 @@ def evaluate(
     if sample.correct is None:
         raise UserError(f"`evaluation`: the completions of the recipe {config} cannot be graded: {sample.reason}")
     limit = sampling.max_new_tokens
-    graded = list(zip(sample.answers, sample.correct, strict=True))
+    graded = list(zip(sample.completions, sample.correct, strict=True))
     benchmarks = {}
     for group in sorted(set(groups)):
         own = [(completion, correct) for completion, correct in graded if groups[completion.prompt] == group]
