@@ -196,5 +196,6 @@ def _grade(
         return None, str(error)
     threshold = recipe.setting("ces_correct_threshold")
     correct = [None if value is None else value >= threshold for value in values]
-    example = describe_example(func, arguments["completions"][0], {name: own[0] for name, own in prompts.columns.items()})
+    row = {name: own[0] for name, own in prompts.columns.items()}
+    example = describe_example(func, arguments["completions"][0], row)
     return correct, None if any(correct) else f"{reward_name(func)} calls no completion correct. {example}"
