@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trl_ces.cli.main import main as trl_ces
 from trl_ces.support.yaml import dump_yaml, read_yaml
-from trl_ces.train.shipped import find_config
+from trl_ces.train.recipe import find_config
 
 # The base model: 8 layers of 512 instead of 3 of 96.
 LARGE = {"sums": 12, "slip_probability": 0.06, "layers": 8, "width": 512, "batch_size": 64, "learning_rate": 1e-3}

@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from trl_ces.train.shapes import KNOWN_SHAPES, ModelShape, shape_of
+from trl_ces.train.sizes import KNOWN_SHAPES, ModelShape, shape_of
 
 MIB = 2**20
 
@@ -89,7 +89,7 @@ def predicted(shape, fields, device):
     from trl_ces.lab.plan.engine import Engine
     from trl_ces.lab.plan.memory import plan_memory
     from trl_ces.lab.plan.setup import make_setup
-    from trl_ces.train.schedule import make_schedule
+    from trl_ces.train.sizes import make_schedule
 
     recipe = recipe_of(fields, "unused", device)
     config = recipe.check_training(1)

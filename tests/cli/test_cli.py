@@ -22,11 +22,9 @@ from train_jobs import TOKENS, make_job, trl_ces
 from trl_ces.cli.main import COMMANDS, main
 from trl_ces.support.errors import UserError
 from trl_ces.train import launch
-from trl_ces.train.command_line import read_words
-from trl_ces.train.compose import compose
+from trl_ces.train.arguments import read_words
 from trl_ces.train.launch import run_child
-from trl_ces.train.recipe import load_recipe
-from trl_ces.train.shipped import find_config
+from trl_ces.train.recipe import compose, find_config, load_recipe
 
 
 @pytest.fixture(scope="module")

@@ -22,20 +22,18 @@ from docs_blocks import BLOCK, DOCS, OTHERS, PAGES, SHELLS, blocks, cases, comma
 from docs_table import NOT_RUN, RUN
 from fixtures_evaluation import write_data, write_model
 from report_runs import POINTS, write_evaluation, write_study, write_training
+from trl_ces.lab.commands import bench
 
 from trl_ces.cli import train_worker
 from trl_ces.cli.main import COMMANDS, main
-from trl_ces.lab.commands import bench
 from trl_ces.lab.study import quickstart
 from trl_ces.lab.tasks.arithmetic_model import build_base_model
 from trl_ces.support.yaml import dump_yaml
 from trl_ces.train import launch
-from trl_ces.train.command_line import accelerate_flags, read_words
-from trl_ces.train.compose import compose
+from trl_ces.train.arguments import accelerate_flags, read_words
 from trl_ces.train.launch import WORKER, read_accelerate_config
 from trl_ces.train.lookup import find_reward_functions
-from trl_ces.train.recipe import load_recipe, recipe_fields
-from trl_ces.train.shipped import find_config
+from trl_ces.train.recipe import compose, find_config, load_recipe, recipe_fields
 
 ROOT = Path(__file__).parents[2]
 STUDY = {

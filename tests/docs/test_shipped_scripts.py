@@ -13,7 +13,7 @@ import pytest
 from docs_blocks import load_script
 from huggingface_hub.errors import RepositoryNotFoundError
 
-from trl_ces.train.command_line import read_words
+from trl_ces.train.arguments import read_words
 from trl_ces.train.recipe import load_recipe
 
 ROOT = Path(__file__).parents[2]

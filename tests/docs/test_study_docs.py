@@ -13,8 +13,7 @@ from trl_ces.lab.study.comparison import estimate
 from trl_ces.lab.study.results import comparison, read_results
 from trl_ces.lab.tasks.arithmetic_model import BASE_TRAINING, _new_model, build_tokenizer
 from trl_ces.methods.ces import selection_size
-from trl_ces.train.recipe import make_recipe
-from trl_ces.train.shipped import find_config
+from trl_ces.train.recipe import find_config, make_recipe
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"

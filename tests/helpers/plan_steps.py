@@ -5,7 +5,7 @@ import json
 import torch
 
 from trl_ces.lab.plan.step import StepSettings
-from trl_ces.train.shapes import ModelShape
+from trl_ces.train.sizes import ModelShape
 
 SMALL = {
     "model_type": "qwen2",

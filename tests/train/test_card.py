@@ -13,8 +13,7 @@ from trl_ces.methods.rule import find_rule
 from trl_ces.support.imports import install_line
 from trl_ces.train import card as cards
 from trl_ces.train.card import TRAINING_FIELDS, effect, trained_with, write_card, write_facts
-from trl_ces.train.recipe import load_recipe
-from trl_ces.train.shipped import shipped_files
+from trl_ces.train.recipe import load_recipe, shipped_files
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,7 @@ import pytest
 import yaml
 
 from trl_ces.support.errors import UserError
-from trl_ces.train.compose import compose
-from trl_ces.train.recipe import load_recipe
+from trl_ces.train.recipe import compose, load_recipe
 
 WHOLE = {
     "model_name_or_path": "m",

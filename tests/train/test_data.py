@@ -9,8 +9,7 @@ from trl_ces.lab.inspect.settings import recipe_to_sample
 from trl_ces.support.errors import UserError
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT
 from trl_ces.train.arguments import ScriptArguments
-from trl_ces.train.data import check_source, clean_gold, load_datasets, make_prompt, shuffled
-from trl_ces.train.sources import read_rows
+from trl_ces.train.data import check_source, clean_gold, load_datasets, make_prompt, read_rows, shuffled
 
 # The two row formats of DeepMath-103K on the Hub, with made-up problems.
 ZWHE99 = [

@@ -7,7 +7,7 @@ from torch import Generator
 from trainers import scripted_trainer
 
 from trl_ces import CESConfig
-from trl_ces.train.disk import Disk, plan_disk
+from trl_ces.train.sizes import Disk, plan_disk
 
 
 def size_of(folder):

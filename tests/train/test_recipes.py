@@ -14,12 +14,10 @@ from trl_ces.support.imports import import_function
 from trl_ces.support.reward_names import reward_name
 from trl_ces.support.yaml import read_yaml
 from trl_ces.train import checks
-from trl_ces.train.compose import compose
 from trl_ces.train.launch import read_accelerate_config
 from trl_ces.train.lookup import find_reward_functions
-from trl_ces.train.recipe import load_recipe
+from trl_ces.train.recipe import compose, load_recipe, shipped_files
 from trl_ces.train.server import server_command
-from trl_ces.train.shipped import shipped_files
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 ACCELERATE = sorted(RECIPES.glob("accelerate/*.yaml"))

@@ -7,7 +7,7 @@ from trainers import scripted_trainer
 
 from trl_ces.support.errors import UserError
 from trl_ces.train.recipe import make_recipe
-from trl_ces.train.schedule import make_schedule
+from trl_ces.train.sizes import make_schedule
 
 
 def made(tmp_path, **fields):

@@ -16,7 +16,7 @@ from tiny import save_tiny
 
 from trl_ces.support.errors import UserError
 from trl_ces.train import checks, server
-from trl_ces.train.command_line import read_words
+from trl_ces.train.arguments import read_words
 from trl_ces.train.server import check_server, server_command, server_failure
 
 

@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 
 from trl_ces.lab.tasks.arithmetic_model import BASE_TRAINING, _new_model, build_tokenizer
 from trl_ces.support.errors import UserError
-from trl_ces.train.shapes import BUILT_SHAPES, KNOWN_SHAPES, find_shape
+from trl_ces.train.sizes import BUILT_SHAPES, KNOWN_SHAPES, find_shape
 
 
 @pytest.mark.parametrize(

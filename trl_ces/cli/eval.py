@@ -4,9 +4,9 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from .parser import Parser
-from ..train.shipped import find_config, shipped_files
 from ..lab.evaluation.settings import EvaluationSettings, default_folder, read_settings
+from ..train.recipe import find_config, shipped_files
+from .parser import Parser
 
 EPILOG = """The defaults are the paper's. To resume a stopped run, give the same line again.
 

@@ -3,11 +3,11 @@
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from .parser import Parser, count, path
+from ..lab.inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
 from ..methods.ces import AUTO
 from ..support.errors import UserError
-from ..train.command_line import read_words
-from ..lab.inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample
+from ..train.arguments import read_words
+from .parser import Parser, count, path
 
 EPILOG = """Samples completions and counts the tokens at which the model is least sure by the two tokens between which
 it hesitates. Where a reward says which ones are correct, it also prints how many groups would be all wrong or all

@@ -3,9 +3,9 @@
 from argparse import ArgumentTypeError
 from functools import partial
 
-from .parser import Parser, count
 from ..support.errors import UserError
-from ..train.command_line import read_words
+from ..train.arguments import read_words
+from .parser import Parser, count
 
 EPILOG = """\
 Prints completions, prompts and steps of a rollout, steps in all, and how far off-policy they are; memory of each

@@ -3,8 +3,8 @@
 import sys
 from functools import partial
 
+from ..train.recipe import find_config, shipped_files
 from .parser import Parser, count, path
-from ..train.shipped import find_config, shipped_files
 
 
 def run(argv: list[str]) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from trl_ces.cli.main import main
 from trl_ces.lab.plan.costs import SETUPS, table
-from trl_ces.train.shipped import shipped_files
+from trl_ces.train.recipe import shipped_files
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = (ROOT / "recipes" / "costs.md").read_text()

@@ -12,7 +12,7 @@ from trl_ces.lab.plan.memory import Generation, Setup, plan_memory
 from trl_ces.lab.plan.step import count_step
 from trl_ces.support.errors import UserError
 from trl_ces.train.launch import read_accelerate_config
-from trl_ces.train.shipped import find_config
+from trl_ces.train.recipe import find_config
 
 GIB = 2**30
 

@@ -8,7 +8,7 @@ from report_runs import FIELDS, POINTS, STUDY, write_evaluation, write_study, wr
 from trl_ces.lab.report.runs import read_runs, runs_below, short_names
 from trl_ces.lab.report.trainings import Training
 from trl_ces.support.errors import UserError
-from trl_ces.train.compose import compose
+from trl_ces.train.recipe import compose
 
 
 def test_a_folder_of_none_of_the_commands_is_refused_with_what_each_of_them_writes(tmp_path):

@@ -70,8 +70,7 @@ def recipe_to_sample(
     prompts: Sequence[str] | None = None,
 ) -> Recipe:
     """The recipe whose model is to be sampled. Without a recipe, a model and prompts are enough."""
-    from ...train.compose import compose
-    from ...train.recipe import load_recipe
+    from ...train.recipe import compose, load_recipe
 
     overrides, names = dict(overrides), [names] if isinstance(names, str) else names
     if model is not None:
@@ -116,8 +115,7 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     """Prompts from the recipe's data, with its other columns if the recipe has a reward."""
     from datasets.exceptions import DatasetGenerationError
 
-    from ...train.data import load_datasets
-    from ...train.sources import read_rows
+    from ...train.data import load_datasets, read_rows
 
     script = recipe.script
     name = str(script.dataset_builder or script.dataset_name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...support.tables import markdown
-from ...train.shipped import find_config
+from ...train.recipe import find_config
 from .hours import Plan
 from .plan import plan_recipe
 from .text import between

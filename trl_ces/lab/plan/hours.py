@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, mean
 
 from ...layers.arrangement import arrange
-from ...train.disk import Disk
-from ...train.schedule import Schedule
+from ...train.sizes import Disk, Schedule
 from .memory import WIDTHS, Memory, Setup, plan_memory, sent_weights
 from .server import Server, plan_server
 from .step import count_step

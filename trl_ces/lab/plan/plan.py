@@ -9,13 +9,10 @@ from typing import Any
 from ...support.errors import UserError
 from ...support.hub import is_local
 from ...train.arguments import ScriptArguments
-from ...train.disk import plan_disk
+from ...train.data import read_rows
 from ...train.launch import read_accelerate_config
-from ...train.recipe import load_recipe
-from ...train.schedule import make_schedule
-from ...train.shapes import find_shape
-from ...train.shipped import find_config
-from ...train.sources import read_rows
+from ...train.recipe import find_config, load_recipe
+from ...train.sizes import find_shape, make_schedule, plan_disk
 from .engine import read_engine
 from .hours import DEVICES, Plan
 from .memory import GIB

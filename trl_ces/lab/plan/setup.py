@@ -11,8 +11,7 @@ from trl import get_peft_config
 from ...config import CESConfig
 from ...support.errors import UserError
 from ...train.recipe import Recipe
-from ...train.schedule import Schedule
-from ...train.shapes import ModelShape
+from ...train.sizes import ModelShape, Schedule
 from .engine import Engine
 from .memory import Generation, Setup
 from .step import StepSettings

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from ...train.shapes import ModelShape
+from ...train.sizes import ModelShape
 
 if TYPE_CHECKING:
     import torch
