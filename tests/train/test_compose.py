@@ -91,7 +91,7 @@ def test_batches_of_an_overlay_are_not_undone_by_the_recipes_own_for_a_later_one
 def test_a_token_rule_of_an_overlay_is_not_undone_by_a_later_one(first, second):
     rule = compose(["R1-7B", first])["shaping"]
     assert compose(["R1-7B", second, first])["shaping"] == rule
-    with pytest.raises(UserError, match=rf"the {rule} of `{first}` before it would be lost: name `{first}` after"):
+    with pytest.raises(UserError, match=rf"would replace the {rule} of `{first}`: name `{first}` after"):
         compose(["R1-7B", first, second])
 
 

@@ -39,7 +39,7 @@ def test_a_models_directory_goes_before_what_is_known(tmp_path, monkeypatch):
     (name, *_) = KNOWN_SHAPES
     assert find_shape(name, given=str(tmp_path / "model" / "config.json")).config().hidden_size == 16
     (tmp_path / "config.json").write_text('{"hidden_size": 16}')
-    with pytest.raises(UserError, match="has no `model_type`"):
+    with pytest.raises(UserError, match="cannot be read"):
         find_shape(name, given=str(tmp_path))
     with pytest.raises(UserError, match="--model_config"):
         find_shape("nobody/nothing")

@@ -168,7 +168,7 @@ def test_a_signal_that_comes_while_they_agree_counts_after_the_next_step():
         ),
         ("import os; os.kill(os.getpid(), 9)", 137, "the training was killed; the first error"),
         # a launcher, whose worker has said why
-        ("import os; open(os.environ['TRL_CES_SAID'], 'w'); raise SystemExit(1)", 2, ""),
+        ("import os; open(os.environ['TRL_CES_REPORTED'], 'w'); raise SystemExit(1)", 2, ""),
     ],
     ids=["well", "bug", "killed", "said"],
 )

@@ -84,7 +84,7 @@ def check_server(recipe: Recipe) -> None:
         raise _refusal(f"takes {length} tokens, fewer than `vllm_max_model_length`", recipe)
     if completion is not None and length <= completion:
         raise _refusal(
-            f"takes {length} tokens, and `max_completion_length` is {completion}: lower it, or raise `--max-model-len`",
+            f"takes {length} tokens and `max_completion_length` is {completion}: raise `--max-model-len`",
             recipe,
         )
     if mode != "processed_logprobs" and recipe.setting("vllm_importance_sampling_correction"):
