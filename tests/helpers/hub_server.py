@@ -85,6 +85,8 @@ def create(hub, body):
 
 
 def info(hub, body, name):
+    if name not in hub.repos:
+        return 404, {"error": "Repository not found"}
     return 200, {"id": name, "modelId": name, "private": hub.repos[name].private, "tags": [], "siblings": []}
 
 

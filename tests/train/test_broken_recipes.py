@@ -41,7 +41,6 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "cut.jsonl").write_text('{"question": "1+1="}\n{"question": "1+1=", "answ')
     (tmp_path / "bytes.jsonl").write_bytes(bytes(range(256)))
-    (tmp_path / "cut.parquet").write_bytes(b"PAR1 and no more")
     (tmp_path / "objects.jsonl").write_text('{"question": "1+1=", "answer": {"x": 1}}\n')
     (tmp_path / "blank.jsonl").write_text('{"question": " ", "answer": "1"}\n' * 4)
     (tmp_path / "divides.py").write_text("1 / 0\n")
@@ -123,7 +122,6 @@ def refused(capsys, monkeypatch):
         ({"model_name_or_path": "./half"}, "", ["'./half' holds no *.safetensors: name a Hub id"]),
         ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl' (split 'train') cannot be read (Unterminated string"]),
         ({"dataset_name": "bytes.jsonl"}, "", ["cannot be read ('utf-8' codec"]),
-        ({"dataset_name": "cut.parquet"}, "", ["cut.parquet' (split 'train') cannot be read ("]),
         ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: the gold is a mapping ({'x': 1})"]),
         ({"dataset_name": "blank.jsonl"}, "", ["blank.jsonl, row", "the question is ' '"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
@@ -140,7 +138,6 @@ def refused(capsys, monkeypatch):
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
         ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
         ({"reward_funcs": "[get_mai_length_reward]"}, "", ["rewards whole groups", "add one to `reward_funcs`"]),
-        ({}, "reward_kwargs: {5: {a: 1}}\n", ["`reward_kwargs`: 5 is not in `reward_funcs`"]),
         ({}, "steps_per_generation: 0\n", ["`steps_per_generation` is 0: it must be above 0"]),
         (
             {"dataset_name": "null"},

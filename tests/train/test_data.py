@@ -194,6 +194,7 @@ def test_columns_are_not_guessed(tmp_path, fields, message):
         ("data.csv", "a,b", "neither a file nor a folder of files of one kind"),
         ("empty.jsonl", "", "0 of them fit"),
         ("rows.json", "[1]", "row 0 is a int"),
+        ("cut.parquet", "PAR1 and no more", "cannot be read"),
     ],
 )
 def test_files_that_cannot_be_read_are_refused(tmp_path, name, content, message):

@@ -184,7 +184,7 @@ def test_a_rollout_alone_is_refused(tmp_path):
     [
         ("ces_tau: 2", "`ces_tau` is 2.0"),
         ("loss_type: cispo", "`loss_type` is 'cispo'"),
-        ("eval_strategy: sometimes", "'sometimes' is not a valid IntervalStrategy"),
+        ("eval_strategy: sometimes", "sometimes is not a valid IntervalStrategy"),
         ("per_device_train_batch_size: 3", "divisible by num_generations"),
     ],
 )

@@ -99,8 +99,6 @@ def _check_packages(recipe: Recipe) -> None:
         )
     if not recipe.setting("use_vllm"):
         return
-    if find_spec("vllm") is None:  # TRL's client of a server imports it, too
-        raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
     if recipe.model.load_in_4bit or recipe.model.load_in_8bit:
         raise UserError(
             "`use_vllm` with quantized weights would send vLLM an adapter merged into them, which rounding changes by "
@@ -112,6 +110,8 @@ def _check_packages(recipe: Recipe) -> None:
             f"`vllm_max_model_length` is {bound} and `max_completion_length` {completion}, so no prompt has room: "
             "raise the first, or lower the second."
         )
+    if find_spec("vllm") is None:  # TRL's client of a server imports it, too
+        raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
 
 
 def _disk(recipe: Recipe, launch: Launch, config: CESConfig) -> Disk | None:

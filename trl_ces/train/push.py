@@ -13,7 +13,7 @@ from ..config import CESConfig
 from ..support.errors import UserError, first_line, hub_errors
 
 # Checkpoints are large; the pickled arguments could run code and hold a token.
-NOT_PUSHED = ["checkpoint-*", "_*", "training_args.bin"]
+NOT_PUSHED = ("checkpoint-*", "_*", "training_args.bin")
 SECRET_NAME = re.compile(r"TOKEN(?!IZ|S)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
 
@@ -77,7 +77,7 @@ class Push:
                 folder_path=self.folder,
                 revision=self.revision,
                 commit_message="Trained with trl_ces",
-                ignore_patterns=NOT_PUSHED,
+                ignore_patterns=list(NOT_PUSHED),  # the client extends it
             )
             print(f"Pushed to {HfApi().endpoint}/{self.repo_id}.", flush=True)
         except Exception as error:  # whatever it is, the training has ended well

@@ -172,8 +172,9 @@ class Recipe:
     def training_fields(self, num_processes: int) -> dict[str, Any]:
         """Return the fields of [`CESConfig`], with the batch sizes that `responses_per_step` implies."""
         for name in ("per_device_train_batch_size", *COUNTS):
-            if (self.training.get(name) or 1) < 1:
-                raise UserError(f"`{name}` is {self.training[name]}: it must be above 0.")
+            value = self.training.get(name)
+            if value is not None and value < 1:
+                raise UserError(f"`{name}` is {value}: it must be above 0.")
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
         if step is None:
             if rollout is not None:
