@@ -14,7 +14,6 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from processes import environment
 from tiny import tiny_model
 from train_jobs import TOKENS, make_job, trl_ces
 
@@ -23,7 +22,7 @@ from trl_ces.support.errors import UserError
 from trl_ces.train import launch
 from trl_ces.train.arguments import read_words
 from trl_ces.train.launch import run_child
-from trl_ces.train.recipe import compose, find_config, load_recipe
+from trl_ces.train.recipe import compose, load_recipe
 
 
 @pytest.fixture(scope="module")
@@ -83,27 +82,6 @@ def test_the_saved_model_loads_by_the_printed_lines_and_answers(trained):
     )
     answer = model.generate(**ids, max_new_tokens=4, do_sample=False)
     assert answer.shape[1] > ids["input_ids"].shape[1]
-
-
-def test_the_model_card_has_the_citation_and_the_settings_of_the_run(trained):
-    card = (trained[1] / "README.md").read_text()
-    for part in ("2605.19358", "@article{wei2026taming", "| `ces_beta_correct` | 0.3 |", "| `ces_tau` | 0.5 |",
-                 "| `steps_per_generation` | 4 |"):  # fmt: skip
-        assert part in card, part
-
-
-def test_data_of_the_hub_that_do_not_come_are_refused_before_the_model_is_loaded(job):
-    words = ["--dataset_name", "some/data", "--model_name_or_path", "not/loaded"]
-    result = trl_ces("train", "--config", job[0], *words)
-    assert result.returncode == 2
-    assert "The data set 'some/data' (split 'train') cannot be read" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_shipped_recipes_have_names(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # where there is no such path
-    assert find_config("smollm2_135m").name == "smollm2_135m.yaml"
-    assert find_config("zero3", "accelerate").name == "zero3.yaml"
 
 
 def test_fields_flags_and_files_are_told_apart():
@@ -268,20 +246,6 @@ def test_train_without_arguments_is_a_few_lines_and_exit_code_2(capsys):
     assert said.out == ""
     assert len(said.err.splitlines()) <= 14
     assert "trl-ces train --config smollm2_135m" in said.err
-
-
-def test_known_warnings_of_others_are_dropped_and_no_more():
-    code = """
-import warnings
-from trl_ces.support.errors import quiet_others
-quiet_others()
-retiring = "gradient_checkpointing", "gradient_checkpointing_enable", "torch.distributed.reduce_op", "past_key_values"
-for name in (*retiring, "other"):
-    warnings.warn(f"`{name}` is deprecated and will go.", FutureWarning)
-"""
-    ended = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
-    assert "`other` is deprecated" in ended.stderr
-    assert ended.stderr.count("FutureWarning") == 1
 
 
 def test_a_recipe_is_copied_to_a_new_file_whole(tmp_path, capsys, monkeypatch):

@@ -85,12 +85,6 @@ def test_rows_without_a_usable_gold_are_replaced_and_reported(tmp_path, reward):
     assert said[1].endswith(f"dropped 3 rows without a usable gold: {dropped}.")
 
 
-def test_another_reward_keeps_golds_that_our_grader_could_not_grade(tmp_path):
-    file = write_lines(tmp_path, [{"question": "q", "answer": "\\frac{1}{"}])
-    train, _ = load_datasets(script(file, reward_funcs=["my.reward"]), say=lambda text: None)
-    assert train["solution"][:] == ["\\frac{1}{"]
-
-
 def test_evaluation_rows_are_held_back_from_training(tmp_path):
     train, evaluation = load_datasets(
         script(write_lines(tmp_path, ZWHE99), max_train_samples=6, num_eval_samples=4), say=lambda text: None

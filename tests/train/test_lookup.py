@@ -35,13 +35,6 @@ def test_trls_factories_take_the_same_road():
     assert overlong(completion_ids=lengths) == [0.0, -0.5, -1.0]
 
 
-def test_the_overlong_punishment_takes_trls_settings():
-    name = "get_soft_overlong_punishment"
-    settings = {name: {"max_completion_len": 60, "soft_punish_cache": 20}}
-    (overlong,) = rewards_of({"reward_funcs": [name], "reward_kwargs": settings})
-    assert overlong(completion_ids=[[0] * 40, [0] * 50, [0] * 61]) == [0.0, -0.5, -1.0]
-
-
 def test_a_dotted_path_is_called_where_it_has_settings(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "from trl_ces.rewards import group_reward\n"

@@ -3,8 +3,6 @@
 import dataclasses
 
 import pytest
-import transformers
-from packaging.version import Version
 
 from trl_ces.support.errors import UserError
 from trl_ces.support.yaml import fit
@@ -210,40 +208,6 @@ def test_the_attention_implementation_is_the_one_that_the_model_is_loaded_with(t
         recipe = load_recipe(write(tmp_path, text + own))
         assert recipe.attention == expected
         assert recipe.training_config(1).model_init_kwargs["attn_implementation"] == expected
-
-
-def test_loading_options_go_with_the_model(tmp_path):
-    text = "dtype: bfloat16\nmodel_revision: abc\nmodel_init_kwargs: {low_cpu_mem_usage: true}\n"
-    text += "use_cpu: true\nbf16: false\n"
-    config = load_recipe(write(tmp_path, text)).training_config(1)
-    assert config.model_init_kwargs == {
-        "revision": "abc",
-        "attn_implementation": None,
-        "dtype": "bfloat16",
-        "low_cpu_mem_usage": True,
-    }
-
-
-@pytest.mark.skipif(Version(transformers.__version__) < Version("5.23"), reason="it has one name for it")
-@pytest.mark.parametrize(
-    ("text", "words", "expected"),
-    [
-        ("activation_checkpointing: false", {}, False),
-        ("activation_checkpointing: null", {}, True),
-        ("activation_checkpointing: false", {"gradient_checkpointing": ["true"]}, True),
-        ("gradient_checkpointing: true", {"activation_checkpointing": ["false"]}, False),
-        ("gradient_checkpointing: true\nactivation_checkpointing: false", {}, False),
-    ],
-)
-def test_of_two_names_of_checkpointing_the_command_lines_wins_and_then_the_newer(tmp_path, text, words, expected):
-    recipe = load_recipe(write(tmp_path, f"use_cpu: true\nbf16: false\n{text}\n"), words)
-    config = recipe.training_config(1)
-    assert (config.gradient_checkpointing, config.activation_checkpointing) == (expected, expected)
-    kept = make_recipe(recipe.given, "its own recipe.yaml").training_config(1)
-    assert kept.gradient_checkpointing == expected
-    newer = write(tmp_path, "use_cpu: true\nbf16: false\nactivation_checkpointing_kwargs: {use_reentrant: false}\n")
-    named = load_recipe(newer, {"gradient_checkpointing_kwargs": ["{use_reentrant: true}"]})
-    assert named.training_config(1).gradient_checkpointing_kwargs == {"use_reentrant": True}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from trl import get_peft_config
 
 from trl_ces.methods.group_reward import is_group_reward
 from trl_ces.support.errors import UserError
@@ -190,11 +189,6 @@ def test_a_length_reward_is_of_whole_groups_and_the_punishment_is_not(method):
     assert reward_name(added).startswith("soft_overlong" if punished else f"{method}_length_reward")
 
 
-def test_gdpo_over_a_length_reward_reaches_trl():
-    args = load_recipe([SMALL, "mai", "gdpo"]).training_config(1)
-    assert args.multi_objective_aggregation == "normalize_then_sum"
-
-
 @pytest.mark.parametrize(("model", "cache"), [("R1-7B", 2400), (SMALL, 13)])
 def test_the_overlong_punishment_grows_over_the_last_fifth(model, cache):
     for method in ("overlong", "dapo_full"):
@@ -221,17 +215,6 @@ def test_an_accelerate_file_is_one_that_accelerate_reads(file):
     assert str(loaded.distributed_type.value) == settings["distributed_type"]
 
 
-def test_zero3_gathers_the_weights_it_saves():
-    for name in ("zero3", "zero3_offload", "zero3_multinode"):
-        assert read_yaml(RECIPES / "accelerate" / f"{name}.yaml")["deepspeed_config"]["zero3_save_16bit_model"] is True
-
-
-@pytest.mark.parametrize("engine", ["zero3", "fsdp2"])
-def test_a_file_for_several_nodes_differs_in_nodes_processes_and_port(engine):
-    one, several = (read_yaml(RECIPES / "accelerate" / f"{engine}{end}.yaml") for end in ("", "_multinode"))
-    assert several == {**one, "num_machines": 2, "num_processes": 16, "main_process_port": 29500}
-
-
 def test_fsdp2_is_read_as_meant_by_accelerate(monkeypatch):
     """Through accelerate's launcher, its variables and its plugin: an unknown key would be dropped without a word."""
     from accelerate import FullyShardedDataParallelPlugin
@@ -255,11 +238,6 @@ def test_fsdp2_is_read_as_meant_by_accelerate(monkeypatch):
     assert plugin.activation_checkpointing is False  # with the recipes' own the Trainer would refuse it
     keys = {f"--{name}" for name in read_yaml(file)["fsdp_config"]}
     assert keys <= {option for action in launch_command_parser()._actions for option in action.option_strings}
-
-
-def test_lora_goes_into_every_linear_layer():
-    peft = get_peft_config(load_recipe(["R1-7B", "lora"]).model)
-    assert (peft.target_modules, peft.r, peft.lora_alpha) == ("all-linear", 16, 32)
 
 
 # Instead of a vLLM in the training processes.
@@ -290,11 +268,6 @@ def test_the_cluster_recipes_are_the_papers_but_for_batches_and_vllm(model):
     assert found.keys() == names | {"save_steps", "vllm_gpu_memory_utilization"}
 
 
-@pytest.mark.parametrize("name", shipped_files("cluster"))
-def test_an_overlay_with_vllm_turns_it_on(name):
-    assert compose([SMALL, name])["use_vllm"] is True
-
-
 @pytest.mark.parametrize("model", R1)
 def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(model):
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
@@ -317,12 +290,6 @@ def test_the_server_in_a_header_is_the_one_that_the_recipe_asks_for(name):
     words, expected = shlex.split(given), shlex.split(server_command(load_recipe(["R1-7B", name])))
     more = words.index("--data-parallel-size")
     assert sorted(words[:more] + words[more + 2 :]) == sorted(expected)
-
-
-def test_the_two_r1_sizes_differ_only_in_model_output_and_memory():
-    small, large = (read_yaml(RECIPES / "models" / f"{model}.yaml") for model in R1)
-    own = {key for key in small | large if small.get(key) != large.get(key)}
-    assert own == {"model_name_or_path", "output_dir", "vllm_gpu_memory_utilization", "overlays"}
 
 
 @pytest.mark.parametrize("model", R1)
@@ -357,15 +324,6 @@ def test_the_r1_recipes_hold_the_papers_numbers(model):
     assert recipe.attention == "flash_attention_2"  # rows are packed
     assert recipe.script.max_train_samples == 2500
     assert recipe.script.reward_funcs == ["accuracy_reward", "think_format_reward"]
-
-
-@pytest.mark.parametrize("method", ["truncation", "dler", "on_policy_sft", "lora"])
-def test_an_overlay_keeps_the_limit_and_the_rate_of_another_models_recipe(method, tmp_path):
-    names = ("max_completion_length", "vllm_max_model_length", "learning_rate")
-    own = {"max_completion_length": 186, "vllm_max_model_length": 700, "learning_rate": 1e-5}
-    (tmp_path / "mine.yaml").write_text("".join(f"{name}: {value}\n" for name, value in own.items()))
-    composed = compose(["smollm2_135m", tmp_path / "mine.yaml", method])
-    assert {name: composed[name] for name in names} == own
 
 
 @pytest.mark.parametrize("folder", R1)

@@ -8,7 +8,6 @@ import sys
 import textwrap
 
 import pytest
-import torch
 from resume_runs import make_trainer
 from trainers import assert_same_bits, weights
 from transformers import TrainerControl
@@ -103,25 +102,6 @@ def test_a_full_disk_is_known_by_its_number_or_by_trying(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_fills_up_while_a_checkpoint_is_written_leaves_the_one_before(tmp_path, monkeypatch):
-    from trl_ces.train.checkpoints import newest_checkpoint
-
-    trainer = make_trainer(tmp_path, save_steps=2, save_total_limit=1)
-    save = torch.save
-
-    def full(content, file, *args, **kwargs):
-        if trainer.state.global_step == 4:
-            raise OSError(errno.ENOSPC, "No space left on device", str(file))
-        return save(content, file, *args, **kwargs)
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OSError, match="No space left") as caught:
-        trainer.train()
-    assert is_disk_full(caught.value, tmp_path)
-    assert (tmp_path / "checkpoint-4").is_dir()
-    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-2"
-
-
 class TwoProcesses:
     """An accelerator whose other process was or was not signalled; a signal may come while they agree."""
 
@@ -145,16 +125,6 @@ def test_all_processes_stop_after_the_same_step(here, other, stops):
     stop.on_step_end(None, None, control)
     assert (stop.stopped, control.should_save, control.should_training_stop) == (stops, stops, stops)
     assert control.should_evaluate != stops
-
-
-def test_a_signal_that_comes_while_they_agree_counts_after_the_next_step():
-    accelerator = TwoProcesses(other=False, meanwhile=lambda: os.kill(os.getpid(), signal.SIGTERM))
-    stop = SaveOnSigterm(accelerator)
-    stop.on_step_end(None, None, TrainerControl())
-    assert not stop.stopped
-    accelerator.meanwhile = None
-    stop.on_step_end(None, None, TrainerControl())
-    assert stop.stopped
 
 
 @pytest.mark.parametrize(

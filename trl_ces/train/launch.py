@@ -92,7 +92,7 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     launch = ["-m", LAUNCHERS[1], "--config_file", str(config_file), "--num_processes", str(processes)]
     for name, values in (flags | {"quiet": []}).items():  # quiet: no traceback of accelerate's
         launch += [f"--{name}", *values]
-    env |= _all_cores(processes // machines, os.environ, recipe.env, line.accelerate_flags)
+    env |= _all_cores(processes // machines, recipe.env, line.accelerate_flags)
     if named is not None:
         env[ACCELERATE] = Path(named).name
     return Launch(processes, checked, [sys.executable, *launch, *worker], env, rank)
@@ -122,7 +122,7 @@ def device_count() -> int:
 
 def _all_cores(processes: int, *given: Mapping[str, Any]) -> dict[str, str]:
     """Share this machine's cores among its processes: accelerate would give each one, also for an offloaded Adam."""
-    if any(name in settings for settings in given for name in (THREADS, "num_cpu_threads_per_process")):
+    if any(name in settings for settings in (os.environ, *given) for name in (THREADS, "num_cpu_threads_per_process")):
         return {}
     cores = psutil.cpu_count(logical=False) or 1
     if hasattr(psutil.Process, "cpu_affinity"):  # macOS has none

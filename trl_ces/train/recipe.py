@@ -26,11 +26,6 @@ RECIPE = "recipe.yaml"  # a run's own recipe, in its `output_dir`
 OVERLAYS = "overlays"
 WHOLE, OVERLAY_FOLDERS = "models", ("methods", "cluster")  # folders of recipes/
 RULE, BATCHES = "shaping", "responses_per_step"
-# transformers 5.23's names, which silently win over the older ones: a recipe keeps the older.
-RENAMED = {
-    "activation_checkpointing": "gradient_checkpointing",
-    "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
-}
 # These follow from `responses_per_step`.
 COUNTS = ("gradient_accumulation_steps", "steps_per_generation", "generation_batch_size")
 
@@ -239,10 +234,6 @@ def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[st
     env = {str(name): str(value) for name, value in env.items()}
     values = {name: _check_value(name, value, source) for name, value in values.items()}
     values |= {name: _check_value(name, words, "command line", True) for name, words in overrides.items()}
-    for new, old in RENAMED.items():
-        value = values.pop(new, None)
-        if value is not None and (new in overrides or old not in overrides):
-            values[old] = value
     if values.get("hub_token") is not None:
         raise UserError(
             f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "

@@ -147,11 +147,8 @@ def _write_files(trainer: CESTrainer, recipe: Recipe) -> None:
 
 def _check_prompts(trainer: CESTrainer, recipe: Recipe) -> None:
     """Refuse prompts without room for a completion: colocated vLLM silently truncates them, a server aborts."""
-    config, completion, tokenizer = (
-        trainer.args,
-        trainer.args.max_completion_length,
-        cast(Any, trainer.processing_class),
-    )
+    config, tokenizer = trainer.args, cast(Any, trainer.processing_class)
+    completion = config.max_completion_length
     if not config.use_vllm or completion is None or hasattr(tokenizer, "image_processor"):
         return
     length: Any = None
