@@ -59,7 +59,7 @@ def test_a_recipe_trains_to_a_saved_model(trained):
     assert "rewards/soft_overlong_punishment_reward/mean" in logged[0]
 
 
-def test_a_model_that_will_be_replaced_is_said(trained, monkeypatch, capsys):
+def test_a_model_that_will_be_replaced_is_announced(trained, monkeypatch, capsys):
     _, output = trained
     monkeypatch.setattr("trl_ces.cli.train.run_training", lambda launch, recipe: 0)
     words = ["train", "--config", str(output / "recipe.yaml")]
@@ -84,7 +84,7 @@ def test_the_saved_model_loads_by_the_printed_lines_and_answers(trained):
     assert answer.shape[1] > ids["input_ids"].shape[1]
 
 
-def test_fields_flags_and_files_are_told_apart():
+def test_fields_flags_and_files_are_sorted():
     line = read_words(
         ["--config", "a.yaml", "b", "--accelerate_config=zero3", "--num-processes", "2", "--max_steps=-1", "--bf16",
          "--gradient_accumulation_steps", "3", "--reward_funcs", "a.b", "c.d", "--multi_gpu"]
@@ -213,12 +213,12 @@ def test_ctrl_c_reaches_the_child_and_its_children(tmp_path, number):
 
 def test_help_and_versions_are_printed(capsys):
     assert main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(command in said for command in COMMANDS)
+    message = capsys.readouterr().out
+    assert all(command in message for command in COMMANDS)
     assert main(["train", "--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"--{name} " in said for name in ("ces_tau", "dataset_name", "learning_rate", "lora_r"))
-    assert "zero3_offload" in said
+    message = capsys.readouterr().out
+    assert all(f"--{name} " in message for name in ("ces_tau", "dataset_name", "learning_rate", "lora_r"))
+    assert "zero3_offload" in message
     assert main(["env"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines[:4]] == ["- trl_ces", "- trl", "- transformers", "- torch"]
@@ -242,10 +242,10 @@ finally:
 
 def test_train_without_arguments_is_a_few_lines_and_exit_code_2(capsys):
     assert main(["train"]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert len(said.err.splitlines()) <= 14
-    assert "trl-ces train --config smollm2_135m" in said.err
+    message = capsys.readouterr()
+    assert message.out == ""
+    assert len(message.err.splitlines()) <= 14
+    assert "trl-ces train --config smollm2_135m" in message.err
 
 
 def test_a_recipe_is_copied_to_a_new_file_whole(tmp_path, capsys, monkeypatch):

@@ -30,7 +30,7 @@ def test_a_name_is_a_path_if_it_exists_or_cannot_be_an_id(tmp_path, monkeypatch,
     assert is_local(name) == local
 
 
-def test_a_hub_that_does_not_answer_is_tried_once_and_said(monkeypatch, capsys):
+def test_a_hub_that_does_not_answer_is_tried_once(monkeypatch, capsys):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")

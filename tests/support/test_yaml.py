@@ -41,7 +41,7 @@ def test_an_anchor_is_merged_and_its_keys_may_be_overridden():
     assert parse_yaml("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3")["b"] == {"p": 1, "q": 3}
 
 
-def test_the_words_of_a_list_or_a_bool_may_be_left_open():
+def test_words_of_the_command_line_are_parsed_by_the_fields_type():
     assert fit_text(["a", "b"], list[str]) == ["a", "b"]
     assert fit_text(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
     assert fit_text([], bool) is True

@@ -96,13 +96,13 @@ def refused(capsys, monkeypatch):
 
     def refused(*words, command="train"):
         assert main([command, *words]) == 2
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert said.err.startswith("trl-ces")
-        assert "error: " in said.err
-        assert said.err.count("\n") == 1
-        assert len(said.err) < 1000
-        return said.err
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith("trl-ces")
+        assert "error: " in printed.err
+        assert printed.err.count("\n") == 1
+        assert len(printed.err) < 1000
+        return printed.err
 
     return refused
 
@@ -147,11 +147,11 @@ def refused(capsys, monkeypatch):
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
     ],
 )
-def test_what_a_recipe_can_have_wrong_is_said_in_one_line(job, refused, changes, rest, parts):
+def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, parts):
     write(job, changes, rest)
     before = content(job)
-    said = refused("--config", "recipe.yaml")
-    assert all(part in said for part in parts), said
+    printed = refused("--config", "recipe.yaml")
+    assert all(part in printed for part in parts), printed
     assert content(job) == before
 
 
@@ -188,13 +188,13 @@ def test_what_a_recipe_can_have_wrong_is_said_in_one_line(job, refused, changes,
         (["--resume_from_checkpoint", "nowhere"], ["'nowhere' and nowhere holds no complete checkpoint"]),
     ],
 )
-def test_what_the_command_line_can_have_wrong_is_said_in_one_line(job, refused, monkeypatch, words, parts):
+def test_a_wrong_command_line_is_refused_in_one_line(job, refused, monkeypatch, words, parts):
     for module in (checks, launch):  # as where neither vLLM nor DeepSpeed is installed
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     write(job)
     before = content(job)
-    said = refused("--config", "recipe.yaml", *words)
-    assert all(part in said for part in parts), said
+    printed = refused("--config", "recipe.yaml", *words)
+    assert all(part in printed for part in parts), printed
     assert content(job) == before
 
 
@@ -208,23 +208,23 @@ def test_what_the_command_line_can_have_wrong_is_said_in_one_line(job, refused, 
         (["mine.yaml"], ["`--config mine.yaml`"]),
     ],
 )
-def test_a_recipe_that_is_not_there_is_refused(refused, words, parts):
-    said = refused(*words)
-    assert all(part in said for part in parts), said
+def test_a_missing_recipe_is_refused_with_the_nearest_name(refused, words, parts):
+    printed = refused(*words)
+    assert all(part in printed for part in parts), printed
 
 
 def test_an_unknown_command_names_the_nearest(refused):
     assert "no such command. Did you mean `train`" in refused(command="trian")
 
 
-def test_a_models_size_is_known_without_its_files(job, refused, monkeypatch):
+def test_a_run_that_writes_more_than_the_disk_holds_is_refused(job, refused, monkeypatch):
     """DeepSeek-R1-Distill-Qwen-7B, of which nothing is here: 12 bytes of each of its 7.6 billion weights."""
     write(job, {"model_name_or_path": "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "save_total_limit": "2"})
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda folder: SimpleNamespace(free=200 * 10**9))
     words = ("--config", "recipe.yaml", "--max_steps", "9", "--save_steps", "3")
-    said = refused(*words)
-    assert "has 200.0 GB left and the run writes up to 274.2, 91.4 a checkpoint" in said
-    assert "(`save_total_limit` is 2)" in said
+    printed = refused(*words)
+    assert "has 200.0 GB left and the run writes up to 274.2, 91.4 a checkpoint" in printed
+    assert "(`save_total_limit` is 2)" in printed
     # What an earlier run left makes room.
     (job / "out" / "checkpoint-3").mkdir(parents=True)
     with (job / "out" / "checkpoint-3" / "optimizer.pt").open("wb") as file:

@@ -19,7 +19,7 @@ def trainer_with_bar(folder, **changes):
     return tiny_trainer(folder, [length_reward, vowel_accuracy_reward], **changes)
 
 
-def test_the_bar_says_accuracy_length_and_entropy_in_bits():
+def test_the_bar_shows_accuracy_length_and_entropy_in_bits():
     logs = {
         "rewards/right/mean": 0.8437,
         "completions/mean_length": 20.47,
@@ -39,12 +39,12 @@ def test_a_training_shows_it_in_place_of_the_trainers_bar(tmp_path, capsys):
     assert [type(bar) for bar in bars] == [AnswerProgress]
     assert bars[0].accuracy_reward == "vowel_accuracy_reward"
     trainer.train()
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     last = trainer.state.log_history[-2]
     accuracy, bits = last["rewards/vowel_accuracy_reward/mean"], last["entropy"] / math.log(2)
     tokens = last["completions/mean_length"]
-    assert f"{100 * accuracy:.1f} % correct, {tokens:.1f} tokens, {bits:.3f} bits per token" in said
-    assert re.search(r"2/2 .* bits per token", said)
+    assert f"{100 * accuracy:.1f} % correct, {tokens:.1f} tokens, {bits:.3f} bits per token" in message
+    assert re.search(r"2/2 .* bits per token", message)
 
 
 def test_a_training_without_a_bar_gets_none(tmp_path):

@@ -33,7 +33,7 @@ def checkpoint(folder, step, text=None, max_steps=20):
 
 
 @pytest.mark.parametrize("text", ["", '{"global_step": 1', "[]", "{}"])
-def test_one_that_was_cut_off_while_it_was_written_is_passed_over(tmp_path, text):
+def test_an_incomplete_checkpoint_is_skipped(tmp_path, text):
     good = checkpoint(tmp_path, 9)
     broken = checkpoint(tmp_path, 12, text)
     (tmp_path / "checkpoint-15").mkdir()  # has only what is written before the state
@@ -51,7 +51,7 @@ def with_tensors(place):
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
 @pytest.mark.parametrize("kept", [0, 5, 200, -1])
-def test_a_damaged_one_is_passed_over_with_a_warning(tmp_path, caplog, name, kept):
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path, caplog, name, kept):
     good, bad = (with_tensors(checkpoint(tmp_path, step)) for step in (9, 12))
     assert damage(good) is None
     assert newest_checkpoint(tmp_path) == bad
@@ -61,7 +61,7 @@ def test_a_damaged_one_is_passed_over_with_a_warning(tmp_path, caplog, name, kep
     assert f"checkpoint-12 is damaged ({name}" in caplog.text
 
 
-def test_one_at_the_end_of_its_run_is_not_gone_on_from(tmp_path):
+def test_a_checkpoint_at_the_end_of_its_run_is_skipped(tmp_path):
     assert newest_checkpoint(tmp_path) is None
     last = checkpoint(tmp_path, 20)
     assert is_at_its_end(read_state(last))
@@ -71,7 +71,7 @@ def test_one_at_the_end_of_its_run_is_not_gone_on_from(tmp_path):
     assert newest_checkpoint(tmp_path) == before
 
 
-def test_a_finished_run_may_be_made_longer(tmp_path):
+def test_a_finished_run_can_be_made_longer(tmp_path):
     last = checkpoint(tmp_path, 20)
     state = {**read_state(last), "num_train_epochs": 2}
     assert not is_at_its_end(state, Length(max_steps=21))
@@ -87,7 +87,7 @@ LENGTH = Length(max_steps=20)
 TRUE = "`--resume_from_checkpoint true`."
 
 
-def test_a_stopped_run_goes_on_from_its_own_checkpoint(tmp_path):
+def test_a_stopped_run_resumes_from_its_own_checkpoint(tmp_path):
     before = checkpoint(tmp_path, 16)
     older = of_other_runs(tmp_path, None)
     assert way_on(tmp_path, LENGTH, older) == "There is no checkpoint yet: start again."

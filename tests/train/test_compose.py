@@ -49,29 +49,29 @@ def test_a_slash_behind_the_output_makes_no_folder_in_it(write):
     assert given["output_dir"] == "out/whole-last"
 
 
-def test_settings_of_an_own_rule_go_with_it(write):
+def test_settings_of_an_external_rule_are_dropped_with_it(write):
     whole = write("whole", {**WHOLE, "shaping": "my:rule", "shaping_kwargs": {"gamma": 0.2}})
     assert compose([whole, write("more", {"max_steps": 5})])["shaping_kwargs"] == {"gamma": 0.2}
     assert "shaping_kwargs" not in compose([whole, write("dapo", {"shaping": "none"})])
 
 
-def test_settings_of_a_rule_that_is_not_used_any_more_do_not_come_along(write):
+def test_settings_of_a_replaced_rule_are_dropped(write):
     assert compose([write("whole", WHOLE)])["ces_tau"] == 0.2
     assert "ces_tau" not in compose([write("whole", WHOLE), write("dapo", {"shaping": "none"})])
     recipe = load_recipe([write("whole", WHOLE), write("dapo", {"shaping": "none"})], {"ces_tau": ["0.3"]})
-    assert recipe.setting("ces_tau") == 0.3  # said on the command line
+    assert recipe.setting("ces_tau") == 0.3  # message on the command line
 
 
 @pytest.mark.parametrize(
-    ("overlay", "said"),
+    ("overlay", "message"),
     [
         ({"reward_funcs+": {"a": 1}}, r"o.yaml: `reward_funcs\+` adds a mapping to a list: both must be"),
         ({"output_dir+": "x"}, r"`output_dir\+` adds a str to a str"),
         ({"max_step": 3}, "the key `max_step` is not known. Did you mean `max_steps`"),
     ],
 )
-def test_an_overlay_that_does_not_fit_is_refused(write, overlay, said):
-    with pytest.raises(UserError, match=said):
+def test_an_overlay_that_does_not_fit_is_refused(write, overlay, message):
+    with pytest.raises(UserError, match=message):
         load_recipe([write("whole", WHOLE), write("o", overlay)])
 
 

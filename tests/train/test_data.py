@@ -76,13 +76,13 @@ def test_rows_without_a_usable_gold_are_replaced_and_reported(tmp_path, reward):
     rows[order[2]]["final_answer"] = "  "
     rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: no answer could be compared with it
     rows[order[20]]["final_answer"] = None  # beyond the draw: not looked at, not reported
-    said = []
+    printed = []
     wanted = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
-    train, _ = load_datasets(wanted, say=said.append)
+    train, _ = load_datasets(wanted, say=printed.append)
     assert train["row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
     dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
-    assert said[0].endswith("5 rows to train on, 0 held back, of 30.")
-    assert said[1].endswith(f"dropped 3 rows without a usable gold: {dropped}.")
+    assert printed[0].endswith("5 rows to train on, 0 held back, of 30.")
+    assert printed[1].endswith(f"dropped 3 rows without a usable gold: {dropped}.")
 
 
 def test_evaluation_rows_are_held_back_from_training(tmp_path):
@@ -252,6 +252,6 @@ def one_data_set(*given):
     return Dataset.from_list([{"prompt": "1+1:", "solution": "2"}])
 
 
-def test_a_builder_of_one_data_set_is_told_to_return_two():
+def test_a_builder_must_return_two_data_sets():
     with pytest.raises(UserError, match=r"returned Dataset: return two data sets\."):
         load_datasets(script(None, **{**WORLD, "dataset_builder": f"{__name__}.one_data_set"}))

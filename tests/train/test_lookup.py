@@ -25,7 +25,7 @@ def test_a_factory_takes_its_settings_from_the_file_or_the_command_line():
     assert rewards_of(given, **words)[1].of_groups.keywords == {"beta": 2, "normalizer": 7}
 
 
-def test_trls_factories_take_the_same_road():
+def test_trls_factories_are_called_alike():
     names = ["get_cosine_scaled_reward", "get_repetition_penalty_reward", "get_soft_overlong_punishment"]
     settings = {"get_cosine_scaled_reward": {"max_len": 10}, "get_repetition_penalty_reward": {"ngram_size": 2}}
     cosine, repetition, overlong = rewards_of({"reward_funcs": names, "reward_kwargs": settings})
@@ -63,7 +63,7 @@ def test_a_dotted_factory_is_called_like_a_short_one():
 
 
 @pytest.mark.parametrize(
-    ("names", "settings", "said"),
+    ("names", "settings", "message"),
     [
         (
             ["get_alp_length_reward"],
@@ -77,8 +77,8 @@ def test_a_dotted_factory_is_called_like_a_short_one():
         (["accuracy_reward"], {"beta": 1}, "accuracy_reward takes no settings; only rewards that begin with `get_`"),
     ],
 )
-def test_settings_that_cannot_be_taken_are_refused(names, settings, said):
-    with pytest.raises(UserError, match=said):
+def test_wrong_settings_are_refused(names, settings, message):
+    with pytest.raises(UserError, match=message):
         rewards_of({"reward_funcs": names, "reward_kwargs": {names[0]: settings}})
 
 

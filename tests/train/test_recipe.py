@@ -120,7 +120,7 @@ def test_an_output_dir_in_the_home_is_one_path_for_saving_and_resuming(tmp_path,
 
 
 @pytest.mark.parametrize("missing", ["model_name_or_path", "output_dir", "dataset_name"])
-def test_what_every_run_needs_is_asked_for(tmp_path, missing):
+def test_required_keys_are_named(tmp_path, missing):
     file = tmp_path / "recipe.yaml"
     file.write_text("".join(line for line in BASE.splitlines(True) if not line.startswith(missing)))
     with pytest.raises(UserError, match=f"`{missing}` is missing"):
@@ -166,7 +166,7 @@ def test_a_rollout_is_whole_steps():
 
 
 @pytest.mark.parametrize("key", ["gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"])
-def test_a_batch_is_not_said_twice(tmp_path, key):
+def test_a_batch_size_cannot_be_given_twice(tmp_path, key):
     recipe = load_recipe(write(tmp_path, f"responses_per_step: 4\n{key}: 2\n"))
     with pytest.raises(UserError, match=f"`{key}` follows from `responses_per_step`"):
         recipe.training_fields(1)

@@ -156,7 +156,7 @@ def test_an_overlay_changes_the_papers_run_in_what_its_method_is(model):
     assert {method: compose([model, method]) for method in METHODS} == expected
 
 
-def test_the_small_world_has_numbers_of_its_own():
+def test_the_toy_task_has_numbers_of_its_own():
     base = compose([SMALL])
     for method in set(METHODS) - FOR_R1 - {"dler"}:
         found, changes = compose([SMALL, method]), dict(EXPECTED[method])
@@ -170,7 +170,7 @@ def test_the_small_world_has_numbers_of_its_own():
 
 
 @pytest.mark.parametrize("file", TRAINING, ids=name_of)
-def test_a_file_says_what_it_is_and_reads_the_same_by_any_yaml_parser(file):
+def test_a_file_describes_itself_and_is_read_alike_by_any_yaml_parser(file):
     first = file.read_text().splitlines()[0]
     assert first.startswith("# ")
     assert len(first) > 20
@@ -213,31 +213,6 @@ def test_an_accelerate_file_is_one_that_accelerate_reads(file):
     loaded = load_config_from_file(str(file))
     assert loaded.num_processes == settings["num_processes"]
     assert str(loaded.distributed_type.value) == settings["distributed_type"]
-
-
-def test_fsdp2_is_read_as_meant_by_accelerate(monkeypatch):
-    """Through accelerate's launcher, its variables and its plugin: an unknown key would be dropped without a word."""
-    from accelerate import FullyShardedDataParallelPlugin
-    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-    from accelerate.utils.launch import prepare_multi_gpu_env
-    from torch.distributed.fsdp import StateDictType
-
-    file = RECIPES / "accelerate" / "fsdp2.yaml"
-    words = ["--config_file", str(file), "--num_processes", "4", "--main_process_port", "0", "script.py"]
-    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
-    for name, value in prepare_multi_gpu_env(arguments).items():
-        if name.startswith("FSDP_"):
-            monkeypatch.setenv(name, value)
-    plugin = FullyShardedDataParallelPlugin()
-    found = {name: getattr(plugin, name) for name in ("fsdp_version", "reshard_after_forward")}
-    assert found == {"fsdp_version": 2, "reshard_after_forward": True}
-    assert plugin.auto_wrap_policy.__name__ == "transformer_auto_wrap_policy"
-    assert plugin.transformer_cls_names_to_wrap is None  # then the model's own layers
-    assert plugin.state_dict_type is StateDictType.FULL_STATE_DICT
-    assert plugin.cpu_ram_efficient_loading is True
-    assert plugin.activation_checkpointing is False  # with the recipes' own the Trainer would refuse it
-    keys = {f"--{name}" for name in read_yaml(file)["fsdp_config"]}
-    assert keys <= {option for action in launch_command_parser()._actions for option in action.option_strings}
 
 
 # Instead of a vLLM in the training processes.

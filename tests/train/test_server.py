@@ -109,16 +109,16 @@ def test_a_server_of_another_run_is_refused_with_what_to_start(model, flags, cha
 
 def test_without_the_development_mode_the_sentence_holds_the_variable(model):
     with served_here(model, development=False) as (stand_in, _):
-        said = refusal(recipe_of(model, stand_in.url))
-    assert "does not expose its development endpoints" in said
-    assert "`VLLM_SERVER_DEV_MODE=1 vllm serve" in said
+        message = refusal(recipe_of(model, stand_in.url))
+    assert "does not expose its development endpoints" in message
+    assert "`VLLM_SERVER_DEV_MODE=1 vllm serve" in message
 
 
-def test_a_server_that_is_not_there_is_refused_with_the_command(model):
+def test_a_missing_server_is_refused_with_the_command(model):
     port = free_port()
-    said = refusal(recipe_of(model, f"http://127.0.0.1:{port}", vllm_max_model_length=4096))
-    assert f"http://127.0.0.1:{port} cannot be reached after 0 s (`vllm_server_timeout`): " in said
-    options = started_by(said[said.index("`VLLM") + 1 : -2])
+    message = refusal(recipe_of(model, f"http://127.0.0.1:{port}", vllm_max_model_length=4096))
+    assert f"http://127.0.0.1:{port} cannot be reached after 0 s (`vllm_server_timeout`): " in message
+    options = started_by(message[message.index("`VLLM") + 1 : -2])
     assert (options.model, options.port, options.max_model_len) == (str(model), port, 4096)
 
 
@@ -140,7 +140,7 @@ def test_a_server_that_is_still_loading_is_waited_for_with_one_line(model, monke
     ],
     ids=["no health", "no JSON", "nothing in it", "no endpoints"],
 )
-def test_another_service_on_the_port_is_said_to_be_one(model, answers, sentence):
+def test_another_service_on_the_port_is_recognized(model, answers, sentence):
     class Service(BaseHTTPRequestHandler):
         def log_message(self, *_):
             pass
@@ -171,9 +171,9 @@ def test_a_taken_group_port_is_refused_before_any_wait(model):
     assert "`vllm_group_port` 70000 cannot be opened" in refusal(recipe_of(model, vllm_group_port=70000))
     with socket.create_server(("", 0)) as other:
         port = other.getsockname()[1]
-        said = refusal(recipe_of(model, vllm_group_port=port, vllm_server_timeout=1e9))
-    assert f"`vllm_group_port` {port}" in said
-    assert "set it to a free port" in said
+        message = refusal(recipe_of(model, vllm_group_port=port, vllm_server_timeout=1e9))
+    assert f"`vllm_group_port` {port}" in message
+    assert "set it to a free port" in message
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_only_the_machine_with_rank_0_talks_to_the_server(model, tmp_path, monke
         (OSError("a file"), None),
     ],
 )
-def test_what_the_client_raises_in_a_run_becomes_a_sentence_with_the_command(error, sentence):
+def test_errors_of_the_client_become_a_sentence_with_the_command(error, sentence):
     recipe = recipe_of("model")
     found = server_failure(error, recipe)
     if sentence is None:

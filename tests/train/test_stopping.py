@@ -40,7 +40,7 @@ def test_sigterm_saves_after_the_running_step_and_the_rest_gives_the_same_weight
 
 
 def child_script(tmp_path, end):
-    """Says that it runs, waits for SIGTERM, and ends as told."""
+    """Create a file, wait for SIGTERM, and end as given."""
     script = tmp_path / "child.py"
     script.write_text(
         textwrap.dedent(
@@ -128,7 +128,7 @@ def test_all_processes_stop_after_the_same_step(here, other, stops):
 
 
 @pytest.mark.parametrize(
-    ("script", "code", "said"),
+    ("script", "code", "message"),
     [
         ("raise SystemExit(0)", 0, ""),
         (
@@ -137,14 +137,12 @@ def test_all_processes_stop_after_the_same_step(here, other, stops):
             "the training ended with code 1; the first error, if one was reported, is above.",
         ),
         ("import os; os.kill(os.getpid(), 9)", 137, "the training was killed; the first error"),
-        # a launcher, whose worker has said why
+        # a launcher, whose worker has message why
         ("import os; open(os.environ['TRL_CES_REPORTED'], 'w'); raise SystemExit(1)", 2, ""),
     ],
-    ids=["well", "bug", "killed", "said"],
+    ids=["well", "bug", "killed", "reported"],
 )
-def test_a_training_that_ends_without_a_word_gets_a_sentence_that_says_how_to_go_on(
-    tmp_path, capfd, script, code, said
-):
+def test_a_killed_training_gets_a_sentence_on_how_to_resume(tmp_path, capfd, script, code, message):
     fields = {"model_name_or_path": "model", "dataset_name": "arithmetic", "output_dir": str(tmp_path)}
     recipe = make_recipe(fields, "recipe.yaml")
     older = tmp_path / "checkpoint-60"  # of a run before
@@ -153,6 +151,6 @@ def test_a_training_that_ends_without_a_word_gets_a_sentence_that_says_how_to_go
     (older / "rng_state").touch()
     assert run_training(Launch(1, None, [sys.executable, "-c", script]), recipe) == code
     errors = capfd.readouterr().err
-    assert said in errors
-    assert errors.count("There is no checkpoint yet: start again.\n") == bool(said)
-    assert errors.count("\n") == bool(said)
+    assert message in errors
+    assert errors.count("There is no checkpoint yet: start again.\n") == bool(message)
+    assert errors.count("\n") == bool(message)
