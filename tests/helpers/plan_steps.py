@@ -6,7 +6,7 @@ import torch
 
 from trl_ces.lab.plan.memory import WIDTHS, Generation, Setup
 from trl_ces.lab.plan.step import StepSettings
-from trl_ces.train.shapes import ModelShape
+from trl_ces.train.sizes import ModelShape
 
 SMALL = {
     "model_type": "qwen2",

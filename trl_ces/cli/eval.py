@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from ..lab.evaluation.settings import EvaluationSettings, default_folder, read_settings
-from ..train.shipped import find_config, shipped_files
+from ..train.recipe import find_config, shipped_files
 from .parser import Parser
 
 EPILOG = """The defaults are the paper's. To resume a stopped run, give the same line again.

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from ..lab.inspect.settings import NUM_PROMPTS, Prompts, Sampling, read_prompts, recipe_to_sample, tau
 from ..support.errors import UserError
 from ..support.files import write_text
-from ..train.command_line import read_words
+from ..train.arguments import read_words
 from .parser import Parser, count, path
 
 EPILOG = """Fields of a recipe can be given, too: --dtype bfloat16, --system_prompt null.

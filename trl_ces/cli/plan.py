@@ -1,7 +1,7 @@
 """`trl-ces plan`: memory, disk, schedule and hours of a recipe."""
 
 from ..support.errors import UserError
-from ..train.command_line import read_words
+from ..train.arguments import read_words
 from .parser import Parser, count
 
 DEVICES = ("A800", "A100", "H100", "L40S", "RTX4090")

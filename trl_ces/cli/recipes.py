@@ -5,8 +5,7 @@ from pathlib import Path
 from ..support.errors import UserError
 from ..support.files import write_text
 from ..support.yaml import dump_yaml, read_yaml
-from ..train.compose import OVERLAYS, compose
-from ..train.shipped import OVERLAY_FOLDERS, find_config, shipped_files, shipped_folders
+from ..train.recipe import OVERLAY_FOLDERS, OVERLAYS, compose, find_config, shipped_files, shipped_folders
 from .parser import Parser
 
 

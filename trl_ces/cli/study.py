@@ -3,7 +3,7 @@
 import sys
 from functools import partial
 
-from ..train.shipped import find_config, shipped_files
+from ..train.recipe import find_config, shipped_files
 from .parser import Parser, count, path
 
 

@@ -14,7 +14,7 @@ from trl_ces.lab.evaluation.settings import EvaluationSettings, default_folder, 
 from trl_ces.support.errors import UserError
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT
 from trl_ces.support.yaml import read_yaml
-from trl_ces.train.shipped import find_config, shipped_files
+from trl_ces.train.recipe import find_config, shipped_files
 
 RECIPES = Path(__file__).parents[3] / "recipes" / "evaluation"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from interval_oracle import accuracy, bootstrap_t, difference
+from trl_ces.lab.hub.push import eval_results
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation import statistics
 from trl_ces.lab.evaluation.comparison import compare, comparison_text, load_run
 from trl_ces.lab.evaluation.statistics import interval_of_average, pass_at_k
 from trl_ces.lab.evaluation.summary import results_table, summarize
-from trl_ces.lab.hub.push import eval_results
 from trl_ces.support.errors import UserError
 from trl_ces.support.tables import markdown
 

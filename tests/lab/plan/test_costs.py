@@ -6,7 +6,7 @@ import pytest
 
 from trl_ces.cli.main import main
 from trl_ces.lab.plan.text import SETUPS, costs_table
-from trl_ces.train.shipped import shipped_files
+from trl_ces.train.recipe import shipped_files
 
 SHIPPED = (Path(__file__).parents[3] / "recipes" / "costs.md").read_text()
 

@@ -12,7 +12,7 @@ from trl_ces.lab.plan.plan import plan_recipe
 from trl_ces.lab.plan.setup import read_engine
 from trl_ces.support.errors import UserError
 from trl_ces.train.launch import read_accelerate_config
-from trl_ces.train.shipped import find_config
+from trl_ces.train.recipe import find_config
 
 LORA = {"use_peft": True, "dtype": "bfloat16", "lora_target_modules": ["all-linear"]}
 

@@ -12,9 +12,8 @@ from trl_ces.lab.study.held_out import check_evaluate, evaluate
 from trl_ces.lab.tasks.arithmetic import load_problems
 from trl_ces.lab.tasks.arithmetic_model import build_base_model
 from trl_ces.support.errors import UserError
-from trl_ces.train.compose import compose
 from trl_ces.train.data import load_datasets
-from trl_ces.train.recipe import load_recipe
+from trl_ces.train.recipe import compose, load_recipe
 
 REWARD = '''"""A reward of a test."""
 

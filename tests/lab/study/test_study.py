@@ -21,7 +21,7 @@ from trl_ces.support.files import write_json
 from trl_ces.support.yaml import parse_yaml, read_yaml
 from trl_ces.train.checkpoints import newest_checkpoint
 from trl_ces.train.curves import read_curves
-from trl_ces.train.shipped import find_config
+from trl_ces.train.recipe import find_config
 
 STUDIES = sorted((Path(__file__).parents[3] / "experiments").glob("*/study.yaml"))
 PLAIN = {

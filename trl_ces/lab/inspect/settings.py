@@ -67,8 +67,7 @@ def recipe_to_sample(
     prompts: Sequence[str] | None = None,
 ) -> Recipe:
     """Load the recipe whose model is sampled. Without recipe names, a model and prompts are enough."""
-    from ...train.compose import compose
-    from ...train.recipe import load_recipe
+    from ...train.recipe import compose, load_recipe
 
     overrides, names = dict(overrides), [names] if isinstance(names, str) else names
     if model is not None:
@@ -113,8 +112,7 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     """Read prompts from the recipe's data, with its other columns if the recipe has a reward."""
     from datasets.exceptions import DatasetGenerationError
 
-    from ...train.data import load_datasets
-    from ...train.sources import read_rows
+    from ...train.data import load_datasets, read_rows
 
     script = recipe.script
     name = str(script.dataset_builder or script.dataset_name)

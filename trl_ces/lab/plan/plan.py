@@ -10,13 +10,10 @@ from statistics import fmean
 from ...config import CESConfig
 from ...support.errors import UserError
 from ...support.hub import is_local
-from ...train.disk import Disk, plan_disk
+from ...train.data import read_rows
 from ...train.launch import read_accelerate_config
-from ...train.recipe import Recipe, load_recipe
-from ...train.schedule import Schedule, make_schedule
-from ...train.shapes import find_shape
-from ...train.shipped import find_config
-from ...train.sources import read_rows
+from ...train.recipe import Recipe, find_config, load_recipe
+from ...train.sizes import Disk, Schedule, find_shape, make_schedule, plan_disk
 from .memory import GIB, Memory, Setup, plan_memory
 from .setup import make_setup, prompt_tokens, read_engine
 from .step import count_step

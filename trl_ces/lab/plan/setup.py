@@ -12,8 +12,7 @@ from trl import get_peft_config
 from ...config import CESConfig
 from ...support.errors import UserError
 from ...train.recipe import Recipe
-from ...train.schedule import Schedule, make_schedule
-from ...train.shapes import ModelShape
+from ...train.sizes import ModelShape, Schedule, make_schedule
 from .memory import WIDTHS, Engine, Generation, Setup
 from .step import StepSettings
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...support.tables import markdown
-from ...train.shipped import find_config
+from ...train.recipe import find_config
 from .memory import GIB
 from .plan import Plan, plan_recipe, rollout_seconds
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from ...support.errors import UserError, kind, nearest
 from ...support.yaml import read_yaml
-from ...train.compose import compose
-from ...train.recipe import RECIPE, Recipe, make_recipe
+from ...train.recipe import RECIPE, Recipe, compose, make_recipe
 
 KEYS = {
     "output_dir": str,

@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from ...support.errors import UserError
 from ...support.imports import install_line
 from ...support.locks import lock_file, sign
+from ...train.arguments import CommandLine
 from ...train.checkpoints import newest_checkpoint
 from ...train.checks import check
-from ...train.command_line import CommandLine
 from ...train.launch import device_count, read_accelerate_config, whole_number
-from ...train.shipped import find_config
+from ...train.recipe import find_config
 from .cells import Cell, Study
 from .folder import begin_training, check_unchanged, finish_training, is_finished, is_trained, write_recipe
 from .measuring import check_evaluation, measuring_command
