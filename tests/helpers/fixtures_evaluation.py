@@ -11,7 +11,7 @@ from tiny import tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
-from trl_ces.lab.evaluation.generate import GeneratedAnswer
+from trl_ces.lab.evaluation.generate import GeneratedCompletion
 
 # The real files, where this machine has them; they are not part of the repository.
 REAL_DATA = Path(os.environ.get("TRL_CES_DATA") or Path(__file__).parents[3] / "shared" / "data")
@@ -179,7 +179,7 @@ class Scripted:
         for index, prompt in enumerate(prompts):
             question = self.tokenizer.decode(prompt)
             text = next(text for part, text in self.texts.items() if part in question)
-            answers.append(GeneratedAnswer(index, self.tokenizer(text)["input_ids"], "stop"))
+            answers.append(GeneratedCompletion(index, self.tokenizer(text)["input_ids"], "stop"))
         yield answers[:1]
         yield answers[1:]
 
