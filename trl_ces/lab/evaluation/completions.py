@@ -106,8 +106,9 @@ def draw(
     """Yield the missing samples of the batches as they finish."""
     for batch in batches:
         for finished in backend.generate([one.prompt for one in batch], [one.seed for one in batch]):
-            # Some are generated only because a neighbour in the batch is missing.
             new = [one for one in finished if not done.issuperset(batch[one.index].keys)]
+            if not new:  # generated only because a neighbour in the batch is missing
+                continue
             texts = tokenizer.batch_decode([one.tokens for one in new], skip_special_tokens=True)
             made = [
                 (batch[one.index], dict(zip(GENERATED, (len(one.tokens), one.finish_reason, text), strict=True)))
