@@ -19,7 +19,6 @@ def run(argv: list[str]) -> int:
     text = "correct: mathematics (default); correct_qwen: the rules of the Qwen2.5-Math script, as in the paper"
     add("--correctness", choices=by, default=by[0], help=text)
     add("--output", type=path, metavar="FILE", help="write all numbers there as JSON")
-    add("--picture", type=path, metavar="FILE", help="draw accuracy within token budgets there, as .png or .svg")
     options = parser.parse_args(argv or ["--help"])
 
     from ..lab.evaluation.comparison import compare_folders, comparison_text

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -65,7 +64,6 @@ def test_a_tiny_model_is_evaluated_from_data_to_table(place, tmp_path, capsys, m
     within = ["Acc ↑ within", "AIME24", "AMC23", "OpenBookQA"]
     assert rows == ["Dataset", "AIME24", "AMC23", "Average", "OpenBookQA", *within]
     assert list(summary["benchmarks"]["aime24"]["correct"]["budgets"]) == ["1", "3", "6", "12"]
-    assert (folder / "budgets.png").is_file() == (find_spec("matplotlib") is not None)
     assert summary["benchmarks"]["openbookqa"]["samples"] == 6
     assert 0 < summary["benchmarks"]["aime24"]["length_tokens"]["mean"] <= 12
     assert (folder / "table.md").read_text() in printed.out

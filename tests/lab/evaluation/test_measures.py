@@ -1,14 +1,13 @@
 """Accuracy within token budgets, and the area, against loops and by hand."""
 
 import random
-import re
 import statistics
 
 import pandas as pd
 import pytest
 from interval_oracle import bootstrap_t, difference
 
-from trl_ces.lab.evaluation.measures import accuracies, areas, budgets_up_to, draw_budgets, measure
+from trl_ces.lab.evaluation.measures import accuracies, areas, budgets_up_to, measure
 
 T, F = True, False
 
@@ -83,10 +82,3 @@ def test_sets_have_the_same_weight():
     means = [[row["accuracy"][0]["mean"] for row in each["budgets"]] for each in (found, *alone)]
     assert means[0] == pytest.approx([(one + two) / 2 for one, two in zip(*means[1:], strict=True)])
     assert found["area_difference"] == [None]
-
-
-def test_the_picture_is_drawn(tmp_path):
-    pytest.importorskip("matplotlib")
-    file = draw_budgets({"A": ([1, 2, 4], [0.0, 0.5, 1.0]), "B": ([2, 4], [None, 0.03])}, tmp_path / "budgets.svg")
-    shares = re.findall(r"<!-- ([\d.]+%) -->", file.read_text())
-    assert len(shares) == len(set(shares)) > 2

@@ -14,9 +14,9 @@ from ...support.files import write_json
 from ...support.tables import Table, percent
 from .benchmarks import BENCHMARKS
 from .intervals import Interval
-from .measures import accuracies, by_benchmark, draw_budgets, measure, scored_by_all
+from .measures import accuracies, by_benchmark, measure, scored_by_all
 from .samples import SAMPLES, differences, read_samples, read_settings_file
-from .summary import KINDS, tokens
+from .summary import BUDGETS_NOTE, KINDS, tokens
 
 # Section 5.2: a question is simple if more of the reference model's completions are correct.
 SIMPLE_ABOVE = 0.5
@@ -49,9 +49,8 @@ def compare_folders(
     baseline: str | None = None,
     correctness: str = "correct",
     output: Path | None = None,
-    picture: Path | None = None,
 ) -> dict[str, Any]:
-    """Compare output directories of `trl-ces eval`; see [`compare`]. `picture`: of accuracy over budgets."""
+    """Compare output directories of `trl-ces eval`; see [`compare`]. `output`: a JSON file for the numbers."""
     if len(folders) < 2:
         raise UserError("One directory is named: a comparison takes at least two.")
     names = names or [folder.resolve().name for folder in folders]
@@ -64,25 +63,9 @@ def compare_folders(
         raise UserError(f"`--baseline` {baseline!r} is not one of {', '.join(names)}.{nearest(baseline, names)}")
     runs = [load_run(folder, name) for folder, name in zip(folders, names, strict=True)]
     compared = compare(runs, correctness, names.index(baseline))
-    try:
-        if output is not None:
-            write_json(output, compared)
-        if picture is not None:
-            draw_budgets(_lines(compared), picture)
-    except (OSError, ValueError, ImportError) as error:
-        raise UserError(f"`--output` or `--picture` cannot be written ({error}).") from None
+    if output is not None:
+        write_json(output, compared)
     return compared
-
-
-def _lines(compared: dict[str, Any]) -> dict[str, Any]:
-    """Budgets and accuracies by the name of a line, for [`draw_budgets`]."""
-    lines = {}
-    for kind, measured in compared["averages"].items():
-        for place, name in enumerate(compared["runs"]):
-            label = name if len(compared["averages"]) == 1 else f"{name}, {KINDS[kind].lower()}"
-            means = [row["accuracy"][place]["mean"] for row in measured["budgets"]]
-            lines[label] = [row["budget"] for row in measured["budgets"]], means
-    return lines
 
 
 def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
@@ -171,18 +154,18 @@ def comparison_tables(compared: dict[str, Any]) -> list[Table]:
         Table("Differences problem by problem", ["Dataset", *_headings(minus)], differences),
         Table("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
     ]
-    note = "Correct completions that end within so many tokens, %. Area: their mean over all budgets up to the last."
     for kind, measured in compared["averages"].items():
-        rows = [[str(row["budget"]), *_budget_cells(row, "accuracy", others)] for row in measured["budgets"]]
-        rows.append(["Area", *_budget_cells(measured, "area", others)])
-        tables.append(Table(f"{KINDS[kind]} within token budgets", ["Tokens", *names, *minus], rows, note))
+        entries = [(str(row["budget"]), row, "accuracy") for row in measured["budgets"]] + [("Area", measured, "area")]
+        rows = [
+            [
+                title,
+                *(percent(entry["mean"]) for entry in row[what]),
+                *(Interval(**row[f"{what}_difference"][run]).text(percent, signed=True) for run in others),
+            ]
+            for title, row, what in entries
+        ]
+        tables.append(Table(f"{KINDS[kind]} within token budgets", ["Tokens", *names, *minus], rows, BUDGETS_NOTE))
     return tables
-
-
-def _budget_cells(row: dict[str, Any], what: str, others: Sequence[int]) -> list[str]:
-    """Each run's mean, and the differences to the baseline with intervals."""
-    differences = (Interval(**row[f"{what}_difference"][run]).text(percent, signed=True) for run in others)
-    return [*(percent(entry["mean"]) for entry in row[what]), *differences]
 
 
 def comparison_text(compared: dict[str, Any]) -> str:

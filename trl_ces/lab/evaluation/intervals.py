@@ -82,85 +82,75 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
 
 @dataclass(frozen=True)
 class Shares:
-    """The correct completions of a set of problems. Leading axes of `correct` are repetitions of the whole set."""
+    """The correct completions of a set of n problems."""
 
-    correct: np.ndarray  # shape (..., n), correct share of each problem's completions, in [0, 1]
+    correct: np.ndarray  # shape (n,), correct share of each problem's completions, in [0, 1]
     completions: np.ndarray  # shape (n,), number of completions per problem, at least 1
 
 
-def wilson(share: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def wilson(share: float, size: float) -> tuple[float, float]:
     """Wilson's score interval (1927), 95 %: all p with |share - p| <= z sqrt(p (1 - p) / size)."""
     middle = (share + Z**2 / (2 * size)) / (1 + Z**2 / size)
-    half = Z * np.sqrt(share * (1 - share) / size + Z**2 / (4 * size**2)) / (1 + Z**2 / size)
-    return np.clip(middle - half, 0, share), np.clip(middle + half, share, 1)
+    half = Z * math.sqrt(share * (1 - share) / size + Z**2 / (4 * size**2)) / (1 + Z**2 / size)
+    return min(max(middle - half, 0.0), share), max(min(middle + half, 1.0), share)
 
 
-def effective_size(shares: Shares) -> np.ndarray:
+def effective_size(shares: Shares) -> float:
     """The number of independent completions with the variance of the set's mean: n to the number of completions."""
-    correct, completions = np.asarray(shares.correct, float), np.asarray(shares.completions, float)
-    n, several = correct.shape[-1], completions > 1
+    correct, n, several = shares.correct, len(shares.correct), shares.completions > 1
     if not several.any():
-        return np.full(correct.shape[:-1], float(n))
-    mean = correct.mean(axis=-1)
+        return n
+    mean = correct.mean()
     # Per set: the variance p (1 - p) of a completion, and the part of it within problems; both unbiased.
     total = n * mean * (1 - mean) + _products(correct, correct) / max(n - 1, 1)
-    x, k = correct[..., several], completions[several]
-    within = (x * (1 - x) * k / (k - 1)).mean(axis=-1) * n
-    correlation = np.clip(1 - within / (total + CAUTION), 0, 1)
-    return n / (correlation + (1 - correlation) * (1 / completions).mean())
+    x, k = correct[several], shares.completions[several]
+    within = (x * (1 - x) * k / (k - 1)).mean() * n
+    correlation = min(max(1 - within / (total + CAUTION), 0.0), 1.0)
+    return n / (correlation + (1 - correlation) * (1 / shares.completions).mean())
 
 
-def average_bounds(sets: Sequence[Shares]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _products(a: np.ndarray, b: np.ndarray) -> float:
+    """Sum over problems of the products of the distances from the means."""
+    return ((a - a.mean()) * (b - b.mean())).sum()
+
+
+def accuracy_interval(sets: Sequence[Shares]) -> Interval:
     """
-    The unweighted mean of the sets' accuracies, and its bounds: for one set, Wilson's at [`effective_size`].
+    The unweighted mean of the sets' accuracies; its bounds are, for one set, Wilson's at [`effective_size`].
 
     Several sets vary less than one with their average: p̄ (1 - p̄) / N = sum_s p_s (1 - p_s) / n_s / S² gives N. Each
-    p_s is taken with one more completion, half correct, or sets all correct or all wrong would seem not to vary.
+    p_s is taken with one more completion, half correct, or sets all correct or all wrong would seem not to vary. All
+    `None` if there is no set, or one without problems.
     """
-    means = np.stack([np.mean(each.correct, axis=-1) for each in sets])
-    sizes = np.stack([effective_size(each) for each in sets])
-    mean = means.mean(axis=0)
+    if not sets or not all(len(each.correct) for each in sets):
+        return Interval(None, None, None)
+    means = np.array([each.correct.mean() for each in sets])
+    sizes = np.array([effective_size(each) for each in sets])
     smooth = (means * sizes + 0.5) / (sizes + 1)
-    middle = smooth.mean(axis=0)
-    size = len(sets) ** 2 * middle * (1 - middle) / (smooth * (1 - smooth) / sizes).sum(axis=0)
-    return mean, *wilson(mean, size)
+    middle = smooth.mean()
+    size = len(sets) ** 2 * middle * (1 - middle) / (smooth * (1 - smooth) / sizes).sum()
+    mean = float(means.mean())
+    return Interval(mean, *map(float, wilson(mean, size)))
 
 
-def difference_bounds(first: Sequence[Shares], second: Sequence[Shares]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> Interval:
     """
-    Average accuracy of the first run minus the second's, on the same problems in the same order, and its bounds.
+    Average accuracy of the first run minus the second's, on the same problems in the same order.
 
     low = d - sqrt(a² - 2 φ a b + b²) with a and b the distances of the two runs' bounds from their means, and φ the
     correlation of these means (Newcombe 1998, method 10); the fewer completions, the more φ is shrunk towards 0.
     """
-    (one, low, high), (two, other_low, other_high) = average_bounds(first), average_bounds(second)
-    pairs = [(np.asarray(a.correct, float), np.asarray(b.correct, float)) for a, b in zip(first, second, strict=True)]
-    together = sum(_products(a, b) / a.shape[-1] ** 2 for a, b in pairs)
-    alone = [sum((_products(run[of], run[of]) + CAUTION) / run[of].shape[-1] ** 2 for run in pairs) for of in (0, 1)]
-    correlation = together / np.sqrt(alone[0] * alone[1])
+    (one, low, high), (two, other_low, other_high) = accuracy_interval(first), accuracy_interval(second)
+    if one is None:
+        return Interval(None, None, None)
+    pairs = [(a.correct, b.correct) for a, b in zip(first, second, strict=True)]
+    together = sum(_products(a, b) / len(a) ** 2 for a, b in pairs)
+    alone = [sum((_products(run[of], run[of]) + CAUTION) / len(run[of]) ** 2 for run in pairs) for of in (0, 1)]
+    correlation = together / math.sqrt(alone[0] * alone[1])
 
-    def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.sqrt(np.maximum(a**2 - 2 * correlation * a * b + b**2, 0))
+    def distance(a: float, b: float) -> float:
+        return math.sqrt(max(a**2 - 2 * correlation * a * b + b**2, 0.0))
 
     difference = one - two
     low_end = difference - distance(one - low, other_high - two)
-    return difference, low_end, difference + distance(high - one, two - other_low)
-
-
-def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Sum over problems of the products of the distances from the means."""
-    return ((a - a.mean(axis=-1, keepdims=True)) * (b - b.mean(axis=-1, keepdims=True))).sum(axis=-1)
-
-
-def accuracy_interval(sets: Sequence[Shares]) -> Interval:
-    """The average accuracy; all `None` if there is no set, or one without problems."""
-    if not sets or not all(len(each.correct) for each in sets):
-        return Interval(None, None, None)
-    return Interval(*map(float, average_bounds(sets)))
-
-
-def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> Interval:
-    """See [`difference_bounds`]; all `None` if there is no set, or one without problems."""
-    if not first or not all(len(each.correct) for each in first):
-        return Interval(None, None, None)
-    return Interval(*map(float, difference_bounds(first, second)))
+    return Interval(*map(float, (difference, low_end, difference + distance(high - one, two - other_low))))

@@ -9,9 +9,8 @@ models: it distinguishes a model that is short only in the mean from one that is
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -134,25 +133,3 @@ def _paired(
             None if run == baseline else difference(own, runs[baseline])._asdict() for run, own in enumerate(runs)
         ],
     }
-
-
-def draw_budgets(lines: Mapping[str, tuple[Sequence[int], Sequence[float | None]]], file: Path) -> Path:
-    """Draw accuracy over budgets, one line per name; the file's suffix gives the format."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter, ScalarFormatter
-
-    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
-    axis = figure.subplots()
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(color="#d9dee6", linewidth=0.8)
-    for name, (budgets, values) in lines.items():
-        known = [math.nan if value is None else value for value in values]
-        axis.plot(budgets, known, marker="o", markersize=4, label=name)
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(sorted({budget for budgets, _ in lines.values() for budget in budgets}))
-    axis.xaxis.set_major_formatter(ScalarFormatter())
-    axis.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-    axis.set(xlabel="token budget", ylabel="correct completions within it", ylim=(0, None))
-    figure.legend(loc="outside right upper", frameon=False, fontsize=9)
-    figure.savefig(file, dpi=150)
-    return file

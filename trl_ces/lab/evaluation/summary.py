@@ -1,7 +1,6 @@
 """Results of an evaluation: `summary.json`, and a table in the layout of the paper's Table 1."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,15 @@ from ...support.files import write_json, write_text
 from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
 from .intervals import Interval
-from .measures import CORRECTNESS, by_benchmark, draw_budgets, measure, pass_at
+from .measures import CORRECTNESS, by_benchmark, measure, pass_at
 from .samples import Sample
 
-SUMMARY, TABLE, PICTURE = "summary.json", "table.md", "budgets.png"
+SUMMARY, TABLE = "summary.json", "table.md"
 KINDS = {"math": "Average", "choice": "Average of multiple choice", "code": "Average of code"}
+BUDGETS_NOTE = (
+    "Acc within: correct completions that end within so many tokens, %. Area: their mean over all budgets up to the "
+    "last."
+)
 
 
 def summarize(settings: dict[str, Any], samples: Sequence[Sample]) -> dict[str, Any]:
@@ -43,16 +46,13 @@ def _measure(sets: list[pd.DataFrame], limit: int) -> dict[str, Any]:
     """Numbers of one set, or of the average over several: by both graders, and mean length."""
     found: dict[str, Any] = {}
     for by in CORRECTNESS:
-        measured, samples = measure([sets], by, limit=limit), pd.concat(sets).dropna(subset=by)
-        tokens_by = samples.groupby(samples[by].astype(bool))["tokens"].mean()
+        measured = measure([sets], by, limit=limit)
         found |= {"problems": measured["problems"], "length_tokens": measured["length"][0]}
         found[by] = {
             "problems": measured["scored"],
             "accuracy": measured["accuracy"][0],
             "area": measured["area"][0],
             "budgets": {str(row["budget"]): row["accuracy"][0]["mean"] for row in measured["budgets"]},
-            "length_correct": tokens_by.get(True),
-            "length_wrong": tokens_by.get(False),
             "pass_at": pass_at(sets[0], by) if len(sets) == 1 else None,
         }
     return found
@@ -87,13 +87,10 @@ def _main_table(summary: dict[str, Any]) -> str:
 
 def _budget_table(summary: dict[str, Any]) -> str:
     """Accuracy at each budget by benchmark."""
-    rows = []
-    for name, entry in summary["benchmarks"].items():
-        own = entry["correct"]
-        values = map(percent, [*own["budgets"].values(), own["area"]["mean"]])
-        rows.append([BENCHMARKS[name].title, *values, tokens(own["length_correct"]), tokens(own["length_wrong"])])
-    budgets = next(iter(summary["benchmarks"].values()))["correct"]["budgets"]
-    return markdown(["Acc ↑ within", *budgets, "Area", "Len, correct", "Len, wrong"], rows)
+    measured = {BENCHMARKS[name].title: entry["correct"] for name, entry in summary["benchmarks"].items()}
+    budgets = next(iter(measured.values()))["budgets"]
+    rows = [[title, *map(percent, [*own["budgets"].values(), own["area"]["mean"]])] for title, own in measured.items()]
+    return markdown(["Acc ↑ within", *budgets, "Area"], rows)
 
 
 def results_table(summary: dict[str, Any]) -> str:
@@ -117,18 +114,10 @@ def results_table(summary: dict[str, Any]) -> str:
             f"\n\n{unscored} completions are unscored: `correct` cannot grade against their golds, which count in "
             "Script Acc alone, or a program's reference solution does not run here."
         )
-    budgets = (
-        "Acc within: correct completions that end within so many tokens, %. Area: their mean over all budgets up to "
-        "the limit. Len: mean tokens of correct and of wrong completions."
-    )
-    return "\n\n".join([title, _main_table(summary), notes, _budget_table(summary), budgets]) + "\n"
+    return "\n\n".join([title, _main_table(summary), notes, _budget_table(summary), BUDGETS_NOTE]) + "\n"
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:
-    """Write `summary.json` and `table.md` atomically, and, with matplotlib, the picture of the budgets."""
+    """Write `summary.json` and `table.md` atomically."""
     write_json(folder / SUMMARY, summary)
     write_text(folder / TABLE, results_table(summary))
-    if find_spec("matplotlib") is not None:
-        curves = {BENCHMARKS[name].title: own["correct"]["budgets"] for name, own in summary["benchmarks"].items()}
-        lines = {title: (list(map(int, curve)), list(curve.values())) for title, curve in curves.items()}
-        draw_budgets(lines, folder / PICTURE)
