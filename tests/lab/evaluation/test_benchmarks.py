@@ -168,17 +168,17 @@ def test_rows_from_the_hub_give_the_same_problems(data, monkeypatch):
         },
         "openai/gsm8k": ROWS["gsm8k"][0],
     }
-    asked = []
+    loaded = []
 
     def load_dataset(repository, configuration, split):
-        asked.append((repository, configuration, split))
+        loaded.append((repository, configuration, split))
         count = next(b.count for b in BENCHMARKS.values() if b.hub and b.hub.repository == repository)
         return [rows[repository]] * count
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
     for name in ("arc_challenge", "commonsenseqa", "openbookqa", "gsm8k"):
         assert load_benchmark(name) == load_benchmark(name, data)
-    assert asked == [
+    assert loaded == [
         ("allenai/ai2_arc", "ARC-Challenge", "test"),
         ("tau/commonsense_qa", None, "validation"),
         ("allenai/openbookqa", "main", "test"),
@@ -223,9 +223,9 @@ def test_the_golds_are_those_of_the_papers_script():
         (name, problem.id): problem.gold for name in GROUPS["math12"] for problem in load_benchmark(name, REAL_DATA)
     }
     with gzip.open(REAL_DATA / "oracle" / "qwen_math_verdicts.jsonl.gz", "rt", encoding="utf-8") as stream:
-        judged = {(row["benchmark"], row["idx"]): row["gold_raw"] for row in map(json.loads, stream)}
-    other = {key: gold for key, gold in judged.items() if golds.get(key) != gold}
+        graded = {(row["benchmark"], row["idx"]): row["gold_raw"] for row in map(json.loads, stream)}
+    other = {key: gold for key, gold in graded.items() if golds.get(key) != gold}
     # The oracle's file wrote this number with four digits.
     assert other == {("svamp", 399): "1.055e+06"}
     assert golds["svamp", 399] == "1054997"
-    assert len(judged) == 1150
+    assert len(graded) == 1150

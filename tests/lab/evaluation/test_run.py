@@ -79,7 +79,7 @@ def test_a_sample_has_the_correctness_by_both_graders(place, tmp_path, scripted)
         "sample": 1,
         "seed": sample_seed(0, "aime24", 0, 1),
         "gold": "005",
-        "answer": "5",
+        "final_answer": "5",
         "correct": True,
         "correct_qwen": True,
         "tokens": len("so \\boxed{5}"),

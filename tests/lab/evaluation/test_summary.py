@@ -33,7 +33,7 @@ def samples(benchmark, problem, correct, tokens, script=None, reasons=None):
             "sample": number,
             "seed": 0,
             "gold": "0",
-            "answer": "0",
+            "final_answer": "0",
             "correct": one,
             "correct_qwen": bool(one if script is None else script[number]),
             "tokens": tokens[number],
@@ -185,7 +185,7 @@ def test_the_comparison_has_the_layout_of_tables_1_and_9(runs):
 def test_runs_on_different_problems_are_not_compared(runs, tmp_path):
     other = {"aime24": {"problems": 2, "digest": "other"}, "gsm8k": SETTINGS["data"]["gsm8k"]}
     third = load_run(write_run(tmp_path / "third", SECOND, data=other), "third")
-    with pytest.raises(UserError, match="first and third were asked different problems of aime24"):
+    with pytest.raises(UserError, match="first and third have different problems of aime24"):
         compare([*runs, third])
     only = {"amc23": {"problems": 0, "digest": "x"}}
     fourth = load_run(write_run(tmp_path / "fourth", [], data=only, benchmarks=["amc23"]), "fourth")

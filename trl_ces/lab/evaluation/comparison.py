@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...support.errors import UserError, nearest
 from ...support.files import write_json
-from ...support.tables import Table, percent
+from ...support.tables import markdown, percent
 from .benchmarks import BENCHMARKS
 from .intervals import Interval
 from .measures import accuracies, by_benchmark, measure, scored_by_all
@@ -73,14 +73,12 @@ def shared_benchmarks(runs: Sequence[Run]) -> list[str]:
     shared = [name for name in runs[0].settings["benchmarks"] if all(name in run.settings["data"] for run in runs)]
     if not shared:
         raise UserError("The runs have no benchmark in common: there is nothing to compare.")
-    for run in runs[1:]:
-        for name in shared:
-            first, other = runs[0].settings["data"][name], run.settings["data"][name]
-            if first != other:
-                raise UserError(
-                    f"{runs[0].name} and {run.name} were asked different problems of {name} ({first['problems']} and "
-                    f"{other['problems']}): run both with the same data and `--max_problems`."
-                )
+    for run, name in product(runs[1:], shared):
+        if run.settings["data"][name] != runs[0].settings["data"][name]:
+            raise UserError(
+                f"{runs[0].name} and {run.name} have different problems of {name}: run both with the same data and "
+                "`--max_problems`."
+            )
     return shared
 
 
@@ -133,8 +131,8 @@ def _split(runs: Sequence[pd.DataFrame], by: str) -> dict[str, Any]:
     }
 
 
-def comparison_tables(compared: dict[str, Any]) -> list[Table]:
-    """Each run by benchmark (Table 1's layout), differences to the baseline, simple and hard questions, budgets."""
+def comparison_text(compared: dict[str, Any]) -> str:
+    """Markdown: each run by benchmark (Table 1's layout), differences, simple and hard questions, token budgets."""
     names, baseline = compared["runs"], compared["baseline"]
     kinds = [BENCHMARKS[name].kind for name in compared["benchmarks"]]
     titled = [(BENCHMARKS[name].title, row) for name, row in compared["benchmarks"].items()]
@@ -150,9 +148,9 @@ def comparison_tables(compared: dict[str, Any]) -> list[Table]:
     ]
     simple = f"Simple: more than half of {names[0]}'s completions are correct."
     tables = [
-        Table("By benchmark", ["Dataset", *_headings(names)], levels, _notes(compared)),
-        Table("Differences problem by problem", ["Dataset", *_headings(minus)], differences),
-        Table("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
+        ("By benchmark", ["Dataset", *_headings(names)], levels, _notes(compared)),
+        ("Differences problem by problem", ["Dataset", *_headings(minus)], differences, ""),
+        ("Simple and hard questions", ["Dataset", "Part", "Problems", *_headings(names)], split, simple),
     ]
     for kind, measured in compared["averages"].items():
         entries = [(str(row["budget"]), row, "accuracy") for row in measured["budgets"]] + [("Area", measured, "area")]
@@ -164,14 +162,8 @@ def comparison_tables(compared: dict[str, Any]) -> list[Table]:
             ]
             for title, row, what in entries
         ]
-        tables.append(Table(f"{KINDS[kind]} within token budgets", ["Tokens", *names, *minus], rows, BUDGETS_NOTE))
-    return tables
-
-
-def comparison_text(compared: dict[str, Any]) -> str:
-    """The tables as Markdown, with titles and notes."""
-    tables = comparison_tables(compared)
-    parts = [part for table in tables for part in (f"## {table.title}", table.markdown(), table.note)]
+        tables.append((f"{KINDS[kind]} within token budgets", ["Tokens", *names, *minus], rows, BUDGETS_NOTE))
+    parts = [part for title, header, rows, note in tables for part in (f"## {title}", markdown(header, rows), note)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

@@ -23,7 +23,7 @@ class ModelFacts:
     adapter_rank: int  # its rank, 0 without an adapter
     tokenizer: Any  # the adapter's if it has one, else the base's
     ends: list[int]  # end tokens, of the generation config and the tokenizer
-    context: int | None  # limit on tokens of prompt and completion; `None` if the model states none
+    context: int | None  # limit on tokens of prompt and completion; `None` if the model has no limit
     fingerprint: str | None  # of a local model's files; `None` for a Hub model
 
 

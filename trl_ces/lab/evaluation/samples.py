@@ -15,7 +15,7 @@ Sample = dict[str, Any]
 # Benchmark, row number of the problem, index of the sample.
 Key = tuple[str, int, int]
 REQUESTED = ("benchmark", "problem", "sample", "seed", "gold")
-GRADED = ("answer", "correct", "correct_qwen")
+GRADED = ("final_answer", "correct", "correct_qwen")
 GENERATED = ("tokens", "finish_reason", "text")
 FIELDS = (*REQUESTED, *GRADED, *GENERATED)
 

@@ -46,7 +46,7 @@ class EvaluationSettings:
     backend: str = _setting("auto", "vllm or transformers; auto: vLLM if it is installed", BACKEND)
     num_samples: int = _setting(4, "completions per problem", COUNT)
     max_problems: int | None = _setting(None, "maximum number of problems per set, evenly spaced", COUNT)
-    max_new_tokens: int = _setting(16384, "maximum completion length, thinking included; the paper states none", COUNT)
+    max_new_tokens: int = _setting(16384, "maximum completion length, with thinking; not stated in the paper", COUNT)
     temperature: float = _setting(0.4, "sampling temperature; 0 is greedy", NOT_NEGATIVE)
     top_p: float = _setting(0.95, "nucleus sampling: probability mass", FRACTION)
     top_k: int | None = _setting(None, "sampling: most likely tokens to draw from; default: all", COUNT)

@@ -213,9 +213,9 @@ def test_special_rules():
 
 @built
 def test_without_a_running_reference_nothing_is_scored():
-    whole = task("def f(x): raise ValueError", [[1]], [[2]])
+    neither = task("def f(x): raise ValueError", [[1]], [[2]])
     half = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
-    assert passed([whole, half, half], ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]) == [
+    assert passed([neither, half, half], ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]) == [
         [None, None],
         [True, None],
         [False, None],
@@ -249,9 +249,9 @@ def test_permission_is_required_before_anything_is_loaded(tmp_path, capsys, monk
     write_model(tmp_path / "model")
     words = ["eval", "--model", str(tmp_path / "model"), "--data_dir", str(tmp_path), "--benchmarks", "humaneval"]
     assert main([*words, "--output_dir", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err
-    assert "grading runs programs that the model wrote on this machine" in said
-    assert "`--allow_code_execution`" in said
+    message = capsys.readouterr().err
+    assert "grading runs programs that the model wrote on this machine" in message
+    assert "`--allow_code_execution`" in message
     assert not (tmp_path / "out").exists()
 
 
@@ -292,7 +292,7 @@ def test_a_completion_is_graded_for_the_set_and_the_stricter_set(tmp_path, monke
     every = sorted(file.read_text().splitlines())
     assert len(every) == 18
     sample = next(s for s in map(json.loads, every) if s["benchmark"] == "humaneval_plus")
-    assert sample["answer"] == "def double(x): return abs(2 * x)\n"
+    assert sample["final_answer"] == "def double(x): return abs(2 * x)\n"
     assert (sample["gold"], sample["correct"], sample["correct_qwen"]) == ("double", False, False)
     # Killed between the two lines of a completion: the missing line is added, no line repeated.
     kept = [line for line in every if '"humaneval_plus"' not in line]
@@ -341,15 +341,6 @@ def failed_canonical(dataset, rows):
 def test_twenty_canonical_solutions_pass(dataset):
     rows = real_rows(dataset)
     assert failed_canonical(dataset, rows[5 :: len(rows) // 20][:20]) == {}
-
-
-@built
-@pytest.mark.parametrize("dataset", FILES)
-def test_an_empty_function_fails_every_problem(dataset):
-    rows = real_rows(dataset)[3::40]
-    tasks = [read_task(dataset, row) for row in rows]
-    empty = [f"def {row['entry_point']}(*arguments): return 'x'" for row in rows]
-    assert passed(tasks, empty) == [[False, False]] * len(rows)
 
 
 @built

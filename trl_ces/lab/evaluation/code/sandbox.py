@@ -106,8 +106,8 @@ def _python_path() -> list[str]:
 @cache
 def visible_folders() -> list[str]:
     """The folders that a program can read: Python's libraries with installed packages, and the system's."""
-    wanted = [*_python_path(), f"{sys.base_prefix}/lib", *_LIBRARIES]
-    found = sorted({os.path.normpath(path) for path in wanted if os.path.exists(path)})
+    folders = [*_python_path(), f"{sys.base_prefix}/lib", *_LIBRARIES]
+    found = sorted({os.path.normpath(path) for path in folders if os.path.exists(path)})
     return [path for path in found if not any(path.startswith(other + "/") for other in found)]
 
 
