@@ -122,15 +122,21 @@ def accuracy_interval(sets: Sequence[Shares]) -> Interval:
     p_s is taken with one more completion, half correct, or sets all correct or all wrong would seem not to vary. All
     `None` if there is no set, or one without problems.
     """
-    if not sets or not all(len(each.correct) for each in sets):
-        return Interval(None, None, None)
+    return Interval(*_bounds(sets)) if _not_empty(sets) else Interval(None, None, None)
+
+
+def _not_empty(sets: Sequence[Shares]) -> bool:
+    return bool(sets) and all(len(each.correct) for each in sets)
+
+
+def _bounds(sets: Sequence[Shares]) -> tuple[float, float, float]:
     means = np.array([each.correct.mean() for each in sets])
     sizes = np.array([effective_size(each) for each in sets])
     smooth = (means * sizes + 0.5) / (sizes + 1)
     middle = smooth.mean()
     size = len(sets) ** 2 * middle * (1 - middle) / (smooth * (1 - smooth) / sizes).sum()
     mean = float(means.mean())
-    return Interval(mean, *map(float, wilson(mean, size)))
+    return mean, *wilson(mean, float(size))
 
 
 def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> Interval:
@@ -140,9 +146,9 @@ def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> In
     low = d - sqrt(a² - 2 φ a b + b²) with a and b the distances of the two runs' bounds from their means, and φ the
     correlation of these means (Newcombe 1998, method 10); the fewer completions, the more φ is shrunk towards 0.
     """
-    (one, low, high), (two, other_low, other_high) = accuracy_interval(first), accuracy_interval(second)
-    if one is None:
+    if not _not_empty(first):
         return Interval(None, None, None)
+    (one, low, high), (two, other_low, other_high) = _bounds(first), _bounds(second)
     pairs = [(a.correct, b.correct) for a, b in zip(first, second, strict=True)]
     together = sum(_products(a, b) / len(a) ** 2 for a, b in pairs)
     alone = [sum((_products(run[of], run[of]) + CAUTION) / len(run[of]) ** 2 for run in pairs) for of in (0, 1)]
@@ -153,4 +159,4 @@ def accuracy_difference(first: Sequence[Shares], second: Sequence[Shares]) -> In
 
     difference = one - two
     low_end = difference - distance(one - low, other_high - two)
-    return Interval(*map(float, (difference, low_end, difference + distance(high - one, two - other_low))))
+    return Interval(difference, low_end, difference + distance(high - one, two - other_low))
