@@ -11,10 +11,16 @@ import pytest
 from fixtures_evaluation import Scripted, write_data, write_model
 
 from trl_ces.lab.evaluation import run as run_module
-from trl_ces.lab.evaluation.completions import list_requests, pending_batches, sample_seed
 from trl_ces.lab.evaluation.models import EncodedPrompts, read_model
 from trl_ces.lab.evaluation.problems import Problem
-from trl_ces.lab.evaluation.run import check_evaluate, evaluate, run_evaluation
+from trl_ces.lab.evaluation.run import (
+    check_evaluate,
+    evaluate,
+    list_requests,
+    pending_batches,
+    run_evaluation,
+    sample_seed,
+)
 from trl_ces.lab.evaluation.samples import open_samples
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.lab.study.measuring import check_evaluation

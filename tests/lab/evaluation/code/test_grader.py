@@ -15,9 +15,8 @@ from trl_ces.lab.evaluation.code.grader import CodeGrade, CodeGrader, find_progr
 from trl_ces.lab.evaluation.code.inside import Opaque, decode, encode, equal_outputs
 from trl_ces.lab.evaluation.code.sandbox import run_sandboxed
 from trl_ces.lab.evaluation.code.tasks import CodeTask, read_task
-from trl_ces.lab.evaluation.completions import Request, grade_completions
 from trl_ces.lab.evaluation.problems import Problem, data_digest, load_benchmark
-from trl_ces.lab.evaluation.run import run_evaluation
+from trl_ces.lab.evaluation.run import Request, grade_completions, run_evaluation
 from trl_ces.lab.evaluation.settings import EvaluationSettings
 from trl_ces.support.errors import UserError
 
