@@ -125,7 +125,7 @@ def change_row(folder, name, number, **changes):
         ("gsm8k", {"answer": None}, "row 3 of .* cannot be read"),
         ("gsm8k", {"answer": "2 + 3\n####  "}, "row 3 of .* has an empty question or gold"),
         ("amc23", {"question": " "}, "row 3 of .* has an empty question or gold"),
-        ("minerva_math", {"solution": "$\\boxed{1}$ $\\boxed{2$"}, "row 3 of .* there is no complete"),
+        ("minerva_math", {"solution": "$\\boxed{1}$ $\\boxed{2$"}, "row 3 of .*there is no complete"),
         ("olympiadbench", {"final_answer": ["1", "2"]}, "row 3 of .* cannot be read"),
         ("arc_challenge", {"instruction": "Choose."}, "row 3 of .* has no numbered answers"),
     ],
