@@ -3,7 +3,6 @@
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any
 
 from ..lab.evaluation.settings import EvaluationSettings, default_folder, read_settings
 from ..train.shipped import find_config, shipped_files
@@ -13,7 +12,6 @@ EPILOG = """The defaults are the paper's. To resume a stopped run, give the same
 
   trl-ces eval --model deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B --benchmarks math12 --data_dir data
   trl-ces eval --model runs/ces --benchmarks aime24,gsm8k --config paper --max_problems 50
-  trl-ces compare runs/evaluation/R1 runs/evaluation/DAPO runs/evaluation/CES
 
 docs/evaluation.md lists the benchmarks and says what is measured.
 """
@@ -33,10 +31,11 @@ def run(argv: list[str]) -> int:
         if default not in (None, "", dataclasses.MISSING) and name != "system_prompt":
             text += f" (default {default})"
         # A flag of type bool may be given without a value.
-        takes: Any = {"nargs": "?", "const": "true"} if isinstance(default, bool) else {}
-        if name == "benchmarks":
-            takes = {"nargs": "+"}
-        parser.add_argument(f"--{name}", **takes, metavar=name.rpartition("_")[2].upper(), help=text)
+        nargs = "+" if name == "benchmarks" else "?" if isinstance(default, bool) else None
+        metavar = name.rpartition("_")[2].upper()
+        parser.add_argument(
+            f"--{name}", nargs=nargs, const="true" if nargs == "?" else None, metavar=metavar, help=text
+        )
     options = vars(parser.parse_args(argv or ["--help"]))
     config = options.pop("config")
     given = {name: text for name, text in options.items() if text is not None}

@@ -171,7 +171,7 @@ def test_a_run_killed_at_random_moments_ends_as_an_uninterrupted_one(place, fini
     size = (finished / "samples.jsonl").stat().st_size
     given = {"model": str(place / "model"), "data_dir": str(place), "benchmarks": ["aime24", "amc23"]} | QUICK
     code = KILLER.format(folder=str(tmp_path), seed=time.time_ns() % 1000, settings=given, step=size // 4)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     killed_at = json.loads(done.stdout.splitlines()[-1])
     assert len(killed_at) == 3, done.stderr
