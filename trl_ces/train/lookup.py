@@ -45,7 +45,8 @@ def _find(name: str, given: dict[str, Any] | None, recipe: Recipe) -> Callable[.
 
     known = {word: getattr(trl_rewards, word) for word in dir(trl_rewards) if word.endswith("_reward")}
     known |= {SOFT_OVERLONG: trl_rewards.get_soft_overlong_punishment}
-    known |= {word: getattr(own_rewards, word) for word in own_rewards.__all__ if word not in ("Groups", "group_reward")}
+    names = [word for word in own_rewards.__all__ if word.endswith("_reward") and word != "group_reward"]
+    known |= {word: getattr(own_rewards, word) for word in names}
     if "." not in name and name not in known:
         raise UserError(
             f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Known: "

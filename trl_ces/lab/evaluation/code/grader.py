@@ -1,4 +1,4 @@
-"""Judge completions to code benchmarks: run programs on EvalPlus' inputs in the sandbox, and compare outputs there."""
+"""Grade completions of code benchmarks: run programs on EvalPlus' inputs in the sandbox, and compare outputs there."""
 
 import base64
 import json
@@ -27,10 +27,10 @@ _PYTHON = ("", "python", "python3", "py")
 
 
 @dataclass(frozen=True)
-class CodeVerdict:
-    """The verdict on a completion."""
+class CodeGrade:
+    """The correctness of a completion."""
 
-    program: str | None  # `None` if there is none in the completion
+    program: str | None  # `None` if the completion has no program
     # For each group of inputs, whether it and all before it passed; `None` if the reference does not run here.
     passed: list[bool | None]
 
@@ -43,12 +43,12 @@ class _Reference:
 
 
 def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
-    """Refuses code benchmarks without permission or without a working sandbox."""
+    """Refuse code benchmarks without permission or without a working sandbox."""
     if benchmarks and not allowed:
         raise UserError(
-            f"{', '.join(benchmarks)}: to judge these completions, programs that the model wrote are run on this "
-            "machine, in a sandbox without your files, the network or privileges (docs/evaluation.md, Code). To allow "
-            "it, give `--allow_code_execution`."
+            f"{', '.join(benchmarks)}: grading runs programs that the model wrote on this machine, in a sandbox "
+            "without your files, the network or privileges (docs/evaluation.md, Code). To allow it, give "
+            "`--allow_code_execution`."
         )
     if benchmarks:
         check_sandbox()
@@ -62,21 +62,19 @@ def find_program(text: str, entry_point: str) -> str | None:
     return next((program for program in reversed(programs) if defines.search(program)), last)
 
 
-class CodeJudge:
-    """Judges completions, one per core at a time; runs each reference once."""
+class CodeGrader:
+    """Grades completions, one per core at a time; runs each reference once."""
 
     def __init__(self, time_limit: float):
         self.time_limit = time_limit  # wall-clock seconds for all tests of one completion
         self._references: dict[CodeTask, _Reference | None] = {}
 
-    def verdicts(self, answers: Sequence[tuple[CodeTask, str, bool]]) -> list[CodeVerdict]:
-        """Judges what the model wrote: task, text and whether the prompt opened the thinking, whose code is not it."""
-        said = [after_thinking(text, prefilled) for _, text, prefilled in answers]
-        tasks = [task for task, *_ in answers]
-        programs = [
-            None if text is None else find_program(text, task.entry_point)
-            for task, text in zip(tasks, said, strict=True)
-        ]
+    def grade(self, completions: Sequence[tuple[CodeTask, str, bool]]) -> list[CodeGrade]:
+        """Grade completions: task, text, and whether the prompt opened the thinking, whose code does not count."""
+        tasks, programs = [task for task, *_ in completions], []
+        for task, text, prefilled in completions:
+            final = after_thinking(text, prefilled)
+            programs.append(None if final is None else find_program(final, task.entry_point))
         new = list(dict.fromkeys(task for task in tasks if task not in self._references))
         try:
             with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -86,7 +84,7 @@ class CodeJudge:
             raise UserError(
                 f"The sandbox for model-written code failed ({error}): give the same line again to resume."
             ) from error
-        return [CodeVerdict(program, verdict) for program, verdict in zip(programs, passed, strict=True)]
+        return [CodeGrade(*pair) for pair in zip(programs, passed, strict=True)]
 
     def _run_reference(self, task: CodeTask) -> _Reference | None:
         found = self._solve(task, task.reference, None)
@@ -94,30 +92,31 @@ class CodeJudge:
             # Outputs too large for the limits (Mbpp/255), or a missing package: the base inputs alone may run.
             return self._run_reference(task.base()) if len(task.groups) > 1 else None
         notes = json.loads(found[-1])
-        limits = [max(LEAST_SECONDS, TIMES_REFERENCE * spent) for spent in notes["seconds"]]
+        limits = [max(LEAST_SECONDS, TIMES_REFERENCE * seconds) for seconds in notes["seconds"]]
         return _Reference(found[:-1], notes["plain"], limits)
 
     def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[bytes]:
-        """Frames of outputs, one for each group of inputs that the program got through."""
-        head = {"task": "solve", "code": code, "entry_point": task.entry_point, "convert": task.convert}
+        """Frames of outputs, one for each group of inputs that the program completed."""
         groups = [json.loads(group) for group in task.groups]
-        payload = json.dumps({**head, "limits": limits, "groups": groups}).encode()
-        return inside.frames(run_sandboxed(PROGRAM, payload, seconds=self.time_limit).output)
+        job = {"task": "solve", "code": code, "limits": limits, "groups": groups}
+        job |= {"entry_point": task.entry_point, "convert": task.convert}
+        return inside.frames(run_sandboxed(PROGRAM, json.dumps(job).encode(), seconds=self.time_limit).output)
 
     def _test(self, task: CodeTask, program: str | None) -> list[bool | None]:
         reference = self._references[task]
         if reference is None:
             return [None] * len(task.groups)
-        judged = len(reference.outputs)
-        tested = task if judged == len(task.groups) else task.base()
+        groups = len(reference.outputs)
+        tested = task if groups == len(task.groups) else task.base()
         found = [] if program is None else self._solve(tested, program, reference.limits)
         passed: list[bool | None] = []
-        for group in range(judged):
-            before = all(passed)
-            passed.append(before and group < len(found) and self._is_right(task, group, found[group], reference))
-        return passed + [None] * (len(task.groups) - judged)
+        for group in range(groups):
+            so_far = all(passed) and group < len(found)
+            passed.append(so_far and self._equal(task, group, found[group], reference))
+        return passed + [None] * (len(task.groups) - groups)
 
-    def _is_right(self, task: CodeTask, group: int, outputs: bytes, reference: _Reference) -> bool:
+    def _equal(self, task: CodeTask, group: int, outputs: bytes, reference: _Reference) -> bool:
+        """Whether a group's outputs are the expected ones; compared in the sandbox where the bytes differ."""
         expected = reference.outputs[group]
         if outputs == expected and reference.plain[group]:
             return True
@@ -131,4 +130,4 @@ class CodeJudge:
             "rule": task.rule,
         }
         outcome = run_sandboxed(PROGRAM, json.dumps(job).encode(), seconds=self.time_limit)
-        return outcome.status == "ok" and outcome.output == b"right"
+        return outcome.status == "ok" and outcome.output == b"correct"

@@ -1,4 +1,4 @@
-"""Code benchmarks: which program is taken from an answer, which is right, and that no trick passes for right."""
+"""Code benchmarks: the program in a completion, its correctness, and tricks that must not pass."""
 
 import gzip
 import json
@@ -10,15 +10,14 @@ from fixtures_evaluation import CODE_ROWS, REAL_DATA, Scripted, write_data, writ
 
 from trl_ces.cli.main import main
 from trl_ces.lab.evaluation import run as run_module
-from trl_ces.lab.evaluation.code import judge
+from trl_ces.lab.evaluation.code import grader
+from trl_ces.lab.evaluation.code.grader import CodeGrade, CodeGrader, find_program
 from trl_ces.lab.evaluation.code.inside import Opaque, decode, encode, equal_outputs
-from trl_ces.lab.evaluation.code.judge import CodeJudge, CodeVerdict, find_program
 from trl_ces.lab.evaluation.code.sandbox import run_sandboxed
 from trl_ces.lab.evaluation.code.tasks import CodeTask, read_task
 from trl_ces.lab.evaluation.problems import Problem, data_digest, load_benchmark
-from trl_ces.lab.evaluation.run import run_evaluation
+from trl_ces.lab.evaluation.run import Request, grade_completions, run_evaluation
 from trl_ces.lab.evaluation.settings import EvaluationSettings
-from trl_ces.lab.evaluation.units import Unit, judge_answers
 from trl_ces.support.errors import UserError
 
 DOUBLE = read_task("humaneval", CODE_ROWS["humaneval"])
@@ -34,9 +33,9 @@ def fenced(program):
     return f"Here it is:\n```python\n{program}\n```\nDone."
 
 
-def verdicts(tasks, programs, seconds=20.0):
-    answers = [(task, fenced(program), False) for task, program in zip(tasks, programs, strict=True)]
-    return [verdict.passed for verdict in CodeJudge(seconds).verdicts(answers)]
+def passed(tasks, programs, seconds=20.0):
+    completions = [(task, fenced(program), False) for task, program in zip(tasks, programs, strict=True)]
+    return [grade.passed for grade in CodeGrader(seconds).grade(completions)]
 
 
 @pytest.mark.parametrize(
@@ -81,21 +80,21 @@ def test_the_last_python_block_that_defines_the_function_is_the_program(text, pr
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_values_travel_as_they_are(value):
+def test_values_keep_their_type_in_json(value):
     back = decode(json.loads(json.dumps(encode(value))))
     assert back == value
     assert type(back) is type(value)
     assert isinstance(value, int) or repr(back) == repr(value)
 
 
-def test_what_cannot_travel_equals_nothing():
+def test_a_value_that_cannot_be_sent_equals_nothing():
     generator = decode(json.loads(json.dumps(encode(iter([1])))))
     assert isinstance(generator, Opaque)
     assert not equal_outputs(generator, decode(encode(iter([1]))), 0)
 
 
 @pytest.mark.parametrize(
-    ("output", "wanted", "atol", "verdict"),
+    ("output", "expected", "atol", "equal"),
     [
         (1, 1.0, 0, True),
         (0.3, 0.1 + 0.2, 0, True),
@@ -113,12 +112,12 @@ def test_what_cannot_travel_equals_nothing():
         (float("inf"), 1.0, 1e-3, False),
     ],
 )
-def test_outputs_are_equal_as_evalplus_has_it(output, wanted, atol, verdict):
-    assert equal_outputs(output, wanted, atol) is verdict
+def test_outputs_are_equal_as_in_evalplus(output, expected, atol, equal):
+    assert equal_outputs(output, expected, atol) is equal
 
 
 @built
-def test_base_and_further_tests_have_a_verdict_each():
+def test_base_and_further_tests_are_graded_apart():
     programs = [
         "def double(x): return x + x",
         "def double(x): return x * 2.0",  # not exact beyond 2^53
@@ -129,16 +128,16 @@ def test_base_and_further_tests_have_a_verdict_each():
         "import os\ndef double(x):\n    return 2 * x if x > 0 else os._exit(0)",
     ]
     expected = [[True, True], [True, True], [True, False], [False, False], [False, False], [False, False]]
-    assert verdicts([DOUBLE] * 7, programs) == [*expected, [True, False]]
+    assert passed([DOUBLE] * 7, programs) == [*expected, [True, False]]
 
 
 TRICKS = {
     "exit": "import os\nos._exit(0)",
     "system exit": "import sys\nsys.exit(0)",
     "exit in the call": "import os\ndef f(x): os._exit(0)",
-    "printing": "print('passed', 'right', '[true, true]')\ndef f(x): print('right')",
-    "sending": "import os\nos.write(3, b'right')\nos._exit(0)",
-    "the caller's send": "import sys\nf = lambda x: (sys._getframe(1).f_locals['send'](b'right'), os._exit(0))",
+    "printing": "print('passed', 'correct', '[true, true]')\ndef f(x): print('correct')",
+    "sending": "import os\nos.write(3, b'correct')\nos._exit(0)",
+    "the caller's send": "import sys\nf = lambda x: (sys._getframe(1).f_locals['send'](b'correct'), os._exit(0))",
     "equal to all": "class E:\n    def __eq__(self, other): return True\n    __hash__ = None\ndef f(x): return E()",
     "an int equal to all": "class E(int):\n    def __eq__(self, other): return True\ndef f(x): return E(7)",
     "a list equal to all": "class E(list):\n    def __eq__(self, other): return True\ndef f(x): return E()",
@@ -167,22 +166,22 @@ TRICKS = {
 
 @built
 @pytest.mark.parametrize("name", TRICKS)
-def test_no_trick_passes_for_right(name):
+def test_no_trick_passes(name):
     secret_of = task("def f(x): return 'secret_of_' + str(x)", [[1]], [[2]])
-    assert verdicts([secret_of], [TRICKS[name]], seconds=8.0) == [[False, False]]
+    assert passed([secret_of], [TRICKS[name]], seconds=8.0) == [[False, False]]
 
 
 @built
-def test_a_right_answer_among_hostile_ones_stays_right():
+def test_a_correct_program_among_hostile_ones_passes():
     hostile = [TRICKS[name] for name in ("fork", "memory", "kill", "exit")]
     tasks = [task("def f(x): return x", [[1]])] * 8
-    found = verdicts(tasks, [program for trick in hostile for program in (trick, "def f(x): return x")], 20.0)
+    found = passed(tasks, [program for trick in hostile for program in (trick, "def f(x): return x")], 20.0)
     assert found == [[False], [True]] * 4
 
 
 @built
-def test_a_slow_call_is_ended_by_its_own_limit(monkeypatch):
-    # A second of CPU time, for the reference takes none; the whole answer has 60 on the clock.
+def test_a_slow_call_is_ended_by_the_limit_on_its_cpu_time(monkeypatch):
+    # A second of CPU time, since the reference takes almost none; the completion has 60 seconds of wall-clock time.
     ends = []
 
     def watched(*arguments, **settings):
@@ -190,68 +189,68 @@ def test_a_slow_call_is_ended_by_its_own_limit(monkeypatch):
         ends.append(outcome.status)
         return outcome
 
-    monkeypatch.setattr(judge, "run_sandboxed", watched)
+    monkeypatch.setattr(grader, "run_sandboxed", watched)
     slow = "def f(x):\n    while x: pass\n    return x"
-    assert verdicts([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
-    assert ends == ["ok", "died"]  # the reference, and the answer, by the timer's signal and not by the clock
+    assert passed([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
+    assert ends == ["ok", "died"]  # the reference; the program, by the timer's signal rather than the wall-clock limit
 
 
 @built
-def test_rules_of_their_own():
+def test_special_rules():
     same_set = task("def f(x): return sorted(x)", [[[3, 1]]], convert="set")
-    there = task("def f(x): return x > 0", [[1], [2]], convert="not_none")
+    not_none = task("def f(x): return x > 0", [[1], [2]], convert="not_none")
     root = task("def f(c): return -c[0] / c[1]", [[[2.0, 1.0]]], rule="root", atol=1e-4)
-    beside = task("def f(x): return 5", [[1]], accepted=(json.dumps([7]),))
-    for tested, right, wrong in (
+    accepted = task("def f(x): return 5", [[1]], accepted=(json.dumps([7]),))
+    for tested, correct, wrong in (
         (same_set, "def f(x): return (1, 3, 3)", "def f(x): return [1]"),
-        (there, "def f(x): return object()", "def f(x): return None"),
+        (not_none, "def f(x): return object()", "def f(x): return None"),
         (root, "def f(c): return -2.00001", "def f(c): return -2.1"),
-        (beside, "def f(x): return 7", "def f(x): return 6"),
+        (accepted, "def f(x): return 7", "def f(x): return 6"),
     ):
-        assert verdicts([tested, tested], [right, wrong]) == [[True], [False]]
+        assert passed([tested, tested], [correct, wrong]) == [[True], [False]]
 
 
 @built
-def test_a_reference_that_does_not_run_judges_nothing():
-    whole = task("def f(x): raise ValueError", [[1]], [[2]])
+def test_without_a_running_reference_nothing_is_scored():
+    neither = task("def f(x): raise ValueError", [[1]], [[2]])
     half = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
-    assert verdicts([whole, half, half], ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]) == [
+    assert passed([neither, half, half], ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]) == [
         [None, None],
         [True, None],
         [False, None],
     ]
 
 
-def test_an_answer_that_cannot_be_judged_is_wrong_by_neither_verdict():
+def test_an_unscored_program_is_unscored_by_both_graders():
     class ReferenceThatFails:
-        def verdicts(self, answers):
-            return [CodeVerdict("def double(x): return 2 * x", [True, None])] * len(answers)
+        def grade(self, completions):
+            return [CodeGrade("def double(x): return 2 * x", [True, None])] * len(completions)
 
     base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
     stricter = replace(base, benchmark="humaneval_plus")
-    drawn = {"tokens": 9, "finish_reason": "stop", "text": "text"}
-    found = judge_answers([(Unit([base, stricter], 0, [1], False, 7), drawn)], ReferenceThatFails())
+    made = {"tokens": 9, "finish_reason": "stop", "text": "text"}
+    found = grade_completions([(Request([base, stricter], 0, [1], False, 7), made)], ReferenceThatFails())
     assert [(sample["correct"], sample["correct_qwen"]) for sample in found] == [(True, True), (None, None)]
 
 
 @built
 def test_code_in_the_thinking_does_not_count():
-    judge, answer = CodeJudge(20.0), fenced("def double(x): return 2 * x")
-    texts = [f"<think>{answer}", answer, f"{answer}</think>No idea.", f"so</think>{answer}"]
+    block = fenced("def double(x): return 2 * x")
+    texts = [f"<think>{block}", block, f"{block}</think>No idea.", f"so</think>{block}"]
     prefilled = [False, True, True, True]
-    found = judge.verdicts([(DOUBLE, text, opened) for text, opened in zip(texts, prefilled, strict=True)])
-    assert [verdict.passed[0] for verdict in found] == [False, False, False, True]
-    assert [verdict.program is None for verdict in found] == [True, True, True, False]
+    found = CodeGrader(20.0).grade([(DOUBLE, text, opened) for text, opened in zip(texts, prefilled, strict=True)])
+    assert [grade.passed[0] for grade in found] == [False, False, False, True]
+    assert [grade.program is None for grade in found] == [True, True, True, False]
 
 
-def test_permission_is_asked_for_before_anything_is_loaded(tmp_path, capsys, monkeypatch):
+def test_permission_is_required_before_anything_is_loaded(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(run_module, "read_model", None)
     write_model(tmp_path / "model")
     words = ["eval", "--model", str(tmp_path / "model"), "--data_dir", str(tmp_path), "--benchmarks", "humaneval"]
     assert main([*words, "--output_dir", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err
-    assert "programs that the model wrote are run on this machine" in said
-    assert "`--allow_code_execution`" in said
+    message = capsys.readouterr().err
+    assert "grading runs programs that the model wrote on this machine" in message
+    assert "`--allow_code_execution`" in message
     assert not (tmp_path / "out").exists()
 
 
@@ -264,7 +263,7 @@ def test_a_machine_without_a_sandbox_is_refused(tmp_path, monkeypatch, capsys):
 
 
 @built
-def test_one_answer_is_judged_for_the_set_and_the_stricter_set(tmp_path, monkeypatch):
+def test_a_completion_is_graded_for_the_set_and_the_stricter_set(tmp_path, monkeypatch):
     write_data(tmp_path, ["humaneval", "aime24"])
     write_model(tmp_path / "model")
     made = []
@@ -285,23 +284,23 @@ def test_one_answer_is_judged_for_the_set_and_the_stricter_set(tmp_path, monkeyp
         allow_code_execution=True,
     )
     summary = run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
-    assert sum(map(len, made[0].asked)) == 6 + 6  # three problems of aime24 and three of the two code sets
-    accuracy = {name: entry["correct"]["accuracy"] for name, entry in summary["benchmarks"].items()}
+    assert sum(map(len, made[0].seeds)) == 6 + 6  # three problems of aime24 and three of the two code sets
+    accuracy = {name: entry["correct"]["accuracy"]["mean"] for name, entry in summary["benchmarks"].items()}
     assert accuracy == {"humaneval_plus": 0.0, "aime24": 0.0, "humaneval": 1.0}
     file = tmp_path / "out" / "samples.jsonl"
-    whole = sorted(file.read_text().splitlines())
-    assert len(whole) == 18
-    sample = next(s for s in map(json.loads, whole) if s["benchmark"] == "humaneval_plus")
-    assert sample["answer"] == "def double(x): return abs(2 * x)\n"
+    every = sorted(file.read_text().splitlines())
+    assert len(every) == 18
+    sample = next(s for s in map(json.loads, every) if s["benchmark"] == "humaneval_plus")
+    assert sample["final_answer"] == "def double(x): return abs(2 * x)\n"
     assert (sample["gold"], sample["correct"], sample["correct_qwen"]) == ("double", False, False)
-    # killed between the two lines of an answer: the other is written, none twice
-    kept = [line for line in whole if '"humaneval_plus"' not in line]
+    # Killed between the two lines of a completion: the missing line is added, no line repeated.
+    kept = [line for line in every if '"humaneval_plus"' not in line]
     file.write_text("".join(line + "\n" for line in kept))
     run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
-    assert sorted(file.read_text().splitlines()) == whole
+    assert sorted(file.read_text().splitlines()) == every
 
 
-def test_the_limit_counts_among_the_settings_only_where_programs_are_judged():
+def test_the_time_limit_is_recorded_only_for_code_sets():
     maths = EvaluationSettings(model="m", benchmarks=["aime24"]).sampling()
     code = EvaluationSettings(model="m", benchmarks=["humaneval"], code_time_limit=9.0).sampling()
     assert not {"code_time_limit", "allow_code_execution"} & set(maths)
@@ -318,7 +317,7 @@ def test_a_changed_test_changes_the_digest(tmp_path):
 
 
 FILES = {"humaneval": "HumanEvalPlus.jsonl.gz", "mbpp": "MbppPlus.jsonl.gz"}
-# Outputs larger than the sandbox's memory: its further tests judge nothing here.
+# Outputs larger than the sandbox's memory: its further tests are unscored here.
 TOO_LARGE = {"Mbpp/255"}
 
 
@@ -330,26 +329,17 @@ def real_rows(dataset):
         return [json.loads(line) for line in stream]
 
 
-def judge_canonical(dataset, rows):
+def failed_canonical(dataset, rows):
     tasks = [read_task(dataset, row) for row in rows]
-    found = verdicts(tasks, [row["prompt"] + row["canonical_solution"] for row in rows], 120.0)
-    return {row["task_id"]: passed for row, passed in zip(rows, found, strict=True) if passed != [True, True]}
+    found = passed(tasks, [row["prompt"] + row["canonical_solution"] for row in rows], 120.0)
+    return {row["task_id"]: groups for row, groups in zip(rows, found, strict=True) if groups != [True, True]}
 
 
 @built
 @pytest.mark.parametrize("dataset", FILES)
 def test_twenty_canonical_solutions_pass(dataset):
     rows = real_rows(dataset)
-    assert judge_canonical(dataset, rows[5 :: len(rows) // 20][:20]) == {}
-
-
-@built
-@pytest.mark.parametrize("dataset", FILES)
-def test_an_empty_function_fails_every_problem(dataset):
-    rows = real_rows(dataset)[3::40]
-    tasks = [read_task(dataset, row) for row in rows]
-    empty = [f"def {row['entry_point']}(*arguments): return 'x'" for row in rows]
-    assert all(passed == [False, False] for passed in verdicts(tasks, empty))
+    assert failed_canonical(dataset, rows[5 :: len(rows) // 20][:20]) == {}
 
 
 @built
@@ -357,5 +347,5 @@ def test_an_empty_function_fails_every_problem(dataset):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("dataset", FILES)
 def test_all_canonical_solutions_pass(dataset):
-    failed = judge_canonical(dataset, real_rows(dataset))
+    failed = failed_canonical(dataset, real_rows(dataset))
     assert failed == {name: [True, None] for name in failed if name in TOO_LARGE}
