@@ -9,7 +9,7 @@ TERMS = {1: (4, 5), 2: (2, 4), 3: (2, 3)}  # digits -> fewest and most terms; fe
 
 
 def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
-    """Draw the fields of [`World`] and the base model's `seed`, which counts from 1.
+    """Draw the fields of [`ToyTask`] and the base model's `seed`, which counts from 1.
 
     A larger `count` keeps the earlier tasks. Digits are 2, 3 and 1 in turn. Every other task of several digits forgets
     carries. The last `easy` tasks have few arithmetic errors and forget no carry.
