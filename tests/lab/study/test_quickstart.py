@@ -101,6 +101,7 @@ def test_a_failed_training_is_reported_with_the_end_of_its_log(tmp_path, monkeyp
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_whole_quickstart_runs_in_small(tmp_path, capsys, monkeypatch):
     small = partial(quickstart.quickstart, base_steps=20, rl_steps=8, num_problems=10)
     monkeypatch.setattr(quickstart, "quickstart", small)
