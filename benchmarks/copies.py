@@ -1,6 +1,7 @@
-"""What a copy of the question's formula is worth, unread, by value alone and to the reward, which sees the question.
+"""
+Count copies of the question's formula that are accepted: by value alone, and by the reward, which sees the question.
 
-    trl-ces bench copies --data ../shared/data            # needs train/math/math.json and math/NAME/test.jsonl there
+    python benchmarks/copies.py --data FOLDER            # with train/math/math.json and math/NAME/test.jsonl
 
 A policy boxes the longest, the last or the first formula of the question, or the longest one changed: in brackets,
 with `+ 0`, with spaces, with its sides exchanged. A copy that is spelled like the gold is correct and not counted.

@@ -1,7 +1,7 @@
-"""How far a rollout's first importance ratio is from 1, in bf16, by where old log-probs are computed.
+"""Measure how far a rollout's first importance ratio is from 1, in bf16, by where old log-probs are computed.
 
-    trl-ces bench first_ratio
-    trl-ces bench first_ratio --device cuda --shape 1.5b --longest 12000
+    python benchmarks/first_ratio.py
+    python benchmarks/first_ratio.py --device cuda --shape 1.5b --longest 12000
 
 The policy stands still (learning rate 0), so every ratio should be 1. What differs from 1 is rounding: the same row
 gives other log-probs in another forward. Random weights and tokens; lengths like those of R1-Distill models.

@@ -1,17 +1,18 @@
-"""What only a GPU can tell: one command, at most 30 minutes.
+"""Run the benchmarks of this folder that need a GPU, in at most 30 minutes.
 
-    trl-ces bench gpu
-    trl-ces bench gpu --parts update plan
-    trl-ces bench gpu --shape tiny          # the whole of it, small, on a CPU
+    python benchmarks/gpu.py
+    python benchmarks/gpu.py --parts update plan
+    python benchmarks/gpu.py --shape tiny          # every part, small, on a CPU
 
-Each part runs in its own process, within its own share of the time. What it prints goes to OUTPUT_DIR/PART.md at once,
-below the device and the command, so a part that fails or takes too long leaves the others, and its own first rows.
-At the end: what `trl-ces plan` expected beside what `step` and `plan` measured.
+Each part is a process with a time limit of its own. Its output goes to OUTPUT_DIR/PART.md at once, below the device
+and the command, so the rows of a part that fails or is cut off remain. At the end, the tables of `step` and `plan`.
 """
 
 import argparse
+import os
 import platform
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -21,16 +22,12 @@ from pathlib import Path
 import torch
 from transformers.utils import is_flash_attn_2_available
 
-from trl_ces.lab.study.processes import end_processes
-from trl_ces.support.errors import UserError
-
 HERE = Path(__file__).parent
-SECONDS_TO_END = 60.0  # for a part that is asked to: a study ends its runs
 
 
 @dataclass(frozen=True)
 class Part:
-    """A script of this folder, its options at the 1.5B shape, and those with which it only has to run."""
+    """A script of this folder, its options at the 1.5B shape, and those of a small test run."""
 
     script: str
     large: str
@@ -40,7 +37,7 @@ class Part:
     attends: bool = True  # takes --attention, and at the 1.5B shape --checkpointing
 
 
-# Most wanted first; the minutes sum to 30.
+# The most important first; the minutes sum to 27.
 PARTS = {
     "update": Part(
         "update_step",
@@ -69,8 +66,6 @@ PARTS = {
         2,
     ),
     "first_ratio": Part("first_ratio", "--rows 16 --longest 4000", "--rows 8 --longest 100", 2, attends=False),
-    "shaping": Part("shaping", "--tokens 12000", "--tokens 300 --rows 2 --repeats 3", 1, shaped=False, attends=False),
-    "world": Part("gpu_world", "", "--tiny", 2, shaped=False, attends=False),
 }
 
 
@@ -85,7 +80,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]:
-    """The words after `trl-ces bench`."""
+    """Return the name of a part's script and its options."""
     part, tiny = PARTS[name], options.shape == "tiny"
     words = [part.script, "--device", device, *shlex.split(part.tiny if tiny else part.large)]
     if part.shaped:
@@ -94,9 +89,8 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
     attention = options.attention or ("flash_attention_2" if flash else "sdpa")
     if part.attends:
         words += ["--attention", attention, *([] if tiny else ["--checkpointing"])]
-    if name in ("step", "world"):
-        words += ["--output_dir", str(options.output_dir / f"{name}-{options.shape}")]
     if name == "step":
+        words += ["--output_dir", str(options.output_dir / f"{name}-{options.shape}")]
         words += ["--attn_implementation", attention]
         base = ["--model_name_or_path", str(options.output_dir / "base"), "--model_builder_kwargs", "{steps: 2}"]
         words += [*base, "--save_strategy", "steps"] if tiny else []
@@ -104,29 +98,32 @@ def command_of(name: str, options: argparse.Namespace, device: str) -> list[str]
 
 
 def run_part(words: list[str], file: Path, device: str, seconds: float) -> str:
-    """Runs a part for at most `seconds` and says how it ended; all that it prints is in `file` at once."""
+    """Run a part for at most `seconds`, write its output to `file` at once, and return how it ended."""
     start = time.monotonic()
     with file.open("w", encoding="utf-8") as output:
-        output.write(f"{device}, torch {torch.__version__}\n\n    trl-ces bench {shlex.join(words)}\n\n")
+        script, *rest = words
+        line = shlex.join(["python", f"benchmarks/{script}.py", *rest])
+        output.write(f"{device}, torch {torch.__version__}\n\n    {line}\n\n")
         output.flush()
-        command = [sys.executable, "-u", str(HERE / f"{words[0]}.py"), *words[1:]]
+        command = [sys.executable, "-u", str(HERE / f"{script}.py"), *rest]
         child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             code = child.wait(seconds)
         except subprocess.TimeoutExpired:
-            end_processes([child], SECONDS_TO_END)
-            said = f"cut off after {seconds / 60:.1f} minutes"
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            outcome = f"cut off after {seconds / 60:.1f} minutes"
         else:
-            said = f"failed ({code})" if code else f"{time.monotonic() - start:.0f} s"
-        output.write(f"\n{said}\n")
-    return said
+            outcome = f"failed ({code})" if code else f"{time.monotonic() - start:.0f} s"
+        output.write(f"\n{outcome}\n")
+    return outcome
 
 
 def main(argv: list[str] | None = None) -> int:
     options = parse(argv)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and options.shape != "tiny":
-        raise UserError("There is no CUDA device here. `--shape tiny` runs every part, small, on the CPU.")
+        raise SystemExit("There is no CUDA device here. `--shape tiny` runs every part, small, on the CPU.")
     named = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU"
     options.output_dir.mkdir(parents=True, exist_ok=True)
     latest, failed, tables = time.monotonic() + 60 * options.minutes, 0, []
@@ -141,9 +138,9 @@ def main(argv: list[str] | None = None) -> int:
             continue
         own = left if name == options.parts[-1] else min(left, 60 * PARTS[name].minutes)
         file = options.output_dir / f"{name}.md"
-        said = run_part(words, file, named, own)
-        failed += said.startswith("failed")
-        print(f"{name}: {said}; {file}", flush=True)
+        outcome = run_part(words, file, named, own)
+        failed += outcome.startswith("failed")
+        print(f"{name}: {outcome}; {file}", flush=True)
         if name in ("plan", "step"):
             tables += ["", *(line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("|"))]
     for line in tables:

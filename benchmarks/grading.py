@@ -1,6 +1,6 @@
-"""Verdicts per second: trl_ces' accuracy reward on all cores against TRL's, on the same easy answers.
+"""Graded answers per second: trl_ces' accuracy reward on all cores against TRL's, on the same easy answers.
 
-    trl-ces bench grading
+    python benchmarks/grading.py
 
 Answers are numbers, fractions, powers and short polynomials, half of them wrong, like those of a partly trained model.
 The two take turns and ratios are of wall time, so run nothing else on the machine.

@@ -1,7 +1,7 @@
-"""Planned memory against measured: whole training steps of small models on a CPU, of larger ones on a GPU.
+"""Compare planned with measured memory: training steps of small models on a CPU, of larger ones on a GPU.
 
-    trl-ces bench memory
-    trl-ces bench memory --device cuda
+    python benchmarks/memory.py
+    python benchmarks/memory.py --device cuda
 
 Each case runs in its own process: CESTrainer trains a random model for two steps on full-length completions. On a CPU
 the peak of resident memory, less what the process held before the model, is compared with the estimate of
@@ -14,10 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
-from trl_ces.train.shapes import KNOWN_SHAPES, ModelShape, shape_of
+from trl_ces.train.sizes import KNOWN_SHAPES, ModelShape, shape_of
 
 MIB = 2**20
 
@@ -86,17 +85,13 @@ def recipe_of(fields, output, device):
 
 def predicted(shape, fields, device):
     """Planned bytes, without the reserve for the process itself."""
-    from trl_ces.lab.plan.engine import Engine
-    from trl_ces.lab.plan.memory import plan_memory
+    from trl_ces.lab.plan.memory import Engine, plan_memory
     from trl_ces.lab.plan.setup import make_setup
-    from trl_ces.train.schedule import make_schedule
 
     recipe = recipe_of(fields, "unused", device)
-    config = recipe.check_training(1)
-    shape = ModelShape(json.dumps(shape))
-    setup = make_setup(recipe, config, make_schedule(config, 1, None), shape, Engine(1), None, PROMPT)
-    # The completions are scripted, so nothing is generated.
-    memory = plan_memory(replace(setup, generation=replace(setup.generation, server=True)))
+    memory = plan_memory(
+        make_setup(recipe, recipe.check_training(1), ModelShape(json.dumps(shape)), Engine(1), PROMPT)
+    )
     return memory.training - memory.parts["reserve (estimate)"]
 
 

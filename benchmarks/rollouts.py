@@ -1,4 +1,4 @@
-"""Workloads for the benchmarks: completions of R1-like lengths, a model of some shape, and a trainer that gets both.
+"""Workloads shared by the benchmarks: completions of R1-like lengths, models by shape, and trainers for both.
 
 Tokens and rewards are random, nothing is generated or graded, so that only the update is measured.
 """

@@ -1,10 +1,10 @@
-"""A recipe's rollout by term on this GPU: what `trl-ces plan` expects, what it takes, and a verdict a line.
+"""Measure the seconds of each phase of a recipe's rollout, and its memory, beside those of `trl-ces plan`.
 
-    trl-ces bench step --device cuda --config R1-1.5B
-    trl-ces bench step --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE   # no Hub
+    python benchmarks/step.py --device cuda --config R1-1.5B
+    python benchmarks/step.py --device cuda --config R1-1.5B --model_name_or_path FOLDER --dataset_name FILE   # no Hub
 
 Trains two rollouts in one process. The second one's times are compared with the plan at the lengths that it had.
-Memory is the device's, whoever holds it. On a CPU the expected times are an A800's.
+Memory is all that is in use on the device. On a CPU the expected times are an A800's.
 """
 
 import argparse
@@ -16,12 +16,11 @@ import torch
 from accelerate import PartialState
 from transformers import TrainerCallback
 
-from trl_ces.lab.plan.hours import DEVICES, FAST, SLOW, rollout_seconds
 from trl_ces.lab.plan.memory import GIB
-from trl_ces.lab.plan.plan import plan_recipe
+from trl_ces.lab.plan.plan import DEVICES, plan_recipe, rollout_seconds
 from trl_ces.lab.plan.text import between
 from trl_ces.support.tables import markdown
-from trl_ces.train.command_line import read_words
+from trl_ces.train.arguments import read_words
 from trl_ces.train.recipe import load_recipe
 from trl_ces.train.run import make_trainer
 
@@ -56,7 +55,7 @@ class Clock(TrainerCallback):
 
     def timed(self, act, term):
         def run(*args, **kwargs):
-            self.turn(term or ("update" if torch.is_grad_enabled() else "old log-probs"))
+            self.turn(term or ("update" if torch.is_grad_enabled() else "log-probs"))
             result = act(*args, **kwargs)
             self.turn()
             if term == "generation":
@@ -78,10 +77,8 @@ class Clock(TrainerCallback):
 
 def table(plan, seconds, memory, lengths):
     """Expected, measured and a verdict for each term and each peak of memory; a tenth off counts as planned."""
-    fast, slow = (rollout_seconds(plan, DEVICES[plan.device], rates, lengths) for rates in (FAST, SLOW))
-    size = plan.disk.checkpoint * bool(plan.disk.saves)
-    found = [(f"{term}, s", fast[term], slow[term], seconds[term]) for term in fast if term != "checkpoints"]
-    found += [("checkpoint, s", size / FAST.disk, size / SLOW.disk, seconds["checkpoint"])]
+    fast, slow = rollout_seconds(plan, lengths)
+    found = [(f"{term}, s", fast[term], slow[term], seconds[term]) for term in fast]
     for name, held in (("training", max(memory["update"], memory["optimizer"])), ("generating", memory["generation"])):
         found += [(f"{name}, GiB", *2 * [getattr(plan.memory, name) / GIB], held / GIB)]
     rows = []
@@ -89,6 +86,7 @@ def table(plan, seconds, memory, lengths):
         off = one / (min(max(one, low), high) or 1e-3)  # against the nearer end of the range
         verdict = "as planned" if 0.9 <= off <= 1.1 else f"{off:.2f} x the plan" if one else "not measured"
         rows.append((name, between(low, high, 1), f"{one:.1f}", verdict))
+    rows += [(f"{term}, s", "-", f"{seconds[term]:.1f}", "not planned") for term in ("optimizer", SENT, "checkpoint")]
     return markdown(("a rollout", f"expected (plan, {plan.device})", "measured", "verdict"), rows)
 
 

@@ -1,7 +1,7 @@
-"""The update of one optimizer step: CESTrainer against TRL's GRPOTrainer on the same rollout.
+"""Compare the update of one optimizer step: CESTrainer and TRL's GRPOTrainer on the same rollout.
 
-    trl-ces bench update_step                                   # a small model on this CPU
-    trl-ces bench update_step --device cuda --shape 1.5b --longest 12000 --attention sdpa
+    python benchmarks/update_step.py                                   # a small model on this CPU
+    python benchmarks/update_step.py --device cuda --shape 1.5b --longest 12000 --attention sdpa
 
 Trainers take turns; each repeat gives a ratio, and the medians of the ratios are printed with their range. On a CPU
 times are CPU seconds of this process, so other processes do not count; run it with OMP_NUM_THREADS=1.

@@ -1,20 +1,16 @@
-"""
-Writes docs/config.md, every key of a recipe that is not TRL's, from the dataclasses.
-
-The docstring of `CESConfig` describes its fields, and is their `help`; so is the `help` of a rule's and a recipe's.
-"""
+"""Write docs/config.md, all keys of a recipe that are not TRL's, from the dataclasses' fields and their help."""
 
 import dataclasses
 import inspect
 import re
+import typing
 from pathlib import Path
+from types import UnionType
 
 from trl import GRPOConfig
 
 from trl_ces.config import CESConfig
-from trl_ces.support.yaml import describe_type
 from trl_ces.train.arguments import ScriptArguments
-from trl_ces.train.recipe import RecipeField, recipe_fields
 
 PAGE = Path(__file__).parent / "config.md"
 COMMAND = "python docs/build_config_reference.py"
@@ -49,15 +45,35 @@ of environment variables for the training processes.
 """
 
 
-def item(entry: RecipeField, text: str) -> str:
-    """A field with its type, its default as Python writes it, and what it does."""
-    kind = "one of " + ", ".join(map(str, entry.choices)) if entry.choices else describe_type(entry.hint)
-    default = f"`{entry.default!r}`".replace("'", '"')
-    return f"- **`{entry.name}`** ({kind.replace('null', 'None')}; default {default}): {readable(text)}"
+def items(owner: type) -> str:
+    """List the fields of a dataclass that `GRPOConfig` lacks: type, default as Python writes it, help."""
+    inherited, hints = {entry.name for entry in dataclasses.fields(GRPOConfig)}, typing.get_type_hints(owner)
+    lines = []
+    for entry in dataclasses.fields(owner):
+        if entry.name not in inherited:
+            default = entry.default
+            if default is dataclasses.MISSING:
+                default = entry.default_factory() if callable(entry.default_factory) else None
+            kind = describe_type(hints[entry.name], entry.metadata.get("choices"))
+            text = readable(entry.metadata["help"])
+            shown = f"`{default!r}`".replace("'", '"')
+            lines.append(f"- **`{entry.name}`** ({kind}; default {shown}): {text}")
+    return "\n".join(lines)
+
+
+def describe_type(hint: typing.Any, choices: typing.Sequence[str] | None) -> str:
+    """Write a type hint in words."""
+    if choices:
+        return "one of " + ", ".join(choices)
+    if typing.get_origin(hint) in (UnionType, typing.Union):
+        return " or ".join(describe_type(part, None) for part in typing.get_args(hint))
+    if hint is type(None):
+        return "None"
+    return str(hint).replace("typing.", "") if typing.get_origin(hint) else getattr(hint, "__name__", str(hint))
 
 
 def readable(text: str) -> str:
-    """A docstring's or a help's text as Markdown of one paragraph: no references of TRL's, no accidental HTML."""
+    """Write help as Markdown of one paragraph: no references of TRL's, no accidental HTML."""
     text = re.sub(r"\[`~?([\w.]+)`\]", lambda match: f"`{match[1].rpartition('.')[2]}`", " ".join(text.split()))
     text = re.sub(r"\bdocs/(\w+)\.md", r"[\1.md](\1.md)", text)
     parts = re.split(r"(`[^`]*`)", text)
@@ -66,7 +82,7 @@ def readable(text: str) -> str:
 
 
 def described_errors(doc: str) -> str:
-    """The text of the docstring's `ValueError`."""
+    """Return the text of the docstring's `ValueError`."""
     found = re.search(r"^Raises:\n    `ValueError`: (.*?)(?=^\S|\Z)", inspect.cleandoc(doc), re.MULTILINE | re.DOTALL)
     if found is None:
         raise ValueError("the docstring has no ValueError.")
@@ -74,16 +90,9 @@ def described_errors(doc: str) -> str:
 
 
 def page() -> str:
-    """docs/config.md"""
-    doc = CESConfig.__doc__ or ""
-    inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
-    entries = recipe_fields().values()
-    own = [entry for entry in entries if entry.owner is CESConfig and entry.name not in inherited]
-    own.sort(key=lambda entry: not entry.name.startswith("shaping"))  # before the settings of the rules
-    ours = [item(entry, entry.help) for entry in own]
-    script = [item(e, e.help) for e in entries if e.owner is ScriptArguments]
-    refused = readable(described_errors(doc))
-    return TEXT.format(ours="\n".join(ours), refused=refused, script="\n".join(script))
+    """Return the text of docs/config.md."""
+    refused = readable(described_errors(CESConfig.__doc__ or ""))
+    return TEXT.format(ours=items(CESConfig), refused=refused, script=items(ScriptArguments))
 
 
 if __name__ == "__main__":

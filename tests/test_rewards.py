@@ -12,7 +12,7 @@ def chat(*contents):
     return [{"role": "assistant", "content": content} for content in contents]
 
 
-def test_right_and_wrong_answers_score_one_and_zero():
+def test_correct_and_incorrect_final_answers_score_one_and_zero():
     completions = [r"\boxed{\frac12}", r"\boxed{50}", "the answer is 0.5.", "no idea"]
     assert accuracy_reward(completions, ["1/2"] * 4) == [1.0, 0.0, 1.0, 0.0]
 
@@ -32,7 +32,7 @@ def test_the_last_assistant_message_of_a_tool_conversation_is_graded():
     assert accuracy_reward([[tool]], ["7"]) == [0.0]
 
 
-def test_unclosed_thinking_scores_zero_whoever_opened_it():
+def test_unclosed_thinking_scores_zero_in_prompt_or_completion():
     completions = [r"\boxed{7}", r"<think>\boxed{7}", r"x</think>\boxed{7}", r"\boxed{7}</think>"]
     assert accuracy_reward(completions, ["7"] * 4, thinking_prefilled=True) == [0.0, 0.0, 1.0, 0.0]
     assert accuracy_reward(completions, ["7"] * 4, thinking_prefilled=False) == [1.0, 0.0, 1.0, 0.0]
@@ -40,33 +40,34 @@ def test_unclosed_thinking_scores_zero_whoever_opened_it():
     assert partial(accuracy_reward, thinking_prefilled=True)(completions, ["7"] * 4) == [0.0, 0.0, 1.0, 0.0]
 
 
-def test_string_prompts_tell_whether_thinking_was_opened():
+def test_string_prompts_show_whether_thinking_was_opened():
     prompts = ["<|assistant|><think>\n", "<|assistant|>", [{"role": "user", "content": "<think>"}]]
     assert accuracy_reward([r"\boxed{7}"] * 3, ["7"] * 3, prompts=prompts) == [0.0, 1.0, 1.0]
     assert think_format_reward(["a</think>b"] * 3, prompts=prompts) == [1.0, 0.0, 0.0]
 
 
-def test_an_unusable_gold_is_none_and_reported_once_with_its_index(caplog, monkeypatch):
-    monkeypatch.setattr(rewards, "_reported_golds", set())
+def test_an_unusable_gold_gives_none_and_one_warning(caplog):
+    rewards._warn_once.cache_clear()
     completions, solution = [r"\boxed{1}"] * 5, ["1", r"\frac{", r"\frac{", "", None]
+    prompts = ["One?"] * 5
     with caplog.at_level(logging.WARNING, logger="trl_ces.rewards"):
-        assert accuracy_reward(completions, solution) == [1.0, None, None, None, None]
-        assert accuracy_reward(["<think>"], [r"\frac{"]) == [None]
-    messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 2
-    assert "solution 1 " in messages[0]
-    assert r"'\\frac{'" in messages[0]
-    assert "solution 3 " in messages[1]
+        assert accuracy_reward(completions, solution, prompts=prompts) == [1.0, None, None, None, None]
+        assert accuracy_reward(["<think>"], [r"\frac{"], prompts=["One?"]) == [None]
+    assert [record.getMessage() for record in caplog.records] == [
+        rf"The solution {gold!r} cannot be graded against; its reward is None." for gold in (r"\frac{", "")
+    ]
 
 
-def test_lengths_that_differ_are_refused():
-    with pytest.raises(ValueError, match="solution has 1 entries for 2 completions"):
+def test_arguments_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match="golds has 1 entries for 2"):
         accuracy_reward(["a", "b"], ["1"])
-    with pytest.raises(ValueError, match="thinking_prefilled has 1 entries for 2 completions"):
+    with pytest.raises(ValueError, match="thinking_prefilled has 1 entries for 2"):
+        accuracy_reward(["a", "b"], ["1", "2"], thinking_prefilled=[True])
+    with pytest.raises(ValueError, match="shorter"):
         think_format_reward(["a", "b"], thinking_prefilled=[True])
 
 
-def test_a_reward_has_limits_of_its_own_and_asks_for_one_verdict(monkeypatch):
+def test_a_reward_has_its_own_time_limits_and_one_comparison(monkeypatch):
     limits = []
 
     class Pool:
@@ -107,13 +108,13 @@ def test_a_reward_has_limits_of_its_own_and_asks_for_one_verdict(monkeypatch):
         ("", 0.0, 0.0),
     ],
 )
-def test_format_reward_wants_thinking_exactly_once_and_first(completion, prefilled, plain):
+def test_the_format_reward_requires_thinking_exactly_once_and_first(completion, prefilled, plain):
     assert think_format_reward([completion], thinking_prefilled=True) == [prefilled]
     assert think_format_reward([chat(completion)], thinking_prefilled=[False]) == [plain]
     assert think_format_reward([completion]) == [plain]
 
 
-def test_the_nouns_of_the_question_are_units():
+def test_nouns_of_the_question_are_units():
     chat = [{"role": "user", "content": "How many gizmos?"}, {"role": "assistant", "content": "Gadgets"}]
     answers = [r"\boxed{5\text{ gizmos}}", r"\boxed{5\text{ gadgets}}"]
     assert accuracy_reward(answers * 2, ["5"] * 4, prompts=["How many gizmos?"] * 2 + [chat] * 2) == [1, 0, 1, 0]

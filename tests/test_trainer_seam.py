@@ -132,7 +132,7 @@ def test_the_trainer_warns_once_of_negative_betas_with_ces_only(tmp_path, caplog
 
 def test_the_trainer_warns_of_a_tau_that_shapes_no_token(tmp_path, caplog):
     make_trainer(tmp_path, ces_tau=0.001, max_steps=2).train()
-    assert caplog.text.count("Nothing will be shaped: a completion of at most 40 tokens") == 1
+    assert caplog.text.count("No token will be shaped: a completion of at most 40 tokens") == 1
     assert caplog.text.count("No token of the first rollout is shaped") == 1
 
 

@@ -70,24 +70,23 @@ def test_the_page_on_pypi_names_where_it_links_to(built):
         assert (ROOT / link.split("#")[0]).is_file()
 
 
-def test_it_holds_the_package_its_recipes_studies_and_benchmarks_and_no_more(built):
+def test_it_holds_the_package_its_recipes_and_studies_and_no_more(built):
     with zipfile.ZipFile(built[0]) as wheel:
         files = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    tracked = run(["git", "ls-files", "trl_ces", "recipes", "benchmarks", "experiments/*/study.yaml"], ROOT).split()
+    tracked = run(["git", "ls-files", "trl_ces", "recipes", "experiments/*/study.yaml"], ROOT).split()
     assert files == {name if name.startswith("trl_ces/") else f"trl_ces/{name}" for name in tracked}
     assert "trl_ces/py.typed" in files
     with tarfile.open(built[1]) as sdist:
         assert not [name for name in sdist.getnames() if "/runs/" in name or "/.venv" in name]
 
 
-def test_commands_find_recipes_studies_and_benchmarks_without_a_checkout(installed, tmp_path):
+def test_commands_find_recipes_and_studies_without_a_checkout(installed, tmp_path):
     def trl_ces(*words):
         return run([*PYTHON, "trl_ces.cli.main", *words], tmp_path, PYTHONPATH=str(installed))
 
     where = run([sys.executable, "-c", "import trl_ces; print(trl_ces.__file__)"], tmp_path, PYTHONPATH=str(installed))
     assert Path(where.strip()).parent == installed / "trl_ces"
     assert "--data_dir" in trl_ces("eval", "--help")
-    assert "update_step" in trl_ces("bench", "--help")
     assert "smollm2_135m" in trl_ces("study", "--help")
     words = ["--config", "R1-1.5B", "--accelerate_config", "zero3", "--gpus", "2"]
     assert "ZeRO-3 on 2 processes" in trl_ces("plan", *words)

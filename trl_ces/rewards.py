@@ -1,56 +1,61 @@
 """
 Reward functions for TRL.
 
-- Is the answer correct, is the thinking well-formed (docs/deviations.md, rows 18 and 17)? Both know whether the chat
-  template already opened `<think>`.
-- `get_..._length_reward`: rewards of whole groups, from methods/. [`group_reward`] makes one of your own.
+- [`accuracy_reward`], [`boxed_accuracy_reward`] and [`think_format_reward`] read one completion each. They take
+  into account whether the chat template already opened `<think>` (docs/deviations.md, rows 17 and 18).
+- `get_NAME_length_reward`: length rewards of whole groups. [`group_reward`] makes one from a function of your own.
 
-DAPO's soft overlong punishment is TRL's own `get_soft_overlong_punishment`.
+TRL's `get_soft_overlong_punishment` is the soft overlong punishment of DAPO.
 """
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from . import methods
 from .grading.judge import judge, usable_golds
-from .methods.group_reward import group_reward, reward_factory
+from .methods.group_reward import group_reward
 from .methods.groups import Groups
+from .methods.length_rewards import (
+    get_alp_length_reward,
+    get_arora_length_reward,
+    get_gr3_length_reward,
+    get_grpo_lead_length_reward,
+    get_kimi_length_reward,
+    get_laser_length_reward,
+    get_linear_length_reward,
+    get_mai_length_reward,
+    get_shorter_length_reward,
+    get_smart_thinker_length_reward,
+)
 from .support.prompts import THINK_CLOSE, THINK_OPEN, opens_thinking
 
 __all__ = [
     "Groups",
     "accuracy_reward",
     "boxed_accuracy_reward",
+    "get_alp_length_reward",
+    "get_arora_length_reward",
+    "get_gr3_length_reward",
+    "get_grpo_lead_length_reward",
+    "get_kimi_length_reward",
+    "get_laser_length_reward",
+    "get_linear_length_reward",
+    "get_mai_length_reward",
+    "get_shorter_length_reward",
+    "get_smart_thinker_length_reward",
     "group_reward",
     "think_format_reward",
 ]
 
 logger = logging.getLogger(__name__)
 
-# methods/NAME.py with a rule `NAME_length_reward` makes `get_NAME_length_reward`: a new one is one file.
-for _module in iter_modules(methods.__path__):
-    _rule = getattr(import_module(f"{methods.__name__}.{_module.name}"), f"{_module.name}_length_reward", None)
-    if _rule is not None:
-        globals()[f"get_{_rule.__name__}"] = reward_factory(_rule, __name__)
-        __all__.append(f"get_{_rule.__name__}")
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Callable[..., Any]: ...
-
-
 Completion = str | list[dict[str, Any]]
 
-# Seconds of processor time of one comparison (docs/evaluation.md, "Time of a reward"). On a slow and busy machine 15
-# of 300 correct answers took more than 0.2 s, and none more than 0.5 s.
+# Seconds of processor time per comparison (docs/evaluation.md, "Time of a reward"). On a slow and busy machine, 15 of
+# 300 correct final answers took more than 0.2 s, and not one more than 0.5 s.
 _FIRST_LIMIT_S = 0.5
 _LIMIT_S = 1.0
-
-_reported_golds: set[str] = set()
 
 
 def accuracy_reward(
@@ -62,29 +67,28 @@ def accuracy_reward(
     **kwargs: Any,
 ) -> list[float | None]:
     r"""
-    Rewards completions whose final answer is mathematically equal to the gold (r_acc in Eq. 2 of the paper).
+    Reward completions whose final answer is mathematically equal to the gold (r_acc in Eq. 2 of the paper).
 
     Args:
         completions (`Sequence[str | list[dict]]`):
-            Plain or conversational completions. In a conversation the last assistant message counts.
+            Plain or conversational completions. In a conversation, the last assistant message is graded.
         solution (`Sequence[str]`):
             Golds, one per completion, LaTeX or plain text.
         thinking_prefilled (`bool` or `Sequence[bool]`, *optional*):
             Whether the prompt already opened `<think>`, for all completions or one value per completion.
-            [`CESTrainer`] passes what the model saw. `None`: read from string prompts; `False` for conversations.
+            [`CESTrainer`] passes it. `None`: read from string prompts; `False` for conversations.
         last_turns (`Sequence[str]`, *optional*):
             The model's last turns as generated, thinking included. [`CESTrainer`] passes them, because TRL may have
             parsed the thinking out of a completion's `content`. `None`: the `content` is graded.
         boxes_only (`bool`, *optional*, defaults to `False`):
-            Whether an answer without a box is none; see [`boxed_accuracy_reward`].
+            Whether only boxes are final answers; see [`boxed_accuracy_reward`].
         **kwargs:
-            The other columns that TRL passes. `prompts` say what counts as the answer (its units, base, order and
-            options), and a copy of a formula in them is none; they are also used if `thinking_prefilled` is `None`.
+            Further columns that TRL passes. `prompts` determine the expected units, base, order and options; a formula
+            copied from the prompt is not accepted. They are also read if `thinking_prefilled` is `None`.
 
     Returns:
-        `list[float | None]`: 1.0 for the gold; 0.0 for anything else, including unclosed thinking; `None` for an
-        unusable gold, which is logged once, and for an answer that the batch has no time to decide, which is logged
-        (`first_limit_s` of [`judge`](grading/judge.py)).
+        `list[float | None]`: 1.0 for a final answer equal to the gold, else 0.0, including unclosed thinking. `None`,
+        with a warning, if the gold cannot be parsed or the comparison ran out of time (`first_limit_s` of [`judge`]).
 
     Raises:
         `ValueError`: The arguments differ in length.
@@ -95,24 +99,21 @@ def accuracy_reward(
         [1.0, 0.0]
         ```
     """
-    if len(solution) != len(completions):
-        raise ValueError(
-            f"solution has {len(solution)} entries for {len(completions)} completions: pass one for each."
-        )
-    prefilled = _prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
-    golds = ["" if gold is None else gold for gold in solution]
-    for index, (gold, usable) in enumerate(zip(golds, usable_golds(golds), strict=True)):
-        if not usable and gold not in _reported_golds:
-            _reported_golds.add(gold)
-            logger.warning("solution %d of the batch cannot be graded against; its reward is None: %r", index, gold)
     prompts = kwargs.get("prompts")
+    golds = ["" if gold is None else gold for gold in solution]
+    for gold, usable in zip(golds, usable_golds(golds), strict=True):
+        if not usable:
+            _warn_once(f"The solution {gold!r} cannot be graded against; its reward is None.")
     if prompts is None:
-        _warn_of_copies()
+        _warn_once(
+            "accuracy_reward was called without `prompts`, so it accepts a formula copied from the question if it has "
+            "the gold's value. Pass the prompts, as TRL does."
+        )
     grades = judge(
-        _last_turns(completions, last_turns),
+        last_turns or [_last_text(completion, "assistant") for completion in completions],
         golds,
         questions=None if prompts is None else [_last_text(prompt, "user") for prompt in prompts],
-        thinking_prefilled=prefilled,
+        thinking_prefilled=_thinking_prefilled(thinking_prefilled, len(completions), prompts),
         boxes_only=boxes_only,
         limit_s=_LIMIT_S,
         first_limit_s=_FIRST_LIMIT_S,
@@ -123,16 +124,8 @@ def accuracy_reward(
 def boxed_accuracy_reward(
     completions: Sequence[Completion], solution: Sequence[str | None], **kwargs: Any
 ) -> list[float | None]:
-    r"""As [`accuracy_reward`], but only a `\boxed{...}` or `\fbox{...}` is an answer: nothing is read from prose."""
+    r"""[`accuracy_reward`] that reads final answers from `\boxed{...}` and `\fbox{...}` only, not from prose."""
     return accuracy_reward(completions, solution, boxes_only=True, **kwargs)
-
-
-@functools.cache  # said once
-def _warn_of_copies() -> None:
-    logger.warning(
-        "accuracy_reward was called without `prompts`: a copy of the question's formula counts as an answer where it "
-        "has the gold's value. Pass the prompts, as TRL does."
-    )
 
 
 def think_format_reward(
@@ -142,26 +135,22 @@ def think_format_reward(
     **kwargs: Any,
 ) -> list[float]:
     """
-    Rewards completions that think exactly once, first, and then answer, both in words or numbers.
+    Reward completions that consist of one block of thinking followed by an answer.
 
     Args:
-        completions (`Sequence[str | list[dict]]`):
-            Plain or conversational completions. In a conversation the last assistant message counts.
-        thinking_prefilled, last_turns:
+        completions, thinking_prefilled, last_turns:
             As in [`accuracy_reward`].
         **kwargs:
-            The other columns that TRL passes; `prompts` is used if `thinking_prefilled` is `None`.
+            Further columns that TRL passes; `prompts` is read if `thinking_prefilled` is `None`.
 
     Returns:
-        `list[float]`: 1.0 or 0.0. If the prompt opened `<think>`, 1.0 takes exactly one `</think>` and no `<think>`;
-        otherwise one `<think>`, preceded by nothing but white space, and one `</think>` after it. The thinking and
-        what follows it each contain a letter or a digit.
+        `list[float]`: 1.0 or 0.0. If the prompt opened `<think>`, 1.0 requires exactly one `</think>` and no
+        `<think>`; otherwise one `<think>`, preceded by white space only, and one `</think>` after it. Both the
+        thinking and the text after it must contain a letter or a digit.
     """
-    prefilled = _prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
-    return [
-        float(_is_well_formed(text, opened))
-        for text, opened in zip(_last_turns(completions, last_turns), prefilled, strict=True)
-    ]
+    prefilled = _thinking_prefilled(thinking_prefilled, len(completions), kwargs.get("prompts"))
+    texts = last_turns or [_last_text(completion, "assistant") for completion in completions]
+    return [float(_is_well_formed(text, opened)) for text, opened in zip(texts, prefilled, strict=True)]
 
 
 def _is_well_formed(text: str, prefilled: bool) -> bool:
@@ -173,30 +162,23 @@ def _is_well_formed(text: str, prefilled: bool) -> bool:
     return len(parts) == 2 and THINK_OPEN not in text and all(any(map(str.isalnum, part)) for part in parts)
 
 
-def _last_turns(completions: Sequence[Completion], given: Sequence[str] | None) -> Sequence[str]:
-    return [_last_text(completion, "assistant") for completion in completions] if given is None else given
-
-
 def _last_text(messages: Completion, role: str) -> str:
-    """A text itself, or that of a conversation's last message of `role`."""
+    """Text of a conversation's last message of `role`; a string is returned as it is."""
     if isinstance(messages, str):
         return messages
-    for message in reversed(messages):
-        if message["role"] == role:
-            content = message.get("content") or ""  # `None` in a message that only calls a tool
-            if isinstance(content, str):
-                return content
-            return "".join(part["text"] for part in content if part["type"] == "text")
-    return ""
+    content = next((message.get("content") for message in reversed(messages) if message["role"] == role), None)
+    if content is None:  # in a message that only calls a tool
+        return ""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content if part["type"] == "text")
 
 
-def _prefilled(given: bool | Sequence[bool] | None, count: int, prompts: Sequence[Any] | None) -> list[bool]:
+def _thinking_prefilled(given: bool | Sequence[bool] | None, count: int, prompts: Sequence[Any] | None) -> list[bool]:
+    """Whether each prompt opened `<think>`: as given, or read from string prompts."""
     if given is None:
-        if prompts is None:
-            return [False] * count
-        given = [isinstance(prompt, str) and opens_thinking(prompt) for prompt in prompts]
-    if isinstance(given, bool):
-        return [given] * count
-    if len(given) != count:
-        raise ValueError(f"thinking_prefilled has {len(given)} entries for {count} completions: pass one for each.")
-    return list(given)
+        given = prompts is not None and [isinstance(prompt, str) and opens_thinking(prompt) for prompt in prompts]
+    return [given] * count if isinstance(given, bool) else list(given)
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    logger.warning(message)

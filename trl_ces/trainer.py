@@ -1,13 +1,13 @@
 """`CESTrainer`: where the paper's advantage enters TRL's `GRPOTrainer`.
 
-CES changes the advantage; everything else is TRL's. [`Shaping`] is the paper, at these seams of TRL, each pinned by a
-test in tests/test_trl_contract.py:
+CES changes the advantage; everything else is TRL's. [`Shaping`] implements the paper at these points of TRL, each
+pinned by a test in tests/test_trl_contract.py:
 
 1. `_calculate_rewards` returns rewards gathered over all processes, groups contiguous: `Correctness` takes correctness
    there and [`Shaping`] the group accuracy (Eq. 2), before TRL makes advantages, slices by process and shuffles.
 2. `_generate_and_score_completions` returns the rollout: the (B,) tensors join it, and TRL carries them to the
    micro-batch.
-3. `_compute_loss` asks `_get_per_token_logps_and_entropies` for log-probs and entropies (Eq. 4), in the graph, and
+3. `_compute_loss` calls `_get_per_token_logps_and_entropies` for log-probs and entropies (Eq. 4), in the graph, and
    reads `inputs["advantages"]` only afterwards, as (B,) or (B, T): A' (Eq. 7) is written between the two.
 
 [`CESTrainer`] adds the layers of layers/, one per concern.
@@ -98,14 +98,17 @@ class Shaping(Correctness):
             self.add_callback(DivergenceWatch(reward, self.args.stop_on_divergence, advice))
 
     def _warn_before_training(self):
-        warnings = []
+        args = self.args
         if self._is_ces:
-            warnings += [warn_of_negative_betas(self.args.ces_beta_correct, self.args.ces_beta_incorrect)]
-            warnings += [warn_if_unshaped(self.args.ces_tau, self.args.max_completion_length)]
+            self._log_warning(warn_of_negative_betas(args.ces_beta_correct, args.ces_beta_incorrect))
+            self._log_warning(warn_if_unshaped(args.ces_tau, args.max_completion_length))
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled  # which update float32 copies
         if not sharded and not is_peft_model(self.model):
-            warnings += [warn_of_rounding(max(self.model.parameters(), key=torch.numel), self.args.learning_rate)]
-        for warning in filter(None, warnings if self.accelerator.is_main_process else []):
+            self._log_warning(warn_of_rounding(max(self.model.parameters(), key=torch.numel), args.learning_rate))
+
+    def _log_warning(self, warning: str):
+        """Logs a warning on the main process, unless it is empty."""
+        if warning and self.accelerator.is_main_process:
             logger.warning(warning)
 
     def _required_inputs(self):
@@ -123,14 +126,11 @@ class Shaping(Correctness):
 
     def _decide_tau(self, lengths: torch.Tensor, is_first: bool):
         """Replaces `ces_tau: auto` by a number; warns if no token of the first rollout is shaped."""
-        warnings = []
         if self.args.ces_tau == AUTO:
             self.args.ces_tau = automatic_tau(lengths.float().mean().item())
-            warnings += [f"`ces_tau: auto` is {self.args.ces_tau:g}, from the first rollout's mean length."]
+            self._log_warning(f"`ces_tau: auto` is {self.args.ces_tau:g}, from the first rollout's mean length.")
         if is_first:
-            warnings += [warn_if_rollout_is_unshaped(cast(float, self.args.ces_tau), lengths)]
-        for warning in filter(None, warnings if self.accelerator.is_main_process else []):
-            logger.warning(warning)
+            self._log_warning(warn_if_rollout_is_unshaped(cast(float, self.args.ces_tau), lengths))
 
     def _generate_and_score_completions(self, inputs):
         self._facts = {}
@@ -141,10 +141,10 @@ class Shaping(Correctness):
             return super()._compute_loss(model, inputs)
         # A copy, because TRL keeps the original in its buffer for the next iteration. Without the advantages, so that
         # a TRL which reads the unshaped ones fails.
-        copy = {name: value for name, value in inputs.items() if name != "advantages"}
-        self._loss_inputs = inputs, copy
+        trl_inputs = {name: value for name, value in inputs.items() if name != "advantages"}
+        self._loss_inputs = inputs, trl_inputs
         try:
-            loss = super()._compute_loss(model, copy)
+            loss = super()._compute_loss(model, trl_inputs)
         except KeyError as error:
             if error.args != ("advantages",):
                 raise
@@ -162,8 +162,8 @@ class Shaping(Correctness):
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
         outputs = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         if self._loss_inputs is not None:
-            inputs, copy = self._loss_inputs
-            copy["advantages"] = self._shaped_advantages(inputs, logps=outputs[0], entropies_nats=outputs[1])
+            inputs, trl_inputs = self._loss_inputs
+            trl_inputs["advantages"] = self._shaped_advantages(inputs, logps=outputs[0], entropies_nats=outputs[1])
         return outputs
 
     def _shaped_advantages(self, inputs, logps, entropies_nats):
@@ -183,10 +183,8 @@ class Shaping(Correctness):
         batch = {**inputs, "logps": logps, "old_logps": old_logps}
         shaped = rule.function(batch, entropies_nats, mask, **settings)
         mode = "train" if self.model.training else "eval"
-        if self.args.needs(Need.CORRECTNESS):
-            sums = ces_sums(inputs, entropies_nats, mask, shaped)
-        else:
-            sums = selection_sums(mask, shaped)
+        has_facts = self.args.needs(Need.CORRECTNESS)
+        sums = ces_sums(inputs, entropies_nats, mask, shaped) if has_facts else selection_sums(mask, shaped)
         self._ces_sums[mode] = self._ces_sums[mode] + sums if mode in self._ces_sums else sums
         return shaped.advantages
 
@@ -209,9 +207,8 @@ class Shaping(Correctness):
         mode = "train" if self.model.training else "eval"
         if self._ces_totals[mode]:
             totals = torch.stack(self._ces_totals[mode]).cpu().double().sum(dim=0).tolist()
-            name = cast(Rule, self._rule).name
-            has_facts = self.args.needs(Need.CORRECTNESS)
-            metrics = ces_metrics(totals) if has_facts else selection_metrics(name, totals)
+            has_facts, rule = self.args.needs(Need.CORRECTNESS), cast(Rule, self._rule)
+            metrics = ces_metrics(totals) if has_facts else selection_metrics(rule.name, totals)
             for name, value in metrics.items():
                 if not math.isnan(value):  # TRL would log None, and TensorBoard warn at each log step
                     self._metrics[mode][name].append(value)

@@ -1,7 +1,6 @@
 """
 A token rule of your own, to start from: a price on the entropy of all tokens of correct completions.
 
-    trl-ces check my_rule:rule
     trl-ces train --config my.yaml --shaping my_rule:rule --shaping_kwargs '{gamma: 0.2}'
 
 The file may lie in the working directory or in an installed package. A package may also register the rule's name, and
@@ -9,6 +8,8 @@ The file may lie in the working directory or in an installed package. A package 
 
     [project.entry-points."trl_ces.methods"]
     correct_entropy = "my_package.my_rule:rule"
+
+In its tests, `check_rule(rule, {"gamma": 0.2})` of `trl_ces.lab.testing` finds what the trainer could not train.
 """
 
 import math
@@ -17,8 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trl_ces.methods.rule import Need, Rule, setting
-from trl_ces.methods.shaped import ShapedAdvantages, entropy_in_bits
+from trl_ces.methods.rule import Need, Rule, ShapedAdvantages, entropy_in_bits, setting
 
 
 def correct_entropy(
@@ -33,7 +33,7 @@ def correct_entropy(
 
 @dataclass(frozen=True)
 class Settings:
-    """What `shaping_kwargs` may set."""
+    """Settings that `shaping_kwargs` sets."""
 
     gamma: float = setting(
         0.1,
@@ -48,6 +48,6 @@ rule = Rule(
     title="a price on the entropy of correct completions",
     function=correct_entropy,
     settings=Settings,
-    needs=frozenset({Need.VERDICTS, Need.RATIOS}),
+    needs=frozenset({Need.CORRECTNESS, Need.RATIOS}),
     differentiates="entropies",
 )

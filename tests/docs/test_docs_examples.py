@@ -50,9 +50,7 @@ def test_the_group_reward_goes_to_right_completions_up_to_the_mean_of_the_right_
     correct = torch.tensor([[True, True, False, True], [False] * 4])
     scored = torch.tensor([[True, True, True, False], [True] * 4])
     lengths = torch.tensor([[10, 20, 3, 12], [5, 6, 7, 8]])
-    groups = Groups(
-        correct, scored, torch.zeros(2, 4, dtype=torch.bool), lengths, correct.float(), 64, torch.arange(2)
-    )
+    groups = Groups(correct, scored, torch.zeros(2, 4, dtype=torch.bool), lengths, correct.float(), 64)
     assert brief.of_groups(groups).tolist() == [[1, 0, 0, 0], [0] * 4]  # the mean is 15
 
 

@@ -1,4 +1,4 @@
-"""Every shipped script is read by what will run it: bash and shellcheck, uv, `trl-ces train`."""
+"""Shipped scripts are accepted by the tools that run them: bash and shellcheck, uv, `trl-ces train`."""
 
 import os
 import shutil
@@ -8,13 +8,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import httpx
 import pytest
 from docs_blocks import load_script
-from huggingface_hub.errors import RepositoryNotFoundError
-
-from trl_ces.train.command_line import read_words
-from trl_ces.train.recipe import load_recipe
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = [file for room in ("recipes", "docs") for file in sorted((ROOT / room).rglob("*"))]
@@ -75,35 +70,11 @@ def test_uv_reads_a_scripts_metadata(file, tmp_path):
     assert set(required["extras"]) == {"vllm", "flash", "lab"}
 
 
-@pytest.fixture
-def jobs():
-    return load_script(ROOT / "docs/examples/ces_jobs.py")
-
-
-def test_a_job_trains_a_shipped_recipe_and_pushes_it_to_a_private_repository(jobs, monkeypatch, tmp_path):
-    def missing(*_, **__):
-        raise RepositoryNotFoundError("404", response=httpx.Response(404, request=httpx.Request("GET", "http://hub")))
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jobs, "snapshot_download", missing)
-    line = read_words(jobs.words(["--hub_model_id", "me/ces", "--seed", "7"]))
-    recipe = load_recipe(line.config, line.overrides)
-    recipe.check_training(1)
-    names = ("push_to_hub", "hub_private_repo", "hub_strategy", "hub_model_id", "seed", "resume_from_checkpoint")
-    assert [recipe.setting(name) for name in names] == [True, True, "checkpoint", "me/ces", 7, None]
-    assert recipe.setting("save_steps") % 12 == 0
-    usage = jobs.__doc__
-    assert " --timeout " in usage
-    assert " --secrets HF_TOKEN " in usage
-
-
-def test_a_job_that_is_started_again_goes_on_from_the_pushed_checkpoint(jobs, monkeypatch, tmp_path):
-    def pushed(repository, allow_patterns, local_dir):
-        assert (repository, allow_patterns) == ("me/ces", "last-checkpoint/*")
-        (Path(local_dir) / "last-checkpoint").mkdir(parents=True)
-        (Path(local_dir) / "last-checkpoint" / "trainer_state.json").touch()
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jobs, "snapshot_download", pushed)
-    given = jobs.words(["--hub_model_id", "me/ces"])
-    assert given[-2:] == ["--resume_from_checkpoint", "outputs/ces/last-checkpoint"]
+def test_a_job_trains_a_shipped_recipe_and_pushes_the_model_to_a_private_repository():
+    job = load_script(ROOT / "docs/examples/ces_jobs.py")
+    command, config, recipe, *flags = job.train_words(["--hub_model_id", "me/ces"])
+    assert (command, config) == ("train", "--config")
+    assert (ROOT / f"recipes/models/{recipe}.yaml").is_file()
+    given = dict(zip(flags[::2], flags[1::2], strict=True))
+    assert given.pop("--output_dir")
+    assert given == {"--push_to_hub": "true", "--hub_private_repo": "true", "--hub_model_id": "me/ces"}

@@ -9,7 +9,7 @@ from engines_on_a_cpu import ACCELERATE
 from processes import environment, free_port
 
 from trl_ces.train import launch
-from trl_ces.train.command_line import read_words
+from trl_ces.train.arguments import read_words
 from trl_ces.train.recipe import make_recipe
 
 CORES = 12

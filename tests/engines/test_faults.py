@@ -8,7 +8,6 @@ import os
 import shutil
 
 import pytest
-from hub_server import Hub
 from server_runs import served, served_here
 from server_training import Training, assert_same_weights, machines, make_job, train
 
@@ -152,17 +151,3 @@ def test_the_newest_whole_checkpoint_is_resumed_from_exactly(job, tmp_path, stan
     assert ended.code == 0
     assert f"checkpoint-{4 if fault == 'cut off' else 5}." in ended.said
     assert_same_weights(output, whole[1])
-
-
-def test_a_wrong_token_of_the_hub_is_said_before_the_training(job, tmp_path, stand_in):
-    with Hub() as hub:
-        variables = {"HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_wrong", "HF_HUB_OFFLINE": "0"}
-        pushed = {"push_to_hub": True, "hub_model_id": "me/live", "variables": variables}
-        ended = train(job, tmp_path / "out", stand_in.url, **pushed)
-    assert ended.code == 2
-    (sentence,) = ended.sentences()
-    assert (
-        "cannot be opened: Invalid credentials in Authorization header (401). Check its name, and that your token"
-        in sentence
-    )
-    assert not list((tmp_path / "out").glob("checkpoint-*"))

@@ -10,7 +10,7 @@ from processes import HERE, environment
 from tiny import save_tiny, tiny_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from trl_ces.train.compose import compose
+from trl_ces.train.recipe import compose
 
 RECIPES = HERE.parents[1] / "recipes"
 TIMEOUT = 1500

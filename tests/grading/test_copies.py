@@ -77,7 +77,7 @@ def test_a_copy_of_a_neighbours_question_is_no_copy():
 
 
 def test_that_copies_count_without_prompts_is_said_once(caplog):
-    rewards._warn_of_copies.cache_clear()
+    rewards._warn_once.cache_clear()
     with caplog.at_level(logging.WARNING, logger="trl_ces.rewards"):
         accuracy_reward([r"\boxed{1}"], ["1"], prompts=["One?"])
         assert not caplog.records

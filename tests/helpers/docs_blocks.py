@@ -7,24 +7,16 @@ import shlex
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*/README.md"))
 PAGES = [*sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]), *EXPERIMENTS]
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", flags=re.MULTILINE | re.DOTALL)
-SHELLS, OTHERS = ("bash", "sh"), ("python", "text", "yaml", "json", "diff", "bibtex", "")
-PROGRAMS = ("trl-ces", "make", "python", "pip")
 
 
 def blocks(page, *languages):
     found = BLOCK.findall(page.read_text(encoding="utf-8"))
     return [re.sub(f"^{indent}", "", body, flags=re.MULTILINE) for indent, name, body in found if name in languages]
-
-
-def words_of(file):
-    return " ".join(file.read_text(encoding="utf-8").split())
 
 
 def load_script(file):
@@ -67,18 +59,6 @@ def commands(script):
         if words:
             yield words
     assert not open_line, f"{open_line!r} does not end"
-
-
-def cases():
-    for page in PAGES:
-        scripts = blocks(page, *SHELLS)
-        unnamed = rf"(?:[A-Z_]+=\S+ )*(?:{'|'.join(PROGRAMS)}) "
-        scripts += [block for block in blocks(page, "") if re.match(unnamed, block)]
-        if page.name == "CONTRIBUTING.md":  # whose commands stand in a block without a language
-            scripts += ["\n".join(re.findall(r"^    (make .*)$", page.read_text(), flags=re.MULTILINE))]
-        for script in scripts:
-            for words in commands(script):
-                yield pytest.param(words, id=f"{page.name}: {' '.join(words)[:80]}")
 
 
 def check_python(code):

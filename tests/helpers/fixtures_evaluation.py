@@ -11,7 +11,7 @@ from tiny import tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
-from trl_ces.lab.evaluation.generate import GeneratedAnswer
+from trl_ces.lab.evaluation.generate import GeneratedCompletion
 
 # The real files, where this machine has them; they are not part of the repository.
 REAL_DATA = Path(os.environ.get("TRL_CES_DATA") or Path(__file__).parents[3] / "shared" / "data")
@@ -166,22 +166,22 @@ def write_model(folder, context=1024, seed=0, **tokenizer):
 
 
 class Scripted:
-    """A backend that writes the first of `texts` whose key stands in the question, and notes the seeds."""
+    """A backend that writes the first of `texts` whose key occurs in the question, and records the seeds."""
 
     batch_size = 4
 
     def __init__(self, tokenizer, texts):
-        self.tokenizer, self.texts, self.asked, self.closed = tokenizer, texts, [], False
+        self.tokenizer, self.texts, self.seeds, self.closed = tokenizer, texts, [], False
 
     def generate(self, prompts, seeds):
-        self.asked.append(list(seeds))
-        answers = []
+        self.seeds.append(list(seeds))
+        found = []
         for index, prompt in enumerate(prompts):
             question = self.tokenizer.decode(prompt)
             text = next(text for part, text in self.texts.items() if part in question)
-            answers.append(GeneratedAnswer(index, self.tokenizer(text)["input_ids"], "stop"))
-        yield answers[:1]
-        yield answers[1:]
+            found.append(GeneratedCompletion(index, self.tokenizer(text)["input_ids"], "stop"))
+        yield found[:1]
+        yield found[1:]
 
     def close(self):
         self.closed = True

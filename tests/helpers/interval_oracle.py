@@ -27,7 +27,7 @@ def wilson(share, size):
 
 
 def worth(problems):
-    """How many independent answers a set is worth; `problems`: (share right, number of answers) each."""
+    """The number of independent completions a set is worth; `problems`: (correct share, completions) each."""
     n = len(problems)
     shares = [share for share, _ in problems]
     mean = fmean(shares)

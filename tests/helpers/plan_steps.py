@@ -1,11 +1,12 @@
-"""A small model's step, for the tests of the plan. Not a test file."""
+"""A small model's step and setup, for the tests of the plan. Not a test file."""
 
 import json
 
 import torch
 
+from trl_ces.lab.plan.memory import WIDTHS, Generation, Setup
 from trl_ces.lab.plan.step import StepSettings
-from trl_ces.train.shapes import ModelShape
+from trl_ces.train.sizes import ModelShape
 
 SMALL = {
     "model_type": "qwen2",
@@ -31,6 +32,13 @@ def step(shape=SMALL, **changes):
         "gpu": False,
     }
     return StepSettings(**{**usual, **changes})
+
+
+def setup(engine, step, accumulation=1, generation=None, device=None, **changes):
+    """A setup whose weights are kept in the dtype of the computation; by default it generates nothing."""
+    width = WIDTHS[step.dtype]
+    kept = {"loaded_bytes": width, "frozen_bytes": width, "trained_bytes": width, **changes}
+    return Setup(step, engine, accumulation, generation or Generation(vllm=False), device=device, **kept)
 
 
 def allocator_peak(act):

@@ -47,15 +47,6 @@ def with_stub(**changes):
     return {**found, "PYTHONPATH": os.pathsep.join([str(STUB), found["PYTHONPATH"]])}
 
 
-def install(folder):
-    """Writes an executable named `vllm` into `folder`, which goes in front of PATH; returns its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    script = folder / "vllm"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE / "vllm_server.py"}" "$@"\n')
-    script.chmod(0o755)
-    return script
-
-
 class StandIn:
     """A running stand-in by its address."""
 

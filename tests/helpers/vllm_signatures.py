@@ -17,7 +17,6 @@ FILE = Path(__file__).with_suffix(".json")
 FACTS = {
     "vllm/entrypoints/llm.py": ("LLM.__init__", "LLM.generate", "LLM.sleep", "LLM.wake_up", "LLM.reset_prefix_cache"),
     "vllm/engine/arg_utils.py": ("EngineArgs",),  # `LLM.__init__` takes them, too
-    "vllm/config/reasoning.py": ("ReasoningConfig",),
     "vllm/sampling_params.py": ("SamplingParams",),
     "vllm/outputs.py": ("RequestOutput.__init__", "CompletionOutput"),
     "vllm/logprobs.py": ("Logprob",),

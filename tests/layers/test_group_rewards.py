@@ -1,6 +1,5 @@
-"""A reward of whole groups sees the gathered rollout, and stands in `reward_funcs` like any other."""
+"""A reward of whole groups sees the gathered rollout, and is used in `reward_funcs` like any other."""
 
-import inspect
 import math
 
 import pytest
@@ -8,17 +7,15 @@ import torch
 from tiny import random_script, scripted_accuracy_reward, scripted_bonus_reward
 from trainers import assert_same_bits, recorded, scripted_trainer, weights
 from trl import GRPOTrainer
-from trl_ces.methods.alp import alp_length_reward
 
 from trl_ces import CESTrainer
 from trl_ces.layers import GroupRewards, RewardCalls
 from trl_ces.layers.reward_calls import LARGEST, RewardError
-from trl_ces.methods.group_reward import reward_factory
-from trl_ces.rewards import get_acoer_length_reward, get_alp_length_reward, group_reward
+from trl_ces.rewards import get_alp_length_reward, group_reward
 
 PROMPTS = ["ab", "cd", "ef", "gh"]
 OUTCOMES = [[1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, None, 0.0], [None, None, None, None]]
-SCORABLE = 11
+SCORED = 11
 TRUNCATED = {1, 6}
 LIMIT = 40
 
@@ -44,23 +41,23 @@ def make_trainer(folder, rewards, trainer_class=CESTrainer, script=None, **chang
     return scripted_trainer(folder, script, rewards, trainer_class=trainer_class, **arguments)
 
 
-def watched(rule):
-    """A group reward, and the list of groups that it was given."""
-    seen = []
+def recording(rule):
+    """A group reward, and the list of the groups that it was called with."""
+    calls = []
 
-    def watched_reward(groups):
-        seen.append(groups)
+    def recording_reward(groups):
+        calls.append(groups)
         return rule(groups)
 
-    return group_reward(watched_reward), seen
+    return group_reward(recording_reward), calls
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["", "tools"])
-def test_it_sees_verdicts_lengths_and_truncation_of_whole_groups(tmp_path, masked):
+def test_it_sees_correctness_lengths_and_truncation_of_whole_groups(tmp_path, masked):
     script = script_of(masked)
-    reward, seen = watched(lambda groups: groups.lengths.float())
+    reward, calls = recording(lambda groups: groups.lengths.float())
     make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script).train()
-    (groups,) = seen
+    (groups,) = calls
     own = [
         [sum(row["mask"]) if masked else len(row["completion_ids"]) for row in script[prompt]] for prompt in PROMPTS
     ]
@@ -71,16 +68,16 @@ def test_it_sees_verdicts_lengths_and_truncation_of_whole_groups(tmp_path, maske
     known = [[math.nan if value is None else value for value in group] for group in OUTCOMES]
     assert torch.equal(groups.rewards.nan_to_num(9), torch.tensor(known).nan_to_num(9))
     assert groups.max_length == LIMIT
-    torch.testing.assert_close(groups.solve_rate, torch.tensor([0.5, 1.0, 0.0, 0.0]))
+    torch.testing.assert_close(groups.group_accuracy, torch.tensor([0.5, 1.0, 0.0, 0.0]))
 
 
-def test_it_has_a_weight_a_mean_and_none_where_nothing_can_be_scored(tmp_path):
+def test_it_has_a_weight_and_a_logged_mean_and_skips_unscored_completions(tmp_path):
     reward = get_alp_length_reward(beta=0.5)
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 3.0])
     found = recorded(trainer, "_calculate_rewards")
     trainer.train()
     script = script_of()
-    rates = [0.5, 1.0, 0.25, 0.25]  # none right: as one of four
+    rates = [0.5, 1.0, 0.25, 0.25]  # without a correct one, as if one of four were correct
     expected = [
         [
             math.nan if row["accuracy"] is None else -0.5 * rate * len(row["completion_ids"]) / LIMIT
@@ -97,46 +94,46 @@ def test_it_has_a_weight_a_mean_and_none_where_nothing_can_be_scored(tmp_path):
 
 
 def test_the_threshold_decides_what_is_correct(tmp_path):
-    reward, seen = watched(lambda groups: torch.zeros_like(groups.rewards))
+    reward, calls = recording(lambda groups: torch.zeros_like(groups.rewards))
     script = script_of()
     for row in script["ab"]:
         row["accuracy"] = 0.6
     make_trainer(tmp_path, [scripted_accuracy_reward, reward], script=script, ces_correct_threshold=0.6).train()
-    assert seen[0].correct.tolist()[:2] == [[True] * 4, [True] * 4]
+    assert calls[0].correct.tolist()[:2] == [[True] * 4, [True] * 4]
 
 
-def test_evaluation_has_groups_of_its_own_size(tmp_path):
-    reward, seen = watched(lambda groups: torch.zeros_like(groups.rewards))
+def test_evaluation_uses_its_own_group_size(tmp_path):
+    reward, calls = recording(lambda groups: torch.zeros_like(groups.rewards))
     trainer = make_trainer(
         tmp_path, [scripted_accuracy_reward, reward], num_generations_eval=2, per_device_eval_batch_size=8
     )
     trainer.evaluate()
-    assert [groups.lengths.shape for groups in seen] == [(4, 2)]
+    assert [groups.lengths.shape for groups in calls] == [(4, 2)]
 
 
-def test_the_layer_alone_computes_it_and_trls_trainer_refuses(tmp_path):
+def test_the_layer_alone_computes_it_and_trls_trainer_refuses_it(tmp_path):
     rewards = [scripted_accuracy_reward, get_alp_length_reward(0.5)]
     make_trainer(tmp_path / "layer", rewards, Alone, shaping="none").train()
     with pytest.raises(RuntimeError, match=r"alp_length_reward is a reward of whole groups.*GRPOTrainer"):
         make_trainer(tmp_path / "trl", rewards, GRPOTrainer).train()
 
 
-def test_dynamic_sampling_keeps_the_rewards_of_the_round(tmp_path):
-    reward, seen = watched(lambda groups: groups.lengths.float())
+def test_dynamic_sampling_keeps_the_rewards_of_each_round(tmp_path):
+    reward, calls = recording(lambda groups: groups.lengths.float())
     changes = {"per_device_train_batch_size": 8, "dynamic_sampling": True, "dynamic_sampling_max_rounds": 2}
     trainer = make_trainer(
         tmp_path, [scripted_accuracy_reward, reward], shaping="none", scale_rewards="batch", **changes
     )
     found = recorded(trainer, "_calculate_rewards")
     trainer.train()
-    assert len(seen) == 2
+    assert len(calls) == 2
     kept = found[-1]
     of_rounds = torch.cat(found[:-1])
     for group in kept.view(-1, 4, 2):
         assert any(torch.equal(group.nan_to_num(9), other.nan_to_num(9)) for other in of_rounds.view(-1, 4, 2))
 
 
-def test_zeros_train_as_if_the_reward_was_not_there(tmp_path):
+def test_a_reward_of_zeros_trains_the_same_weights(tmp_path):
     zeros = group_reward(lambda groups: torch.zeros_like(groups.rewards))
     trained = []
     for name, more in (("with", [zeros]), ("without", [])):
@@ -152,52 +149,47 @@ def infinite_in_scored_rows(groups):
     return result
 
 
-def not_asked(groups):
+def raising(groups):
     raise KeyError("answer")
 
 
 BROKEN = {
     "infinite": (infinite_in_scored_rows, "returned inf for completion 2 of group 1", 2),
-    "flat": (lambda groups: torch.zeros(16), r"returned \(16,\), not a tensor of shape \(4, 4\)", SCORABLE),
-    "no tensor": (lambda groups: 0.5, "returned float, not a tensor", SCORABLE),
-    "raises": (not_asked, "raised KeyError: 'answer'", SCORABLE),
+    "flat": (lambda groups: torch.zeros(16), r"returned \(16,\), not a tensor of shape \(4, 4\)", SCORED),
+    "no tensor": (lambda groups: 0.5, "returned float, not a tensor", SCORED),
+    "raises": (raising, "raised KeyError: 'answer'", SCORED),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_rule_is_named_or_skipped(tmp_path, case, caplog):
-    rule, said, lost = BROKEN[case]
-    reward, _ = watched(rule)
-    with pytest.raises(RewardError, match=f"'watched_reward' {said}.*finite number"):
+def test_a_failing_rule_is_named_or_skipped(tmp_path, case, caplog):
+    rule, problem, lost = BROKEN[case]
+    reward, _ = recording(rule)
+    with pytest.raises(RewardError, match=f"'recording_reward' {problem}.*finite number"):
         make_trainer(tmp_path / "stop", [scripted_accuracy_reward, reward]).train()
     trainer = make_trainer(tmp_path / "skip", [scripted_accuracy_reward, reward], on_reward_error="skip")
     found = recorded(trainer, "_calculate_rewards")
     trainer.train()
     assert f"{lost} of 16 completions get no reward" in caplog.text
-    assert found[0][:, 1].isnan().sum() == 16 - SCORABLE + lost
+    assert found[0][:, 1].isnan().sum() == 16 - SCORED + lost
 
 
-def test_a_rule_may_work_in_place_and_return_verdicts(tmp_path):
-    def halved(groups):
+def test_a_rule_may_change_its_groups_in_place_and_return_bools(tmp_path):
+    def destructive(groups):
         groups.correct.zero_()
         groups.scored.zero_()
         total = groups.rewards
         total -= groups.lengths
         return total.nan_to_num()
 
-    seen = []
-
-    def right(groups):
-        seen.append(groups)
-        return groups.correct
-
-    trainer = make_trainer(tmp_path, [scripted_accuracy_reward, group_reward(halved), group_reward(right)])
+    correct, calls = recording(lambda groups: groups.correct)
+    trainer = make_trainer(tmp_path, [scripted_accuracy_reward, group_reward(destructive), correct])
     found = recorded(trainer, "_calculate_rewards")
     trainer.train()
     known = torch.tensor([math.nan if value is None else value for group in OUTCOMES for value in group])
     torch.testing.assert_close(found[0][:, 0], known, equal_nan=True)
     torch.testing.assert_close(found[0][:, 2], known, equal_nan=True)  # 1.0 where it is correct
-    assert seen[0].scored.sum() == SCORABLE
+    assert calls[0].scored.sum() == SCORED
     assert trainer.state.log_history[0]["ces/group_accuracy"] == pytest.approx(known.nanmean().item())
 
 
@@ -206,7 +198,7 @@ def test_the_largest_float32_is_a_reward(tmp_path):
     trainer = make_trainer(tmp_path, [scripted_accuracy_reward, reward], reward_weights=[1.0, 0.0])
     found = recorded(trainer, "_calculate_rewards")
     trainer.train()
-    assert (found[0][:, 1] == LARGEST).sum() == SCORABLE
+    assert (found[0][:, 1] == LARGEST).sum() == SCORED
 
 
 def test_it_needs_an_accuracy_reward(tmp_path):
@@ -214,39 +206,5 @@ def test_it_needs_an_accuracy_reward(tmp_path):
     for trainer_class in (CESTrainer, Alone):
         with pytest.raises(ValueError, match=r"alp_length_reward rewards whole groups.*add one to `reward_funcs`"):
             make_trainer(tmp_path, [alp], trainer_class, shaping="none")
-        with pytest.raises(ValueError, match=r"Set `ces_accuracy_reward`.*, and 0 of them have"):
+        with pytest.raises(ValueError, match="Set `ces_accuracy_reward` to the name"):
             make_trainer(tmp_path, [scripted_bonus_reward, alp], trainer_class, shaping="none")
-
-
-def test_a_factory_takes_its_settings_by_place_or_name_and_checks_them():
-    assert get_alp_length_reward(0.5).__name__ == "alp_length_reward"
-    assert list(inspect.signature(get_alp_length_reward).parameters) == ["beta", "normalizer", "correct_only"]
-    assert get_alp_length_reward.__doc__ == alp_length_reward.__doc__
-    get_alp_length_reward(beta=1, normalizer=None)
-    for wrong in (0, -1, math.inf, math.nan, "1", True):
-        with pytest.raises(ValueError, match=r"`beta` is .*finite number above 0"):
-            get_alp_length_reward(beta=wrong)
-    with pytest.raises(ValueError, match="`correct_only` is 1: expected true or false"):
-        get_alp_length_reward(beta=1, correct_only=1)
-    get_acoer_length_reward(window=5)
-    with pytest.raises(ValueError, match=r"`window` is 1\.5: expected a whole number"):
-        get_acoer_length_reward(window=1.5)
-    with pytest.raises(TypeError, match="missing a required argument: 'beta'"):
-        get_alp_length_reward()
-    with pytest.raises(TypeError, match="unexpected keyword argument 'betta'"):
-        get_alp_length_reward(beta=1, betta=1)
-
-
-def test_a_second_training_starts_a_rewards_state_anew(tmp_path):
-    reward = get_acoer_length_reward()
-    for folder in ("first", "second"):
-        make_trainer(tmp_path / folder, [scripted_accuracy_reward, reward]).train()
-        assert reward.of_groups.state["rollouts"] == 1
-
-
-def test_a_setting_behind_one_at_its_default_is_checked_too():
-    def flat_reward(groups, *, first=1.0, second=2.0):
-        return groups.rewards * first * second
-
-    with pytest.raises(ValueError, match="`second` is -1"):
-        reward_factory(flat_reward, __name__)(first=1.0, second=-1)

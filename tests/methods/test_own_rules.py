@@ -1,7 +1,6 @@
-"""A token rule from outside the package: found, checked, trained; and each way in which one can be broken."""
+"""A token rule from outside the package: lookup, training, settings, and `check_rule` on each kind of broken rule."""
 
 import runpy
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,56 +13,25 @@ from tiny import settings
 
 from trl_ces import CESConfig
 from trl_ces.cli.main import main
-from trl_ces.lab.rule_check import RuleError, check_rule
-from trl_ces.methods import ces
-from trl_ces.methods.rule import Need, Rule, built_in, find_rule
-from trl_ces.methods.rule import ShapedAdvantages
+from trl_ces.lab.testing import check_rule
+from trl_ces.methods import find_rule
+from trl_ces.methods.ces import conditional_entropy_shaping
+from trl_ces.methods.rule import Need, Rule, ShapedAdvantages
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "my_rule.py"
-PROJECT = """
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-[project]
-name = "somebodys-rules"
-version = "1.0"
-[project.entry-points."trl_ces.methods"]
-correct_entropy = "somebodys_rules:rule"
-"""
-
-COPY = """
-from dataclasses import dataclass, replace
-from trl_ces.methods import ces, rule
-
-@dataclass(frozen=True)
-class Settings:
-    gamma: float = rule.setting(0.5, "Advantage per bit.")
-
-def check(args, refuse):
-    if args.shaping_settings()["gamma"] > 1:
-        refuse("gamma", "it is at most 1.")
-
-rule = replace(ces.rule, settings=Settings, check=check)
-"""
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """A package of one file, the example, installed by pip where the tests' Python does not look."""
-    source, place = (tmp_path_factory.mktemp(name) for name in ("source", "place"))
-    (source / "pyproject.toml").write_text(PROJECT)
-    (source / "somebodys_rules.py").write_text(EXAMPLE.read_text())
-    words = ["install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(place)]
-    subprocess.run([sys.executable, "-m", "pip", *words, str(source)], check=True, capture_output=True)
-    return place
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "docs" / "examples" / "my_rule.py"
 
 
 @pytest.fixture
-def site(installed, monkeypatch):
-    """The package on Python's path, here and in training processes."""
-    monkeypatch.syspath_prepend(str(installed))
-    root = Path(__file__).parents[2]
-    monkeypatch.setenv("PYTHONPATH", f"{installed}:{root}")
+def installed(tmp_path, monkeypatch):
+    """The example as an installed package that registers it, for this process and for training processes."""
+    (tmp_path / "somebodys_rules.py").write_text(EXAMPLE.read_text())
+    metadata = tmp_path / "somebodys_rules-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-rules\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[trl_ces.methods]\ncorrect_entropy = somebodys_rules:rule\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     yield
     sys.modules.pop("somebodys_rules", None)
     find_rule.cache_clear()
@@ -84,24 +52,22 @@ def train(tmp_path, shaping, **more):
     return main(["train", *words]), out
 
 
-def test_a_rule_installed_by_pip_is_checked_and_trained_by_its_registered_name(site, tmp_path, capfd):
-    assert main(["check", "correct_entropy"]) == 0
-    said = capfd.readouterr().out
-    assert "correct_entropy: gradients reach the entropies\n" in said
-    assert "correct_entropy: the arrangement of rows and the number of processes change nothing\n" in said
-    # all wrong, so that its price is 0 everywhere and the weights are DAPO's
-    code, ours = train(tmp_path, "correct_entropy", shaping_kwargs="{gamma: 0.5}")
+def test_an_installed_rule_is_checked_and_trained_by_its_registered_name(installed, tmp_path, capfd):
+    check_rule("correct_entropy", {"gamma": 0.5})
+    # All completions are incorrect, so the rule changes no advantage and the weights are DAPO's.
+    code, own = train(tmp_path, "correct_entropy", shaping_kwargs="{gamma: 0.5}")
     assert code == 0
     code, plain = train(tmp_path, "none")
     assert code == 0
-    ours, plain = (load_file(folder / "model.safetensors") for folder in (ours, plain))
-    assert all(torch.equal(ours[name], value) for name, value in plain.items())
+    own, plain = (load_file(folder / "model.safetensors") for folder in (own, plain))
+    assert all(torch.equal(own[name], value) for name, value in plain.items())
+    capfd.readouterr()
     code, _ = train(tmp_path, "somebodys_rules:rule", shaping_kwargs="{gama: 0.5}")
     assert code == 2
     assert "`gama` is 0.5: correct_entropy has no such setting. Did you mean `gamma`?" in capfd.readouterr().err
 
 
-def test_the_example_is_right_by_hand():
+def test_the_example_computes_its_formula():
     rule = runpy.run_path(str(EXAMPLE))["rule"]
     batch = {
         "advantages": torch.tensor([1.0, -1.0, 0.5]),
@@ -109,168 +75,95 @@ def test_the_example_is_right_by_hand():
         "scored": torch.tensor([True, True, False]),
     }
     nats = torch.tensor([[0.6931472, 1.3862944], [0.6931472, 0.0], [0.6931472, 0.0]])  # 1 and 2 bits
-    mask = torch.tensor([[1, 0], [1, 1], [1, 1]])
-    shaped = rule.function(batch, nats, mask, gamma=0.3)
+    shaped = rule.function(batch, nats, torch.tensor([[1, 0], [1, 1], [1, 1]]), gamma=0.3)
     torch.testing.assert_close(shaped.advantages, torch.tensor([[0.7, 1.0], [-1.0, -1.0], [0.5, 0.5]]))
     assert shaped.selected.tolist() == [[True, False], [False, False], [False, False]]
-
-
-@pytest.mark.parametrize("name", built_in())
-def test_the_rules_of_the_package_pass(name):
-    assert len(list(check_rule(find_rule(name), {}))) == 5
 
 
 @pytest.mark.parametrize(
     ("shaping", "sentence"),
     [
-        ("correct_entropyy", f"choose one of {', '.join(map(repr, built_in()))}, 'none'"),
+        ("cess", "Did you mean `ces`?"),
         ("math:pi", "`shaping` is 'math:pi', which is a float, not a trl_ces.methods.rule.Rule."),
         ("math:rule", "math has no 'rule'"),
         ("nowhere.rules:rule", "cannot be imported: No module named 'nowhere'"),
     ],
 )
-def test_what_is_no_rule_is_said(shaping, sentence):
-    with pytest.raises(ValueError) as refusal:
+def test_a_name_without_a_rule_is_refused(shaping, sentence):
+    with pytest.raises(ValueError, match=sentence.replace("?", r"\?")):
         find_rule(shaping)
-    assert sentence in str(refusal.value)
 
 
-def shaped_ces(batch, entropies_nats, mask, **settings):
-    return ces.conditional_entropy_shaping(batch, entropies_nats, mask, **settings)
+@dataclass(frozen=True)
+class Settings:
+    gamma: float = 0.5
 
 
-def detached(batch, entropies_nats, mask, **settings):
-    return shaped_ces(batch, entropies_nats.detach(), mask, **settings)
+def shaped_by(change, needs=(Need.CORRECTNESS,), differentiates="entropies"):
+    """A rule that is CES but for `change(shaped, batch, nats, mask)`, which returns A' and the selected tokens."""
+
+    def function(batch, entropies_nats, mask, **_):
+        shaped = conditional_entropy_shaping(
+            batch, entropies_nats, mask, tau=0.1, beta_correct=0.4, beta_incorrect=0.4
+        )
+        return ShapedAdvantages(*change(shaped, batch, entropies_nats, mask))
+
+    return Rule("broken", "", function, Settings, frozenset(needs), differentiates)
 
 
-def everywhere(batch, entropies_nats, mask, **settings):
-    shaped = shaped_ces(batch, entropies_nats, mask, **settings)
-    return ShapedAdvantages(shaped.advantages + 0.01 * mask, shaped.selected)
+def on_selected(shaped, values):
+    return torch.where(shaped.selected, shaped.advantages + values, shaped.advantages), shaped.selected
 
 
-def coupled(batch, entropies_nats, mask, **settings):
-    shaped = shaped_ces(batch, entropies_nats, mask, **settings)
-    mean = (shaped.advantages * shaped.selected).sum() / shaped.selected.sum()
-    return ShapedAdvantages(torch.where(shaped.selected, shaped.advantages - mean, shaped.advantages), shaped.selected)
+BROKEN = {
+    "No gradient reaches the entropies": lambda s, b, h, m: (s.advantages.detach(), s.selected),
+    "differ from A at tokens that are not in `selected`": lambda s, b, h, m: (s.advantages + 0.01 * m, s.selected),
+    "A' depends on other rows": lambda s, b, h, m: on_selected(s, (s.advantages * s.selected).sum()),
+    "A' depends on other rows of": lambda s, b, h, m: on_selected(s, b["truncated"].float().mean()),
+    "A gradient is not finite": lambda s, b, h, m: on_selected(s, h.sqrt()),
+    "are not finite": lambda s, b, h, m: (s.advantages + 0 * h.sum(1, True) / m.sum(1, True), s.selected),
+    "A' depends on padding or tool output": lambda s, b, h, m: on_selected(s, h.sum(1, keepdim=True)),
+    "A' depends on the number of columns": lambda s, b, h, m: on_selected(s, m.size(1)),
+    "tokens of padding or tool output": lambda s, b, h, m: (s.advantages, torch.ones_like(s.selected)),
+    "changes 'advantages' in place": lambda s, b, h, m: on_selected(s, b["advantages"].mul_(2).mean()),
+    r"`advantages` is \(8,\)": lambda s, b, h, m: (b["advantages"], m.bool()),
+    "`selected` is torch.int64": lambda s, b, h, m: (s.advantages, s.selected.long()),
+    "A gradient reaches {'logps'}": lambda s, b, h, m: on_selected(s, b["logps"]),
+    "No token is selected": lambda s, b, h, m: (s.advantages.detach() * 0, s.selected & False),
+    "reads 'corect': there are advantages, .*old_logps": lambda s, b, h, m: b["corect"],
+}
 
 
-def unmasked(batch, entropies_nats, mask, **settings):
-    return shaped_ces(batch, entropies_nats + entropies_nats.sum(dim=1, keepdim=True), mask, **settings)
+@pytest.mark.parametrize("sentence", BROKEN)
+def test_a_broken_rule_is_refused(sentence):
+    with pytest.raises(AssertionError, match=sentence):
+        check_rule(shaped_by(BROKEN[sentence]))
 
 
-def by_width(batch, entropies_nats, mask, **settings):
-    return shaped_ces(batch, entropies_nats * mask.size(1), mask, **settings)
+def test_a_rule_reads_correctness_only_if_it_declares_so():
+    with pytest.raises(AssertionError, match=r"reads 'correct': add `Need.CORRECTNESS` to its `needs`"):
+        check_rule(shaped_by(lambda s, b, h, m: (s.advantages, s.selected), needs=()))
 
 
-def on_padding(batch, entropies_nats, mask, **settings):
-    shaped = shaped_ces(batch, entropies_nats, mask, **settings)
-    return ShapedAdvantages(shaped.advantages, torch.ones_like(shaped.selected))
+@pytest.mark.parametrize("name", ["ces", "entropy_advantage", "on_policy_sft"])
+def test_the_rules_of_the_package_pass(name):
+    check_rule(name)
 
 
-def in_place(batch, entropies_nats, mask, **settings):
-    batch["advantages"].mul_(2)
-    return shaped_ces(batch, entropies_nats, mask, **settings)
+def test_settings_are_checked_and_completed_by_those_of_the_run():
+    def function(batch, entropies_nats, mask, *, gamma, temperature):
+        return ShapedAdvantages(batch["advantages"].unsqueeze(1) + gamma * temperature * mask, mask.bool())
+
+    rule = Rule("priced", "", function, Settings, given=lambda args: {"temperature": args.temperature})
+    check_rule(rule, {"gamma": 0.2})
+    with pytest.raises(ValueError, match="`gamma` is 'much': it must be a number"):
+        check_rule(rule, {"gamma": "much"})
 
 
-def root(batch, entropies_nats, mask, **settings):
-    selected = mask.bool() & batch["correct"].unsqueeze(1)  # NaN times the mask's 0 is NaN
-    shaped = batch["advantages"].unsqueeze(1) - torch.where(selected, entropies_nats.sqrt(), 0.0)
-    return ShapedAdvantages(shaped, selected)
-
-
-def by_mean(batch, entropies_nats, mask, **settings):
-    selected = mask.bool() & batch["correct"].unsqueeze(1)
-    mean = (entropies_nats * mask).sum(1) / mask.sum(1)  # a row that is left out has no token
-    return ShapedAdvantages((batch["advantages"] - mean).unsqueeze(1) * selected, selected)
-
-
-def by_mean_of(name, batch, entropies_nats, mask, **settings):
-    shaped = shaped_ces(batch, entropies_nats, mask, **settings)
-    change = batch[name].float().mean() * shaped.selected
-    return ShapedAdvantages(shaped.advantages + change, shaped.selected)
-
-
-def by_truncated(*inputs, **settings):
-    return by_mean_of("truncated", *inputs, **settings)
-
-
-def by_equal_rewards(*inputs, **settings):
-    return by_mean_of("equal_rewards", *inputs, **settings)
-
-
-def of_rows(batch, entropies_nats, mask, **settings):
-    return ShapedAdvantages(batch["advantages"], mask.bool())
-
-
-def with_logps(batch, entropies_nats, mask, **settings):
-    shaped = shaped_ces(batch, entropies_nats, mask, **settings)
-    return ShapedAdvantages(shaped.advantages + torch.where(shaped.selected, batch["logps"], 0.0), shaped.selected)
-
-
-@pytest.mark.parametrize(
-    ("function", "sentence"),
-    [
-        (detached, "declares a gradient through the entropies, and none reaches them"),
-        (everywhere, "tokens that `selected` does not name"),
-        (coupled, "couples the rows of a micro-batch"),
-        (by_truncated, "couples the rows of a micro-batch"),
-        (by_equal_rewards, "couples the rows of a micro-batch"),
-        (root, "has a gradient that is not finite"),
-        (by_mean, "returns an A' that is not finite"),
-        (unmasked, "reads what the mask hides"),
-        (by_width, "depends on the number of padding columns"),
-        (on_padding, "selects tokens that are not in the loss"),
-        (in_place, "changes 'advantages' in place"),
-        (of_rows, "returns `advantages` and `selected` of shapes (8,) and (8, 640)"),
-        (with_logps, "lets a gradient through the logps that `differentiates` does not declare"),
-    ],
-)
-def test_a_broken_rule_is_refused_by_its_own_sentence(function, sentence):
-    broken = Rule("broken", "", function, ces.Settings, frozenset({Need.CORRECTNESS}), "entropies")
-    with pytest.raises(RuleError) as refusal:
-        list(check_rule(broken, {}))
-    assert sentence in str(refusal.value)
-
-
-def test_verdicts_are_for_rules_that_ask_for_them():
-    greedy = Rule("greedy", "", shaped_ces, ces.Settings, frozenset(), "entropies")
-    typo = Rule("typo", "", lambda batch, *_, **__: batch["corect"], ces.Settings, frozenset(), "entropies")
-    with pytest.raises(RuleError, match=r"reads 'corect', which no batch has: it has advantages, .*old_logps"):
-        list(check_rule(typo, {}))
-    with pytest.raises(RuleError, match=r"reads 'correct': that takes `Need.CORRECTNESS`"):
-        list(check_rule(greedy, {}))
-
-
-def test_a_setting_may_be_a_plain_field_and_a_setting_of_the_run():
-    @dataclass(frozen=True)
-    class Settings:
-        gamma: float = 0.5
-
-    def priced(batch, entropies_nats, mask, *, gamma, temperature):
-        shaped = batch["advantages"].unsqueeze(1) + gamma * temperature * mask
-        return ShapedAdvantages(shaped, mask.bool())
-
-    rule = Rule("priced", "", priced, Settings, given=lambda args: {"temperature": args.temperature})
-    assert len(list(check_rule(rule, {"gamma": 0.2}))) == 5
-    with pytest.raises(RuleError, match="`gamma` is 'much': it must be a number"):
-        list(check_rule(rule, {"gamma": "much"}))
-
-
-def test_a_copy_of_a_rule_that_keeps_its_name_has_settings_of_its_own(tmp_path, monkeypatch):
-    (tmp_path / "my_copy.py").write_text(COPY)
+def test_a_rules_own_check_refuses_a_run(tmp_path, monkeypatch):
+    source = EXAMPLE.read_text().replace("    settings=Settings,", "    settings=Settings,\n    check=check,")
+    check = "\n\ndef check(args, refuse):\n    refuse('gamma', f'it is {args.shaping_settings()}.')\n\n\nrule = Rule("
+    (tmp_path / "checked_rule.py").write_text(source.replace("\n\nrule = Rule(", check))
     monkeypatch.syspath_prepend(tmp_path)
-    config = CESConfig(**settings(tmp_path, shaping="my_copy:rule", shaping_kwargs={"gamma": 0.1}))
-    assert config.shaping_settings() == {"gamma": 0.1}
-    with pytest.raises(ValueError, match="`gamma` is 2: it is at most 1"):
-        CESConfig(**settings(tmp_path, shaping="my_copy:rule", shaping_kwargs={"gamma": 2}))
-
-
-def test_settings_that_select_nothing_check_nothing(capsys):
-    assert main(["check", "ces", "--shaping_kwargs", "{tau: 0}"]) == 2
-    assert "ces selects no token of the sample" in capsys.readouterr().err
-
-
-def test_settings_are_for_rules_of_ones_own(tmp_path, capsys):
-    code, _ = train(tmp_path, "ces", shaping_kwargs="{tau: 0.2}")
-    assert code == 2
-    assert "those of this package have fields of their own" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=r"`gamma` is 0.2: it is \{'gamma': 0.2\}"):
+        CESConfig(**settings(tmp_path, shaping="checked_rule:rule", shaping_kwargs={"gamma": 0.2}))

@@ -31,11 +31,3 @@ class Installed:
 def test_the_line_repeats_where_the_package_came_from(record, line, monkeypatch):
     monkeypatch.setattr(imports, "distribution", lambda _: Installed(record))
     assert install_line("vllm") == line
-
-
-def test_a_checkout_that_is_not_installed_is_installed_from_where_it_lies(monkeypatch):
-    def missing(name):
-        raise imports.PackageNotFoundError(name)
-
-    monkeypatch.setattr(imports, "distribution", missing)
-    assert install_line("lab").startswith('pip install -e "/')

@@ -15,11 +15,6 @@ def test_prompt_is_the_papers_system_message_and_the_question():
     assert build_prompt("x")[0]["content"] == PAPER_SYSTEM_PROMPT
 
 
-@pytest.mark.parametrize("system_prompt", [None, ""])
-def test_no_system_prompt_leaves_the_user_message_alone(system_prompt):
-    assert build_prompt("1+1?", system_prompt) == [{"role": "user", "content": "1+1?"}]
-
-
 @pytest.mark.parametrize(
     ("prompt", "expected"),
     [

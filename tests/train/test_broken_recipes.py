@@ -1,7 +1,6 @@
 """A recipe that cannot work costs seconds: one sentence, exit code 2, and nothing made."""
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -9,10 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from cpu_time import cpu_seconds
+from processes import environment
 
 from trl_ces.cli.main import main
-from trl_ces.support.errors import shown
 from trl_ces.train import checks, launch
 
 RECIPE = {
@@ -40,11 +38,8 @@ def job(tmp_path, monkeypatch):
     (tmp_path / "half" / "config.json").write_text("{}")
     rows = [{"question": f"{n}+{n}=", "answer": 2 * n} for n in range(4)]
     (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "two.jsonl").write_text('{"question": "1+1=", "answer": 2}, {"question": "1+2=", "answer": 3}')
     (tmp_path / "cut.jsonl").write_text('{"question": "1+1="}\n{"question": "1+1=", "answ')
-    (tmp_path / "deep.jsonl").write_text("[" * 100_000)
     (tmp_path / "bytes.jsonl").write_bytes(bytes(range(256)))
-    (tmp_path / "cut.parquet").write_bytes(b"PAR1 and no more")
     (tmp_path / "objects.jsonl").write_text('{"question": "1+1=", "answer": {"x": 1}}\n')
     (tmp_path / "blank.jsonl").write_text('{"question": " ", "answer": "1"}\n' * 4)
     (tmp_path / "divides.py").write_text("1 / 0\n")
@@ -66,59 +61,31 @@ def content(folder):
 
 
 def no_room():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # a file may grow to 4 kB and no further
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # simulates a full disk
 
 
-@pytest.fixture(scope="module")
-def cpu_of_trl():
-    """CPU seconds of a process that only imports what every refusal must: TRL, for the names of its settings."""
-    before = cpu_seconds()
-    subprocess.run([sys.executable, "-c", "import trl_ces.config"], check=True)
-    return cpu_seconds() - before
-
-
-def trl_ces(folder, limit=None):
-    """Exit code, stderr and CPU seconds of a real run."""
-    # Not measured by `make coverage`: the limits on time and on files are for the command alone.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    before = cpu_seconds()
+@pytest.mark.parametrize(
+    ("changes", "limit", "message"),
+    [
+        ({"dataset_name": "gone.jsonl"}, None, "gone.jsonl does not exist"),
+        ({}, no_room, "`output_dir` 'out' cannot be written (File too large): make room, or name another."),
+    ],
+)
+def test_a_real_run_is_refused_in_a_sentence(job, changes, limit, message):
+    write(job, changes)
+    before = content(job)
     done = subprocess.run(
         [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", "recipe.yaml"],
-        cwd=folder,
-        env={**inherited, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=job,
+        env=environment(PYTHONDONTWRITEBYTECODE="1"),
         capture_output=True,
         text=True,
         timeout=250,
         preexec_fn=limit,
     )
-    assert done.stdout == ""
-    return done.returncode, done.stderr, cpu_seconds() - before
-
-
-# Found by the last of the checks.
-def test_a_real_run_is_refused_in_a_sentence_within_seconds(job, cpu_of_trl):
-    write(job, {"dataset_name": "gone.jsonl"})
-    before = content(job)
-    code, said, cpu = trl_ces(job)
-    assert code == 2
-    assert said.startswith("trl-ces train: error: ")
-    assert said.endswith("\n")
-    assert said.count("\n") == 1
-    assert "gone.jsonl does not exist" in said
-    assert cpu < 2 * cpu_of_trl
-    assert content(job) == before
-
-
-def test_a_disk_without_room_is_found_out_before_the_start(job, cpu_of_trl):
-    """Simulated by RLIMIT_FSIZE: the trial file of one megabyte meets it as it would meet the end of the disk."""
-    write(job)
-    before = content(job)
-    code, said, cpu = trl_ces(job, limit=no_room)
-    assert code == 2
-    assert said == (
-        "trl-ces train: error: `output_dir` 'out' cannot be written (File too large): make room, or name another.\n"
-    )
-    assert cpu < 2 * cpu_of_trl
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("trl-ces train: error: ")
+    assert message in done.stderr
     assert content(job) == before
 
 
@@ -129,13 +96,13 @@ def refused(capsys, monkeypatch):
 
     def refused(*words, command="train"):
         assert main([command, *words]) == 2
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert said.err.startswith("trl-ces")
-        assert "error: " in said.err
-        assert said.err.count("\n") == 1
-        assert len(said.err) < 1000
-        return said.err
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith("trl-ces")
+        assert "error: " in printed.err
+        assert printed.err.count("\n") == 1
+        assert len(printed.err) < 1000
+        return printed.err
 
     return refused
 
@@ -151,30 +118,26 @@ def refused(capsys, monkeypatch):
             "run_name: !!python/object/apply:os.system ['touch ran']\n",
             ["recipe.yaml: line 12: not valid YAML (could not determine a constructor"],
         ),
-        ({"model_name_or_path": "./half"}, "", ["'./half' holds no weights: name a model saved as"]),
-        ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl: not valid JSON (Unterminated string", "line 2 column"]),
-        ({"dataset_name": "two.jsonl"}, "", ["two.jsonl: not valid JSON (too many values"]),
-        ({"dataset_name": "deep.jsonl"}, "", ["deep.jsonl: not valid JSON (maximum recursion depth"]),
-        ({"dataset_name": "bytes.jsonl"}, "", ["bytes.jsonl: not valid JSON ('utf-8' codec"]),
-        ({"dataset_name": "cut.parquet"}, "", ["cut.parquet: not a parquet file (Parquet"]),
+        ({"model_name_or_path": "./half"}, "", ["'./half' holds no *.safetensors: name a Hub id"]),
+        ({"dataset_name": "cut.jsonl"}, "", ["cut.jsonl' (split 'train') cannot be read (Unterminated string"]),
+        ({"dataset_name": "bytes.jsonl"}, "", ["cannot be read ('utf-8' codec"]),
         ({"dataset_name": "objects.jsonl"}, "", ["objects.jsonl, row 0: the gold is a mapping ({'x': 1})"]),
         ({"dataset_name": "blank.jsonl"}, "", ["blank.jsonl, row", "the question is ' '"]),
-        ({"learning_rate": ".nan"}, "", ["`learning_rate`: expected float, got float nan"]),
-        ({"run_name": r'"a\0b"'}, "", ["`run_name`: expected str or null, got str 'a\\x00b'"]),
         ({"output_dir": "x" * 300}, "", ["`output_dir`", "cannot be written (File name too long): name another"]),
-        ({}, "env: {'A=B': 1}\n", ["`env`: 'A=B' is not a variable's name"]),
-        ({}, 'env: {A: "x\\0y"}\n', ["`env`: expected str or int or float or bool, got str 'x\\x00y'"]),
-        ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward'", "ZeroDivisionError in", "divides.py, line 1"]),
-        ({"reward_funcs": "[garbled.reward]"}, "", ["'garbled.reward'", "SyntaxError in", "garbled.py, line 1"]),
-        ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward'", "SystemExit in", "leaves.py, line 1: 0"]),
+        ({}, "env: {A: [1]}\n", ["`env`: expected a mapping from variables to values"]),
+        ({"reward_funcs": "[divides.reward]"}, "", ["'divides.reward' cannot be imported: ZeroDivisionError"]),
+        (
+            {"reward_funcs": "[garbled.reward]"},
+            "",
+            ["cannot be imported: SyntaxError", "garbled.py, line 1"],
+        ),
+        ({"reward_funcs": "[leaves.reward]"}, "", ["'leaves.reward' cannot be imported: SystemExit"]),
         ({"model_name_or_path": "runs/a/b"}, "", ["'runs/a/b' holds no config.json"]),  # no Hub id has two slashes
         ({"reward_funcs": "[.reward]"}, "", ["'.reward' is not a dotted path"]),
         ({"reward_weights": "[1, 0]"}, "", ["`reward_weights` has 2 numbers for 1 rewards", "of accuracy_reward,"]),
         ({"reward_funcs": "[think_format_reward, get_soft_overlong_punishment]"}, "", ["Set `ces_accuracy_reward`"]),
         ({"reward_funcs": "[get_mai_length_reward]"}, "", ["rewards whole groups", "add one to `reward_funcs`"]),
-        ({}, "reward_kwargs: {5: {a: 1}}\n", ["`reward_kwargs`: 5 is not in `reward_funcs`"]),
         ({}, "steps_per_generation: 0\n", ["`steps_per_generation` is 0: it must be above 0"]),
-        ({}, "num_iterations: 0\n", ["`num_iterations` is 0: it must be above 0"]),
         (
             {"dataset_name": "null"},
             "dataset_builder: json.loads\ndataset_kwargs: {path: x, field: y}\n",
@@ -184,18 +147,18 @@ def refused(capsys, monkeypatch):
         ({"report_to": "neptune"}, "", ["`report_to` is 'neptune', which is not installed"]),
     ],
 )
-def test_what_a_recipe_can_have_wrong_is_said_in_one_line(job, refused, changes, rest, parts):
+def test_a_wrong_recipe_is_refused_in_one_line(job, refused, changes, rest, parts):
     write(job, changes, rest)
     before = content(job)
-    said = refused("--config", "recipe.yaml")
-    assert all(part in said for part in parts), said
+    printed = refused("--config", "recipe.yaml")
+    assert all(part in printed for part in parts), printed
     assert content(job) == before
 
 
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--max_steps"], ["`max_steps`", "expected int", "no value"]),
+        (["--max_steps"], ["`max_steps`", "expected int", "0 values"]),
         (["--model_builder", "trl_ces.lab.tasks.smollm2.fech"], ["`model_builder`", "no 'fech'", "`fetch`"]),
         (["--reward_funcs", "no.such.reward"], ["`reward_funcs`", "'no.such.reward' cannot be imported"]),
         (["--output_dir", "data.jsonl"], ["`output_dir`", "data.jsonl", "name another"]),
@@ -203,81 +166,65 @@ def test_what_a_recipe_can_have_wrong_is_said_in_one_line(job, refused, changes,
         (["--accelerate_config", "zero3"], ['[deepspeed]"']),
         (["--accelerate_config", "launch.yaml"], ["`num_processes` is 'many'"]),
         (["--accelerate_config", "recipe.yaml"], ["not an accelerate configuration"]),
-        (["--accelerate_config"], ["`--accelerate_config` takes one name or file, got 0"]),
+        (["--accelerate_config"], ["`--accelerate_config` takes 1 value, got 0"]),
         (["--num_proceses", "2"], ["command line: the key `num_proceses`", "`num_processes`"]),
         (["--num_processes", "two"], ["`num_processes` is 'two'", "whole number"]),
         (["--num_processes", "²"], ["`num_processes` is '²'", "whole number"]),
-        (["--num_processes", "8"], ["`responses_per_step` is 4 and 8 processes", "4 / 8 = 0.5", "1, 2, 4 processes"]),
-        (["--main_process_port"], ["`--main_process_port` (accelerate's) takes 1 value, got 0"]),
-        (["--config_file", "x"], ["`--config_file` cannot be given", "`--accelerate_config`"]),
-        (["--cpu"], ["`--cpu` cannot be given", "`--use_cpu true`"]),
-        (["--env", "{A: 1}"], ["`--env` cannot be given", "into the recipe"]),
+        (["--num_processes", "8"], ["`responses_per_step` is 4, which 8 processes cannot share", "1, 2, 4 processes"]),
+        (["--main_process_port"], ["`--main_process_port` takes 1 value, got 0"]),
+        (["--config_file", "x"], ["the key `config_file` is not known"]),
         (["--use_cpu", "false"], ["no accelerator", "`--use_cpu true`"]),
         (["--use_vllm"], ["`use_vllm` is true and vLLM is missing", '[vllm]"']),
         (["--use_vllm", "--vllm_max_model_length", "8"], ["`vllm_max_model_length` is 8", "no prompt has room"]),
         (["--deepspeed", "recipe.yaml"], ["`deepspeed` needs DeepSpeed", '[deepspeed]"']),
         (
             ["--attn_implementation", "flash_attention_2"],
-            ["'flash_attention_2', which needs a GPU, and `use_cpu` is true: give --attn_implementation sdpa"],
+            ["'flash_attention_2', which needs a GPU and", "give --attn_implementation sdpa"],
         ),
-        (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without data"]),
-        (["--num_eval_samples", "1"], ["`eval_strategy` is no"]),
+        (["--eval_strategy", "steps"], ["`eval_strategy` is 'steps' without evaluation data"]),
+        (["--num_eval_samples", "1"], ["`eval_strategy` is 'no' with evaluation data"]),
         (["--use_vllm", "true", "--load_in_4bit", "true"], ["`use_vllm` with quantized weights", "`use_vllm: false`"]),
-        (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is true", "holds no whole checkpoint"]),
-        (["--resume_from_checkpoint", "nowhere"], ["'nowhere' holds no whole trainer_state.json"]),
+        (["--resume_from_checkpoint", "true"], ["`resume_from_checkpoint` is True", "holds no complete checkpoint"]),
+        (["--resume_from_checkpoint", "nowhere"], ["'nowhere' and nowhere holds no complete checkpoint"]),
     ],
 )
-def test_what_the_command_line_can_have_wrong_is_said_in_one_line(job, refused, monkeypatch, words, parts):
+def test_a_wrong_command_line_is_refused_in_one_line(job, refused, monkeypatch, words, parts):
     for module in (checks, launch):  # as where neither vLLM nor DeepSpeed is installed
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     write(job)
     before = content(job)
-    said = refused("--config", "recipe.yaml", *words)
-    assert all(part in said for part in parts), said
+    printed = refused("--config", "recipe.yaml", *words)
+    assert all(part in printed for part in parts), printed
     assert content(job) == before
 
 
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["--config", "nowhere.yaml"], ["The recipe nowhere.yaml does not exist", "R1-7B, "]),
+        (["--config", "nowhere"], ["The recipe nowhere does not exist", "R1-7B, "]),
         (["--config", "smollm_135m"], ["Did you mean `smollm2_135m`"]),
-        (["--config", "ces_lora"], ["Did you mean `lora`"]),
         (["--config", "runs/old/colocate"], ["Did you mean `colocate`"]),
-        (["--config", "alp"], ["recipes/methods/alp.yaml changes a recipe and is none", "--config R1-7B alp`"]),
+        (["--config", "alp"], ["recipes/methods/alp.yaml is an overlay", "--config R1-7B alp`"]),
         (["mine.yaml"], ["`--config mine.yaml`"]),
     ],
 )
-def test_a_recipe_that_is_not_there_is_refused(refused, words, parts):
-    said = refused(*words)
-    assert all(part in said for part in parts), said
+def test_a_missing_recipe_is_refused_with_the_nearest_name(refused, words, parts):
+    printed = refused(*words)
+    assert all(part in printed for part in parts), printed
 
 
 def test_an_unknown_command_names_the_nearest(refused):
-    assert "no command 'trian'. Did you mean `train`" in refused(command="trian")
+    assert "no such command. Did you mean `train`" in refused(command="trian")
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("F32", 4), ("BF16", 2)])
-def test_a_run_that_writes_more_than_the_disk_holds_is_refused(job, refused, dtype, size):
-    write(job)
-    end = size << 39
-    header = json.dumps({"weight": {"dtype": dtype, "shape": [1 << 39], "data_offsets": [0, end]}}).encode()
-    with (job / "model" / "model.safetensors").open("wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header)
-        file.truncate(8 + len(header) + end)  # sparse: takes no room here
-    said = refused("--config", "recipe.yaml")
-    # A checkpoint of three times the model, and the model at the end.
-    assert "GB left and the run writes up to 8796.1, 6597.1 a checkpoint: make room, name another" in said
-
-
-def test_a_models_size_is_known_without_its_files(job, refused, monkeypatch):
+def test_a_run_that_writes_more_than_the_disk_holds_is_refused(job, refused, monkeypatch):
     """DeepSeek-R1-Distill-Qwen-7B, of which nothing is here: 12 bytes of each of its 7.6 billion weights."""
     write(job, {"model_name_or_path": "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "save_total_limit": "2"})
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda folder: SimpleNamespace(free=200 * 10**9))
     words = ("--config", "recipe.yaml", "--max_steps", "9", "--save_steps", "3")
-    said = refused(*words)
-    assert "has 200.0 GB left and the run writes up to 274.2, 91.4 a checkpoint" in said
-    assert "(`save_total_limit` is 2)" in said
+    printed = refused(*words)
+    assert "has 200.0 GB left and the run writes up to 274.2, 91.4 a checkpoint" in printed
+    assert "(`save_total_limit` is 2)" in printed
     # What an earlier run left makes room.
     (job / "out" / "checkpoint-3").mkdir(parents=True)
     with (job / "out" / "checkpoint-3" / "optimizer.pt").open("wb") as file:
@@ -300,10 +247,3 @@ def test_a_recipe_that_names_an_existing_model_and_data_starts_and_is_read_once(
     assert main(["train", "--config", "recipe.yaml"]) == 0
     assert len(started) == 1
     assert read.count("recipe.yaml") == 1
-
-
-def test_messages_show_no_more_than_a_line_of_a_value():
-    assert shown("a\0b") == r"'a\x00b'"
-    assert len(shown("x" * 10_000)) < 300
-    assert len(shown([["x" * 1000] * 1000] * 1000)) < 1000
-    assert shown({"x": [1, 2]}) == "{'x': [1, 2]}"

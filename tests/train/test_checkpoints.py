@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from trl_ces.support.errors import UserError
+from trl_ces.support.yaml import dump_yaml
 from trl_ces.train.checkpoints import (
     Length,
     damage,
@@ -17,7 +18,7 @@ from trl_ces.train.checkpoints import (
     read_state,
     way_on,
 )
-from trl_ces.train.checks import _check_optimizer, _check_resume
+from trl_ces.train.checks import _check_resume
 from trl_ces.train.recipe import make_recipe
 
 
@@ -31,14 +32,8 @@ def checkpoint(folder, step, text=None, max_steps=20):
     return place
 
 
-def test_the_newest_is_the_one_with_the_highest_step(tmp_path):
-    for step in (9, 10, 8):
-        checkpoint(tmp_path, step)
-    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
-
-
 @pytest.mark.parametrize("text", ["", '{"global_step": 1', "[]", "{}"])
-def test_one_that_was_cut_off_while_it_was_written_is_passed_over(tmp_path, text):
+def test_an_incomplete_checkpoint_is_skipped(tmp_path, text):
     good = checkpoint(tmp_path, 9)
     broken = checkpoint(tmp_path, 12, text)
     (tmp_path / "checkpoint-15").mkdir()  # has only what is written before the state
@@ -56,7 +51,7 @@ def with_tensors(place):
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
 @pytest.mark.parametrize("kept", [0, 5, 200, -1])
-def test_a_damaged_one_is_passed_over_with_a_warning(tmp_path, caplog, name, kept):
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path, caplog, name, kept):
     good, bad = (with_tensors(checkpoint(tmp_path, step)) for step in (9, 12))
     assert damage(good) is None
     assert newest_checkpoint(tmp_path) == bad
@@ -66,14 +61,7 @@ def test_a_damaged_one_is_passed_over_with_a_warning(tmp_path, caplog, name, kep
     assert f"checkpoint-12 is damaged ({name}" in caplog.text
 
 
-def test_a_header_that_is_no_header_is_damage(tmp_path):
-    bad = with_tensors(checkpoint(tmp_path, 12))
-    content = (bad / "model.safetensors").read_bytes()
-    (bad / "model.safetensors").write_bytes(content[:8] + b"!" * 20 + content[28:])
-    assert damage(bad).startswith("model.safetensors: ")
-
-
-def test_one_at_the_end_of_its_run_is_not_gone_on_from(tmp_path):
+def test_a_checkpoint_at_the_end_of_its_run_is_skipped(tmp_path):
     assert newest_checkpoint(tmp_path) is None
     last = checkpoint(tmp_path, 20)
     assert is_at_its_end(read_state(last))
@@ -83,7 +71,7 @@ def test_one_at_the_end_of_its_run_is_not_gone_on_from(tmp_path):
     assert newest_checkpoint(tmp_path) == before
 
 
-def test_a_finished_run_may_be_made_longer(tmp_path):
+def test_a_finished_run_can_be_made_longer(tmp_path):
     last = checkpoint(tmp_path, 20)
     state = {**read_state(last), "num_train_epochs": 2}
     assert not is_at_its_end(state, Length(max_steps=21))
@@ -99,7 +87,7 @@ LENGTH = Length(max_steps=20)
 TRUE = "`--resume_from_checkpoint true`."
 
 
-def test_a_stopped_run_goes_on_from_its_own_checkpoint(tmp_path):
+def test_a_stopped_run_resumes_from_its_own_checkpoint(tmp_path):
     before = checkpoint(tmp_path, 16)
     older = of_other_runs(tmp_path, None)
     assert way_on(tmp_path, LENGTH, older) == "There is no checkpoint yet: start again."
@@ -113,32 +101,43 @@ def test_a_stopped_run_goes_on_from_its_own_checkpoint(tmp_path):
     assert way_on(tmp_path, LENGTH, older).endswith(f"{before} with the same command and {TRUE}")
 
 
+RUN = {"model_name_or_path": "m", "dataset_name": "d", "max_steps": 20, "learning_rate": 1e-3}
+
+
+def check_resume(folder, value, **changes):
+    _check_resume(
+        make_recipe({**RUN, "output_dir": str(folder), "resume_from_checkpoint": value, **changes}, "r"), folder
+    )
+
+
 def test_train_refuses_to_resume_where_nothing_is_left(tmp_path):
     last = checkpoint(tmp_path, 20)
     with pytest.raises(UserError, match="at the end of its run, step 20: it holds the trained model"):
-        _check_resume(str(last), tmp_path, LENGTH)
-    with pytest.raises(UserError, match="no whole checkpoint with steps left"):
-        _check_resume(True, tmp_path, LENGTH)
-    with pytest.raises(UserError, match="no whole trainer_state"):
-        _check_resume(str(tmp_path), tmp_path, LENGTH)
-    _check_resume(str(checkpoint(tmp_path, 12)), tmp_path, LENGTH)
-    _check_resume(True, tmp_path, LENGTH)
-    _check_resume(None, tmp_path, LENGTH)
-    (tmp_path / "checkpoint-12" / "rng_state.pth").unlink()
+        check_resume(tmp_path, str(last))
+    for value in (True, str(tmp_path)):
+        with pytest.raises(UserError, match="holds no complete checkpoint with steps left"):
+            check_resume(tmp_path, value)
+    middle = checkpoint(tmp_path, 12)
+    for value in (True, None, str(middle)):
+        check_resume(tmp_path, value)
+    (middle / "rng_state.pth").unlink()
     with pytest.raises(UserError, match=r"checkpoint-12 holds the model alone \(`save_only_model`\)"):
-        _check_resume(str(tmp_path / "checkpoint-12"), tmp_path, LENGTH)
+        check_resume(tmp_path, str(middle))
     assert newest_checkpoint(tmp_path, LENGTH) is None
-    _check_resume(str(last), tmp_path, Length(max_steps=30))
+    check_resume(tmp_path, str(last), max_steps=30)
 
 
-def test_a_setting_that_the_optimizer_keeps_is_not_changed_on_resuming():
-    before = {"model_name_or_path": "m", "dataset_name": "d", "output_dir": "out", "learning_rate": 1e-3}
-    _check_optimizer(before, make_recipe(before | {"max_steps": 9}, "my.yaml"))
-    with pytest.raises(UserError, match=r"`learning_rate` is 0\.01 and was 0\.001, which the checkpoint's"):
-        _check_optimizer(before, make_recipe(before | {"learning_rate": 1e-2}, "my.yaml"))
-    with pytest.raises(UserError, match="`use_peft` is True and was False"):
-        _check_optimizer(before, make_recipe(before | {"use_peft": True}, "my.yaml"))
-    adapter = before | {"use_peft": True, "lora_r": 8}
-    _check_optimizer(adapter, make_recipe(adapter, "my.yaml"))
-    with pytest.raises(UserError, match="`lora_r` is 4 and was 8"):
-        _check_optimizer(adapter, make_recipe(adapter | {"lora_r": 4}, "my.yaml"))
+@pytest.mark.parametrize(
+    ("before", "now", "message"),
+    [
+        ({}, {"learning_rate": 1e-2}, r"`learning_rate` is 0\.01 and was 0\.001, which the checkpoint's"),
+        ({}, {"use_peft": True}, "`use_peft` is True and was False"),
+        ({"use_peft": True, "lora_r": 8}, {"use_peft": True, "lora_r": 4}, "`lora_r` is 4 and was 8"),
+    ],
+)
+def test_a_setting_that_the_optimizer_keeps_cannot_change_on_resuming(tmp_path, before, now, message):
+    checkpoint(tmp_path, 12)
+    (tmp_path / "recipe.yaml").write_text(dump_yaml({**RUN, **before}))
+    check_resume(tmp_path, True, **before, logging_steps=3)
+    with pytest.raises(UserError, match=message):
+        check_resume(tmp_path, True, **now)

@@ -5,12 +5,10 @@ import json
 import pytest
 from datasets import Dataset
 
-from trl_ces.lab.inspect.settings import recipe_to_sample
 from trl_ces.support.errors import UserError
 from trl_ces.support.prompts import PAPER_SYSTEM_PROMPT
 from trl_ces.train.arguments import ScriptArguments
-from trl_ces.train.data import check_source, clean_gold, load_datasets, make_prompt, shuffled
-from trl_ces.train.sources import read_rows
+from trl_ces.train.data import check_source, clean_gold, load_datasets, make_prompt, read_rows, shuffled
 
 # The two row formats of DeepMath-103K on the Hub, with made-up problems.
 ZWHE99 = [
@@ -78,19 +76,13 @@ def test_rows_without_a_usable_gold_are_replaced_and_reported(tmp_path, reward):
     rows[order[2]]["final_answer"] = "  "
     rows[order[4]]["final_answer"] = "\\frac{1}{"  # unmatched braces: no answer could be compared with it
     rows[order[20]]["final_answer"] = None  # beyond the draw: not looked at, not reported
-    said = []
+    printed = []
     wanted = script(write_lines(tmp_path, rows), max_train_samples=5, reward_funcs=[reward])
-    train, _ = load_datasets(wanted, say=said.append)
+    train, _ = load_datasets(wanted, say=printed.append)
     assert train["row"][:] == [order[i] for i in (0, 3, 5, 6, 7)]
     dropped = ", ".join(str(order[i]) for i in (1, 2, 4))
-    assert said[0].endswith("5 rows to train on, 0 held back, of 30.")
-    assert said[1].endswith(f"dropped 3 rows without a usable gold: {dropped}.")
-
-
-def test_another_reward_keeps_golds_that_our_grader_could_not_grade(tmp_path):
-    file = write_lines(tmp_path, [{"question": "q", "answer": "\\frac{1}{"}])
-    train, _ = load_datasets(script(file, reward_funcs=["my.reward"]), say=lambda text: None)
-    assert train["solution"][:] == ["\\frac{1}{"]
+    assert printed[0].endswith("5 rows to train on, 0 held back, of 30.")
+    assert printed[1].endswith(f"dropped 3 rows without a usable gold: {dropped}.")
 
 
 def test_evaluation_rows_are_held_back_from_training(tmp_path):
@@ -119,18 +111,11 @@ def test_a_configuration_is_of_its_own_data_set(monkeypatch, other, configuratio
     assert asked == [("me/sums", "easy", "train"), (other, configuration, "test")]
 
 
-def test_data_named_on_inspects_command_line_leave_the_recipes_configuration(tmp_path):
-    (tmp_path / "easy.yaml").write_text("dataset_name: me/own\ndataset_config: easy\n")
-    names, own = ["arithmetic", str(tmp_path / "easy.yaml")], {"dataset_config": ["hard"]}
-    for given, data, expected in (({}, "me/sums", None), (own, "me/sums", "hard"), ({}, "me/own", "easy")):
-        assert recipe_to_sample(names, given, data=data).script.dataset_config == expected
-
-
 def test_too_few_usable_rows_are_an_error(tmp_path):
     file = write_lines(tmp_path, ZWHE99)
-    with pytest.raises(UserError, match=r"30 rows with a usable gold \(of 30\) and 31 are asked for"):
+    with pytest.raises(UserError, match=r"30 rows with a usable gold \(of 30\), fewer than 31"):
         load_datasets(script(file, max_train_samples=31))
-    with pytest.raises(UserError, match=r"0 rows with a usable gold \(of 30\) and 1 are asked for"):
+    with pytest.raises(UserError, match=r"0 rows with a usable gold \(of 30\), fewer than 1"):
         load_datasets(script(file, solution_pattern="####(.+)"))
 
 
@@ -149,20 +134,6 @@ def test_golds_may_be_numbers_and_text(tmp_path, first):
     rows = [{"question": "q", "answer": gold} for gold in (first, "1/2")]
     data, _ = load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None), say=lambda text: None)
     assert {*data["answer"]} == {*data["solution"]} == {str(first), "1/2"}
-
-
-def test_parquet_files_of_one_folder_that_differ_in_columns_are_refused_in_a_sentence(tmp_path):
-    for name, more in (("a", {}), ("b", {"level": 3})):
-        Dataset.from_list([{"question": name, "answer": "1", **more}]).to_parquet(str(tmp_path / f"{name}.parquet"))
-    with pytest.raises(UserError, match="its files differ in their columns: name one file"):
-        check_source(script(tmp_path))
-
-
-@pytest.mark.parametrize("levels", [(1, "hard"), (1, 2**70)], ids=str)
-def test_a_column_of_several_types_is_refused_in_a_sentence(tmp_path, levels):
-    rows = [{"question": "q", "answer": "1", "level": level} for level in levels]
-    with pytest.raises(UserError, match=r"of several types or of over 64 bits \(.+\): make them one\."):
-        load_datasets(script(write_lines(tmp_path, rows), max_train_samples=None), say=lambda text: None)
 
 
 def test_a_message_prompt_gets_our_system_message_in_place_of_its_own():
@@ -196,12 +167,12 @@ def test_the_gold_is_the_group_of_the_last_match():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"prompt_column": "quest"}, "`prompt_column` 'quest' is not among them. Did you mean `question`"),
+        ({"prompt_column": "quest"}, r"0 of them fit `prompt_column` \(quest\)\. Did you mean `question`"),
         (
             {"solution_column": "gold"},
-            "The columns of .* are question, final_answer, answer: `solution_column` 'gold'",
+            r"The columns of .* are question, final_answer, answer: 0 of them fit `solution_column` \(gold\)",
         ),
-        ({}, "final_answer and answer could both serve. Set `solution_column`"),
+        ({}, r"2 of them fit `solution_column` \(solution, final_answer, answer\)\. Set `solution_column`"),
     ],
 )
 def test_columns_are_not_guessed(tmp_path, fields, message):
@@ -210,22 +181,14 @@ def test_columns_are_not_guessed(tmp_path, fields, message):
         check_source(script(file, **fields))
 
 
-def test_a_missing_column_names_those_that_are_there(tmp_path):
-    file = write_lines(tmp_path, [{"text": "q", "answer": "2"}])
-    with pytest.raises(
-        UserError, match=r"columns of .* are text, answer: none is prompt, question, problem. Set `prompt"
-    ):
-        check_source(script(file))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("absent.jsonl", None, "absent.jsonl does not exist"),
-        ("data.csv", "a,b", "unknown suffix"),
-        ("empty.jsonl", "", "has no rows"),
-        ("empty.json", "[]", "has no rows"),
+        ("data.csv", "a,b", "neither a file nor a folder of files of one kind"),
+        ("empty.jsonl", "", "0 of them fit"),
         ("rows.json", "[1]", "row 0 is a int"),
+        ("cut.parquet", "PAR1 and no more", "cannot be read"),
     ],
 )
 def test_files_that_cannot_be_read_are_refused(tmp_path, name, content, message):
@@ -246,7 +209,7 @@ def test_a_folder_holds_one_kind_of_file(tmp_path):
     write_lines(tmp_path, ZWHE99[2:5], "b.jsonl")
     assert len(read_rows(script(tmp_path), str(tmp_path), "train").golds) == 5
     (tmp_path / "c.json").write_text("[]")
-    with pytest.raises(UserError, match=r"several kinds \(\.json, \.jsonl\)"):
+    with pytest.raises(UserError, match="neither a file nor a folder of files of one kind"):
         check_source(script(tmp_path))
 
 
@@ -257,7 +220,7 @@ def test_a_folder_that_holds_several_splits_gives_the_one_that_is_asked_for(tmp_
 
 
 def test_a_data_set_that_the_hub_does_not_give_is_one_sentence_with_the_way_out():
-    with pytest.raises(UserError, match=r"'zwhe99/DeepMath-103K' \(split 'train'\) could not be loaded .* \.parquet"):
+    with pytest.raises(UserError, match=r"'zwhe99/DeepMath-103K' \(split 'train'\) cannot be read .* \.parquet"):
         load_datasets(script("zwhe99/DeepMath-103K"))
 
 
@@ -289,40 +252,6 @@ def one_data_set(*given):
     return Dataset.from_list([{"prompt": "1+1:", "solution": "2"}])
 
 
-def test_a_builder_of_one_data_set_is_told_to_return_two():
-    with pytest.raises(UserError, match=r"one_data_set returned Dataset: return two data sets\."):
+def test_a_builder_must_return_two_data_sets():
+    with pytest.raises(UserError, match=r"returned Dataset: return two data sets\."):
         load_datasets(script(None, **{**WORLD, "dataset_builder": f"{__name__}.one_data_set"}))
-
-
-TASKS = {
-    "products": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
-    "chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
-}
-
-
-def gym(**fields):
-    pytest.importorskip("reasoning_gym")
-    builder = "trl_ces.lab.tasks.reasoning_tasks.make_datasets"
-    return script(None, **{"dataset_builder": builder, "dataset_kwargs": TASKS, "system_prompt": None, **fields})
-
-
-def test_reasoning_gym_tasks_take_turns_and_do_not_repeat():
-    train, evaluation = load_datasets(gym(max_train_samples=11, num_eval_samples=4))
-    assert train["task"][:] == ["products", "chain_sum"] * 5 + ["products"]
-    questions = [prompt[0]["content"] for prompt in [*train["prompt"], *evaluation["prompt"]]]
-    assert len(set(questions)) == 15
-    again, _ = load_datasets(gym(max_train_samples=11, num_eval_samples=4))
-    assert again["prompt"][:] == train["prompt"][:]
-
-
-@pytest.mark.parametrize(
-    ("tasks", "message"),
-    [
-        ({"product": None}, "no task 'product'. Did you mean `products`"),
-        ({"products": {"digits": 1}}, "do not fit products"),
-        ({"products": {"min_digits": 3, "max_digits": 1}}, "do not fit products"),
-    ],
-)
-def test_tasks_and_settings_that_do_not_exist_are_refused(tasks, message):
-    with pytest.raises(UserError, match=message):
-        check_source(gym(dataset_kwargs=tasks, max_train_samples=4))

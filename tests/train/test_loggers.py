@@ -1,12 +1,10 @@
-"""trackio, wandb and TensorBoard get every metric of CES: read back from the files that they write."""
+"""trackio and TensorBoard receive every metric of CES, read back from the files that they write."""
 
 import importlib.util
 import json
 import logging
 import sqlite3
-import struct
 import sys
-import time
 
 import pytest
 import torch
@@ -15,8 +13,7 @@ from trainers import scripted_trainer
 
 from trl_ces.methods.metrics import CES_METRICS
 
-STEP = "train/global_step"  # trackio and wandb count lines of their own beside it
-BLOCK, HEADER = 32768, 7  # of a wandb file: LevelDB's log format, behind seven bytes of its own
+STEP = "train/global_step"  # trackio counts lines of its own beside it
 
 
 def read_tensorboard(folder):
@@ -34,40 +31,7 @@ def read_trackio(folder):
     return {(name, row.get(STEP)): value for row in rows for name, value in row.items()}
 
 
-def wandb_records(content):
-    place, record = HEADER, b""
-    while place + HEADER <= len(content):
-        if BLOCK - place % BLOCK < HEADER:  # no room for another header: zeros to the end of the block
-            place += BLOCK - place % BLOCK
-            continue
-        _, size, kind = struct.unpack_from("<IHB", content, place)
-        place += HEADER
-        record += content[place : place + size]
-        place += size
-        if kind in (1, 4):  # whole, or the last part
-            yield record
-            record = b""
-
-
-def read_wandb(folder):
-    """Waits for the end of the file: wandb's own process writes it, and `finish` does not wait for the disk."""
-    import wandb
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    wandb.finish()
-    (file,) = folder.rglob("*.wandb")
-    records = []
-    while not any(record.WhichOneof("record_type") == "exit" for record in records):
-        time.sleep(0.1)
-        records = [Record.FromString(content) for content in wandb_records(file.read_bytes())]
-    found = {}
-    for record in records:
-        items = {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in record.history.item}
-        found |= {(name, items.get(STEP)): value for name, value in items.items()}
-    return found
-
-
-LOGGERS = {"tensorboard": read_tensorboard, "wandb": read_wandb, "trackio": read_trackio}
+LOGGERS = {"tensorboard": read_tensorboard, "trackio": read_trackio}
 
 
 def train(folder, logger, accuracies):
@@ -82,15 +46,9 @@ def train(folder, logger, accuracies):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Where all three write, and nowhere else; wandb without its server."""
-    for name, value in {
-        "WANDB_MODE": "offline",
-        "WANDB_DIR": str(tmp_path),
-        "WANDB_SILENT": "true",
-        "TENSORBOARD_LOGGING_DIR": str(tmp_path / "tensorboard"),
-    }.items():
-        monkeypatch.setenv(name, value)
-    for name, module in list(sys.modules.items()):  # TRL has imported it, and it reads its environment then
+    """Where both write, and nowhere else."""
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "tensorboard"))
+    for name, module in list(sys.modules.items()):  # TRL has imported it, and it read its environment then
         if name.startswith("trackio") and hasattr(module, "TRACKIO_DIR"):
             monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "trackio")
     monkeypatch.chdir(tmp_path)
@@ -114,10 +72,10 @@ def test_a_logger_gets_every_metric_under_its_name_with_its_value(logger, folder
 
 
 @pytest.mark.skipif(importlib.util.find_spec("tensorboard") is None, reason='pip install "trl_ces[dev]"')
-def test_a_metric_that_has_no_value_makes_no_logger_complain(folder):
-    said = []
+def test_a_metric_that_has_no_value_makes_no_logger_warn(folder):
+    messages = []
     handler = logging.Handler()
-    handler.emit = lambda record: said.append(record.getMessage())
+    handler.emit = lambda record: messages.append(record.getMessage())
     log = logging.getLogger("transformers.integrations.integration_utils")
     log.addHandler(handler)
     try:
@@ -126,4 +84,4 @@ def test_a_metric_that_has_no_value_makes_no_logger_complain(folder):
         log.removeHandler(handler)
     assert "ces/selected_entropy_correct" not in history[0]
     assert history[0]["ces/selected_entropy_incorrect"] > 0
-    assert said == []
+    assert messages == []

@@ -6,20 +6,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from trl import get_peft_config
 
 from trl_ces.methods.group_reward import is_group_reward
 from trl_ces.support.errors import UserError
 from trl_ces.support.imports import import_function
 from trl_ces.support.reward_names import reward_name
 from trl_ces.support.yaml import read_yaml
-from trl_ces.train import checks
-from trl_ces.train.compose import compose
 from trl_ces.train.launch import read_accelerate_config
 from trl_ces.train.lookup import find_reward_functions
-from trl_ces.train.recipe import load_recipe
+from trl_ces.train.recipe import compose, load_recipe, shipped_files
 from trl_ces.train.server import server_command
-from trl_ces.train.shipped import shipped_files
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 ACCELERATE = sorted(RECIPES.glob("accelerate/*.yaml"))
@@ -51,8 +47,7 @@ EXPECTED = {
     "dler": {
         "shaping": "none",
         **SAMPLING,
-        "scale_rewards": "none",
-        "whiten_over_tokens": True,
+        "scale_rewards": "batch",
         "beta": 0.0005,
         "delta": 10.0,
         **SHORT,
@@ -76,55 +71,12 @@ EXPECTED = {
     },
     "gdpo": {"shaping": "none", "multi_objective_aggregation": "normalize_then_sum"},
     "top_entropy": {"shaping": "none", "top_entropy_quantile": 0.2},
-    "clip_cov": {
-        "shaping": "clip_cov",
-        "clip_cov_ratio": 0.0002,
-        "clip_cov_low": 1.0,
-        "clip_cov_high": 5.0,
-        "epsilon": 1.0,
-        "epsilon_high": 1.0,
-    },
-    "kl_cov": {"shaping": "kl_cov", "kl_cov_ratio": 0.002, "kl_cov_coef": 1.0, "epsilon": 1.0, "epsilon_high": 1e6},
-    "stare": {"shaping": "stare", "stare_ratio": 0.1, "stare_weight": 1.1, "stare_target": 0.3},
-    "repo_r": {"shaping": "repo_r", "repo_r_zeta": 0.01},
     "on_policy_sft": {
         "shaping": "on_policy_sft",
         "epsilon": 1.0,
         "epsilon_high": 1e6,
         "max_completion_length": 3500,
         "vllm_max_model_length": 5500,
-    },
-    "clip_control": {"shaping": "none", "epsilon_high_target_entropy": 0.2},
-    "dot": {
-        "shaping": "kl_cov",
-        "kl_cov_ratio": 0.002,
-        "kl_cov_coef": 1.0,
-        "epsilon": 1.0,
-        "epsilon_high": 1e6,
-        "dot_alpha": 3.0,
-        "loss_type": "grpo",
-        **SAMPLING,
-        "max_completion_length": 8192,
-        "vllm_max_model_length": 10240,
-        "num_generations": 32,
-        "responses_per_step": 32,
-        "responses_per_rollout": 384,
-    },
-    "gfpo": {
-        "shaping": "none",
-        "gfpo_keep": 4,
-        "gfpo_metric": "length",
-        "num_generations": 8,
-        "responses_per_step": 8,
-        "responses_per_rollout": 96,
-    },
-    "qlpo": {
-        "shaping": "none",
-        "gfpo_keep": 8,
-        "gfpo_metric": "qlpo",
-        "num_generations": 16,
-        "responses_per_step": 16,
-        "responses_per_rollout": 192,
     },
     "ces_signs_swapped": {**CES, "ces_beta_correct": -0.4, "ces_beta_incorrect": -0.4},
     "ces_without_dynamic_b": {**CES, "ces_dynamic_multiplier": False},
@@ -140,9 +92,6 @@ EXPECTED = {
     "laser": rewarded("get_laser_length_reward", {"alpha": 0.5, "target": 4096}),
     "linear": rewarded("get_linear_length_reward", {"coefficient": 0.25}),
     "mai": rewarded("get_mai_length_reward", {"weight": 0.25}),
-    "acoer": rewarded("get_acoer_length_reward"),
-    "laser_d": rewarded("get_laser_d_length_reward"),
-    "toggle": rewarded("get_toggle_length_reward"),
     "smart_thinker": rewarded("get_smart_thinker_length_reward"),
     "grpo_lead": rewarded("get_grpo_lead_length_reward", {"alpha": 0.1}, reward_weights=[0.0, 1.0, 1.0]),
     "overlong": rewarded("get_soft_overlong_punishment"),
@@ -171,11 +120,7 @@ EXPECTED = {
 SMALL_NUMBERS = {
     "adaptive_entropy": {"entropy_coef": 0.001, "entropy_coef_delta": 0.001, "entropy_target": 0.05},
     "entropy_bonus": {"entropy_coef": 0.01},
-    "clip_control": {"epsilon_high_target_entropy": 0.05},
-    "stare": {"stare_target": 0.05},
-    "acoer": {"reward_kwargs": {"get_acoer_length_reward": {"budget": 40, "warmup": 10, "window": 10}}},
     "grpo_lead": {"reward_weights": [0.0, 1.0]},
-    "laser_d": {"reward_kwargs": {"get_laser_d_length_reward": {"step": 2, "every": 5}}},
     "laser": {"reward_kwargs": {"get_laser_length_reward": {"alpha": 0.5, "target": 18}}},
     "shorter": {"reward_kwargs": {"get_shorter_length_reward": {"beta": 0.02}}, "reward_weights": [2.0, 1.0]},
     "overlong": {"reward_kwargs": {"get_soft_overlong_punishment": {"soft_punish_cache": 13}}},
@@ -211,9 +156,9 @@ def test_an_overlay_changes_the_papers_run_in_what_its_method_is(model):
     assert {method: compose([model, method]) for method in METHODS} == expected
 
 
-def test_the_small_world_has_numbers_of_its_own():
+def test_the_toy_task_has_numbers_of_its_own():
     base = compose([SMALL])
-    for method in set(METHODS) - FOR_R1 - {"gfpo", "qlpo", "dot", "dler"}:
+    for method in set(METHODS) - FOR_R1 - {"dler"}:
         found, changes = compose([SMALL, method]), dict(EXPECTED[method])
         changes.pop("vllm_max_model_length", None)  # which the R1 recipes set
         if "reward_funcs" in changes:
@@ -225,7 +170,7 @@ def test_the_small_world_has_numbers_of_its_own():
 
 
 @pytest.mark.parametrize("file", TRAINING, ids=name_of)
-def test_a_file_says_what_it_is_and_reads_the_same_by_any_yaml_parser(file):
+def test_a_file_describes_itself_and_is_read_alike_by_any_yaml_parser(file):
     first = file.read_text().splitlines()[0]
     assert first.startswith("# ")
     assert len(first) > 20
@@ -242,11 +187,6 @@ def test_a_length_reward_is_of_whole_groups_and_the_punishment_is_not(method):
     punished = method in ("overlong", "dapo_full")
     assert is_group_reward(added) == (not punished)
     assert reward_name(added).startswith("soft_overlong" if punished else f"{method}_length_reward")
-
-
-def test_gdpo_over_a_length_reward_reaches_trl():
-    args = load_recipe([SMALL, "mai", "gdpo"]).training_config(1)
-    assert args.multi_objective_aggregation == "normalize_then_sum"
 
 
 @pytest.mark.parametrize(("model", "cache"), [("R1-7B", 2400), (SMALL, 13)])
@@ -273,47 +213,6 @@ def test_an_accelerate_file_is_one_that_accelerate_reads(file):
     loaded = load_config_from_file(str(file))
     assert loaded.num_processes == settings["num_processes"]
     assert str(loaded.distributed_type.value) == settings["distributed_type"]
-
-
-def test_zero3_gathers_the_weights_it_saves():
-    for name in ("zero3", "zero3_offload", "zero3_multinode"):
-        assert read_yaml(RECIPES / "accelerate" / f"{name}.yaml")["deepspeed_config"]["zero3_save_16bit_model"] is True
-
-
-@pytest.mark.parametrize("engine", ["zero3", "fsdp2"])
-def test_a_file_for_several_nodes_differs_in_nodes_processes_and_port(engine):
-    one, several = (read_yaml(RECIPES / "accelerate" / f"{engine}{end}.yaml") for end in ("", "_multinode"))
-    assert several == {**one, "num_machines": 2, "num_processes": 16, "main_process_port": 29500}
-
-
-def test_fsdp2_is_read_as_meant_by_accelerate(monkeypatch):
-    """Through accelerate's launcher, its variables and its plugin: an unknown key would be dropped without a word."""
-    from accelerate import FullyShardedDataParallelPlugin
-    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-    from accelerate.utils.launch import prepare_multi_gpu_env
-    from torch.distributed.fsdp import StateDictType
-
-    file = RECIPES / "accelerate" / "fsdp2.yaml"
-    words = ["--config_file", str(file), "--num_processes", "4", "--main_process_port", "0", "script.py"]
-    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(words))
-    for name, value in prepare_multi_gpu_env(arguments).items():
-        if name.startswith("FSDP_"):
-            monkeypatch.setenv(name, value)
-    plugin = FullyShardedDataParallelPlugin()
-    found = {name: getattr(plugin, name) for name in ("fsdp_version", "reshard_after_forward")}
-    assert found == {"fsdp_version": 2, "reshard_after_forward": True}
-    assert plugin.auto_wrap_policy.__name__ == "transformer_auto_wrap_policy"
-    assert plugin.transformer_cls_names_to_wrap is None  # then the model's own layers
-    assert plugin.state_dict_type is StateDictType.FULL_STATE_DICT
-    assert plugin.cpu_ram_efficient_loading is True
-    assert plugin.activation_checkpointing is False  # with the recipes' own the Trainer would refuse it
-    keys = {f"--{name}" for name in read_yaml(file)["fsdp_config"]}
-    assert keys <= {option for action in launch_command_parser()._actions for option in action.option_strings}
-
-
-def test_lora_goes_into_every_linear_layer():
-    peft = get_peft_config(load_recipe(["R1-7B", "lora"]).model)
-    assert (peft.target_modules, peft.r, peft.lora_alpha) == ("all-linear", 16, 32)
 
 
 # Instead of a vLLM in the training processes.
@@ -344,11 +243,6 @@ def test_the_cluster_recipes_are_the_papers_but_for_batches_and_vllm(model):
     assert found.keys() == names | {"save_steps", "vllm_gpu_memory_utilization"}
 
 
-@pytest.mark.parametrize("name", shipped_files("cluster"))
-def test_an_overlay_with_vllm_turns_it_on(name):
-    assert compose([SMALL, name])["use_vllm"] is True
-
-
 @pytest.mark.parametrize("model", R1)
 def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(model):
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
@@ -360,7 +254,7 @@ def test_the_cluster_recipes_keep_their_batches_on_the_processes_they_are_for(mo
             assert rows * passes * number == step
             assert rows * pieces * number == 12 * step
         assert recipe.training["save_steps"] % 12 == 0
-    with pytest.raises(UserError, match="8 processes cannot share it evenly"):
+    with pytest.raises(UserError, match="8 processes cannot share"):
         recipe.check_training(8)
 
 
@@ -371,12 +265,6 @@ def test_the_server_in_a_header_is_the_one_that_the_recipe_asks_for(name):
     words, expected = shlex.split(given), shlex.split(server_command(load_recipe(["R1-7B", name])))
     more = words.index("--data-parallel-size")
     assert sorted(words[:more] + words[more + 2 :]) == sorted(expected)
-
-
-def test_the_two_r1_sizes_differ_only_in_model_output_and_memory():
-    small, large = (read_yaml(RECIPES / "models" / f"{model}.yaml") for model in R1)
-    own = {key for key in small | large if small.get(key) != large.get(key)}
-    assert own == {"model_name_or_path", "output_dir", "vllm_gpu_memory_utilization", "overlays"}
 
 
 @pytest.mark.parametrize("model", R1)
@@ -411,45 +299,6 @@ def test_the_r1_recipes_hold_the_papers_numbers(model):
     assert recipe.attention == "flash_attention_2"  # rows are packed
     assert recipe.script.max_train_samples == 2500
     assert recipe.script.reward_funcs == ["accuracy_reward", "think_format_reward"]
-
-
-@pytest.mark.parametrize("installed", [None, "flash_attn", "kernels"])
-def test_flash_attention_is_refused_where_no_package_has_it(monkeypatch, installed):
-    monkeypatch.setattr(checks, "find_spec", lambda name: name == installed or None)
-    monkeypatch.setattr("transformers.utils.is_kernels_available", lambda: installed == "kernels")
-    recipe = load_recipe(R1[0])
-    if installed is not None:
-        return checks._check_attention(recipe)
-    said = r"`flash-attn` nor .*`kernels`.*: pip install .*\[flash\]\", or give --attn_implementation sdpa"
-    with pytest.raises(UserError, match=said):
-        checks._check_attention(recipe)
-    checks._check_attention(load_recipe(R1[0], {"attn_implementation": ["sdpa"]}))
-
-
-@pytest.mark.parametrize("method", ["truncation", "dler", "dot", "on_policy_sft", "lora"])
-def test_an_overlay_keeps_the_limit_and_the_rate_of_another_models_recipe(method, tmp_path):
-    names = ("max_completion_length", "vllm_max_model_length", "learning_rate")
-    own = {"max_completion_length": 186, "vllm_max_model_length": 700, "learning_rate": 1e-5}
-    (tmp_path / "mine.yaml").write_text("".join(f"{name}: {value}\n" for name, value in own.items()))
-    composed = compose(["smollm2_135m", tmp_path / "mine.yaml", method])
-    assert {name: composed[name] for name in names} == own
-
-
-@pytest.mark.parametrize("folder", R1)
-@pytest.mark.parametrize("method", ["clip_cov", "kl_cov"])
-def test_one_response_a_process_is_refused_where_responses_are_compared(folder, method):
-    file = [folder, method]
-    said = rf"{folder} \+ {method}: `per_device_train_batch_size` is 1: .*`responses_per_step`, .* a multiple of twice"
-    with pytest.raises(UserError, match=said):
-        load_recipe(file).check_training(4)
-    doubled = load_recipe(file, {"responses_per_step": ["8"], "responses_per_rollout": ["96"]})
-    doubled.check_training(4)
-
-
-def test_kl_cov_with_one_step_a_rollout_is_refused_before_a_model_is_loaded():
-    recipe = load_recipe([R1[0], "kl_cov"], {"responses_per_rollout": ["4"]})
-    with pytest.raises(UserError, match=r"one optimizer step.*`responses_per_rollout` above `responses_per_step`"):
-        recipe.check_training(2)
 
 
 @pytest.mark.parametrize("folder", R1)

@@ -11,22 +11,22 @@ from processes import free_port
 from server_runs import FLAGS, served_here, server_recipe, stub_here
 from tiny import tiny_model, tiny_tokenizer
 from trainers import tiny_trainer
-
 from trl_ces.lab.inspect.answers import encode_prompt
-from trl_ces.layers.reward_guard import RewardError
+
+from trl_ces.layers.reward_calls import RewardError
 from trl_ces.support.errors import UserError
 from trl_ces.train.data import make_prompt
 from trl_ces.train.recipe import make_recipe
 from trl_ces.train.run import _check_prompts, _known_problem, make_trainer, run_to_its_end
 
 
-def test_a_tokenizer_without_a_chat_template_is_told_with_two_ways_out(tmp_path):
+def test_a_missing_chat_template_is_explained(tmp_path):
     recipe = make_recipe({"model_name_or_path": "base-1B", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
     with pytest.raises(ValueError, match="chat_template") as found:
         tiny_tokenizer(chat_template=None).apply_chat_template([{"role": "user", "content": "1+2="}])
-    said = _known_problem(found.value, recipe, tmp_path)
-    assert "the tokenizer of base-1B has no chat template: name an instruct model, save a template" in said
-    assert "or give text prompts by a `dataset_builder` (docs/recipes.md has one)." in said
+    message = _known_problem(found.value, recipe, tmp_path)
+    assert "the tokenizer of base-1B has no chat template: name an instruct model, save a template" in message
+    assert "or give text prompts by a `dataset_builder` (docs/recipes.md has one)." in message
     assert _known_problem(ValueError("something else"), recipe, tmp_path) is None
 
 
@@ -34,14 +34,14 @@ def test_a_tokenizer_without_a_chat_template_is_told_with_two_ways_out(tmp_path)
 NO_SYSTEM = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
 
 
-def test_a_chat_template_that_takes_no_system_message_is_told_with_the_way_out(tmp_path):
+def test_a_chat_template_without_system_messages_is_explained(tmp_path):
     recipe = make_recipe({"model_name_or_path": "gemma", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
     tokenizer, prompt = tiny_tokenizer(chat_template=NO_SYSTEM), make_prompt("1+2=", "Think.", "here")
     with pytest.raises(TemplateError) as found:
         tokenizer.apply_chat_template(prompt)
-    said = r"refuses the prompts? \(System role not supported\): .* give `--system_prompt null`"
-    assert re.search(f"The chat template of gemma {said}", str(_known_problem(found.value, recipe, tmp_path)))
-    with pytest.raises(UserError, match=said):
+    message = r"refuses the prompts? \(System role not supported\): .* give `--system_prompt null`"
+    assert re.search(f"The chat template of gemma {message}", str(_known_problem(found.value, recipe, tmp_path)))
+    with pytest.raises(UserError, match=message):
         encode_prompt(tokenizer, prompt)
 
 
@@ -54,8 +54,8 @@ def test_fewer_rows_than_a_rollout_takes_are_refused_before_the_model_is_loaded(
         make_trainer(recipe, recipe.training_config(1), PartialState())
 
 
-@pytest.mark.parametrize(("resumed", "said"), [(None, "start again."), (True, "true`."), ("{own}", "{own}`.")])
-def test_a_stopped_run_is_not_told_to_go_on_from_another_runs_checkpoint(tmp_path, monkeypatch, resumed, said):
+@pytest.mark.parametrize(("resumed", "message"), [(None, "start again."), (True, "true`."), ("{own}", "{own}`.")])
+def test_a_failed_run_never_names_another_runs_checkpoint(tmp_path, monkeypatch, resumed, message):
     for step in (4, 60):
         own = tmp_path / f"checkpoint-{step}"
         own.mkdir()
@@ -72,7 +72,7 @@ def test_a_stopped_run_is_not_told_to_go_on_from_another_runs_checkpoint(tmp_pat
     monkeypatch.setattr(trainer, "train", fail)
     with pytest.raises(UserError) as found:
         run_to_its_end(trainer, make_recipe(fields, "my.yaml"))
-    assert str(found.value).endswith(said.format(**names))
+    assert str(found.value).endswith(message.format(**names))
 
 
 def test_a_model_that_cannot_be_loaded_is_named(tmp_path, monkeypatch):
@@ -84,9 +84,6 @@ def test_a_model_that_cannot_be_loaded_is_named(tmp_path, monkeypatch):
     recipe = make_recipe(fields | sizes | more, "my.yaml")
     with pytest.raises(UserError, match=r"^`model_name_or_path` 'no-one/nothing': "):
         make_trainer(recipe, recipe.training_config(1), PartialState())
-    judged = make_recipe(recipe.given | {"reward_model_name_or_path": "no-one/judge"}, "my.yaml")
-    with pytest.raises(UserError, match=r"^(?!`model_name_or_path`)"):  # which of the two it was is not known
-        make_trainer(judged, judged.training_config(1), PartialState())
 
 
 ANSWER, LENGTH = 12, 20  # which leaves eight tokens to a prompt
@@ -102,21 +99,21 @@ def vllm_trainer(folder, columns, **changes):
 
 
 @pytest.mark.parametrize(("columns", "row", "tokens"), [(TEXTS, 33, 10), (CHATS, 2, 9)], ids=["text", "chat"])
-def test_prompts_without_room_for_an_answer_are_counted_and_the_first_is_named(
+def test_prompts_without_room_for_a_completion_are_counted_and_the_first_is_named(
     tmp_path, monkeypatch, columns, row, tokens
 ):
     colocated_here(monkeypatch)
     colocate = {"vllm_mode": "colocate", "vllm_max_model_length": LENGTH}
     trainer = vllm_trainer(tmp_path, columns, **colocate)
     recipe = server_recipe(tmp_path / "model", **colocate)
-    said = rf"2 of 4 prompts.*, row {row} first: its {tokens} tokens and the 12 .* exceed vLLM's 20\. Raise "
-    with pytest.raises(UserError, match=said):
+    message = rf"2 of 4 prompts.*, row {row} first: its {tokens} tokens and the 12 .* exceed vLLM's 20\. Raise "
+    with pytest.raises(UserError, match=message):
         _check_prompts(trainer, recipe)
     trainer.train_dataset = trainer.train_dataset.select(range(2))
     _check_prompts(trainer, recipe)
 
 
-def test_a_server_says_itself_how_long_a_prompt_may_be(tmp_path, monkeypatch):
+def test_the_servers_own_length_limits_the_prompts(tmp_path, monkeypatch):
     tiny_model().save_pretrained(tmp_path / "model")
     stub_here(monkeypatch)
     with served_here(tmp_path / "model", *FLAGS, "--max-model-len", str(LENGTH)) as (running, _):

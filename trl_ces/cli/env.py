@@ -5,8 +5,7 @@ from .parser import Parser
 
 
 def run(argv: list[str]) -> int:
-    """Prints one line for each fact."""
+    """Print one line for each fact."""
     Parser("env", description="Print versions and devices, for a bug report.").parse_args(argv)
-    for name, value in environment().items():
-        print(f"- {name}: {value}")
+    print("\n".join(f"- {name}: {value}" for name, value in environment().items()))
     return 0

@@ -1,4 +1,4 @@
-"""The argument parser of the verbs."""
+"""The argument parser of the commands."""
 
 import argparse
 import re
@@ -11,12 +11,12 @@ from ..support.errors import UserError
 class Parser(argparse.ArgumentParser):
     """argparse that refuses with a `UserError` and never guesses an abbreviated flag."""
 
-    def __init__(self, verb: str, **options: Any):
+    def __init__(self, command: str, **options: Any):
         formatter = argparse.RawDescriptionHelpFormatter
-        super().__init__(prog=f"trl-ces {verb}", formatter_class=formatter, allow_abbrev=False, **options)
+        super().__init__(prog=f"trl-ces {command}", formatter_class=formatter, allow_abbrev=False, **options)
 
     def parse_known_args(self, args=None, namespace=None):
-        """Takes `--a-b` for `--a_b`, as the fields of a recipe are taken."""
+        """Accept `--a-b` for `--a_b`, as for the fields of a recipe."""
         words = [re.sub(r"^--[^=]+", lambda flag: f"--{flag[0][2:].replace('-', '_')}", word) for word in args or []]
         return super().parse_known_args(words, namespace)
 
@@ -25,12 +25,12 @@ class Parser(argparse.ArgumentParser):
 
 
 def count(word: str) -> int:
-    """Type of a flag that counts."""
+    """Parse a whole number of at least 1."""
     if word.isdigit() and int(word) > 0:
         return int(word)
     raise argparse.ArgumentTypeError(f"{word!r} is not a whole number of at least 1")
 
 
 def path(word: str) -> Path:
-    """Type of a flag that names a file or a folder: a shell leaves the `~` of `--out=~/x` alone."""
+    """Parse a file or folder; a shell leaves the `~` of `--out=~/x` alone."""
     return Path(word).expanduser()

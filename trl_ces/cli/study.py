@@ -3,17 +3,13 @@
 import sys
 from functools import partial
 
+from ..train.recipe import find_config, shipped_files
 from .parser import Parser, count, path
-from ..train.shipped import find_config, shipped_files
 
 
 def run(argv: list[str]) -> int:
     """Run what is not finished of a study and print the comparison; returns 1 if a run failed."""
-    parser = Parser(
-        "study",
-        description="Train several methods over several seeds and compare them. Run the same command again to\n"
-        "continue: finished runs are kept, half-finished ones resume from their last checkpoint.",
-    )
+    parser = Parser("study", description="Train methods over seeds and compare them. The same command continues it.")
     names = ", ".join(shipped_files("study"))
     parser.add_argument("--config", required=True, help=f"a study's YAML file, or a shipped study's name: {names}")
     parser.add_argument("--jobs", type=count, default=1, help="runs at a time (default 1)")

@@ -1,29 +1,19 @@
 """One training process of `trl-ces train`, which has checked the recipe already."""
 
 import argparse
-import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
-from ..config import CESConfig
 from ..support.errors import UserError, quiet_others
-from ..train.launch import SAID
-from ..train.recipe import RESUME, load_recipe
+from ..train.arguments import RESUME
+from ..train.launch import REPORTED
+from ..train.recipe import load_recipe
 from ..train.run import StoppedTraining, train
-
-# By name: a training that pushes nothing loads nothing of the lab.
-PUBLISHER = "trl_ces.lab.hub.publisher"
-
-
-def _publisher(config: CESConfig) -> Any:
-    """Pushes the checkpoints and the end of a training."""
-    return importlib.import_module(PUBLISHER).Publisher(config)
 
 
 def main(words: list[str]) -> int:
-    """Trains, and saves the model."""
+    """Train, and save the model."""
     quiet_others()
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
     parser.add_argument("--expect_processes", type=int, default=1)
@@ -34,12 +24,12 @@ def main(words: list[str]) -> int:
     checkpoint = getattr(options, RESUME)
     try:
         recipe = load_recipe(options.recipe, {RESUME: [checkpoint]} if checkpoint else {})
-        train(recipe, options.expect_processes, options.expect_distributed_type, _publisher)
+        train(recipe, options.expect_processes, options.expect_distributed_type)
     except UserError as error:
         if os.environ.get("RANK", "0") == "0" or isinstance(error, StoppedTraining):
             print(f"trl-ces train: error: {error}", file=sys.stderr, flush=True)
-            if SAID in os.environ:
-                Path(os.environ[SAID]).touch()
+            if REPORTED in os.environ:
+                Path(os.environ[REPORTED]).touch()
         return 2
     return 0
 

@@ -1,5 +1,6 @@
-"""Arranges the rows of an optimizer step into forwards. The loss is a sum over rows, so each may be in any micro-batch.
+"""Arranges the rows of an optimizer step into forwards.
 
+The loss is a sum over rows, so a row may be in any micro-batch.
 Rows of similar length need little padding together, and processes with similar token counts do not wait for each
 other. The integer arithmetic has the same result on every process.
 """

@@ -25,7 +25,7 @@ class FiniteSteps(Layer):
     """
     Skips a step whose gradient is not finite, saves its rows, and stops after `max_nonfinite_steps` in a row.
 
-    DeepSpeed steps inside its backward and skips such a step itself. Where it was told not to (`check_grad_overflow`
+    DeepSpeed steps inside its backward and skips such a step itself. With that check disabled (`check_grad_overflow`
     of `bf16`, under ZeRO-2), the first one stops training.
 
     Raises:

@@ -50,7 +50,7 @@ def arrange_rows(
     """
     names = [name for name, values in micro_batches[0].items() if name != NUM_ITEMS and values is not None]
     processes, result = accelerator.num_processes, []
-    for first in range(0, len(micro_batches), per_step):  # step by step: no device holds the whole rollout
+    for first in range(0, len(micro_batches), per_step):  # step by step, so that no device holds the entire rollout
         of_step = micro_batches[first : first + per_step]
         rows = {name: torch.cat([batch[name] for batch in of_step]) for name in names}
         if processes > 1:

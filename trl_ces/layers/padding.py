@@ -35,8 +35,8 @@ class Span(NamedTuple):
 
 def real_spans(attention_mask: Tensor) -> list[Span]:
     """
-    The real tokens of each row of a mask, shape (B, L), 1 from the first of them to the last; the whole row if it has
-    none. Synchronizes with the device once.
+    Returns the real tokens of each row of a mask, shape (B, L), which is 1 from the first of them to the last; the
+    entire row if the mask is 0. Synchronizes with the device once.
     """
     real = attention_mask != 0
     start = real.int().argmax(dim=1)
@@ -54,7 +54,7 @@ class PaddingSupport(NamedTuple):
 
 
 def padding_support(model: torch.nn.Module) -> PaddingSupport:
-    """Which padding can go without changing what `model`, Transformers or PEFT, computes at real tokens."""
+    """Decides which padding can be omitted without changing what `model`, Transformers or PEFT, computes."""
     if any(adapter.is_prompt_learning for adapter in getattr(model, "peft_config", {}).values()):
         reason = "its prompts are learned, and their virtual tokens precede the padding, so padding stays"
         return PaddingSupport(left=False, right=False, pack=False, reason=reason)

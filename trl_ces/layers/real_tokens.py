@@ -1,8 +1,8 @@
 """Forwards over real tokens only, with the rows of an optimizer step arranged by length.
 
-TRL pads each row of a rollout to the longest and runs every forward over that. Here TRL's method receives a wrapper of the
-model that removes the padding (padding.py), and the rows of an optimizer step are arranged by length in TRL's buffer of
-micro-batches, over all processes (micro_batches.py). Both change only the order of additions.
+TRL pads each row of a rollout to the longest and runs every forward over that. Here TRL's method receives a wrapper of
+the model that removes the padding (padding.py), and the rows of an optimizer step are arranged by length in TRL's
+buffer of micro-batches, over all processes (micro_batches.py). Both change only the order of additions.
 
 Old log-probs are computed over the same micro-batches as the update, so that the first importance ratio of a rollout
 is exactly 1, in bf16 too. TRL computes them earlier, over other rows at other widths: that call returns zeros, which

@@ -1,4 +1,4 @@
-"""DAPO's dynamic sampling, arXiv 2503.14476, section 3.2: draws prompts until the batch is full of mixed groups.
+"""Draws prompts until the batch is full of mixed groups: DAPO's dynamic sampling, arXiv 2503.14476, section 3.2.
 
 By accuracy alone, a group that is all correct or all wrong has A = 0. It is dropped, and the next prompts of the
 dataset replace it. This file decides which prompts come next and which groups are kept; the trainer generates. Every
@@ -60,7 +60,7 @@ def _shuffle(num_prompts: int, seed: int, epoch: int) -> list[int]:
 
 def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
     """
-    Which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
+    Returns which groups differ in accuracy (DAPO, Eq. 11), shape (N / G,), bool.
 
     `accuracy` has shape (N,), groups contiguous, NaN where unscored. A group with fewer than two scored completions is
     not informative.
@@ -71,7 +71,8 @@ def informative_groups(accuracy: torch.Tensor, group_size: int) -> torch.Tensor:
 
 def round_size(wanted: int, kept: int, decided: int, unit: int) -> int:
     """
-    Prompts of the next round: as many as should fill a batch of `wanted`, given the share of groups kept so far.
+    Returns the number of prompts of the next round, which should fill a batch of `wanted` groups, given the share of
+    groups kept so far.
 
     More than are missing, because a round takes as long as its longest completion, however few there are. At most
     `wanted`, and a multiple of `unit`, so that the completions split evenly over the processes.
@@ -119,7 +120,7 @@ class DynamicSampler:
         Runs rounds until the batch has enough informative groups, at most `max_rounds`.
 
         `generate` takes the row numbers of a round's prompts; it returns which of their groups are informative, and
-        what to keep of each. Returns that of the P groups, and the batch's metrics.
+        the data to keep of each. Returns the data of the P groups, and the batch's metrics.
         """
         self._rollout_start = self.stream.position
         kept: list[tuple[int, Any]] = []  # with their positions
@@ -129,12 +130,12 @@ class DynamicSampler:
             size = round_size(self.wanted, len(kept), len(kept) + len(dropped), self._unit)
             informative, groups = generate(self.stream.ahead(size))
             rounds += 1
-            for teaches, group in zip(informative, groups, strict=True):
+            for is_informative, group in zip(informative, groups, strict=True):
                 if len(kept) == self.wanted:  # the prompts after the last needed group come again
                     break
-                if not teaches and len(kept) + len(dropped) >= self.wanted:
+                if not is_informative and len(kept) + len(dropped) >= self.wanted:
                     group = None  # only the first dropped groups can be needed, to fill the batch
-                (kept if teaches else dropped).append((self.stream.position, group))
+                (kept if is_informative else dropped).append((self.stream.position, group))
                 self.stream.position += 1
             first_round_end = first_round_end or time.perf_counter()
         missing, decided = self.wanted - len(kept), len(kept) + len(dropped)

@@ -173,8 +173,8 @@ def warn_if_unshaped(tau: float | str, longest: int | None) -> str:
     if longest is None or isinstance(tau, str) or tau == 0 or longest * exact(tau) >= 1:
         return ""
     return (
-        f"Nothing will be shaped: a completion of at most {longest} tokens (`max_completion_length`) is too short for "
-        f"`ces_tau` {tau:g} (Eq. 5). Set it to {4 / longest:.2g}, about 4 shaped tokens."
+        f"No token will be shaped: a completion of at most {longest} tokens (`max_completion_length`) is too short "
+        f"for `ces_tau` {tau:g} (Eq. 5). Set it to {4 / longest:.2g}, about 4 shaped tokens."
     )
 
 

@@ -1,15 +1,13 @@
 """Per-completion facts of a rollout: correctness, lengths, truncation, and the accuracy of the groups (Eq. 2)."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any
 
 import torch
 from torch import Tensor
 
-TENSORS = ("correct", "scored", "truncated", "lengths", "rewards", "prompts")  # of `Groups`
+TENSORS = ("correct", "scored", "truncated", "lengths", "rewards")  # of `Groups`
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,6 @@ class Groups:
         lengths (`Tensor`): Shape (P, G), int64, the policy's own tokens; output of tools does not count.
         rewards (`Tensor`): Shape (P, G), float32, the accuracy reward before weighting; NaN where not scored.
         max_length (`int`, *optional*): Longest completion allowed, `max_completion_length`.
-        prompts (`Tensor`): Shape (P,), int64, a number for each prompt, by [`prompt_number`].
     """
 
     correct: Tensor
@@ -33,11 +30,10 @@ class Groups:
     lengths: Tensor
     rewards: Tensor
     max_length: int | None
-    prompts: Tensor
 
     @property
-    def solve_rate(self) -> Tensor:
-        """p, the share of correct completions among the scored ones. Shape (P,), float32; 0 if none is scored."""
+    def group_accuracy(self) -> Tensor:
+        """Eq. 2 of each group, over its scored completions. Shape (P,), float32; 0 if nothing is scored."""
         return group_accuracy((self.correct & self.scored).sum(dim=1), self.scored.sum(dim=1))
 
     def group(self, number: int) -> "Groups":
@@ -49,12 +45,6 @@ class Groups:
         """Groups one after the other, with the first one's `max_length`."""
         tensors: dict[str, Any] = {name: torch.cat([vars(one)[name] for one in groups]) for name in TENSORS}
         return replace(groups[0], **tensors)
-
-
-def prompt_number(prompt: Any) -> int:
-    """A number in int64 that a prompt, text or messages, has in every run. Of an image only the kind counts."""
-    text = json.dumps(prompt, sort_keys=True, default=lambda thing: type(thing).__name__)
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def group_counts(correct: Tensor, scored: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
@@ -130,46 +120,6 @@ def group_extremes(rewards: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
     unknown = groups.isnan()
     lowest = groups.masked_fill(unknown, torch.inf).amin(dim=1)
     return lowest, groups.masked_fill(unknown, -torch.inf).amax(dim=1)
-
-
-def paid_by(groups: Groups, rewards: Tensor, correct_only: bool) -> Tensor:
-    """Length rewards, shape (P, G); with `correct_only`, those of wrong completions are 0."""
-    return torch.where(groups.correct, rewards, 0.0) if correct_only else rewards
-
-
-def from_mean(lengths: Tensor, counted: Tensor) -> Tensor:
-    """
-    Each length minus the mean of the counted ones.
-
-    Divides n * l - sum, which is exact: in float32, the mean of lengths near 12,000 is off by up to 0.0005 tokens,
-    which a standard deviation of a token or less would magnify.
-
-    Args:
-        lengths (`Tensor`): Shape (P, G), int64.
-        counted (`Tensor`): Shape (P, G), bool.
-
-    Returns:
-        `Tensor`: Shape (P, G), float32, tokens; 0 where nothing is counted.
-    """
-    n = counted.sum(dim=1, keepdim=True)
-    total = (lengths * counted).sum(dim=1, keepdim=True)
-    return (n * lengths - total) / n.clamp(min=1)
-
-
-def z_scores(lengths: Tensor, counted: Tensor) -> Tensor:
-    """
-    Each length minus the mean of the counted ones, over their standard deviation (dividing by n) plus 1e-7.
-
-    Args:
-        lengths (`Tensor`): Shape (P, G), int64.
-        counted (`Tensor`): Shape (P, G), bool.
-
-    Returns:
-        `Tensor`: Shape (P, G), float32; 0 where nothing is counted.
-    """
-    deviation = from_mean(lengths, counted)
-    n = counted.sum(dim=1, keepdim=True).clamp(min=1)
-    return deviation / (((deviation**2 * counted).sum(dim=1, keepdim=True) / n).sqrt() + 1e-7)
 
 
 def graded_reward(accuracy: Tensor) -> float | None:

@@ -1,9 +1,9 @@
-"""On-policy SFT, arXiv 2602.13407: the likelihood of correct completions, and nothing else.
+"""On-policy SFT, arXiv 2602.13407: maximize the likelihood of correct completions.
 
-The loss is -log pi, averaged over the tokens of the batch, at correct completions alone: A = 1 there and 0 at wrong
-ones, without importance ratio, clip or KL. What makes completions short is a low `max_completion_length`: one that has
-not ended by then is wrong. The authors' script (EIT-NLP/On-Policy-SFT) has 3,500 tokens. TRL's loss is -ratio A' where
-its clip does not act, so
+The loss is -log pi, averaged over the tokens of the batch, at correct completions only: A = 1 there and 0 at wrong
+ones, without importance ratio, clip or KL. A low `max_completion_length` makes completions short: a truncated one is
+wrong. The authors' script (EIT-NLP/On-Policy-SFT) has 3,500 tokens. TRL's loss is -ratio A' where its clip does not
+act, so
 
     A' = 1 / ratio at correct completions, 0 elsewhere
 
@@ -12,9 +12,9 @@ with the ratio detached has value -1 and gradient -grad log pi. The clip range m
 Differs from the code: it drops wrong completions before the mean over tokens; here their tokens stay in the divisor,
 so a batch counts by its share of correct ones.
 
-Degenerate cases: where nothing is correct there is no gradient, and where all is, still one. Below a log ratio of -64
-nats a token counts less, because its 1 / ratio would overflow. TRL's correction for vLLM multiplies this loss too:
-turn `vllm_importance_sampling_correction` off.
+Degenerate cases: without a correct completion there is no gradient; where all are correct there still is one. Below a
+log ratio of -64 nats a token counts less, because its 1 / ratio would overflow. TRL's correction for vLLM multiplies
+this loss too: turn `vllm_importance_sampling_correction` off.
 """
 
 from typing import Any

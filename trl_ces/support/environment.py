@@ -9,7 +9,9 @@ MISSING = "not installed"
 
 
 def environment() -> dict[str, str]:
-    """Name -> version or description, in the order that `trl-ces env` prints."""
+    """Return name -> version or description, in the order that `trl-ces env` prints."""
+    import torch
+
     from .. import __version__
 
     facts = {"trl_ces": __version__}
@@ -18,20 +20,11 @@ def environment() -> dict[str, str]:
             facts[package] = version(package)
         except PackageNotFoundError:
             facts[package] = MISSING
-    facts["python"] = platform.python_version()
-    facts["platform"] = platform.platform()
-    return facts | _devices()
-
-
-def _devices() -> dict[str, str]:
-    import torch
-
-    facts = {"CPU cores": str(os.cpu_count()), "torch threads": str(torch.get_num_threads())}
+    facts |= {"python": platform.python_version(), "platform": platform.platform()}
+    facts |= {"CPU cores": str(os.cpu_count()), "torch threads": str(torch.get_num_threads())}
     if not torch.cuda.is_available():
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return facts | {
-            "devices": "CPU only" if accelerator is None else f"{torch.accelerator.device_count()} {accelerator}"
-        }
+        accelerator = torch.accelerator.current_accelerator()
+        return facts | {"devices": "CPU only" if accelerator is None else str(accelerator)}
     for index in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(index)
         facts[f"GPU {index}"] = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"

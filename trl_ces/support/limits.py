@@ -1,18 +1,17 @@
-"""How large a text may be to count as mathematics. Larger ones are compared as text; no benchmark's gold is close."""
+"""Limits on the size of a text that is compared as mathematics; larger ones are compared as text."""
 
 MAX_LENGTH = 10_000
 MAX_NESTING = 60
-# Values of a list, sides of a statement.
-MAX_ITEMS = 100
+MAX_ITEMS = 100  # values of a list, sides of a statement
 
 
 def too_big(text: str) -> bool:
-    """Whether a text is longer than `MAX_LENGTH` characters or nested deeper than `MAX_NESTING` brackets."""
+    """Return whether a text exceeds `MAX_LENGTH` characters or `MAX_NESTING` nested brackets."""
     return len(text) > MAX_LENGTH or nesting(text) > MAX_NESTING
 
 
 def nesting(text: str) -> int:
-    """The greatest depth of brackets of any kind."""
+    """Return the greatest depth of brackets of any kind."""
     depth = deepest = 0
     for character in text:
         if character in "{[(":

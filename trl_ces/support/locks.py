@@ -1,4 +1,4 @@
-"""Locks between processes, which the kernel opens when their holder ends."""
+"""Locks between processes, released by the kernel when their holder ends."""
 
 import fcntl
 from pathlib import Path
@@ -8,11 +8,11 @@ from .errors import UserError
 
 
 class Busy(UserError):
-    """Another process has the lock; the message names it if it has signed."""
+    """Another process holds the lock."""
 
 
 def lock_file(file: Path, wait: bool = False) -> IO[str]:
-    """An open file that no other process can lock until it is closed, here and in every process that inherited it."""
+    """Open and lock a file until it is closed, here and in every process that inherited it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = file.open("a+", encoding="utf-8")
     try:
@@ -22,14 +22,14 @@ def lock_file(file: Path, wait: bool = False) -> IO[str]:
         process = lock.read().strip()
         lock.close()
         raise Busy(
-            f"Process {process} is at work in {file.parent} (a study that was killed can leave a run behind): wait "
-            f"for it, or end it with `kill {process}`."
+            f"Process {process} is at work in {file.parent} (a killed study can leave a run behind): wait for it, or "
+            f"end it with `kill {process}`."
         ) from None
     return lock
 
 
 def sign(lock: IO[str], process: int) -> None:
-    """Writes a process's number into a lock."""
+    """Write a process id into a lock."""
     lock.truncate(0)
     lock.write(str(process))
     lock.flush()

@@ -1,4 +1,4 @@
-"""Tables as text: Markdown aligned as plain text too, and the numbers in them."""
+"""Tables as Markdown that is aligned as plain text too."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """A table as text cells, for a terminal and a page alike; a row's first cell names it."""
+    """A table of text cells; the first cell of a row names it."""
 
     title: str
     header: list[str]
@@ -15,26 +15,22 @@ class Table:
     note: str = ""
 
     def markdown(self) -> str:
-        """Without title and note."""
+        """Render the table without title and note."""
         return markdown(self.header, self.rows)
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with its first column aligned left, the others right."""
+    """Render a table with its first column aligned left and the others right."""
     cells = [list(header), *map(list, rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
 
     def line(row: Sequence[str]) -> str:
-        first, *others = [
-            cell.ljust(width) if place == 0 else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        return "| " + " | ".join([first, *others]) + " |"
+        first, *others = row
+        right = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        return "| " + " | ".join([first.ljust(widths[0]), *right]) + " |"
 
-    rule = "|" + "|".join(
-        "-" * (width + 2) if place == 0 else "-" * (width + 1) + ":" for place, width in enumerate(widths)
-    )
-    return "\n".join([line(cells[0]), rule + "|", *map(line, cells[1:])])
+    rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
+    return "\n".join([line(cells[0]), rule, *map(line, cells[1:])])
 
 
 def percent(share: float | None) -> str:

@@ -1,9 +1,14 @@
-"""`ScriptArguments`: what a recipe says besides the trainer's and the model's own settings."""
+"""The arguments of `trl-ces train`: the keys of a recipe, and the words of its command line."""
 
+import dataclasses
 import re
+import typing
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+from ..support.errors import UserError, nearest
 from ..support.prompts import PAPER_SYSTEM_PROMPT
 
 
@@ -136,3 +141,104 @@ class ScriptArguments:
                 raise ValueError(
                     f"`solution_pattern` {self.solution_pattern!r} has {groups} groups: mark the gold with one."
                 )
+
+
+RESUME = "resume_from_checkpoint"
+
+
+@dataclass(frozen=True)
+class RecipeField:
+    """A key of a recipe: the dataclass that holds it, its type hint and its default."""
+
+    owner: type
+    name: str
+    hint: Any
+    default: Any
+    choices: tuple[Any, ...]
+    help: str
+
+
+@cache
+def recipe_fields() -> dict[str, RecipeField]:
+    """Return every key of a recipe, the fields of [`CESConfig`] that `GRPOConfig` lacks first."""
+    from trl import GRPOConfig, ModelConfig
+
+    from ..config import CESConfig
+
+    keys: dict[str, RecipeField] = {}
+    for owner in (ScriptArguments, ModelConfig, CESConfig):
+        hints = typing.get_type_hints(owner)
+        for entry in (entry for entry in dataclasses.fields(owner) if entry.init):  # type: ignore[arg-type]
+            default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
+            # Typed as a path, but the Trainer also takes true (the last checkpoint in `output_dir`) and false.
+            hint = str | bool | None if entry.name == RESUME else hints[entry.name]
+            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # any text would pass for a mapping
+                hint = dict[str, Any] | None
+            choices, text = tuple(entry.metadata.get("choices") or ()), entry.metadata.get("help", "")
+            keys[entry.name] = RecipeField(owner, entry.name, hint, default, choices, text.replace("%%", "%"))
+    inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
+    own = {name: entry for name, entry in keys.items() if entry.owner is CESConfig and name not in inherited}
+    return own | keys
+
+
+def check_key(name: str, source: str, others: Iterable[str] = ()) -> None:
+    """Refuse a key that is neither a recipe's nor one of `others`, naming the nearest; `source` is a file."""
+    if name not in recipe_fields():
+        hint = nearest(str(name), [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
+        raise UserError(f"{source}: the key `{name}` is not known.{hint}")
+
+
+@dataclass
+class CommandLine:
+    """The sorted words of a command line: recipe and overlays, accelerate file, recipe fields, accelerate's flags."""
+
+    config: list[str] = field(default_factory=list)
+    accelerate_config: str | None = None
+    overrides: dict[str, list[str]] = field(default_factory=dict)
+    accelerate_flags: dict[str, list[str]] = field(default_factory=dict)
+
+
+@cache
+def accelerate_flags() -> dict[str, bool]:
+    """Return the flags of `accelerate launch`: name -> whether it takes a value."""
+    from accelerate.commands.launch import launch_command_parser
+
+    own = {"help", "cpu", "env", "config_file", "module", "no_python"}  # set by the launcher
+    return {
+        option[2:]: action.nargs != 0
+        for action in launch_command_parser()._actions
+        for option in action.option_strings
+        if option.startswith("--") and "-" not in option[2:] and option[2:] not in own
+    }
+
+
+def read_words(words: list[str], others: Iterable[str] = ()) -> CommandLine:
+    """Sort the words of a command line; `others` are options of the command itself."""
+    line, groups = CommandLine(), dict[str, list[str]]()
+    for word in words:
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            name = name.replace("-", "_")
+            groups.pop(name, None)  # the last one counts
+            groups[name] = [value] if equals else []
+        elif not groups:
+            raise UserError(f"command line: {word!r} follows no `--field`: name a recipe with `--config {word}`.")
+        else:
+            groups[next(reversed(groups))].append(word)
+    for name, values in groups.items():
+        if name in recipe_fields():  # also where accelerate has a flag of this name
+            line.overrides[name] = values
+            continue
+        check_known = name in ("config", "accelerate_config", *accelerate_flags())
+        if not check_known:
+            check_key(name, "command line", [*others, *accelerate_flags(), "config", "accelerate_config"])
+        takes_value = accelerate_flags().get(name, True)
+        if not values if name == "config" else len(values) != int(takes_value):
+            raise UserError(f"command line: `--{name}` takes {int(takes_value)} value, got {len(values)}.")
+        if name == "config":
+            line.config = values
+        elif name == "accelerate_config":
+            line.accelerate_config = values[0]
+        else:
+            line.accelerate_flags[name] = values
+    return line

@@ -14,10 +14,7 @@ from ..support.reward_names import accuracy_reward_index
 
 
 class SaveOnSigterm(TrainerCallback):
-    """
-    Saves a checkpoint and ends training after the running step once any process receives SIGTERM, by which clusters
-    announce that they take a machine back.
-    """
+    """Save a checkpoint and end training after the current step once any process receives SIGTERM."""
 
     def __init__(self, accelerator: Any):
         self.accelerator = accelerator
@@ -39,7 +36,6 @@ class SaveOnSigterm(TrainerCallback):
             control.should_evaluate = False  # there is no time for it
 
     def on_epoch_end(self, args, state, control, **kwargs):
-        """Skips the evaluation of an epoch that ended with the step."""
         if self.stopped:
             control.should_evaluate = False
 
@@ -54,7 +50,7 @@ class AnswerProgress(ProgressCallback):
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         super().on_log(args, state, control, logs=logs, **kwargs)
-        # Between two rollouts only the entropy is logged; the last completions' figures still hold.
+        # Between two rollouts only the entropy is logged; the last completions' figures are still valid.
         self.last |= {name: value for name, value in (logs or {}).items() if value is not None}
         text = bar_text(self.last, self.accuracy_reward)
         if self.training_bar is not None and text:
@@ -62,22 +58,22 @@ class AnswerProgress(ProgressCallback):
 
 
 def bar_text(logs: dict[str, Any], accuracy_reward: str | None) -> str:
-    """`84.4 % correct, 20.5 tokens, 0.108 bits per token`, or the part of it that TRL logged (entropy in nats)."""
+    """Return `84.4 % correct, 20.5 tokens, 0.108 bits per token`, or the part of it that TRL logged."""
     parts = []
-    accuracy = logs.get(f"rewards/{accuracy_reward}/mean")
+    accuracy, length = logs.get(f"rewards/{accuracy_reward}/mean"), logs.get("completions/mean_length")
     if accuracy is not None:
         parts.append(f"{100 * accuracy:.1f} % correct")
     elif accuracy_reward is None and logs.get("reward") is not None:
         parts.append(f"reward {logs['reward']:.3g}")
-    if logs.get("completions/mean_length") is not None:
-        parts.append(f"{logs['completions/mean_length']:.1f} tokens")
+    if length is not None:
+        parts.append(f"{length:.1f} tokens")
     if logs.get("entropy") is not None:
-        parts.append(f"{logs['entropy'] / math.log(2):.3f} bits per token")
+        parts.append(f"{logs['entropy'] / math.log(2):.3f} bits per token")  # TRL logs nats
     return ", ".join(parts)
 
 
 def show_answers_in_progress_bar(trainer: Any) -> None:
-    """Replaces a [`CESTrainer`]'s progress bar, if it has one, by [`AnswerProgress`]; call it before `train()`."""
+    """Replace a [`CESTrainer`]'s progress bar, if it has one, by [`AnswerProgress`]; call it before `train()`."""
     if trainer.args.disable_tqdm:
         return
     try:

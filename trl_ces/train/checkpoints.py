@@ -1,4 +1,4 @@
-"""Which checkpoint a stopped run resumes from."""
+"""The checkpoint from which a stopped run resumes."""
 
 import json
 import logging
@@ -16,15 +16,6 @@ logger = logging.getLogger(__name__)
 STATE = "trainer_state.json"
 
 
-def read_state(checkpoint: Path) -> dict[str, Any] | None:
-    """The Trainer's state in a checkpoint, which it writes last; `None` if missing or truncated."""
-    try:
-        state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # killed while it was written
-        return None
-    return state if isinstance(state, dict) and "global_step" in state else None
-
-
 @dataclass(frozen=True)
 class Length:
     """The length of a run in the Trainer's settings: `max_steps` if above 0, else `num_train_epochs`."""
@@ -33,8 +24,17 @@ class Length:
     num_train_epochs: float = 3.0
 
 
+def read_state(checkpoint: Path) -> dict[str, Any] | None:
+    """Return the Trainer's state in a checkpoint, which it writes last; `None` if missing or truncated."""
+    try:
+        state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # killed while it was written
+        return None
+    return state if isinstance(state, dict) and "global_step" in state else None
+
+
 def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
-    """Whether all planned steps were made. Resumed from there, the Trainer could make one more."""
+    """Return whether all planned steps were made. Resumed from there, the Trainer could make one more."""
     step, planned = state["global_step"], state.get("max_steps", 0)
     if length is not None and length.max_steps > 0:
         planned = length.max_steps
@@ -44,7 +44,7 @@ def is_at_its_end(state: dict[str, Any], length: Length | None = None) -> bool:
 
 
 def damage(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint's files, from their headers and sizes alone; `None` if nothing is."""
+    """Return what is wrong with a checkpoint's files, by their headers and sizes; `None` if nothing is."""
     for file in sorted(checkpoint.rglob("*.safetensors")):
         try:
             with safe_open(file, framework="np"):
@@ -52,24 +52,24 @@ def damage(checkpoint: Path) -> str | None:
         except (SafetensorError, OSError, ValueError) as error:  # an empty file cannot be mapped
             return f"{file.name}: {error}"
     for file in sorted([*checkpoint.rglob("*.pt"), *checkpoint.rglob("*.pth")]):
-        if not zipfile.is_zipfile(file):  # their table of contents is written last
-            return f"{file.name} is cut off"
+        if not zipfile.is_zipfile(file):  # the table of contents is written last
+            return f"{file.name} is truncated"
     return None
 
 
 def has_optimizer(checkpoint: Path) -> bool:
-    """Whether a checkpoint has more than the model: `save_only_model` leaves out what the Trainer saves with this."""
+    """Return whether a checkpoint holds more than the model; the Trainer saves the random state with the optimizer."""
     return any(checkpoint.glob("rng_state*"))
 
 
 def checkpoints(output_dir: Path) -> dict[int, Path]:
-    """Step -> the folder of each checkpoint, oldest first, whole or not."""
-    found = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in output_dir.glob("checkpoint-*")}
-    return dict(sorted((int(number[1]), folder) for folder, number in found.items() if number))
+    """Return step -> folder of each checkpoint, oldest first, complete or not."""
+    steps = {folder: re.fullmatch(r"checkpoint-(\d+)", folder.name) for folder in output_dir.glob("checkpoint-*")}
+    return dict(sorted((int(number[1]), folder) for folder, number in steps.items() if number))
 
 
 def of_other_runs(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]:
-    """Checkpoints that a run finds and does not resume from, with their states' times: one written again differs."""
+    """Return checkpoints that are there before a run, with their states' times: a rewritten one differs."""
     if resumed is True:
         return set()
     own = Path(resumed or "").resolve()
@@ -79,27 +79,27 @@ def of_other_runs(output_dir: Path, resumed: Any) -> set[tuple[Path, int]]:
 
 def newest_checkpoint(output_dir: Path, length: Length | None = None, older: Collection[object] = ()) -> Path | None:
     """
-    The newest checkpoint in `output_dir` that a run can resume from and has steps left, `None` if there is none.
+    Return the newest checkpoint in `output_dir` that can be resumed and has steps left, `None` if there is none.
 
-    Half-written ones, models alone and `older` ones, [`of_other_runs`], are skipped, damaged ones with a warning.
-    `length`: see [`is_at_its_end`].
+    Incomplete ones, models alone and `older` ones (see [`of_other_runs`]) are skipped, damaged ones with a warning.
     """
     for folder in reversed(checkpoints(output_dir).values()):
         state = read_state(folder)
-        if state is not None and not is_at_its_end(state, length) and has_optimizer(folder):
-            if (folder, (folder / STATE).stat().st_mtime_ns) in older:
-                continue
-            wrong = damage(folder)
-            if wrong is None:
-                return folder
-            logger.warning("%s is damaged (%s): trying the one before it.", folder, wrong)
+        if state is None or is_at_its_end(state, length) or not has_optimizer(folder):
+            continue
+        if (folder, (folder / STATE).stat().st_mtime_ns) in older:
+            continue
+        problem = damage(folder)
+        if problem is None:
+            return folder
+        logger.warning("%s is damaged (%s): trying the one before it.", folder, problem)
     return None
 
 
 def way_on(output_dir: Path, length: Length, older: Collection[tuple[Path, int]]) -> str:
-    """The sentence that says how a stopped run goes on: never from the checkpoints `older` than itself."""
+    """Return the sentence that explains how to resume a stopped run, never from checkpoints `older` than it."""
     checkpoint = newest_checkpoint(output_dir, length, older)
     if checkpoint is None:
         return "There is no checkpoint yet: start again."
-    which = "true" if checkpoint == newest_checkpoint(output_dir, length) else shlex.quote(str(checkpoint))
-    return f"Resume from {checkpoint} with the same command and `--resume_from_checkpoint {which}`."
+    value = "true" if checkpoint == newest_checkpoint(output_dir, length) else shlex.quote(str(checkpoint))
+    return f"Resume from {checkpoint} with the same command and `--resume_from_checkpoint {value}`."

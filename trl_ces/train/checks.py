@@ -1,81 +1,56 @@
-"""Every check of a training run that needs no model, and no network but the way to its vLLM server."""
+"""Checks of a training run that need no model, and no network except to its vLLM server."""
 
 import shutil
-from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-from packaging.requirements import Requirement
 
 from ..config import CESConfig
 from ..methods.group_reward import accuracy_column, is_group_reward
 from ..support.errors import UserError, nearest
 from ..support.files import is_disk_full, try_writing
-from ..support.hub import check_repo, is_local
+from ..support.hub import is_local
 from ..support.imports import import_function, install_line
 from ..support.reward_names import reward_name
 from ..support.yaml import read_yaml
-from .arguments import ScriptArguments
+from .arguments import CommandLine, recipe_fields
 from .checkpoints import Length, has_optimizer, is_at_its_end, newest_checkpoint, read_state
-from .command_line import CommandLine
 from .data import check_source
-from .disk import Disk, plan_disk
 from .launch import Launch, make_launch
 from .lookup import find_reward_functions
-from .recipe import RECIPE, Recipe, recipe_fields
-from .schedule import make_schedule
+from .push import check_push
+from .recipe import RECIPE, Recipe
 from .server import check_server
-from .shapes import find_shape
+from .sizes import Disk, find_shape, make_schedule, plan_disk
 
-# What the optimizer's state holds, and the Trainer on resuming takes from there whatever the recipe says.
+# The Trainer takes these from the optimizer's saved state, whatever the recipe says.
 IN_OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "use_peft", "lora_r")
 
 
 def check(line: CommandLine, recipe: Recipe) -> Launch:
-    """Checks a run, and says how to start it."""
+    """Check a run, and return how to start it."""
     launch = make_launch(line, recipe)
     config = recipe.check_training(launch.num_processes)
+    output_dir = Path(recipe.setting("output_dir"))
     _check_rewards(recipe, config)
-    model, output_dir = str(recipe.model.model_name_or_path), Path(recipe.setting("output_dir"))
     if recipe.script.model_builder is not None:
         import_function(recipe.script.model_builder, "model_builder")
     else:
-        _check_model_path(model)
-    _check_deepspeed(recipe.setting("deepspeed"))
-    _check_loggers(recipe.setting("report_to"))
-    if recipe.setting("use_vllm") and (recipe.model.load_in_4bit or recipe.model.load_in_8bit):
-        raise UserError(
-            "`use_vllm` with quantized weights would send vLLM an adapter merged into them, which rounding changes by "
-            "as much as the adapter does: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
-        )
-    bound, answer = recipe.setting("vllm_max_model_length"), recipe.setting("max_completion_length")
-    colocated = recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "colocate"
-    if colocated and bound is not None and answer is not None and bound <= answer:
-        raise UserError(
-            f"`vllm_max_model_length` is {bound} and `max_completion_length` {answer}, so no prompt has room: raise "
-            "the first, or lower the second."
-        )
-    if recipe.setting("use_vllm") and find_spec("vllm") is None:  # TRL's client of a server imports it, too
-        raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
-    _check_versions(bool(recipe.setting("use_vllm")), launch.distributed_type == "DEEPSPEED")
-    _check_attention(recipe)
-    _check_evaluation(recipe.script, recipe.setting("eval_strategy"))
+        _check_model_path(str(recipe.model.model_name_or_path))
+    _check_packages(recipe)
+    _check_evaluation(recipe)
     _check_output_dir(output_dir, _disk(recipe, launch, config))
-    length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
-    checkpoint = _check_resume(recipe.setting("resume_from_checkpoint"), output_dir, length)
-    if checkpoint is not None and (checkpoint.parent / RECIPE).is_file():
-        _check_optimizer(read_yaml(checkpoint.parent / RECIPE), recipe)
+    _check_resume(recipe, output_dir)
     check_source(recipe.script)
     if recipe.setting("push_to_hub"):
-        check_repo(recipe.setting("hub_model_id") or output_dir.resolve().name)
+        check_push(recipe.setting("hub_model_id") or output_dir.resolve().name, recipe.env)
     if recipe.setting("use_vllm") and recipe.setting("vllm_mode") == "server" and launch.machine_rank == 0:
         check_server(recipe)  # last: it may wait
     return launch
 
 
 def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
-    """Weights, and which reward says "correct": the trainer looks once the model is loaded."""
+    """Check the weights, and which reward decides correctness, before the trainer loads the model."""
     funcs = find_reward_functions(recipe)
     names = list(map(reward_name, funcs))
     if config.reward_weights is not None and len(config.reward_weights) != len(names):
@@ -91,34 +66,61 @@ def _check_rewards(recipe: Recipe, config: CESConfig) -> None:
 
 
 def _check_model_path(name: str) -> None:
+    folder = Path(name).expanduser()
     if not is_local(name):
         return
-    folder = Path(name).expanduser()
-    if not (folder / "config.json").is_file():
+    for pattern in ("config.json", "*.safetensors"):
+        if not any(folder.glob(pattern)):
+            raise UserError(
+                f"`model_name_or_path` {name!r} holds no {pattern}: name a Hub id, or a model's directory as "
+                "`save_pretrained` writes it."
+            )
+
+
+def _check_packages(recipe: Recipe) -> None:
+    """Check that what the recipe uses is installed, and fits together."""
+    from transformers.integrations import integration_utils
+    from transformers.utils import is_kernels_available
+
+    loggers = recipe.setting("report_to") or []
+    known = [*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none"]
+    for name in [loggers] if isinstance(loggers, str) else loggers:
+        if name not in known:
+            raise UserError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
+        if name not in ("all", "none", *integration_utils.get_available_reporting_integrations()):
+            raise UserError(f"`report_to` is {name!r}, which is not installed: install it, or set it to none.")
+    if recipe.setting("deepspeed") is not None and find_spec("deepspeed") is None:
+        raise UserError(f"`deepspeed` needs DeepSpeed: {install_line('deepspeed')}, or set it to null.")
+    has_flash = is_kernels_available() or find_spec("flash_attn") or find_spec("flash_attn_interface")
+    if str(recipe.attention).startswith("flash_attention") and (recipe.setting("use_cpu") or not has_flash):
         raise UserError(
-            f"`model_name_or_path` {name!r} holds no config.json: name a saved model's directory or a Hub id."
+            f"`attn_implementation` is {recipe.attention!r}, which needs a GPU and `flash-attn` or `kernels`: "
+            f"{install_line('flash')}, or give --attn_implementation sdpa."
         )
-    if not any(folder.glob("*.safetensors")):
-        problem = "pickled weights, which could run code" if any(folder.glob("*.bin")) else "no weights"
+    if not recipe.setting("use_vllm"):
+        return
+    if recipe.model.load_in_4bit or recipe.model.load_in_8bit:
         raise UserError(
-            f"`model_name_or_path` {name!r} holds {problem}: name a model saved as safetensors, as `save_pretrained` "
-            "writes it."
+            "`use_vllm` with quantized weights would send vLLM an adapter merged into them, which rounding changes by "
+            "as much as the adapter does: set `use_vllm: false`, or remove `load_in_4bit` and `load_in_8bit`."
         )
+    bound, completion = recipe.setting("vllm_max_model_length"), recipe.setting("max_completion_length")
+    if recipe.setting("vllm_mode") == "colocate" and bound and completion and bound <= completion:
+        raise UserError(
+            f"`vllm_max_model_length` is {bound} and `max_completion_length` {completion}, so no prompt has room: "
+            "raise the first, or lower the second."
+        )
+    if find_spec("vllm") is None:  # TRL's client of a server imports it, too
+        raise UserError(f"`use_vllm` is true and vLLM is missing: {install_line('vllm')}, or set it to false.")
 
 
 def _disk(recipe: Recipe, launch: Launch, config: CESConfig) -> Disk | None:
-    """What the run writes; `None` for an adapter, and for a model whose size neither files here nor a cache tell."""
-    from huggingface_hub import errors, get_local_safetensors_metadata
-
-    name = str(recipe.model.model_name_or_path)
+    """Return what the run writes; `None` for an adapter, and for a model whose shape is not known offline."""
     if recipe.model.use_peft or recipe.script.model_builder is not None:
         return None
     try:
-        if is_local(name):
-            weights = sum(get_local_safetensors_metadata(Path(name).expanduser()).parameter_count.values())
-        else:
-            weights = find_shape(name, offline=True).weights()
-    except (OSError, ValueError, errors.NotASafetensorsRepoError, errors.SafetensorsParsingError):
+        weights = find_shape(str(recipe.model.model_name_or_path), offline=True).weights()
+    except UserError:
         return None
     steps = make_schedule(config, launch.num_processes, recipe.script.max_train_samples).steps
     width = 4 if recipe.model.dtype in (None, "float32") else 2
@@ -128,7 +130,7 @@ def _disk(recipe: Recipe, launch: Launch, config: CESConfig) -> Disk | None:
 
 
 def _check_output_dir(output_dir: Path, disk: Disk | None) -> None:
-    """Writes in the nearest folder that exists, leaving nothing."""
+    """Write in the nearest folder that exists, and compare its room with what the run writes."""
     try:
         free = shutil.disk_usage(try_writing(output_dir)).free
     except OSError as error:
@@ -144,93 +146,27 @@ def _check_output_dir(output_dir: Path, disk: Disk | None) -> None:
         )
 
 
-def _check_deepspeed(file: Any) -> None:
-    if isinstance(file, str) and not Path(file).expanduser().is_file():
-        raise UserError(f"`deepspeed` {file!r} does not exist (searched from {Path.cwd()}).")
-    if file is not None and find_spec("deepspeed") is None:
-        raise UserError(f"`deepspeed` needs DeepSpeed: {install_line('deepspeed')}, or set it to null.")
-
-
-def _check_loggers(wanted: str | list[str] | None) -> None:
-    from transformers.integrations import integration_utils
-
-    known = [*integration_utils.INTEGRATION_TO_CALLBACK, "all", "none"]
-    for name in [wanted] if isinstance(wanted, str) else wanted or []:
-        if name not in known:
-            raise UserError(f"`report_to`: {name!r} is not one of {', '.join(known)}.{nearest(name, known)}")
-        if name not in ("all", "none", *integration_utils.get_available_reporting_integrations()):
-            raise UserError(f"`report_to` is {name!r}, which is not installed: install it, or set it to none.")
-
-
-def _check_versions(vllm: bool, deepspeed: bool) -> None:
-    """Packages that are there and do not go together; [`_check_attention`] looks at `kernels`."""
-    asked = [("vllm", "trl", "vllm"), ("transformers", "vllm", ""), ("torch", "vllm", "")] if vllm else []
-    asked += [("deepspeed", "trl_ces", "deepspeed")] if deepspeed else []
-    for package, of, extra in asked:
-        try:
-            found, wanted = version(package), [Requirement(line) for line in requires(of) or ()]
-        except PackageNotFoundError:
-            continue
-        for one in wanted:
-            applies = one.name == package and (one.marker is None or one.marker.evaluate({"extra": extra}))
-            if applies and not one.specifier.contains(found, prereleases=True):
-                raise UserError(
-                    f"{of} {version(of)} takes {package}{one.specifier}, and {package} {found} is installed: "
-                    f"{install_line(extra or 'vllm')} -c constraints-gpu.txt (of this project: versions that fit)."
-                )
-
-
-def _check_attention(recipe: Recipe) -> None:
-    from transformers.utils import is_kernels_available
-
-    if not str(recipe.attention).startswith("flash_attention"):
-        return
-    if recipe.setting("use_cpu"):
-        raise UserError(
-            f"`attn_implementation` is {recipe.attention!r}, which needs a GPU, and `use_cpu` is true: "
-            "give --attn_implementation sdpa."
-        )
-    if not (is_kernels_available() or find_spec("flash_attn") or find_spec("flash_attn_interface")):
-        raise UserError(
-            f"`attn_implementation` is {recipe.attention!r}, and neither `flash-attn` nor a `kernels` that this "
-            f"transformers takes is installed: {install_line('flash')}, or give --attn_implementation sdpa."
-        )
-
-
-def _check_evaluation(script: ScriptArguments, strategy: str) -> None:
+def _check_evaluation(recipe: Recipe) -> None:
+    strategy, script = recipe.setting("eval_strategy"), recipe.script
     has_data = script.num_eval_samples is not None or script.eval_dataset_name is not None
-    if strategy != "no" and not has_data:
+    if (strategy != "no") != has_data:
         raise UserError(
-            f"`eval_strategy` is {strategy!r} without data: set `num_eval_samples` or `eval_dataset_name`."
+            f"`eval_strategy` is {strategy!r} {'with' if has_data else 'without'} evaluation data: set it to steps, "
+            "epoch or no, and `num_eval_samples` or `eval_dataset_name` accordingly."
         )
-    if strategy == "no" and has_data:
-        raise UserError("There is evaluation data and `eval_strategy` is no: set it to steps or epoch, or remove it.")
 
 
-def _check_optimizer(before: dict[str, Any], recipe: Recipe) -> None:
-    for name in IN_OPTIMIZER:
-        kept, now = before.get(name, recipe_fields()[name].default), getattr(recipe.model, name, recipe.setting(name))
-        if now != kept:
-            raise UserError(
-                f"`{name}` is {now} and was {kept}, which the checkpoint's optimizer keeps: leave it, or start a run "
-                "from the checkpoint by `model_name_or_path`."
-            )
-
-
-def _check_resume(value: str | bool | None, output_dir: Path, length: Length) -> Path | None:
-    """The checkpoint, if any."""
+def _check_resume(recipe: Recipe, output_dir: Path) -> None:
+    value: Any = recipe.setting("resume_from_checkpoint")
     if not value:
-        return None
+        return
+    length = Length(recipe.setting("max_steps"), recipe.setting("num_train_epochs"))
     checkpoint = newest_checkpoint(output_dir, length) if value is True else Path(value)
-    if checkpoint is None:
+    state = None if checkpoint is None else read_state(checkpoint)
+    if checkpoint is None or state is None:
         raise UserError(
-            f"`resume_from_checkpoint` is true and {output_dir} holds no whole checkpoint with steps left: start "
-            "without it, or raise `max_steps`."
-        )
-    state = read_state(checkpoint)
-    if state is None:
-        raise UserError(
-            f"`resume_from_checkpoint` {value!r} holds no whole trainer_state.json: name a checkpoint-N directory."
+            f"`resume_from_checkpoint` is {value!r} and {checkpoint or output_dir} holds no complete checkpoint with "
+            "steps left: name a checkpoint-N directory, start without it, or raise `max_steps`."
         )
     if is_at_its_end(state, length):
         raise UserError(
@@ -242,4 +178,12 @@ def _check_resume(value: str | bool | None, output_dir: Path, length: Length) ->
             f"{checkpoint} holds the model alone (`save_only_model`): Adam and the learning rate would start anew. "
             "Start a run from it by `model_name_or_path`."
         )
-    return checkpoint
+    file = checkpoint.parent / RECIPE
+    before = read_yaml(file) if file.is_file() else recipe.given
+    for name in IN_OPTIMIZER:
+        default = recipe_fields()[name].default
+        if recipe.given.get(name, default) != before.get(name, default):
+            raise UserError(
+                f"`{name}` is {recipe.given.get(name, default)} and was {before.get(name, default)}, which the "
+                "checkpoint's optimizer keeps: leave it, or start a run from the checkpoint by `model_name_or_path`."
+            )

@@ -1,36 +1,36 @@
-"""From the names in a recipe to functions."""
+"""Functions and models that a recipe names."""
 
 import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..support.errors import UserError, kind, nearest
-from ..support.imports import call_builder, import_function, public_functions
+from ..support.errors import UserError, nearest
+from ..support.imports import call_builder, import_function
 from .recipe import Recipe
 
 SOFT_OVERLONG = "get_soft_overlong_punishment"
 
 
 def find_reward_functions(recipe: Recipe) -> list[Callable[..., list[float | None]] | str]:
-    """The reward functions of a recipe, then its reward model's name.
+    """
+    Return the reward functions of a recipe, then its reward model's name.
 
     `reward_funcs` are names in `trl_ces.rewards` or `trl.rewards`, or dotted paths, for which the working directory
-    is searched too. A factory, `get_...`, is called with its `reward_kwargs`; so is any dotted path that has some.
+    is searched too. A factory, `get_...` or a dotted path with `reward_kwargs`, is called with them.
     """
     names, settings = recipe.script.reward_funcs, recipe.script.reward_kwargs or {}
-    for name in settings:
-        if name not in names:
-            raise UserError(f"`reward_kwargs`: {name!r} is not in `reward_funcs`.{nearest(str(name), names)}")
-    found: list[Any] = [_find(name, settings.get(name), recipe) for name in names]
+    for name in settings.keys() - set(names):
+        raise UserError(f"`reward_kwargs`: {name!r} is not in `reward_funcs`.{nearest(str(name), names)}")
+    rewards: list[Any] = [_find(name, settings.get(name), recipe) for name in names]
     if recipe.script.reward_model_name_or_path is not None:
-        found.append(recipe.script.reward_model_name_or_path)
-    if not found:
+        rewards.append(recipe.script.reward_model_name_or_path)
+    if not rewards:
         raise UserError("`reward_funcs` is empty: name at least one reward function.")
-    return found
+    return rewards
 
 
 def model_path(recipe: Recipe) -> str:
-    """The model to load: a recipe's `model_name_or_path`, or what its `model_builder` makes of it."""
+    """Return the model to load: `model_name_or_path`, or what `model_builder` makes of it."""
     name = str(recipe.model.model_name_or_path)
     if recipe.script.model_builder is None:
         return name
@@ -38,54 +38,40 @@ def model_path(recipe: Recipe) -> str:
     return str(call_builder("model_builder", recipe.script.model_builder, name, **settings))
 
 
-def _find(name: str, settings: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
-    if "." in name:
-        function = import_function(name, "reward_funcs")
-        is_factory = settings is not None or name.rpartition(".")[2].startswith("get_")
-        return _made(name, function, settings or {}) if is_factory else function
-    from trl import rewards as trls
+def _find(name: str, given: dict[str, Any] | None, recipe: Recipe) -> Callable[..., Any]:
+    from trl import rewards as trl_rewards
 
-    from .. import rewards as ours
+    from .. import rewards as own_rewards
 
-    known = {word: getattr(trls, word) for word in dir(trls) if word.endswith("_reward") or word == SOFT_OVERLONG}
-    known |= {word: getattr(ours, word) for word in public_functions(ours)}
-    if name not in known:
+    known = {word: getattr(trl_rewards, word) for word in dir(trl_rewards) if word.endswith("_reward")}
+    known |= {SOFT_OVERLONG: trl_rewards.get_soft_overlong_punishment}
+    names = [word for word in own_rewards.__all__ if word.endswith("_reward") and word != "group_reward"]
+    known |= {word: getattr(own_rewards, word) for word in names}
+    if "." not in name and name not in known:
         raise UserError(
             f"`reward_funcs`: there is no reward {name!r}.{nearest(name, sorted(known))} Known: "
             f"{', '.join(sorted(known))}, dotted paths."
         )
-    limit = recipe.setting("max_completion_length")
+    function = known[name] if name in known else import_function(name, "reward_funcs")
+    is_factory = name.rpartition(".")[2].startswith("get_") or (name not in known and given is not None)
+    if not is_factory:
+        if given is not None:
+            raise UserError(f"`reward_kwargs`: {name} takes no settings; only rewards that begin with `get_` do.")
+        return function
+    limit, settings = recipe.setting("max_completion_length"), given or {}
     if name == "get_cosine_scaled_reward" and limit:
-        settings = {"max_len": limit} | (settings or {})
-    if name == SOFT_OVERLONG:
-        # TRL's factory takes any numbers; by default it grows over the last fifth, as in DAPO.
-        longest = (settings or {}).get("max_completion_len", limit)
-        settings = {"max_completion_len": longest, "soft_punish_cache": (longest or 0) // 5} | (settings or {})
-        cache = settings["soft_punish_cache"]
-        if not isinstance(longest, int) or not isinstance(cache, int) or not 0 < cache <= longest:
-            raise UserError(
-                f"`reward_kwargs`: {name}: `soft_punish_cache` is {cache!r}: it must lie between 1 and {longest!r}, "
-                "the longest completion (`max_completion_len`, by default `max_completion_length`)."
-            )
-    target = (settings or {}).get("target")
+        settings = {"max_len": limit} | settings
+    if name == SOFT_OVERLONG:  # by default it grows over the last fifth, as in DAPO
+        longest = settings.get("max_completion_len", limit)
+        settings = {"max_completion_len": longest, "soft_punish_cache": (longest or 0) // 5} | settings
+    target = settings.get("target")
     if name == "get_laser_length_reward" and limit and isinstance(target, (int, float)) and target >= limit:
         raise UserError(
             f"`reward_kwargs`: {name}: with a `target` of {target} no completion of at most {limit} tokens "
             "(`max_completion_length`) is too long: lower it."
         )
-    if name.startswith("get_"):
-        return _made(name, known[name], settings or {})
-    if settings is not None:
-        raise UserError(f"`reward_kwargs`: {name} takes no settings; only rewards that begin with `get_` do.")
-    return known[name]
-
-
-def _made(name: str, factory: Callable[..., Any], settings: dict[str, Any]) -> Callable[..., Any]:
     try:
-        function = factory(**settings)
+        return function(**settings)
     except (TypeError, ValueError) as error:
-        accepted = ", ".join(inspect.signature(factory).parameters)
+        accepted = ", ".join(inspect.signature(function).parameters)
         raise UserError(f"`reward_kwargs`: {name}: {error} (settings: {accepted})") from None
-    if not callable(function):
-        raise UserError(f"`reward_kwargs`: {name} made {kind(function)} of its settings, not a reward function.")
-    return function

@@ -1,80 +1,136 @@
-"""A recipe: YAML files, overridden on the command line, as the checked arguments of a training run.
+"""Recipes: YAML files composed left to right, overridden on the command line, as the arguments of a training run.
 
-Stricter than TRL's own parser: an unknown key is an error, and so is a value of another type. Neither model nor data
-is loaded here, so a typo costs seconds.
+A recipe is a whole file and overlays. A key of an overlay replaces the earlier value; with a `+` behind its name it
+adds to a list or a mapping. A whole file can hold, under `overlays`, what an overlay sets differently for its model.
+Neither model nor data is loaded here, so a typo costs seconds.
 """
 
-import dataclasses
 import os
-import re
-import typing
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..support.errors import UserError, nearest
-from ..support.yaml import dump_yaml, fit, fit_text
-from .arguments import ScriptArguments
-from .compose import compose
+from ..support.errors import UserError, kind, nearest
+from ..support.yaml import dump_yaml, fit, fit_text, read_yaml
+from .arguments import RESUME, ScriptArguments, check_key, recipe_fields
 
 if TYPE_CHECKING:
     from trl import ModelConfig
 
     from ..config import CESConfig
 
-# By these the sizes of a run are divided.
-COUNTS = ["per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"]
-COUNTS += ["generation_batch_size", "num_iterations"]
-# A run's own recipe, in its `output_dir`.
-RECIPE = "recipe.yaml"
-# transformers 5.23's names, which would win over the older ones in silence: a recipe keeps one of the two.
-RENAMED = {
-    "activation_checkpointing": "gradient_checkpointing",
-    "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
-}
-RESUME = "resume_from_checkpoint"
-# Names `--accelerate_config` to the workers, whose run.json keeps it for the card.
-ACCELERATE = "TRL_CES_ACCELERATE_CONFIG"
+RECIPE = "recipe.yaml"  # a run's own recipe, in its `output_dir`
+OVERLAYS = "overlays"
+WHOLE, OVERLAY_FOLDERS = "models", ("methods", "cluster")  # folders of recipes/
+RULE, BATCHES = "shaping", "responses_per_step"
+# These follow from `responses_per_step`.
+COUNTS = ("gradient_accumulation_steps", "steps_per_generation", "generation_batch_size")
 
 
-@dataclass(frozen=True)
-class RecipeField:
-    """A key that a recipe may hold."""
-
-    owner: type
-    name: str
-    hint: Any
-    default: Any
-    choices: tuple[Any, ...]
-    help: str
+def shipped_folders(name: str) -> list[Path]:
+    """Return the folders of that name in the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    return [folder for folder in (package / name, package.parent / name) if folder.is_dir()]
 
 
-@cache
-def recipe_fields() -> dict[str, RecipeField]:
-    """Every key that a recipe may hold: CES's own, then those of data, model and TRL."""
-    from trl import GRPOConfig, ModelConfig
+def shipped_files(kind: str | None = None) -> dict[str, Path]:
+    """Return name -> file of the recipes and overlays, of the studies, or of the files in recipes/`kind`."""
+    if kind == "study":
+        files = [file for folder in shipped_folders("experiments") for file in sorted(folder.glob("*/study.yaml"))]
+        return {file.parent.name: file for file in files}
+    parts = (WHOLE, *OVERLAY_FOLDERS) if kind is None else (kind,)
+    folders = [folder / part for folder in shipped_folders("recipes") for part in parts]
+    return {file.stem: file for folder in folders for file in sorted(folder.glob("*.yaml"))}
 
-    from ..config import CESConfig
 
-    fields: dict[str, RecipeField] = {}
-    for owner in (ScriptArguments, ModelConfig, CESConfig):
-        hints = typing.get_type_hints(owner)
-        for entry in (field for field in dataclasses.fields(owner) if field.init):  # type: ignore[arg-type]
-            assert entry.name not in fields, f"{entry.name} is a field of two classes"
-            default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
-            help_text = str(entry.metadata.get("help", "")).replace("%%", "%")
-            choices = tuple(entry.metadata.get("choices") or ())
-            # Typed as a path, but the Trainer also takes true (the last checkpoint in `output_dir`) and false.
-            hint = str | bool | None if entry.name == RESUME else hints[entry.name]
-            if entry.name.endswith("_kwargs") and str in typing.get_args(hint):  # any text would pass for a mapping
-                hint = dict[str, Any] | None
-            fields[entry.name] = RecipeField(owner, entry.name, hint, default, choices, help_text)
-    inherited = {entry.name for entry in dataclasses.fields(GRPOConfig)}
-    own = {name: entry for name, entry in fields.items() if entry.owner is CESConfig and name not in inherited}
-    return own | fields
+def find_config(name: str, kind: str | None = None) -> Path:
+    """Return the file of `--config`: a path, or the name of a shipped file such as `R1-7B`."""
+    file, shipped = Path(name).expanduser(), shipped_files(kind)
+    if file.is_file():
+        return file
+    if name in shipped:
+        return shipped[name]
+    last = Path(name).stem.rpartition("_")[2]  # of `runs/R1-7B.yaml`, or of `ces_lora`, which is `R1-7B lora`
+    hint = nearest(name, shipped) or nearest(last, shipped) or f" Shipped: {', '.join(shipped)}."
+    what = {None: "recipe", "accelerate": "accelerate configuration"}.get(kind, kind)
+    raise UserError(f"The {what} {name} does not exist (searched from {Path.cwd()}).{hint}")
+
+
+def compose(names: Sequence[str | Path]) -> dict[str, Any]:
+    """Return the content of one flat recipe from paths or names of shipped files.
+
+    Overlays that change the token rule drop the settings of the first rule. Each overlay's name is appended to
+    `output_dir` and `run_name`.
+    """
+    first, *overlays = [find_config(str(name)) for name in names]
+    if first.resolve() in [shipped for folder in OVERLAY_FOLDERS for shipped in shipped_files(folder).values()]:
+        raise UserError(f"{first} is an overlay: name a recipe before it, such as `--config R1-7B {first.stem}`.")
+    content = read_yaml(first)
+    sections = content.pop(OVERLAYS, None) or {}
+    if not isinstance(sections, dict) or not all(isinstance(section, dict) for section in sections.values()):
+        raise UserError(f"{first}: `{OVERLAYS}`: expected a mapping from an overlay's name to fields.")
+    batches_from = rule_from = None  # the overlays that have set these
+    for file in overlays:
+        changes, section = read_yaml(file), sections.get(file.stem, {})
+        changes_rule = changes.get(RULE, content.get(RULE)) != content.get(RULE)
+        if batches_from is not None and BATCHES in section:
+            raise UserError(
+                f"{first} sets `{BATCHES}` for the overlay `{file.stem}`, which would replace that of "
+                f"`{batches_from}`: name `{batches_from}` after `{file.stem}`."
+            )
+        if rule_from is not None and changes_rule:
+            raise UserError(
+                f"`{file.stem}` sets `{RULE}` to {changes[RULE]} and would replace the {content[RULE]} of "
+                f"`{rule_from}`: name `{rule_from}` after `{file.stem}`, or leave one out."
+            )
+        batches_from = file.stem if BATCHES in changes else batches_from
+        rule_from = file.stem if changes.get(RULE, "none") != "none" else rule_from
+        for name in ("output_dir", "run_name"):
+            if isinstance(content.get(name), str) and name not in changes:
+                content[name] = f"{content[name].rstrip('/')}-{file.stem}"
+        if changes_rule:
+            content.pop("shaping_kwargs", None)
+        for source, layer in ((file, changes), (first, section)):
+            for key, value in layer.items():
+                _set_key(content, key, value, source)
+    return _without_other_rules(content) if overlays else content
+
+
+def _set_key(content: dict[str, Any], key: str, value: Any, source: Path) -> None:
+    """Replace a key of `content`, or add to it if `key` ends with `+`."""
+    name = str(key).removesuffix("+")
+    if name == str(key):
+        content[name] = value
+        return
+    default = recipe_fields()[name].default if name in recipe_fields() else None
+    content[name] = _added(content.get(name, default), value, f"{source}: `{key}`")
+
+
+def _added(present: Any, value: Any, where: str) -> Any:
+    """Return a list with more entries, or a mapping with more keys, to any depth."""
+    if present is None:
+        return value
+    if isinstance(present, list) and isinstance(value, list):
+        return [*present, *(entry for entry in value if entry not in present)]
+    if isinstance(present, dict) and isinstance(value, dict):
+        inner = [name for name in present.keys() & value.keys() if isinstance(present[name], dict)]
+        return present | value | {name: _added(present[name], value[name], where) for name in inner}
+    raise UserError(f"{where} adds a {kind(value)} to a {kind(present)}: both must be lists or both mappings.")
+
+
+def _without_other_rules(content: dict[str, Any]) -> dict[str, Any]:
+    """Drop the settings of built-in rules that `shaping` does not name."""
+    from ..methods import BUILT_IN  # loads torch, which `--help` does without
+
+    others = {
+        f"{name}_{setting}"
+        for name, rule in BUILT_IN.items()
+        if name != content.get(RULE, "ces")
+        for setting in rule.config_fields
+    }
+    return {name: value for name, value in content.items() if name not in others}
 
 
 @dataclass(frozen=True)
@@ -82,8 +138,8 @@ class Recipe:
     """
     A checked recipe.
 
-    `script` and `model` are complete; `training` holds the fields of [`CESConfig`] that were given, `given` everything
-    that was, overrides included.
+    `script` and `model` are complete; `training` holds the fields of [`CESConfig`] that were given, `given` all keys
+    that were, overrides included.
     """
 
     source: str
@@ -94,41 +150,40 @@ class Recipe:
     given: dict[str, Any]
 
     def to_yaml(self) -> str:
-        """The recipe as one file that repeats the run from its start."""
+        """Return the recipe as one file that repeats the run from its start."""
         return dump_yaml({name: value for name, value in self.given.items() if name != RESUME})
 
     def setting(self, name: str) -> Any:
-        """A field of [`CESConfig`], as given or by default."""
+        """Return a field of [`CESConfig`], as given or by default."""
         return self.training.get(name, recipe_fields()[name].default)
 
     @property
     def attention(self) -> str | None:
         """The attention implementation to load the model with; `None` leaves it to transformers."""
-        loading = self.setting("model_init_kwargs")
-        own = loading if isinstance(loading, dict) else {}
-        return own.get("attn_implementation", self.model.attn_implementation)
+        loading = self.setting("model_init_kwargs") or {}
+        return loading.get("attn_implementation", self.model.attn_implementation)
 
     def training_fields(self, num_processes: int) -> dict[str, Any]:
-        """The fields of [`CESConfig`] on `num_processes`, batch sizes of `responses_per_step` included."""
-        for name in COUNTS:
-            if (value := self.training.get(name)) is not None and value <= 0:
+        """Return the fields of [`CESConfig`], with the batch sizes that `responses_per_step` implies."""
+        for name in ("per_device_train_batch_size", *COUNTS):
+            value = self.training.get(name)
+            if value is not None and value < 1:
                 raise UserError(f"`{name}` is {value}: it must be above 0.")
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
         if step is None:
             if rollout is not None:
-                raise UserError("`responses_per_rollout` needs `responses_per_step`: give both or none.")
+                raise UserError("`responses_per_rollout` needs `responses_per_step`: give both, or remove it.")
             return dict(self.training)
-        for name in ("gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"):
+        for name in COUNTS:
             if self.training.get(name) is not None:
                 raise UserError(f"`{name}` follows from `responses_per_step`: remove one of the two.")
         micro_batch_size = self.training.get("per_device_train_batch_size", 2)
         return {**self.training, **batch_sizes(step, rollout or step, num_processes, micro_batch_size)}
 
     def check_training(self, num_processes: int) -> "CESConfig":
-        """The run's [`CESConfig`], with TRL's defaults, as if one process on a CPU did the work of all.
+        """Return the run's [`CESConfig`] as if one process on a CPU did the work of all.
 
-        So TRL's divisibility checks see the real sizes. Settings that need hardware (DeepSpeed, FSDP, TF32) are left
-        out.
+        TRL's divisibility checks then see the real sizes. Settings that need hardware are left out.
 
         Raises:
             `UserError`: TRL or [`CESConfig`] refuses the settings.
@@ -143,13 +198,12 @@ class Recipe:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the training processes show them
-                config = CESConfig(**fields)
+                return CESConfig(**fields)
         except (ValueError, TypeError) as error:
             raise UserError(f"{self.source}: {error}") from None
-        return config
 
     def training_config(self, num_processes: int) -> "CESConfig":
-        """This process's [`CESConfig`], with the loading options of [`~trl.ModelConfig`] in `model_init_kwargs`."""
+        """Return this process's [`CESConfig`], with the loading options of [`~trl.ModelConfig`]."""
         from ..config import CESConfig
 
         fields = self.training_fields(num_processes)
@@ -163,108 +217,76 @@ class Recipe:
 
 
 def load_recipe(names: str | Path | Sequence[str | Path], overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """Composes the named files, or reads one, see [`compose`]; overrides and checks."""
+    """Compose the named files, see [`compose`]; apply `overrides` (words per key) and check the result."""
     names = [names] if isinstance(names, str | Path) else names
     return make_recipe(compose(names) if names else {}, " + ".join(map(str, names)) or "command line", overrides)
 
 
 def make_recipe(given: dict[str, Any], source: str, overrides: dict[str, list[str]] | None = None) -> Recipe:
-    """As [`load_recipe`], from the content of a file."""
-    given = dict(given)
-    env = _check_env(given.pop("env", None), source)
-    fields = recipe_fields()
-    values = {name: _check_value(name, value, source) for name, value in given.items()}
-    for name, texts in (overrides or {}).items():
-        values[name] = _check_value(name, texts, "command line", from_text=True)
-    for new, old in RENAMED.items():
-        if values.get(new) is not None:
-            value = values.pop(new)
-            if new in (overrides or {}) or old not in (overrides or {}):
-                values[old] = value
+    """Check the content of a recipe; `source` names it in messages."""
+    from trl import ModelConfig
+
+    values, overrides = dict(given), overrides or {}
+    env = values.pop("env", None) or {}
+    if not isinstance(env, dict) or any(isinstance(value, dict | list | None) for value in env.values()):
+        raise UserError(f"{source}: `env`: expected a mapping from variables to values.")
+    env = {str(name): str(value) for name, value in env.items()}
+    values = {name: _check_value(name, value, source) for name, value in values.items()}
+    values |= {name: _check_value(name, words, "command line", True) for name, words in overrides.items()}
     if values.get("hub_token") is not None:
-        # The Trainer saves its arguments beside the model, and a push uploads them.
         raise UserError(
             f"{source}: `hub_token` would be saved with the model: set HF_TOKEN in the environment, or run "
             "`hf auth login`."
         )
+    if values.get("push_to_hub") and values.setdefault("hub_strategy", "end") != "end":
+        raise UserError(f"{source}: `hub_strategy` is {values['hub_strategy']!r}: a run is pushed once, at its end.")
     for name in values:
         if name.startswith(("lora_", "use_dora", "use_rslora")) and "use_peft" not in values:
             raise UserError(f"{source}: `{name}` has no effect without `use_peft`: set it to true, or to false.")
-    owners: dict[str, dict[str, Any]] = {}
+    owners: dict[type, dict[str, Any]] = {}
     for name, value in values.items():
-        owners.setdefault(fields[name].owner.__name__, {})[name] = value
-    from trl import ModelConfig
-
+        owners.setdefault(recipe_fields()[name].owner, {})[name] = value
     try:
-        script = ScriptArguments(**owners.get("ScriptArguments", {}))
-        model = ModelConfig(**owners.get("ModelConfig", {}))
+        script = ScriptArguments(**owners.pop(ScriptArguments, {}))
+        model = ModelConfig(**owners.pop(ModelConfig, {}))
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
+    training = next(iter(owners.values()), {})
     if model.model_name_or_path is None:
-        raise UserError(
-            f"{source}: `model_name_or_path` is missing: name the model to train, a Hub id or a directory."
-        )
-    model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
-    training = owners.get("CESConfig", {})
+        raise UserError(f"{source}: `model_name_or_path` is missing: name the model, a Hub id or a directory.")
     if not training.get("output_dir"):
         raise UserError(f"{source}: `output_dir` is missing: name the directory in which the model is saved.")
-    training["output_dir"] = str(Path(training["output_dir"]).expanduser())  # as the Trainer does
+    model.model_name_or_path = os.path.expanduser(model.model_name_or_path)
+    training["output_dir"] = os.path.expanduser(training["output_dir"])  # as the Trainer does
     return Recipe(source, script, model, training, env, {**values, **({"env": env} if env else {})})
 
 
-def check_key(name: str, source: str, others: typing.Iterable[str] = ()) -> None:
-    """Refuses an unknown key of `source` (a file, or "command line"), naming the nearest key.
-
-    `others` are valid there besides the recipe's keys.
-    """
-    if not isinstance(name, str):
-        raise UserError(f"{source}: the key {name!r} must be text.")
-    if name in recipe_fields():
-        return
-    hint = nearest(name, [*recipe_fields(), *others]) or " `trl-ces train --help` lists all keys."
-    raise UserError(f"{source}: the key `{name}` is not known.{hint}")
-
-
-def _check_value(name: str, value: Any, source: str, from_text: bool = False) -> Any:
+def _check_value(name: str, value: Any, source: str, from_words: bool = False) -> Any:
     check_key(name, source)
     entry = recipe_fields()[name]
     try:
-        fitted = fit_text(value, entry.hint) if from_text else fit(value, entry.hint)
-    except TypeError as error:
-        raise UserError(f"{source}: `{name}`: {error}.") from None
+        fitted = fit_text(value, entry.hint) if from_words else fit(value, entry.hint)
+    except (TypeError, UserError) as error:
+        raise UserError(f"{source}: `{name}`: {str(error).rstrip('.')}.") from None
     if entry.choices and fitted is not None and fitted not in entry.choices:
-        allowed = ", ".join(map(str, entry.choices))
-        raise UserError(f"{source}: `{name}`: expected one of {allowed}, got {fitted!r}.")
+        raise UserError(f"{source}: `{name}`: expected one of {', '.join(map(str, entry.choices))}, got {fitted!r}.")
     return fitted
-
-
-def _check_env(env: Any, source: str) -> dict[str, str]:
-    try:
-        variables = fit(env, dict[str, str | int | float | bool] | None) or {}
-    except TypeError as error:
-        raise UserError(f"{source}: `env`: {error}.") from None
-    for name in variables:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)):
-            raise UserError(f"{source}: `env`: {name!r} is not a variable's name: use letters, digits and _.")
-    return {name: str(value) for name, value in variables.items()}
 
 
 def batch_sizes(
     responses_per_step: int, responses_per_rollout: int, num_processes: int, micro_batch_size: int = 2
 ) -> dict[str, int]:
-    """TRL's batch sizes that keep a step and a rollout the same on any number of processes."""
+    """Return TRL's batch sizes that keep a step and a rollout the same on any number of processes."""
     if responses_per_step % num_processes:
         usable = [n for n in range(1, responses_per_step + 1) if responses_per_step % n == 0]
         raise UserError(
-            f"`responses_per_step` is {responses_per_step} and {num_processes} processes cannot share it evenly "
-            f"({responses_per_step} / {num_processes} = {responses_per_step / num_processes:g} completions each): "
-            f"start {', '.join(map(str, usable))} processes with --num_processes, or change `responses_per_step`."
+            f"`responses_per_step` is {responses_per_step}, which {num_processes} processes cannot share: start "
+            f"{', '.join(map(str, usable))} processes with --num_processes, or change `responses_per_step`."
         )
     if responses_per_rollout % responses_per_step:
         raise UserError(
-            f"`responses_per_rollout` is {responses_per_rollout}, "
-            f"which is {responses_per_rollout / responses_per_step:g} steps of {responses_per_step} completions: "
-            "make it a multiple of `responses_per_step`."
+            f"`responses_per_rollout` is {responses_per_rollout}, which is no multiple of `responses_per_step`, "
+            f"{responses_per_step}."
         )
     share = responses_per_step // num_processes
     per_device = max(size for size in range(1, min(share, micro_batch_size) + 1) if share % size == 0)

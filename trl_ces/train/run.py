@@ -1,9 +1,7 @@
-"""Training in one process, by a recipe that `trl-ces train` has already checked."""
+"""Train in one process, by a recipe that `trl-ces train` has already checked."""
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,12 +9,10 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from jinja2 import TemplateError
 from safetensors import SafetensorError
-from transformers import TrainerCallback
 from trl import get_peft_config, get_quantization_config
 
 from ..config import CESConfig
 from ..layers.reward_calls import RewardError
-from ..methods.ces import AUTO
 from ..support.errors import UserError, hub_errors
 from ..support.files import is_disk_full, write_text
 from ..trainer import CESTrainer
@@ -25,22 +21,18 @@ from .card import ADAPTER, write_card, write_facts
 from .checkpoints import Length, newest_checkpoint, of_other_runs, way_on
 from .data import load_datasets
 from .lookup import find_reward_functions, model_path
+from .push import Push
 from .recipe import RECIPE, Recipe
-from .schedule import check_rows
 from .server import served_length, server_failure
+from .sizes import check_rows
 
 
 class StoppedTraining(UserError):
-    """A failure that a single rank can hit; every rank reports its own."""
+    """A failure that a single rank can hit; every rank prints its own."""
 
 
-def train(
-    recipe: Recipe,
-    num_processes: int,
-    distributed_type: str | None,
-    make_publisher: Callable[[CESConfig], Any],
-) -> None:
-    """Loads data and model, trains and saves; with `push_to_hub`, through a publisher of lab/hub."""
+def train(recipe: Recipe, num_processes: int, distributed_type: str | None) -> None:
+    """Load data and model, train, save, and push the model if `push_to_hub` is set."""
     config = recipe.training_config(num_processes)
     if config.world_size != num_processes:
         raise UserError(
@@ -48,9 +40,9 @@ def train(
             "and the accelerate configuration."
         )
     state = PartialState()
-    publisher = make_publisher(config) if config.push_to_hub else None
-    if publisher is not None and state.is_main_process:
-        publisher.check(recipe)
+    push = Push(config) if config.push_to_hub else None
+    if push is not None and state.is_main_process:
+        push.open()
     trainer = make_trainer(recipe, config, state)
     running = trainer.accelerator.distributed_type.value
     if distributed_type is not None and running != distributed_type:
@@ -58,26 +50,23 @@ def train(
             f"The accelerate configuration says {distributed_type} and {running} is running: check its `use_cpu`."
         )
     show_answers_in_progress_bar(trainer)
-    if publisher is not None:
-        trainer.add_callback(publisher)
     if run_to_its_end(trainer, recipe):
-        save(trainer)
-        if publisher is not None and state.is_main_process:
-            publisher.finish()
+        save(trainer, recipe, None if push is None else push.repo_id)
+        if push is not None and state.is_main_process:
+            push.upload()
 
 
 def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CESTrainer:
-    """The trainer of a recipe, with its data and model."""
+    """Return the trainer of a recipe, with its data and model."""
     train_dataset, eval_dataset = load_datasets(recipe.script, say=lambda text: print(text, flush=True))
     check_rows(len(train_dataset), cast(int, config.generation_batch_size) // cast(int, config.num_generations))
-    reward_funcs: list[Any] = list(find_reward_functions(recipe))
     with state.local_main_process_first():  # a `model_builder` writes files
         model = model_path(recipe)
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
     try:
         return CESTrainer(
             model=model,
-            reward_funcs=reward_funcs,
+            reward_funcs=cast(Any, find_reward_functions(recipe)),
             args=config,
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
@@ -89,42 +78,22 @@ def make_trainer(recipe: Recipe, config: CESConfig, state: PartialState) -> CEST
         lost_server = server_failure(error, recipe)
         if os.environ.get("TRL_CES_DEBUG") or not (lost_server or isinstance(error, refusals)):
             raise
-        alone = isinstance(error, hub_errors()) and recipe.script.reward_model_name_or_path is None
-        named = f"`model_name_or_path` {model!r}: " if alone else ""
+        named = f"`model_name_or_path` {model!r}: " if isinstance(error, hub_errors()) else ""
         raise UserError(lost_server or f"{named}{error} (TRL_CES_DEBUG=1 shows where)") from error
 
 
-class AfterFirstStep(TrainerCallback):
-    """Calls `write()` when an optimizer step has ended, to record what the first rollout decided."""
-
-    def __init__(self, write):
-        self.write = write
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self.write()
-
-
 def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
-    """Trains, from a checkpoint if the recipe says so; `False` if SIGTERM ended it early."""
-    output_dir, speaks = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
-    args = cast("CESConfig", trainer.args)
+    """Train, from a checkpoint if the recipe names one; return `False` if SIGTERM ended it early."""
+    output_dir, is_main = Path(str(trainer.args.output_dir)), trainer.accelerator.is_main_process
     checkpoint: Any = trainer.args.resume_from_checkpoint
     length = Length(trainer.args.max_steps, trainer.args.num_train_epochs)
     older = of_other_runs(output_dir, checkpoint)
-    if checkpoint is True:  # the Trainer itself would take the last folder, whole or not
+    if checkpoint is True:  # the Trainer itself would take the last folder, complete or not
         checkpoint = str(newest_checkpoint(output_dir, length))
-        if speaks:
+        if is_main:
             print(f"Resuming from {checkpoint}.", flush=True)
-
-    def write() -> None:
-        write_facts(output_dir, args)
-        numbers = {"ces_tau": args.ces_tau} if recipe.given.get("ces_tau") == AUTO else {}
-        write_text(output_dir / RECIPE, replace(recipe, given=recipe.given | numbers).to_yaml())
-
-    if speaks:
-        write()
-        if args.ces_tau == AUTO:
-            trainer.add_callback(AfterFirstStep(cache(write)))
+    if is_main:
+        _write_files(trainer, recipe)
     stop = SaveOnSigterm(trainer.accelerator)
     trainer.add_callback(stop)
     try:
@@ -137,51 +106,26 @@ def run_to_its_end(trainer: CESTrainer, recipe: Recipe) -> bool:
         raise StoppedTraining(f"{problem} {way_on(output_dir, length, older)}") from error
     if not stop.stopped or trainer.state.global_step >= trainer.state.max_steps:
         return True
-    if speaks:
-        step, how = trainer.state.global_step, way_on(output_dir, length, older)
-        print(f"Stopped by SIGTERM after step {step}. {how}", flush=True)
+    if is_main:
+        step = trainer.state.global_step
+        print(f"Stopped by SIGTERM after step {step}. {way_on(output_dir, length, older)}", flush=True)
     return False
 
 
-def _check_prompts(trainer: CESTrainer, recipe: Recipe) -> None:
-    """Refuses prompts without room for a completion: colocated vLLM would cut it in silence, a server end the run."""
-    config, answer, tokenizer = trainer.args, trainer.args.max_completion_length, cast(Any, trainer.processing_class)
-    if not config.use_vllm or answer is None or hasattr(tokenizer, "image_processor"):
-        return
-    length: Any = None
-    if config.vllm_mode == "colocate":
-        length = trainer.vllm_generation.llm.llm_engine.model_config.max_model_len
-    elif trainer.accelerator.is_main_process:  # the only one that talks to a server
-        length = served_length(recipe)
-    [length] = broadcast_object_list([length])
-    as_trl = {"add_generation_prompt": True, "return_dict": True, **cast(dict, config.chat_template_kwargs or {})}
-    for data in filter(None, (trainer.train_dataset, trainer.eval_dataset)):
-        prompts = list(data["prompt"])
-        chat = not isinstance(prompts[0], str)
-        encoded = tokenizer.apply_chat_template(prompts, **as_trl) if chat else tokenizer(prompts)
-        beyond = [row for row, ids in enumerate(encoded["input_ids"]) if len(ids) + answer > length]
-        if beyond:
-            tokens = len(encoded["input_ids"][beyond[0]])
-            raise UserError(
-                f"{len(beyond)} of {len(prompts)} prompts are too long for vLLM, row "
-                f"{data[beyond[0]].get('row', beyond[0])} first: its {tokens} tokens and the {answer} of "
-                f"`max_completion_length` exceed vLLM's {length}. Raise `vllm_max_model_length` (a server's "
-                "`--max-model-len`), or leave these rows out."
-            )
-
-
-def save(trainer: CESTrainer) -> None:
+def save(trainer: CESTrainer, recipe: Recipe, repo: str | None = None) -> None:
     """
-    Saves model, tokenizer, training state and model card in `output_dir`, and prints the lines that load the model.
+    Save model, tokenizer, training state and model card in `output_dir`, and print the lines that load the model.
 
-    Call it on every process: gathering a sharded model takes all of them.
+    Call it on every process: gathering a sharded model takes all of them. `repo` is the Hub id that the card names.
     """
     output_dir = Path(str(trainer.args.output_dir))
     trainer.save_model(str(output_dir))
     trainer.save_state()
     if not trainer.is_world_process_zero():
         return
-    write_card(output_dir, output_dir.resolve().name)
+    _write_files(trainer, recipe)  # again, because the first rollout may have decided `ces_tau`
+    for note in write_card(output_dir, repo or output_dir.resolve().name):
+        print(note, flush=True)
     saved = sorted(file.name for file in output_dir.iterdir() if file.is_file())
     note = "  # an adapter: needs peft" if ADAPTER in saved else ""
     print(
@@ -193,8 +137,44 @@ def save(trainer: CESTrainer) -> None:
     )
 
 
+def _write_files(trainer: CESTrainer, recipe: Recipe) -> None:
+    """Write recipe.yaml, which repeats the run, and run.json."""
+    output_dir, args = Path(str(trainer.args.output_dir)), cast(CESConfig, trainer.args)
+    write_facts(output_dir, args)
+    resolved = {"ces_tau": args.ces_tau} if "ces_tau" in recipe.given else {}
+    write_text(output_dir / RECIPE, replace(recipe, given=recipe.given | resolved).to_yaml())
+
+
+def _check_prompts(trainer: CESTrainer, recipe: Recipe) -> None:
+    """Refuse prompts without room for a completion: colocated vLLM silently truncates them, a server aborts."""
+    config, tokenizer = trainer.args, cast(Any, trainer.processing_class)
+    completion = config.max_completion_length
+    if not config.use_vllm or completion is None or hasattr(tokenizer, "image_processor"):
+        return
+    length: Any = None
+    if config.vllm_mode == "colocate":
+        length = trainer.vllm_generation.llm.llm_engine.model_config.max_model_len
+    elif trainer.accelerator.is_main_process:  # the only one that talks to a server
+        length = served_length(recipe)
+    [length] = broadcast_object_list([length])
+    as_trl = {"add_generation_prompt": True, "return_dict": True, **cast(dict, config.chat_template_kwargs or {})}
+    for data in filter(None, (trainer.train_dataset, trainer.eval_dataset)):
+        prompts = list(data["prompt"])
+        is_chat = not isinstance(prompts[0], str)
+        encoded = tokenizer.apply_chat_template(prompts, **as_trl) if is_chat else tokenizer(prompts)
+        too_long = [row for row, ids in enumerate(encoded["input_ids"]) if len(ids) + completion > length]
+        if too_long:
+            tokens = len(encoded["input_ids"][too_long[0]])
+            raise UserError(
+                f"{len(too_long)} of {len(prompts)} prompts are too long for vLLM, row "
+                f"{data[too_long[0]].get('row', too_long[0])} first: its {tokens} tokens and the {completion} of "
+                f"`max_completion_length` exceed vLLM's {length}. Raise `vllm_max_model_length` (a server's "
+                "`--max-model-len`), or leave these rows out."
+            )
+
+
 def _known_problem(error: Exception, recipe: Recipe, output_dir: Path) -> str | None:
-    """A sentence for a failure of the run's surroundings; `None` for one that needs its traceback."""
+    """Return a sentence for a failure of the run's surroundings; `None` for one that needs its traceback."""
     if isinstance(error, RewardError):
         return str(error)
     lost_server = server_failure(error, recipe)

@@ -1,17 +1,14 @@
-"""Benchmarks as data: question and gold of each set's rows, counts, exclusions, and what a missing set says."""
+"""Benchmarks as data: question and gold of each set's rows, counts, exclusions, and refusals."""
 
 import gzip
 import json
-import re
-from pathlib import Path
 
 import pytest
 from fixtures_evaluation import REAL_DATA, ROWS, TABLE, rows_of, write_data
 
-from trl_ces.lab.evaluation.benchmarks import BENCHMARKS, GROUPS
+from trl_ces.lab.evaluation.benchmarks import BENCHMARKS, CHOICE_INSTRUCTION, GROUPS
 from trl_ces.lab.evaluation.code.tasks import INSTRUCTION
 from trl_ces.lab.evaluation.problems import choose, data_digest, find_benchmarks, load_benchmark
-from trl_ces.lab.evaluation.rows import CHOICE_INSTRUCTION, last_box
 from trl_ces.support.errors import UserError
 
 EXPECTED = {
@@ -52,8 +49,8 @@ for name, prompt in (
     ("humaneval", 'def double(x: int) -> int:\n    """ Twice x. """'),
     ("mbpp", '"""\nWrite a function to halve a number.\nassert halve(3) == 1.5\n"""'),
 ):
-    asked = [(f"{INSTRUCTION}\n\n```python\n{prompt}\n```", {"humaneval": "double", "mbpp": "halve"}[name])]
-    EXPECTED |= {name: asked, f"{name}_plus": asked}
+    expected = [(f"{INSTRUCTION}\n\n```python\n{prompt}\n```", {"humaneval": "double", "mbpp": "halve"}[name])]
+    EXPECTED |= {name: expected, f"{name}_plus": expected}
 
 
 @pytest.fixture(scope="module")
@@ -62,30 +59,26 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_each_set_gives_question_and_gold_as_the_papers_script_asks_them(data, name):
+def test_each_set_has_the_questions_and_golds_of_the_papers_script(data, name):
     problems = load_benchmark(name, data)
     assert [(problem.question, problem.gold) for problem in problems[: len(ROWS[name])]] == EXPECTED[name]
     assert {problem.benchmark for problem in problems} == {name}
 
 
-def test_the_sets_are_the_papers_twelve_and_three_and_the_docs_table_has_their_counts():
+def test_the_groups_are_the_papers_twelve_three_and_four_sets():
     assert GROUPS["math12"] == list(EXPECTED)[:12]
     assert GROUPS["reasoning"] == list(EXPECTED)[12:15]
     assert GROUPS["code"] == list(EXPECTED)[15:]
-    page = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([\d,]+)", page, re.MULTILINE)
-    counts = {name: int(count.replace(",", "")) for names, count in rows for name in re.findall(r"\w+", names)}
-    assert {name: benchmark.count for name, benchmark in BENCHMARKS.items()} == counts
 
 
-def test_two_gaokao_rows_have_no_gold_and_are_asked_as_the_script_asks_them(data):
+def test_two_gaokao_rows_have_no_gold_and_are_kept_as_in_the_script(data):
     problems = load_benchmark("gaokao2023en", data)
     assert [problem.id for problem in problems] == list(range(385))
     assert [problem.id for problem in problems if not problem.gold] == [167, 192]
     assert all(len(BENCHMARKS[name].without_gold) == (2 if name == "gaokao2023en" else 0) for name in BENCHMARKS)
 
 
-def test_names_and_groups_stand_for_each_set_once():
+def test_names_and_groups_are_resolved_without_repetition():
     assert find_benchmarks(["gsm8k", "aime24", "gsm8k"]) == ["gsm8k", "aime24"]
     assert find_benchmarks(["amc23", "math12"]) == ["amc23", *(name for name in GROUPS["math12"] if name != "amc23")]
     with pytest.raises(
@@ -96,7 +89,7 @@ def test_names_and_groups_stand_for_each_set_once():
         find_benchmarks([])
 
 
-def test_a_choice_is_spread_over_the_file_whatever_its_order(data):
+def test_selected_problems_are_evenly_spaced(data):
     problems = load_benchmark("aime24", data)
     assert [problem.id for problem in choose(problems, 4)] == [0, 7, 15, 22]
     assert [problem.id for problem in choose(problems, 30)] == list(range(30))
@@ -111,7 +104,7 @@ def test_a_digest_changes_with_a_gold_a_question_and_a_row_number(data):
     assert data_digest(load_benchmark("aime24", data)) == data_digest(problems)
 
 
-def test_another_number_of_rows_is_another_version_of_the_set(tmp_path):
+def test_another_number_of_rows_is_refused(tmp_path):
     file = write_data(tmp_path, ["amc23"]) / "math" / "amc23" / "test.jsonl"
     file.write_text("\n".join(file.read_text().splitlines()[:-1]))
     with pytest.raises(UserError, match=r"amc23: .*test.jsonl has 39 rows, and 40 are expected"):
@@ -132,19 +125,18 @@ def change_row(folder, name, number, **changes):
         ("gsm8k", {"answer": None}, "row 3 of .* cannot be read"),
         ("gsm8k", {"answer": "2 + 3\n####  "}, "row 3 of .* has an empty question or gold"),
         ("amc23", {"question": " "}, "row 3 of .* has an empty question or gold"),
-        ("minerva_math", {"solution": "$\\boxed{2$"}, r"row 3 of .* cannot be read \(there is no whole"),
+        ("minerva_math", {"solution": "$\\boxed{1}$ $\\boxed{2$"}, "row 3 of .*there is no complete"),
         ("olympiadbench", {"final_answer": ["1", "2"]}, "row 3 of .* cannot be read"),
-        ("openbookqa", {"answer": "answer5"}, "row 3 of .* cannot be read"),
         ("arc_challenge", {"instruction": "Choose."}, "row 3 of .* has no numbered answers"),
     ],
 )
-def test_a_row_that_cannot_be_read_is_named(tmp_path, name, changes, words):
+def test_an_unreadable_row_is_named(tmp_path, name, changes, words):
     change_row(tmp_path, name, 3, **changes)
     with pytest.raises(UserError, match=words):
         load_benchmark(name, tmp_path)
 
 
-def test_a_missing_set_says_where_it_belongs(tmp_path):
+def test_a_missing_set_is_refused_with_its_place(tmp_path):
     with pytest.raises(UserError, match=r"gsm8k: .*gsm8k/test.jsonl does not exist.*from the Hub \(openai/gsm8k\)"):
         load_benchmark("gsm8k", tmp_path)
     with pytest.raises(UserError, match=r"svamp: .* is not read from the Hub: give the folder .*--data_dir"):
@@ -157,7 +149,7 @@ def test_a_missing_set_says_where_it_belongs(tmp_path):
         load_benchmark("gsm8k", tmp_path)
 
 
-def test_rows_of_the_hub_give_the_same_problems(data, monkeypatch):
+def test_rows_from_the_hub_give_the_same_problems(data, monkeypatch):
     rows = {
         "allenai/ai2_arc": {
             "question": "What do plants need to grow?",
@@ -176,17 +168,17 @@ def test_rows_of_the_hub_give_the_same_problems(data, monkeypatch):
         },
         "openai/gsm8k": ROWS["gsm8k"][0],
     }
-    asked = []
+    loaded = []
 
     def load_dataset(repository, configuration, split):
-        asked.append((repository, configuration, split))
+        loaded.append((repository, configuration, split))
         count = next(b.count for b in BENCHMARKS.values() if b.hub and b.hub.repository == repository)
         return [rows[repository]] * count
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
     for name in ("arc_challenge", "commonsenseqa", "openbookqa", "gsm8k"):
         assert load_benchmark(name) == load_benchmark(name, data)
-    assert asked == [
+    assert loaded == [
         ("allenai/ai2_arc", "ARC-Challenge", "test"),
         ("tau/commonsense_qa", None, "validation"),
         ("allenai/openbookqa", "main", "test"),
@@ -194,14 +186,7 @@ def test_rows_of_the_hub_give_the_same_problems(data, monkeypatch):
     ]
 
 
-def test_the_last_box_is_taken_whole():
-    assert last_box("\\boxed{1} and \\boxed{\\frac{a}{{b}}}.") == "\\frac{a}{{b}}"
-    for text in ("", "\\boxed 5", "\\boxed{1} \\boxed{2"):
-        with pytest.raises(ValueError, match="no whole"):
-            last_box(text)
-
-
-def test_a_line_separator_inside_a_question_ends_no_row(tmp_path):
+def test_a_line_separator_inside_a_question_does_not_end_the_row(tmp_path):
     rows = rows_of("amc23")
     rows[0]["question"] = "One\u2028two?"
     file = tmp_path / BENCHMARKS["amc23"].file
@@ -217,34 +202,23 @@ real = pytest.mark.skipif(
 
 @real
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_the_real_file_has_its_count_and_can_be_read_whole(name):
-    assert len(load_benchmark(name, REAL_DATA)) == BENCHMARKS[name].count
+def test_the_real_file_has_its_count_and_its_golds(name):
+    problems = load_benchmark(name, REAL_DATA)
+    assert len(problems) == BENCHMARKS[name].count
+    assert tuple(problem.id for problem in problems if not problem.gold) == BENCHMARKS[name].without_gold
+    if name in GROUPS["reasoning"]:  # a letter of the listed options
+        assert all(f"\n{problem.gold}. " in problem.question for problem in problems)
 
 
 @real
-def test_the_rows_without_a_gold_are_these():
-    for name in GROUPS["math12"]:
-        problems = load_benchmark(name, REAL_DATA)
-        assert tuple(problem.id for problem in problems if not problem.gold) == BENCHMARKS[name].without_gold
-
-
-@real
-def test_the_golds_are_those_that_the_script_was_given():
+def test_the_golds_are_those_of_the_papers_script():
     golds = {
         (name, problem.id): problem.gold for name in GROUPS["math12"] for problem in load_benchmark(name, REAL_DATA)
     }
     with gzip.open(REAL_DATA / "oracle" / "qwen_math_verdicts.jsonl.gz", "rt", encoding="utf-8") as stream:
-        judged = {(row["benchmark"], row["idx"]): row["gold_raw"] for row in map(json.loads, stream)}
-    other = {key: gold for key, gold in judged.items() if golds.get(key) != gold}
+        graded = {(row["benchmark"], row["idx"]): row["gold_raw"] for row in map(json.loads, stream)}
+    other = {key: gold for key, gold in graded.items() if golds.get(key) != gold}
     # The oracle's file wrote this number with four digits.
     assert other == {("svamp", 399): "1.055e+06"}
     assert golds["svamp", 399] == "1054997"
-    assert len(judged) == 1150
-
-
-@real
-def test_choice_golds_are_letters_of_the_options_that_stand_there():
-    for name in GROUPS["reasoning"]:
-        for problem in load_benchmark(name, REAL_DATA):
-            assert f"\n{problem.gold}. " in problem.question
-            assert "Answer1" not in problem.question
+    assert len(graded) == 1150

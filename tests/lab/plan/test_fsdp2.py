@@ -1,4 +1,4 @@
-"""FSDP2's plan against torch's `fully_shard` as accelerate applies it, on two gloo processes of this CPU."""
+"""Planned FSDP2 memory against torch's `fully_shard` as accelerate applies it, on two gloo processes."""
 
 import json
 
@@ -6,8 +6,7 @@ import pytest
 from plan_steps import SMALL, step
 from processes import run_processes
 
-from trl_ces.lab.plan.engine import Engine
-from trl_ces.lab.plan.memory import Generation, Setup, plan_memory, sent_weights
+from trl_ces.lab.plan.memory import Engine, Generation, Setup, plan_memory
 from trl_ces.lab.plan.step import count_step
 
 LORA = {"task_type": "CAUSAL_LM", "r": 8, "target_modules": "all-linear"}
@@ -18,7 +17,7 @@ SHAPE = {**SMALL, "hidden_size": 256, "intermediate_size": 1024, "vocab_size": 8
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("lora", [False, True], ids=["whole", "LoRA"])
-def test_shards_moments_and_what_is_sent_have_the_planned_dtypes_and_bytes(tmp_path, lora):
+def test_shards_moments_and_sent_weights_have_the_planned_dtypes_and_bytes(tmp_path, lora):
     loaded = "bfloat16" if lora else "float32"
     arguments = (json.dumps(SHAPE), json.dumps(LORA if lora else None), loaded, "2", "64")
     run_processes("fsdp2_ranks.py", tmp_path / "two", 2, 300, arguments)
@@ -27,8 +26,8 @@ def test_shards_moments_and_what_is_sent_have_the_planned_dtypes_and_bytes(tmp_p
 
     adapters = json.dumps({"peft_type": "LORA", **LORA}) if lora else None
     settings = step(SHAPE, rows=2, tokens=64, dtype="bfloat16", lora=adapters)
-    elsewhere = Generation(False, 0, False, 1, 0, 0, server=True)
-    setup = Setup(settings, Engine(2, fsdp=True), 1, elsewhere, None, loaded=loaded, trained="float32")
+    width = 2 if lora else 4
+    setup = Setup(settings, Engine(2, fsdp=True), 1, Generation(vllm=False), width, width, trained_bytes=4)
     planned, count = plan_memory(setup), count_step(settings)
 
     assert facts["gathered"] == ["torch.bfloat16"]
@@ -36,10 +35,10 @@ def test_shards_moments_and_what_is_sent_have_the_planned_dtypes_and_bytes(tmp_p
     for part in ("weights", "gradients", "optimizer"):
         assert sum(facts[part].values()) == pytest.approx(planned.parts[part], rel=0.001), part
     assert set(facts["gradients"]) == set(facts["optimizer"]) == {"torch.float32"}
-    # TRL sends whole weights as they are kept, and merged adapters in the others' dtype.
-    assert facts["sent"] == {f"torch.{loaded}": sent_weights(count, settings)}
-    assert setup.sent_bytes == (2 if lora else 4)
-    # Here the head's backward decides: it is gathered, and the last layer on its way.
+    # TRL sends weights as they are kept, and merged adapters in the frozen weights' dtype.
+    assert facts["sent"] == {f"torch.{loaded}": count.base}
+    assert setup.sent_bytes == width
+    # The peak is in the head's backward: the head is gathered, and the last layer on its way.
     if not lora:
         assert facts["peak"] == pytest.approx(count.peak + 2 * (count.head + count.layer), rel=0.01)
     assert facts["peak"] <= planned.parts["gradients"] + count.peak + planned.parts["engine's buffers"]

@@ -1,11 +1,18 @@
-"""What a recipe and an engine make of the setup: dtypes of weights, answers at a time, fields that keep a step."""
+"""From a recipe and an accelerate file to a setup: engines, dtypes of weights, generation."""
+
+import json
 
 import pytest
 import torch
 import yaml
 from tiny import tiny_model
 
+from trl_ces.lab.plan.memory import Engine
 from trl_ces.lab.plan.plan import plan_recipe
+from trl_ces.lab.plan.setup import read_engine
+from trl_ces.support.errors import UserError
+from trl_ces.train.launch import read_accelerate_config
+from trl_ces.train.recipe import find_config
 
 LORA = {"use_peft": True, "dtype": "bfloat16", "lora_target_modules": ["all-linear"]}
 
@@ -48,40 +55,74 @@ def test_bytes_of_frozen_trained_and_sent_weights(setup_of, engine, fields, kept
     assert setup.step.dtype == computed
 
 
-@pytest.mark.parametrize(("fields", "answers"), [({}, 576 // 2), ({"use_vllm": True, "vllm_mode": "server"}, 576)])
-def test_a_server_is_asked_for_the_whole_rollout_and_a_process_for_its_share(setup_of, fields, answers):
-    setup = setup_of(responses_per_step=48, responses_per_rollout=576, **fields)
-    assert setup.generation.server is bool(fields)
-    assert setup.generation.sequences == answers
-
-
-def test_each_device_of_an_engine_has_one_key_value_head_at_least(setup_of):
-    on_one, on_two = (setup_of(use_vllm=True, vllm_tensor_parallel_size=size).generation for size in (1, 2))
-    assert on_one.kv_bytes == on_two.kv_bytes == 2 * 2 * 2 * 8  # bytes, keys and values, layers, width of the one head
-
-
 @pytest.mark.parametrize(("saved", "loaded"), [(torch.float32, 4), (torch.bfloat16, 2)])
 def test_dtype_auto_is_that_of_the_saved_model(setup_of, tmp_path, saved, loaded):
     tiny_model().to(saved).save_pretrained(tmp_path / "model")
     assert setup_of(dtype="auto").loaded_bytes == loaded
 
 
-ONE = ("per_device_train_batch_size", "1")
+def test_each_engine_of_vllm_generates_its_share_of_a_rollout(setup_of):
+    batches = {"responses_per_step": 48, "responses_per_rollout": 576, "use_vllm": True}
+    on_one, on_two = (setup_of(**batches, vllm_tensor_parallel_size=size).generation for size in (1, 2))
+    assert (on_one.sequences, on_two.sequences) == (576 // 2, 576)
+    # Bytes, keys and values, layers, width of the one head, which both devices hold.
+    assert on_one.kv_bytes == on_two.kv_bytes == 2 * 2 * 2 * 8
+
+
+def test_a_token_budget_cuts_the_micro_batch(setup_of):
+    fields = {"per_device_train_batch_size": 4, "max_completion_length": 512}  # and 512 of an assumed prompt
+    rows = [setup_of(**fields, max_tokens_per_micro_batch=budget) for budget in (4096, 2048, 100)]
+    assert [(setup.step.rows, setup.accumulation) for setup in rows] == [(4, 1), (2, 2), (1, 4)]
+
+
+# Engines
 
 
 @pytest.mark.parametrize(
-    ("fields", "expected"),
+    ("name", "engine"),
     [
-        ({"responses_per_step": 8}, (ONE,)),
-        ({}, (ONE, ("gradient_accumulation_steps", "4"))),
-        (
-            {"gradient_accumulation_steps": 2, "steps_per_generation": 6},
-            (ONE, ("gradient_accumulation_steps", "8"), ("steps_per_generation", "24")),
-        ),
-        ({"shaping": "clip_cov"}, ()),
-        ({"shaping": "none", "loss_type": "bnpo"}, ()),
-        ({"shaping": "none", "top_entropy_quantile": 0.2}, ()),
+        ("zero2", Engine(4, 2)),
+        ("zero3", Engine(4, 3)),
+        ("zero3_offload", Engine(4, 3, offload_optimizer=True)),
+        ("zero3_multinode", Engine(4, 3, nodes=2)),
+        ("fsdp2", Engine(4, fsdp=True, loads_once=True)),
+        ("fsdp2_multinode", Engine(4, fsdp=True, loads_once=True, nodes=2)),
     ],
 )
-def test_one_row_a_pass_leaves_the_step_as_it_is_or_is_not_offered(setup_of, fields, expected):
-    assert setup_of(**fields).one_row == expected
+def test_shipped_accelerate_files_start_the_engine_of_their_name(name, engine):
+    assert read_engine(read_accelerate_config(find_config(name, "accelerate")), 4) == engine
+
+
+def test_nodes_come_from_the_user_or_the_file():
+    assert read_engine({}, 2) == Engine(2)
+    assert read_engine({"num_machines": 2}, 4).nodes == 2
+    assert read_engine({"num_machines": 2}, 4, 4).nodes == 4
+
+
+def test_a_deepspeed_file_is_read(tmp_path):
+    file = tmp_path / "ds.json"
+    file.write_text(json.dumps({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}))
+    fields = {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": str(file)}}
+    assert read_engine(fields, 4) == Engine(4, 3, False, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_machines": 2}, "`--gpus` is 3, which is no multiple of the 2 nodes: .*`--nodes`"),
+        ({"distributed_type": "MEGATRON_LM"}, "no plan for `distributed_type: MEGATRON_LM`"),
+        ({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 0}}, "ZeRO stage 0"),
+        ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 1}}, "for FSDP2 only"),
+        ({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2, "fsdp_offload_params": True}}, "offloading"),
+    ],
+)
+def test_engines_without_a_plan_are_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        read_engine(settings, 3)
+
+
+def test_names_of_engines():
+    assert Engine(1).name == "one process"
+    assert Engine(2).name == "DDP on 2 processes"
+    assert Engine(4, 3, True, nodes=2).name == "ZeRO-3, optimizer offloaded on 4 processes, 2 nodes"
+    assert Engine(8, fsdp=True).name == "FSDP2 on 8 processes"

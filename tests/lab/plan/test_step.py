@@ -1,4 +1,4 @@
-"""The tensors of one step on tensors without content, against PyTorch's allocator."""
+"""Bytes counted on fake tensors, against PyTorch's allocator and by hand."""
 
 import json
 from contextlib import nullcontext
@@ -13,7 +13,7 @@ from trl_ces.lab.plan.step import count_step
 
 
 def allocated(settings):
-    """Most bytes that PyTorch's CPU allocator held at a time in a real step, beyond those before it."""
+    """Peak bytes of PyTorch's CPU allocator in a real step."""
     model = AutoModelForCausalLM.from_config(
         AutoConfig.for_model(**json.loads(settings.shape.settings)), dtype=getattr(torch, settings.dtype)
     ).train()
@@ -45,12 +45,12 @@ STEPS = {
 
 
 @pytest.mark.parametrize("case", STEPS)
-def test_a_steps_tensors_are_those_that_the_allocator_saw(case):
+def test_the_counted_peak_is_the_allocators(case):
     settings = step(**STEPS[case])
     assert count_step(settings).peak_with_gradients == pytest.approx(allocated(settings), rel=0.05)
 
 
-def test_flash_attention_saves_the_masks_and_the_repeated_heads():
+def test_flash_attention_needs_neither_masks_nor_repeated_heads():
     square = 2 * 256 * 256
     usual, flash = count_step(step()), count_step(step(flash_attention=True))
     # In each of four layers the mask as float32, and keys and values of 2 heads more.
@@ -71,16 +71,17 @@ def test_on_a_gpu_the_lm_head_works_in_place():
 LORA = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 4, "target_modules": ["q_proj", "v_proj"]}
 
 
-def test_of_lora_only_the_adapters_are_trained():
+def test_lora_trains_only_the_adapters():
     count = count_step(step(lora=json.dumps(LORA)))
     # r x (in + out): q 128 -> 128, v 128 -> 64, four layers
     assert count.trained == 4 * 4 * (128 + 128 + 128 + 64)
     whole = count_step(step())
     assert count.weights == whole.weights + count.trained
     assert whole.trained == whole.weights
+    assert count.base == whole.base == whole.weights
 
 
-def test_loras_dropout_keeps_what_it_dropped_for_the_backward():
+def test_loras_dropout_saves_mask_and_dropped_input():
     plain, dropped = (count_step(step(lora=json.dumps({**LORA, "lora_dropout": p}))).saved for p in (0.0, 0.1))
     # Per layer and adapter, of (2, 256, 128) inputs: a mask, a byte or a float32 each, and the dropped input, float32.
     inputs = 4 * 2 * 2 * 256 * 128

@@ -1,4 +1,4 @@
-"""The evaluation by a recipe asks its held-out problems and counts what its accuracy reward says."""
+"""The evaluation by a recipe samples its held-out problems and grades them with its accuracy reward."""
 
 import json
 import statistics
@@ -12,9 +12,8 @@ from trl_ces.lab.study.held_out import check_evaluate, evaluate
 from trl_ces.lab.tasks.arithmetic import load_problems
 from trl_ces.lab.tasks.arithmetic_model import build_base_model
 from trl_ces.support.errors import UserError
-from trl_ces.train.compose import compose
 from trl_ces.train.data import load_datasets
-from trl_ces.train.recipe import load_recipe
+from trl_ces.train.recipe import compose, load_recipe
 
 REWARD = '''"""A reward of a test."""
 
@@ -33,33 +32,31 @@ def base(tmp_path_factory):
 
 @pytest.fixture
 def recipe_file(tmp_path, monkeypatch):
-    """The small world's recipe with a reward that gives every verdict."""
-    (tmp_path / "odd_reward.py").write_text(REWARD)
+    """The toy task's recipe with a reward of correct, wrong and unscored completions."""
+    (tmp_path / "parity_reward.py").write_text(REWARD)
     monkeypatch.syspath_prepend(tmp_path)
     fields = compose(["arithmetic"])
-    fields |= {"reward_funcs": ["odd_reward.accuracy_reward"], "max_completion_length": 20}
+    fields |= {"reward_funcs": ["parity_reward.accuracy_reward"], "max_completion_length": 20}
     file = tmp_path / "recipe.yaml"
     file.write_text(yaml.safe_dump(fields))
     return file
 
 
-def test_it_measures_answers_to_the_held_out_problems(base, recipe_file):
+def test_it_measures_completions_of_the_held_out_problems(base, recipe_file):
     found = evaluate(base, str(recipe_file), num_problems=6, num_samples=3, seed=4, batch_size=9)
     assert list(found) == ["held out"]
     problems = load_problems("held_out", 6, 0)
     recipe = recipe_to_sample([str(recipe_file)], {}, model=str(base))
     sampling = Sampling(num_samples=3, max_new_tokens=20, tau=0.2, seed=4, batch_size=9)
-    asked = Prompts(list(problems["prompt"]), {"solution": list(problems["solution"])})
-    sample = sample_recipe(recipe, asked, sampling)
+    prompts = Prompts(list(problems["prompt"]), {"solution": list(problems["solution"])})
+    sample = sample_recipe(recipe, prompts, sampling)
     assert {True, False, None} == set(sample.correct)
     assert found["held out"]["accuracy"] == sample.correct.count(True) / 18
-    assert found["held out"]["length_tokens"] == statistics.fmean(len(one.tokens) for one in sample.answers)
-    left = [
-        verdict is True and 1 - len(one.tokens) / 20
-        for one, verdict in zip(sample.answers, sample.correct, strict=True)
-    ]
-    assert found["held out"]["area"] == pytest.approx(sum(left) / 18)
-    bits = [value for one in sample.answers for value in one.entropies]
+    assert found["held out"]["length_tokens"] == statistics.fmean(len(one.tokens) for one in sample.completions)
+    graded = zip(sample.completions, sample.correct, strict=True)
+    area = sum(correct is True and 1 - len(one.tokens) / 20 for one, correct in graded) / 18
+    assert found["held out"]["area"] == pytest.approx(area)
+    bits = [value for one in sample.completions for value in one.entropies]
     assert found["held out"]["entropy_bits"] == pytest.approx(sum(bits) / len(bits))
 
 
@@ -69,78 +66,67 @@ def test_a_column_of_the_data_groups_the_problems(base, recipe_file, monkeypatch
     found = evaluate(base, str(recipe_file), num_problems=4, num_samples=2, group_by="task")
     assert list(found) == ["product", "sum"]
     whole = evaluate(base, str(recipe_file), num_problems=4, num_samples=2)["held out"]
-    # The mean over answers, of which three quarters are of sums.
+    # The mean over completions, of which three quarters are of sums.
     for measure in ("accuracy", "length_tokens"):
         assert whole[measure] == pytest.approx(0.25 * found["product"][measure] + 0.75 * found["sum"][measure])
 
 
-def test_its_problems_are_in_no_training_of_the_recipe(base):
-    script = load_recipe("smollm2_135m").script
-    train, _ = load_datasets(script, say=lambda text: None)
-    questions = {prompt[-1]["content"] for prompt in train["prompt"]}
-    seen = []
+@pytest.fixture
+def sampled(monkeypatch):
+    """Collects question -> solution instead of sampling, and stops the evaluation with `UserError`."""
+    problems = {}
 
-    def keep(recipe, asked, sampling):
-        seen.extend(prompt[-1]["content"] for prompt in asked.prompts)
-        raise UserError("enough")
+    def collect(recipe, prompts, sampling):
+        questions = [prompt[-1]["content"] for prompt in prompts.prompts]
+        problems.update(zip(questions, prompts.columns["solution"], strict=True))
+        raise UserError("collected")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trl_ces.lab.inspect.sampling.sample_recipe", keep)
-        with pytest.raises(UserError, match="enough"):
-            evaluate(base, "smollm2_135m", num_problems=30)
-    assert len(seen) == 30
-    assert not questions & set(seen)
+    monkeypatch.setattr("trl_ces.lab.inspect.sampling.sample_recipe", collect)
+    monkeypatch.setattr("trl_ces.lab.inspect.settings.check_model", lambda name: None)
+    return problems
 
 
-def test_a_file_of_other_problems_may_be_named(recipe_file, tmp_path, monkeypatch):
+def test_its_problems_are_in_no_training_of_the_recipe(sampled):
+    train, _ = load_datasets(load_recipe("smollm2_135m").script, say=lambda text: None)
+    with pytest.raises(UserError, match="collected"):
+        evaluate("model", "smollm2_135m", num_problems=30)
+    assert len(sampled) == 30
+    assert not {prompt[-1]["content"] for prompt in train["prompt"]} & set(sampled)
+
+
+def test_a_file_of_other_problems_may_be_named(recipe_file, tmp_path, sampled):
     file = tmp_path / "test.jsonl"
     rows = [{"question": f"{number}+1=", "answer": str(number + 1)} for number in range(5)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    seen = {}
-
-    def keep(recipe, asked, sampling):
-        seen.update(zip((prompt[-1]["content"] for prompt in asked.prompts), asked.columns["solution"], strict=True))
-        raise UserError("enough")
-
-    monkeypatch.setattr("trl_ces.lab.inspect.sampling.sample_recipe", keep)
-    monkeypatch.setattr("trl_ces.lab.inspect.settings.check_model", lambda name: None)
-    with pytest.raises(UserError, match="enough"):
+    with pytest.raises(UserError, match="collected"):
         evaluate("model", str(recipe_file), num_problems=5, data=str(file))
-    assert seen == {row["question"]: row["answer"] for row in rows}
+    assert sampled == {row["question"]: row["answer"] for row in rows}
     check_evaluate(str(recipe_file), num_problems=5, data=str(file))
-    with pytest.raises(UserError, match="6 are asked for"):
-        check_evaluate(str(recipe_file), num_problems=6, data=str(file))
 
 
-def test_what_no_model_could_be_measured_with_is_refused_before_the_first_run(recipe_file):
+def test_an_evaluation_that_fits_no_model_is_refused_before_the_first_run(recipe_file):
     check_evaluate(str(recipe_file), num_problems=5)
-    with pytest.raises(UserError, match="no column 'task' to group by; they have solution"):
+    with pytest.raises(UserError, match="`group_by` is 'task', and the data have the columns solution"):
         check_evaluate(str(recipe_file), group_by="task")
     with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
         check_evaluate("nowhere.yaml")
 
 
-def test_a_recipe_without_verdicts_is_named(base, recipe_file, monkeypatch):
-    monkeypatch.setattr("odd_reward.accuracy_reward", lambda completions, **kwargs: 1 / 0, raising=False)
-    with pytest.raises(UserError, match=r"gives no verdicts: The reward function .* raised ZeroDivisionError"):
+def test_a_failing_reward_is_named(base, recipe_file, monkeypatch):
+    monkeypatch.setattr("parity_reward.accuracy_reward", lambda completions, **kwargs: 1 / 0, raising=False)
+    with pytest.raises(UserError, match=r"cannot be graded: The reward function .* raised ZeroDivisionError"):
         evaluate(base, str(recipe_file), num_problems=2, num_samples=1)
 
 
-def test_data_of_ones_own_are_measured_on_what_the_recipe_itself_holds_out(recipe_file, tmp_path):
+def test_a_recipe_with_its_own_data_must_hold_problems_out(recipe_file, tmp_path):
     lines = [json.dumps({"problem": f"1+{number}=", "answer": str(number + 1)}) for number in range(30)]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
-    fields = yaml.safe_load(recipe_file.read_text()) | {
-        "dataset_name": str(tmp_path / "data.jsonl"),
-        "dataset_builder": None,
-    }
-    del fields["max_train_samples"]
-
-    def refused(num_problems, **changes):
-        recipe_file.write_text(yaml.safe_dump(fields | changes))
-        with pytest.raises(UserError) as error:
-            check_evaluate(str(recipe_file), num_problems)
-        return str(error.value)
-
-    assert "the recipe trains on all of" in refused(4)
-    assert "holds 5 problems out, and 6 are asked for" in refused(6, num_eval_samples=5)
-    check_evaluate(str(recipe_file), num_problems=4)  # of the five
+    fields = yaml.safe_load(recipe_file.read_text()) | {"dataset_name": str(tmp_path / "data.jsonl")}
+    fields = {name: value for name, value in fields.items() if name not in ("dataset_builder", "max_train_samples")}
+    recipe_file.write_text(yaml.safe_dump(fields))
+    with pytest.raises(UserError, match="the recipe trains on all of"):
+        check_evaluate(str(recipe_file), num_problems=4)
+    recipe_file.write_text(yaml.safe_dump(fields | {"num_eval_samples": 5}))
+    check_evaluate(str(recipe_file), num_problems=4)
+    with pytest.raises(UserError, match="`num_problems` is 6, and there are 5"):
+        check_evaluate(str(recipe_file), num_problems=6)

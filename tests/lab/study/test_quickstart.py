@@ -1,6 +1,5 @@
-"""The quickstart's numbers come from the right places, and the whole of it runs through `trl-ces train`."""
+"""The quickstart's numbers come from the correct places, and it trains through `trl-ces train`."""
 
-import importlib.util
 import json
 import math
 import os
@@ -16,27 +15,20 @@ from scipy import stats
 
 from trl_ces.cli import quickstart as command
 from trl_ces.lab.study import quickstart
-from trl_ces.lab.tasks.arithmetic_evaluation import Measurement
 from trl_ces.support.errors import UserError
 
 ROOT = Path(__file__).parents[3]
-
-
-def found(accuracy, length, entropy_bits, text="7+8=15,3+4+1=8#85"):
-    return Measurement(accuracy, length, accuracy, entropy_bits, ["37+48:"] * 3, [[text, "#85", "#84"]] * 3)
-
-
-MEASURED = {
-    "before": found(0.81, 23.5, 0.127, "7+8=16,3+4+1=8#86"),
-    "DAPO": found(0.9, 20.0, 0.08),
-    "CES": found(0.95, 18.0, 0.02),
+MEASURES = {
+    "before": {"accuracy": 0.81, "length_tokens": 23.5, "entropy_bits": 0.127},
+    "DAPO": {"accuracy": 0.9, "length_tokens": 20.0, "entropy_bits": 0.08},
+    "CES": {"accuracy": 0.95, "length_tokens": 18.0, "entropy_bits": 0.02},
 }
 
 
 def test_the_table_has_a_column_for_each_model_with_units_and_bands(monkeypatch):
     bands = {"DAPO": ((83, 100), (17.14, 21), (0.03, 0.1)), "CES": ((84.4, 99), (17, 18), (0.01, 0.06))}
     monkeypatch.setattr(quickstart, "BANDS", {"before": ((73, 87), (22, 24), (0.1, 0.2)), **bands})
-    assert quickstart.table(MEASURED).splitlines() == [
+    assert quickstart.table(MEASURES).splitlines() == [
         "|                           |         before |           DAPO |            CES |",
         "|---------------------------|---------------:|---------------:|---------------:|",
         "| accuracy, %               |           81.0 |           90.0 |           95.0 |",
@@ -48,25 +40,22 @@ def test_the_table_has_a_column_for_each_model_with_units_and_bands(monkeypatch)
     ]
 
 
-def test_a_figure_outside_its_band_is_named_and_a_shown_end_is_inside(monkeypatch):
+def test_a_result_outside_its_band_is_named_and_a_shown_end_is_inside(monkeypatch):
     wide = ((0.0, 100.0), (0.0, 99.0), (0.0, 1.0))
     monkeypatch.setattr(quickstart, "BANDS", {"before": wide, "DAPO": wide, "CES": ((95.1, 96.0), *wide[1:])})
-    inside = MEASURED | {"CES": found(0.95051, 18.0, 0.02)}
-    assert quickstart.outside_bands(inside) == (
-        "Every figure lies where 95 % of runs do, with other seeds or on other machines."
-    )
-    assert "on other machines: accuracy of CES.\n" in quickstart.outside_bands(MEASURED)
-    low = MEASURED | {"CES": found(0.96, 18.0, 1.1), "DAPO": found(0.9, 99.2, 0.1)}
-    assert "on other machines: completion length of DAPO, entropy of CES.\n" in quickstart.outside_bands(low)
+    inside = MEASURES | {"CES": {**MEASURES["CES"], "accuracy": 0.95051}}
+    assert quickstart.outside_bands(inside) == "All results lie within the expected 95 % range."
+    outside = MEASURES | {"DAPO": {**MEASURES["DAPO"], "length_tokens": 99.2}}
+    assert "range: completion length of DAPO, accuracy of CES." in quickstart.outside_bands(outside)
 
 
-def test_the_bands_are_those_of_one_more_run_beside_the_studys_seeds():
+def test_the_bands_are_prediction_intervals_over_the_seeds_of_the_study():
     rows = pandas.read_csv(ROOT / "experiments/arithmetic/results.csv")
     for name, method in (("before", "Before training"), ("DAPO", "DAPO"), ("CES", "CES")):
         runs = rows[rows["method"] == method]
         expected = []
-        for column, scale, digits in (("accuracy", 100, 1), ("length_tokens", 1, 1), ("entropy_bits", 1, 3)):
-            values = scale * runs[column].to_numpy()
+        for column, (_, factor, digits) in quickstart.SHOWN.items():
+            values = factor * runs[column].to_numpy()
             mean, spread = values.mean(), values.std(ddof=1) * (1 + 1 / len(values)) ** 0.5
             half = stats.t.ppf(0.975, len(values) - 1) * spread
             unit = 10**digits  # rounded outwards
@@ -75,33 +64,32 @@ def test_the_bands_are_those_of_one_more_run_beside_the_studys_seeds():
         assert quickstart.BANDS[name] == tuple(expected)
 
 
-def test_the_gain_says_it_whichever_way_it_is():
-    assert "accuracy +5.0 points, completion length -10 %, entropy -75 %" in quickstart.gain(MEASURED)
-    worse = MEASURED | {"CES": found(0.8, 22.0, 0.1)}
+def test_the_gain_has_its_sign():
+    assert "accuracy +5.0 points, completion length -10 %, entropy -75 %" in quickstart.gain(MEASURES)
+    worse = MEASURES | {"CES": {"accuracy": 0.8, "length_tokens": 22.0, "entropy_bits": 0.1}}
     assert "accuracy -10.0 points, completion length +10 %, entropy +25 %" in quickstart.gain(worse)
 
 
-def test_examples_show_the_first_answer_and_how_many_of_all_are_right():
-    lines = [line.split(maxsplit=2) for line in quickstart.examples(MEASURED).splitlines()[1:]]
-    problem = [
+def test_examples_show_the_first_completion_and_how_many_are_correct():
+    completions = {"before": [["7+8=16#86", "#85", "#84"], ["#1"]], "CES": [["7+8=15#85", "#85", "#84"], ["#1"]]}
+    lines = quickstart.examples(["37+48:", "0+1:"], ["85", "2"], completions, count=1).splitlines()[1:]
+    assert [line.split(maxsplit=2) for line in lines] == [
         ["37+48:"],
-        ["before", "7+8=16,3+4+1=8#86", "1 of 3 completions correct"],
-        ["DAPO", "7+8=15,3+4+1=8#85", "2 of 3 completions correct"],
-        ["CES", "7+8=15,3+4+1=8#85", "2 of 3 completions correct"],
+        ["before", "7+8=16#86", "1 of 3 completions correct"],
+        ["CES", "7+8=15#85", "2 of 3 completions correct"],
     ]
-    assert lines == 3 * problem
 
 
-def test_missing_matplotlib_is_one_sentence_before_anything_is_trained(tmp_path, monkeypatch):
+def test_missing_matplotlib_is_one_sentence_before_training(tmp_path, monkeypatch):
     monkeypatch.setattr(quickstart, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"matplotlib: pip install .*\[quickstart\]"):
         command.run(["--output_dir", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
 
 
-def test_a_failed_training_is_told_with_its_log(tmp_path, monkeypatch, capsys):
+def test_a_failed_training_is_reported_with_the_end_of_its_log(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(quickstart, "METHODS", {"DAPO": ["no_recipe"]})
-    monkeypatch.setattr(quickstart, "make_base", lambda folder, *rest: folder.mkdir(parents=True))
+    monkeypatch.setattr("trl_ces.lab.tasks.arithmetic_model.make_base_model", lambda *args, **settings: None)
     (tmp_path / "dapo.log").write_text("of an earlier run\n")
     assert command.run(["--output_dir", str(tmp_path)]) == 1
     error = capsys.readouterr().err.strip()
@@ -113,37 +101,31 @@ def test_a_failed_training_is_told_with_its_log(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_whole_quickstart_runs_in_small(tmp_path, capsys, monkeypatch):
-    assert importlib.util.find_spec("matplotlib") is not None
-    whole = quickstart.quickstart
-
-    def run(rl_steps):
-        small = partial(whole, base_steps=20, rl_steps=rl_steps, num_problems=10)
-        monkeypatch.setattr(quickstart, "quickstart", small)
-        return command.run(["--output_dir", str(tmp_path), "--seed", "3"])
-
-    assert run(rl_steps=8) == 0
+    small = partial(quickstart.quickstart, base_steps=20, rl_steps=8, num_problems=10)
+    monkeypatch.setattr(quickstart, "quickstart", small)
+    assert command.run(["--output_dir", str(tmp_path), "--seed", "3"]) == 0
     printed = capsys.readouterr()
     assert [line.split()[0] for line in printed.out.splitlines() if "/4 " in line] == ["1/4", "2/4", "3/4", "4/4"]
-    assert "{'" not in printed.out  # none of the trainer's own lines
+    assert "| accuracy, %" in printed.out
+    assert "trl-ces train --config smollm2_135m" in printed.out
+    assert "{'" not in printed.out  # the trainer's own lines
     assert "Warning" not in printed.err
     numbers = json.loads((tmp_path / "quickstart.json").read_text())
-    assert numbers["seed"] == 3
+    assert (numbers["seed"], set(numbers["CES"])) == (3, {"accuracy", "length_tokens", "entropy_bits"})
     assert (tmp_path / "quickstart.png").stat().st_size > 10_000
-    for name in ("dapo", "ces"):
-        assert quickstart.read_curves(tmp_path / name, "arithmetic_accuracy_reward")["step"] == [4, 8]
     dapo, ces = (quickstart.read_curves(tmp_path / name, "arithmetic_accuracy_reward") for name in ("dapo", "ces"))
-    # the same start, seed and problems: the first rollout is the same, and only then do the two part
+    assert dapo["step"] == ces["step"] == [4, 8]
+    # The same model, seed and problems: the first rollout is the same, later ones differ.
     assert (dapo["accuracy"][0], dapo["length"][0]) == (ces["accuracy"][0], ces["length"][0])
     assert dapo["entropy"] != ces["entropy"]
     history = json.loads((tmp_path / "ces" / "trainer_state.json").read_text())["log_history"]
     assert any("ces/selected_tokens" in entry for entry in history)
-    assert run(rl_steps=4) == 0
-    assert "(kept from before)" in capsys.readouterr().out
 
 
-def test_a_terminated_quickstart_takes_its_training_with_it(tmp_path):
-    """The child stands in for `trl-ces train`: it writes its number and would live for ten minutes."""
+def test_a_terminated_quickstart_ends_its_training(tmp_path):
+    """The child replaces `trl-ces train`: it writes its process id and would live for ten minutes."""
     script = f"""
 import subprocess, sys
 from pathlib import Path
@@ -155,14 +137,14 @@ def sleeper(command, **options):
     Path({str(tmp_path)!r}, "pid").write_text(str(child.pid))
     return child
 subprocess.Popen = sleeper
-quickstart.run_training("CES", Path({str(tmp_path)!r}, "ces"), {{"max_steps": 10}}, StageLine("1/1", "it"))
+quickstart.run_training("CES", Path({str(tmp_path)!r}, "ces"), {{"max_steps": 10}}, StageLine("title"))
 """
-    quickstart = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL)
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        assert quickstart.poll() is None
+        assert process.poll() is None
         time.sleep(0.1)
     time.sleep(0.5)  # the handler is in place right after the start
-    quickstart.terminate()
-    assert quickstart.wait(timeout=60) == 143
+    process.terminate()
+    assert process.wait(timeout=60) == 143
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -1,4 +1,4 @@
-"""A study's YAML becomes the right cells, and finished cells the right means, intervals and tables."""
+"""A study's YAML as cells, finished cells as rows, and rows as means, intervals and tables."""
 
 import json
 import math
@@ -9,30 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from matplotlib import image
-from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from trl_ces.lab.study import comparison as tables
 from trl_ces.lab.study.cells import Cell, load_study
 from trl_ces.lab.study.folder import begin_training, check_unchanged, finish_training, is_finished
 from trl_ces.lab.study.measuring import check_evaluation, check_measured
-from trl_ces.lab.study.pictures import plot_variants
-from trl_ces.lab.study.results import (
-    average,
-    final_training,
-    make_row,
-    read_curve_table,
-    read_results,
-    write_curves,
-    write_results,
-)
+from trl_ces.lab.study.results import average, final_training, make_row, write_curves, write_results
 from trl_ces.support.errors import UserError
 from trl_ces.support.files import write_json
 from trl_ces.support.yaml import parse_yaml, read_yaml
 from trl_ces.train.checkpoints import newest_checkpoint
 from trl_ces.train.curves import read_curves
-from trl_ces.train.shipped import find_config
+from trl_ces.train.recipe import find_config
 
 STUDIES = sorted((Path(__file__).parents[3] / "experiments").glob("*/study.yaml"))
 PLAIN = {
@@ -57,16 +46,13 @@ def test_cells_are_methods_times_seeds_each_with_its_own_recipe(tmp_path):
         ("CES w/o b", 3, "out/ces_w_o_b/seed-3"),
         ("CES w/o b", 5, "out/ces_w_o_b/seed-5"),
     ]
-    last = study.cells[-1].recipe
-    assert (last["seed"], last["output_dir"], last["run_name"]) == (
-        5,
-        "out/ces_w_o_b/seed-5",
-        "small-ces_w_o_b-seed-5",
-    )
-    assert last["shaping"] == "ces"  # the recipe's
-    assert last["max_steps"] == 7  # the study's, over the recipe's
-    assert last["ces_tau"] == 0.5  # the method's, over both
-    assert last["model_name_or_path"] == "base/5"
+    recipe = study.cells[-1].recipe
+    assert (recipe["seed"], recipe["output_dir"]) == (5, "out/ces_w_o_b/seed-5")
+    assert recipe["run_name"] == "small-ces_w_o_b-seed-5"
+    assert recipe["shaping"] == "ces"  # the recipe's
+    assert recipe["max_steps"] == 7  # the study's, over the recipe's
+    assert recipe["ces_tau"] == 0.5  # the method's, over both
+    assert recipe["model_name_or_path"] == "base/5"
     assert study.cells[0].recipe["ces_tau"] == 0.1
     assert study.baseline == "DAPO"
 
@@ -81,15 +67,25 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
     )
     assert len(study.cells) == 2 * 3 * 2
     first, last = study.cells[0], study.cells[-1]
-    assert (first.variant, first.method, first.trained, str(first.folder)) == (
-        "easy 0.2",
-        "Before",
-        False,
-        "out/easy_0.2/before/seed-3",
-    )
-    assert first.recipe["shaping"] == "none"  # starts from the baseline's model
+    assert (first.name, first.trained) == ("easy 0.2, Before, seed 3", False)
+    assert str(first.folder) == "out/easy_0.2/before/seed-3"
+    assert first.recipe["shaping"] == "none"  # the baseline's recipe
     assert (last.recipe["dataset_seed"], last.recipe["model_builder_kwargs"]) == (5, {"seed": 5})  # numbers
     assert (last.recipe["run"], last.recipe["max_steps"], last.name) == ("hard", 2, "hard, CES w/o b, seed 5")
+
+
+def test_a_model_before_training_that_all_seeds_share_is_one_cell(tmp_path):
+    settings = {"untrained": "Before", "evaluation": {"function": "f"}}
+    one = study_of(tmp_path, overrides={"model_name_or_path": "base"}, **settings)
+    each = study_of(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
+    assert [cell.seed for cell in one.cells if not cell.trained] == [3]
+    assert [cell.seed for cell in each.cells if not cell.trained] == [3, 5]
+
+
+def test_braces_of_a_recipe_are_left_alone(tmp_path):
+    (tmp_path / "mine.yaml").write_text("system_prompt: 'answer in {braces} of {seed}'\n")
+    study = study_of(tmp_path, methods={"A": {"config": str(tmp_path / "mine.yaml")}})
+    assert study.cells[0].recipe["system_prompt"] == "answer in {braces} of {seed}"
 
 
 @pytest.mark.parametrize(
@@ -100,13 +96,13 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
         ({"seeds": [1, 1]}, "expected distinct whole numbers"),
         ({"seeds": [True]}, "expected distinct whole numbers"),
         ({"seeds": 3}, "`seeds`: expected a list"),
-        ({"methods": {}}, "`methods` is empty"),
+        ({"methods": {}}, "`baseline` '' is not one of the `methods`"),
         ({"methods": {"CES": "arithmetic"}}, "expected a name and a mapping of fields"),
         ({"methods": {"CES": {"ces_tau": 1}}}, "'CES' needs `config`"),
-        ({"methods": {"CES": {"config": ["arithmetic", 3]}}}, "a list of a recipe and overlays"),
+        ({"methods": {"CES": {"config": ["arithmetic", 3]}}}, "a recipe or a list of a recipe and overlays"),
         ({"methods": {"CES": {"config": ["arithmetic", "dappo"]}}}, "Did you mean `dapo`"),
         ({"methods": {"a b": {"config": "arithmetic"}, "A-B": {"config": "arithmetic"}}}, "share a folder"),
-        ({"baseline": "dapo"}, "`baseline` 'dapo' is none of the methods: DAPO, CES w/o b."),
+        ({"baseline": "dapo"}, "`baseline` 'dapo' is not one of the `methods`: DAPO, CES w/o b."),
         ({"overrides": {"seed": 1}}, "`overrides` sets `seed`"),
         ({"methods": {"DAPO": {"config": ["arithmetic", "dapo"], "output_dir": "x"}}}, "sets `output_dir`"),
         ({"variants": {"v": {"output_dir": "x"}}}, "sets `output_dir`"),
@@ -116,7 +112,7 @@ def test_variants_cross_methods_and_seeds_and_the_untrained_model_is_a_row(tmp_p
         ({"seeds": None}, "`seeds` is missing"),
         ({"methods": {"..": {"config": "arithmetic"}}}, "'..' gives no folder name"),
         ({"overrides": {"model_name_or_path": "base/{sed}"}}, "{sed} is unknown; known are {seed} and {variant}"),
-        ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "is also a method's name"),
+        ({"untrained": "DAPO", "evaluation": {"function": "f"}}, "share a folder"),
     ],
 )
 def test_a_study_that_cannot_work_is_refused_with_the_way_out(tmp_path, changes, words):
@@ -143,11 +139,6 @@ def test_each_run_of_a_shipped_study_is_accepted(file):
     assert yaml.safe_load(file.read_text())["output_dir"] == str(study.output_dir)
 
 
-def test_runs_of_a_study_in_its_own_folder_are_named_after_the_folder():
-    first = load_study(find_config("pareto", kind="study")).cells[0]
-    assert first.recipe["run_name"] == "pareto-before_training-seed-0"
-
-
 def test_the_shipped_studies_hold_the_papers_rows():
     def methods(name):
         return list(dict.fromkeys(cell.method for cell in load_study(find_config(name, kind="study")).cells))
@@ -166,27 +157,13 @@ def test_the_sensitivity_study_is_the_papers_table_4():
     assert grid == [(0.005, 1.0, 1.0), (0.01, 1.0, 1.0), (0.05, 1.0, 1.0), (0.01, 0.4, 0.4), (0.01, 2.0, 2.0)]
 
 
-def test_a_line_is_a_name_and_no_field_of_the_recipe(tmp_path):
-    methods = {"A 1": {"config": "arithmetic", "line": "A"}, "B": {"config": ["arithmetic", "dapo"]}}
-    study = study_of(tmp_path, methods=methods, seeds=[0])
-    assert [cell.line for cell in study.cells] == ["A", ""]
-    assert "line" not in study.cells[0].recipe
-    with pytest.raises(UserError, match=r"`methods.A 1`: `line` is 3: expected a name"):
-        study_of(tmp_path, methods={"A 1": {"config": "arithmetic", "line": 3}})
-
-
 # Cells and their files
 
 
 def history(*points):
     rows = [
-        {
-            "step": step,
-            "rewards/acc/mean": accuracy,
-            "completions/mean_length": length,
-            "entropy": nats,
-            "num_tokens": 100.0 * step,
-        }
+        {"step": step, "rewards/acc/mean": accuracy, "completions/mean_length": length, "entropy": nats}
+        | {"num_tokens": 100.0 * step}
         for step, accuracy, length, nats in points
     ]
     return {"global_step": points[-1][0], "log_history": rows}
@@ -195,9 +172,8 @@ def history(*points):
 def cell_in(tmp_path, **recipe):
     folder = tmp_path / "ces" / "seed-1"
     folder.mkdir(parents=True)
-    return Cell(
-        "", "CES", 1, folder, {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "output_dir": "o", **recipe}
-    )
+    fields = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "output_dir": "o", **recipe}
+    return Cell("", "CES", 1, folder, fields)
 
 
 def test_a_row_holds_the_benchmarks_their_mean_and_the_end_of_training(tmp_path):
@@ -239,7 +215,7 @@ def test_without_an_evaluation_a_run_is_judged_by_the_end_of_its_training(tmp_pa
 
 def test_averages_are_unweighted_and_the_last_point_counts_alone_in_a_short_log():
     assert average({"a": {"accuracy": 1.0}, "b": {"accuracy": 0.0}, "c": {"accuracy": 0.5}}) == {"accuracy": 0.5}
-    measured = {"accuracy": 0.5, "length_tokens": 20.0, "area": 0.25}  # the area reaches the front's tables
+    measured = {"accuracy": 0.5, "length_tokens": 20.0, "area": 0.25}
     assert average({"a": measured, "b": {**measured, "area": 0.75}}) == {**measured, "area": 0.5}
     curve = {"step": [1, 2], "accuracy": [0.0, 1.0], "length": [5.0, 7.0], "entropy": [2.0, 4.0]}
     assert final_training(curve) == {"accuracy": 1.0, "length_tokens": 7.0, "entropy_bits": 4.0}
@@ -264,23 +240,18 @@ def test_a_folder_with_other_settings_is_refused_by_field(tmp_path):
     cell = cell_in(tmp_path, ces_tau=0.2, env={"OMP_NUM_THREADS": 1})
     same = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "env": {"OMP_NUM_THREADS": "1"}}
     cell.recipe_file.write_text(yaml.safe_dump({**same, "ces_tau": 0.1, "max_steps": 3}))
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=r"`ces_tau` 0.1 there, 0.2 here; `max_steps` 3 there, None here"):
         check_unchanged(cell)
-    assert "`ces_tau` 0.1 there, 0.2 here; `max_steps` 3 there, None here" in str(error.value)
     cell.recipe_file.write_text(yaml.safe_dump({**same, "ces_tau": 0.2, "output_dir": "moved", "run_name": "x"}))
-    check_unchanged(cell)  # where it lies and what it is called does not matter, nor that `env` holds text there
+    check_unchanged(cell)  # its location and name do not matter, nor that `env` holds text there
 
 
 def test_the_number_that_a_training_writes_for_auto_is_no_other_setting(tmp_path):
     cell = cell_in(tmp_path, ces_tau="auto")
-    recipe = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d", "ces_tau": 0.1739}
-    cell.recipe_file.write_text(yaml.safe_dump(recipe))
+    recipe = {"seed": 1, "model_name_or_path": "m", "dataset_name": "d"}
+    cell.recipe_file.write_text(yaml.safe_dump(recipe | {"ces_tau": 0.1739}))
     check_unchanged(cell)
-    cell.recipe_file.write_text(yaml.safe_dump(recipe | {"ces_beta_correct": 1.0}))
-    with pytest.raises(UserError, match=r"\(`ces_beta_correct` 1.0 there, None here\)"):
-        check_unchanged(cell)
-    del recipe["ces_tau"]  # a run of the default
-    cell.recipe_file.write_text(yaml.safe_dump(recipe))
+    cell.recipe_file.write_text(yaml.safe_dump(recipe))  # a run of the default
     with pytest.raises(UserError, match=r"\(`ces_tau` None there, 'auto' here\)"):
         check_unchanged(cell)
 
@@ -312,25 +283,10 @@ def test_results_are_one_row_a_run_with_settings_last(tmp_path):
     ]
 
 
-def test_results_and_curves_are_read_as_they_were_written(tmp_path):
-    rows = [
-        run_of("None", 3, 0.1 + 0.2, 20.0) | {"train/steps": None},
-        run_of("CES", 5, 1.0, 17.0) | {"train/steps": 160, "entropy_bits": 0.1},
-    ]
-    write_results(tmp_path / "results.csv", rows)
-    table = read_results(tmp_path / "results.csv")
-    found = [row.dropna().to_dict() for _, row in table.iterrows()]
-    assert found == [{name: value for name, value in row.items() if value is not None} for row in rows]
-    curves = {
-        ("", "None", 3): {
-            "step": [4, 8],
-            "accuracy": [0.1 + 0.2, 0.5],
-            "length": [20.0, 19.5],
-            "entropy": [0.5, 0.25],
-        },
-        ("hard", "CES", 5): {"step": [4], "accuracy": [1.0], "length": [17.0], "entropy": [0.125]},
-    }
-    write_curves(tmp_path / "curves.csv", curves)
+def test_curves_are_one_row_a_logged_point(tmp_path):
+    first = {"step": [4, 8], "accuracy": [0.1 + 0.2, 0.5], "length": [20.0, 19.5], "entropy": [0.5, 0.25]}
+    second = {"step": [4], "accuracy": [1.0], "length": [17.0], "entropy": [0.125]}
+    write_curves(tmp_path / "curves.csv", {("", "None", 3): first, ("hard", "CES", 5): second})
     assert (tmp_path / "curves.csv").read_bytes().decode().split("\r\n") == [
         "variant,method,seed,step,accuracy,length_tokens,entropy_bits",
         ",None,3,4,0.30000000000000004,20.0,0.5",
@@ -338,32 +294,8 @@ def test_results_and_curves_are_read_as_they_were_written(tmp_path):
         "hard,CES,5,4,1.0,17.0,0.125",
         "",
     ]
-    assert read_curve_table(tmp_path / "curves.csv") == curves
     write_curves(tmp_path / "curves.csv", {})
-    assert read_curve_table(tmp_path / "curves.csv") == {}
-
-
-COLUMNS = "method,seed,measured_on,settings,accuracy,length_tokens\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "is not what `trl-ces study` writes"),
-        ("a,seed\n", "column `method`"),
-        (
-            f"{COLUMNS}CES,0,held out,{{}},0.5,20\nCES,0,held out,{{}},0.5,20\n",
-            "CES, seed 0, stands there twice",
-        ),
-        (f"{COLUMNS}CES,,held out,{{}},0.5,20\n", "no `seed`"),
-        (f"{COLUMNS}CES,0,held out,,0.5,20\n", "no `settings`"),
-        (f'{COLUMNS}CES,0,held out,{{}},"0,5",20\n', "`accuracy` holds what is no number"),
-    ],
-)
-def test_a_file_that_holds_no_results_is_refused(tmp_path, text, words):
-    (tmp_path / "results.csv").write_text(text)
-    with pytest.raises(UserError, match=words):
-        read_results(tmp_path / "results.csv")
+    assert (tmp_path / "curves.csv").read_text().startswith("variant,method,seed,step")
 
 
 # The comparison
@@ -372,7 +304,7 @@ def test_a_file_that_holds_no_results_is_refused(tmp_path, text, words):
 def test_the_interval_is_students_over_seeds():
     found = tables.estimate([1.0, 2.0, 3.0])
     # t(0.975, 2 degrees) = 4.30265 (any table); the deviation is 1
-    assert (found.mean, found.count) == (2.0, 3)
+    assert found.mean == 2.0
     assert found.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
     five = tables.estimate([0.0, 0.0, 0.0, 0.0, 5.0])
     assert five.half_width == pytest.approx(2.776445 * math.sqrt(5) / math.sqrt(5), rel=1e-6)
@@ -385,27 +317,20 @@ def test_differences_are_paired_by_seed_not_by_place():
     rows = [{"seed": 2, "accuracy": 0.9}, {"seed": 1, "accuracy": 0.6}, {"seed": 7, "accuracy": 0.0}]
     baseline = [{"seed": 1, "accuracy": 0.5}, {"seed": 2, "accuracy": 0.8}]
     found = tables.paired_difference(DataFrame(rows), DataFrame(baseline), "accuracy")
-    assert found.count == 2
     assert found.mean == pytest.approx(0.1)
     assert found.half_width == pytest.approx(0.0, abs=1e-12)
     assert tables.paired_difference(DataFrame(rows[2:]), DataFrame(baseline), "accuracy") is None
 
 
-def run_of(method, seed, accuracy, length, variant="", **settings):
-    return {
-        "variant": variant,
-        "method": method,
-        "seed": seed,
-        "measured_on": "easy + hard",
-        "accuracy": accuracy,
-        "length_tokens": length,
+def run_of(method, seed, accuracy, length, variant=""):
+    place = {"variant": variant, "method": method, "seed": seed, "measured_on": "easy + hard"}
+    benchmarks = {
         "easy/accuracy": accuracy + 0.1,
         "easy/length_tokens": length - 1,
         "hard/accuracy": accuracy - 0.1,
         "hard/length_tokens": length + 1,
-        "train/accuracy": 0.0,
-        "settings": json.dumps({"shaping": "none" if method == "DAPO" else "ces", **settings}),
     }
+    return {**place, "accuracy": accuracy, "length_tokens": length, **benchmarks, "train/accuracy": 0.0}
 
 
 def test_the_tables_have_the_papers_layout():
@@ -438,7 +363,7 @@ def test_the_tables_have_the_papers_layout():
 
 def test_over_all_variants_each_counts_once():
     rows = [
-        # In world "a" CES is 0.1 and 0.3 better over two seeds, in "b" 0.1 worse; shorter by 2 and 4, longer by 1.
+        # In variant "a" CES is 0.1 and 0.3 better over two seeds, in "b" 0.1 worse; shorter by 2 and 4, longer by 1.
         run_of("DAPO", 0, 0.5, 20.0, "a"),
         run_of("DAPO", 1, 0.5, 20.0, "a"),
         run_of("CES", 0, 0.6, 18.0, "a"),
@@ -476,40 +401,6 @@ def test_a_tie_is_not_higher():
     assert (higher, shorter) == ("0 of 2", "0 of 2")
 
 
-def test_over_variants_the_means_of_each_method_are_drawn_with_their_intervals(tmp_path, monkeypatch):
-    methods = {"DAPO": "DAPO", "CES 0.4": "CES"}  # the middle strength of a line, by the line's name
-    rows = [
-        run_of(method, seed, 0.1 * seed, 10.0 + seed, variant=variant) | {"entropy_bits": 1.0}
-        for variant in "ba"
-        for method in [*methods, "another"]
-        for seed in ((1, 3) if method == "DAPO" else (5,))
-    ]
-    figures = []
-    save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: figures.append(self) or save(self, *a, **k))
-    plot_variants(DataFrame(rows), methods, tmp_path / "variants.png")
-    assert image.imread(tmp_path / "variants.png").shape[:2] == (540, 1650)
-    accuracy, length, _ = figures[0].axes
-    assert accuracy.get_legend_handles_labels()[1] == ["DAPO", "CES"]
-    (dapo, _, (bars,)), (ces, _, (none,)) = accuracy.containers
-    assert dapo.get_ydata().tolist() == pytest.approx([0.2, 0.2])
-    low, high = bars.get_segments()[0][:, 1]
-    assert (high - low) / 2 == pytest.approx(12.706205 * 0.1, rel=1e-6)
-    assert none.get_segments()[0][:, 1].tolist() == ces.get_ydata().tolist()[:1] * 2  # one seed
-    assert length.containers[1][0].get_ydata().tolist() == [15.0, 15.0]
-    assert accuracy.get_ylim() == (0, 1.02)  # DAPO's interval is 20 ± 127 %
-    assert [label.get_text() for label in accuracy.get_xticklabels()] == ["b", "a"]
-    plot_variants(DataFrame(rows).drop(columns="entropy_bits"), methods, tmp_path / "variants.png")
-    assert len(figures[1].axes) == 2
-
-
-def test_a_damaged_file_is_named(tmp_path):
-    cell = cell_in(tmp_path)
-    (cell.folder / "evaluation.json").write_text('{"settings": {"func')
-    with pytest.raises(UserError, match=r"evaluation\.json is damaged: remove it"):
-        is_finished(cell, {"function": "f"})
-
-
 @pytest.mark.parametrize(
     "returned",
     [
@@ -530,23 +421,9 @@ def test_an_evaluation_that_returns_something_else_is_refused(returned):
     check_measured({"a": {"accuracy": 1, "length_tokens": 3.0, "checks": 0.1}}, "mine.measure")
 
 
-def test_a_model_that_is_the_same_for_all_seeds_is_measured_once(tmp_path):
-    settings = {"untrained": "Before", "evaluation": {"function": "f"}}
-    one = study_of(tmp_path, overrides={"model_name_or_path": "base"}, **settings)
-    each = study_of(tmp_path, overrides={"model_name_or_path": "base/{seed}"}, **settings)
-    assert [cell.seed for cell in one.cells if not cell.trained] == [3]
-    assert [cell.seed for cell in each.cells if not cell.trained] == [3, 5]
-
-
 def test_a_model_that_was_measured_once_is_compared_with_the_baseline_of_each_seed():
     trained = [run_of("DAPO", seed, accuracy, 10.0) | {"train/steps": 8} for seed, accuracy in ((3, 0.5), (5, 0.7))]
     rows = DataFrame([run_of("Before", 3, 0.4, 30.0) | {"train/steps": None}, *trained])
     found = tables.paired_difference(rows[:1], rows[1:], "accuracy")
-    assert (found.mean, found.count) == (pytest.approx((0.4 - 0.5 + 0.4 - 0.7) / 2), 2)
+    assert found.mean == pytest.approx((0.4 - 0.5 + 0.4 - 0.7) / 2)
     assert tables.method_table(rows, "DAPO")[1][:4] == ["Before", "1", "40.0", "-20.0 ± 127.1"]
-
-
-def test_braces_of_a_recipe_are_left_alone(tmp_path):
-    (tmp_path / "mine.yaml").write_text("system_prompt: 'answer in {braces} of {seed}'\n")
-    study = study_of(tmp_path, methods={"A": {"config": str(tmp_path / "mine.yaml")}})
-    assert study.cells[0].recipe["system_prompt"] == "answer in {braces} of {seed}"

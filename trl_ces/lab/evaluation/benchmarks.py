@@ -1,17 +1,139 @@
-"""The benchmarks as data. Questions and golds follow the Qwen2.5-Math evaluation, as in the paper; the code sets are
-EvalPlus'. docs/evaluation.md has sources and licences."""
+"""The benchmarks as data: where each set's file is, and how a row gives question and gold.
 
+Questions and golds follow the Qwen2.5-Math evaluation, as in the paper: questions get no added instruction, golds are
+as `trl_ces.grading` expects them, and the reasoning sets are generated multiple choice. The code sets are EvalPlus'.
+docs/evaluation.md has sources and licences.
+"""
+
+import re
+import string
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import rows
-from .code.tasks import read_code
-from .rows import Reader
+from .code.tasks import Row, read_code
+
+# Question and gold of one row.
+Reader = Callable[[Row], tuple[str, str]]
+
+CHOICE_INSTRUCTION = "Give the letter of the correct option as the final answer."
+
+
+def _as_text(value: Any) -> str:
+    """The value as text; an integer that JSON stores as a float loses its `.0`."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _with_expected_words(question: str, gold: str) -> str:
+    """The question, with the words to choose from if the gold is a truth value."""
+    word = gold.strip().rstrip(".").lower()
+    if word in ("true", "false"):
+        return question + " (True or False)"
+    return question + " (Yes or No)" if word in ("yes", "no") else question
+
+
+def read_plain(row: Row) -> tuple[str, str]:
+    """`question`, else `problem`; `answer` unchanged."""
+    question, gold = row["question"] if "question" in row else row["problem"], _as_text(row["answer"])
+    return _with_expected_words(question, gold), gold
+
+
+def read_without_dollars(row: Row) -> tuple[str, str]:
+    """The gold is LaTeX without its dollar signs."""
+    gold = row["answer"].replace("$", "").strip()
+    return _with_expected_words(row["question"], gold), gold
+
+
+def read_gsm8k(row: Row) -> tuple[str, str]:
+    """The gold follows `####` after a worked solution."""
+    return row["question"], row["answer"].rpartition("####")[2].strip()
+
+
+def read_minerva(row: Row) -> tuple[str, str]:
+    """The gold is the content of the last box of the solution."""
+    return row["problem"], last_box(row["solution"])
+
+
+def read_cn_middle_school(row: Row) -> tuple[str, str]:
+    """The gold is the option's letter if the question has options."""
+    return row["question"], row["choice_answer"] or row["answer"]
+
+
+def read_olympiadbench(row: Row) -> tuple[str, str]:
+    """`final_answer` is a list of one."""
+    (gold,) = row["final_answer"]
+    return _with_expected_words(row["question"], gold.strip("$")), gold.strip("$")
+
+
+def read_svamp(row: Row) -> tuple[str, str]:
+    """The story, ending in a full stop, then the question."""
+    body = row["Body"].strip()
+    return f"{body if body.endswith('.') else body + '.'} {row['Question'].strip()}", _as_text(row["Answer"])
+
+
+def read_tabmwp(row: Row) -> tuple[str, str]:
+    """The table with its title if any, the question, the options."""
+    title = f'regarding "{row["table_title"]}" ' if row["table_title"] else ""
+    question = f"Read the following table {title}and answer a question:\n{row['table']}\n{row['question']}"
+    if row["choices"]:
+        question += f" Please select from the following options: {row['choices']}"
+    return _with_expected_words(question, row["answer"]), row["answer"]
+
+
+def last_box(text: str) -> str:
+    r"""The content of the last `\boxed{...}`."""
+    start = text.rfind("\\boxed{")
+    depth = 0
+    for place in range(start + len("\\boxed"), len(text) if start >= 0 else 0):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[start + len("\\boxed{") : place]
+    raise ValueError(f"there is no complete \\boxed{{...}} in {text[-80:]!r}")
+
+
+def _choice_question(stem: str, options: list[str], correct: int) -> tuple[str, str]:
+    """The question with lettered options, and the letter of the correct one."""
+    letters = string.ascii_uppercase[: len(options)]
+    listed = "\n".join(f"{letter}. {option}" for letter, option in zip(letters, options, strict=True))
+    return f"{stem.strip()}\n\n{listed}\n\n{CHOICE_INSTRUCTION}", letters[correct]
+
+
+_NUMBERED = re.compile(
+    r"Please choose the correct answer to the question: (?P<stem>.*?)\s*"
+    r"(?P<options>Answer1: .*?)\s*Answer format: (?P<names>answer1.*)",
+    re.DOTALL,
+)
+
+
+def read_numbered_choice(row: Row) -> tuple[str, str]:
+    """The instruction holds the question and `Answer1: ... Answer2: ...`; `answer` is `answer2`."""
+    parts = _NUMBERED.fullmatch(row["instruction"])
+    if parts is None:
+        raise ValueError(f"the instruction {row['instruction'][:80]!r} has no numbered answers")
+    options = [option.strip() for option in re.split(r"Answer\d+: ", parts["options"])[1:]]
+    return _choice_question(parts["stem"], options, parts["names"].split("/").index(row["answer"]))
+
+
+def read_commonsenseqa(row: Row) -> tuple[str, str]:
+    """`question` holds the stem and the list of choices."""
+    choices = row["question"]["choices"]
+    correct = [choice["label"] for choice in choices].index(row["answerKey"])
+    return _choice_question(row["question"]["stem"], [choice["text"] for choice in choices], correct)
+
+
+def _read_hub_choice(stem: str) -> Reader:
+    """A reader of the Hub's rows; `stem` names the question's field."""
+
+    def read(row: Row) -> tuple[str, str]:
+        choices = row["choices"]
+        return _choice_question(row[stem], choices["text"], choices["label"].index(row["answerKey"]))
+
+    return read
 
 
 @dataclass(frozen=True)
 class HubSource:
-    """The same problems on the Hub: repository, configuration, split, reader of its rows."""
+    """The same problems on the Hub: repository, configuration, split, reader of its"""
 
     repository: str
     configuration: str | None
@@ -28,7 +150,7 @@ class Benchmark:
     count: int  # number of rows in the source
     read: Reader  # from a row of the local copy to question and gold
     hub: HubSource | None = None  # the Hub's copy; `None`: a local copy is required
-    # Rows whose gold is empty: `correct` has no verdict there; the Qwen2.5-Math script accepts an empty answer.
+    # Rows whose gold is empty: `correct` is `None` there; the Qwen2.5-Math script accepts an empty answer.
     without_gold: tuple[int, ...] = ()
     dataset: str = ""  # `"humaneval"` or `"mbpp"` for code, else empty
     url: str = ""  # where EvalPlus publishes the file
@@ -53,28 +175,28 @@ def _code(name: str, title: str, dataset: str, base: str | None = None) -> Bench
     return Benchmark(name, title, "code", place, count, read_code, dataset=dataset, base=base, url=url)
 
 
-_AIME = HubSource("HuggingFaceH4/aime_2024", None, "train", rows.read_plain)
-_AMC = HubSource("math-ai/amc23", None, "test", rows.read_plain)
-_GSM8K = HubSource("openai/gsm8k", "main", "test", rows.read_gsm8k)
-_ARC = HubSource("allenai/ai2_arc", "ARC-Challenge", "test", rows.read_hub_choice("question"))
-_COMMONSENSE = HubSource("tau/commonsense_qa", None, "validation", rows.read_hub_choice("question"))
-_OPENBOOK = HubSource("allenai/openbookqa", "main", "test", rows.read_hub_choice("question_stem"))
+_AIME = HubSource("HuggingFaceH4/aime_2024", None, "train", read_plain)
+_AMC = HubSource("math-ai/amc23", None, "test", read_plain)
+_GSM8K = HubSource("openai/gsm8k", "main", "test", read_gsm8k)
+_ARC = HubSource("allenai/ai2_arc", "ARC-Challenge", "test", _read_hub_choice("question"))
+_COMMONSENSE = HubSource("tau/commonsense_qa", None, "validation", _read_hub_choice("question"))
+_OPENBOOK = HubSource("allenai/openbookqa", "main", "test", _read_hub_choice("question_stem"))
 _ALL = [
-    _math("aime24", "AIME24", 30, rows.read_plain, _AIME),
-    _math("amc23", "AMC23", 40, rows.read_plain, _AMC),
-    _math("cmath", "CMATH", 600, rows.read_plain),
-    _math("cn_middle_school", "CN Middle School 24", 101, rows.read_cn_middle_school),
-    _math("college_math", "College Math", 2818, rows.read_without_dollars),
-    _math("gaokao_math_cloze", "GaoKao Math Cloze", 118, rows.read_without_dollars),
-    _math("gaokao2023en", "GaoKao 2023 En", 385, rows.read_without_dollars, without_gold=(167, 192)),
-    _math("gsm8k", "GSM8K", 1319, rows.read_gsm8k, _GSM8K),
-    _math("minerva_math", "Minerva Math", 272, rows.read_minerva),
-    _math("olympiadbench", "Olympiad Bench", 675, rows.read_olympiadbench),
-    _math("svamp", "SVAMP", 1000, rows.read_svamp),
-    _math("tabmwp", "TABMWP", 1000, rows.read_tabmwp),
-    _choice("arc_challenge", "ARC", "test.json", 1172, rows.read_numbered_choice, _ARC),
-    _choice("commonsenseqa", "CommonsenseQA", "dev_rand_split.jsonl", 1221, rows.read_commonsenseqa, _COMMONSENSE),
-    _choice("openbookqa", "OpenBookQA", "test.json", 500, rows.read_numbered_choice, _OPENBOOK),
+    _math("aime24", "AIME24", 30, read_plain, _AIME),
+    _math("amc23", "AMC23", 40, read_plain, _AMC),
+    _math("cmath", "CMATH", 600, read_plain),
+    _math("cn_middle_school", "CN Middle School 24", 101, read_cn_middle_school),
+    _math("college_math", "College Math", 2818, read_without_dollars),
+    _math("gaokao_math_cloze", "GaoKao Math Cloze", 118, read_without_dollars),
+    _math("gaokao2023en", "GaoKao 2023 En", 385, read_without_dollars, without_gold=(167, 192)),
+    _math("gsm8k", "GSM8K", 1319, read_gsm8k, _GSM8K),
+    _math("minerva_math", "Minerva Math", 272, read_minerva),
+    _math("olympiadbench", "Olympiad Bench", 675, read_olympiadbench),
+    _math("svamp", "SVAMP", 1000, read_svamp),
+    _math("tabmwp", "TABMWP", 1000, read_tabmwp),
+    _choice("arc_challenge", "ARC", "test.json", 1172, read_numbered_choice, _ARC),
+    _choice("commonsenseqa", "CommonsenseQA", "dev_rand_split.jsonl", 1221, read_commonsenseqa, _COMMONSENSE),
+    _choice("openbookqa", "OpenBookQA", "test.json", 500, read_numbered_choice, _OPENBOOK),
     _code("humaneval", "HumanEval", "humaneval"),
     _code("humaneval_plus", "HumanEval+", "humaneval", "humaneval"),
     _code("mbpp", "MBPP", "mbpp"),

@@ -1,9 +1,10 @@
 """Generation with transformers, and the interface shared with vllm_backend.py.
 
-A backend takes token ids and a seed per completion and yields completions as they finish. `batch_size`: how many are
-generated together, if a completion's last bits can depend on its neighbours; after a kill the same batches are drawn.
-`generate` alone would draw a batch from a single random state and apply the repetition penalty to padding, so that a
-completion depended on its neighbours; `Sampler` draws each completion from its own seed, as vLLM does.
+A backend takes token ids and a seed per completion and yields completions as they finish. Its `batch_size` is the
+number of completions generated together, or `None` if a completion's last bits do not depend on its neighbours; a
+resumed run draws the same batches. `generate` alone would draw a batch from a single random state and apply the
+repetition penalty to padding, so that a completion depended on its neighbours; `Sampler` draws each completion from
+its own seed, as vLLM does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +20,8 @@ from .settings import EvaluationSettings
 
 
 @dataclass(frozen=True)
-class GeneratedAnswer:
-    """One completion: index of its prompt, ids without the end token, and `"stop"`, `"forced"` or `"length"`."""
+class GeneratedCompletion:
+    """One completion: index of its prompt, ids without the end token, and `"stop"` or `"length"`."""
 
     index: int
     tokens: list[int]
@@ -33,20 +34,20 @@ class Sampler:
     def __init__(self, prompts: Sequence[list[int]], seeds: Sequence[int], settings: EvaluationSettings):
         self.prompts, self.settings = prompts, settings
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self.seen: Tensor | None = None
+        self.occurred: Tensor | None = None  # (B, V) bool: tokens of the row's prompt and completion
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """`input_ids` (B, T) int64, `scores` (B, V) float -> (B, V) float: 0 at the token drawn, -inf elsewhere."""
         rows = torch.arange(len(scores), device=scores.device)
-        if self.seen is None:
-            self.seen = torch.zeros_like(scores, dtype=torch.bool)
+        if self.occurred is None:
+            self.occurred = torch.zeros_like(scores, dtype=torch.bool)
             for row, prompt in enumerate(self.prompts):
-                self.seen[row, torch.tensor(prompt, device=scores.device)] = True
+                self.occurred[row, torch.tensor(prompt, device=scores.device)] = True
         else:
-            self.seen[rows, input_ids[:, -1]] = True
+            self.occurred[rows, input_ids[:, -1]] = True
         penalty = self.settings.repetition_penalty
         penalized = torch.where(scores > 0, scores / penalty, scores * penalty)
-        scores = torch.where(self.seen, penalized, scores).float()
+        scores = torch.where(self.occurred, penalized, scores).float()
         uniforms = [torch.rand((), generator=generator, dtype=torch.float64) for generator in self.generators]
         drawn = self._draw(scores, torch.stack(uniforms).to(scores.device))
         chosen = torch.full_like(scores, -torch.inf)
@@ -80,7 +81,7 @@ class TransformersBackend:
 
     @classmethod
     def load(cls, facts: ModelFacts, settings: EvaluationSettings) -> "TransformersBackend":
-        """Loads the weights, and merges an adapter into them."""
+        """Load the weights, and merge an adapter into them."""
         from peft import PeftModel
         from transformers import AutoModelForCausalLM
 
@@ -88,10 +89,7 @@ class TransformersBackend:
         device = str(torch.accelerator.current_accelerator()) if torch.accelerator.is_available() else "cpu"
         try:
             model = AutoModelForCausalLM.from_pretrained(
-                facts.base,
-                dtype=settings.dtype,
-                device_map=device,
-                trust_remote_code=settings.trust_remote_code,
+                facts.base, dtype=settings.dtype, device_map=device, trust_remote_code=settings.trust_remote_code
             )
             if facts.adapter is not None:
                 model = PeftModel.from_pretrained(model, facts.adapter).merge_and_unload()
@@ -100,36 +98,34 @@ class TransformersBackend:
         pad = facts.tokenizer.pad_token_id
         return cls(model, facts.ends, (facts.ends or [0])[0] if pad is None else pad, settings)
 
-    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
-        """Answers prompts, batch by batch."""
-        for start in range(0, len(prompts), self.settings.batch_size):
-            batch = slice(start, start + self.settings.batch_size)
-            answers = self._answer(prompts[batch], seeds[batch])
-            yield [GeneratedAnswer(start + row, *cut_at_end(tokens, self.ends)) for row, tokens in enumerate(answers)]
-
-    def _answer(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
+    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedCompletion]]:
+        """Yield the completions of each batch."""
         from transformers import GenerationConfig
 
-        plain = GenerationConfig(
+        config = GenerationConfig(
             do_sample=False,  # the sampler leaves one token
             max_new_tokens=self.settings.max_new_tokens,
             eos_token_id=self.ends or None,
             pad_token_id=self.pad,
             disable_compile=True,
         )
-        return generate_batch(self.model, prompts, plain, logits_processor=[Sampler(prompts, seeds, self.settings)])
+        for start in range(0, len(prompts), self.settings.batch_size):
+            batch = slice(start, start + self.settings.batch_size)
+            sampler = Sampler(prompts[batch], seeds[batch], self.settings)
+            rows = generate_batch(self.model, prompts[batch], config, logits_processor=[sampler])
+            yield [GeneratedCompletion(start + row, *cut_at_end(ids, self.ends)) for row, ids in enumerate(rows)]
 
     def close(self) -> None:
         del self.model
 
 
-def generate_batch(model: Any, prompts: Sequence[list[int]], settings: Any, **options: Any) -> list[list[int]]:
-    """One left-padded batch through `generate`, by the given settings alone."""
-    width, pad = max(map(len, prompts)), settings.pad_token_id
+def generate_batch(model: Any, prompts: Sequence[list[int]], config: Any, **options: Any) -> list[list[int]]:
+    """One left-padded batch through `generate`, by the given generation config alone."""
+    width, pad = max(map(len, prompts)), config.pad_token_id
     ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt in prompts], device=model.device)
     mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=model.device)
     # transformers fills unset fields from the model's own config, which often has a top-p or a penalty.
-    own, model.generation_config = model.generation_config, settings
+    own, model.generation_config = model.generation_config, config
     try:
         with torch.no_grad():
             output = model.generate(input_ids=ids, attention_mask=mask, **options)

@@ -9,12 +9,9 @@ from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors
 from ...support.hub import is_local, try_hub_once
-from ...support.prompts import THINK_CLOSE, THINK_OPEN, build_prompt, opens_thinking
-from ...train.checkpoints import checkpoints, read_state
+from ...support.prompts import build_prompt, opens_thinking
 from .problems import Problem
 from .settings import EvaluationSettings
-
-# Bytes hashed at each end of a file: training moves every tensor, so the ends distinguish two models.
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class ModelFacts:
     adapter_rank: int  # its rank, 0 without an adapter
     tokenizer: Any  # the adapter's if it has one, else the base's
     ends: list[int]  # end tokens, of the generation config and the tokenizer
-    context: int | None  # limit on tokens of prompt and completion; `None` if the model states none
+    context: int | None  # limit on tokens of prompt and completion; `None` if the model has no limit
     fingerprint: str | None  # of a local model's files; `None` for a Hub model
 
 
@@ -39,20 +36,18 @@ class EncodedPrompts:
 
 
 def check_model(name: str) -> None:
-    """Refuses a path without a saved model; Hub ids pass."""
+    """Refuse a path without a saved model; Hub ids pass."""
     try_hub_once(name)
     folder = Path(name).expanduser()
     if is_local(name) and not any((folder / file).is_file() for file in ("config.json", "adapter_config.json")):
-        saved = [one for one in checkpoints(folder).values() if read_state(one)]  # of a training that has not ended
         raise UserError(
-            f"The model {name!r} holds no config.json (and no adapter_config.json): name "
-            + (f"its checkpoint, {saved[-1]}, " if saved else "a saved model's directory or a Hub id ")
-            + "with `--model`."
+            f"The model {name!r} holds no config.json (and no adapter_config.json): name a saved model's directory, "
+            "a checkpoint or a Hub id with `--model`."
         )
 
 
 def read_model(settings: EvaluationSettings) -> ModelFacts:
-    """Reads all but the weights."""
+    """Read everything except the weights."""
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig
     from transformers.utils import find_adapter_config_file
 
@@ -72,7 +67,7 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
     try:
         ends = GenerationConfig.from_pretrained(base).eos_token_id
     except hub_errors():
-        ends = config.eos_token_id  # there is no generation config
+        ends = config.eos_token_id  # the model has no generation config
     return ModelFacts(
         base=base,
         adapter=None if adapter is None else name,
@@ -85,16 +80,16 @@ def read_model(settings: EvaluationSettings) -> ModelFacts:
 
 
 def end_tokens(tokenizer: Any, ends: int | Sequence[int] | None) -> list[int]:
-    """The tokens that end a completion, as TRL takes them: the tokenizer's and a config's `eos_token_id`."""
+    """The tokens that end a completion, as in TRL: the tokenizer's and a config's `eos_token_id`."""
     ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
     own = tokenizer.eos_token_id
     return ends if own is None or own in ends else [own, *ends]
 
 
 def fingerprint(folder: Path) -> str:
-    """16 hexadecimal digits over a model's files: names and contents, whole."""
+    """16 hexadecimal digits over the names and contents of a model's files."""
     digest = hashlib.sha256()
-    # Not a study's records beside the model, which may change while the model stays.
+    # A study's records in the same folder are left out: they may change while the model does not.
     names = ("config", "generation_config", "adapter", "tokenizer", "vocab", "merges", "special_tokens", "pytorch")
     for file in sorted(folder.iterdir()):
         named = file.suffix in (".json", ".txt", ".bin") and file.name.startswith(names)
@@ -117,7 +112,7 @@ def encode_prompts(tokenizer: Any, problems: Sequence[Problem], system_prompt: s
 
 
 def apply_template(tokenizer: Any, messages: list[dict[str, str]], **options: Any) -> Any:
-    """The chat messages by the tokenizer's chat template, which may refuse them."""
+    """Apply the tokenizer's chat template; a template that refuses the messages is a `UserError`."""
     from jinja2 import TemplateError
 
     try:
@@ -130,37 +125,13 @@ def apply_template(tokenizer: Any, messages: list[dict[str, str]], **options: An
 
 
 def check_context(facts: ModelFacts, prompts: EncodedPrompts, settings: EvaluationSettings) -> None:
-    """Refuses a `max_new_tokens` for which the model has no room, or a budget of thinking for which it has no tags."""
-    if settings.thinking_token_budget is not None:
-        thinking_ids(facts.tokenizer)
+    """Refuse a `max_new_tokens` that does not fit into the model's context beside the longest prompt."""
     longest = max(map(len, prompts.ids))
     if facts.context is not None and longest + settings.max_new_tokens > facts.context:
-        room = facts.context - longest
-        way_out = f"set `--max_new_tokens` to at most {room}" if room > 0 else "this model cannot read it"
         raise UserError(
             f"The model takes {facts.context} tokens, the longest prompt has {longest} and `max_new_tokens` is "
-            f"{settings.max_new_tokens}: {way_out}."
+            f"{settings.max_new_tokens}: set `--max_new_tokens` to at most {facts.context - longest}."
         )
-
-
-def thinking_ids(tokenizer: Any) -> list[int]:
-    """The tokens `<think>` and `</think>`; refuses a tokenizer without them."""
-    opened, closed = (tokenizer.encode(tag, add_special_tokens=False) for tag in (THINK_OPEN, THINK_CLOSE))
-    if not len(opened) == len(closed) == 1 or opened == closed:
-        raise UserError(
-            f"`thinking_token_budget` needs a model with the tokens {THINK_OPEN} and {THINK_CLOSE}, which this one's "
-            "tokenizer does not have: remove it."
-        )
-    return [*opened, *closed]
-
-
-def was_forced(ids: Sequence[int], start: int, thinking: Sequence[int], budget: int) -> bool:
-    """Whether vLLM ended thinking: from `start` on, a `</think>` stands just where the budget is used up."""
-    opened, closed = thinking
-    return any(
-        ids[place] == closed and ids[place - budget - 1] == opened and closed not in ids[place - budget : place]
-        for place in range(max(start, budget + 1), len(ids))
-    )
 
 
 def cut_at_end(ids: Sequence[int], ends: Sequence[int]) -> tuple[list[int], str]:

@@ -1,4 +1,4 @@
-"""Find, read and count the problems of benchmarks, before any model is loaded."""
+"""Find, read and count the problems of benchmarks."""
 
 import gzip
 import hashlib
@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import UserError, first_line, hub_errors, nearest
-from .benchmarks import BENCHMARKS, GROUPS, Benchmark
+from .benchmarks import BENCHMARKS, GROUPS, Benchmark, Reader
 from .code.tasks import CodeTask, read_task
-from .rows import Reader
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Problem:
 
 
 def find_benchmarks(names: Sequence[str]) -> list[str]:
-    """Resolves names and groups (`math12`, `reasoning`, `code`) to benchmarks, each once, in the order given."""
+    """Resolve names and groups (`math12`, ...) to benchmarks, without repetition, in the order given."""
     found: dict[str, None] = {}
     for name in names:
         if name not in BENCHMARKS and name not in GROUPS:
@@ -41,6 +40,7 @@ def find_benchmarks(names: Sequence[str]) -> list[str]:
 
 
 def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Problem]:
+    """Read a set's problems from `data_dir`, or from the Hub; refuse an unreadable row or another number of rows."""
     benchmark = BENCHMARKS[name]
     source, rows, read = _from_hub(benchmark) if data_dir is None else _from_folder(benchmark, Path(data_dir))
     if len(rows) != benchmark.count:
@@ -54,8 +54,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
             question, gold = read(row)
             task = read_task(benchmark.dataset, row) if benchmark.kind == "code" else None
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
-            raise UserError(f"{name}: row {number} of {source} cannot be read ({what}).") from None
+            raise UserError(f"{name}: row {number} of {source} cannot be read ({error!r}).") from None
         if not question.strip() or (not gold.strip() and number not in benchmark.without_gold):
             raise UserError(f"{name}: row {number} of {source} has an empty question or gold.")
         if task is not None and benchmark.base is None:
@@ -65,7 +64,7 @@ def load_benchmark(name: str, data_dir: str | Path | None = None) -> list[Proble
 
 
 def choose(problems: list[Problem], max_problems: int | None) -> list[Problem]:
-    """At most `max_problems`, evenly spaced: some files are sorted by difficulty."""
+    """Select at most `max_problems`, evenly spaced because some files are sorted by difficulty."""
     if max_problems is None or max_problems >= len(problems):
         return problems
     return [problems[place * len(problems) // max_problems] for place in range(max_problems)]

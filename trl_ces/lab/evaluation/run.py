@@ -1,10 +1,10 @@
-"""Run an evaluation: problems, prompts, completions, verdicts, results. A killed run resumes."""
+"""Run an evaluation: problems, prompts, batches of completions, grades, results. A killed run resumes."""
 
 import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,59 +14,156 @@ from tqdm import tqdm
 from ...grading.grader import grade_many
 from ...support.errors import UserError
 from ...support.imports import install_line
-from .code.judge import CodeJudge, check_code
+from .benchmarks import BENCHMARKS
+from .code.grader import CodeGrader, check_code
 from .generate import TransformersBackend
+from .measures import CORRECTNESS
 from .models import EncodedPrompts, ModelFacts, check_context, check_model, encode_prompts, fingerprint, read_model
 from .problems import Problem, choose, data_digest, load_benchmark
-from .samples import key_of, open_samples
-from .settings import EvaluationSettings, default_folder, fit_settings
-from .summary import VERDICTS, summarize, write_summary
-from .units import draw, judge_again, list_units, pending_batches
+from .samples import FIELDS, GENERATED, Key, Sample, key_of, open_samples
+from .settings import EvaluationSettings, default_folder, make_settings
+from .summary import summarize, write_summary
 from .vllm_backend import VllmBackend
-
-REFUSED_IN_A_STUDY = {
-    "thinking_token_budget": "a study's table does not mark forced completions; use `trl-ces eval`",
-    "model": "a study measures its own models; remove it",
-    "output_dir": "a study keeps each model's completions apart; remove it",
-}
 
 
 def choose_backend(settings: EvaluationSettings) -> EvaluationSettings:
     """The settings with `"auto"` resolved."""
-    backend, there = settings.backend, find_spec("vllm") is not None
+    backend, installed = settings.backend, find_spec("vllm") is not None
     if backend == "auto":
-        backend = "vllm" if there else "transformers"
-    if backend == "vllm" and not there:
+        backend = "vllm" if installed else "transformers"
+    if backend == "vllm" and not installed:
         raise UserError(f"vLLM is not installed: {install_line('vllm')}, or give `--backend transformers`.")
-    for name in ("tensor_parallel_size", "data_parallel_size"):
-        if backend == "transformers" and getattr(settings, name) > 1:
-            raise UserError(
-                f"`{name}` is {getattr(settings, name)}, but transformers generates on one device: remove it, or use "
-                "vLLM."
-            )
-    if backend == "transformers" and settings.thinking_token_budget is not None:
-        raise UserError("`thinking_token_budget` needs vLLM, and the backend is transformers: remove it, or use vLLM.")
     return dataclasses.replace(settings, backend=backend)
 
 
 def _prepare(settings: EvaluationSettings) -> tuple[EvaluationSettings, list[Problem]]:
-    """Checks all that does not depend on the model; the settings with their backend, and the problems."""
+    """The settings with their backend, and the problems; checks everything that does not depend on the model."""
     settings = choose_backend(settings)
     check_code(settings.code_benchmarks(), settings.allow_code_execution)
     sets = [choose(load_benchmark(name, settings.data_dir), settings.max_problems) for name in settings.benchmarks]
     try:
-        grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # needs the algebra of the second verdict
+        grade_many(["\\boxed{\\sqrt{8}}"], ["2\\sqrt{2}"])  # needs the algebra behind `correct_qwen`
     except RuntimeError as error:
         raise UserError(str(error)) from None
     return settings, [problem for problems in sets for problem in problems]
 
 
 def _encode(settings: EvaluationSettings, problems: Sequence[Problem]) -> tuple[ModelFacts, EncodedPrompts]:
-    """The model without its weights, and the prompts as its tokens; refuses what does not fit."""
+    """The model without its weights, and the prompts as its tokens; refuses prompts that do not fit."""
     facts = read_model(settings)
     prompts = encode_prompts(facts.tokenizer, problems, settings.system_prompt)
     check_context(facts, prompts, settings)
     return facts, prompts
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One completion to generate."""
+
+    problems: list[Problem]  # one; for a code set and its stricter set both, the one with the most tests last
+    sample: int  # number of the completion among the problem's completions
+    prompt: list[int]  # token ids
+    thinking_prefilled: bool  # whether the prompt has opened `<think>`
+    seed: int  # of the sampling, below 2^31
+
+    @property
+    def keys(self) -> list[Key]:
+        """Its lines in samples.jsonl."""
+        return [(problem.benchmark, problem.id, self.sample) for problem in self.problems]
+
+
+def sample_seed(seed: int, benchmark: str, problem: int, sample: int) -> int:
+    """A 31-bit seed for one completion, so that no two completions of a run share a random stream."""
+    text = f"{seed}/{benchmark}/{problem}/{sample}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+
+
+def list_requests(settings: EvaluationSettings, problems: Sequence[Problem], prompts: EncodedPrompts) -> list[Request]:
+    """All completions to generate, by benchmark and prompt length, so that batches pad little."""
+    rank = {name: place for place, name in enumerate(settings.benchmarks)}
+    bases = {name: base for name in rank if (base := BENCHMARKS[name].base) in rank}
+    stricter = {(bases[problem.benchmark], problem.id): problem for problem in problems if problem.benchmark in bases}
+    entries = zip(problems, prompts.ids, prompts.thinking_prefilled, strict=True)
+    prompted = [entry for entry in entries if entry[0].benchmark not in bases]
+    prompted.sort(key=lambda entry: (rank[entry[0].benchmark], len(entry[1]), entry[0].id))
+    requests = []
+    for problem, ids, prefilled in prompted:
+        place = problem.benchmark, problem.id
+        own = [problem, stricter[place]] if place in stricter else [problem]
+        for sample in range(settings.num_samples):
+            requests.append(Request(own, sample, ids, prefilled, sample_seed(settings.seed, *place, sample)))
+    return requests
+
+
+def pending_batches(requests: Sequence[Request], done: set[Key], batch_size: int | None) -> list[list[Request]]:
+    """
+    The batches that lack a completion.
+
+    A completion's last bits can depend on its neighbours in the batch, so a batch is generated again as a whole.
+    Without a batch size, only the missing completions are.
+    """
+    if batch_size is None:
+        missing = [request for request in requests if not done.issuperset(request.keys)]
+        return [missing] if missing else []
+    batches = [list(requests[start : start + batch_size]) for start in range(0, len(requests), batch_size)]
+    return [batch for batch in batches if any(not done.issuperset(request.keys) for request in batch)]
+
+
+def grade_completions(completions: Sequence[tuple[Request, Sample]], code_grader: CodeGrader) -> list[Sample]:
+    """
+    Samples with the correctness by both graders, from requests and their `tokens`, `finish_reason` and `text`.
+
+    A program has a single correctness, which is stored for both.
+    """
+    texts = [(request, request.problems[0], made) for request, made in completions if request.problems[0].code is None]
+    grades = grade_many(
+        [made["text"] for *_, made in texts],
+        [problem.gold for _, problem, _ in texts],
+        [problem.benchmark for _, problem, _ in texts],
+        questions=[problem.question for _, problem, _ in texts],
+        thinking_prefilled=[request.thinking_prefilled for request, *_ in texts],
+    )
+    samples = [
+        _sample(request, problem, (grade.answer, grade.correct, grade.correct_qwen), made)
+        for (request, problem, made), grade in zip(texts, grades, strict=True)
+    ]
+    coded = [(request, task, made) for request, made in completions if (task := request.problems[-1].code) is not None]
+    results = code_grader.grade([(task, made["text"], request.thinking_prefilled) for request, task, made in coded])
+    for (request, _, made), result in zip(coded, results, strict=True):
+        # The base set counts the first group of tests, the stricter set both.
+        for problem, correct in zip(request.problems, result.passed[-len(request.problems) :], strict=True):
+            samples.append(_sample(request, problem, (result.program, correct, correct), made))
+    return samples
+
+
+def _sample(request: Request, problem: Problem, graded: tuple[Any, ...], made: Sample) -> Sample:
+    """A line of samples.jsonl."""
+    requested = (problem.benchmark, problem.id, request.sample, request.seed, problem.gold)
+    return dict(zip(FIELDS, (*requested, *graded, *(made[name] for name in GENERATED)), strict=True))
+
+
+def draw(
+    backend: Any, batches: Sequence[Sequence[Request]], tokenizer: Any, done: set[Key], code_grader: CodeGrader
+) -> Iterator[list[Sample]]:
+    """Yield the missing samples of the batches as they finish."""
+    for batch in batches:
+        for finished in backend.generate([one.prompt for one in batch], [one.seed for one in batch]):
+            new = [one for one in finished if not done.issuperset(batch[one.index].keys)]
+            if not new:  # generated only because a neighbour in the batch is missing
+                continue
+            texts = tokenizer.batch_decode([one.tokens for one in new], skip_special_tokens=True)
+            made = [
+                (batch[one.index], dict(zip(GENERATED, (len(one.tokens), one.finish_reason, text), strict=True)))
+                for one, text in zip(new, texts, strict=True)
+            ]
+            yield [sample for sample in grade_completions(made, code_grader) if key_of(sample) not in done]
+
+
+def load_backend(facts: ModelFacts, settings: EvaluationSettings, longest: int) -> TransformersBackend | VllmBackend:
+    """Load the weights. `longest`: maximum number of tokens of a prompt with its completion."""
+    if settings.backend == "vllm":
+        return VllmBackend(facts, settings, longest)
+    return TransformersBackend.load(facts, settings)
 
 
 def run_evaluation(
@@ -77,25 +174,26 @@ def run_evaluation(
     progress: bool = True,
     wait: bool = False,
 ) -> dict[str, Any]:
-    """Evaluates a model, or finishes what a killed run has begun; returns the summary."""
+    """
+    Evaluate a model, or finish a killed evaluation in `output_dir`; return the summary.
+
+    `say` gets messages for the user; `progress` shows a bar; `wait` waits for another process that works in
+    `output_dir`, which is refused otherwise.
+    """
     check_model(settings.model)
     settings, problems = _prepare(settings)
     facts, prompts = _encode(settings, problems)
-    units = list_units(settings, problems, prompts)
-    recorded, judge = record(settings, facts, problems), CodeJudge(settings.code_time_limit)
+    requests = list_requests(settings, problems, prompts)
+    recorded, code_grader = record(settings, facts, problems), CodeGrader(settings.code_time_limit)
     with open_samples(output_dir, recorded, wait) as file:
-        done = {key_of(sample) for sample in file.samples}
+        done, total, tokens = {key_of(sample) for sample in file.samples}, sum(len(one.keys) for one in requests), 0
         say(f"{len(problems)} problems x {settings.num_samples} completions in {output_dir}: {len(done)} are there.")
-        if settings.judge_again and done:
-            file.replace(judge_again(units, file.samples, judge))
-            say(f"{len(done)} completions judged again.")
-        wanted, tokens = sum(len(unit.keys) for unit in units), 0
-        if len(done) < wanted:
+        if len(done) < total:
             backend = load_backend(facts, settings, max(map(len, prompts.ids)) + settings.max_new_tokens)
-            bar = tqdm(total=wanted, initial=len(done), unit="completion", disable=not progress, smoothing=0.05)
+            bar = tqdm(total=total, initial=len(done), unit="completion", disable=not progress, smoothing=0.05)
             with bar, contextlib.closing(backend):
-                batches = pending_batches(units, done, backend.batch_size)
-                for samples in draw(backend, batches, facts.tokenizer, done, judge):
+                batches = pending_batches(requests, done, backend.batch_size)
+                for samples in draw(backend, batches, facts.tokenizer, done, code_grader):
                     file.append(samples)
                     tokens += sum(sample["tokens"] for sample in samples)
                     bar.set_postfix_str(f"{tokens / (bar.format_dict['elapsed'] or 1):.0f} tokens/s", refresh=False)
@@ -106,58 +204,61 @@ def run_evaluation(
 
 
 def record(settings: EvaluationSettings, facts: ModelFacts, problems: Sequence[Problem]) -> dict[str, Any]:
-    """The content of settings.json: all that decides which samples are drawn."""
+    """The content of settings.json: everything that decides which samples are drawn."""
     data = {}
     for name in settings.benchmarks:
         own = [problem for problem in problems if problem.benchmark == name]
         data[name] = {"problems": len(own), "digest": data_digest(own)}
-    chosen = settings.sampling()
+    sampling = settings.sampling()
     if settings.backend == "vllm":
-        del chosen["batch_size"]  # vLLM does not use it
-    return {**chosen, "fingerprint": facts.fingerprint, "data": data}
-
-
-def load_backend(facts: ModelFacts, settings: EvaluationSettings, longest: int) -> TransformersBackend | VllmBackend:
-    """Loads the weights. `longest`: most tokens of a prompt with its completion."""
-    if settings.backend == "vllm":
-        return VllmBackend(facts, settings, longest)
-    return TransformersBackend.load(facts, settings)
+        del sampling["batch_size"]  # vLLM does not use it
+    return {**sampling, "fingerprint": facts.fingerprint, "data": data}
 
 
 def evaluate(
-    model_dir: str | Path, benchmarks: str | Sequence[str] = "math12", verdict: str = "correct", **knobs: Any
+    model_dir: str | Path, benchmarks: str | Sequence[str] = "math12", correctness: str = "correct", **options: Any
 ) -> dict[str, dict[str, float]]:
-    """Accuracy and length on benchmarks, as an `evaluation.function` of `trl-ces study`."""
-    settings, folder = choose_backend(_study_settings(str(model_dir), benchmarks, verdict, knobs)), Path(model_dir)
-    chosen, place = settings.sampling(), default_folder(settings.model)
+    """
+    Measure accuracy and length on benchmarks: an `evaluation.function` of `trl-ces study`.
+
+    Args:
+        model_dir (`str` or `Path`): A saved model, whose folder keeps the completions, or a Hub id.
+        benchmarks (`str` or `Sequence[str]`): Sets and groups.
+        correctness (`str`): `"correct"`, or `"correct_qwen"` for the rules of the Qwen2.5-Math script.
+        **options: Other fields of [`EvaluationSettings`].
+
+    Returns:
+        `dict`: Benchmark -> `accuracy`, `length_tokens` (mean) and `area` (under accuracy over token budgets).
+    """
+    settings = choose_backend(_study_settings(str(model_dir), benchmarks, correctness, options))
+    folder, sampling, place = Path(model_dir), settings.sampling(), default_folder(settings.model)
     if folder.is_dir():
-        chosen["model"], place = fingerprint(folder), folder / "evaluation"
-    digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]
+        sampling["model"], place = fingerprint(folder), folder / "evaluation"
+    digest = hashlib.sha256(json.dumps(sampling, sort_keys=True).encode()).hexdigest()[:8]
     summary = run_evaluation(settings, place / digest, progress=False, wait=True)
     return {
         name: {
-            "accuracy": found[verdict]["accuracy"],
+            "accuracy": found[correctness]["accuracy"]["mean"],
             "length_tokens": found["length_tokens"]["mean"],
-            "area": found["budgets"][verdict]["area"]["mean"],
+            "area": found[correctness]["area"]["mean"],
         }
         for name, found in summary["benchmarks"].items()
     }
 
 
 def check_evaluate(
-    benchmarks: str | Sequence[str] = "math12", verdict: str = "correct", model_dir: str | None = None, **knobs: Any
+    benchmarks: str | Sequence[str] = "math12", correctness: str = "correct", model_dir: str | None = None, **options
 ) -> None:
-    """Refuses what [`evaluate`] would refuse of models like `model_dir`; `trl-ces study` asks before its first run."""
-    settings, problems = _prepare(_study_settings(model_dir or "of the study", benchmarks, verdict, knobs))
+    """Refuse what [`evaluate`] would refuse of models like `model_dir`; `trl-ces study` calls it first."""
+    settings, problems = _prepare(_study_settings(model_dir or "of the study", benchmarks, correctness, options))
     if model_dir is not None:
         _encode(settings, problems)
 
 
-def _study_settings(model: str, benchmarks: Any, verdict: str, knobs: dict[str, Any]) -> EvaluationSettings:
-    if verdict not in VERDICTS:
-        raise UserError(f"`verdict` is {verdict!r}: it must be one of {', '.join(VERDICTS)}.")
-    for name, why in REFUSED_IN_A_STUDY.items():
-        if knobs.get(name) is not None:
-            raise UserError(f"`{name}`: {why}.")
-    knobs = {name: str(value) if isinstance(value, Path) else value for name, value in knobs.items()}
-    return EvaluationSettings(**fit_settings({"benchmarks": benchmarks, **knobs, "model": model}, "`evaluation`"))
+def _study_settings(model: str, benchmarks: Any, correctness: str, options: dict[str, Any]) -> EvaluationSettings:
+    if correctness not in CORRECTNESS:
+        raise UserError(f"`correctness` is {correctness!r}: it must be one of {', '.join(CORRECTNESS)}.")
+    for name in {"model", "output_dir"} & options.keys():
+        raise UserError(f"`{name}`: a study measures its own models in their own folders; remove it.")
+    options = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
+    return make_settings({"benchmarks": benchmarks, **options, "model": model}, "`evaluation`")

@@ -1,7 +1,7 @@
-"""Generation with vLLM, one request per completion, each returned as it finishes.
+"""Generation with vLLM on one GPU, one request per completion, each yielded as it finishes.
 
-Uses the asynchronous engine: `vllm.LLM` returns completions only when all are finished, so a kill would lose them, and
-it refuses `data_parallel_size`.
+Uses the asynchronous engine: `vllm.LLM` returns completions only when all are finished, so a killed run would lose
+them.
 """
 
 import asyncio
@@ -13,16 +13,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from ...support.errors import UserError, first_line
-from ...support.prompts import THINK_CLOSE, THINK_OPEN
-from .generate import GeneratedAnswer
-from .models import ModelFacts, cut_at_end, thinking_ids, was_forced
+from .generate import GeneratedCompletion
+from .models import ModelFacts, cut_at_end
 from .settings import EvaluationSettings
 
-# Requests in the engine: more than it runs at once, so that it never waits for us.
+# Requests in the engine: more than it runs at once, so that it never waits for this process.
 REQUESTS_IN_FLIGHT = 2048
 CLOSING_SECONDS = 10.0
-# If we are killed, vLLM's engine lives on and keeps the GPU. This process knows the engine's process ids and
-# waits until our end of its pipe closes, which happens however we end.
+# vLLM's engine survives the SIGKILL of this process and keeps the GPU. The guard knows the engine's process ids and
+# waits until this process's end of its pipe closes, which happens however this process ends.
 GUARD = """
 import os, signal, sys
 sys.stdin.read()
@@ -38,39 +37,29 @@ class VllmBackend:
     batch_size: int | None = None
 
     def __init__(self, facts: ModelFacts, settings: EvaluationSettings, longest: int):
+        """Start the engine. `longest`: maximum number of tokens of a prompt with its completion."""
         from vllm import AsyncEngineArgs, AsyncLLMEngine
         from vllm.lora.request import LoRARequest
 
         self.facts, self.settings, self.requests = facts, settings, 0
         self.adapter = None if facts.adapter is None else LoRARequest("adapter", 1, facts.adapter)
         lora = {} if facts.adapter is None else {"enable_lora": True, "max_lora_rank": lora_rank(facts.adapter_rank)}
-        self.budget: dict[str, int] = {}
-        reasoning: dict[str, Any] = {}
-        if settings.thinking_token_budget is not None:
-            from vllm.config import ReasoningConfig
-
-            self.budget = {"thinking_token_budget": settings.thinking_token_budget}
-            tags = ReasoningConfig(reasoning_start_str=THINK_OPEN, reasoning_end_str=THINK_CLOSE)
-            reasoning = {"reasoning_config": tags}
         arguments = AsyncEngineArgs(
             model=facts.base,
             tokenizer=facts.base,
-            skip_tokenizer_init=not self.budget,  # ids in, ids out; but vLLM tokenizes the tags of a budget
+            skip_tokenizer_init=True,  # ids in, ids out
             dtype=settings.dtype,
             seed=settings.seed,
             max_model_len=longest,
-            tensor_parallel_size=settings.tensor_parallel_size,
-            data_parallel_size=settings.data_parallel_size,
             gpu_memory_utilization=settings.gpu_memory_utilization,
             trust_remote_code=settings.trust_remote_code,
-            # Or the model's own sampling settings would fill what is not given here.
+            # Otherwise the model's own sampling settings would fill what is not given here.
             generation_config="vllm",
             disable_log_stats=True,
             **lora,
-            **reasoning,
         )
         self.loop = asyncio.new_event_loop()
-        ours = multiprocessing.active_children()
+        children = multiprocessing.active_children()
 
         async def start() -> Any:
             return AsyncLLMEngine.from_engine_args(arguments)
@@ -81,14 +70,13 @@ class VllmBackend:
             raise UserError(
                 f"vLLM cannot run {settings.model!r} ({first_line(error)}): try `--backend transformers`."
             ) from error
-        pids = [str(child.pid) for child in multiprocessing.active_children() if child not in ours]
-        # In its own session: Ctrl-C is for us, and `close` ends the engine.
-        self.guard = subprocess.Popen(
-            [sys.executable, "-c", GUARD, *pids], stdin=subprocess.PIPE, start_new_session=True
-        )
+        pids = [str(child.pid) for child in multiprocessing.active_children() if child not in children]
+        # In its own session: Ctrl-C is for this process, and `close` ends the engine.
+        command = [sys.executable, "-c", GUARD, *pids]
+        self.guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
-    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedAnswer]]:
-        """Answers prompts, in any order."""
+    def generate(self, prompts: Sequence[list[int]], seeds: Sequence[int]) -> Iterator[list[GeneratedCompletion]]:
+        """Yield completions as they finish, in any order."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
         stream = self._stream(prompts, seeds)
@@ -103,7 +91,7 @@ class VllmBackend:
         finally:
             self.loop.run_until_complete(stream.aclose())
 
-    def _wait_for(self, step: Any) -> list[GeneratedAnswer]:
+    def _wait_for(self, step: Any) -> list[GeneratedCompletion]:
         task = asyncio.ensure_future(step, loop=self.loop)
         try:
             return self.loop.run_until_complete(task)
@@ -115,14 +103,14 @@ class VllmBackend:
 
     async def _stream(
         self, prompts: Sequence[list[int]], seeds: Sequence[int]
-    ) -> AsyncGenerator[list[GeneratedAnswer], None]:
+    ) -> AsyncGenerator[list[GeneratedCompletion], None]:
         waiting = iter(range(len(prompts)))
-        running: set[asyncio.Task[GeneratedAnswer]] = set()
-        done: set[asyncio.Task[GeneratedAnswer]] = set()
+        running: set[asyncio.Task[GeneratedCompletion]] = set()
+        done: set[asyncio.Task[GeneratedCompletion]] = set()
         try:
             while True:
                 for index in waiting:
-                    running.add(asyncio.create_task(self._answer(index, prompts[index], seeds[index])))
+                    running.add(asyncio.create_task(self._complete(index, prompts[index], seeds[index])))
                     if len(running) >= REQUESTS_IN_FLIGHT:
                         break
                 if not running:
@@ -136,7 +124,7 @@ class VllmBackend:
                 # Finished ones too: only the first error is raised, and asyncio complains about unread ones.
                 await asyncio.gather(*running, *done, return_exceptions=True)
 
-    async def _answer(self, index: int, prompt: list[int], seed: int) -> GeneratedAnswer:
+    async def _complete(self, index: int, prompt: list[int], seed: int) -> GeneratedCompletion:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -151,25 +139,19 @@ class VllmBackend:
             stop_token_ids=self.facts.ends,
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
-            **self.budget,
         )
         outputs: AsyncIterator[Any] = self.engine.generate(
             {"prompt_token_ids": prompt}, sampling, str(self.requests), lora_request=self.adapter
         )
         *_, last = [output async for output in outputs]
-        tokens, reason = cut_at_end(last.outputs[0].token_ids, self.facts.ends)
-        # vLLM does not say so: it reports "stop", as of an answer that ended by itself.
-        if self.budget and reason == "stop":
-            ids, thinking = [*prompt, *tokens], thinking_ids(self.facts.tokenizer)
-            reason = "forced" if was_forced(ids, len(prompt), thinking, *self.budget.values()) else reason
-        return GeneratedAnswer(index, tokens, reason)
+        return GeneratedCompletion(index, *cut_at_end(last.outputs[0].token_ids, self.facts.ends))
 
     def close(self) -> None:
-        """Ends the engine's processes."""
+        """End the engine's processes."""
         self.engine.shutdown()
         self.guard.kill()
         self.guard.communicate()
-        # The engine's tasks in our loop would complain about its end.
+        # The engine's tasks in this loop would otherwise log errors when it ends.
         left = asyncio.all_tasks(self.loop)
         for task in left:
             task.cancel()
@@ -181,9 +163,7 @@ class VllmBackend:
 
 def lora_rank(rank: int) -> int:
     """The smallest rank that vLLM supports and that is at least `rank`."""
-    sizes = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-    if rank > sizes[-1]:
-        raise UserError(
-            f"The adapter has rank {rank}, but vLLM takes at most {sizes[-1]}: give `--backend transformers`."
-        )
-    return next(size for size in sizes if size >= rank)
+    sizes = [size for size in (1, 8, 16, 32, 64, 128, 256, 320, 512) if size >= rank]
+    if not sizes:
+        raise UserError(f"The adapter has rank {rank}, but vLLM takes at most 512: give `--backend transformers`.")
+    return sizes[0]

@@ -1,41 +1,68 @@
-"""A sample in numbers: its forking tokens by pair, the completions as a whole, and what training would meet in groups.
+"""Statistics of sampled completions: high-entropy tokens by pair, lengths and entropies, groups as in training.
 
-CES lowers the entropy of correct completions at their most uncertain tokens, which sharpens a fork towards the branch
-that is already likelier. So it matters which branch that is: the one that ends the text, or the one that goes on.
+CES lowers the entropy of correct completions at their high-entropy tokens, which makes the likelier alternative there
+likelier still. Whether completions get shorter thus depends on which alternative is the likelier one.
 
-Any G of a prompt's n >= G completions are a group that training could have drawn. Means over all such groups need no
-drawing: with c of n completions correct, a group is all wrong with probability C(n - c, G) / C(n, G), and all correct
+Any G of a prompt's n >= G completions are a group that training could have sampled. Means over all such groups are
+exact: with c of n completions correct, a group is all incorrect with probability C(n - c, G) / C(n, G) and all correct
 with C(c, G) / C(n, G). These estimates are unbiased.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
 
 from ...methods.ces import multiplier, selection_size
-from .answers import SampledAnswer
+from .sampling import RecipeSample, SampledCompletion
+from .settings import Sampling
+
+if TYPE_CHECKING:
+    from ...train.recipe import Recipe
 
 PAIR, SIDES = ["low", "high"], ("likelier", "other")
 
 
-def count_pairs(answers: Sequence[SampledAnswer], correct: Sequence[bool | None] | None = None) -> pd.DataFrame:
-    """The forking tokens by the pair of their two likeliest tokens, in either order."""
-    verdicts = [None] * len(answers) if correct is None else correct
-    rows = []  # one per place and branch
-    for answer, verdict in zip(answers, verdicts, strict=True):
-        for fork in answer.forks:
-            for rank, (token, probability) in enumerate(zip(fork.pair, fork.probabilities, strict=True)):
-                drawn = fork.sampled == token
-                left = len(answer.tokens) - fork.place if drawn and answer.ended else math.nan
-                right = math.nan if verdict is None or not drawn else float(verdict)
-                rows.append((*sorted(fork.pair), token, rank, fork.entropy, probability, drawn, left, right))
+def all_facts(recipe: Recipe, sample: RecipeSample, sampling: Sampling) -> dict[str, Any]:
+    """Settings and statistics of a sample, as `inspect.json` holds them."""
+    tau = sampling.share([len(completion.tokens) for completion in sample.completions])
+    facts = {"model": sample.name, "num_prompts": len(sample.prompts), **asdict(sampling), "tau": tau}
+    facts |= sample_facts(sample.completions, tau, sample.correct)
+    return facts | group_facts(
+        sample.completions,
+        sample.correct,
+        size=recipe.setting("num_generations"),
+        tau=tau,
+        # A cap keeps A' of incorrect completions from becoming positive.
+        beta_incorrect=0 if recipe.setting("ces_cap_incorrect") else recipe.setting("ces_beta_incorrect"),
+        dynamic_multiplier=recipe.setting("ces_dynamic_multiplier"),
+        mask_truncated=recipe.setting("mask_truncated_completions"),
+    )
+
+
+def count_pairs(
+    completions: Sequence[SampledCompletion], correct: Sequence[bool | None] | None = None
+) -> pd.DataFrame:
+    """Group the high-entropy tokens by their two likeliest tokens, in either order; highest total entropy first."""
+    scores = [None] * len(completions) if correct is None else correct
+    rows = []  # one per position and alternative
+    for completion, score in zip(completions, scores, strict=True):
+        for top in completion.top_tokens:
+            for rank, (token, probability) in enumerate(zip(top.pair, top.probabilities, strict=True)):
+                sampled = top.sampled == token
+                left = len(completion.tokens) - top.position if sampled and completion.ended else math.nan
+                own_score = math.nan if score is None or not sampled else float(score)
+                rows.append((*sorted(top.pair), token, rank, top.entropy, probability, sampled, left, own_score))
     columns = [*PAIR, "token", "rank", "entropy", "probability", "sampled", "tokens_left", "correct"]
     places = pd.DataFrame(rows, columns=columns)
-    branches = places.groupby([*PAIR, "token"])[["probability", "sampled", "tokens_left", "correct"]].mean()
-    ranked = branches.reset_index("token").sort_values("probability", ascending=False, kind="stable").groupby(PAIR)
+    means = places.groupby([*PAIR, "token"])[["probability", "sampled", "tokens_left", "correct"]].mean()
+    ranked = means.reset_index("token").sort_values("probability", ascending=False, kind="stable").groupby(PAIR)
     likelier, other = (ranked.nth(rank).add_prefix(f"{side}_") for rank, side in enumerate(SIDES))
     first = places[places["rank"] == 0].join(likelier["likelier_token"], on=PAIR)
     first["leads"] = first.entropy.where(first.token == first.likelier_token, 0.0)
@@ -52,38 +79,39 @@ def count_pairs(answers: Sequence[SampledAnswer], correct: Sequence[bool | None]
 
 
 def shorter_share(pairs: pd.DataFrame) -> float:
-    """Share of [`count_pairs`]'s places, weighted by entropy, whose likelier branch has fewer tokens left.
+    """
+    Share of the positions of [`count_pairs`], weighted by entropy, whose likelier alternative has fewer tokens left.
 
-    NaN if no pair had both of its branches drawn in completions that ended.
+    NaN if no pair had both alternatives sampled in completions that ended.
     """
     gap = (pairs.likelier_tokens_left - pairs.other_tokens_left)[pairs.entropy > 0].dropna()
     if gap.empty:
         return math.nan
     known = pairs.loc[gap.index]
-    # At the places where the other branch is the likelier one, the gap is the same with the other sign.
+    # At positions where the other alternative is the likelier one, the gap has the other sign.
     shorter = known.leads.where(gap < 0, 1 - known.leads).where(gap != 0, 0.0)
     return float(np.average(shorter, weights=known["count"] * known.entropy))
 
 
 def sample_facts(
-    answers: Sequence[SampledAnswer], tau: float, correct: Sequence[bool | None] | None = None
+    completions: Sequence[SampledCompletion], tau: float, correct: Sequence[bool | None] | None = None
 ) -> dict[str, float]:
-    """The completions as a whole."""
-    lengths = [len(answer.tokens) for answer in answers]
+    """Means over all completions; lengths in tokens, entropies in bits, the rest shares in [0, 1]."""
+    lengths = [len(completion.tokens) for completion in completions]
     sizes = selection_size(torch.tensor(lengths), tau)
     return {
-        "completions": len(answers),
+        "completions": len(completions),
         "mean_length": mean(lengths),
-        "truncated": mean([not answer.ended for answer in answers]),
-        "entropy": mean([bits for answer in answers for bits in answer.entropies]),
-        "fork_entropy": mean([fork.entropy for answer in answers for fork in answer.forks]),
+        "truncated": mean([not completion.ended for completion in completions]),
+        "entropy": mean([bits for completion in completions for bits in completion.entropies]),
+        "top_entropy": mean([top.entropy for completion in completions for top in completion.top_tokens]),
         "too_short": mean((sizes == 0).tolist()),
-        "accuracy": mean([verdict for verdict in correct or [] if verdict is not None]),
+        "accuracy": mean([score for score in correct or [] if score is not None]),
     }
 
 
 def group_facts(
-    answers: Sequence[SampledAnswer],
+    completions: Sequence[SampledCompletion],
     correct: Sequence[bool | None] | None,
     *,
     size: int,
@@ -93,29 +121,34 @@ def group_facts(
     mask_truncated: bool = False,
 ) -> dict[str, float]:
     """
-    Shares of equal groups; of the tokens that Eq. 5 selects; of these, of the ones in equal groups, and of the ones in
-    wrong completions that Eq. 7 rewards. Prompts with fewer than G verdicts are left out; NaN without others.
+    Expected shares over groups of `size` completions; NaN if no prompt has as many scored ones.
+
+    `shaped_share` is of all tokens (Eq. 5). The last two are of the shaped tokens: those in all-correct or
+    all-incorrect groups, and those in incorrect completions with A' > 0 (Eq. 7).
     """
-    of_prompt: dict[int, list[tuple[SampledAnswer, bool]]] = {}
-    for answer, verdict in zip(answers, correct or [None] * len(answers), strict=True):
-        if verdict is not None:
-            of_prompt.setdefault(answer.prompt, []).append((answer, verdict))
-    prompts = [judged for judged in of_prompt.values() if len(judged) >= size]
-    counts = [(len(judged), sum(verdict for _, verdict in judged)) for judged in prompts]
-    shaped = equal = rewarded = tokens = 0.0
-    for judged, (n, c) in zip(prompts, counts, strict=True):
-        for answer, verdict in judged:
-            if mask_truncated and not answer.ended:
+    by_prompt: dict[int, list[tuple[SampledCompletion, bool]]] = {}
+    for completion, score in zip(completions, correct or [None] * len(completions), strict=True):
+        if score is not None:
+            by_prompt.setdefault(completion.prompt, []).append((completion, score))
+    prompts = [scored for scored in by_prompt.values() if len(scored) >= size]
+    counts = [(len(scored), sum(score for _, score in scored)) for scored in prompts]
+    group_size, shaped, equal, rewarded, tokens = torch.tensor([size]), 0.0, 0.0, 0.0, 0
+    for scored, (n, c) in zip(prompts, counts, strict=True):
+        for completion, score in scored:
+            if mask_truncated and not completion.ended:
                 continue
-            tokens += len(answer.tokens)
-            for among in range(size):  # correct ones among the G - 1 others, any of the n - 1
-                ways = math.comb(c - verdict, among) * math.comb(n - 1 - (c - verdict), size - 1 - among)
+            length, highest = len(completion.tokens), sorted(completion.entropies, reverse=True)
+            tokens += length
+            for others in range(size):  # correct ones among the G - 1 others, drawn from the n - 1
+                ways = math.comb(c - score, others) * math.comb(n - 1 - (c - score), size - 1 - others)
                 chance = ways / math.comb(n - 1, size - 1)
-                selected = _selected(answer, verdict, among + verdict, size, tau, dynamic_multiplier)
+                b = multiplier(torch.tensor([score]), torch.tensor([others + score]), group_size)
+                k = selection_size(torch.tensor([length]), tau, b if dynamic_multiplier else None)
+                selected = highest[: int(k)]
                 shaped += chance * len(selected)
-                equal += chance * len(selected) * (among + verdict in (0, size))
-                if not verdict:
-                    advantage = advantage_of_incorrect(among, size)
+                equal += chance * len(selected) * (others + score in (0, size))
+                if not score:
+                    advantage = advantage_of_incorrect(others, size)
                     rewarded += chance * sum(advantage + beta_incorrect * bits > 0 for bits in selected)
     return {
         "num_generations": size,
@@ -127,19 +160,11 @@ def group_facts(
     }
 
 
-def _selected(answer: SampledAnswer, verdict: bool, right: int, size: int, tau: float, dynamic: bool) -> list[float]:
-    """The entropies in S_H of a completion whose group has `right` correct ones, in bits."""
-    length = torch.tensor([len(answer.tokens)])
-    b = multiplier(torch.tensor([verdict]), torch.tensor([right]), torch.tensor([size])) if dynamic else None
-    k = int(selection_size(length, tau, b).item())
-    return sorted(answer.entropies, reverse=True)[:k]
-
-
-def advantage_of_incorrect(right: int, size: int) -> float:
-    """A of a wrong completion: rewards of 0 and 1, scaled by the group; 0 where all that were judged are correct."""
-    if right == size:
+def advantage_of_incorrect(group_correct: int, size: int) -> float:
+    """A of an incorrect completion for rewards of 0 and 1, scaled by the group's standard deviation."""
+    if group_correct == size:
         return 0.0
-    share = right / size
+    share = group_correct / size
     return -math.sqrt(share / (1 - share) * (size - 1) / size)
 
 

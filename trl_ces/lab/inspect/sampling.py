@@ -1,4 +1,4 @@
-"""Completions sampled from a recipe's model, and whether each is correct."""
+"""Sampled completions of a recipe's model with their entropies, graded by the recipe's accuracy reward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transformers import TrainerState
+import torch
+from tqdm import tqdm
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, TrainerState
+from transformers.utils import logging
+from trl import get_quantization_config
 from trl.trainer.utils import is_async_callable
 
 from ...layers.first_rollout import describe_example
@@ -18,47 +22,58 @@ from ...support.errors import UserError, first_line, hub_errors
 from ...support.prompts import build_prompt
 from ...support.reward_names import accuracy_reward_index, reward_name
 from ...train.lookup import find_reward_functions, model_path
-from .answers import SampledAnswer, encode_prompt, sample_answers
+from ..evaluation.generate import generate_batch
+from ..evaluation.models import apply_template, cut_at_end, end_tokens
 from .settings import Prompts, Sampling
+from .tokens import HighEntropyToken, high_entropy_tokens
 
 if TYPE_CHECKING:
     from ...train.recipe import Recipe
 
 
 @dataclass(frozen=True)
+class SampledCompletion:
+    """One sampled completion."""
+
+    prompt: int  # index of its prompt
+    tokens: list[int]  # with the end token
+    ended: bool  # has an end token; otherwise it was truncated
+    entropies: list[float]  # bits, one per token
+    top_tokens: list[HighEntropyToken]  # by position
+
+
+@dataclass(frozen=True)
 class RecipeSample:
-    """What a recipe's model wrote."""
+    """The completions of a recipe's model."""
 
-    name: str
-    model: Any
+    name: str  # of the model
     tokenizer: Any
-    prompts: list[list[int]]  # token ids
-    answers: list[SampledAnswer]  # the first prompt's first
-    correct: list[bool | None] | None  # per completion, `None` if its reward could not tell; `None` without verdicts
-    reason: str | None  # why there are no verdicts, where a reward was to give them, or no correct completion
+    prompts: list[str]  # with the chat template
+    completions: list[SampledCompletion]  # grouped by prompt, in the order of the prompts
+    correct: list[bool | None] | None  # per completion, `None` if unscored; `None` if nothing could be scored
+    reason: str | None  # why nothing was scored or nothing is correct, if a reward exists
 
 
-def sample_recipe(recipe: Recipe, asked: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
-    """Loads the recipe's model, samples its completions, and grades them by the recipe's accuracy reward."""
+def sample_recipe(recipe: Recipe, prompts: Prompts, sampling: Sampling, *, build: bool = False) -> RecipeSample:
+    """
+    Load the recipe's model, sample completions, and grade them by the recipe's accuracy reward.
+
+    `build`: whether the recipe's `model_builder` may make the model.
+    """
     name, model, tokenizer = _load_model(recipe, build)
-    prompts = asked.prompts
-    if asked.typed and tokenizer.chat_template is not None:
-        prompts = [build_prompt(text, recipe.script.system_prompt) for text in prompts]
-    encoded = [encode_prompt(tokenizer, prompt, recipe.training.get("chat_template_kwargs")) for prompt in prompts]
-    answers = sample_answers(model, tokenizer, encoded, sampling)
+    if prompts.typed and tokenizer.chat_template is not None:
+        prompts = Prompts([build_prompt(text, recipe.script.system_prompt) for text in prompts.prompts])
+    template = recipe.training.get("chat_template_kwargs")
+    encoded = [encode_prompt(tokenizer, prompt, template) for prompt in prompts.prompts]
+    completions = sample_completions(model, tokenizer, encoded, sampling)
     correct, reason = None, None
-    if asked.columns:
-        correct, reason = _accuracy_verdicts(recipe, tokenizer, asked, encoded, answers)
-    return RecipeSample(name, model, tokenizer, encoded, answers, correct, reason)
+    if prompts.columns:
+        correct, reason = _grade(recipe, tokenizer, prompts, encoded, completions)
+    return RecipeSample(name, tokenizer, [tokenizer.decode(ids) for ids in encoded], completions, correct, reason)
 
 
 def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
-    """The model's name, the model and its tokenizer."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-    from trl import get_quantization_config
-
+    """Load the model and its tokenizer; returns them after the model's name."""
     logging.disable_progress_bar()
     name = model_path(recipe) if build else str(recipe.model.model_name_or_path)
     place = os.path.expanduser(name)
@@ -73,7 +88,7 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
         "device_map": "cpu" if on_cpu else str(torch.accelerator.current_accelerator()),
         **(recipe.training.get("model_init_kwargs") or {}),
     }
-    # A recipe's flash attention is for the forwards of training: it takes neither a CPU nor float32 weights.
+    # Flash attention, which a recipe may choose for training, supports neither CPUs nor float32 weights.
     loading["attn_implementation"] = None if "flash" in str(recipe.attention) else recipe.attention
     loading = {key: value for key, value in loading.items() if value is not None}
     refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, ImportError)
@@ -81,17 +96,75 @@ def _load_model(recipe: Recipe, build: bool) -> tuple[str, Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(place, **hub)
         return name, AutoModelForCausalLM.from_pretrained(place, **hub, **loading), tokenizer
     except refusals as error:
-        if os.environ.get("TRL_CES_DEBUG"):
-            raise
+        raise UserError(f"The model {name!r} cannot be loaded: {first_line(error)}") from error
+
+
+def encode_prompt(
+    tokenizer: Any, prompt: str | list[dict[str, str]], chat_template_kwargs: dict[str, Any] | None = None
+) -> list[int]:
+    """Encode a prompt as TRL does: text as it is, chat messages by the tokenizer's chat template."""
+    if isinstance(prompt, str):
+        ids = tokenizer(prompt)["input_ids"]
+    elif tokenizer.chat_template is None:
         raise UserError(
-            f"The model {name!r} cannot be loaded: {first_line(error)} (TRL_CES_DEBUG=1 shows where)"
-        ) from error
+            "The prompts are chat messages and the tokenizer has no chat template: name an instruct model, or give "
+            "text prompts with `--prompt` or by a `dataset_builder` (docs/recipes.md has one)."
+        )
+    else:
+        options = {"tokenize": True, "return_dict": True, **(chat_template_kwargs or {})}
+        ids = apply_template(tokenizer, prompt, **options)["input_ids"]
+    if not ids:
+        raise UserError(f"The prompt {prompt!r} has no tokens: write something in it.")
+    return list(ids)
 
 
-def _accuracy_verdicts(
-    recipe: Recipe, tokenizer: Any, asked: Prompts, encoded: Sequence[list[int]], answers: Sequence[SampledAnswer]
+def sample_completions(
+    model: Any, tokenizer: Any, prompts: Sequence[list[int]], sampling: Sampling
+) -> list[SampledCompletion]:
+    """Sample completions from the full distribution (no top-k, no top-p) and find their high-entropy tokens."""
+    model.eval()
+    ends, pad = end_tokens(tokenizer, model.generation_config.eos_token_id), tokenizer.pad_token_id
+    pad = (ends or [0])[0] if pad is None else pad  # any token serves: nothing attends to it
+    settings = GenerationConfig(
+        do_sample=True,
+        temperature=sampling.temperature,
+        top_k=0,
+        top_p=1.0,
+        max_new_tokens=sampling.max_new_tokens,
+        eos_token_id=ends or None,
+        pad_token_id=pad,
+        disable_compile=True,
+    )
+    rows = [number for number in range(len(prompts)) for _ in range(sampling.num_samples)]
+    batches = [rows[start : start + sampling.batch_size] for start in range(0, len(rows), sampling.batch_size)]
+    sampled: list[list[int]] = []
+    completions: list[SampledCompletion] = []
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        torch.manual_seed(sampling.seed)
+        for numbers in tqdm(batches, desc="Sampling", unit="batch"):
+            for tokens in generate_batch(model, [prompts[number] for number in numbers], settings):
+                length = len(cut_at_end(tokens, ends)[0]) + 1  # the end token counts
+                sampled.append(tokens[:length])
+        tau = sampling.share([len(tokens) for tokens in sampled])
+        for numbers in batches:
+            batch_prompts, batch = [prompts[number] for number in numbers], sampled[len(completions) :][: len(numbers)]
+            found = high_entropy_tokens(
+                model, batch_prompts, batch, temperature=sampling.temperature, tau=tau, pad=pad
+            )
+            for number, tokens, (entropies, top_tokens) in zip(numbers, batch, found, strict=True):
+                completions.append(SampledCompletion(number, tokens, tokens[-1] in ends, entropies, top_tokens))
+    return completions
+
+
+def _grade(
+    recipe: Recipe,
+    tokenizer: Any,
+    prompts: Prompts,
+    encoded: Sequence[list[int]],
+    completions: Sequence[SampledCompletion],
 ) -> tuple[list[bool | None] | None, str | None]:
-    """Asks the accuracy reward."""
+    """Call the accuracy reward with TRL's and CESTrainer's arguments; returns `correct` and `reason`."""
     functions = find_reward_functions(recipe)
     try:
         index = accuracy_reward_index([reward_name(func) for func in functions], recipe.setting("ces_accuracy_reward"))
@@ -100,36 +173,29 @@ def _accuracy_verdicts(
     func: Any = functions[index]
     if isinstance(func, str):
         return None, f"the accuracy reward is the reward model {func}, which only the trainer loads."
-    arguments, name = _reward_arguments(tokenizer, asked, encoded, answers), reward_name(func)
-    ask = guard(func, name, "stop")  # as in training
-    try:
-        values = asyncio.run(ask(**arguments)) if is_async_callable(ask) else ask(**arguments)
-    except RewardError as error:  # the table is of use without it
-        return None, str(error)
-    threshold = recipe.setting("ces_correct_threshold")
-    verdicts = [None if value is None else value >= threshold for value in values]
-    seen = describe_example(func, arguments["completions"][0], {name: values[0] for name, values in asked.columns.items()})
-    return verdicts, None if any(verdicts) else f"{name} calls no completion correct. {seen}"
-
-
-def _reward_arguments(
-    tokenizer: Any, asked: Prompts, encoded: Sequence[list[int]], answers: Sequence[SampledAnswer]
-) -> dict[str, Any]:
-    """Keyword arguments of a reward function, TRL's and CESTrainer's, one entry per completion."""
-    tokens = [answer.tokens for answer in answers]
-    prompts = [asked.prompts[answer.prompt] for answer in answers]
-    texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
-    return {
-        "prompts": prompts,
+    rows = [completion.prompt for completion in completions]
+    tokens = [completion.tokens for completion in completions]
+    texts = zip(rows, tokenizer.batch_decode(tokens, skip_special_tokens=True), strict=True)
+    arguments: dict[str, Any] = {
+        "prompts": [prompts.prompts[row] for row in rows],
         "completions": [
-            text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
-            for prompt, text in zip(prompts, texts, strict=True)
+            text if isinstance(prompts.prompts[row], str) else [{"role": "assistant", "content": text}]
+            for row, text in texts
         ],
         "completion_ids": tokens,
-        **read_turns([encoded[answer.prompt] for answer in answers], tokens, None, tokenizer),
-        **{name: [values[answer.prompt] for answer in answers] for name, values in asked.columns.items()},
-        # What TRL offers for logging goes nowhere: there is no run.
+        **read_turns([encoded[row] for row in rows], tokens, None, tokenizer),
+        **{name: [values[row] for row in rows] for name, values in prompts.columns.items()},
         "trainer_state": TrainerState(),
-        "log_extra": lambda *args, **kwargs: None,
+        "log_extra": lambda *args, **kwargs: None,  # nothing is logged without a run
         "log_metric": lambda *args, **kwargs: None,
     }
+    reward = guard(func, reward_name(func), "stop")  # as in training
+    try:
+        values = asyncio.run(reward(**arguments)) if is_async_callable(reward) else reward(**arguments)
+    except RewardError as error:  # the rest of the results is useful without it
+        return None, str(error)
+    threshold = recipe.setting("ces_correct_threshold")
+    correct = [None if value is None else value >= threshold for value in values]
+    row = {name: own[0] for name, own in prompts.columns.items()}
+    example = describe_example(func, arguments["completions"][0], row)
+    return correct, None if any(correct) else f"{reward_name(func)} calls no completion correct. {example}"

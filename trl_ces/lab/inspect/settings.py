@@ -1,4 +1,4 @@
-"""What is sampled from a recipe's model, and how: its prompts and the draw."""
+"""Prompts and sampling settings of `trl-ces inspect`."""
 
 from __future__ import annotations
 
@@ -15,37 +15,35 @@ from ..evaluation.models import check_model
 if TYPE_CHECKING:
     from ...train.recipe import Recipe
 
-NUM_PROMPTS = 16
+NUM_PROMPTS = 16  # default
+AUTO = "auto"  # value of tau, see `automatic_tau` in methods/ces.py
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are drawn and their forks found."""
+    """How completions are sampled and how many of their tokens count as high-entropy tokens."""
 
     num_samples: int = 8  # completions per prompt
-    temperature: float = 1.0  # of the sampling, hence of entropies and probabilities too
+    temperature: float = 1.0  # of the sampling, hence of entropies and probabilities
     max_new_tokens: int = 512
-    tau: float | str = 0.01  # the paper's; share of a completion's tokens that are forking tokens; at least one is
+    tau: float | str = 0.01  # share of a completion's tokens, at least one token; or "auto"
     seed: int = 0
-    batch_size: int = 32  # completions generated together; another size draws others
+    batch_size: int = 32  # completions generated together; another size samples other completions
 
     def __post_init__(self):
-        from ...config import RANGES
-
         if not 0 < self.temperature < math.inf:
             raise UserError(
                 f"The temperature is {self.temperature}: `--temperature` must be above 0; 1.0 is the model's own."
             )
-        holds, reason = RANGES["ces_tau"]
-        if not holds(self.tau):
-            raise UserError(f"`--tau` is {self.tau}: {reason}")
+        if self.tau != AUTO and not 0 <= float(self.tau) <= 1:
+            raise UserError(f"`--tau` is {self.tau}: it is a share of tokens in [0, 1], or {AUTO}.")
 
     @classmethod
     def of_recipe(cls, recipe: Recipe, **given: Any) -> Sampling:
-        """What is `None` or missing in `given` is the recipe's, else the default."""
+        """Settings in `given` that are not `None`, then the recipe's, then the defaults."""
         training = recipe.training
         own = {
-            "num_samples": max(cls.num_samples, training.get("num_generations") or 0),  # one group at least
+            "num_samples": max(cls.num_samples, training.get("num_generations") or 0),  # at least one group
             "temperature": training.get("temperature"),
             "max_new_tokens": training.get("max_completion_length"),
             "tau": training.get("ces_tau"),
@@ -54,7 +52,7 @@ class Sampling:
         return cls(**{name: value for name, value in values.items() if value is not None})
 
     def share(self, lengths: Sequence[int]) -> float:
-        """tau as a number: `auto` follows from the completions' lengths."""
+        """Tau as a number; `auto` is computed from the completions' lengths in tokens."""
         from ...methods.ces import automatic_tau
 
         return automatic_tau(mean(lengths)) if isinstance(self.tau, str) else self.tau
@@ -68,9 +66,8 @@ def recipe_to_sample(
     data: str | None = None,
     prompts: Sequence[str] | None = None,
 ) -> Recipe:
-    """The recipe whose model is to be sampled. Without a recipe, a model and prompts are enough."""
-    from ...train.compose import compose
-    from ...train.recipe import load_recipe
+    """Load the recipe whose model is sampled. Without recipe names, a model and prompts are enough."""
+    from ...train.recipe import compose, load_recipe
 
     overrides, names = dict(overrides), [names] if isinstance(names, str) else names
     if model is not None:
@@ -78,9 +75,9 @@ def recipe_to_sample(
     if data is not None:
         overrides |= {"dataset_name": [data], "dataset_builder": ["null"], "dataset_kwargs": ["null"]}
         if not names or compose(names).get("dataset_name") != data:
-            overrides.setdefault("dataset_config", ["null"])  # the recipe's is of its own data
+            overrides.setdefault("dataset_config", ["null"])  # the recipe's value belongs to its own data
     if prompts and not all(text.strip() for text in prompts):
-        raise UserError("A `--prompt` is empty: write what the model is to answer.")
+        raise UserError("A `--prompt` is empty: write what the model is to complete.")
     if prompts and "dataset_name" in overrides:
         raise UserError("`--prompt` and data are both given: prompts come from one of them, so remove the other.")
     if not names:
@@ -88,46 +85,44 @@ def recipe_to_sample(
             raise UserError("No model is named: give `--model`, a directory or a Hub id, or `--config`, a recipe.")
         if not prompts and "dataset_name" not in overrides:
             raise UserError("There are no prompts: give `--prompt`, `--data`, a file, or `--config`, a recipe.")
-        # Training wants float32 weights under its optimizer; a model that is only read stays as it was saved.
+        # Training needs float32 weights for its optimizer; without it a model keeps the type that it was saved in.
         overrides.setdefault("dtype", ["auto"])
-        overrides.setdefault("dataset_name", ["unused"])  # a recipe must name data; with prompts it is not read
-    overrides.setdefault("output_dir", ["unused"])  # and where to save
+        overrides.setdefault("dataset_name", ["unused"])  # required in a recipe; not read if prompts are given
+    overrides.setdefault("output_dir", ["unused"])  # required, too
 
     recipe = load_recipe(names, overrides)
     if model is not None or recipe.script.model_builder is None:
         check_model(str(recipe.model.model_name_or_path))
     if not names and "reward_funcs" not in overrides:
-        # The default rewards would grade the completions by a measure that nobody chose.
+        # The default rewards would grade the completions although nobody chose them.
         recipe = replace(recipe, script=replace(recipe.script, reward_funcs=[]))
     return recipe
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """What is asked: texts or chat messages, and per column of the data its values, which the rewards read."""
+    """Prompts, texts or chat messages, with the columns of the data that reward functions read."""
 
     prompts: list[Any]
-    columns: dict[str, list[Any]] = field(default_factory=dict)  # empty: nothing to grade the completions by
-    typed: bool = False  # given on the command line: they go through the chat template, if there is one
+    columns: dict[str, list[Any]] = field(default_factory=dict)  # empty: the completions cannot be graded
+    typed: bool = False  # given on the command line: texts that get the chat template, if there is one
 
 
 def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
-    """Prompts from the recipe's data, with its other columns if the recipe has a reward."""
+    """Read prompts from the recipe's data, with its other columns if the recipe has a reward."""
     from datasets.exceptions import DatasetGenerationError
 
-    from ...train.data import load_datasets
-    from ...train.sources import read_rows
+    from ...train.data import load_datasets, read_rows
 
     script = recipe.script
     name = str(script.dataset_builder or script.dataset_name)
     wanted = num_prompts or min(NUM_PROMPTS, script.max_train_samples or NUM_PROMPTS)
     try:
         may_be_small = script.dataset_builder is None and is_local(name) and num_prompts is None
-        whole = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= wanted
-        few = replace(
-            script, max_train_samples=None if whole else wanted, num_eval_samples=None, eval_dataset_name=None
-        )
-        data, _ = load_datasets(few, say=lambda text: None)
+        take_all = may_be_small and len(read_rows(script, name, script.dataset_split).golds) <= wanted
+        limit = None if take_all else wanted
+        subset = replace(script, max_train_samples=limit, num_eval_samples=None, eval_dataset_name=None)
+        data, _ = load_datasets(subset, say=lambda text: None)
     except UserError as error:
         raise UserError(str(error).replace("`max_train_samples` or `num_eval_samples`", "`--num_prompts`")) from None
     except (OSError, ValueError, DatasetGenerationError) as error:
@@ -135,3 +130,8 @@ def read_prompts(recipe: Recipe, num_prompts: int | None = None) -> Prompts:
     has_reward = script.reward_funcs or script.reward_model_name_or_path
     columns = {column: list(data[column]) for column in data.column_names if column != "prompt"}
     return Prompts(list(data["prompt"]), columns if has_reward else {})
+
+
+def tau(word: str) -> float | str:
+    """Type of `--tau`."""
+    return word if word == AUTO else float(word)

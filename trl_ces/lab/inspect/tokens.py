@@ -1,8 +1,7 @@
-"""The forking tokens of given completions: where the model is least sure, and between which tokens.
+"""Entropies and high-entropy tokens of given completions, from one forward pass over prompt and completion.
 
-One forward pass over prompt and completion gives the distribution at each of its tokens. Symbols as in
-methods/ces.py: B completions, T token positions, V vocabulary size. Entropies are in bits and, like the probabilities,
-of the sampling distribution softmax(logits / temperature).
+B completions, T token positions, V vocabulary size. Entropies are in bits. Entropies and probabilities are of the
+sampling distribution softmax(logits / temperature).
 """
 
 import math
@@ -16,57 +15,60 @@ from ...methods.ces import selection_size, top_entropy_tokens
 from ...methods.rule import entropy_in_bits
 
 # Logits per forward pass: 2 GiB in float32. A single completion may need more, if its tokens times V do.
-LOGITS_AT_A_TIME = 2**29
+LOGITS_PER_FORWARD = 2**29
 # Positions whose distributions are computed together, in float32 whatever the model's dtype.
-POSITIONS_AT_A_TIME = 256
+POSITIONS_PER_CHUNK = 256
 
 
 @dataclass(frozen=True)
-class ForkingToken:
+class HighEntropyToken:
     """One of a completion's tokens of highest entropy."""
 
-    place: int  # in the completion, from 0
-    pair: tuple[int, int]  # the two likeliest tokens there, the likelier first
-    probabilities: tuple[float, float]  # theirs
+    position: int  # in the completion, from 0
+    pair: tuple[int, int]  # ids of the two likeliest tokens there, the likelier first
+    probabilities: tuple[float, float]  # of the pair
     entropy: float  # bits
-    sampled: int  # the token that was drawn
+    sampled: int  # id of the token in the completion
 
 
-def forking_tokens(
-    model: Any, prompts: list[list[int]], answers: list[list[int]], *, temperature: float, tau: float, pad: int
-) -> list[tuple[list[float], list[ForkingToken]]]:
+def high_entropy_tokens(
+    model: Any, prompts: list[list[int]], completions: list[list[int]], *, temperature: float, tau: float, pad: int
+) -> list[tuple[list[float], list[HighEntropyToken]]]:
     """
-    The entropies of completions and their k = max(1, floor(length * tau)) tokens of highest entropy, Eq. 5 with b = 1.
+    Compute each completion's entropies and its k = max(1, floor(length * tau)) tokens of highest entropy.
+
+    Eq. 5 with b = 1.
     """
-    rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
-    at_a_time = max(1, LOGITS_AT_A_TIME // (max(map(len, rows)) * model.config.get_text_config().vocab_size))
-    found = []
-    for start in range(0, len(rows), at_a_time):
-        part = rows[start : start + at_a_time]
-        width = max(map(len, part))
-        # Padded on the right: every token has the position that it has alone, and causal attention sees no padding.
-        ids = torch.tensor([row + [pad] * (width - len(row)) for row in part], device=model.device)
-        attended = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in part], device=model.device)
-        logits = model(input_ids=ids, attention_mask=attended, use_cache=False).logits  # (B, width, V)
-        for row, answer in zip(range(len(part)), answers[start:], strict=False):
+    rows = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
+    per_forward = max(1, LOGITS_PER_FORWARD // (max(map(len, rows)) * model.config.get_text_config().vocab_size))
+    results = []
+    for start in range(0, len(rows), per_forward):
+        chunk = rows[start : start + per_forward]
+        width = max(map(len, chunk))
+        # Padded on the right: every token keeps the position that it has alone, and causal attention sees no padding.
+        ids = torch.tensor([row + [pad] * (width - len(row)) for row in chunk], device=model.device)
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in chunk], device=model.device)
+        logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits  # (B, width, V)
+        for row, completion in zip(range(len(chunk)), completions[start:], strict=False):
             # The logits at one token predict the next, so the completion's first token is at the prompt's last.
-            own = logits[row, len(part[row]) - len(answer) - 1 : len(part[row]) - 1]
+            own = logits[row, len(chunk[row]) - len(completion) - 1 : len(chunk[row]) - 1]
             bits, probabilities, tokens = (values.cpu() for values in distribution_facts(own, temperature))
-            k = selection_size(torch.tensor([len(answer)]), tau).clamp(min=1)
-            selected = top_entropy_tokens(bits.unsqueeze(0), torch.ones(1, len(answer), dtype=torch.int64), k)[0]
-            forks = []
-            for place in selected.nonzero().flatten().tolist():
-                pair, of_pair = tuple(tokens[place].tolist()), tuple(probabilities[place].tolist())
-                forks.append(ForkingToken(place, pair, of_pair, bits[place].item(), answer[place]))
-            found.append((bits.tolist(), forks))
-    return found
+            k = selection_size(torch.tensor([len(completion)]), tau).clamp(min=1)
+            selected = top_entropy_tokens(bits.unsqueeze(0), torch.ones(1, len(completion), dtype=torch.int64), k)[0]
+            top_tokens = []
+            for position in selected.nonzero().flatten().tolist():
+                pair, of_pair = tuple(tokens[position].tolist()), tuple(probabilities[position].tolist())
+                entropy = bits[position].item()
+                top_tokens.append(HighEntropyToken(position, pair, of_pair, entropy, completion[position]))
+            results.append((bits.tolist(), top_tokens))
+    return results
 
 
 def distribution_facts(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Entropy and the two likeliest tokens of softmax(logits / temperature), computed in float32."""
+    """Compute entropy (T,) in bits, and probabilities and ids (T, 2) of the two likeliest tokens, in float32."""
     entropies, probabilities, tokens = [], [], []
-    for part in logits.split(POSITIONS_AT_A_TIME):
-        log_probs = (part.float() / temperature).log_softmax(dim=-1)
+    for chunk in logits.split(POSITIONS_PER_CHUNK):
+        log_probs = (chunk.float() / temperature).log_softmax(dim=-1)
         # A token of probability 0 (logit -inf) adds nothing, where 0 * -inf would be NaN.
         terms = log_probs.exp() * log_probs
         entropies.append(entropy_in_bits(-terms.masked_fill(log_probs == -math.inf, 0.0).sum(dim=-1)))  # Eq. 4
@@ -77,17 +79,7 @@ def distribution_facts(logits: Tensor, temperature: float) -> tuple[Tensor, Tens
 
 
 def token_text(tokenizer: Any, token: int) -> str:
-    r"""
-    A token's text as a Python literal, so that white space shows: `' the'`, `'\n\n'`.
-
-    A fragment of a character is shown as its vocabulary entry, an id outside the vocabulary as `<12>`.
-    """
-    entry = tokenizer.convert_ids_to_tokens(token)
-    return f"<{token}>" if entry is None else repr(piece(tokenizer, token))
-
-
-def piece(tokenizer: Any, token: int) -> str:
-    """A token's plain text; of a fragment of a character its vocabulary entry, of an unknown id `<12>`."""
+    """A token's text; for a fragment of a character its vocabulary entry, for an unknown id `<12>`."""
     entry = tokenizer.convert_ids_to_tokens(token)
     if entry is None:
         return f"<{token}>"

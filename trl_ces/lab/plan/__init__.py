@@ -1,1 +1,1 @@
-"""What a recipe asks of its machines: schedule and memory, computed without them. `trl-ces plan` prints it."""
+"""Memory, disk, schedule and hours of a recipe, computed without a GPU. `trl-ces plan` prints them."""

@@ -1,22 +1,20 @@
 """Memory of one device by part, in bytes, at the longest completions: what the engine holds plus one step's tensors.
 
 Exact by construction: parameter counts, and the tensors of a forward and backward pass (`step.py`). From DeepSpeed's
-and vLLM's documented defaults: buckets, the weights that ZeRO-3 gathers, and the buffers that weights are sent in.
-Estimates: `RESERVE`, `RESERVE_CPU`, `VLLM_WORKSPACE` and `VLLM_ASLEEP`.
+and vLLM's documented defaults: buckets, and the weights that ZeRO-3 gathers. Estimates: `RESERVE`, `RESERVE_CPU`,
+`VLLM_WORKSPACE` and `VLLM_ASLEEP`. The devices of a vLLM server are not planned.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .engine import Engine
 from .step import StepCount, StepSettings, count_step
 
 GIB = 2**30
-# Estimates. CUDA context, NCCL buffers and allocator fragmentation:
-RESERVE = 3 * GIB
-# Python, torch and other libraries, on a CPU:
-RESERVE_CPU = 1 * GIB
+# Estimates.
+RESERVE = 3 * GIB  # CUDA context, NCCL buffers and allocator fragmentation
+RESERVE_CPU = 1 * GIB  # Python, torch and other libraries, on a CPU
 # vLLM's activations for 4,096 batched tokens and its CUDA graphs, which since 0.21 leave its cache less room
 # (`Worker.determine_available_memory` in vllm/v1/worker/gpu_worker.py); the graphs stay while it sleeps.
 VLLM_WORKSPACE = 2 * GIB
@@ -24,11 +22,36 @@ VLLM_ASLEEP = 1 * GIB
 # DeepSpeed's defaults, in parameters: reduce_bucket_size and stage3_max_live_parameters.
 BUCKET = 500_000_000
 LIVE_WEIGHTS = 1_000_000_000
-# vLLM's defaults for weights on their way to a server: bytes after which a buffer is sent, and buffers in flight.
-PACKED = 1 * GIB
-PACKED_BUFFERS = 2
 
 WIDTHS = {"float32": 4, "bfloat16": 2}
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How processes share weights, gradients and optimizer state: one process, DDP, DeepSpeed or FSDP2."""
+
+    processes: int  # processes on all nodes, one per device
+    zero_stage: int = 0  # 0 without DeepSpeed; 1 shards the optimizer, 2 also the gradients, 3 also the weights
+    offload_optimizer: bool = False  # whether the optimizer is in host memory
+    offload_weights: bool = False  # whether ZeRO-3's shards of the weights are, too
+    fsdp: bool = False  # FSDP2, which shards weights, gradients and optimizer
+    loads_once: bool = False  # whether one process per node reads the weights, FSDP's `cpu_ram_efficient_loading`
+    nodes: int = 1  # machines, with equally many processes each
+
+    @property
+    def shards_weights(self) -> bool:
+        """Whether a device holds only its share of the weights: ZeRO-3 and FSDP2."""
+        return self.fsdp or self.zero_stage == 3
+
+    @property
+    def name(self) -> str:
+        """The engine as text: `ZeRO-3, optimizer offloaded on 16 processes, 2 nodes`."""
+        kind = "FSDP2" if self.fsdp else f"ZeRO-{self.zero_stage}" if self.zero_stage else "DDP"
+        kind += ", optimizer offloaded" * self.offload_optimizer + ", weights offloaded" * self.offload_weights
+        nodes = f", {self.nodes} nodes" if self.nodes > 1 else ""
+        return (
+            "one process" if self.processes == 1 and kind == "DDP" else f"{kind} on {self.processes} processes{nodes}"
+        )
 
 
 @dataclass(frozen=True)
@@ -36,13 +59,12 @@ class Generation:
     """How completions are generated."""
 
     vllm: bool  # vLLM on the training devices; `False`: transformers' `generate`, or a server
-    utilization: float  # vLLM's share of the device, 0 to 1
-    sleeps: bool  # whether vLLM frees its memory during training
-    tensor_parallel: int  # devices per vLLM engine
-    sequences: int  # completions generated at a time, by one process or by the server
-    kv_bytes: int  # bytes of key-value cache per token on one device; of a server, in one engine
-    server: bool = False  # vLLM runs on other devices, see `plan_server`
-    corrected: bool = False  # whether the policy scores every rollout, `vllm_importance_sampling_correction`
+    server: bool = False  # vLLM runs on other devices, whose memory is not planned
+    utilization: float = 0.0  # vLLM's share of the device, 0 to 1
+    sleeps: bool = False  # whether vLLM frees its memory during training
+    tensor_parallel: int = 1  # devices per vLLM engine
+    sequences: int = 0  # completions generated at a time by one engine or process
+    kv_bytes: int = 0  # bytes of key-value cache per token on one device
 
 
 @dataclass(frozen=True)
@@ -53,27 +75,11 @@ class Setup:
     engine: Engine  # how processes share weights, gradients and optimizer state
     accumulation: int  # passes per optimizer step; from the second on, gradients coexist with activations
     generation: Generation  # how completions are generated
-    device: int | None  # bytes of a device
-    reference: bool = False  # whether the KL term asks the model before training, a second one unless LoRA is trained
-    loaded: str | None = None  # dtype of the weights as loaded. `None`: that of the computation
-    trained: str | None = None  # dtype in which trained weights and their gradients are kept
-    # Fields that make a micro-batch one row and leave a step as it is; none if the loss couples its rows.
-    one_row: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def loaded_bytes(self) -> int:
-        """Bytes of a weight as loaded."""
-        return WIDTHS[self.loaded or self.step.dtype]
-
-    @property
-    def frozen_bytes(self) -> int:
-        """Bytes of a weight that is not trained: as loaded, but DeepSpeed casts the whole model."""
-        return WIDTHS[self.step.dtype] if self.engine.zero_stage else self.loaded_bytes
-
-    @property
-    def trained_bytes(self) -> int:
-        """Bytes of a trained weight and of its gradient; DeepSpeed's float32 masters are the optimizer's."""
-        return self.frozen_bytes if self.trained is None else WIDTHS[self.trained]
+    loaded_bytes: int  # bytes of a weight as loaded
+    frozen_bytes: int  # bytes of a weight that is not trained: as loaded, but DeepSpeed casts the whole model
+    trained_bytes: int  # bytes of a trained weight and of its gradient, without DeepSpeed's float32 masters
+    device: int | None = None  # bytes of a device; `None`: unknown
+    reference: bool = False  # whether the KL term needs the base model, a second one unless LoRA is trained
 
     @property
     def sent_bytes(self) -> int:
@@ -87,28 +93,19 @@ class Memory:
 
     parts: dict[str, int]  # peak of each part
     training: int  # peak while the policy trains; below the sum, since not all parts peak together
-    generating: int  # peak while completions are generated
+    generating: int  # peak while completions are generated; 0 if a server generates them
     host: int  # host memory of a node for what is offloaded
     loading: int  # host memory of a node while its processes load the model
-    full_answers: float  # completions of full length that vLLM's cache holds; infinite without vLLM
-    device: int | None  # capacity of the device
+    full_completions: float  # completions of full length that vLLM's cache holds; infinite without vLLM
 
     @property
-    def excess(self) -> int:
-        """Missing bytes, 0 if it fits; at least 1 if vLLM cannot hold one full completion, as it would not start."""
-        if self.device is None:
-            return 0
-        missing = max(self.training, self.generating) - self.device
-        return max(missing, 1 if self.full_answers < 1 else 0, 0)
-
-    @property
-    def fits(self) -> bool:
-        return self.excess == 0
+    def peak(self) -> int:
+        return max(self.training, self.generating)
 
 
 def plan_memory(setup: Setup) -> Memory:
-    """Memory of one device under `setup`."""
-    count, engine, step = count_step(setup.step), setup.engine, setup.step
+    """Compute the memory of one device, and of its node's host."""
+    count, engine, step, generation = count_step(setup.step), setup.engine, setup.step, setup.generation
     weights, gradients, optimizer, host = _states(count, setup)
     if setup.reference and step.lora is None:
         weights += setup.frozen_bytes * count.weights // (engine.processes if engine.shards_weights else 1)
@@ -117,21 +114,22 @@ def plan_memory(setup: Setup) -> Memory:
         step_peak = gradients + count.peak
     else:
         step_peak = max(gradients, count.peak_with_gradients)
-    resident = weights + optimizer + buffers
     reserve = RESERVE if step.gpu else RESERVE_CPU
-    vllm, in_training, full_answers = _vllm(setup, count)
-    training = resident + step_peak + reserve + in_training
-    generating = resident + (gradients if engine.zero_stage else 0) + reserve
-    cache = sending = 0
-    if setup.generation.vllm:
-        generating += vllm + gathered_to_send(setup, count)
-    elif setup.generation.server:
-        # Of the first process. What is gathered waits until a buffer is full.
-        collected = in_flight(setup, count, buffers=1) if engine.shards_weights else 0
-        sending = max(gathered_to_send(setup, count), collected) + in_flight(setup, count)
-        generating += sending
+    resident = weights + optimizer + buffers + reserve
+    generating = resident + (gradients if engine.zero_stage else 0)
+    vllm, vllm_in_training, full_completions = _vllm(setup, count)
+    cache = 0
+    if generation.server:
+        generating = 0
+    elif generation.vllm:
+        # TRL gathers one tensor at a time to send it; with LoRA under ZeRO-3, all of them.
+        if engine.zero_stage == 3 and step.lora is not None:
+            gathered = setup.frozen_bytes * count.weights
+        else:
+            gathered = setup.sent_bytes * count.largest if engine.shards_weights else 0
+        generating += vllm + gathered
     else:
-        cache = setup.generation.kv_bytes * setup.generation.sequences * step.tokens
+        cache = generation.kv_bytes * generation.sequences * step.tokens
         generating += cache + (setup.frozen_bytes * count.weights if engine.zero_stage == 3 else 0)
     parts = {
         "weights": weights,
@@ -140,29 +138,11 @@ def plan_memory(setup: Setup) -> Memory:
         "engine's buffers": buffers,
         "activations": count.peak,
         "vLLM": vllm,
-        "weights on their way to vLLM": sending,
         "key-value cache": cache,
         "reserve (estimate)": reserve,
     }
-    return Memory(parts, training, generating, host, _loading(count, setup), full_answers, setup.device)
-
-
-def sent_weights(count: StepCount, step: StepSettings) -> int:
-    """Number of weights that TRL sends to vLLM: adapters are merged, and skipped."""
-    return count.weights if step.lora is None else count.weights - count.trained
-
-
-def gathered_to_send(setup: Setup, count: StepCount) -> int:
-    """Bytes that each device gathers while TRL sends weights: a tensor at a time; with LoRA under ZeRO-3, all."""
-    if setup.engine.zero_stage == 3 and setup.step.lora is not None:
-        return setup.frozen_bytes * count.weights
-    return setup.sent_bytes * count.largest if setup.engine.shards_weights else 0
-
-
-def in_flight(setup: Setup, count: StepCount, buffers: int = PACKED_BUFFERS) -> int:
-    """Bytes of the buffers that weights are sent in, at either end; a tensor may start in one that is almost full."""
-    buffer = PACKED + setup.sent_bytes * count.largest
-    return min(buffers * buffer, setup.sent_bytes * sent_weights(count, setup.step))
+    training = resident + step_peak + vllm_in_training
+    return Memory(parts, training, generating, host, _loading(count, setup), full_completions)
 
 
 def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
@@ -180,27 +160,26 @@ def _states(count: StepCount, setup: Setup) -> tuple[int, int, int, int]:
     if stage >= 3:
         weights //= processes
     host = 0
-    of_a_node = processes // engine.nodes
+    per_node = processes // engine.nodes
     if engine.offload_optimizer:
         # Stages 2 and 3 then gather the gradients on the host, too, and Adam reads a float32 copy of them.
-        host += (optimizer + gradients + 4 * count.trained // processes) * of_a_node
+        host += (optimizer + gradients + 4 * count.trained // processes) * per_node
         optimizer = gradients = 0
     if engine.offload_weights and stage == 3:
-        host += weights * of_a_node
+        host += weights * per_node
         weights = 0
     return weights, gradients, optimizer, host
 
 
 def _loading(count: StepCount, setup: Setup) -> int:
-    """Bytes of a node's host memory while transformers loads the model: none if it loads onto the one device."""
+    """Bytes of a node's host memory while transformers loads the model: 0 if it loads onto the one device."""
     engine = setup.engine
     if not setup.step.gpu or (engine.processes == 1 and not engine.zero_stage):
         return 0
-    weights = sent_weights(count, setup.step)
     if engine.zero_stage == 3:
-        return WIDTHS["bfloat16"] * weights  # the first process reads the checkpoint, and scatters it
+        return WIDTHS["bfloat16"] * count.base  # the first process reads the checkpoint, and scatters it
     copies = 1 if engine.loads_once else engine.processes // engine.nodes
-    return copies * setup.loaded_bytes * weights
+    return copies * setup.loaded_bytes * count.base
 
 
 def _buffers(count: StepCount, setup: Setup) -> int:
@@ -224,7 +203,7 @@ def _vllm(setup: Setup, count: StepCount) -> tuple[int, int, float]:
     generation = setup.generation
     if not generation.vllm or setup.device is None:
         return 0, 0, float("inf")
-    whole = int(generation.utilization * setup.device)
-    room = whole - 2 * count.weights // generation.tensor_parallel - VLLM_WORKSPACE
-    full_answers = max(room, 0) / (generation.kv_bytes * setup.step.tokens)
-    return whole, VLLM_ASLEEP if generation.sleeps else whole, full_answers
+    share = int(generation.utilization * setup.device)
+    room = share - 2 * count.weights // generation.tensor_parallel - VLLM_WORKSPACE
+    full_completions = max(room, 0) / (generation.kv_bytes * setup.step.tokens)
+    return share, VLLM_ASLEEP if generation.sleeps else share, full_completions

@@ -1,26 +1,108 @@
-"""A recipe's plan, from its file and what only the user knows."""
+"""A recipe's plan: schedule, memory, disk, and a coarse estimate of hours."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
 
+from ...config import CESConfig
 from ...support.errors import UserError
 from ...support.hub import is_local
-from ...train.arguments import ScriptArguments
-from ...train.disk import plan_disk
+from ...train.data import read_rows
 from ...train.launch import read_accelerate_config
-from ...train.recipe import load_recipe
-from ...train.schedule import make_schedule
-from ...train.shapes import find_shape
-from ...train.shipped import find_config
-from ...train.sources import read_rows
-from .engine import read_engine
-from .hours import DEVICES, Plan
-from .memory import GIB
-from .setup import make_setup, prompt_tokens
+from ...train.recipe import Recipe, find_config, load_recipe
+from ...train.sizes import Disk, Schedule, find_shape, make_schedule, plan_disk
+from .memory import GIB, Memory, Setup, plan_memory
+from .setup import make_setup, prompt_tokens, read_engine
 from .step import count_step
+
+# NVIDIA's data sheets: dense bf16 FLOP/s, and bytes/s of memory bandwidth.
+DEVICES = {
+    "A800": (312e12, 2039e9),
+    "A100": (312e12, 2039e9),
+    "H100": (989e12, 3350e9),
+    "L40S": (362e12, 864e9),
+    "RTX4090": (165e12, 1008e9),
+}
+# Utilisation of these peaks, high and low. FLOP/s: 0.26 in an update at the 1.5B shape on an H100 (experiments/h100),
+# 0.38 to 0.43 for Llama 3 (arXiv 2407.21783, section 3.3). Bandwidth, scheduling and sampling included: assumed.
+UTILISATION = ((0.45, 0.6), (0.25, 0.25))
+# A question in tokens, and deciles of the lengths of R1's completions as shares of a limit of 12,000 tokens: a
+# log-normal distribution with median 3,200 and sigma 0.7. Assumed.
+PROMPT = 180
+LENGTHS = (0.08, 0.13, 0.17, 0.20, 0.24, 0.29, 0.35, 0.43, 0.55, 1.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One recipe's plan."""
+
+    name: str  # recipe and overlays
+    config: CESConfig  # settings of the run
+    model: str  # model id or path
+    schedule: Schedule  # rollouts and steps
+    setup: Setup  # what decides memory
+    disk: Disk  # checkpoints
+    prompt: str  # where the length of the prompt comes from
+    device: str  # one of `DEVICES`
+
+    @property
+    def memory(self) -> Memory:
+        return plan_memory(self.setup)
+
+    @property
+    def hours(self) -> tuple[float, float] | None:
+        """Low and high; `None` unless vLLM is colocated on one node's GPUs and the number of rollouts is known."""
+        setup, rollouts = self.setup, self.schedule.rollouts
+        if not (setup.step.gpu and setup.generation.vllm and setup.engine.nodes == 1 and rollouts):
+            return None
+        low, high = (rollouts * sum(phases.values()) / 3600 for phases in rollout_seconds(self))
+        return low, high
+
+
+def rollout_seconds(plan: Plan, lengths: Sequence[float] | None = None) -> tuple[dict[str, float], dict[str, float]]:
+    """
+    Seconds of a rollout by phase, at high and at low utilisation, for completions of `lengths` (default: R1's).
+
+    With N completions of mean length L on each of the engines or processes, P tokens of prompt and W weights:
+
+    - generation: S = max(longest, N L / slots) decoding steps, each reading 2 W bytes of weights, and each token the
+      cached keys and values of those before it, N (L P + L2 / 2) tokens in all (L2: mean square of the lengths), over
+      the bandwidth;
+    - log-probs and update: (2 W (P + L) + 2 layers width (P^2 + 2 P L + L2)) N FLOPs a forward, over the FLOP/s. An
+      update is 3 forwards (2 with LoRA), one more with checkpointing; old and reference log-probs are one each.
+
+    The optimizer's step, transfers between devices and to the host, checkpoints and the start are left out.
+    """
+    setup, schedule, config = plan.setup, plan.schedule, plan.config
+    count, engine, generation = count_step(setup.step), setup.engine, setup.generation
+    lengths = lengths or [share * (config.max_completion_length or 0) for share in LENGTHS]
+    mean, square = fmean(lengths), fmean(length**2 for length in lengths)
+
+    completions = schedule.responses * generation.tensor_parallel / engine.processes
+    slots = min(completions, max(plan.memory.full_completions * setup.step.tokens / (PROMPT + mean / 2), 1))
+    steps = max(*lengths, completions * mean / slots)
+    keys = generation.kv_bytes * generation.tensor_parallel * completions * (mean * PROMPT + square / 2)
+    read = (2 * count.base * steps + keys) / generation.tensor_parallel
+
+    text = setup.step.shape.config().get_text_config()
+    attention = 2 * text.num_hidden_layers * text.hidden_size * (PROMPT**2 + 2 * PROMPT * mean + square)
+    forward = (2 * count.weights * (PROMPT + mean) + attention) * schedule.responses / engine.processes
+    corrected = config.use_vllm and config.vllm_importance_sampling_correction
+    scored = int(schedule.updates > 1 or corrected) + setup.reference
+    updates = config.num_iterations * ((2 if setup.step.lora else 3) + setup.step.checkpointing)
+    flops, bandwidth = DEVICES[plan.device]
+    high, low = (
+        {
+            "generation": read / (bandwidth * of_bandwidth),
+            "log-probs": scored * forward / (flops * of_flops),
+            "update": updates * forward / (flops * of_flops),
+        }
+        for of_flops, of_bandwidth in UTILISATION
+    )
+    return high, low
 
 
 def plan_recipe(
@@ -28,78 +110,41 @@ def plan_recipe(
     overrides: dict[str, list[str]],
     *,
     gpus: int = 1,
+    nodes: int | None = None,
     gpu_memory: float | None = None,
     device: str = "A800",
     accelerate_config: str | None = None,
     model_config: str | None = None,
     prompt_length: int | None = None,
     rows: int | None = None,
-    nodes: int | None = None,
-    server_gpus: int | None = None,
-    bandwidth: float | None = None,
 ) -> Plan:
-    """Work out a recipe's schedule, what decides its memory, and what it writes."""
-    if device not in DEVICES:
-        raise UserError(f"`--device` is {device!r}: its hours are known for {', '.join(DEVICES)}.")
+    """Plan a recipe; the keywords are the options of `trl-ces plan`."""
     recipe = load_recipe(names, overrides)
-    accelerate = {}
-    if accelerate_config is not None:
-        accelerate = read_accelerate_config(find_config(accelerate_config, "accelerate"))
-    engine = read_engine(accelerate, gpus, nodes)
+    file = None if accelerate_config is None else find_config(accelerate_config, "accelerate")
+    engine = read_engine({} if file is None else read_accelerate_config(file), gpus, nodes)
     try:
         config = recipe.check_training(gpus)
     except UserError as error:
-        raise UserError(str(error).replace("--num_processes", "--gpus") + _shared_by(names, overrides, gpus)) from None
+        raise UserError(str(error).replace("--num_processes", "--gpus")) from None
     model = str(recipe.model.model_name_or_path)
-    schedule = make_schedule(config, gpus, rows or _rows(recipe.script))
+    schedule = make_schedule(config, gpus, rows or _training_rows(recipe))
     shape = find_shape(model, recipe.script.model_builder, model_config)
     prompt, source = prompt_tokens(config, prompt_length)
     capacity = None if gpu_memory is None else int(gpu_memory * GIB)
-    setup = make_setup(recipe, config, schedule, shape, engine, capacity, prompt)
-    if server_gpus is not None and not setup.generation.server:
-        raise UserError(
-            "`--server_gpus` is for a recipe in server mode: add `--use_vllm true --vllm_mode server`, or remove it."
-        )
-    if bandwidth is not None and not setup.generation.server and engine.nodes == 1:
-        raise UserError(
-            "`--bandwidth` changes nothing here: without a vLLM server and on one node nothing goes over the network. "
-            "Give `--nodes`, or remove it."
-        )
+    setup = make_setup(recipe, config, shape, engine, prompt, capacity)
     count = count_step(setup.step)
     sizes = {"weights": count.weights, "trained": count.trained, "width": setup.trained_bytes}
     disk = plan_disk(config, schedule.steps, **sizes, zero_stage=engine.zero_stage, fsdp=engine.fsdp)
-    network = None if bandwidth is None else bandwidth * 1e9 / 8
-    completion = setup.step.tokens - prompt
-    return Plan(" ".join(names), model, schedule, setup, disk, source, completion, device, server_gpus, network)
+    return Plan(" ".join(names), config, model, schedule, setup, disk, source, device)
 
 
-def with_lora(plan: Plan, names: Sequence[str], overrides: dict[str, list[str]], **given: Any) -> Plan | None:
-    """The plan of the same recipe with the overlay `lora`, if that fits where the recipe does not."""
-    if plan.fits or plan.setup.step.lora is not None:
-        return None
-    try:
-        other = plan_recipe([*names, "lora"], overrides, **given)
-    except UserError:
-        return None
-    return other if other.fits else None
-
-
-def _rows(script: ScriptArguments) -> int | None:
-    """Training prompts: those that are asked for, or those of a local file that is there."""
+def _training_rows(recipe: Recipe) -> int | None:
+    """Training prompts: `max_train_samples`, or the rows of a local file; `None` if unknown."""
+    script = recipe.script
     name = script.dataset_name
-    is_here = name is not None and is_local(name) and Path(name).expanduser().exists()
-    if script.max_train_samples is not None or name is None or not is_here:
+    if script.max_train_samples is not None or name is None:
         return script.max_train_samples
+    if not (is_local(name) and Path(name).expanduser().exists()):
+        return None
     held_out = 0 if script.eval_dataset_name else script.num_eval_samples or 0
     return len(read_rows(script, name, script.dataset_split).golds) - held_out
-
-
-def _shared_by(names: Sequence[str], overrides: dict[str, list[str]], gpus: int) -> str:
-    """A sentence with the overlay whose step these devices can share, where the recipe's cannot be."""
-    for overlay in ("colocate", "server"):
-        try:
-            load_recipe([*names, overlay], overrides).check_training(gpus)
-        except UserError:
-            continue
-        return f" Or add the overlay `{overlay}`: `--config {' '.join([*names, overlay])}`."
-    return ""

@@ -1,9 +1,10 @@
-"""A checked recipe's `Setup`: everything that decides its memory."""
+"""A recipe and an accelerate configuration as a `Setup`, which decides memory."""
 
 from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any, cast
 
 from trl import get_peft_config
@@ -11,127 +12,120 @@ from trl import get_peft_config
 from ...config import CESConfig
 from ...support.errors import UserError
 from ...train.recipe import Recipe
-from ...train.schedule import Schedule
-from ...train.shapes import ModelShape
-from .engine import Engine
-from .memory import Generation, Setup
+from ...train.sizes import ModelShape, Schedule, make_schedule
+from .memory import WIDTHS, Engine, Generation, Setup
 from .step import StepSettings
 
 # Tokens, where nothing in the recipe bounds prompt and completion.
 ASSUMED_PROMPT = 512
+OFFLOADED = ("offload_optimizer", "offload_param")  # fields of DeepSpeed
+
+
+def read_engine(settings: dict[str, Any], processes: int, nodes: int | None = None) -> Engine:
+    """Find the engine that an accelerate configuration starts."""
+    nodes = int(settings.get("num_machines", 1)) if nodes is None else nodes
+    if processes % nodes:
+        raise UserError(
+            f"`--gpus` is {processes}, which is no multiple of the {nodes} nodes: give the processes of all nodes "
+            "together, or other `--nodes`."
+        )
+    kind = settings.get("distributed_type", "NO")
+    fields = settings.get(f"{kind.lower()}_config") or {}
+    if kind in ("NO", "MULTI_GPU", "MULTI_CPU"):
+        return Engine(processes, nodes=nodes)
+    if kind == "FSDP":
+        # accelerate's defaults
+        shards, offloads = fields.get("fsdp_reshard_after_forward", True), fields.get("fsdp_offload_params", False)
+        if fields.get("fsdp_version", 1) != 2 or offloads or not shards:
+            raise UserError("There is a plan for FSDP2 only, with resharding and without offloading of weights.")
+        once = bool(fields.get("fsdp_cpu_ram_efficient_loading", True))
+        return Engine(processes, fsdp=True, loads_once=once, nodes=nodes)
+    if kind != "DEEPSPEED":
+        raise UserError(f"There is no plan for `distributed_type: {kind}`: use DDP, DeepSpeed or FSDP2.")
+    if (file := fields.get("deepspeed_config_file")) is not None:
+        zero = json.loads(Path(file).expanduser().read_text(encoding="utf-8")).get("zero_optimization", {})
+        fields = {f"{name}_device": (zero.get(name) or {}).get("device") for name in OFFLOADED}
+        fields["zero_stage"] = zero.get("stage", 0)
+    stage = fields.get("zero_stage", 2)
+    if stage not in (1, 2, 3):
+        raise UserError(f"There is no plan for DeepSpeed's ZeRO stage {stage!r}: choose 1, 2 or 3.")
+    optimizer, weights = (fields.get(f"{name}_device") not in ("none", None) for name in OFFLOADED)
+    return Engine(processes, stage, optimizer, weights, nodes=nodes)
 
 
 def prompt_tokens(config: CESConfig, given: int | None) -> tuple[int, str]:
     """Tokens of the longest prompt to plan for, and where the number comes from."""
-    answer = config.max_completion_length
-    if answer is None:
-        raise UserError("`max_completion_length` is null: a plan needs the longest completion.")
     if given is not None:
         return given, "--prompt_length"
     if config.use_vllm and config.vllm_max_model_length is not None:
-        room = config.vllm_max_model_length - answer
-        if room < 1:
-            raise UserError(
-                f"`vllm_max_model_length` is {config.vllm_max_model_length} and `max_completion_length` {answer}: "
-                "no room is left for the prompt; raise the first."
-            )
+        room = config.vllm_max_model_length - cast(int, config.max_completion_length)
         return room, "vllm_max_model_length - max_completion_length"
-    return ASSUMED_PROMPT, "assumed; --prompt_length says otherwise"
+    return ASSUMED_PROMPT, "assumed; set it with --prompt_length"
 
 
 def make_setup(
-    recipe: Recipe,
-    config: CESConfig,
-    schedule: Schedule,
-    shape: ModelShape,
-    engine: Engine,
-    device: int | None,
-    prompt: int,
+    recipe: Recipe, config: CESConfig, shape: ModelShape, engine: Engine, prompt: int, device: int | None = None
 ) -> Setup:
-    """Gather what decides a recipe's memory."""
-    _refuse_what_no_plan_covers(recipe, engine)
-    half = bool(config.bf16 or config.fp16)
+    """Gather what decides a recipe's memory, for a longest prompt of `prompt` tokens and a device of `device` bytes.
+
+    `config` is what the recipe's `check_training` returns for the engine's processes.
+    """
+    if recipe.model.load_in_4bit or recipe.model.load_in_8bit or recipe.attention == "eager":
+        raise UserError(
+            "There is no plan for quantized weights or eager attention: remove `load_in_4bit` and `load_in_8bit`, and "
+            "set `attn_implementation: sdpa`."
+        )
+    schedule = make_schedule(config, engine.processes, None)
+    half, sharded = bool(config.bf16 or config.fp16), bool(engine.zero_stage or engine.fsdp)
     named = str(shape.config().dtype).removeprefix("torch.") if recipe.model.dtype == "auto" else recipe.model.dtype
     loaded = "float32" if named in (None, "float32") else "bfloat16"
     tokens = prompt + cast(int, config.max_completion_length)
     lora = get_peft_config(recipe.model)
     rows = schedule.micro_batch
-    if config.max_tokens_per_micro_batch is not None:  # a row above the budget is a piece of its own
+    if config.max_tokens_per_micro_batch is not None:  # a row above the budget is a micro-batch of its own
         rows = max(1, min(rows, config.max_tokens_per_micro_batch // tokens))
     step = StepSettings(
         shape=shape,
         rows=rows,
         tokens=tokens,
         checkpointing=bool(config.gradient_checkpointing),
-        dtype="bfloat16" if half and (engine.zero_stage or engine.fsdp) else loaded,
-        autocast=half and not (engine.zero_stage or engine.fsdp),
+        dtype="bfloat16" if half and sharded else loaded,
+        autocast=half and not sharded,
         flash_attention="flash" in (recipe.attention or ""),
         gpu=not recipe.training.get("use_cpu"),
         lora=None if lora is None else json.dumps(lora.to_dict(), default=sorted),  # peft keeps some lists as sets
     )
+    frozen = step.dtype if engine.zero_stage else loaded
     upcast = not engine.zero_stage and (lora is not None or (engine.fsdp and half))  # by peft, or by accelerate
     return Setup(
         step=step,
         engine=engine,
         accumulation=schedule.accumulation * math.ceil(schedule.micro_batch / rows),
         generation=_generation(config, schedule, shape, engine, step.dtype),
+        loaded_bytes=WIDTHS[loaded],
+        frozen_bytes=WIDTHS[frozen],
+        trained_bytes=WIDTHS["float32" if upcast else frozen],
         device=device,
         reference=config.beta != 0.0,
-        loaded=loaded,
-        trained="float32" if upcast else None,
-        one_row=_one_row(recipe, config, schedule),
     )
-
-
-def _refuse_what_no_plan_covers(recipe: Recipe, engine: Engine) -> None:
-    if recipe.model.load_in_4bit or recipe.model.load_in_8bit:
-        raise UserError("There is no plan for quantized weights: remove `load_in_4bit` and `load_in_8bit`.")
-    if recipe.attention == "eager":
-        raise UserError(
-            "There is no plan for `attn_implementation: eager`, which keeps every attention score: use sdpa."
-        )
-    if engine.fsdp and recipe.training.get("use_cpu"):
-        raise UserError("There is no plan for FSDP2 on a CPU: accelerate starts it on GPUs only.")
 
 
 def _generation(config: CESConfig, schedule: Schedule, shape: ModelShape, engine: Engine, dtype: str) -> Generation:
     colocated = bool(config.use_vllm) and config.vllm_mode == "colocate"
-    server = bool(config.use_vllm) and not colocated
     parallel = config.vllm_tensor_parallel_size if colocated else 1
     if engine.processes % parallel:
-        raise UserError(
-            f"`vllm_tensor_parallel_size` is {parallel}, and {engine.processes} GPUs are no multiple of it: choose a "
-            "divisor."
-        )
-    # TRL asks a server for the whole rollout in one request.
-    answers = schedule.responses if server else schedule.responses // engine.processes * parallel
-    kv_width = 2 if config.use_vllm or dtype == "bfloat16" else 4
+        raise UserError(f"`vllm_tensor_parallel_size` is {parallel}: choose a divisor of the {engine.processes} GPUs.")
+    # Numbers per token in a device's cache if no layer slides its window; a device holds at least one head.
+    text = shape.config().get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    numbers = 2 * text.num_hidden_layers * max(heads // parallel, 1) * width
     return Generation(
         vllm=colocated,
+        server=bool(config.use_vllm) and not colocated,
         utilization=config.vllm_gpu_memory_utilization,
         sleeps=config.vllm_enable_sleep_mode,
         tensor_parallel=parallel,
-        sequences=answers,
-        kv_bytes=kv_width * _kv_numbers(shape.config(), parallel),
-        server=server,
-        corrected=bool(config.use_vllm and config.vllm_importance_sampling_correction),
+        sequences=schedule.responses // engine.processes * parallel,
+        kv_bytes=numbers * (2 if config.use_vllm or dtype == "bfloat16" else 4),
     )
-
-
-def _one_row(recipe: Recipe, config: CESConfig, schedule: Schedule) -> tuple[tuple[str, str], ...]:
-    if not config.rows_are_independent():
-        return ()
-    fields = {"per_device_train_batch_size": 1}
-    if recipe.script.responses_per_step is None:  # else the other two follow
-        fields["gradient_accumulation_steps"] = schedule.accumulation * schedule.micro_batch
-        if recipe.training.get("steps_per_generation") is not None:
-            fields["steps_per_generation"] = recipe.training["steps_per_generation"] * schedule.micro_batch
-    return tuple((name, str(value)) for name, value in fields.items())
-
-
-def _kv_numbers(config: Any, parallel: int) -> int:
-    """Numbers per token in a device's key-value cache if no layer slides its window; it holds one head at least."""
-    text = config.get_text_config()
-    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    return 2 * text.num_hidden_layers * max(heads // parallel, 1) * width

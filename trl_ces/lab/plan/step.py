@@ -1,9 +1,9 @@
-"""One training step without memory: the model's own code runs on tensors that have shapes and no content.
+"""Memory of one training step: the model's own code on tensors that have shapes and no content.
 
 transformers' forward, its activation checkpointing, TRL's fused LM head and autograd run under PyTorch's fake tensors,
-and every storage that is made and freed is counted. No formula has to know what a layer saves, so a new architecture
-or release of transformers is counted as it is. Fake tensors cannot show two things, which are written out below: the
-attention kernel, which saves no (T, T) scores, and TRL's Triton kernels, which work in place.
+and every storage that is allocated and freed is counted. No formula needs to know what a layer saves, so new
+architectures and releases of transformers are counted as they are. Fake tensors cannot show two things, which are
+written out below: the attention kernel, which saves no (T, T) scores, and TRL's Triton kernels, which work in place.
 """
 
 from __future__ import annotations
@@ -13,13 +13,20 @@ import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
-from ...train.shapes import ModelShape
+import torch
+from peft import get_peft_config, get_peft_model
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
+from transformers.integrations.sdpa_attention import repeat_kv
+from trl.kernels import chunked_logprob
+from trl.trainer.utils import add_fused_lm_head
 
-if TYPE_CHECKING:
-    import torch
+from ...train.sizes import ModelShape
 
 ATTENTION = "trl_ces_plan"
 
@@ -32,20 +39,19 @@ class StepSettings:
     rows: int  # completions in the micro-batch
     tokens: int  # tokens per completion, prompt included
     checkpointing: bool  # `gradient_checkpointing`
-    dtype: str  # of the weights in the computation, `"float32"` or `"bfloat16"`
+    dtype: str  # dtype of the weights in the computation, `"float32"` or `"bfloat16"`
     autocast: bool  # whether bfloat16 is computed from weights of `dtype`, as without DeepSpeed
-    flash_attention: bool  # A kernel that needs no (T, T) mask. `False`: PyTorch's, which gets one
+    flash_attention: bool  # whether the kernel needs no (T, T) mask; PyTorch's own gets one
     gpu: bool  # whether TRL's LM head runs its Triton kernels or its torch loops
-    lora: str | None = None  # peft's `LoraConfig` as JSON, which a cache can key. `None`: train all weights
+    lora: str | None = None  # peft's `LoraConfig` as JSON, which can be a cache key; `None`: all weights are trained
 
 
 @dataclass(frozen=True)
 class StepCount:
-    """What one step holds."""
+    """Parameters of the model, and bytes of one step's tensors."""
 
     weights: int  # parameters
     trained: int  # trained parameters
-    tensors: int  # tensors of weights
     largest: int  # parameters of the largest tensor, which ZeRO-3 gathers whole
     layer: int  # parameters of the largest decoder layer, which FSDP2 gathers whole
     head: int  # parameters of the LM head, which FSDP2 keeps gathered from the forward to its backward
@@ -53,48 +59,53 @@ class StepCount:
     peak: int  # peak bytes beyond weights and gradients
     peak_with_gradients: int  # peak bytes beyond weights, where the backward allocates the gradients
 
+    @property
+    def base(self) -> int:
+        """Parameters without adapters: those of the checkpoint, and those that TRL sends to vLLM."""
+        return self.weights - self.trained or self.weights
+
 
 @cache
 def count_step(settings: StepSettings) -> StepCount:
     """Run one step on fake tensors and count its storages."""
-    released, kept = _run(settings, keep_gradients=False), _run(settings, keep_gradients=True)
-    return replace(released, peak_with_gradients=kept.peak)
+    without = _run(settings, keep_gradients=False)
+    return replace(without, peak_with_gradients=_run(settings, keep_gradients=True).peak)
 
 
 def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
-    """One step; `peak_with_gradients` is left at 0."""
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
+    """Count one step; `peak_with_gradients` is left at 0."""
     with torch.device("meta"):
         model = _model(settings)
     with ExitStack() as stack:
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-        _fill(model)
+        _replace_meta_tensors(model)
         parameters = list(model.parameters())
         if not keep_gradients:
             for parameter in parameters:
                 if parameter.requires_grad:
-                    parameter.register_post_accumulate_grad_hook(_forget_gradient)
+                    parameter.register_post_accumulate_grad_hook(lambda weight: setattr(weight, "grad", None))
         ids = torch.zeros(settings.rows, settings.tokens, dtype=torch.long)
-        counter = _storage_counter([*parameters, *model.buffers(), ids])
+        counter = _StorageCounter([*parameters, *model.buffers(), ids])
         if settings.gpu:
-            _work_in_place(stack)
+            # TRL's Triton kernels overwrite the tile of logits; its torch loops copy it. No Mock in their place, which
+            # would record its calls and so keep their tensors alive.
+            for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
+                stack.enter_context(mock.patch.object(chunked_logprob, name, _do_nothing))
         stack.enter_context(counter)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.autocast):
             outputs = model(input_ids=ids, attention_mask=ids, labels=ids, fused_lm_head=True)
         saved = counter.live
         # Both reach the loss: log-probs through the importance ratio, entropies through CES.
         (outputs.log_probs.sum() + outputs.entropy.sum()).backward()
-    numbers = [parameter.numel() for parameter in parameters]
-    trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
     base = model.get_base_model() if settings.lora is not None else model
+    # The modules that accelerate makes FSDP2 gather one at a time.
+    names = set(getattr(base, "_no_split_modules", None) or ())
+    layers = [module for module in base.modules() if type(module).__name__ in names] or [base]
     return StepCount(
-        weights=sum(numbers),
-        trained=trained,
-        tensors=len(numbers),
-        largest=max(numbers),
-        layer=max(_numbers(module) for module in _layers(base)),
+        weights=sum(parameter.numel() for parameter in parameters),
+        trained=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
+        largest=max(parameter.numel() for parameter in parameters),
+        layer=max(sum(parameter.numel() for parameter in layer.parameters()) for layer in layers),
         head=base.get_output_embeddings().weight.numel(),
         saved=saved,
         peak=counter.peak,
@@ -102,35 +113,15 @@ def _run(settings: StepSettings, keep_gradients: bool) -> StepCount:
     )
 
 
-def _layers(model: Any) -> list[Any]:
-    """The modules that accelerate has FSDP2 gather one at a time."""
-    names = set(getattr(model, "_no_split_modules", None) or ())
-    return [module for module in model.modules() if type(module).__name__ in names] or [model]
-
-
-def _numbers(module: Any) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _forget_gradient(parameter: torch.Tensor) -> None:
-    parameter.grad = None
-
-
 def _model(settings: StepSettings) -> Any:
-    """The model as TRL prepares it: LoRA, the fused LM head, checkpointing."""
-    import torch
-    from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
-    from trl.trainer.utils import add_fused_lm_head
-
+    """Build the model as TRL prepares it: LoRA, the fused LM head, checkpointing."""
     AttentionInterface.register(ATTENTION, _attention)
-    AttentionMaskInterface.register(ATTENTION, _nothing if settings.flash_attention else _square_mask)
+    AttentionMaskInterface.register(ATTENTION, _do_nothing if settings.flash_attention else _square_mask)
     model = AutoModelForCausalLM.from_config(
         settings.shape.config(), dtype=getattr(torch, settings.dtype), attn_implementation=ATTENTION
     ).train()
     base = model
     if settings.lora is not None:
-        from peft import get_peft_config, get_peft_model
-
         lora = get_peft_config(json.loads(settings.lora))
         model = get_peft_model(model, lora, autocast_adapter_dtype=settings.autocast)
         if settings.checkpointing:
@@ -141,114 +132,80 @@ def _model(settings: StepSettings) -> Any:
     return model
 
 
-def _fill(model: Any) -> None:
-    """Replaces weights and buffers on the meta device by fake ones; tied ones stay tied."""
-    import torch
-
+def _replace_meta_tensors(model: Any) -> None:
+    """Replace weights and buffers on the meta device by fake ones; tied ones stay tied."""
     made: dict[int, torch.Tensor] = {}
     for module in model.modules():
-        for store in (module._parameters, module._buffers):
-            for name, old in store.items():
+        for tensors in (module._parameters, module._buffers):
+            for name, old in tensors.items():
                 if old is not None and id(old) not in made:
                     new = torch.empty(old.shape, dtype=old.dtype)
                     is_weight = isinstance(old, torch.nn.Parameter)
                     made[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_weight else new
                 if old is not None:
-                    store[name] = made[id(old)]
+                    tensors[name] = made[id(old)]
 
 
-def _work_in_place(stack: ExitStack) -> None:
-    """TRL's Triton kernels overwrite the tile of logits; its torch loops copy it."""
-    from trl.kernels import chunked_logprob
-
-    for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
-        # Not a Mock: it would record its calls and so keep their tensors alive.
-        stack.enter_context(mock.patch.object(chunked_logprob, name, _nothing))
-
-
-def _nothing(*args: Any, **kwargs: Any) -> None:
+def _do_nothing(*args: Any, **kwargs: Any) -> None:
     return None
 
 
-def _storage_counter(known: list[torch.Tensor]) -> Any:
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
+class _StorageCounter(TorchDispatchMode):
+    """Bytes of live storages made by operations, without those of `known`."""
 
-    class StorageCounter(TorchDispatchMode):
-        """Bytes of live storages made by operations, without those of `known`."""
+    def __init__(self, known: list[torch.Tensor]) -> None:
+        super().__init__()
+        self.live = self.peak = 0
+        # A storage's address -> the weak reference that reports its end.
+        self.watched: dict[int, Any] = {tensor.untyped_storage()._cdata: None for tensor in known}
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.live = self.peak = 0
-            # A storage's address -> the weak reference that reports its end.
-            self.watched: dict[int, Any] = {tensor.untyped_storage()._cdata: None for tensor in known}
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for value in tree_leaves(result):
+            if hasattr(value, "untyped_storage"):
+                self.watch(value.untyped_storage())
+        return result
 
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **(kwargs or {}))
-            for value in tree_leaves(result):
-                if hasattr(value, "untyped_storage"):
-                    self.watch(value.untyped_storage())
-            return result
+    def watch(self, storage: torch.UntypedStorage) -> None:
+        address, size = storage._cdata, storage.nbytes()
+        if address in self.watched:
+            return
 
-        def watch(self, storage: torch.UntypedStorage) -> None:
-            address, size = storage._cdata, storage.nbytes()
-            if address in self.watched:
-                return
+        def freed(_: Any) -> None:
+            self.live -= size
+            del self.watched[address]
 
-            def gone(_: Any) -> None:
-                self.live -= size
-                del self.watched[address]
-
-            self.watched[address] = weakref.ref(storage, gone)
-            self.live += size
-            self.peak = max(self.peak, self.live)
-
-    return StorageCounter()
+        self.watched[address] = weakref.ref(storage, freed)
+        self.live += size
+        self.peak = max(self.peak, self.live)
 
 
 def _square_mask(batch_size: int, q_length: int, kv_length: int, **kwargs: Any) -> torch.Tensor:
-    """(B, 1, T, T) bool: what PyTorch's attention gets for padded rows, as in a rollout."""
-    import torch
-
+    """(B, 1, T, T) bool: the mask that PyTorch's attention gets for padded rows, as in a rollout."""
     return torch.empty(batch_size, 1, q_length, kv_length, dtype=torch.bool)
 
 
-def _attention(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
+def _attention(module, query, key, value, attention_mask, **kwargs):
     """Fused attention as transformers calls it; with a mask, keys and values are first repeated for every head."""
-    from transformers.integrations.sdpa_attention import repeat_kv
-
     groups = getattr(module, "num_key_value_groups", 1)
     if attention_mask is not None and groups > 1:
         key, value = repeat_kv(key, groups), repeat_kv(value, groups)
-    return _fused_attention().apply(query, key, value, attention_mask).transpose(1, 2).contiguous(), None
+    return _FusedAttention.apply(query, key, value, attention_mask).transpose(1, 2).contiguous(), None
 
 
-@cache
-def _fused_attention() -> Any:
-    import torch
+class _FusedAttention(torch.autograd.Function):
+    """Saves query, key, value, output, a normalizer per row of scores and, in each layer, the mask as numbers."""
 
-    class FusedAttention(torch.autograd.Function):
-        """Saves query, key, value, output, a normalizer per row of scores and, in each layer, the mask as numbers."""
+    @staticmethod
+    def forward(ctx, query, key, value, mask):
+        bias = None if mask is None else mask.to(query.dtype)
+        rows, heads, tokens, _ = query.shape
+        output = query.new_empty(rows, tokens, heads, value.shape[-1]).transpose(1, 2)
+        normalizer = query.new_empty(rows, heads, tokens, dtype=torch.float32)
+        ctx.save_for_backward(query, key, value, bias, output, normalizer)
+        return output
 
-        @staticmethod
-        def forward(ctx, query, key, value, mask):
-            bias = None if mask is None else mask.to(query.dtype)
-            rows, heads, tokens, _ = query.shape
-            output = query.new_empty(rows, tokens, heads, value.shape[-1]).transpose(1, 2)
-            normalizer = query.new_empty(rows, heads, tokens, dtype=torch.float32)
-            ctx.save_for_backward(query, key, value, bias, output, normalizer)
-            return output
-
-        @staticmethod
-        def backward(ctx, gradient):
-            query, key, value, *_ = ctx.saved_tensors
-            return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value), None
-
-    return FusedAttention
+    @staticmethod
+    def backward(ctx, gradient):
+        query, key, value, *_ = ctx.saved_tensors
+        return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value), None

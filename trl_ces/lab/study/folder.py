@@ -1,8 +1,7 @@
-"""What the folder of one run holds, and so what is left to do there.
+"""The files in a run's folder, and what they say is left to do.
 
 `recipe.yaml` is written first, `clock.json` whenever training starts, `training.json` when it has ended and
-`evaluation.json` when the model is measured. Each is written whole or not at all: a killed run is either finished or
-can go on.
+`evaluation.json` when the model is measured. All writes are atomic: a killed run is either finished or can continue.
 """
 
 from __future__ import annotations
@@ -24,22 +23,17 @@ if TYPE_CHECKING:
     from .cells import Cell
 
 TRAINING, EVALUATION, CLOCK = "training.json", "evaluation.json", "clock.json"
-# A study may be moved or renamed: these fields say only where a run lies and what it is called.
-NAMES_ONLY = ("output_dir", "run_name")
+# Fields that may change, as a study may be moved or renamed.
+LOCATION_FIELDS = ("output_dir", "run_name")
 
 
 def read_json(file: Path) -> Any:
-    """The file's content, `None` if there is no file."""
-    if not file.is_file():
-        return None
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        raise UserError(f"{file} is damaged: remove it and start the study again to repeat that part.") from None
+    """Content of the file, `None` if it does not exist."""
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def write_recipe(cell: Cell) -> None:
-    """Writes the cell's `recipe.yaml`, as the training itself does."""
+    """Write the cell's `recipe.yaml`, as the training itself does."""
     write_text(cell.recipe_file, dump_yaml(cell.checked_recipe.given))
 
 
@@ -50,38 +44,37 @@ def is_trained(cell: Cell) -> bool:
 
 def is_finished(cell: Cell, evaluation: dict[str, Any] | None) -> bool:
     """Whether the cell is trained, and measured with the settings `evaluation`."""
-    if evaluation is None:
+    if evaluation is None or not is_trained(cell):
         return is_trained(cell)
     measured = read_json(cell.folder / EVALUATION)
-    as_kept = json.loads(json.dumps(evaluation))
-    return measured is not None and measured["settings"] == as_kept and is_trained(cell)
+    return measured is not None and measured["settings"] == json.loads(json.dumps(evaluation))
 
 
 def check_unchanged(cell: Cell, processes: int | None = None) -> None:
-    """Refuses a folder that holds a run of another recipe, or on other than `processes`, as no run of this study."""
+    """Refuse a folder that holds a run of another recipe, or of another number of `processes`."""
     if not cell.recipe_file.is_file():
         return
-    found, here = read_yaml(cell.recipe_file), dict(cell.checked_recipe.given)
-    if here.get("ces_tau") == AUTO and "ces_tau" in found:  # the training writes the number down
-        here["ces_tau"] = found["ces_tau"]
+    found, expected = read_yaml(cell.recipe_file), dict(cell.checked_recipe.given)
+    if expected.get("ces_tau") == AUTO and "ces_tau" in found:  # the training writes the number
+        expected["ces_tau"] = found["ces_tau"]
     differing = [
-        f"`{name}` {found.get(name)!r} there, {here.get(name)!r} here"
-        for name in {**found, **here}
-        if found.get(name) != here.get(name) and name not in NAMES_ONLY
+        f"`{name}` {found.get(name)!r} there, {expected.get(name)!r} here"
+        for name in {**found, **expected}
+        if found.get(name) != expected.get(name) and name not in LOCATION_FIELDS
     ]
     before = (read_json(cell.folder / CLOCK) or {}).get("processes")
-    # Of a larger batch, unless `responses_per_step` keeps it.
+    # More processes make a larger batch, unless `responses_per_step` fixes it.
     if processes and before and processes != before and cell.checked_recipe.script.responses_per_step is None:
         differing.append(f"`num_processes` {before} there, {processes} here")
     if differing:
         raise UserError(
             f"{cell.folder} holds a run with other settings ({'; '.join(differing)}): remove that folder to run it "
-            "again, or give another `output_dir`."
+            "again, or set another `output_dir`."
         )
 
 
 def begin_training(cell: Cell, processes: int = 1) -> None:
-    """Writes the recipe, and starts the clock with the seconds that led to the checkpoint to continue from."""
+    """Write the recipe, and start the clock with the seconds spent up to the checkpoint to resume from."""
     write_recipe(cell)
     before, checkpoint = read_json(cell.folder / CLOCK), newest_checkpoint(cell.folder)
     seconds = 0.0
@@ -95,7 +88,7 @@ def begin_training(cell: Cell, processes: int = 1) -> None:
 
 
 def finish_training(cell: Cell) -> None:
-    """Writes `training.json` from the clock and the Trainer's state."""
+    """Write `training.json` from the clock and the Trainer's state."""
     clock, state = read_json(cell.folder / CLOCK), read_json(cell.folder / "trainer_state.json")
     tokens = [entry["num_tokens"] for entry in state["log_history"] if "num_tokens" in entry]
     content = {

@@ -1,4 +1,4 @@
-"""A study's `evaluation` by a recipe: its held-out problems, its prompts and its accuracy reward."""
+"""`evaluation` function of studies that measures a model on problems that a recipe holds out."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ def evaluate(
     group_by: str | None = None,
     data: str | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Samples completions for problems that the recipe holds out, at its temperature, and grades them.
+    """Sample completions of the recipe's held-out problems, at its temperature, and grade them with its reward.
 
-    Without `config` in the study it is each run's own recipe. No training of a recipe sees its held-out problems; with
-    `config`, runs must keep that recipe's data and `dataset_seed`. `data` names other problems: a file or a Hub id.
+    `config` defaults to each run's own recipe; no training of a recipe sees its held-out problems. If `config` names
+    another recipe, runs must keep that recipe's data and `dataset_seed`. `data` replaces the problems by a file or a
+    Hub data set. `group_by` is a column of the data whose values become benchmarks.
     """
     from ..inspect.sampling import sample_recipe
 
     recipe = recipe_to_sample(config, {}, model=str(model_dir), data=data)
-    problems, kinds = _problems_and_kinds(recipe, num_problems, group_by, data)
+    problems, groups = _problems_and_groups(recipe, num_problems, group_by, data)
     columns = {name: list(problems[name]) for name in problems.column_names if name != "prompt"}
-    asked = Prompts(list(problems["prompt"]), columns)
     sampling = Sampling.of_recipe(
         recipe, num_samples=num_samples, seed=seed, max_new_tokens=max_new_tokens, batch_size=batch_size
     )
-    sample = sample_recipe(recipe, asked, sampling)
+    sample = sample_recipe(recipe, Prompts(list(problems["prompt"]), columns), sampling)
     if sample.correct is None:
-        raise UserError(f"`evaluation`: the recipe {config} gives no verdicts: {sample.reason}")
-    longest = sampling.max_new_tokens
-    answers = list(zip(sample.answers, sample.correct, strict=True))
-    found = {}
-    for kind in sorted(set(kinds)):
-        own = [(answer, verdict) for answer, verdict in answers if kinds[answer.prompt] == kind]
-        found[kind] = {
-            "accuracy": fmean(verdict is True for _, verdict in own),
-            "length_tokens": fmean(len(answer.tokens) for answer, _ in own),
-            "area": fmean((verdict is True) * (1 - len(answer.tokens) / longest) for answer, verdict in own),
-            "entropy_bits": fmean(bits for answer, _ in own for bits in answer.entropies),
+        raise UserError(f"`evaluation`: the completions of the recipe {config} cannot be graded: {sample.reason}")
+    limit = sampling.max_new_tokens
+    graded = list(zip(sample.completions, sample.correct, strict=True))
+    benchmarks = {}
+    for group in sorted(set(groups)):
+        own = [(completion, correct) for completion, correct in graded if groups[completion.prompt] == group]
+        benchmarks[group] = {
+            "accuracy": fmean(correct is True for _, correct in own),
+            "length_tokens": fmean(len(completion.tokens) for completion, _ in own),
+            "area": fmean((correct is True) * (1 - len(completion.tokens) / limit) for completion, correct in own),
+            "entropy_bits": fmean(bits for completion, _ in own for bits in completion.entropies),
         }
-    return found
+    return benchmarks
 
 
 def check_evaluate(
@@ -66,11 +66,11 @@ def check_evaluate(
     data: str | None = None,
     **settings: object,
 ) -> None:
-    """Refuses what [`evaluate`] would refuse for any model: `trl-ces study` calls it before its first run."""
-    _problems_and_kinds(recipe_to_sample(config, {}, data=data), num_problems, group_by, data)
+    """Refuse settings that [`evaluate`] would refuse; `trl-ces study` calls it before the first run."""
+    _problems_and_groups(recipe_to_sample(config, {}, data=data), num_problems, group_by, data)
 
 
-def _problems_and_kinds(
+def _problems_and_groups(
     recipe: Recipe, num_problems: int, group_by: str | None, data: str | None
 ) -> tuple[Dataset, Sequence[str]]:
     """Held-out problems, and the benchmark that each belongs to."""
@@ -79,21 +79,19 @@ def _problems_and_kinds(
         script = replace(script, num_eval_samples=num_problems)
     if data is not None:
         script = replace(script, max_train_samples=num_problems, num_eval_samples=None, eval_dataset_name=None)
-    whole, held_out = load_datasets(script, say=lambda text: None)
-    problems = held_out if data is None else whole
+    all_problems, held_out = load_datasets(script, say=lambda text: None)
+    problems = held_out if data is None else all_problems
     if problems is None:
         raise UserError(
             f"`evaluation`: the recipe trains on all of {script.dataset_name}: hold problems out with "
-            "`num_eval_samples`, or name others as `data`."
+            "`num_eval_samples`, or set `data`."
         )
     if len(problems) < num_problems:
-        raise UserError(
-            f"`evaluation`: the recipe holds {len(problems)} problems out, and {num_problems} are asked for."
-        )
+        raise UserError(f"`evaluation`: `num_problems` is {num_problems}, and there are {len(problems)}.")
     problems = problems.select(range(num_problems))
     if group_by is None:
         return problems, ["held out"] * len(problems)
     if group_by not in problems.column_names:
         columns = ", ".join(name for name in problems.column_names if name != "prompt")
-        raise UserError(f"`evaluation`: the data have no column {group_by!r} to group by; they have {columns}.")
+        raise UserError(f"`evaluation`: `group_by` is {group_by!r}, and the data have the columns {columns}.")
     return problems, [str(value) for value in problems[group_by]]

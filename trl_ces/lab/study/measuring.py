@@ -1,4 +1,4 @@
-"""A study's `evaluation`: checked before the first run, and a process for each model that is measured."""
+"""Check a study's `evaluation` before the first run, and measure each model in a process of its own."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
-    """Refuses an evaluation that would fail after the first training, of `recipe`.
+    """Refuse an evaluation that would fail after the first training, of `recipe`.
 
-    If its function `NAME` has a neighbour `check_NAME`, that is called with the same keyword arguments.
+    If the module of its function `NAME` has a function `check_NAME`, that is called with the same keyword arguments.
     """
     function = import_function(settings["function"], "evaluation")
     check = vars(sys.modules[function.__module__]).get(f"check_{function.__name__}", lambda **arguments: None)
@@ -45,20 +45,20 @@ def check_evaluation(settings: dict[str, Any], recipe: Recipe) -> None:
 
 
 def measuring_command(cell: Cell, settings: dict[str, Any]) -> list[str]:
-    """The command that measures a cell's model in a process of its own."""
+    """Command that measures a cell's model; see [`main`]."""
     state = "trained" if cell.trained else "untrained"
     return [sys.executable, "-m", __name__, str(cell.folder), json.dumps(settings), state]
 
 
 def main(words: list[str]) -> int:
-    """Measures a cell's model, or the one that its recipe starts from; the words are [`measuring_command`]'s.
+    """Measure a cell's trained model, or the model before training, and write `evaluation.json`.
 
-    Writes `evaluation.json`. Returns 2 if model or settings are refused.
+    Returns 2 if model or settings are refused.
     """
     folder, settings, started = Path(words[0]), json.loads(words[1]), time.monotonic()
     try:
         measure = import_function(settings["function"], "evaluation")
-        # A recipe is read only if it is needed: it imports TRL, which takes as long as measuring a small model.
+        # Loading a recipe imports TRL, which takes as long as measuring a small model.
         model = str(folder) if words[2] == "trained" else model_path(load_recipe(folder / RECIPE))
         benchmarks = measure(model, **_arguments(measure, settings, folder / RECIPE))
         check_measured(benchmarks, settings["function"])
@@ -66,33 +66,31 @@ def main(words: list[str]) -> int:
         print(f"trl-ces study: error: {error}", file=sys.stderr)
         return 2
     seconds = round(time.monotonic() - started, 1)
-    found = {"settings": settings, "seconds": seconds, "benchmarks": benchmarks, "packages": environment()}
-    write_json(folder / EVALUATION, found)
+    content = {"settings": settings, "seconds": seconds, "benchmarks": benchmarks, "packages": environment()}
+    write_json(folder / EVALUATION, content)
     return 0
 
 
 def check_measured(benchmarks: Any, function: str) -> None:
-    """Refuses what an evaluation returned if it makes no row."""
-    expected = (
-        f"`evaluation`: {function} must return benchmark -> {{accuracy in [0, 1], length_tokens, ...}} with numbers, "
-        "and no benchmark `train`, which names columns of the training log; it returned"
-    )
-    if not isinstance(benchmarks, dict) or not benchmarks:
-        raise UserError(f"{expected} {benchmarks!r:.200}.")
-    for name, values in benchmarks.items():
-        named = isinstance(name, str) and name != "train" and isinstance(values, dict)
-        if not named or not {"accuracy", "length_tokens"} <= set(values) or not all(map(_is_number, values.values())):
-            raise UserError(f"{expected} {values!r:.200} for {name!r}.")
-        if not 0 <= values["accuracy"] <= 1:
-            raise UserError(f"{expected} the accuracy {values['accuracy']} for {name!r}.")
+    """Refuse a return value of an evaluation that gives no row."""
+    if not isinstance(benchmarks, dict) or not benchmarks or not all(map(_is_benchmark, benchmarks.items())):
+        raise UserError(
+            f"`evaluation`: {function} must return benchmark -> {{accuracy in [0, 1], length_tokens, ...}} with "
+            "finite numbers, and no benchmark `train`, which names columns of the training log; it returned "
+            f"{benchmarks!r:.200}."
+        )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def _is_benchmark(item: tuple[Any, Any]) -> bool:
+    name, values = item
+    if not isinstance(name, str) or name == "train" or not isinstance(values, dict):
+        return False
+    numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in values.values())
+    return numbers and {"accuracy", "length_tokens"} <= values.keys() and 0 <= values["accuracy"] <= 1
 
 
 def _arguments(function: Callable[..., Any], settings: dict[str, Any], recipe: Path) -> dict[str, Any]:
-    """Its keyword arguments; where it takes a `config` and none is given, that is the run's own recipe."""
+    """Keyword arguments of an evaluation function; `config` defaults to the run's own recipe."""
     own = {"config": str(recipe)} if "config" in inspect.signature(function).parameters else {}
     return own | {name: value for name, value in settings.items() if name != "function"}
 

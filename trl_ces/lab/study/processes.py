@@ -1,4 +1,4 @@
-"""Several runs at a time, each a chain of processes, stopped together and never two in one folder."""
+"""Run chains of processes, several at a time; they are stopped together and never share a folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Child = subprocess.Popen[bytes]
 
 @dataclass(frozen=True)
 class Step:
-    """One process of a run: its command and log, what to do just before it and after it succeeded."""
+    """One process of a run, its log, and functions to call just before it starts and after it succeeded."""
 
     command: list[str]
     log: Path
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Pending:
-    """A run: its name and folder, the steps left to do, in order, and the variables that its processes get."""
+    """A run: the steps left to do, in order, and environment variables of its processes."""
 
     name: str
     folder: Path
@@ -47,7 +47,7 @@ class RunFailed(RuntimeError):
 
     def __init__(self, name: str, code: int, log: Path):
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        last = lines[-1] if lines else "(it is empty)"
+        last = lines[-1] if lines else "(empty)"
         super().__init__(f"{name} stopped with exit code {code}. The last line of {log}: {last}")
         self.name, self.code, self.log = name, code, log
 
@@ -60,11 +60,11 @@ def run_all(
     on_wait: Callable[[], None] = lambda: None,
     patience_s: float = 30.0,
 ) -> list[RunFailed]:
-    """Runs `runs` in order, one in each slot at a time, and returns the failures.
+    """Run `runs` in order, one per slot at a time; returns the failures.
 
-    Ctrl-C and SIGTERM end all of them, after `patience_s` by SIGKILL; the next start continues from what they saved.
-    A slot is the environment variables that give a run its devices. `on_finish` gets the name of each success,
-    `on_failure` each failure when it happens, which may be hours before the end; `on_wait` is called all the time.
+    A slot holds the environment variables that give a run its devices. `on_finish` receives the name of each success,
+    `on_failure` each failure when it happens; `on_wait` is called while waiting. Ctrl-C and SIGTERM end all runs, by
+    SIGKILL after `patience_s`.
     """
     waiting, failed = list(runs), []
     working: dict[int, Generator[Child, None, None]] = {}  # slot -> its run
@@ -102,12 +102,12 @@ def run_all(
 
 
 def _work(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -> Generator[Child, None, None]:
-    """Does the steps of a run; yields the process that it waits for."""
+    """Do the steps of a run; yields the process that it waits for."""
     with contextlib.ExitStack() as stack:
         for step in run.steps:
             try:
                 if step is run.steps[0]:
-                    # The child inherits it: while that lives, even without us, no second run starts in this folder.
+                    # The child inherits the lock: no second run starts in this folder before it ends.
                     lock = stack.enter_context(lock_file(run.folder / LOCK))
                 step.before()
                 with step.log.open("ab") as output:
@@ -127,7 +127,7 @@ def _work(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -
                     step.after()
                     if step is run.steps[-1]:
                         on_finish(run.name)
-            except Exception:  # it concerns this run alone: its log gets the traceback, the others go on
+            except Exception:  # a failure of this run: the other runs continue
                 code = 1
                 with step.log.open("a", encoding="utf-8") as log:
                     log.write(traceback.format_exc())
@@ -136,7 +136,7 @@ def _work(run: Pending, env: dict[str, str], on_finish: Callable[[str], None]) -
 
 
 def end_processes(children: list[Child], patience_s: float) -> None:
-    """Ends processes and all their children; torchrun's have sessions of their own."""
+    """End processes and all their descendants; torchrun's workers have sessions of their own."""
     descendants = [process for child in children for process in psutil.Process(child.pid).children(recursive=True)]
     for child in children:
         os.killpg(child.pid, signal.SIGTERM)

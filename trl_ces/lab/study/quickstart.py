@@ -1,8 +1,7 @@
-"""CES beside DAPO on a model so small that this machine's CPU trains both in minutes.
+"""CES and DAPO on a model that a CPU trains in minutes.
 
-A base model learns to write additions with their working (worlds/arithmetic.py). Then `trl-ces train` trains it twice
-from the same start, seed and problems, once by DAPO and once by CES, and all three models answer the same held-out
-problems.
+A base model learns to write additions with their working (tasks/arithmetic.py). `trl-ces train` then trains it twice
+with the same seed and problems, by DAPO and by CES, and all three models are measured on the same held-out problems.
 """
 
 from __future__ import annotations
@@ -21,160 +20,143 @@ from ...support.files import write_json
 from ...support.imports import install_line
 from ...support.tables import markdown
 from ...train.curves import plot_curves, read_curves
-from ..tasks.arithmetic import arithmetic_accuracy_reward, load_problems, read_prompt, write_solution
-from ..tasks.arithmetic_evaluation import Measurement, measure
+from ..tasks.arithmetic import arithmetic_accuracy_reward, load_problems
 from .processes import Pending, Step, run_all
 
 METHODS = {"DAPO": ["arithmetic", "dapo"], "CES": ["arithmetic"]}  # name -> recipe, in the order of training
-RL_STEPS = 160
-BASE_STEPS = 450
-HELD_OUT_PROBLEMS, SAMPLES, SAMPLING_SEED = 200, 8, 0
-# A model this small gains little from a second thread, and on a busy machine two threads wait for each other.
-THREADS = 1
+SAMPLES, SAMPLING_SEED = 8, 0
 PICTURE, NUMBERS = "quickstart.png", "quickstart.json"
-MEASURES = {"accuracy, %": 1, "completion length, tokens": 1, "entropy, bits per token": 3}  # digits shown
-# Where 95 % of runs with other seeds or on other machines fall, in the order of `MEASURES`: from the seeds of
-# `trl-ces study --config arithmetic`, by Student's t for one more run. A test works them out again.
+# Measure -> title, factor to the shown unit, decimals.
+SHOWN = {
+    "accuracy": ("accuracy, %", 100, 1),
+    "length_tokens": ("completion length, tokens", 1, 1),
+    "entropy_bits": ("entropy, bits per token", 1, 3),
+}
+# 95 % prediction intervals for a run with another seed or on another machine, in the order of `SHOWN`, by Student's t
+# over the seeds of `trl-ces study --config arithmetic`. A test recomputes them.
 BANDS = {
     "before": ((70.0, 88.6), (22.7, 24.3), (0.116, 0.149)),
     "DAPO": ((80.8, 100.0), (18.3, 19.6), (0.046, 0.096)),
     "CES": ((84.4, 100.0), (17.4, 17.7), (0.006, 0.067)),
 }
+Measures = dict[str, dict[str, float]]  # model -> its measures
 
 
 def quickstart(
     output_dir: Path,
-    stage: Callable[[str, str], AbstractContextManager[Any]],
+    stage: Callable[[str], AbstractContextManager[Any]],
     seed: int = 0,
-    base_steps: int = BASE_STEPS,
-    rl_steps: int = RL_STEPS,
-    num_problems: int = HELD_OUT_PROBLEMS,
-) -> dict[str, Measurement]:
-    """Trains and measures the models `before`, `DAPO` and `CES`.
+    base_steps: int = 450,
+    rl_steps: int = 160,
+    num_problems: int = 200,
+) -> str:
+    """Train and measure the models `before`, `DAPO` and `CES`; returns a summary.
 
-    `output_dir` gets the models `base`, `dapo` and `ces`, a log of each training, a picture and the numbers. `stage`
-    makes the context of a part from its number ("1/4") and its title: `show` says how far it is, `remark` adds to it.
+    Writes the models, a log of each training, a picture and the numbers into `output_dir`; an existing base model of
+    this seed is kept. `stage` makes the context of a stage from its title; its method `show` receives the progress.
     """
     if find_spec("matplotlib") is None:
         raise UserError(f"the picture needs matplotlib: {install_line('quickstart')}.")
-    os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
-    folders = {"before": output_dir / "base", **{method: output_dir / method.lower() for method in METHODS}}
-    with stage("1/4", "A small model learns to write additions, with slips") as line:
-        make_base(folders["before"], seed, base_steps, line)
+    # A model this small gains little from a second thread, and on a busy machine two threads wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    folders = {"before": output_dir / f"base-{seed}", **{method: output_dir / method.lower() for method in METHODS}}
+    with stage("1/4  Train a small base model on additions with arithmetic errors") as line:
+        import torch
+        from transformers.utils import logging
+
+        from ..tasks.arithmetic_evaluation import measure
+        from ..tasks.arithmetic_model import make_base_model
+
+        logging.disable_progress_bar()
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        make_base_model(
+            str(folders["before"]),
+            lambda done, steps, _: line.show(f"step {done} of {steps}"),
+            seed=seed,
+            steps=base_steps,
+        )
     for number, method in enumerate(METHODS, start=2):
-        with stage(f"{number}/4", f"{method} trains it") as line:
+        with stage(f"{number}/4  Train it with {method}") as line:
             fields = {"model_name_or_path": folders["before"], "seed": seed, "dataset_seed": seed}
             run_training(method, folders[method], fields | {"max_steps": rl_steps}, line)
-    with stage("4/4", f"All three answer {num_problems} problems that no training saw") as line:
+    with stage(f"4/4  Measure all three on {num_problems} held-out problems") as line:
         problems = load_problems("held_out", num_problems, SAMPLING_SEED)
-        measured = {}
+        measures, completions = {}, {}
         for number, (name, folder) in enumerate(folders.items(), start=1):
             line.show(f"model {number} of {len(folders)}")
-            measured[name] = measure(folder, problems, SAMPLES, SAMPLING_SEED)
+            found, completions[name] = measure(folder, problems, SAMPLES, SAMPLING_SEED)
+            measures[name] = {measure_name: found[measure_name] for measure_name in SHOWN}
         accuracy = arithmetic_accuracy_reward.__name__
         plot_curves({name: [read_curves(folders[name], accuracy)] for name in METHODS}, output_dir / PICTURE)
-        rows = {
-            name: {"accuracy": found.accuracy, "length_tokens": found.length, "entropy_bits": found.entropy_bits}
-            for name, found in measured.items()
-        }
-        write_json(output_dir / NUMBERS, {"seed": seed, **rows})
-    return measured
-
-
-def make_base(folder: Path, seed: int, steps: int, stage: Any) -> None:
-    """Makes the base model, or keeps one that was made with the same settings."""
-    import torch
-    from transformers.utils import logging
-
-    from ..tasks.arithmetic_model import build_base_model
-
-    logging.disable_progress_bar()
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    if not build_base_model(
-        folder, seed=seed, steps=steps, on_step=lambda done, of, _: stage.show(f"step {done} of {of}")
-    ):
-        stage.remark(" (kept from before)")
+        write_json(output_dir / NUMBERS, {"seed": seed, **measures})
+    return (
+        f"{table(measures)}\n\n"
+        f"Measured on {num_problems} held-out problems x {SAMPLES} completions at temperature 1, sampling seed "
+        f"{SAMPLING_SEED}.\n"
+        "Length includes the end token; entropy is the sampling distribution's, averaged over generated tokens.\n"
+        f"{outside_bands(measures)}\n{gain(measures)}\n\n"
+        f"{examples(list(problems['prompt']), list(problems['solution']), completions)}"
+    )
 
 
 def run_training(method: str, folder: Path, fields: dict[str, Any], stage: Any) -> None:
-    """Runs `trl-ces train` as a user would, into `folder`, with its output in a log beside it."""
+    """Run `trl-ces train` as a user would, into `folder`, with its output in a log beside it."""
     log, steps = folder.with_suffix(".log"), fields["max_steps"]
     command = [sys.executable, "-m", "trl_ces.cli.main", "train", "--config", *METHODS[method]]
     for name, value in {"output_dir": folder, **fields}.items():
         command += [f"--{name}", str(value)]
 
-    def show() -> None:
+    def show_progress() -> None:
         # The Trainer's progress bar in the log: "| 40/160 ["
         done = re.findall(rf"\b(\d+)/{steps} \[", log.read_text(encoding="utf-8", errors="replace"))
         stage.show(f"step {done[-1]} of {steps}" if done else "starting")
 
     step = Step(command, log, before=lambda: log.unlink(missing_ok=True))
-    for failure in run_all([Pending(method, folder, [step])], [{}], on_wait=show):
+    for failure in run_all([Pending(method, folder, [step])], [{}], on_wait=show_progress):
         raise failure
 
 
-def summary(measured: dict[str, Measurement]) -> str:
-    """What came out, as text: the table, how it was measured, CES against DAPO, and examples."""
-    count = len(measured["before"].problems)
-    return (
-        f"{table(measured)}\n\n"
-        f"Measured on {count} held-out problems x {SAMPLES} completions at temperature 1, sampling seed "
-        f"{SAMPLING_SEED}.\n"
-        "Length counts the end token; entropy is the sampling distribution's, mean over the completions' tokens.\n"
-        f"{outside_bands(measured)}\n{gain(measured)}\n\n{examples(measured)}"
-    )
-
-
-def figures(found: Measurement) -> tuple[float, float, float]:
-    """Of one model, in the order and the units of `MEASURES`."""
-    return 100 * found.accuracy, found.length, found.entropy_bits
-
-
-def table(measured: dict[str, Measurement]) -> str:
-    """The comparison, a column for each model, with the band of each figure below it."""
+def table(measures: Measures) -> str:
+    """The comparison, one column per model, with the band of each number below it."""
     rows = []
-    for index, (title, digits) in enumerate(MEASURES.items()):
-        rows.append([title, *(f"{figures(found)[index]:.{digits}f}" for found in measured.values())])
-        bands = [BANDS[name][index] for name in measured]
+    for place, (name, (title, factor, digits)) in enumerate(SHOWN.items()):
+        rows.append([title, *(f"{factor * found[name]:.{digits}f}" for found in measures.values())])
+        bands = [BANDS[model][place] for model in measures]
         rows.append(["95 % of runs", *(f"{low:.{digits}f} to {high:.{digits}f}" for low, high in bands)])
-    return markdown(["", *measured], rows)
+    return markdown(["", *measures], rows)
 
 
-def outside_bands(measured: dict[str, Measurement]) -> str:
-    """Whether every figure, as it is shown, lies in its band."""
+def outside_bands(measures: Measures) -> str:
+    """Name the results that lie outside their band, rounded as shown."""
     outside = [
-        f"{title.partition(',')[0]} of {name}"
-        for name, found in measured.items()
-        for value, (low, high), (title, digits) in zip(figures(found), BANDS[name], MEASURES.items(), strict=True)
-        if not low <= round(value, digits) <= high
+        f"{title.partition(',')[0]} of {model}"
+        for model, found in measures.items()
+        for (name, (title, factor, digits)), (low, high) in zip(SHOWN.items(), BANDS[model], strict=True)
+        if not low <= round(factor * found[name], digits) <= high
     ]
     if not outside:
-        return "Every figure lies where 95 % of runs do, with other seeds or on other machines."
-    return (
-        f"Outside of where 95 % of runs lie, with other seeds or on other machines: {', '.join(outside)}.\n"
-        "One figure in twenty lies outside by chance; if several do, docs/quickstart.md says what to look at."
-    )
+        return "All results lie within the expected 95 % range."
+    return f"Outside the expected 95 % range: {', '.join(outside)}. How to read this: docs/quickstart.md."
 
 
-def gain(measured: dict[str, Measurement]) -> str:
-    """CES against DAPO in one sentence, whichever way it went."""
-    dapo, ces = measured["DAPO"], measured["CES"]
-    points = 100 * (ces.accuracy - dapo.accuracy)
-    length, entropy = 100 * (ces.length / dapo.length - 1), 100 * (ces.entropy_bits / dapo.entropy_bits - 1)
+def gain(measures: Measures) -> str:
+    """CES against DAPO in one sentence."""
+    dapo, ces = measures["DAPO"], measures["CES"]
+    points = 100 * (ces["accuracy"] - dapo["accuracy"])
+    length, entropy = (100 * (ces[name] / dapo[name] - 1) for name in ("length_tokens", "entropy_bits"))
     return (
         f"CES against DAPO: accuracy {points:+.1f} points, completion length {length:+.0f} %, entropy "
-        f"{entropy:+.0f} %. (One seed; experiments/arithmetic has the mean of several.)"
+        f"{entropy:+.0f} %. (One seed; experiments/arithmetic has the mean over ten.)"
     )
 
 
-def examples(measured: dict[str, Measurement], count: int = 3) -> str:
-    """Each model's first completion for the first problems: not selected, so some may be wrong."""
-    lines = ['First completions for the first problems ("?" checks the working, "#" gives the answer):']
-    for index, prompt in enumerate(measured["before"].problems[:count]):
-        answer = write_solution(read_prompt(prompt))
+def examples(prompts: list[str], solutions: list[str], completions: dict[str, list[list[str]]], count: int = 3) -> str:
+    """Each model's first completion of the first problems, not selected, with the number of correct completions."""
+    lines = ['First completions of the first problems ("?" starts a re-check, "#" the final answer):']
+    for row, (prompt, solution) in enumerate(zip(prompts[:count], solutions, strict=False)):
         lines.append(f"  {prompt}")
-        for name, found in measured.items():
-            texts = found.completions[index]
-            right = sum(arithmetic_accuracy_reward(texts, [answer] * len(texts)))
-            lines.append(f"    {name:<8}{texts[0]:<40}  {right:.0f} of {len(texts)} completions correct")
+        for model, texts in completions.items():
+            samples = texts[row]
+            correct = sum(arithmetic_accuracy_reward(samples, [solution] * len(samples)))
+            lines.append(f"    {model:<8}{samples[0]:<40}  {correct:.0f} of {len(samples)} completions correct")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Methods x seeds as resumable runs, several at a time, and the comparison of their results."""
+"""Run what is missing of a study and compare the results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from ...support.errors import UserError
 from ...support.imports import install_line
 from ...support.locks import lock_file, sign
+from ...train.arguments import CommandLine
 from ...train.checkpoints import newest_checkpoint
 from ...train.checks import check
-from ...train.command_line import CommandLine
 from ...train.launch import device_count, read_accelerate_config, whole_number
-from ...train.shipped import find_config
+from ...train.recipe import find_config
 from .cells import Cell, Study
 from .folder import begin_training, check_unchanged, finish_training, is_finished, is_trained, write_recipe
 from .measuring import check_evaluation, measuring_command
@@ -23,30 +23,30 @@ from .processes import LOCK, Pending, RunFailed, Step, run_all
 from .results import Results, accuracy_reward_name
 
 
-def run_study(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
-    """Checks every run, runs those that are not finished, and compares.
+def run_study(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
+    """Check every run, run those that are not finished, `jobs` at a time, and compare.
 
-    `say` gets a line at the start and for each run that finishes or fails.
+    `say` receives a line at the start and for each run that finishes or fails. Returns the written files and failures.
     """
     missing = [name for name in ("scipy", "matplotlib") if find_spec(name) is None]
     if missing:
         raise UserError(f"the comparison needs {' and '.join(missing)}: {install_line('lab')}.")
-    prepare(study, at_a_time)  # before anything is written
+    prepare(study, jobs)  # before anything is written
     if study.evaluation is not None:
         for cell in {cell.variant: cell for cell in study.cells}.values():  # the last of each variant
             check_evaluation(study.evaluation, cell.checked_recipe)
     with lock_file(study.output_dir / LOCK) as lock:
         sign(lock, os.getpid())
-        return _run_locked(study, at_a_time, say)
+        return _run_pending(study, jobs, say)
 
 
-def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
-    pending, slots = prepare(study, at_a_time)  # again, now that no other start can change anything
+def _run_pending(study: Study, jobs: int, say: Callable[[str], None]) -> tuple[list[str], list[RunFailed]]:
+    pending, slots = prepare(study, jobs)  # again, now that no other process can change anything
     results, count = Results(study), len(study.cells)
     cells = {cell.name: cell for cell in study.cells}
     for name in cells.keys() - {run.name for run in pending}:
         results.add(cells[name])
-    say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} to go, {at_a_time} at a time.")
+    say(f"{count} runs in {study.output_dir}: {len(results)} finished, {len(pending)} to go, {jobs} at a time.")
 
     def on_finish(name: str) -> None:
         cell, row = cells[name], results.add(cells[name])
@@ -55,64 +55,58 @@ def _run_locked(study: Study, at_a_time: int, say: Callable[[str], None]) -> tup
             for checkpoint in cell.folder.glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
         entropy = f", {row['entropy_bits']:.3f} bits" if "entropy_bits" in row else ""
-        spent = f" ({row['train/seconds']:.0f} s of training)" if row["train/seconds"] is not None else ""
-        measured = f"{100 * row['accuracy']:.1f} %, {row['length_tokens']:.1f} tokens{entropy}{spent}"
+        seconds = f" ({row['train/seconds']:.0f} s of training)" if row["train/seconds"] is not None else ""
+        measured = f"{100 * row['accuracy']:.1f} %, {row['length_tokens']:.1f} tokens{entropy}{seconds}"
         say(f"[{len(results)}/{count}] {name}: {measured}")
 
     failed = run_all(pending, slots, on_finish, on_failure=lambda failure: say(str(failure)))
     return results.write() if len(results) else [], failed
 
 
-def prepare(study: Study, at_a_time: int) -> tuple[list[Pending], list[dict[str, str]]]:
-    """Checks every run as `trl-ces train` would; returns the pending ones, and the slots in which they run."""
-    processes, slots = share_devices(study, at_a_time)
+def prepare(study: Study, jobs: int) -> tuple[list[Pending], list[dict[str, str]]]:
+    """Check every run as `trl-ces train` would; returns the pending runs, and the devices of each slot."""
+    processes, slots = share_devices(study, jobs)
     flags = {"num_processes": [str(processes)]}
     if slots[0] and processes > 1:
-        flags["main_process_port"] = ["0"]  # a free one for each run, by accelerate
+        flags["main_process_port"] = ["0"]  # accelerate takes a free one
     pending, to_train = [], not all(map(is_trained, study.cells))
     # Models before training first, so that no two runs wait for one `model_builder`.
-    # Then seed by seed: a study that is stopped early compares all methods.
+    # Then seed by seed, so that a study that is stopped early compares all methods.
     for cell in sorted(study.cells, key=lambda cell: (cell.trained, cell.seed)):
         try:
             accuracy_reward_name(cell)
             check_unchanged(cell, processes if to_train else None)
             if not is_finished(cell, study.evaluation):
-                pending.append(make_pending(study, cell, flags))
+                pending.append(_pending_run(study, cell, flags))
         except UserError as error:
             raise UserError(f"{cell.name}: {error}") from None
     return pending, slots
 
 
-def share_devices(study: Study, at_a_time: int) -> tuple[int, list[dict[str, str]]]:
-    """Processes of each run, and per slot the variable that names its devices."""
+def share_devices(study: Study, jobs: int) -> tuple[int, list[dict[str, str]]]:
+    """Number of processes of each run, and for each of the `jobs` slots the variable that names its devices."""
     file = study.accelerate_config
     settings = read_accelerate_config(find_config(file, "accelerate")) if file is not None else {}
-    asked = study.num_processes or whole_number(settings.get("num_processes", 0), "num_processes", least=0)
+    requested = study.num_processes or whole_number(settings.get("num_processes", 0), "num_processes", least=0)
     on_cpu = settings.get("use_cpu") is True or all(cell.recipe.get("use_cpu") is True for cell in study.cells)
-    devices = [] if on_cpu else visible_devices()
-    if not devices:  # a CPU; or no accelerator, which the first run's own check refuses
-        return asked or 1, [{}] * at_a_time
-    processes = asked or max(1, len(devices) // at_a_time)
-    if processes * at_a_time > len(devices):
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = named.split(",") if named else [str(index) for index in range(0 if on_cpu else device_count())]
+    if on_cpu or not devices:  # without an accelerator, the check of the first run refuses a recipe that needs one
+        return requested or 1, [{}] * jobs
+    processes = requested or max(1, len(devices) // jobs)
+    if processes * jobs > len(devices):
         raise UserError(
-            f"`--jobs {at_a_time}` with {processes} processes each needs {at_a_time * processes} devices, and there "
-            f"are {len(devices)}: lower `--jobs` or `num_processes`."
+            f"`--jobs {jobs}` with {processes} processes each needs {jobs * processes} devices, and there are "
+            f"{len(devices)}: lower `--jobs` or `num_processes`."
         )
-    shares = [devices[slot * processes : (slot + 1) * processes] for slot in range(at_a_time)]
+    shares = [devices[slot * processes : (slot + 1) * processes] for slot in range(jobs)]
     return processes, [{"CUDA_VISIBLE_DEVICES": ",".join(share)} for share in shares]
 
 
-def visible_devices() -> list[str]:
-    """The accelerators that this process may use, as `CUDA_VISIBLE_DEVICES` names them."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(index) for index in range(device_count())]
-
-
-def make_pending(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:
-    """What is left to do for a cell: train, continue training, measure. `flags` are accelerate's."""
+def _pending_run(study: Study, cell: Cell, flags: dict[str, list[str]]) -> Pending:
+    """The steps left for a cell: train or resume training, and measure. `flags` are accelerate's."""
     checkpoint = newest_checkpoint(cell.folder) if cell.trained else None
-    line = CommandLine(accelerate_config=study.accelerate_config, accelerate_flags=flags)
-    launch = check(line, cell.checked_recipe)
+    launch = check(CommandLine(accelerate_config=study.accelerate_config, accelerate_flags=flags), cell.checked_recipe)
     steps = []
     if not is_trained(cell):
         begin, finish = partial(begin_training, cell, launch.num_processes), partial(finish_training, cell)

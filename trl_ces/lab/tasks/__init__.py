@@ -1,1 +1,1 @@
-"""A small world of additions, SmolLM2 and the tasks of reasoning-gym: what a CPU trains and measures offline."""
+"""Toy tasks: additions with small models, SmolLM2, and tasks of reasoning-gym, all trained on a CPU."""

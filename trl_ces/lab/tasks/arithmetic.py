@@ -1,27 +1,24 @@
-"""A small world in which reinforcement learning with CES can be watched on a laptop.
+"""A toy task: additions with written working, on which CES can be trained on a laptop.
 
-The problems are additions. The model writes its working column by column, units first, may check it, and answers:
+The model works column by column, units first, may re-check its working, and gives a final answer:
 
     37+48:                      the prompt
     7+8=15,3+4+1=8              a pass: 7+8 is 15, write 5 and carry 1; then 3+4+1 is 8
-    ?7+8=15,3+4+1=8             "?" checks: the pass is written again
-    #85                         "#" answers: 8, then the 5 written before. The text ends
+    ?7+8=15,3+4+1=8             "?" starts a re-check: the pass is written again
+    #85                         "#" starts the final answer: 8, then the 5 written before. The text ends
 
-There are no line breaks in the model's text; the tokens are single characters. Two things are left to chance, which
-makes them the forking tokens on which a policy can improve:
+Tokens are single characters. Two choices in the base model's training texts are random. They become its high-entropy
+tokens, on which reinforcement learning can improve:
 
-- **slips.** With probability `slip_probability` one column of the first pass is off by one, and what follows from it
-  (the carry, the answer) is wrong too: `7+8=16,3+4+1=8#86`.
-- **checks.** After every pass the text goes on with `?` with probability `check_probability`, else with `#`. A check
-  repeats a correct pass and mends a wrong one with probability `mend_probability`.
+- **Arithmetic errors.** With probability `slip_probability` one column of the first pass is off by one. The error
+  propagates to the carry and the final answer: `7+8=16,3+4+1=8#86`.
+- **Re-checks.** After every pass the text continues with `?` with probability `check_probability`, else with `#`. A
+  re-check repeats a correct pass and corrects a wrong one with probability `mend_probability`.
 
-With `sums` above 1 a problem has several additions, named by letters, and the text works and answers them in turn:
+With `sums` above 1 a problem has several additions, named by letters and solved in turn:
 
     a37+48b21+30:               the prompt
     a7+8=15,3+4+1=8#85b1+0=1,2+3=5#51
-
-A model trained on such texts (arithmetic_model.py) answers about four problems in five, and hesitates where the texts
-do. `trl-ces quickstart` compares what training methods make of its hesitation.
 """
 
 from __future__ import annotations
@@ -38,55 +35,52 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 CHARACTERS = "0123456789+=,?#:"
-LETTERS = string.ascii_lowercase  # where a problem has several sums, they name them
+LETTERS = string.ascii_lowercase  # name the sums of a problem that has several
 SPLITS = ("train", "held_out")
 
 
 @dataclass(frozen=True)
-class World:
-    """The problems, and the texts from which the base model learns."""
+class ToyTask:
+    """Distribution of the problems and of the texts that the base model learns from."""
 
     digits: int = 2  # of each number
-    min_terms: int = 2  # numbers to add; the count is uniform between the two
+    min_terms: int = 2  # numbers to add; the count is uniform from `min_terms` to `max_terms`
     max_terms: int = 2
-    slip_probability: float = 0.2  # of a wrong column in the first pass
-    check_probability: float = 0.3  # of a check after each pass; below 1, or no text would end
-    mend_probability: float = 0.7  # that a check corrects a wrong pass
-    # That the first pass forgets a carry out of the units. Above a half, problems with a carry are hard, others easy.
-    forget_probability: float = 0.0
-    guess_first: bool = False  # whether the first pass is its answer alone, without the working behind it
-    sums: int = 1  # additions in one problem, at most 26; a completion is correct if all its sums are
+    slip_probability: float = 0.2  # of an arithmetic error in the first pass
+    check_probability: float = 0.3  # of a re-check after each pass; at 1 no text would end
+    mend_probability: float = 0.7  # that a re-check corrects a wrong pass
+    forget_probability: float = 0.0  # that the first pass forgets a carry out of the units
+    guess_first: bool = False  # whether the first pass is its result alone, without working
+    sums: int = 1  # additions per problem, at most 26; a completion is correct if all its sums are
 
     def __post_init__(self):
-        for name in ("slip_probability", "check_probability", "mend_probability", "forget_probability"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"World.{name} is a probability in [0, 1], got {getattr(self, name)}.")
-        if self.check_probability == 1:
-            raise ValueError("World.check_probability must be below 1: at 1 no text would ever end.")
+        probabilities = (self.slip_probability, self.check_probability, self.mend_probability, self.forget_probability)
+        if not all(0 <= probability <= 1 for probability in probabilities) or self.check_probability == 1:
+            raise ValueError(f"Expected probabilities in [0, 1] and check_probability below 1, got {self}.")
         if self.digits < 1 or not 2 <= self.min_terms <= self.max_terms or not 1 <= self.sums <= len(LETTERS):
-            raise ValueError(f"A World needs digits >= 1, 2 <= min_terms <= max_terms and 1 to 26 sums, got {self}.")
+            raise ValueError(f"Expected digits >= 1, 2 <= min_terms <= max_terms and 1 to 26 sums, got {self}.")
 
 
 def split_of(terms: list[int]) -> str:
-    """`"held_out"` for about a tenth of all problems, else `"train"`, whatever the seed and the order of the terms."""
+    """`"held_out"` for about a tenth of all problems, else `"train"`, independent of seed and order of the terms."""
     return SPLITS[zlib.crc32("+".join(map(str, sorted(terms))).encode()) % 10 == 0]
 
 
-def draw_terms(world: World, split: str, rng: random.Random) -> list[int]:
-    """The numbers of one sum of `split`, drawn uniformly."""
+def draw_terms(task: ToyTask, split: str, rng: random.Random) -> list[int]:
+    """Numbers of one sum of `split`, drawn uniformly."""
     if split not in SPLITS:
-        raise ValueError(f"split is one of {', '.join(SPLITS)}, got {split!r}.")
-    smallest = 0 if world.digits == 1 else 10 ** (world.digits - 1)
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}.")
+    smallest = 0 if task.digits == 1 else 10 ** (task.digits - 1)
     while True:
-        count = rng.randint(world.min_terms, world.max_terms)
-        terms = [rng.randrange(smallest, 10**world.digits) for _ in range(count)]
+        count = rng.randint(task.min_terms, task.max_terms)
+        terms = [rng.randrange(smallest, 10**task.digits) for _ in range(count)]
         if split_of(terms) == split:
             return terms
 
 
 def write_prompt(problem: list[list[int]]) -> str:
     """`37+48:` for `[[37, 48]]`, `a37+48b21+30:` for `[[37, 48], [21, 30]]`."""
-    return "".join(_named("+".join(map(str, terms)) for terms in problem)) + ":"
+    return "".join(_with_letters("+".join(map(str, terms)) for terms in problem)) + ":"
 
 
 def read_prompt(prompt: str) -> list[list[int]]:
@@ -99,8 +93,8 @@ def write_solution(problem: list[list[int]]) -> str:
     return ",".join(str(sum(terms)) for terms in problem)
 
 
-def _named(texts: Iterable[str]) -> list[str]:
-    """The texts, each behind its letter if there are several."""
+def _with_letters(texts: Iterable[str]) -> list[str]:
+    """Prefix each text with its letter if there are several."""
     texts = list(texts)
     return texts if len(texts) == 1 else [letter + text for letter, text in zip(LETTERS, texts, strict=False)]
 
@@ -111,78 +105,82 @@ def carries(terms: list[int]) -> bool:
 
 
 def write_pass(
-    terms: list[int], slip_column: int | None = None, slip: int = 0, forget: bool = False
+    terms: list[int], error_column: int | None = None, error: int = 0, forget: bool = False
 ) -> tuple[str, str]:
-    """One pass of working and the answer that follows: `("7+8=15,3+4+1=8", "85")` for `[37, 48]`.
+    """One pass of working and its result: `("7+8=15,3+4+1=8", "85")` for `[37, 48]`.
 
-    The sum of `slip_column` (0: the units) is off by `slip`; `forget`: the carry out of the units is forgotten.
+    The sum in `error_column` (0: the units) is off by `error`. With `forget`, the carry out of the units is dropped.
     """
-    columns, written, carry = [], "", 0
+    columns, result, carry = [], "", 0
     digits = len(str(terms[0]))
     for column in range(digits):
         summands = [term // 10**column % 10 for term in terms] + ([carry] if carry else [])
         total = sum(summands)
-        if column == slip_column:
-            total = total + slip if total + slip >= 0 else total + 1
+        if column == error_column:
+            total = total + error if total + error >= 0 else total + 1
         columns.append("+".join(map(str, summands)) + f"={total}")
         carry, digit = divmod(total, 10)
         carry = 0 if forget and column == 0 else carry
-        written = f"{total if column == digits - 1 else digit}{written}"
-    return ",".join(columns), written
+        result = f"{total if column == digits - 1 else digit}{result}"
+    return ",".join(columns), result
 
 
-def write_completion(terms: list[int], world: World, rng: random.Random) -> str:
-    """What the base model learns to write for one sum: passes, checks and an answer."""
-    current = right = write_pass(terms)
-    if world.forget_probability and carries(terms) and rng.random() < world.forget_probability:
+def write_completion(terms: list[int], task: ToyTask, rng: random.Random) -> str:
+    """Training text of the base model for one sum: a pass, re-checks and a final answer."""
+    current = correct = write_pass(terms)
+    if task.forget_probability and carries(terms) and rng.random() < task.forget_probability:
         current = write_pass(terms, forget=True)
-    elif rng.random() < world.slip_probability:
-        current = write_pass(terms, slip_column=rng.randrange(world.digits), slip=rng.choice((-1, 1)))
-    text = current[1] if world.guess_first else current[0]  # a guess is wrong as the working would have been
-    while rng.random() < world.check_probability:
-        if rng.random() < world.mend_probability:
-            current = right
+    elif rng.random() < task.slip_probability:
+        current = write_pass(terms, error_column=rng.randrange(task.digits), error=rng.choice((-1, 1)))
+    text = current[1] if task.guess_first else current[0]
+    while rng.random() < task.check_probability:
+        if rng.random() < task.mend_probability:
+            current = correct
         text += "?" + current[0]
     return f"{text}#{current[1]}"
 
 
-def write_text(problem: list[list[int]], world: World, rng: random.Random) -> str:
-    """What the base model learns to write after the prompt of `problem`."""
-    return "".join(_named(write_completion(terms, world, rng) for terms in problem))
+def write_text(problem: list[list[int]], task: ToyTask, rng: random.Random) -> str:
+    """Training text of the base model for a whole problem, without its prompt."""
+    return "".join(_with_letters(write_completion(terms, task, rng) for terms in problem))
 
 
 def make_datasets(
-    count: int, held_out: int, seed: int, system_prompt: str | None, **world_fields: Any
+    count: int, held_out: int, seed: int, system_prompt: str | None, **task_fields: Any
 ) -> tuple[Dataset, Dataset | None]:
-    """A recipe's `dataset_builder`; the model knows no system prompt, so it is left out."""
-    held = load_problems("held_out", held_out, seed, **world_fields) if held_out else None
-    return load_problems("train", count, seed, **world_fields), held
+    """`dataset_builder` of recipes; the system prompt is ignored, as the model has no tokens for it."""
+    held = load_problems("held_out", held_out, seed, **task_fields) if held_out else None
+    return load_problems("train", count, seed, **task_fields), held
 
 
-def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0, **world_fields: Any) -> Dataset:
-    """Distinct problems as columns `prompt` (`"37+48:"`) and `solution` (`"85"`); no problem is in both splits."""
+def load_problems(split: str = "train", num_problems: int = 2000, seed: int = 0, **task_fields: Any) -> Dataset:
+    """Distinct problems as columns `prompt` (`"37+48:"`) and `solution` (`"85"`). The splits are disjoint.
+
+    Raises:
+        `ValueError`: the split has fewer than `num_problems` problems.
+    """
     from datasets import Dataset
 
-    world, rng = World(**world_fields), random.Random(seed)
+    task, rng = ToyTask(**task_fields), random.Random(seed)
     solutions: dict[str, str] = {}
     for _ in range(100 * num_problems):
         if len(solutions) == num_problems:
             break
-        problem = [draw_terms(world, split, rng) for _ in range(world.sums)]
+        problem = [draw_terms(task, split, rng) for _ in range(task.sums)]
         solutions[write_prompt(problem)] = write_solution(problem)
     if len(solutions) < num_problems:
         raise ValueError(
-            f"num_problems {num_problems} is more than this world's split {split!r} has (about {len(solutions)}): "
-            "ask for fewer, or raise World.digits or World.max_terms."
+            f"num_problems is {num_problems}, but the split {split!r} has about {len(solutions)}: lower it, or raise "
+            "digits or max_terms."
         )
     return Dataset.from_dict({"prompt": list(solutions), "solution": list(solutions.values())})
 
 
 def arithmetic_accuracy_reward(completions: list[str], solution: list[str], **kwargs: Any) -> list[float]:
-    """1.0 if the numbers behind `#` are correct, in order, and the last ends the text. The working is not graded."""
+    """1.0 if the numbers after each `#` are correct and in order, and the last ends the text. Ignores the working."""
     rewards = []
-    for completion, answer in zip(completions, solution, strict=True):
+    for completion, reference in zip(completions, solution, strict=True):
         pieces = completion.split("#")[1:]
-        given = [re.match(r"\d*", piece)[0] for piece in pieces]  # type: ignore[index]  # matches every text
-        rewards.append(1.0 if pieces[-1:] == given[-1:] and ",".join(given) == answer else 0.0)
+        numbers = [re.match(r"\d*", piece)[0] for piece in pieces]  # type: ignore[index]  # matches every text
+        rewards.append(1.0 if pieces[-1:] == numbers[-1:] and ",".join(numbers) == reference else 0.0)
     return rewards

@@ -6,12 +6,12 @@ import pytest
 from fixtures_evaluation import write_data
 
 from trl_ces.lab.evaluation.benchmarks import BENCHMARKS
-from trl_ces.lab.evaluation.code.tasks import ALSO_RIGHT, mbpp_inputs, read_task
+from trl_ces.lab.evaluation.code.tasks import ALSO_CORRECT, mbpp_inputs, read_task
 from trl_ces.lab.evaluation.problems import load_benchmark
 from trl_ces.support.errors import UserError
 
 
-def test_without_a_folder_the_refusal_says_where_the_file_is():
+def test_without_a_folder_the_refusal_names_the_files_address():
     url = "https://github.com/evalplus/mbppplus_release/releases/download/v0.2.0/MbppPlus.jsonl.gz"
     with pytest.raises(UserError, match=rf"mbpp: .* code/MbppPlus.jsonl.gz with `--data_dir`\. .*{re.escape(url)}$"):
         load_benchmark("mbpp")
@@ -44,7 +44,7 @@ def test_a_damaged_archive_is_named(tmp_path):
         (722, [{"Ann": [6.2, 70]}, 6.0, 70], [{"Ann": (6.2, 70)}, 6.0, 70]),
     ],
 )
-def test_mbpps_arguments_get_the_types_that_its_functions_take(task, arguments, typed):
+def test_mbpps_arguments_get_the_types_of_its_functions(task, arguments, typed):
     assert repr(mbpp_inputs(f"Mbpp/{task}", [arguments, arguments])) == repr([typed, typed])
 
 
@@ -58,8 +58,8 @@ def test_mbpps_arguments_get_the_types_that_its_functions_take(task, arguments, 
         ("digit_distance_nums", (7, 123), 7),
     ],
 )
-def test_other_readings_of_the_wording_are_right_too(name, arguments, output):
-    assert ALSO_RIGHT[name](*arguments) == output
+def test_other_readings_of_the_wording_are_accepted(name, arguments, output):
+    assert ALSO_CORRECT[name](*arguments) == output
     row = {"task_id": "Mbpp/1", "prompt": "", "canonical_solution": "", "entry_point": name, "atol": 0}
     task = read_task("mbpp", {**row, "base_input": [list(arguments)], "plus_input": []})
     assert task.accepted == (f"[{output}]", "[]")
@@ -73,7 +73,7 @@ def test_other_readings_of_the_wording_are_right_too(name, arguments, output):
         ("halve", None, "equal"),
     ],
 )
-def test_some_functions_have_rules_of_their_own(name, convert, rule):
+def test_some_functions_have_special_rules(name, convert, rule):
     row = {"task_id": "Mbpp/1", "prompt": "", "canonical_solution": "", "entry_point": name, "atol": 0}
     task = read_task("mbpp", {**row, "base_input": [[1]], "plus_input": []})
     assert (task.convert, task.rule, task.accepted) == (convert, rule, None)

@@ -1,4 +1,4 @@
-"""Hostile programs, really run: none leaves the sandbox, none outlives it, none harms a neighbour."""
+"""Hostile programs, executed: they neither leave the sandbox nor outlive it nor harm a neighbour."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from trl_ces.lab.evaluation.code import sandbox
 from trl_ces.lab.evaluation.code.sandbox import Outcome, SandboxError, check_sandbox, run_sandboxed
 from trl_ces.support.errors import UserError
 
-MARK = f"# asked for by {os.getpid()}"
+MARK = f"# started by {os.getpid()}"
 
 
 @pytest.fixture(autouse=True)
@@ -47,12 +47,12 @@ def within_a_minute(holds):
     return holds()
 
 
-def all_are_gone():
+def all_have_ended():
     return within_a_minute(lambda: not sandboxed_processes())
 
 
 def attempt(code):
-    """A program that tries `code` and sends what came of it."""
+    """A program that tries `code` and sends the name of the exception."""
     tried = "\n".join("    " + line for line in code.splitlines())
     return f"try:\n{tried}\nexcept BaseException as error:\n    send(type(error).__name__.encode())\n"
 
@@ -100,7 +100,7 @@ C_CALL = (
     ],
     ids=lambda value: value.split("\n")[-1][:40] if isinstance(value, str) else "",
 )
-def test_what_would_do_harm_is_refused_by_the_kernel(tmp_path, code, says):
+def test_the_kernel_refuses_harmful_calls(tmp_path, code, says):
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     code = code.replace("VICTIM", str(victim)).replace("PARENT", str(os.getpid()))
@@ -109,7 +109,7 @@ def test_what_would_do_harm_is_refused_by_the_kernel(tmp_path, code, says):
 
 
 @built
-def test_no_server_of_this_machine_is_reached():
+def test_servers_of_this_machine_are_unreachable():
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         code = f"import urllib.request\nurllib.request.urlopen('http://127.0.0.1:{server.getsockname()[1]}')"
@@ -119,7 +119,7 @@ def test_no_server_of_this_machine_is_reached():
 
 
 @built
-def test_signals_to_everyone_reach_no_one_outside():
+def test_signals_reach_no_process_outside():
     for code in ("os.kill(-1, 9)", "os.kill(1, 9)", "os.kill(0, 9)", "os.kill(os.getppid(), 9)"):
         outcome = run_sandboxed(f"import os\n{code}\nwhile True: pass", seconds=2)
         assert outcome.output == b""
@@ -139,19 +139,19 @@ def test_signals_to_everyone_reach_no_one_outside():
     ],
 )
 @pytest.mark.timeout(120)
-def test_what_does_not_end_is_ended(code):
+def test_endless_programs_are_killed_at_the_time_limit(code):
     assert run_sandboxed(code, seconds=1).status == "timeout"
-    assert all_are_gone()
+    assert all_have_ended()
 
 
 @built
-def test_floods_are_cut_off_and_prints_go_nowhere():
+def test_output_is_limited_and_prints_are_discarded():
     sent = run_sandboxed("for _ in range(99): send(bytes(10**6))", seconds=30, output_bytes=10**7)
     assert sent.status == "flood"
     assert len(sent.output) <= 10**7
     printed = run_sandboxed("for i in range(10**5): print('passed' * 20)\nsend(b'end')", seconds=30)
     assert printed == Outcome("ok", b"end")
-    assert all_are_gone()
+    assert all_have_ended()
 
 
 @built
@@ -162,12 +162,12 @@ def test_memory_is_limited():
 
 
 @built
-def test_neither_secrets_nor_the_hosts_files_are_there(monkeypatch):
+def test_secrets_and_the_hosts_files_are_not_visible(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     code = "import os, sys\nsend(repr((dict(os.environ), sorted(os.listdir('/')), sys.argv, os.getuid())).encode())"
     environment, root, arguments, user = eval(run_sandboxed(code, seconds=20).output)
     assert environment == {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    # Where this environment lies, under /tmp perhaps, its own folders are seen.
+    # The folders of this environment, perhaps under /tmp, are visible.
     own = {Path(folder).parts[1] for folder in (*sandbox.visible_folders(), sys.executable)}
     assert not ({"proc", "sys", "tmp", "run", "var", "bin"} - own) & set(root)
     assert (arguments, user) == (["program"], 65534)
@@ -180,51 +180,23 @@ def test_neither_secrets_nor_the_hosts_files_are_there(monkeypatch):
 
 
 @built
-def test_installed_packages_can_be_imported():
-    assert run_sandboxed("import numpy\nsend(str(numpy.arange(3).sum()).encode())", seconds=60).output == b"3"
-
-
-@built
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_survives_the_end_of_who_asked(signal_number):
+def test_no_sandbox_survives_its_parent(signal_number):
     code = "import sys; from trl_ces.lab.evaluation.code import sandbox; sandbox.START += sys.stdin.read(); "
     code += "sandbox.run_sandboxed('while True: pass', seconds=100)"
-    asker = subprocess.Popen(
+    parent = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    asker.stdin.write(MARK.encode())
-    asker.stdin.close()
+    parent.stdin.write(MARK.encode())
+    parent.stdin.close()
     ticks = os.sysconf("SC_CLK_TCK")
     assert within_a_minute(lambda: any(cpu_ticks(process) > ticks for process in sandboxed_processes()))
-    asker.send_signal(signal_number)
-    asker.wait(60)
-    assert all_are_gone()
+    parent.send_signal(signal_number)
+    parent.wait(60)
+    assert all_have_ended()
 
 
-@built
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_it_holds_for_a_user_without_rights_too():
-    code = f"""
-import os, sys
-os.setgroups([]); os.setresgid(12345, 12345, 12345); os.setresuid(12345, 12345, 12345)
-sys.path.insert(0, {str(Path(sandbox.__file__).parents[4])!r})
-from trl_ces.lab.evaluation.code import sandbox
-"""
-    # This Python may lie in root's home, where that user cannot start it: then the system's.
-    pythons = [sys.executable, "/usr/bin/python3"]
-    able = [
-        name
-        for name in pythons
-        if subprocess.run([name, "-c", code + "os.execl(sys.executable, 'x', '-V')"]).returncode == 0
-    ]
-    if not able:
-        pytest.skip("another user can start no Python here that has what the package needs")
-    code += "print(sandbox.run_sandboxed('import os; send(str(os.getuid()).encode()); os.fork()', seconds=20))"
-    done = subprocess.run([able[0], "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "Outcome(status='died', output=b'65534')", done.stderr
-
-
-def test_where_it_cannot_be_built_nothing_is_run(monkeypatch, tmp_path):
+def test_without_a_sandbox_nothing_is_run(monkeypatch, tmp_path):
     marker = tmp_path / "ran"
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(SandboxError, match="needs Linux, and this is darwin"):
@@ -235,13 +207,13 @@ def test_where_it_cannot_be_built_nothing_is_run(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
-@pytest.mark.parametrize("said", [None, "bwrap: No permissions to create new namespace"])
-def test_without_bubblewrap_or_namespaces_the_refusal_says_why_and_the_way_out(monkeypatch, tmp_path, said):
-    if said:
-        (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+@pytest.mark.parametrize("message", [None, "bwrap: No permissions to create new namespace"])
+def test_without_bubblewrap_or_namespaces_the_refusal_names_cause_and_way_out(monkeypatch, tmp_path, message):
+    if message:
+        (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho '{message}' >&2\nexit 1\n")
         (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    why = said or "bwrap is not installed"
+    why = message or "bwrap is not installed"
     with pytest.raises(UserError, match=rf"cannot be built here \({why}\): .*`apt install bubblewrap libseccomp2`"):
         check_sandbox()
 

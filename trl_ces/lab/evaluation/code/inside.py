@@ -23,7 +23,7 @@ from numbers import Integral, Rational
 from typing import Any
 
 _SAFE_INTEGER = 2**53
-_AS_THEY_ARE = (type(None), bool, str, float)
+_COLLECTIONS: dict[str, Any] = {"t": tuple, "s": set, "f": frozenset}
 # Relative tolerance that EvalPlus passes to np.allclose.
 _RELATIVE = 1e-7
 
@@ -34,19 +34,17 @@ class Opaque:
 
 def encode(value: Any) -> Any:
     """The value as tagged JSON; subclasses become their base type."""
-    kind = type(value)
-    if kind in _AS_THEY_ARE or (kind is int and -_SAFE_INTEGER < value < _SAFE_INTEGER):
+    if type(value) in (type(None), bool, str, float):
         return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, float):
-        return float(value)
     if isinstance(value, Integral):
         number = int(value)
         return number if abs(number) < _SAFE_INTEGER else {"i": hex(number)}
+    for kind in (str, float):
+        if isinstance(value, kind):
+            return kind(value)
     if isinstance(value, list):
         return [encode(item) for item in value]
-    for kind, tag in ((tuple, "t"), (set, "s"), (frozenset, "f")):
+    for tag, kind in _COLLECTIONS.items():
         if isinstance(value, kind):
             return {tag: [encode(item) for item in value]}
     if isinstance(value, dict):
@@ -68,19 +66,16 @@ def decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     ((tag, content),) = value.items()
-    if tag == "d":
-        return {decode(key): decode(item) for key, item in content}
-    if tag in ("t", "s", "f"):
-        return {"t": tuple, "s": set, "f": frozenset}[tag](decode(item) for item in content)
-    if tag == "i":
-        return int(content, 16)
-    if tag == "c":
-        return complex(*content)
-    if tag == "b":
-        return bytes.fromhex(content)
-    if tag == "q":
-        return Fraction(int(content[0], 16), int(content[1], 16))
-    return Opaque()
+    if tag in _COLLECTIONS:
+        return _COLLECTIONS[tag](decode(item) for item in content)
+    readers: dict[str, Any] = {
+        "d": lambda pairs: {decode(key): decode(item) for key, item in pairs},
+        "i": lambda digits: int(digits, 16),
+        "c": lambda parts: complex(*parts),
+        "b": bytes.fromhex,
+        "q": lambda parts: Fraction(int(parts[0], 16), int(parts[1], 16)),
+    }
+    return readers[tag](content) if tag in readers else Opaque()
 
 
 CONVERSIONS: dict[str | None, Any] = {
@@ -91,14 +86,14 @@ CONVERSIONS: dict[str | None, Any] = {
 
 
 def solve(job: dict[str, Any], send: Any) -> None:
-    """Calls the program's function; sends a frame of outputs per group of inputs, then a frame of notes: CPU seconds
-    of each call, and for each group whether equal text means equal values."""
+    """Call the program's function; send a frame of outputs per group of inputs, then a frame of notes: CPU seconds of
+    each call, and for each group whether equal text means equal values."""
     module = types.ModuleType("solution")
     sys.modules["solution"] = module  # dataclasses look there
     exec(compile(job["code"], "solution.py", "exec"), module.__dict__)
     function, convert = module.__dict__[job["entry_point"]], CONVERSIONS[job["convert"]]
     limits = iter(job["limits"]) if job["limits"] else None
-    spent, plain = [], []
+    seconds, plain = [], []
     for inputs in job["groups"]:
         packed, equal_text = io.BytesIO(), True
         # Compressed on the fly: HumanEval/15 has 150 MB of outputs. No date: equal outputs are equal bytes.
@@ -108,14 +103,14 @@ def solve(job: dict[str, Any], send: Any) -> None:
                     signal.setitimer(signal.ITIMER_PROF, next(limits))  # its signal ends the process
                 begun = time.process_time()
                 output = function(*arguments)
-                spent.append(time.process_time() - begun)
+                seconds.append(time.process_time() - begun)
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 line = json.dumps(encode(convert(output))).encode()
                 equal_text = equal_text and b"NaN" not in line and b'{"o"' not in line
                 lines.write(line + b"\n")
         plain.append(equal_text)
         send(frame(packed.getvalue()))
-    send(frame(json.dumps({"seconds": spent, "plain": plain}).encode()))
+    send(frame(json.dumps({"seconds": seconds, "plain": plain}).encode()))
 
 
 def frame(data: bytes) -> bytes:
@@ -136,53 +131,47 @@ def frames(data: bytes) -> list[bytes]:
 
 
 def unpack(text: str) -> Iterator[Any]:
-    """Yields the values in a base64-encoded frame."""
+    """Yield the values in a base64-encoded frame."""
     with gzip.open(io.BytesIO(base64.b64decode(text))) as lines:
         yield from (decode(json.loads(line)) for line in lines)
 
 
 def compare_outputs(job: dict[str, Any], send: Any) -> None:
-    """Sends `right` if every output is the expected or another accepted one."""
+    """Send `correct` if every output is the expected or another accepted one."""
     accepted = None if job["accepted"] is None else decode(json.loads(job["accepted"]))
     inputs, atol = decode(job["inputs"]), job["atol"]
-    right = True
-    for place, (output, wanted) in enumerate(zip(unpack(job["outputs"]), unpack(job["expected"]), strict=True)):
+    correct = True
+    for place, (output, expected) in enumerate(zip(unpack(job["outputs"]), unpack(job["expected"]), strict=True)):
         if job["rule"] == "root":
-            values = (coefficient * math.pow(output, power) for power, coefficient in enumerate(inputs[place][0]))
-            right = right and abs(sum(values)) <= atol
+            terms = (coefficient * math.pow(output, power) for power, coefficient in enumerate(inputs[place][0]))
+            correct = correct and abs(sum(terms)) <= atol
         else:
             also = accepted is not None and output == accepted[place]
-            right = right and (also or equal_outputs(output, wanted, atol))
-    send(b"right" if right else b"wrong")
+            correct = correct and (also or equal_outputs(output, expected, atol))
+    send(b"correct" if correct else b"wrong")
 
 
-def equal_outputs(output: Any, wanted: Any, atol: float) -> bool:
+def equal_outputs(output: Any, expected: Any, atol: float) -> bool:
     """EvalPlus' equality: exact, or within tolerance for numbers of the same type."""
-    if output == wanted:
+    if output == expected:
         return True
-    if atol == 0 and is_floats(wanted):
+    items = expected if isinstance(expected, list | tuple) else [expected]
+    if atol == 0 and items and all(isinstance(item, float) for item in items):
         atol = 1e-6
-    return atol != 0 and type(output) is type(wanted) and near(output, wanted, atol)
+    return atol != 0 and type(output) is type(expected) and _near(output, expected, atol)
 
 
-def is_floats(value: Any) -> bool:
-    """Whether it is a float, or a non-empty list or tuple of floats."""
-    if isinstance(value, list | tuple):
-        return bool(value) and all(isinstance(item, float) for item in value)
-    return isinstance(value, float)
-
-
-def near(output: Any, wanted: Any, atol: float) -> bool:
+def _near(output: Any, expected: Any, atol: float) -> bool:
     """Whether numbers, or lists of numbers, are within the tolerances."""
-    if isinstance(wanted, list | tuple):
-        if not isinstance(output, list | tuple) or len(output) != len(wanted):
+    if isinstance(expected, list | tuple):
+        if not isinstance(output, list | tuple) or len(output) != len(expected):
             return False
-        return all(near(one, other, atol) for one, other in zip(output, wanted, strict=True))
-    if not all(isinstance(value, int | float | complex) for value in (output, wanted)):
+        return all(_near(one, other, atol) for one, other in zip(output, expected, strict=True))
+    if not all(isinstance(value, int | float | complex) for value in (output, expected)):
         return False
-    if cmath.isinf(output) or cmath.isinf(wanted):
-        return output == wanted
-    return abs(output - wanted) <= atol + _RELATIVE * abs(wanted)
+    if cmath.isinf(output) or cmath.isinf(expected):
+        return output == expected
+    return abs(output - expected) <= atol + _RELATIVE * abs(expected)
 
 
 def main(payload: bytes, send: Any) -> None:

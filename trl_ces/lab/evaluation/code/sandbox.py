@@ -1,7 +1,7 @@
 """Sandbox for untrusted Python: bubblewrap's namespaces, limits and a system call filter, or a refusal.
 
-docs/evaluation.md, "Code benchmarks", lists what holds, and by what; on Linux, for root and other users.
-When time is up, or this process ends in any way, the kernel ends the whole sandbox.
+docs/evaluation.md, "Code benchmarks", lists the guarantees and their mechanisms; on Linux, for root and other users.
+At the time limit, or when this process ends in any way, the kernel ends the whole sandbox.
 """
 
 import os
@@ -33,8 +33,8 @@ class SandboxError(RuntimeError):
 class Outcome:
     """How a program ended."""
 
-    status: Status  # `"died"`: by an exception, an exit or a signal; `"flood"`: sent as many bytes as it may, or more
-    output: bytes  # what it sent: untrusted, whatever the status
+    status: Status  # `"died"`: by an exception, an exit or a signal; `"flood"`: reached the limit on output
+    output: bytes  # the bytes that it sent; untrusted, whatever the status
 
 
 def run_sandboxed(
@@ -45,7 +45,7 @@ def run_sandboxed(
     memory_bytes: int = SANDBOX_MEMORY_BYTES,
     output_bytes: int = SANDBOX_OUTPUT_BYTES,
 ) -> Outcome:
-    """Runs Python source, with `payload` and `send` (a function of `bytes`) in its globals. Thread-safe."""
+    """Run Python source, with `payload` and `send` (a function of `bytes`) in its globals. Thread-safe."""
     text = program.encode(errors="surrogatepass")
     limits = [len(text), memory_bytes, output_bytes, int(seconds) + 2]
     command = [*_bubblewrap(), "-P", "-S", "-s", "-c", START, *map(str, limits), *_python_path()]
@@ -56,7 +56,7 @@ def run_sandboxed(
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.PIPE,
-            # A fixed hash seed: sets must have the same order in the reference and in the answer.
+            # A fixed hash seed: sets must have the same order in the reference and in the program.
             env={"PYTHONHASHSEED": "0"},
             start_new_session=True,  # Ctrl-C goes to this process, whose end ends the sandbox
             bufsize=0,
@@ -64,13 +64,13 @@ def run_sandboxed(
         with process:
             assert process.stderr is not None
             try:
-                said = [b"bwrap ended without a word"]
+                messages = [b"bwrap ended without a message"]
                 for line in process.stderr:
                     if line == start.READY:
                         break
-                    said.append(line)
+                    messages.append(line)
                 else:
-                    raise SandboxError(said[-1].decode(errors="replace").strip())
+                    raise SandboxError(messages[-1].decode(errors="replace").strip())
                 process.communicate(text + payload, timeout=seconds)
                 status: Status = "died" if process.returncode else "ok"
             except subprocess.TimeoutExpired:
@@ -105,14 +105,14 @@ def _python_path() -> list[str]:
 
 @cache
 def visible_folders() -> list[str]:
-    """What a program can read: Python's libraries with installed packages, and the system's."""
-    wanted = [*_python_path(), f"{sys.base_prefix}/lib", *_LIBRARIES]
-    there = sorted({os.path.normpath(path) for path in wanted if os.path.exists(path)})
-    return [path for path in there if not any(path.startswith(other + "/") for other in there)]
+    """The folders that a program can read: Python's libraries with installed packages, and the system's."""
+    folders = [*_python_path(), f"{sys.base_prefix}/lib", *_LIBRARIES]
+    found = sorted({os.path.normpath(path) for path in folders if os.path.exists(path)})
+    return [path for path in found if not any(path.startswith(other + "/") for other in found)]
 
 
 def check_sandbox() -> None:
-    """Refuses a machine on which the sandbox does not work."""
+    """Refuse a machine on which the sandbox does not work."""
     try:
         outcome = run_sandboxed("import os\ntry: os.fork()\nexcept PermissionError: send(b'here')", seconds=60.0)
     except SandboxError as error:
@@ -120,7 +120,7 @@ def check_sandbox() -> None:
             f"Model-written code runs only in a sandbox, which cannot be built here ({error}): it needs Linux with "
             "bubblewrap and libseccomp (`apt install bubblewrap libseccomp2` or `dnf install bubblewrap libseccomp`) "
             "and user namespaces. In a container allow them (docker run --security-opt seccomp=unconfined "
-            "--security-opt apparmor=unconfined), or judge on another machine."
+            "--security-opt apparmor=unconfined), or grade on another machine."
         ) from None
     if outcome != Outcome("ok", b"here"):
         raise UserError(f"Model-written code runs only in a sandbox, which does not work here ({outcome.status}).")

@@ -1,8 +1,8 @@
-"""What the sandbox's Python runs first: it gives up what bubblewrap left it, says so, and runs the untrusted program.
+"""The sandbox's first program: drop the rights that bubblewrap left, report readiness, run the untrusted program.
 
 sandbox.py passes this file's text with `python -c`; it imports the standard library only. Arguments: the program's
 length, the limits on address space, on output and on CPU seconds, and the import path. stdin: the program and its
-payload, sent once this process is ready. stdout: what the program sends. stderr: `READY`, or why not.
+payload, sent once this process is ready. stdout: the bytes that the program sends. stderr: `READY`, or the error.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ import sys
 READY = b"ready\n"
 OPEN_FILES = 64
 RESULT = 3
-# What no namespace or limit covers: processes (each would have its own memory limit), memory that RLIMIT_AS does not
-# count, AF_VSOCK, bubblewrap's own process in here, new namespaces, and parts of the kernel that no answer needs.
+# Not covered by a namespace or limit: processes (each would have its own memory limit), memory that RLIMIT_AS does not
+# count, AF_VSOCK, bubblewrap's own process in the sandbox, new namespaces, and parts of the kernel not needed there.
 DENIED = """
 fork vfork clone clone3 execve execveat
 shmget msgget semget mq_open memfd_create memfd_secret
@@ -29,7 +29,7 @@ _ALLOW, _DENY = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 
 def limit(memory_bytes: int, output_bytes: int, cpu_seconds: int) -> None:
-    """Sets limits that only a privileged process could raise."""
+    """Set limits that only a privileged process could raise."""
     limits = {
         resource.RLIMIT_AS: memory_bytes,
         resource.RLIMIT_FSIZE: output_bytes,
@@ -44,7 +44,7 @@ def limit(memory_bytes: int, output_bytes: int, cpu_seconds: int) -> None:
 
 
 def filter_system_calls() -> None:
-    """From here on, the kernel refuses what is `DENIED`, and calls of another architecture end the process."""
+    """Make the kernel refuse the calls in `DENIED`, and end the process at calls of another architecture."""
     seccomp = ctypes.CDLL("libseccomp.so.2")
     seccomp.seccomp_init.restype = ctypes.c_void_p
     rules = ctypes.c_void_p(seccomp.seccomp_init(_ALLOW))
@@ -57,14 +57,14 @@ def filter_system_calls() -> None:
 
 
 def send(data: bytes) -> None:
-    """Sends bytes out of the sandbox."""
+    """Send bytes out of the sandbox."""
     view = memoryview(data)
     while view:
         view = view[os.write(RESULT, view) :]
 
 
 def main() -> None:
-    """Gives up rights, then reads and runs the program: nothing that this process does from there on is trusted."""
+    """Drop rights, then read and run the program; from then on this process is untrusted."""
     size, memory_bytes, output_bytes, cpu_seconds = map(int, sys.argv[1:5])
     os.dup2(1, RESULT)
     os.closerange(RESULT + 1, 2**16)

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
-from itertools import chain, repeat, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 from .inside import encode
@@ -31,11 +31,11 @@ class CodeTask:
     atol: float  # absolute tolerance for numbers; 0: exact, floats within 1e-6
     convert: str | None = None  # `"set"`: compare outputs as sets; `"not_none"`: only whether there is one
     rule: str = "equal"  # or `"root"`: the output is a root of the input polynomial
-    accepted: tuple[str, ...] | None = None  # for each group, outputs that are right too, encoded
+    accepted: tuple[str, ...] | None = None  # for each group, further accepted outputs, encoded
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits that change with anything that could change a verdict."""
+        """16 hexadecimal digits that change with anything that could change the correctness."""
         return hashlib.sha256(json.dumps(astuple(self)).encode()).hexdigest()[:16]
 
     def base(self) -> "CodeTask":
@@ -49,15 +49,15 @@ def read_code(row: Row) -> tuple[str, str]:
 
 
 def read_task(dataset: str, row: Row) -> CodeTask:
-    """The task of a row of EvalPlus' release file; `dataset` is `"humaneval"` or `"mbpp"`."""
+    """The tests of a row of EvalPlus' release file; `dataset` is `"humaneval"` or `"mbpp"`."""
     name = row["entry_point"]
     groups = [list(row["base_input"]), list(row["plus_input"])]
     convert, rule, accepted = None, "equal", None
     if dataset == "mbpp":
         groups = [mbpp_inputs(row["task_id"], group) for group in groups]
         convert = "set" if name in COMPARED_AS_SETS else "not_none" if name in ANY_BUT_NONE else None
-        if name in ALSO_RIGHT:
-            outputs = [[ALSO_RIGHT[name](*arguments) for arguments in group] for group in groups]
+        if name in ALSO_CORRECT:
+            outputs = [[ALSO_CORRECT[name](*arguments) for arguments in group] for group in groups]
             accepted = tuple(json.dumps(encode(group)) for group in outputs)
     elif name == "find_zero":
         rule = "root"
@@ -72,16 +72,16 @@ def _keep(value: Any) -> Any:
     return value
 
 
-def _list_of(convert: Convert) -> Convert:
-    return lambda items: [convert(item) for item in items]
-
-
-def _nested_tuple(value: Any) -> Any:
-    return tuple(map(_nested_tuple, value)) if isinstance(value, list) else value
+def _list_of_tuples(value: list[Any]) -> list[Any]:
+    return [tuple(item) for item in value]
 
 
 def _tuple_of_tuples(value: list[Any]) -> tuple[Any, ...]:
     return tuple(tuple(item) if isinstance(item, list) else item for item in value)
+
+
+def _nested_tuple(value: Any) -> Any:
+    return tuple(map(_nested_tuple, value)) if isinstance(value, list) else value
 
 
 def _tuple_values(value: dict[str, Any]) -> dict[str, Any]:
@@ -94,8 +94,8 @@ _ARGUMENTS: list[tuple[tuple[Convert, ...], str]] = [
     ((tuple,), "2 116 132 222 261 273 394 421 424 429 470 560 579 596 616 630 726 740 744 809"),
     ((tuple, _keep), "250 405 446 720 763 808"),
     ((_keep, tuple), "106 750"),
-    ((_list_of(tuple),), "63 64 70 94 120 237 272 299 409 473 614 780"),
-    ((_list_of(tuple), _keep), "75 413 753"),
+    ((_list_of_tuples,), "63 64 70 94 120 237 272 299 409 473 614 780"),
+    ((_list_of_tuples, _keep), "75 413 753"),
     ((_tuple_of_tuples,), "259 278 445"),
     ((_nested_tuple,), "580 615 791"),
     ((float, complex), "124"),
@@ -108,15 +108,14 @@ _CONVERTERS = {int(number): converters for converters, numbers in _ARGUMENTS for
 def mbpp_inputs(task_id: str, inputs: list[list[Any]]) -> list[Any]:
     """Lists of arguments, from JSON, with the types that the function takes; `task_id` is such as `"Mbpp/2"`."""
     converters = _CONVERTERS.get(int(task_id.rpartition("/")[2]), (_keep,))
-    forever = [chain(converters, repeat(converters[-1])) for _ in inputs]
+    last = len(converters) - 1
     return [
-        [convert(argument) for convert, argument in zip(every, arguments, strict=False)]
-        for every, arguments in zip(forever, inputs, strict=True)
+        [converters[min(place, last)](argument) for place, argument in enumerate(arguments)] for arguments in inputs
     ]
 
 
 def _surface_area(base: float, height: float) -> int:
-    """Of a square pyramid, from its height; the reference takes the slant height."""
+    """Surface area of a square pyramid from its height; the reference takes the slant height."""
     return round(base**2 + 2 * base * math.sqrt((base / 2) ** 2 + height**2))
 
 
@@ -131,9 +130,6 @@ COMPARED_AS_SETS = {
     *("similar_elements", "find_char_long", "common_in_nested_lists", "extract_singly"),
     *("larg_nnum", "find_dissimilar", "Diff"),
 }
-ANY_BUT_NONE = {"check_str", "text_match_three", "text_starta_endb"}
-# What is right beside the reference's output.
-ALSO_RIGHT: dict[str, Callable[..., int]] = {
-    "surface_Area": _surface_area,
-    "digit_distance_nums": _digit_distance,
-}
+ANY_BUT_NONE = ("check_str", "text_match_three", "text_starta_endb")
+# Accepted beside the reference's output.
+ALSO_CORRECT: dict[str, Callable[..., int]] = {"surface_Area": _surface_area, "digit_distance_nums": _digit_distance}

@@ -1,0 +1,35 @@
+"""Draw toy tasks (additions with random error rates) at random, for claims beyond a single task."""
+
+import random
+from typing import Any
+
+CHECK, SLIP, FORGET = (0.10, 0.65), (0.05, 0.40), (0.30, 0.90)  # uniform
+EASY_SLIP = (0.0, 0.03)  # with no carry forgotten: base models that are correct in over 70 %
+TERMS = {1: (4, 5), 2: (2, 4), 3: (2, 3)}  # digits -> fewest and most terms; fewer would make too few problems
+
+
+def draw_worlds(count: int, seed: int, easy: int = 0) -> list[dict[str, Any]]:
+    """Draw the fields of [`ToyTask`] and the base model's `seed`, which counts from 1.
+
+    A larger `count` keeps the earlier tasks. Digits are 2, 3 and 1 in turn. Every other task of several digits forgets
+    carries. The last `easy` tasks have few arithmetic errors and forget no carry.
+    """
+    rng, worlds = random.Random(seed), []
+    for number in range(1, count + 1):
+        digits = sorted(TERMS)[number % len(TERMS)]
+        terms = sorted(rng.randint(*TERMS[digits]) for _ in range(2))
+        forget = round(rng.uniform(*FORGET), 2)
+        is_easy = number > count - easy
+        worlds.append(
+            {
+                "seed": number,
+                "digits": digits,
+                "min_terms": terms[0],
+                "max_terms": terms[1],
+                "check_probability": round(rng.uniform(*CHECK), 2),
+                "slip_probability": round(rng.uniform(*(EASY_SLIP if is_easy else SLIP)), 2),
+                # A number of one digit has no column to carry into.
+                "forget_probability": forget if number % 2 and digits > 1 and not is_easy else 0.0,
+            }
+        )
+    return worlds

@@ -1,0 +1,351 @@
+"""Code benchmarks: the program in a completion, its correctness, and tricks that must not pass."""
+
+import gzip
+import json
+from dataclasses import replace
+
+import pytest
+from code_sandbox import built
+from fixtures_evaluation import CODE_ROWS, REAL_DATA, Scripted, write_data, write_model
+
+from trl_ces.cli.main import main
+from trl_ces.lab.evaluation import run as run_module
+from trl_ces.lab.evaluation.code import grader
+from trl_ces.lab.evaluation.code.grader import CodeGrade, CodeGrader, find_program
+from trl_ces.lab.evaluation.code.inside import Opaque, decode, encode, equal_outputs
+from trl_ces.lab.evaluation.code.sandbox import run_sandboxed
+from trl_ces.lab.evaluation.code.tasks import CodeTask, read_task
+from trl_ces.lab.evaluation.problems import Problem, data_digest, load_benchmark
+from trl_ces.lab.evaluation.run import Request, grade_completions, run_evaluation
+from trl_ces.lab.evaluation.settings import EvaluationSettings
+from trl_ces.support.errors import UserError
+
+DOUBLE = read_task("humaneval", CODE_ROWS["humaneval"])
+
+
+def task(reference, *groups, **more):
+    """A task whose function is `f`."""
+    encoded = tuple(json.dumps(encode(list(group))) for group in groups)
+    return CodeTask("f", reference, encoded, **({"atol": 0} | more))
+
+
+def fenced(program):
+    return f"Here it is:\n```python\n{program}\n```\nDone."
+
+
+def passed(tasks, programs, seconds=20.0):
+    completions = [(task, fenced(program), False) for task, program in zip(tasks, programs, strict=True)]
+    return [grade.passed for grade in CodeGrader(seconds).grade(completions)]
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("```python\ndef f(): pass\n```", "def f(): pass\n"),
+        ("```\ndef f(): pass\n```", "def f(): pass\n"),
+        ("```py\ndef f(): pass\n```\nBetter:\n```Python\ndef f():\n    return 2\n```", "def f():\n    return 2\n"),
+        ("```python\ndef f(): pass\n```\nUse it:\n```python\nf()\n```", "def f(): pass\n"),
+        ("```python\ndef g(): pass\n```\n```python\ng()\n```", "g()\n"),
+        ("```python\ndef f(): pass\n```\nOutput:\n```text\n3\n```", "def f(): pass\n"),
+        ("```python\nf = len\n```\n```python\nff = 3\n```", "f = len\n"),
+        ("It was cut off:\n```python\ndef f():\n    return 1", "def f():\n    return 1"),
+        ("Out:\n~~~text\n3\n~~~\n  ```Py title=x\n  f = 1\n  ```\n", "  f = 1\n"),
+        ("```python", ""),
+        ("def f(): pass", None),
+        ("```text\ndef f(): pass\n```", None),
+        ("", None),
+    ],
+)
+def test_the_last_python_block_that_defines_the_function_is_the_program(text, program):
+    assert find_program(text, "f") == program
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        3,
+        -(2**60),
+        10**5000,
+        1.5,
+        float("inf"),
+        "ä\ud800",
+        2 + 3j,
+        b"\x00\xff",
+        [1, [2.0]],
+        (1, (2,)),
+        {1, 2},
+        {"a": {1: (2,)}, (3,): []},
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_keep_their_type_in_json(value):
+    back = decode(json.loads(json.dumps(encode(value))))
+    assert back == value
+    assert type(back) is type(value)
+    assert isinstance(value, int) or repr(back) == repr(value)
+
+
+def test_a_value_that_cannot_be_sent_equals_nothing():
+    generator = decode(json.loads(json.dumps(encode(iter([1])))))
+    assert isinstance(generator, Opaque)
+    assert not equal_outputs(generator, decode(encode(iter([1]))), 0)
+
+
+@pytest.mark.parametrize(
+    ("output", "expected", "atol", "equal"),
+    [
+        (1, 1.0, 0, True),
+        (0.3, 0.1 + 0.2, 0, True),
+        (0.3001, 0.3, 0, False),
+        (0.3001, 0.3, 1e-3, True),
+        ([0.1 + 0.2, 1.0], [0.3, 1.0], 0, True),
+        ([0.1 + 0.2], (0.3,), 0, False),
+        ([0.3], [0.3, 0.3], 0, False),
+        (True, 1, 0, True),
+        ("a", "b", 1e-3, False),
+        ([1, 2], (1, 2), 0, False),
+        ({1: 2}, {1: 2}, 0, True),
+        (float("nan"), float("nan"), 0, False),
+        (None, 1.0, 0, False),
+        (float("inf"), 1.0, 1e-3, False),
+    ],
+)
+def test_outputs_are_equal_as_in_evalplus(output, expected, atol, equal):
+    assert equal_outputs(output, expected, atol) is equal
+
+
+@built
+def test_base_and_further_tests_are_graded_apart():
+    programs = [
+        "def double(x): return x + x",
+        "def double(x): return x * 2.0",  # not exact beyond 2^53
+        "def double(x): return abs(x) * 2",
+        "def double(x): return 3",
+        "def twice(x): return 2 * x",
+        "def double(x) return",
+        "import os\ndef double(x):\n    return 2 * x if x > 0 else os._exit(0)",
+    ]
+    expected = [[True, True], [True, True], [True, False], [False, False], [False, False], [False, False]]
+    assert passed([DOUBLE] * 7, programs) == [*expected, [True, False]]
+
+
+TRICKS = {
+    "exit": "import os\nos._exit(0)",
+    "system exit": "import sys\nsys.exit(0)",
+    "exit in the call": "import os\ndef f(x): os._exit(0)",
+    "printing": "print('passed', 'correct', '[true, true]')\ndef f(x): print('correct')",
+    "sending": "import os\nos.write(3, b'correct')\nos._exit(0)",
+    "the caller's send": "import sys\nf = lambda x: (sys._getframe(1).f_locals['send'](b'correct'), os._exit(0))",
+    "equal to all": "class E:\n    def __eq__(self, other): return True\n    __hash__ = None\ndef f(x): return E()",
+    "an int equal to all": "class E(int):\n    def __eq__(self, other): return True\ndef f(x): return E(7)",
+    "a list equal to all": "class E(list):\n    def __eq__(self, other): return True\ndef f(x): return E()",
+    "patching json": "import json\njson.dumps = lambda value: '[true]'\ndef f(x): return 7",
+    "patching exit": "import os\nos._exit = lambda code: None\ndef f(x): raise ValueError",
+    "reading what is expected": "import gc\ndef f(x):\n    found = [o for o in gc.get_objects() if isinstance(o, dict)"
+    " and 'expected' in o]\n    return found[0]['expected'][0] if found else 7",
+    "looking up the frames": "import sys\ndef f(x):\n    frame = sys._getframe()\n    while frame:\n        "
+    "if 'expected' in frame.f_locals: return frame.f_locals['expected'][0]\n        frame = frame.f_back\n"
+    "    return 7",
+    "the reference's text": "import gc\ndef f(x):\n    if any(isinstance(o, str) and 'secret_of' in o "
+    "and 'gc' not in o for o in gc.get_objects()): return secret\n    return 7",
+    "fork": "import os\ndef f(x): return 7 * (os.fork() >= 0)",
+    "memory": "def f(x): return [0] * 10**12",
+    "flood": "def f(x):\n    while True: print('x' * 10**6)",
+    "endless": "def f(x):\n    while True: pass",
+    "deep": "def f(x):\n    y = []\n    for _ in range(10**6): y = [y]\n    return y",
+    "cycle": "def f(x):\n    y = []\n    y.append(y)\n    return y",
+    "huge": "def f(x): return 'x' * 10**9",
+    "colliding": "def f(x): return {n * (2**61 - 1) for n in range(20000)}",
+    "a thread left behind": "import threading\ndef f(x):\n    threading.Thread(target=lambda: [0 "
+    "for _ in iter(int, 1)]).start()\n    return 7",
+    "kill": "import os\ndef f(x): os.kill(-1, 9)",
+}
+
+
+@built
+@pytest.mark.parametrize("name", TRICKS)
+def test_no_trick_passes(name):
+    secret_of = task("def f(x): return 'secret_of_' + str(x)", [[1]], [[2]])
+    assert passed([secret_of], [TRICKS[name]], seconds=8.0) == [[False, False]]
+
+
+@built
+def test_a_correct_program_among_hostile_ones_passes():
+    hostile = [TRICKS[name] for name in ("fork", "memory", "kill", "exit")]
+    tasks = [task("def f(x): return x", [[1]])] * 8
+    found = passed(tasks, [program for trick in hostile for program in (trick, "def f(x): return x")], 20.0)
+    assert found == [[False], [True]] * 4
+
+
+@built
+def test_a_slow_call_is_ended_by_the_limit_on_its_cpu_time(monkeypatch):
+    # A second of CPU time, since the reference takes almost none; the completion has 60 seconds of wall-clock time.
+    ends = []
+
+    def watched(*arguments, **settings):
+        outcome = run_sandboxed(*arguments, **settings)
+        ends.append(outcome.status)
+        return outcome
+
+    monkeypatch.setattr(grader, "run_sandboxed", watched)
+    slow = "def f(x):\n    while x: pass\n    return x"
+    assert passed([task("def f(x): return x", [[0]], [[1]])], [slow], 60.0) == [[True, False]]
+    assert ends == ["ok", "died"]  # the reference; the program, by the timer's signal rather than the wall-clock limit
+
+
+@built
+def test_special_rules():
+    same_set = task("def f(x): return sorted(x)", [[[3, 1]]], convert="set")
+    not_none = task("def f(x): return x > 0", [[1], [2]], convert="not_none")
+    root = task("def f(c): return -c[0] / c[1]", [[[2.0, 1.0]]], rule="root", atol=1e-4)
+    accepted = task("def f(x): return 5", [[1]], accepted=(json.dumps([7]),))
+    for tested, correct, wrong in (
+        (same_set, "def f(x): return (1, 3, 3)", "def f(x): return [1]"),
+        (not_none, "def f(x): return object()", "def f(x): return None"),
+        (root, "def f(c): return -2.00001", "def f(c): return -2.1"),
+        (accepted, "def f(x): return 7", "def f(x): return 6"),
+    ):
+        assert passed([tested, tested], [correct, wrong]) == [[True], [False]]
+
+
+@built
+def test_without_a_running_reference_nothing_is_scored():
+    neither = task("def f(x): raise ValueError", [[1]], [[2]])
+    half = task("def f(x): return 1 / (x - 2)", [[1]], [[2]])
+    assert passed([neither, half, half], ["def f(x): return -1.0"] * 2 + ["def f(x): return 0"]) == [
+        [None, None],
+        [True, None],
+        [False, None],
+    ]
+
+
+def test_an_unscored_program_is_unscored_by_both_graders():
+    class ReferenceThatFails:
+        def grade(self, completions):
+            return [CodeGrade("def double(x): return 2 * x", [True, None])] * len(completions)
+
+    base = Problem("humaneval", 0, "Double x.", "double", DOUBLE)
+    stricter = replace(base, benchmark="humaneval_plus")
+    made = {"tokens": 9, "finish_reason": "stop", "text": "text"}
+    found = grade_completions([(Request([base, stricter], 0, [1], False, 7), made)], ReferenceThatFails())
+    assert [(sample["correct"], sample["correct_qwen"]) for sample in found] == [(True, True), (None, None)]
+
+
+@built
+def test_code_in_the_thinking_does_not_count():
+    block = fenced("def double(x): return 2 * x")
+    texts = [f"<think>{block}", block, f"{block}</think>No idea.", f"so</think>{block}"]
+    prefilled = [False, True, True, True]
+    found = CodeGrader(20.0).grade([(DOUBLE, text, opened) for text, opened in zip(texts, prefilled, strict=True)])
+    assert [grade.passed[0] for grade in found] == [False, False, False, True]
+    assert [grade.program is None for grade in found] == [True, True, True, False]
+
+
+def test_permission_is_required_before_anything_is_loaded(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(run_module, "read_model", None)
+    write_model(tmp_path / "model")
+    words = ["eval", "--model", str(tmp_path / "model"), "--data_dir", str(tmp_path), "--benchmarks", "humaneval"]
+    assert main([*words, "--output_dir", str(tmp_path / "out")]) == 2
+    message = capsys.readouterr().err
+    assert "grading runs programs that the model wrote on this machine" in message
+    assert "`--allow_code_execution`" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_machine_without_a_sandbox_is_refused(tmp_path, monkeypatch, capsys):
+    write_model(tmp_path / "model")
+    monkeypatch.setattr("trl_ces.lab.evaluation.code.sandbox.sys.platform", "darwin")
+    words = ["--data_dir", str(tmp_path), "--benchmarks", "humaneval", "--allow_code_execution"]
+    assert main(["eval", "--model", str(tmp_path / "model"), *words]) == 2
+    assert "cannot be built here (the sandbox needs Linux" in capsys.readouterr().err
+
+
+@built
+def test_a_completion_is_graded_for_the_set_and_the_stricter_set(tmp_path, monkeypatch):
+    write_data(tmp_path, ["humaneval", "aime24"])
+    write_model(tmp_path / "model")
+    made = []
+
+    def load(facts, settings, longest):
+        made.append(Scripted(facts.tokenizer, {"": fenced("def double(x): return abs(2 * x)")}))
+        return made[-1]
+
+    monkeypatch.setattr(run_module, "load_backend", load)
+    settings = EvaluationSettings(
+        model=str(tmp_path / "model"),
+        benchmarks=["humaneval_plus", "aime24", "humaneval"],
+        data_dir=str(tmp_path),
+        backend="transformers",
+        num_samples=2,
+        max_problems=3,
+        max_new_tokens=100,
+        allow_code_execution=True,
+    )
+    summary = run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
+    assert sum(map(len, made[0].seeds)) == 6 + 6  # three problems of aime24 and three of the two code sets
+    accuracy = {name: entry["correct"]["accuracy"]["mean"] for name, entry in summary["benchmarks"].items()}
+    assert accuracy == {"humaneval_plus": 0.0, "aime24": 0.0, "humaneval": 1.0}
+    file = tmp_path / "out" / "samples.jsonl"
+    every = sorted(file.read_text().splitlines())
+    assert len(every) == 18
+    sample = next(s for s in map(json.loads, every) if s["benchmark"] == "humaneval_plus")
+    assert sample["final_answer"] == "def double(x): return abs(2 * x)\n"
+    assert (sample["gold"], sample["correct"], sample["correct_qwen"]) == ("double", False, False)
+    # Killed between the two lines of a completion: the missing line is added, no line repeated.
+    kept = [line for line in every if '"humaneval_plus"' not in line]
+    file.write_text("".join(line + "\n" for line in kept))
+    run_evaluation(settings, tmp_path / "out", say=lambda text: None, progress=False)
+    assert sorted(file.read_text().splitlines()) == every
+
+
+def test_the_time_limit_is_recorded_only_for_code_sets():
+    maths = EvaluationSettings(model="m", benchmarks=["aime24"]).sampling()
+    code = EvaluationSettings(model="m", benchmarks=["humaneval"], code_time_limit=9.0).sampling()
+    assert not {"code_time_limit", "allow_code_execution"} & set(maths)
+    assert code["code_time_limit"] == 9.0
+    with pytest.raises(UserError, match="`code_time_limit` is 0"):
+        EvaluationSettings(model="m", benchmarks=["aime24"], code_time_limit=0.0)
+
+
+def test_a_changed_test_changes_the_digest(tmp_path):
+    write_data(tmp_path, ["humaneval"])
+    base, plus = (load_benchmark(name, tmp_path) for name in ("humaneval", "humaneval_plus"))
+    assert [len(problems[0].code.groups) for problems in (base, plus)] == [1, 2]
+    assert data_digest(base) != data_digest(plus)
+
+
+FILES = {"humaneval": "HumanEvalPlus.jsonl.gz", "mbpp": "MbppPlus.jsonl.gz"}
+# Outputs larger than the sandbox's memory: its further tests are unscored here.
+TOO_LARGE = {"Mbpp/255"}
+
+
+def real_rows(dataset):
+    file = REAL_DATA / "code" / FILES[dataset]
+    if not file.is_file():
+        pytest.skip(f"{file} is not there (TRL_CES_DATA)")
+    with gzip.open(file, "rt", encoding="utf-8") as stream:
+        return [json.loads(line) for line in stream]
+
+
+def failed_canonical(dataset, rows):
+    tasks = [read_task(dataset, row) for row in rows]
+    found = passed(tasks, [row["prompt"] + row["canonical_solution"] for row in rows], 120.0)
+    return {row["task_id"]: groups for row, groups in zip(rows, found, strict=True) if groups != [True, True]}
+
+
+@built
+@pytest.mark.parametrize("dataset", FILES)
+def test_twenty_canonical_solutions_pass(dataset):
+    rows = real_rows(dataset)
+    assert failed_canonical(dataset, rows[5 :: len(rows) // 20][:20]) == {}
+
+
+@built
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("dataset", FILES)
+def test_all_canonical_solutions_pass(dataset):
+    failed = failed_canonical(dataset, real_rows(dataset))
+    assert failed == {name: [True, None] for name in failed if name in TOO_LARGE}

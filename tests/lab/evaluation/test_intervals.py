@@ -1,0 +1,181 @@
+"""Intervals of accuracies and lengths: published values, an oracle in plain loops, edges, coverage by simulation."""
+
+import itertools
+import math
+import random
+
+import interval_oracle as oracle
+import numpy as np
+import pytest
+
+from trl_ces.lab.evaluation import intervals
+from trl_ces.lab.evaluation.intervals import (
+    Shares,
+    accuracy_difference,
+    accuracy_interval,
+    effective_size,
+    interval_of_average,
+    pass_at_k,
+    wilson,
+)
+
+
+def shares(correct, completions):
+    """`correct` completions of so many, per problem."""
+    counts = [completions] * len(correct) if isinstance(completions, int) else completions
+    return Shares(np.array(correct) / np.array(counts), np.array(counts))
+
+
+def bounds(*sets):
+    return tuple(accuracy_interval(sets))
+
+
+def test_wilsons_interval_is_the_one_in_the_literature():
+    # Newcombe (1998, two-sided intervals for the single proportion, table I), method 3, four digits.
+    for correct, size, low, high in [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611),
+                                     (1, 29, 0.0061, 0.1718)]:  # fmt: skip
+        found = bounds(shares([1] * correct + [0] * (size - correct), 1))
+        assert found == pytest.approx((correct / size, low, high), abs=6e-5)
+    # By hand: z² = 3.8415; (0.5 + 3.8415 / 20) / 1.38415 -+ 1.96 sqrt(0.025 + 3.8415 / 400) / 1.38415
+    assert wilson(0.5, 10.0) == pytest.approx((0.23659, 0.76341), abs=1e-5)
+
+
+def test_the_difference_of_paired_proportions_is_newcombes_method_10():
+    # 36 problems correct in both runs, 12 in the first alone, 2 in the second alone, by hand: Wilson's bounds are
+    # 0.8654, 0.9890 of 48/50 and 0.6259, 0.8570 of 38/50; φ = (36 * 0 - 12 * 2) / sqrt(48 * 2 * 38 * 12) = -0.1147.
+    # 0.2 - sqrt(0.0946² + 2 * 0.1147 * 0.0946 * 0.0970 + 0.0970²) = 0.0569; 0.2 + 0.1404 = 0.3404.
+    # φ is shrunk a little, because there are few completions.
+    pairs = [(1, 1)] * 36 + [(1, 0)] * 12 + [(0, 1)] * 2
+    first, second = (shares(list(run), 1) for run in zip(*pairs, strict=True))
+    assert tuple(accuracy_difference([first], [second])) == pytest.approx((0.2, 0.0569, 0.3404), abs=0.0005)
+
+
+@pytest.mark.parametrize("completions", [1, 4])
+@pytest.mark.parametrize("size", [1, 2, 500])
+def test_all_wrong_and_all_correct_have_a_width_and_stay_within_0_and_1(size, completions):
+    edge = oracle.Z**2 / (size + oracle.Z**2)  # Wilson's upper bound of 0 of n
+    assert bounds(shares([0] * size, completions)) == pytest.approx((0, 0, edge))
+    assert bounds(shares([completions] * size, completions)) == pytest.approx((1, 1 - edge, 1))
+    twelve = bounds(*[shares([0] * size, completions)] * 12)
+    assert twelve == pytest.approx((0, 0, oracle.Z**2 / (12 * size + oracle.Z**2)))
+
+
+def random_sets(draw, sets, completions):
+    found = []
+    for _ in range(sets):
+        skill, n = draw.random(), draw.randint(2, 40)
+        counts = [draw.randint(1, completions) for _ in range(n)]
+        chances = [draw.choice([0, 1, skill, skill]) for _ in range(n)]
+        found.append([(sum(draw.random() < p for _ in range(k)) / k, k) for p, k in zip(chances, counts, strict=True)])
+    return found
+
+
+def as_shares(sets):
+    return [Shares(*map(np.array, zip(*problems, strict=True))) for problems in sets]
+
+
+@pytest.mark.parametrize("sets", [1, 3])
+@pytest.mark.parametrize("completions", [1, 2, 8])
+def test_intervals_and_differences_are_those_of_the_loops(sets, completions):
+    draw = random.Random(sets * 10 + completions)
+    for _ in range(20):
+        first = random_sets(draw, sets, completions)
+        second = [[(draw.choice([share, draw.randint(0, k) / k]), k) for share, k in problems] for problems in first]
+        one, two = as_shares(first), as_shares(second)
+        found, difference = accuracy_interval(one), accuracy_difference(one, two)
+        assert tuple(found) == pytest.approx(oracle.accuracy(first), abs=1e-9)
+        assert tuple(difference) == pytest.approx(oracle.difference(first, second), abs=1e-9)
+        assert 0 <= found.low <= found.mean <= found.high <= 1
+        assert -1 <= difference.low <= difference.mean <= difference.high <= 1
+
+
+def test_several_completions_of_a_problem_count_as_far_as_they_differ():
+    same, half = shares([4] * 10 + [0] * 10, 4), shares([2] * 20, 4)
+    assert effective_size(same) == 20  # four equal completions count as one
+    assert effective_size(half) == 80  # independent as far as can be estimated
+    assert 20 < effective_size(shares([4, 3, 2, 1, 0] * 4, 4)) < 80
+    assert effective_size(shares([1, 0, 1], 1)) == 3
+    assert bounds(same) == bounds(shares([1] * 10 + [0] * 10, 1))
+
+
+def test_a_run_does_not_differ_from_itself():
+    own = shares([4, 3, 2, 1, 0] * 6, 4)
+    same, other = accuracy_difference([own], [own]), accuracy_difference([own], [shares([0, 1, 2, 3, 4] * 6, 4)])
+    assert (same.mean, same.low) == (0, -same.high)
+    assert 0 < same.high < other.high / 3  # the same questions: their difficulty cancels
+
+
+def test_nothing_to_average_is_none():
+    empty = shares([], 4)
+    found = (accuracy_interval([]), accuracy_interval([shares([1], 1), empty]), accuracy_difference([], []))
+    assert {tuple(each) for each in (*found, interval_of_average([[1.0], []]))} == {(None, None, None)}
+
+
+def simulated(size, completions, mean, spread, repeats=1000):
+    """`repeats` sets whose problems' chances have a beta distribution."""
+    generator = np.random.default_rng(size + completions)
+    chances = generator.beta(mean * spread, (1 - mean) * spread, (repeats, size))
+    drawn = generator.binomial(completions, chances) / completions
+    return [Shares(correct, np.full(size, completions)) for correct in drawn]
+
+
+def coverage(intervals, truth):
+    return np.mean([found.low <= truth <= found.high for found in intervals])
+
+
+@pytest.mark.parametrize(
+    ("size", "completions", "mean", "spread"),
+    [(30, 4, 0.05, 2), (20, 4, 0.1, 0.5), (20, 8, 0.3, 2), (100, 4, 0.02, 0.5), (100, 8, 0.9, 2), (30, 4, 0.98, 10)],
+)
+def test_the_interval_holds_the_true_accuracy_in_95_of_100_simulations(size, completions, mean, spread):
+    found = [accuracy_interval([each]) for each in simulated(size, completions, mean, spread)]
+    assert 0.925 < coverage(found, mean) < 0.985  # the percentile bootstrap: 0.85 to 0.90 for most of these
+
+
+def test_the_average_and_the_difference_hold_the_truth_too():
+    means = [0.02, 0.3, 0.6, 0.95]
+    runs = [[simulated(30 + place, 4, mean, spread) for place, mean in enumerate(means)] for spread in (2, 1)]
+    first, second = (list(zip(*sets, strict=True)) for sets in runs)
+    assert 0.925 < coverage(map(accuracy_interval, first), math.fsum(means) / 4) < 0.98
+    assert 0.925 < coverage(map(accuracy_difference, first, second), 0) < 0.985
+
+
+def test_an_interval_of_values_is_the_bootstrap_t_of_plain_loops():
+    for values in ([0.0, 0.25, 1.0, 1.0, 0.5, 0.75], [100.0, 120.0, 130.0, 150.0, 170.0, 900.0, 90.0, 95.0]):
+        found, (mean, low, high) = interval_of_average([values]), oracle.bootstrap_t([values])
+        width = (high - low) / 20
+        assert tuple(found) == (pytest.approx(mean), pytest.approx(low, abs=width), pytest.approx(high, abs=width))
+        assert interval_of_average([values]) == found
+    assert found.high - found.mean > 1.5 * (found.mean - found.low)  # one long completion: the mean may be far above
+    values = [[1.0, 1.0, 1.0, 1.0, 0.2]]  # of an area, which is at most 1
+    assert interval_of_average(values).high > 1 == interval_of_average(values, 0, 1).high
+    assert interval_of_average([[0.5] * 7]) == (0.5, None, None)
+    assert interval_of_average([[0.5], [0.0, 1.0]]) == (0.5, None, None)  # the single problem's variance is unknown
+    assert interval_of_average([[25.0, 100.0]]).low < 0 == interval_of_average([[25.0, 100.0]], least=0).low
+
+
+def test_an_average_of_sets_varies_as_the_mean_of_independent_means():
+    generator = np.random.default_rng(1)
+    sets = [list(generator.normal(size=4000)), list(generator.normal(size=50))]  # more than one block of indices
+    found = interval_of_average(sets)
+    error = math.sqrt(np.var(sets[0]) / 4000 + np.var(sets[1]) / 50) / 2
+    assert found.mean == pytest.approx((np.mean(sets[0]) + np.mean(sets[1])) / 2)
+    assert found.high - found.low == pytest.approx(2 * 2.0 * error, rel=0.06)
+    # Equal sets are resampled independently.
+    same = interval_of_average([sets[1], sets[1]])
+    assert same.high - same.low == pytest.approx(2 * 2.0 * np.std(sets[1]) / math.sqrt(100), rel=0.08)
+
+
+def test_the_interval_of_skewed_lengths_covers_more_than_the_percentile_bootstrap(monkeypatch):
+    monkeypatch.setattr(intervals, "RESAMPLES", 400)
+    generator, truth = np.random.default_rng(5), math.exp(0.8**2 / 2)
+    found = [interval_of_average([list(generator.lognormal(0, 0.8, 20))]) for _ in range(400)]
+    assert 0.89 < np.mean([each.low <= truth <= each.high for each in found]) < 0.97  # the other: 0.87
+
+
+@pytest.mark.parametrize(("count", "correct"), [(4, 0), (4, 1), (4, 4), (6, 2)])
+def test_pass_at_k_is_the_share_of_subsets_with_a_correct_completion(count, correct):
+    completions = [True] * correct + [False] * (count - correct)
+    for k in range(1, count + 1):
+        subsets = list(itertools.combinations(completions, k))
+        assert pass_at_k(count, correct, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))

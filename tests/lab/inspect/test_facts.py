@@ -1,0 +1,128 @@
+"""Statistics of hand-made samples against numbers computed by hand and by listing every group."""
+
+import math
+from itertools import combinations
+
+import pandas as pd
+import pytest
+
+from trl_ces.lab.inspect.facts import count_pairs, group_facts, sample_facts, shorter_share
+from trl_ces.lab.inspect.sampling import SampledCompletion
+from trl_ces.lab.inspect.tokens import HighEntropyToken
+
+
+def completion(prompt, length, ended=True):
+    return SampledCompletion(prompt, [5] * length, ended, entropies=[0.0] * length, top_tokens=[])
+
+
+def facts_of(scored, **settings):
+    """Of (prompt, length, correct)."""
+    completions = [completion(prompt, length) for prompt, length, _ in scored]
+    return group_facts(completions, [correct for _, _, correct in scored], **{"size": 2, "tau": 0.1, **settings})
+
+
+# Prompt 0 has one correct completion of four, prompt 1 four of four.
+TWO_PROMPTS = [(0, 40, True), (0, 40, False), (0, 40, False), (0, 80, False), *[(1, 10, True)] * 4]
+
+
+def test_the_shaped_share_is_expected_over_the_rest_of_the_group():
+    # k = floor(len / 10 * b). In prompt 0 the correct completion always has a = 1/2: k = 2. An incorrect one meets it
+    # with probability 1/3, b = 1/2, else an incorrect one, b = 1: k = 2 or 4 of 40 tokens, 4 or 8 of 80. Prompt 1: 1.
+    expected = 2 + 2 * (2 / 3 + 2 * 4 / 3) + (4 / 3 + 2 * 8 / 3) + 4
+    assert facts_of(TWO_PROMPTS)["shaped_share"] == pytest.approx(expected / (200 + 40))
+    # Without dynamic b: 4 + 4 + 4 + 8 and four times 1.
+    assert facts_of(TWO_PROMPTS, dynamic_multiplier=False)["shaped_share"] == 24 / 240
+
+
+def test_truncated_completions_do_not_count_where_training_masks_them():
+    completions = [completion(0, 400, ended=False), *[completion(0, 5)] * 3]
+    shares = [
+        group_facts(completions, [False] * 4, size=2, tau=0.1, mask_truncated=masked)["shaped_share"]
+        for masked in (False, True)
+    ]
+    assert shares == [40 / 415, 0.0]  # k = floor(0.1 * 5) = 0
+
+
+def test_all_shares_agree_with_every_group_listed():
+    """With Eq. 7 and TRL's advantage written out."""
+    bits = [2.0, 0.3, 1.0, 0.0, 0.7, 1.5, 0.1, 0.9, 0.2, 0.4]
+    completions = [SampledCompletion(0, [5] * 10, True, bits[n:] + bits[:n], []) for n in range(6)]
+    correct, size, tau, beta = [True, False, False, True, False, False], 3, 0.5, 0.8
+    groups = list(combinations(range(6), size))
+    shaped = equal = rewarded = 0
+    for group in groups:
+        count = sum(correct[one] for one in group)
+        mean = count / size
+        deviation = math.sqrt(sum((correct[one] - mean) ** 2 for one in group) / (size - 1))
+        for one in group:
+            k = math.floor(10 * tau * (count if correct[one] else size - count) / size + 1e-9)
+            advantage = (correct[one] - mean) / deviation if deviation else 0.0
+            top = sorted(completions[one].entropies, reverse=True)[:k]
+            shaped += k
+            equal += k * (count in (0, size))
+            rewarded += 0 if correct[one] else sum(advantage + beta * entropy > 0 for entropy in top)
+    found = group_facts(completions, correct, size=size, tau=tau, beta_incorrect=beta)
+    assert found["shaped_share"] == pytest.approx(shaped / (10 * size * len(groups)))
+    assert found["shaped_in_equal_groups"] == pytest.approx(equal / shaped)
+    assert found["shaped_incorrect_rewarded"] == pytest.approx(rewarded / shaped)
+    counts = [sum(correct[one] for one in group) for group in groups]
+    assert found["groups_all_incorrect"] == pytest.approx(counts.count(0) / len(groups))
+    assert found["groups_all_correct"] == counts.count(size) / len(groups) == 0
+    assert 0 < equal < rewarded < shaped
+
+
+def test_the_floor_is_exact():
+    """300 tokens at tau 0.01 and b = 1 - 2/3 are one token and 100 at 0.29 are 29; as floats, both fall just short."""
+    scored = [(0, 300, True), (0, 300, True), (0, 300, False)]
+    assert facts_of(scored, size=3, tau=0.01)["shaped_share"] == (2 + 2 + 1) / 900
+    assert facts_of([(0, 100, True)] * 2, tau=0.29)["shaped_share"] == 0.29
+
+
+def test_unscored_completions_and_prompts_without_a_whole_group_are_left_out():
+    assert facts_of([*TWO_PROMPTS, (0, 500, None), (2, 500, True), (3, 500, None)]) == facts_of(TWO_PROMPTS)
+    found = facts_of(TWO_PROMPTS, size=5)
+    assert all(math.isnan(found[name]) for name in ("groups_all_incorrect", "groups_all_correct", "shaped_share"))
+    assert math.isnan(group_facts([completion(0, 10)] * 4, None, size=2, tau=0.1)["shaped_share"])
+
+
+def hand_made():
+    """Three completions: positions between 5 and 6, where the likelier one changes, and between 7 and 8."""
+    first = [HighEntropyToken(0, (5, 6), (0.8, 0.2), 1.0, 5)]
+    second = [HighEntropyToken(1, (6, 5), (0.6, 0.5), 0.5, 6), HighEntropyToken(2, (7, 8), (0.7, 0.1), 0.3, 7)]
+    third = [HighEntropyToken(1, (5, 6), (0.7, 0.1), 0.5, 5), HighEntropyToken(2, (7, 8), (0.5, 0.4), 0.1, 8)]
+    return [
+        SampledCompletion(0, [5, 9, 9, 1], True, [1.0, 0, 0, 0], first),
+        SampledCompletion(0, [9, 6, 7, 1], True, [0, 0.5, 0.3, 0], second),
+        SampledCompletion(1, [9, 5, 8, 9, 9], False, [0, 0.5, 0.1, 0, 0], third),
+    ]
+
+
+def test_positions_are_grouped_by_their_pair_in_either_order():
+    first, second = count_pairs(hand_made(), [True, False, None]).itertuples()
+    assert (first.count, first.share) == (3, 0.6)
+    assert first.entropy == pytest.approx(2 / 3)
+    assert first.leads == pytest.approx(0.75)  # 1.5 of 2 bits at positions where 5 is the likelier one
+    assert first.likelier_token == 5
+    assert first.likelier_probability == pytest.approx((0.8 + 0.5 + 0.7) / 3)
+    assert first.likelier_sampled == pytest.approx(2 / 3)
+    assert first.likelier_tokens_left == 4.0  # the third completion did not end
+    assert first.likelier_correct == 1.0  # and is unscored
+    assert first.other_probability == pytest.approx((0.2 + 0.6 + 0.1) / 3)
+    assert (first.other_sampled, first.other_tokens_left, first.other_correct) == (pytest.approx(1 / 3), 3.0, 0.0)
+    assert (second.likelier_token, second.likelier_tokens_left) == (7, 2.0)
+    assert math.isnan(second.other_tokens_left)
+    assert sample_facts(hand_made(), 0.2, [True, False, None])["accuracy"] == 0.5
+    assert math.isnan(sample_facts(hand_made(), 0.2)["accuracy"])
+
+
+def test_the_shorter_alternative_is_weighted_by_count_and_entropy():
+    columns = {
+        "count": [10, 2, 4, 8],
+        "entropy": [0.6, 1.0, 0.5, 0.25],  # 6 bits: shorter; 1.5 bits longer, 0.5 shorter; 2: unknown; 2: equal
+        "leads": [1.0, 0.75, 1.0, 0.75],
+        "likelier_tokens_left": [4.0, 9.0, 3.0, 4.0],
+        "other_tokens_left": [20.0, 5.0, math.nan, 4.0],
+    }
+    assert shorter_share(pd.DataFrame(columns)) == pytest.approx(6.5 / 10)
+    certain = [HighEntropyToken(0, (5, 6), (1.0, 0.0), 0.0, 5)]
+    assert math.isnan(shorter_share(count_pairs([SampledCompletion(0, [5, 1], True, [0, 0], certain)])))

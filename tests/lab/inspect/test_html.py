@@ -1,0 +1,126 @@
+"""The page of completions: marks by Eq. 7 worked out by hand, escaping, two models side by side."""
+
+import math
+from html.parser import HTMLParser
+from types import SimpleNamespace
+
+from bigram import ENTROPY_OF_A, STORY, bigram_model
+from tiny import tiny_tokenizer
+
+from trl_ces.cli.main import main
+from trl_ces.lab.inspect import html
+from trl_ces.lab.inspect.sampling import RecipeSample, SampledCompletion
+from trl_ces.lab.inspect.tokens import HighEntropyToken
+
+SETTINGS = {"tau": 0.5, "beta_correct": 0.4, "beta_incorrect": 0.2, "cap_incorrect": None, "dynamic_multiplier": True}
+RECIPE = SimpleNamespace(setting=lambda name: SETTINGS.get(name.removeprefix("ces_"), False))
+EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
+TEXTS = ["ab", EVIL, " ", "\n"]
+TOKENIZER = SimpleNamespace(
+    convert_ids_to_tokens=lambda token: TEXTS[token], decode=lambda ids, **options: TEXTS[ids[0]]
+)
+
+
+def sample(rows, prompts=("q",), reason=None):
+    """`rows`: per completion its correctness, its entropies in bits, and whether it ended."""
+    completions = []
+    for number, (_, bits, ended) in enumerate(rows):
+        tokens = [place % 4 for place in range(len(bits))]
+        top = [HighEntropyToken(place, (0, 1), (0.7, 0.2), value, tokens[place]) for place, value in enumerate(bits)]
+        completions.append(SampledCompletion(number * len(prompts) // len(rows), tokens, ended, list(bits), top))
+    return RecipeSample(f"model {EVIL}", TOKENIZER, list(prompts), completions, [row[0] for row in rows], reason)
+
+
+def shaping(rows, mask_truncated=False, **changes):
+    """Position -> A' - A of the changed tokens, per completion."""
+    found = html.token_shaping(sample(rows), SETTINGS | changes, mask_truncated)
+    return [{place: round(change, 4) for place, change in enumerate(row) if change} for row in found.tolist()]
+
+
+def test_shaping_is_that_of_algorithm_1():
+    bits = [0.1, 0.9, 0.3, 0.2], [0.5, 0.1, 0.8, 0.7], [0.6, 0.4, 0.2, 0.9], [1.0] * 4
+    rows = [(correct, own, True) for correct, own in zip((True, False, False, None), bits, strict=True)]
+    # a = 1/3. Correct: b = 1/3, k = floor(4/2/3) = 0. Incorrect: b = 2/3, k = floor(4/3) = 1.
+    assert shaping(rows) == [{}, {2: 0.16}, {3: 0.18}, {}]
+    lowered, raised = {1: -0.36, 2: -0.12}, [{2: 0.16, 3: 0.14}, {0: 0.12, 3: 0.18}]
+    assert shaping(rows, dynamic_multiplier=False) == [lowered, *raised, {}]
+    # Nothing is shaped where beta is 0.
+    assert shaping(rows, dynamic_multiplier=False, beta_correct=0.0) == [{}, *raised, {}]
+    assert shaping(rows, dynamic_multiplier=False, beta_incorrect=0.0) == [lowered, {}, {}, {}]
+    # With one of two correct A = -sqrt(1/2), and the cap |A| / 2 is below 0.2 x 4 bits; A = 0 if both are incorrect.
+    capped = {"cap_incorrect": 2.0, "dynamic_multiplier": False}
+    rows = [(False, [4.0, 0.9], True), (True, [0.0, 0.0], True)]
+    assert shaping(rows, **capped)[0] == {0: round(math.sqrt(1 / 2) / 2, 4)}
+    assert shaping([rows[0]] * 2, **capped) == [{}, {}]
+    assert shaping([(False, [4.0, 0.9], False)], mask_truncated=True) == [{}]
+
+
+def test_each_prompt_is_shown_with_its_most_shaped_correct_and_incorrect_completion(monkeypatch):
+    monkeypatch.setattr(html, "MAX_TOKENS", 3)
+    rows = [(False, [0.0] * 4, True), (False, [0.0, 0.6, 0.3, 1.2], False), (True, [3.0] * 4, True)]
+    both = sample([*rows, (True, [0.1], True), *[(None, [0.2], True)] * 4], prompts=["first", "second"])
+    view = html.model_view(both, html.token_shaping(both, SETTINGS))
+    first, second = view["completions"]
+    # a = 1/2 in the first prompt: k = floor(4/4) = 1.
+    assert [(one["title"], one["facts"], one["hidden"]) for one in first] == [
+        ("Correct", "4 tokens, 1 shaped", 1),
+        ("Incorrect", "4 tokens, 1 shaped, truncated", 1),
+    ]
+    assert [one["title"] for one in second] == ["Unscored"]
+    assert [token["level"] for token in first[1]["tokens"]] == [0, 3, 2]
+    assert view["facts"].startswith("50.0 % correct, 2.1 tokens per completion, ")
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def tips(self, tag):
+        return [attributes["title"] for name, attributes in self.tags if name == tag and "title" in attributes]
+
+
+def test_all_text_of_a_model_is_escaped_and_the_page_loads_nothing():
+    rows = sample([(False, [0.2, 2.5, 0.0, 0.0], True)], prompts=[EVIL], reason=EVIL)
+    page = Page(html.render_page(RECIPE, [rows], 0.25))
+    assert {tag for tag, _ in page.tags}.isdisjoint({"script", "img", "iframe", "object", "a"})
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    assert [attributes["href"] for tag, attributes in page.tags if tag == "link"] == ["data:,"]
+    policy = next(attributes["content"] for _, attributes in page.tags if "http-equiv" in attributes)
+    assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    # Title, model name, note, prompt; the token itself is shaped, so its spaces are visible.
+    assert page.text.count(EVIL) == 4
+    assert page.text.count(EVIL.replace(" ", "␣")) == 1
+    assert page.tips("span") == ["0.20 bits", "0.00 bits", "0.00 bits"]
+    assert page.tips("mark") == [f"2.50 bits between “ab” 70 % or “{EVIL}” 20 %; advantage +0.50"]
+    assert ("mark", {"class": "e5 raised", "title": page.tips("mark")[0]}) in page.tags
+
+
+def test_two_models_are_shown_side_by_side_on_the_same_prompts(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    reward = "def y_is_correct(completions, **_):\n    return [float('y' in one[0]['content']) for one in completions]"
+    (tmp_path / "html_test_rewards.py").write_text(reward)
+    (tmp_path / "data.jsonl").write_text("".join(f'{{"question": "{n}+{n}=", "answer": "1"}}\n' for n in range(3)))
+    for name, story in (("base", STORY), ("trained", STORY | {"a": {"x": 0.03125, "y": 0.96875}})):
+        bigram_model(story).save_pretrained(tmp_path / name)
+        tiny_tokenizer().save_pretrained(tmp_path / name)
+    words = ["inspect", "--model", "base", "--data", "data.jsonl", "--reward_funcs", "html_test_rewards.y_is_correct"]
+    words += ["--system_prompt", "null", "--tau", "1", "--max_new_tokens", "8", "--compare", "trained"]
+    assert main(words) == 2
+    assert "add `--html FILE`" in capsys.readouterr().err
+    assert main([*words, "--html", "new/page.html"]) == 0
+    assert "Completions: new/page.html" in capsys.readouterr().out
+    page = Page((tmp_path / "new" / "page.html").read_text(encoding="utf-8"))
+    assert page.text.count("Prompt ") == 3
+    assert min(page.text.count("· base"), page.text.count("· trained")) >= 3
+    entropy_of_trained = -(math.log2(0.96875) * 0.96875 + math.log2(0.03125) * 0.03125)
+    assert {tip[:4] for tip in page.tips("mark")} - {"0.00"} == {f"{ENTROPY_OF_A:.2f}", f"{entropy_of_trained:.2f}"}

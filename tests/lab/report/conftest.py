@@ -1,3 +1,0 @@
-"""Fixtures of the browser tests."""
-
-from browsers import browser, page  # noqa: F401

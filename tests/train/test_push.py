@@ -1,0 +1,155 @@
+"""The push at the end of a run: private, without checkpoints, and never the end of a run."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from hub_server import TOKEN, Hub, Repo
+from huggingface_hub import constants
+from tiny import settings
+from train_jobs import make_job
+
+from trl_ces import CESConfig
+from trl_ces.support.errors import UserError
+from trl_ces.train.push import Push, check_push
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A local Hub, and the client's constants pointing to it, as HF_ENDPOINT would at import."""
+    with Hub() as server:
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        monkeypatch.setattr(time, "sleep", lambda seconds: None)
+        yield server
+
+
+@pytest.fixture
+def run(tmp_path):
+    """What a training leaves in its folder."""
+    folder = tmp_path / "my run"
+    for name in ("config.json", "model.safetensors", "recipe.yaml", "training_args.bin"):
+        for place in (folder, folder / "checkpoint-2", folder / "_nonfinite"):
+            place.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(f"{place.name}/{name}".encode())
+    return folder
+
+
+def push_of(run, **changes):
+    return Push(CESConfig(**settings(run, push_to_hub=True, hub_model_id="me/live", **changes)))
+
+
+def test_the_model_is_pushed_in_private_without_checkpoints_and_pickles(hub, run, capsys):
+    push = push_of(run)
+    push.open()
+    push.upload()
+    repo = hub.repos["me/live"]
+    assert repo.private
+    assert repo.files == {
+        name: f"my run/{name}".encode() for name in ("config.json", "model.safetensors", "recipe.yaml")
+    }
+    assert capsys.readouterr().out == f"Pushed to {hub.url}/me/live.\n"
+
+
+@pytest.mark.parametrize(("given", "private"), [(None, True), (True, True), (False, False)])
+def test_a_push_is_private_unless_the_recipe_sets_it_to_false(hub, run, given, private):
+    push_of(run, hub_private_repo=given).open()
+    assert hub.repos["me/live"].private == private
+
+
+def test_a_branch_can_be_named(hub, run):
+    push = push_of(run, hub_revision="v1")
+    push.open()
+    push.upload()
+    assert set(hub.repos["me/live"].branches["v1"]) == {"config.json", "model.safetensors", "recipe.yaml"}
+    assert hub.repos["me/live"].files == {}
+
+
+def test_the_trainer_does_not_push_by_itself(run):
+    args = CESConfig(**settings(run, push_to_hub=True))
+    assert Push(args).repo_id == "my run"
+    assert args.push_to_hub is False
+
+
+def test_a_repository_that_cannot_take_the_push_ends_the_run_before_training(hub, run, monkeypatch):
+    hub.repos["me/live"] = Repo(private=False)
+    with pytest.raises(UserError, match=r"me/live is public.+`hub_private_repo: false`.+`hub_model_id`"):
+        push_of(run).open()
+    with pytest.raises(UserError, match=r"other/live cannot be opened \(403.*`push_to_hub: false`"):
+        Push(CESConfig(**settings(run, hub_model_id="other/live"))).open()
+    monkeypatch.setenv("HF_TOKEN", "hf_old")
+    with pytest.raises(UserError, match=r"me/live cannot be opened \(.*401"):
+        push_of(run).open()
+
+
+def test_a_hub_that_fails_ends_no_run_and_the_line_for_later_is_printed(hub, run, capsys):
+    hub.failing = True
+    push = push_of(run, hub_revision="v1")
+    push.open()
+    push.upload()
+    printed = capsys.readouterr().out
+    assert "The Hub does not answer now (" in printed
+    assert "The push to the Hub failed (" in printed
+    assert printed.endswith(
+        f"  hf upload me/live '{run}' . --private --revision v1 --exclude 'checkpoint-*' --exclude '_*' "
+        "--exclude training_args.bin\n"
+    )
+
+
+def test_a_public_repository_that_appears_meanwhile_gets_nothing(hub, run, capsys):
+    push = push_of(run)
+    push.open()
+    hub.repos["me/live"] = Repo(private=False)
+    push.upload()
+    assert hub.repos["me/live"].files == {}
+    assert "The push to the Hub failed (me/live is public" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("repo", "env", "variables", "message"),
+    [
+        ("me//live", {}, {"HF_TOKEN": TOKEN}, "'me//live' is not a repository name"),
+        ("me/live", {}, {}, "There is no token for the Hub: run `hf auth login`"),
+        ("me/live", {"WANDB_API_KEY": "0123"}, {"HF_TOKEN": TOKEN}, r"`env` holds WANDB_API_KEY, and the recipe is"),
+    ],
+)
+def test_name_token_and_secrets_are_checked_without_the_network(monkeypatch, tmp_path, repo, env, variables, message):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=message):
+        check_push(repo, env)
+    if "HF_TOKEN" in variables:
+        check_push("me/live", {"TOKENIZERS_PARALLELISM": "false"})
+
+
+def test_a_push_without_a_network_is_refused():
+    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):  # by tests/conftest.py
+        check_push("me/live", {})
+
+
+@pytest.mark.slow
+def test_trl_ces_train_pushes_to_HF_ENDPOINT(tmp_path):
+    recipe, output = make_job(tmp_path)
+    with Hub() as hub:
+        variables = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+        variables |= {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path)}
+        words = ["train", "--config", str(recipe), "--push_to_hub", "true", "--save_steps", "1"]
+        command = [sys.executable, "-m", "trl_ces.cli.main", *words]
+        result = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=280, check=False)
+    assert result.returncode == 0, result.stderr
+    repo = hub.repos["me/out"]
+    assert repo.private
+    assert repo.files["recipe.yaml"] == (output / "recipe.yaml").read_bytes()
+    assert {"README.md", "model.safetensors", "run.json"} <= set(repo.files)
+    assert not [name for name in repo.files if name.startswith("checkpoint") or name == "training_args.bin"]
+    assert 'from_pretrained("me/out")' in repo.files["README.md"].decode()
+    assert f"Pushed to {hub.url}/me/out" in result.stdout
+    assert TOKEN not in result.stdout + result.stderr
+    assert not [name for name, content in repo.files.items() if TOKEN.encode() in content]

@@ -1,0 +1,133 @@
+"""Grade completions of code benchmarks: run programs on EvalPlus' inputs in the sandbox, and compare outputs there."""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....support.errors import UserError
+from ....support.prompts import after_thinking
+from . import inside
+from .sandbox import SandboxError, check_sandbox, run_sandboxed
+from .tasks import CodeTask
+
+PROGRAM = Path(inside.__file__).read_text(encoding="utf-8") + "\nmain(payload, send)\n"
+# As in EvalPlus: a call may take four times as long as the reference's, and at least a second. Here, CPU time.
+LEAST_SECONDS, TIMES_REFERENCE = 1.0, 4.0
+# Language and content of a fenced block; an unclosed one runs to the end.
+_BLOCK = re.compile(
+    r"^[ \t]*(?:```|~~~)[ \t]*([A-Za-z0-9+_.-]*)[^\n]*(?:\n|\Z)(.*?)(?:^[ \t]*(?:```|~~~)[^\n]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_PYTHON = ("", "python", "python3", "py")
+
+
+@dataclass(frozen=True)
+class CodeGrade:
+    """The correctness of a completion."""
+
+    program: str | None  # `None` if the completion has no program
+    # For each group of inputs, whether it and all before it passed; `None` if the reference does not run here.
+    passed: list[bool | None]
+
+
+@dataclass(frozen=True)
+class _Reference:
+    outputs: list[bytes]  # frames
+    plain: list[bool]  # for each, whether equal text means equal values
+    limits: list[float]  # CPU seconds allowed for each input
+
+
+def check_code(benchmarks: Sequence[str], allowed: bool) -> None:
+    """Refuse code benchmarks without permission or without a working sandbox."""
+    if benchmarks and not allowed:
+        raise UserError(
+            f"{', '.join(benchmarks)}: grading runs programs that the model wrote on this machine, in a sandbox "
+            "without your files, the network or privileges (docs/evaluation.md, Code). To allow it, give "
+            "`--allow_code_execution`."
+        )
+    if benchmarks:
+        check_sandbox()
+
+
+def find_program(text: str, entry_point: str) -> str | None:
+    """The last fenced Python block of a completion that defines the function, else its last Python block."""
+    programs = [code for language, code in _BLOCK.findall(text) if language.lower() in _PYTHON]
+    defines = re.compile(rf"^(?:async\s+)?(?:def\s+{re.escape(entry_point)}\b|{re.escape(entry_point)}\s*=)", re.M)
+    last = programs[-1] if programs else None
+    return next((program for program in reversed(programs) if defines.search(program)), last)
+
+
+class CodeGrader:
+    """Grades completions, one per core at a time; runs each reference once."""
+
+    def __init__(self, time_limit: float):
+        self.time_limit = time_limit  # wall-clock seconds for all tests of one completion
+        self._references: dict[CodeTask, _Reference | None] = {}
+
+    def grade(self, completions: Sequence[tuple[CodeTask, str, bool]]) -> list[CodeGrade]:
+        """Grade completions: task, text, and whether the prompt opened the thinking, whose code does not count."""
+        tasks, programs = [task for task, *_ in completions], []
+        for task, text, prefilled in completions:
+            final = after_thinking(text, prefilled)
+            programs.append(None if final is None else find_program(final, task.entry_point))
+        new = list(dict.fromkeys(task for task in tasks if task not in self._references))
+        try:
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                self._references |= dict(zip(new, threads.map(self._run_reference, new), strict=True))
+                passed = list(threads.map(self._test, tasks, programs))
+        except (SandboxError, OSError) as error:
+            raise UserError(
+                f"The sandbox for model-written code failed ({error}): give the same line again to resume."
+            ) from error
+        return [CodeGrade(*pair) for pair in zip(programs, passed, strict=True)]
+
+    def _run_reference(self, task: CodeTask) -> _Reference | None:
+        found = self._solve(task, task.reference, None)
+        if len(found) != len(task.groups) + 1:
+            # Outputs too large for the limits (Mbpp/255), or a missing package: the base inputs alone may run.
+            return self._run_reference(task.base()) if len(task.groups) > 1 else None
+        notes = json.loads(found[-1])
+        limits = [max(LEAST_SECONDS, TIMES_REFERENCE * seconds) for seconds in notes["seconds"]]
+        return _Reference(found[:-1], notes["plain"], limits)
+
+    def _solve(self, task: CodeTask, code: str, limits: list[float] | None) -> list[bytes]:
+        """Frames of outputs, one for each group of inputs that the program completed."""
+        groups = [json.loads(group) for group in task.groups]
+        job = {"task": "solve", "code": code, "limits": limits, "groups": groups}
+        job |= {"entry_point": task.entry_point, "convert": task.convert}
+        return inside.frames(run_sandboxed(PROGRAM, json.dumps(job).encode(), seconds=self.time_limit).output)
+
+    def _test(self, task: CodeTask, program: str | None) -> list[bool | None]:
+        reference = self._references[task]
+        if reference is None:
+            return [None] * len(task.groups)
+        groups = len(reference.outputs)
+        tested = task if groups == len(task.groups) else task.base()
+        found = [] if program is None else self._solve(tested, program, reference.limits)
+        passed: list[bool | None] = []
+        for group in range(groups):
+            so_far = all(passed) and group < len(found)
+            passed.append(so_far and self._equal(task, group, found[group], reference))
+        return passed + [None] * (len(task.groups) - groups)
+
+    def _equal(self, task: CodeTask, group: int, outputs: bytes, reference: _Reference) -> bool:
+        """Whether a group's outputs are the expected ones; compared in the sandbox where the bytes differ."""
+        expected = reference.outputs[group]
+        if outputs == expected and reference.plain[group]:
+            return True
+        job = {
+            "task": "compare",
+            "outputs": base64.b64encode(outputs).decode(),
+            "expected": base64.b64encode(expected).decode(),
+            "inputs": json.loads(task.groups[group]),
+            "accepted": None if task.accepted is None else task.accepted[group],
+            "atol": task.atol,
+            "rule": task.rule,
+        }
+        outcome = run_sandboxed(PROGRAM, json.dumps(job).encode(), seconds=self.time_limit)
+        return outcome.status == "ok" and outcome.output == b"correct"

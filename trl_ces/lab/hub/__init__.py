@@ -1,1 +1,0 @@
-"""Hugging Face Hub: a training's model, private by default, with card and report."""

@@ -1,0 +1,130 @@
+"""A check of a token rule, for the test suite of whoever writes one: `check_rule("my_package.rules:my_rule")`."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from ..config import CESConfig
+from ..methods import find_rule
+from ..methods.rule import Need, Rule, ShapedAdvantages
+
+SEEDS, ROWS, TOKENS = 3, 8, 640  # micro-batches, and the shape of each
+CORRECTNESS = ("correct", "scored", "group_correct", "group_scored", "equal_rewards", "truncated")
+Run = Callable[[dict[str, Tensor]], ShapedAdvantages]
+
+
+def check_rule(rule: Rule | str, settings: Mapping[str, Any] | None = None) -> None:
+    """
+    Check on random micro-batches that a token rule keeps the promises of [`Rule`].
+
+    The trainer removes padding, packs and reorders rows, splits micro-batches and distributes them over processes.
+    Training is the same under all of this if A' of a row depends only on the tokens of that row that are in the loss.
+
+    Args:
+        rule ([`Rule`] or `str`): The rule, or its name or path as in `shaping`.
+        settings (`Mapping[str, Any]`, *optional*): As in `shaping_kwargs`; settings left out have their defaults.
+
+    Raises `AssertionError` if the rule breaks a promise, `ValueError` for an unknown rule, setting, or bad value.
+    """
+    found, values = find_rule(rule) if isinstance(rule, str) else rule, dict(settings or {})
+    assert found is not None, f"{rule!r} is no token rule."
+
+    def refuse(name: str, reason: str) -> NoReturn:
+        raise ValueError(f"`{name}` is {values.get(name)!r}: {reason}")
+
+    built_in = {name: getattr(CESConfig, f"{found.name}_{name}") for name in found.config_fields}
+    run = partial(_run, found, built_in or found.read_settings(values, refuse))
+    for inputs in map(_micro_batch, range(SEEDS)):
+        _check_result(run(inputs), inputs)
+        _check_gradients(run, inputs, found.differentiates)
+        _check_independence(run, inputs)
+
+
+def _micro_batch(seed: int) -> dict[str, Tensor]:
+    """Two groups of four rows: one with tool output, one that is left out of the loss, one unscored."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = TOKENS * (0.5 + 0.4 * torch.rand(ROWS, 1, generator=generator))
+    mask = (torch.arange(TOKENS) < lengths).long()
+    mask[1], mask[2, 40:60] = 0, 0  # `mask_truncated_completions`; tool output
+    correct = torch.tensor([True, True, True, False, False, True, False, False])
+    logps = -3 * torch.rand(ROWS, TOKENS, generator=generator)
+    return {
+        "advantages": torch.where(correct, 0.7, -0.9) * torch.linspace(0.5, 1.5, ROWS),
+        "correct": correct,
+        "scored": torch.arange(ROWS) < 7,
+        "group_correct": torch.tensor([3, 3, 3, 3, 1, 1, 1, 1]),
+        "group_scored": torch.tensor([4, 4, 4, 4, 3, 3, 3, 3]),
+        "equal_rewards": torch.arange(ROWS) >= 4,
+        "truncated": torch.arange(ROWS) == 1,
+        "logps": logps,
+        "old_logps": logps + 0.05 * torch.randn(ROWS, TOKENS, generator=generator),
+        "entropies": 2 * torch.rand(ROWS, TOKENS, generator=generator) * mask,
+        "mask": mask,
+    }
+
+
+def _run(rule: Rule, arguments: dict[str, Any], inputs: dict[str, Tensor]) -> ShapedAdvantages:
+    """Call the rule with the tensors that its `needs` name."""
+    absent = ("entropies", "mask", *(() if Need.CORRECTNESS in rule.needs else CORRECTNESS))
+    batch = {name: values for name, values in inputs.items() if name not in absent}
+    before = {name: values.clone() for name, values in inputs.items()}
+    try:
+        shaped = rule.function(batch, inputs["entropies"], inputs["mask"], **arguments)
+    except KeyError as error:
+        name = error.args[0]
+        hint = "add `Need.CORRECTNESS` to its `needs`" if name in CORRECTNESS else f"there are {', '.join(batch)}"
+        raise AssertionError(f"The rule reads {name!r}: {hint}.") from error
+    changed = [name for name, values in inputs.items() if not torch.equal(values, before[name])]
+    assert not changed, f"The rule changes {changed[0]!r} in place, which TRL uses again: work on a copy."
+    return shaped
+
+
+def _check_result(shaped: ShapedAdvantages, inputs: dict[str, Tensor]) -> None:
+    """Check types, shapes and values."""
+    mask, kind = inputs["mask"].bool(), type(shaped).__name__
+    assert isinstance(shaped, ShapedAdvantages), f"The rule returns a {kind}: return ShapedAdvantages."
+    for name, dtype in {"advantages": torch.float32, "selected": torch.bool}.items():
+        values = getattr(shaped, name)
+        assert values.shape == mask.shape, f"`{name}` is {tuple(values.shape)}: make it {tuple(mask.shape)}."
+        assert values.dtype == dtype, f"`{name}` is {values.dtype}: make it {dtype}."
+    assert shaped.advantages.isfinite().all(), "`advantages` are not finite; times a mask of 0 the loss would be NaN."
+    assert not (shaped.selected & ~mask).any(), "`selected` has tokens of padding or tool output: use `mask`."
+    assert shaped.selected.any(), "No token is selected, so nothing can be checked: give settings that select some."
+    changed = (shaped.advantages != inputs["advantages"].unsqueeze(1)) & mask & ~shaped.selected
+    assert not changed.any(), "`advantages` differ from A at tokens that are not in `selected`: select them."
+
+
+def _check_gradients(run: Run, inputs: dict[str, Tensor], differentiates: str | None) -> None:
+    """Check that gradients reach what `differentiates` declares and nothing else."""
+    leaves = {name: inputs[name].clone().requires_grad_() for name in ("entropies", "logps", "advantages")}
+    advantages, reached = run({**inputs, **leaves}).advantages, set()
+    if advantages.requires_grad:
+        weights = torch.linspace(0.5, 1.5, TOKENS) * inputs["mask"]  # uneven: a rule may leave the sum as it is
+        gradients = torch.autograd.grad((advantages * weights).sum(), list(leaves.values()), materialize_grads=True)
+        assert all(of.isfinite().all() for of in gradients), "A gradient is not finite, as that of a root at 0."
+        reached = {name for name, gradient in zip(leaves, gradients, strict=True) if gradient.any()}
+    declared, reached = {differentiates} - {None}, reached - {"advantages"}
+    assert declared <= reached, f"No gradient reaches the {differentiates} that `differentiates` declares."
+    assert reached <= declared, f"A gradient reaches {reached - declared}, which `differentiates` does not declare."
+
+
+def _check_independence(run: Run, inputs: dict[str, Tensor]) -> None:
+    """Check that A' depends neither on padding and tool output nor on the other rows and their order."""
+    shaped, rows = run(inputs), list(range(ROWS))
+    hidden, longest = inputs["mask"] == 0, int(inputs["mask"].any(dim=0).nonzero().max()) + 1
+    per_token = {name: values for name, values in inputs.items() if values.dim() == 2}
+    garbage = {name: values.masked_fill(hidden, 50.0) for name, values in per_token.items() if name != "mask"}
+    trimmed = {name: values[:, :longest] for name, values in per_token.items()}
+    variants = [(rows, inputs | garbage, "padding or tool output"), (rows, inputs | trimmed, "the number of columns")]
+    for part in (*([row] for row in rows), rows[::-1]):
+        own = {name: values[part] for name, values in inputs.items()}
+        variants.append((part, own, "other rows of the micro-batch or their order, which vary between set-ups"))
+    for part, own, cause in variants:
+        other, mask = run(own), own["mask"].bool()
+        advantages, selected = (of[part, : mask.size(1)] for of in (shaped.advantages, shaped.selected))
+        assert torch.equal(other.selected & mask, selected & mask), f"`selected` depends on {cause}."
+        close = torch.allclose(other.advantages[mask], advantages[mask], atol=1e-6, rtol=0)
+        assert close, f"A' depends on {cause}."

@@ -1,0 +1,396 @@
+"""
+Length rewards of whole groups: one function per method, and a factory that makes a reward function of it.
+
+`NAME_length_reward(groups, *, settings)` computes the rewards of a rollout, given as [`Groups`], and
+`get_NAME_length_reward(settings)` returns the reward function for `reward_funcs`. In the formulas, l_i is the length
+of completion i, counting the tokens that the policy generated, G the group size, and p the group accuracy (Eq. 2):
+the share of correct completions among the scored ones, 0 if there are no scored ones.
+
+Every function returns shape (P, G), float32. The layer `GroupRewards` replaces the values of unscored completions,
+which are arbitrary, with `None`. A truncated completion has the length at which it was cut, and its accuracy reward
+decides whether it is correct. With `scale_rewards="group"`, TRL divides by the group's standard deviation, so the
+strength of a length reward cancels where all completions of a group have the same accuracy.
+"""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .group_reward import group_reward
+from .groups import Groups
+
+
+def kimi_length_reward(groups: Groups, *, correct_only: bool = False) -> Tensor:
+    """
+    Compute the length reward of Kimi k1.5, arXiv 2501.12599, section 2.3.3.
+
+        lambda_i = 0.5 - (l_i - min l) / (max l - min l)
+        reward_i = lambda_i if correct, min(0, lambda_i) if incorrect
+
+    Minimum and maximum are over the whole group, unscored completions included, so one very long completion sets the
+    scale for the rest. The strength is the reward's entry in `reward_weights`. open-r1's `len_reward` takes minimum
+    and maximum over the whole batch, in characters.
+
+    Degenerate cases: all lengths equal, or G = 1: 0. No completion correct: at most 0.
+
+    Args:
+        groups ([`Groups`]): Reads `correct` and `lengths`.
+        correct_only (`bool`, *optional*, defaults to `False`): Whether incorrect completions get 0.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, in [-0.5, 0.5].
+    """
+    shortest = groups.lengths.amin(dim=1, keepdim=True)
+    span = groups.lengths.amax(dim=1, keepdim=True) - shortest
+    lam = 0.5 - (groups.lengths - shortest) / span.clamp(min=1)
+    rewards = torch.where(groups.correct, lam, lam.clamp(max=0)) * (span > 0)
+    return _only_correct(rewards, groups) if correct_only else rewards
+
+
+def get_kimi_length_reward(correct_only: bool = False) -> Callable[..., Any]:
+    """Create the reward function of [`kimi_length_reward`]."""
+    return _reward_function(kimi_length_reward, correct_only=correct_only)
+
+
+def arora_length_reward(groups: Groups, *, alpha: float) -> Tensor:
+    """
+    Compute the length penalty of Arora & Zanette, "Training Language Models to Reason Efficiently", arXiv 2502.04463.
+
+        reward_i = -alpha * sigmoid(z_i) if correct, 0 if incorrect;    z_i = (l_i - mean) / (std + 1e-7)
+
+    Mean and standard deviation (dividing by n) are over the group's correct completions, as in the authors' code
+    (efficient-reasoning, reward_server/math_server.py). The paper's reward is the accuracy reward plus this term; it
+    trains with alpha from 0.05 to 0.4. The authors count a completion without an end-of-sequence token as incorrect.
+
+    Degenerate cases: no completion correct: 0. One correct, or all correct lengths equal: -alpha / 2.
+
+    Args:
+        groups ([`Groups`]): Reads `correct` and `lengths`.
+        alpha (`float`): Largest penalty. Below 1, a correct completion keeps more than an incorrect one.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, in (-alpha, 0].
+    """
+    return -alpha * torch.sigmoid(_z_scores(groups)) * groups.correct
+
+
+def get_arora_length_reward(alpha: float) -> Callable[..., Any]:
+    """Create the reward function of [`arora_length_reward`]."""
+    return _reward_function(arora_length_reward, alpha=alpha)
+
+
+def alp_length_reward(
+    groups: Groups, *, beta: float, normalizer: float | None = None, correct_only: bool = False
+) -> Tensor:
+    """
+    Compute the Adaptive Length Penalty (ALP), "Just Enough Thinking", arXiv 2506.05256.
+
+        reward_i = -(beta / N) * max(p, 1 / G) * l_i
+
+    A token costs more on problems that the policy solves more often, whether the completion is correct or not.
+
+    Degenerate cases: no completion correct or scored: p counts as 1 / G. All lengths equal: the same penalty for all,
+    so A = 0.
+
+    Args:
+        groups ([`Groups`]): Reads `correct`, `scored`, `lengths`, and `max_length` if `normalizer` is `None`.
+        beta (`float`): Penalty of a completion of N tokens where p = 1.
+        normalizer (`float`, *optional*): N, in tokens. `None`: `groups.max_length`.
+        correct_only (`bool`, *optional*, defaults to `False`): Whether incorrect completions get 0.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, at most 0.
+
+    Raises:
+        `ValueError`: Both `normalizer` and `groups.max_length` are `None`.
+    """
+    if normalizer is None:
+        normalizer = groups.max_length
+    if normalizer is None:
+        raise ValueError(
+            "alp_length_reward divides lengths by `max_completion_length`, which is None: set it, or pass "
+            "`normalizer`, a number of tokens."
+        )
+    price = groups.group_accuracy.clamp(min=1 / groups.lengths.size(1)).unsqueeze(1)
+    rewards = -beta / normalizer * price * groups.lengths
+    return _only_correct(rewards, groups) if correct_only else rewards
+
+
+def get_alp_length_reward(
+    beta: float, normalizer: float | None = None, correct_only: bool = False
+) -> Callable[..., Any]:
+    """Create the reward function of [`alp_length_reward`]."""
+    return _reward_function(alp_length_reward, beta=beta, normalizer=normalizer, correct_only=correct_only)
+
+
+def linear_length_reward(groups: Groups, *, coefficient: float = 0.25, correct_only: bool = False) -> Tensor:
+    """
+    Compute the linear length penalty of prime-rl (`length_penalty` in its documentation of algorithms, output tokens).
+
+        reward_i = -c * p * l_i / max l
+
+    As in ALP, a token costs more where the policy solves more often, but relative to the group's longest completion,
+    unscored ones included. prime-rl uses the group's mean reward for p, which is the same for rewards of 0 and 1.
+
+    Degenerate cases: no completion correct or scored: 0. All lengths equal, or G = 1: -c * p for all, so A = 0.
+
+    Args:
+        groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
+        coefficient (`float`, *optional*, defaults to 0.25): c, penalty of the longest completion where p = 1.
+        correct_only (`bool`, *optional*, defaults to `False`): Whether incorrect completions get 0.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, in [-c, 0].
+    """
+    longest = groups.lengths.amax(dim=1, keepdim=True).clamp(min=1)
+    price = -coefficient * groups.group_accuracy.unsqueeze(1)
+    rewards = price * (groups.lengths / longest)
+    return _only_correct(rewards, groups) if correct_only else rewards
+
+
+def get_linear_length_reward(coefficient: float = 0.25, correct_only: bool = False) -> Callable[..., Any]:
+    """Create the reward function of [`linear_length_reward`]."""
+    return _reward_function(linear_length_reward, coefficient=coefficient, correct_only=correct_only)
+
+
+def shorter_length_reward(groups: Groups, *, beta: float = 0.001, correct_only: bool = False) -> Tensor:
+    """
+    Compute the length term of ShorterBetter, arXiv 2504.21370.
+
+        reward_i = -beta * abs(l_i - l*);    l* = shortest correct length, or mean length if no completion is correct
+
+    Completions shorter than l* pay too. The paper's reward is alpha * 1[correct] plus this term; alpha is the accuracy
+    reward's entry in `reward_weights`. Its code has alpha = 2 and beta = 0.001.
+
+    Degenerate cases: no completion correct: pulled to the mean of all lengths, unscored completions included. All
+    lengths equal, or G = 1: 0.
+
+    Args:
+        groups ([`Groups`]): Reads `correct` and `lengths`.
+        beta (`float`, *optional*, defaults to 0.001): Penalty per token of distance.
+        correct_only (`bool`, *optional*, defaults to `False`): Whether incorrect completions get 0.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, at most 0.
+    """
+    too_long = torch.iinfo(groups.lengths.dtype).max
+    shortest = groups.lengths.masked_fill(~groups.correct, too_long).amin(dim=1, keepdim=True)
+    from_mean = _difference_from_mean(groups.lengths, torch.ones_like(groups.correct))
+    any_correct = groups.correct.any(dim=1, keepdim=True)
+    rewards = -beta * torch.where(any_correct, groups.lengths - shortest, from_mean).abs()
+    return _only_correct(rewards, groups) if correct_only else rewards
+
+
+def get_shorter_length_reward(beta: float = 0.001, correct_only: bool = False) -> Callable[..., Any]:
+    """Create the reward function of [`shorter_length_reward`]."""
+    return _reward_function(shorter_length_reward, beta=beta, correct_only=correct_only)
+
+
+def laser_length_reward(groups: Groups, *, alpha: float, target: float) -> Tensor:
+    """
+    Compute the step reward of LASER, "Learn to Reason Efficiently with Adaptive Length-based Reward Shaping", arXiv
+    2505.15612.
+
+        reward_i = alpha if correct and l_i <= target, else 0
+
+    The authors' code (hkust-nlp/Laser) has alpha = 0.5 and targets of 2,048, 4,096 and 8,192 tokens for
+    R1-Distill-Qwen-1.5B. A target far below the policy's lengths teaches nothing, because no completion meets it.
+
+    Degenerate cases: no completion correct: 0. Other completions of the group do not matter.
+
+    Args:
+        groups ([`Groups`]): Reads `correct` and `lengths`.
+        alpha (`float`): Bonus of a correct completion within the target.
+        target (`float`): Longest length with the bonus, in tokens.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, 0 or alpha.
+    """
+    return alpha * (groups.correct & (groups.lengths <= target)).float()
+
+
+def get_laser_length_reward(alpha: float, target: float) -> Callable[..., Any]:
+    """Create the reward function of [`laser_length_reward`]."""
+    return _reward_function(laser_length_reward, alpha=alpha, target=target)
+
+
+def mai_length_reward(groups: Groups, *, weight: float = 0.25) -> Tensor:
+    """
+    Compute the pass-rate-scaled length penalty of MAI-Thinking-1's report (2026), as in NeMo-RL
+    (`pass_rate_length_penalty_weight`).
+
+        reward_i = -w * p * l_i / (max l over correct) if correct, 0 if incorrect
+
+    An incorrect completion cannot gain by its length: such terms would have unit variance in groups without a correct
+    completion under group scaling, whatever their weight (arXiv 2606.22716).
+
+    Degenerate cases: no completion correct: 0. One correct: -w * p, whatever its length.
+
+    Args:
+        groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
+        weight (`float`, *optional*, defaults to 0.25): w, penalty of the longest correct completion where p = 1.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, in [-w, 0].
+    """
+    longest = (groups.lengths * groups.correct).amax(dim=1, keepdim=True).clamp(min=1)
+    return -weight * groups.group_accuracy.unsqueeze(1) * groups.lengths / longest * groups.correct
+
+
+def get_mai_length_reward(weight: float = 0.25) -> Callable[..., Any]:
+    """Create the reward function of [`mai_length_reward`]."""
+    return _reward_function(mai_length_reward, weight=weight)
+
+
+def smart_thinker_length_reward(groups: Groups) -> Tensor:
+    """
+    Compute the length penalty of SmartThinker, arXiv 2603.08000, as in its code (SJTU-RTEAS/SmartThinker,
+    src/workers/reward_manager/SmartThinker.py).
+
+        reward_i = -Lambda * pen_i;    pen_i = max(0, l_i - l*) if correct, 0 if incorrect
+        Lambda = (1 - p) / (max pen - mean pen + 1e-6)
+
+        l* = min l                                              if all are correct, or v2 > v1
+           = (v1 mu2 - v2 mu1) / (v1 - v2), in [min l, max l]   if v2 < v1
+           = max l if mu2 < mu1, else min l                     if v2 = v1 up to 1e-6
+
+    mu1, v1 are mean and variance (dividing by n) of all lengths, mu2, v2 those of the correct ones. Among normal
+    distributions, l* is the length at which correct completions are most over-represented. Unscored completions count
+    in mu1, v1, min and max only.
+
+    Degenerate cases: all correct: Lambda = 0. No completion correct: 0. One correct: l* is its length, so 0.
+
+    Args:
+        groups ([`Groups`]): Reads `correct`, `scored` and `lengths`.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, at most 0.
+    """
+    lengths, correct = groups.lengths.double(), groups.correct
+    shortest, longest = lengths.amin(dim=1), lengths.amax(dim=1)
+    mean, variance = _mean_and_variance(lengths, torch.ones_like(correct))
+    mean_correct, variance_correct = _mean_and_variance(lengths, correct)
+    gap = variance - variance_correct
+    crossing = (variance * mean_correct - variance_correct * mean) / gap
+    target = torch.where(gap < 0, shortest, crossing.clamp(shortest, longest))
+    equal = torch.where(mean_correct < mean, longest, shortest)
+    target = torch.where(gap.abs() < 1e-6, equal, target)
+
+    penalty = (lengths - target.unsqueeze(1)).clamp(min=0) * correct
+    mean_penalty = penalty.sum(dim=1) / groups.scored.sum(dim=1).clamp(min=1)
+    price = (1 - groups.group_accuracy) / (penalty.amax(dim=1) - mean_penalty + 1e-6)
+    return -(price.unsqueeze(1) * penalty).float()
+
+
+def get_smart_thinker_length_reward() -> Callable[..., Any]:
+    """Create the reward function of [`smart_thinker_length_reward`]."""
+    return _reward_function(smart_thinker_length_reward)
+
+
+def grpo_lead_length_reward(groups: Groups, *, alpha: float) -> Tensor:
+    """
+    Compute the length-dependent accuracy of GRPO-LEAD, arXiv 2504.09696.
+
+        reward_i = exp(-alpha * z_i) if correct, -1 if incorrect;    z_i = (l_i - mean) / (std + 1e-7)
+
+    Mean and standard deviation (dividing by n) are over the group's correct completions. This is a whole reward: give
+    the accuracy reward, which it reads, the weight 0. It follows the paper, whose public code has no length term; the
+    paper's weighting of advantages by difficulty is not implemented.
+
+    Degenerate cases: one correct, or all correct lengths equal: 1. No completion correct: -1 for all, so A = 0.
+
+    Args:
+        groups ([`Groups`]): Reads `correct` and `lengths`.
+        alpha (`float`): Decay of a correct completion's reward per standard deviation of length.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, above 0 or -1.
+    """
+    return torch.where(groups.correct, torch.exp(-alpha * _z_scores(groups)), -1.0)
+
+
+def get_grpo_lead_length_reward(alpha: float) -> Callable[..., Any]:
+    """Create the reward function of [`grpo_lead_length_reward`]."""
+    return _reward_function(grpo_lead_length_reward, alpha=alpha)
+
+
+def gr3_length_reward(groups: Groups, *, alpha: float = 0.33) -> Tensor:
+    """
+    Compute what Group Relative Reward Rescaling (GR3), arXiv 2603.10535, subtracts from the accuracy reward.
+
+        R'_i = R_i / (1 + alpha * l_i / mean l)
+        reward_i = R'_i - R_i if R_i > 0, else 0
+
+    With the weight of the accuracy reward, the two columns sum to R'_i. The mean is over the whole group, unscored
+    completions included. alpha = 0.33 is what prime-rl's implementation (pull request 2029) recommends; the paper's
+    calibration of alpha on the advantages is not implemented. A negative reward is not rescaled, because scaling it
+    towards 0 would reward length.
+
+    Degenerate cases: no completion correct: 0. All lengths equal, or G = 1: R_i * -alpha / (1 + alpha).
+
+    Args:
+        groups ([`Groups`]): Reads `lengths` and `rewards`.
+        alpha (`float`, *optional*, defaults to 0.33):
+            Strength. A correct completion of the mean length keeps 1 / (1 + alpha) of its reward.
+
+    Returns:
+        `Tensor`: Shape (P, G), float32, at most 0.
+    """
+    total = groups.lengths.sum(dim=1, keepdim=True).clamp(min=1)
+    relative = alpha * (groups.lengths * groups.lengths.size(1) / total)
+    return -groups.rewards.clamp(min=0) * relative / (1 + relative)
+
+
+def get_gr3_length_reward(alpha: float = 0.33) -> Callable[..., Any]:
+    """Create the reward function of [`gr3_length_reward`]."""
+    return _reward_function(gr3_length_reward, alpha=alpha)
+
+
+def _only_correct(rewards: Tensor, groups: Groups) -> Tensor:
+    """Set the rewards of incorrect completions to 0. Shape (P, G)."""
+    return torch.where(groups.correct, rewards, 0.0)
+
+
+def _difference_from_mean(lengths: Tensor, counted: Tensor) -> Tensor:
+    """
+    Subtract from each length the mean of the counted ones; shape (P, G), float32, 0 where nothing is counted.
+
+    n * l - sum is exact. In float32, the mean of lengths near 12,000 is off by up to 0.0005 tokens, which dividing by
+    a standard deviation of a token or less would magnify.
+    """
+    n = counted.sum(dim=1, keepdim=True)
+    total = (lengths * counted).sum(dim=1, keepdim=True)
+    return (n * lengths - total) / n.clamp(min=1)
+
+
+def _z_scores(groups: Groups) -> Tensor:
+    """Standardize lengths by mean and standard deviation (dividing by n) of the group's correct ones. Shape (P, G)."""
+    difference = _difference_from_mean(groups.lengths, groups.correct)
+    n = groups.correct.sum(dim=1, keepdim=True).clamp(min=1)
+    return difference / (((difference**2 * groups.correct).sum(dim=1, keepdim=True) / n).sqrt() + 1e-7)
+
+
+def _mean_and_variance(lengths: Tensor, counted: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance (dividing by n) of each group's counted lengths, shape (P,); 0 where nothing is counted."""
+    n = counted.sum(dim=1).clamp(min=1)
+    mean = (lengths * counted).sum(dim=1) / n
+    return mean, ((lengths - mean.unsqueeze(1)) ** 2 * counted).sum(dim=1) / n
+
+
+def _reward_function(rule: Callable[..., Tensor], **settings: float | bool | None) -> Callable[..., Any]:
+    """Check the settings of a length reward and make a reward function of it, named as `rule`."""
+    for name, value in settings.items():
+        default = inspect.signature(rule).parameters[name].default
+        if isinstance(default, bool):
+            if not isinstance(value, bool):
+                raise ValueError(f"`{name}` is {value!r}: expected true or false.")
+        elif value is None and default is None:
+            continue
+        elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise ValueError(f"`{name}` is {value!r}: expected a finite number above 0.")
+    return group_reward(functools.update_wrapper(functools.partial(rule, **settings), rule))

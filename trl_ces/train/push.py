@@ -1,0 +1,106 @@
+"""One push of the trained model to the Hugging Face Hub, private by default."""
+
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+from huggingface_hub import HfApi, constants, get_token
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
+from ..config import CESConfig
+from ..support.errors import UserError, first_line, hub_errors
+
+# Checkpoints are large; the pickled arguments could run code and hold a token.
+NOT_PUSHED = ("checkpoint-*", "_*", "training_args.bin")
+SECRET_NAME = re.compile(r"TOKEN(?!IZ|S)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY", re.IGNORECASE)
+
+
+def check_push(repo_id: str, env: Iterable[str]) -> None:
+    """Check a push without the network: its name, the token, and no secret among the recipe's variables `env`."""
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise UserError(f"{repo_id!r} is not a repository name: {first_line(error)}") from None
+    if constants.is_offline_mode():
+        raise UserError("HF_HUB_OFFLINE is set, so nothing can be pushed: unset it, or set `push_to_hub: false`.")
+    if get_token() is None:
+        raise UserError("There is no token for the Hub: run `hf auth login`, or set HF_TOKEN.")
+    for name in filter(SECRET_NAME.search, env):
+        raise UserError(f"`env` holds {name}, and the recipe is pushed with the model: set it in the environment.")
+
+
+class Push:
+    """
+    The push at the end of a run.
+
+    Replaces the Trainer's own, which creates a public repository by default, ends the run if the Hub does not answer
+    at its start, and uploads a pickle of all arguments: `args.push_to_hub` is switched off.
+
+    Args:
+        args (`CESConfig`): `hub_model_id`, `hub_private_repo` and `hub_revision` are read.
+    """
+
+    def __init__(self, args: CESConfig):
+        self.folder = Path(str(args.output_dir))
+        self.repo_id = args.hub_model_id or self.folder.resolve().name
+        self.private = args.hub_private_repo is not False
+        self.revision = args.hub_revision
+        args.push_to_hub = False
+
+    def open(self) -> None:
+        """
+        Create the repository, or check that an existing one can be written, before hours are spent on training.
+
+        Raises:
+            `UserError`: The token may not write there, or the repository is public and `hub_private_repo` is not
+                false.
+        """
+        try:
+            self._create()
+        except hub_errors() as error:
+            status = error.response.status_code if isinstance(error, HfHubHTTPError) else 500
+            if status in (400, 401, 403, 404):
+                raise UserError(
+                    f"{self.repo_id} cannot be opened ({first_line(error)}): check `hub_model_id`, and that your "
+                    "token may write there, or set `push_to_hub: false`."
+                ) from error
+            print(f"The Hub does not answer now ({first_line(error)}): pushing after the training.", flush=True)
+
+    def upload(self) -> None:
+        """Upload the saved run. A failure is printed, with the command for later, and never ends a run."""
+        try:
+            self._create()
+            HfApi().upload_folder(
+                repo_id=self.repo_id,
+                folder_path=self.folder,
+                revision=self.revision,
+                commit_message="Trained with trl_ces",
+                ignore_patterns=list(NOT_PUSHED),  # the client extends it
+            )
+            print(f"Pushed to {HfApi().endpoint}/{self.repo_id}.", flush=True)
+        except Exception as error:  # whatever it is, the training has ended well
+            print(
+                f"The push to the Hub failed ({first_line(error)}); the model is saved. Push it later with\n"
+                f"  {self.command()}",
+                flush=True,
+            )
+
+    def command(self) -> str:
+        """Return the `hf upload` line that repeats the push."""
+        words = ["hf", "upload", self.repo_id, str(self.folder), "."]
+        words += ["--private"] if self.private else []
+        words += ["--revision", self.revision] if self.revision else []
+        return shlex.join(words + [word for pattern in NOT_PUSHED for word in ("--exclude", pattern)])
+
+    def _create(self) -> None:
+        api = HfApi()
+        self.repo_id = api.create_repo(self.repo_id, private=self.private, exist_ok=True).repo_id
+        if self.private and not api.model_info(self.repo_id).private:
+            raise UserError(
+                f"{self.repo_id} is public, and pushes are private by default: set `hub_private_repo: false`, or "
+                "name another repository with `hub_model_id`."
+            )
+        if self.revision is not None:
+            api.create_branch(self.repo_id, branch=self.revision, exist_ok=True)

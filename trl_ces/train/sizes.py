@@ -1,0 +1,210 @@
+"""Sizes of a run, computed without loading it: rollouts and steps, checkpoints on disk, and the model's shape."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ..config import CESConfig
+from ..support.errors import UserError, first_line, hub_errors
+from ..support.hub import try_hub_once
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A run's counts, over all processes."""
+
+    responses: int  # completions trained on per rollout; dynamic sampling may generate more
+    prompts: int  # prompts per rollout
+    responses_per_step: int  # completions per optimizer step
+    uses: int  # forward passes of one process in the steps of a rollout
+    micro_batch: int  # completions per forward pass of one process
+    accumulation: int  # forward passes per step of one process
+    rounds: int  # maximum rounds of generation per rollout; above 1 with dynamic sampling
+    steps: int | None  # optimizer steps of the run; `None` if the number of rows is unknown
+    rollouts: int | None  # rollouts of the run; `None` likewise
+
+    @property
+    def updates(self) -> int:
+        """Optimizer steps per rollout."""
+        return math.ceil(self.uses / self.accumulation)
+
+    @property
+    def policy(self) -> str:
+        """On- or off-policy, in words."""
+        if self.updates == 1:
+            return "on-policy"
+        return f"off-policy ({self.updates - 1} of {self.updates} updates)"
+
+
+def check_rows(rows: int, prompts: int) -> None:
+    """Refuse fewer rows than a rollout's prompts: the Trainer would make no step, and save the base model."""
+    if rows < prompts:
+        raise UserError(
+            f"There are {rows} rows to train on, and a rollout takes {prompts} prompts: give more rows, or lower "
+            "`responses_per_rollout` or `steps_per_generation`."
+        )
+
+
+def make_schedule(config: CESConfig, processes: int, rows: int | None) -> Schedule:
+    """Count what TRL's sampler and the Trainer do with [`Recipe.check_training`]'s result over `rows` prompts."""
+    responses = int(config.generation_batch_size or 0)
+    prompts = responses // cast(int, config.num_generations)
+    if rows is not None:
+        check_rows(rows, prompts)
+    accumulation = config.gradient_accumulation_steps
+    uses = int(config.steps_per_generation or 1) * config.num_iterations
+    steps = config.max_steps if config.max_steps > 0 else None
+    if steps is None and rows is not None:
+        # The sampler drops prompts that do not fill a rollout; the Trainer rounds up twice.
+        steps = math.ceil(config.num_train_epochs * max(math.ceil(rows // prompts * uses / accumulation), 1))
+    return Schedule(
+        responses=responses,
+        prompts=prompts,
+        responses_per_step=config.per_device_train_batch_size * accumulation,
+        uses=uses,
+        micro_batch=config.per_device_train_batch_size // processes,
+        accumulation=accumulation,
+        rounds=config.dynamic_sampling_max_rounds if config.dynamic_sampling else 1,
+        steps=steps,
+        rollouts=None if steps is None else math.ceil(steps * accumulation / uses),
+    )
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The checkpoints of a run, and the model at its end."""
+
+    model: int  # bytes of the model, or of its adapter
+    checkpoint: int  # bytes of a checkpoint: the model, and the state to resume from
+    saves: int | None  # checkpoints that the run writes; `None` if its number of steps is unknown
+    limit: int | None  # `save_total_limit`
+
+    @property
+    def most(self) -> int | None:
+        """Checkpoints at a time: the Trainer deletes an old one after it has written the new one."""
+        if self.limit is None or self.saves is None:
+            return self.saves if self.limit is None else self.limit + 1
+        return min(self.saves, self.limit + 1)
+
+    @property
+    def peak(self) -> int:
+        """Bytes at the peak, as far as it is known: at its end the run also writes the model."""
+        most = 1 if self.most is None else self.most
+        kept = most if self.limit is None else min(most, self.limit)
+        return max(most * self.checkpoint, kept * self.checkpoint + self.model)
+
+
+def plan_disk(
+    config: CESConfig,
+    steps: int | None,
+    *,
+    weights: int,
+    trained: int,
+    width: int,
+    zero_stage: int = 0,
+    fsdp: bool = False,
+) -> Disk:
+    """
+    Compute the checkpoints of a run of `steps` optimizer steps.
+
+    By the source of transformers 5.23 (`Trainer._save_checkpoint`), accelerate 1.15 and DeepSpeed 0.19.8, a checkpoint
+    holds the model or the adapter in the dtype of the weights, and AdamW's two moments in the dtype of the trained
+    weights. DeepSpeed writes 16-bit weights, and moments and master weights in float32; below stage 3 also a second
+    copy of the weights, as FSDP2 does.
+
+    Args:
+        config (`CESConfig`): The run's settings.
+        steps (`int`, *optional*): Optimizer steps of the run.
+        weights (`int`): Number of the model's weights.
+        trained (`int`): Number of trained weights: all, or an adapter's.
+        width (`int`): Bytes of a trained weight.
+        zero_stage (`int`): DeepSpeed's stage, 0 without it.
+        fsdp (`bool`): Whether FSDP2 shards the model.
+    """
+    saved = weights if trained == weights else trained
+    model = saved * (2 if zero_stage else width)
+    states = trained * (12 if zero_stage else 2 * width)
+    if config.save_only_model:
+        states = 0
+    elif fsdp or zero_stage in (1, 2):
+        states += model
+    saves: int | None = 0
+    if config.save_strategy == "epoch":  # of a number of steps, the epochs are not known
+        saves = None if config.max_steps > 0 else math.ceil(config.num_train_epochs)
+    elif config.save_strategy != "no" and steps is None:
+        saves = None
+    elif config.save_strategy != "no" and steps is not None:
+        every = config.save_steps if config.save_steps >= 1 else math.ceil(config.save_steps * steps)
+        saves = math.ceil(steps / every)  # the last step saves, too
+    return Disk(model, model + states, saves, config.save_total_limit)
+
+
+def shape_of(model_type: str, tied: bool, *numbers: int) -> dict[str, Any]:
+    """Return the config.json of a model."""
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+    return {"model_type": model_type, "tie_word_embeddings": tied} | dict(
+        zip((*names, "vocab_size"), numbers, strict=True)
+    )
+
+
+# From each model's config.json on the Hub, so that the shipped recipes can be planned offline. DeepSeek's distilled
+# Qwens have the shapes of Qwen2.5-Math, untied.
+KNOWN_SHAPES = {
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": shape_of("qwen2", False, 1536, 8960, 28, 12, 2, 151936),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": shape_of("qwen2", False, 3584, 18944, 28, 28, 4, 152064),
+    "HuggingFaceTB/SmolLM2-135M-Instruct": shape_of("llama", True, 576, 1536, 30, 9, 3, 49152),
+}
+# The quickstart's base model, which its recipes build on first use.
+BUILT_SHAPES = {
+    "trl_ces.lab.tasks.arithmetic_model.make_base_model": shape_of("llama", True, 96, 256, 3, 4, 4, 18),
+}
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A model's configuration."""
+
+    settings: str  # as JSON, with `model_type`; a string, so that it can be a cache key
+
+    def config(self) -> "PretrainedConfig":
+        """Return a new configuration object."""
+        from transformers import AutoConfig
+
+        return AutoConfig.for_model(**json.loads(self.settings))
+
+    def weights(self) -> int:
+        """Return the number of weights, counted on the meta device."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(self.config()).num_parameters()
+
+
+def find_shape(
+    name: str, builder: str | None = None, given: str | None = None, *, offline: bool = False
+) -> ModelShape:
+    """Find the shape of the model `name`, or of the config.json `given`; `offline` reads no more than the cache."""
+    from transformers import AutoConfig
+
+    folder = Path(name if given is None else given).expanduser()
+    if given is None and name in KNOWN_SHAPES and not folder.exists():
+        return ModelShape(json.dumps(KNOWN_SHAPES[name]))
+    if given is None and builder in BUILT_SHAPES:
+        return ModelShape(json.dumps(BUILT_SHAPES[str(builder)]))
+    if not offline and given is None:
+        try_hub_once(name)
+    refusals: tuple[type[Exception], ...] = (*hub_errors(), ValueError, KeyError)
+    try:
+        config = AutoConfig.from_pretrained(folder if folder.exists() else given or name, local_files_only=offline)
+    except refusals as error:
+        raise UserError(
+            f"The shape of {str(given or name)!r} is not known here and cannot be read ({first_line(error)}): give "
+            "its config.json, or the directory that holds it, with `--model_config`."
+        ) from error
+    return ModelShape(json.dumps(config.to_diff_dict() | {"model_type": config.model_type}, default=str))
