@@ -8,7 +8,7 @@ from datasets import Dataset
 from dynamic_sampling_processes import CASES as PROCESS_CASES
 from processes import run_processes
 from sampling_runs import PROMPTS, make_trainer, record_batches, rollout_with_logprobs
-from tiny import AS_TRL, random_script, scripted_accuracy_reward, scripted_bonus_reward, settings, tiny_model
+from tiny import AS_TRL, random_script, scripted_accuracy_reward, settings, tiny_model
 from trainers import (
     assert_same_bits,
     assert_weights_moved,
@@ -266,12 +266,6 @@ def test_data_that_cannot_be_drawn_is_refused_before_the_model_is_loaded(tmp_pat
         pictures = data.add_column(column, [None] * 40)
         with pytest.raises(ValueError, match=rf"`train_dataset` has the column '{column}'.*`dynamic_sampling=False`"):
             CESTrainer("no/such-model", scripted_accuracy_reward, args, pictures)
-
-
-def test_an_ambiguous_accuracy_reward_is_refused_before_the_model_is_loaded(tmp_path):
-    args = CESConfig(**settings(tmp_path, shaping="none", dynamic_sampling=True))
-    with pytest.raises(ValueError, match=r"^Set `ces_accuracy_reward` .*: short_reward, scripted_bonus_reward\.$"):
-        CESTrainer("no/such-model", [short_reward, scripted_bonus_reward], args)
 
 
 def test_images_from_generation_are_refused(tmp_path, monkeypatch):
