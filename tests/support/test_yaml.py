@@ -45,6 +45,7 @@ def test_words_of_the_command_line_are_parsed_by_the_fields_type():
     assert fit_text(["a", "b"], list[str]) == ["a", "b"]
     assert fit_text(["[1, 2.5]"], list[float] | None) == [1.0, 2.5]
     assert fit_text([], bool) is True
+    assert fit_text(["True"], str | bool | None) is True  # as the launcher passes it to its workers
     with pytest.raises(TypeError, match="expected int, got 2 values"):
         fit_text(["1", "2"], int)
     with pytest.raises(TypeError, match="expected int, got 0 values"):

@@ -15,6 +15,8 @@ from trl_ces import CESConfig
 from trl_ces.support.errors import UserError
 from trl_ces.train.push import Push, check_push
 
+PUSHED = ("README.md", "config.json", "model.safetensors", "recipe.yaml")
+
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
@@ -32,7 +34,7 @@ def hub(monkeypatch, tmp_path):
 def run(tmp_path):
     """What a training leaves in its folder."""
     folder = tmp_path / "my run"
-    for name in ("config.json", "model.safetensors", "recipe.yaml", "training_args.bin"):
+    for name in (*PUSHED, "training_args.bin"):
         for place in (folder, folder / "checkpoint-2", folder / "_nonfinite"):
             place.mkdir(parents=True, exist_ok=True)
             (place / name).write_bytes(f"{place.name}/{name}".encode())
@@ -49,9 +51,7 @@ def test_the_model_is_pushed_in_private_without_checkpoints_and_pickles(hub, run
     push.upload()
     repo = hub.repos["me/live"]
     assert repo.private
-    assert repo.files == {
-        name: f"my run/{name}".encode() for name in ("config.json", "model.safetensors", "recipe.yaml")
-    }
+    assert repo.files == {name: f"my run/{name}".encode() for name in PUSHED}
     assert capsys.readouterr().out == f"Pushed to {hub.url}/me/live.\n"
 
 
@@ -65,7 +65,7 @@ def test_a_branch_can_be_named(hub, run):
     push = push_of(run, hub_revision="v1")
     push.open()
     push.upload()
-    assert set(hub.repos["me/live"].branches["v1"]) == {"config.json", "model.safetensors", "recipe.yaml"}
+    assert set(hub.repos["me/live"].branches["v1"]) == set(PUSHED)
     assert hub.repos["me/live"].files == {}
 
 

@@ -55,7 +55,7 @@ class UpstreamFixes(Layer):
             replay_offloaded_adam(self.optimizer)
 
     def _generate_single_turn(self, prompt_ids, *args, **kwargs):
-        run = partial(super()._generate_single_turn, **kwargs)
+        run: Any = partial(super()._generate_single_turn, **kwargs)
         with training_mode_kept(self.model):
             if self._in_tool_loop:
                 return generate_with_dummies(run, prompt_ids, *args)

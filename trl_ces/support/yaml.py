@@ -95,5 +95,5 @@ def fit_text(words: list[str], hint: Any) -> Any:
     word = words[0]
     is_text = str in members and float not in members and not (word == "null" and type(None) in members)
     is_mapping = word.startswith("{") and any(dict in (member, typing.get_origin(member)) for member in members)
-    is_bool = bool in members and word in ("true", "false")
+    is_bool = bool in members and word.lower() in ("true", "false")
     return fit(word if is_text and not is_mapping and not is_bool else parse_yaml(word), hint)
