@@ -131,7 +131,7 @@ def test_without_a_usable_reward_the_rest_is_printed_with_the_reason(capsys, wor
 def test_where_no_completion_is_correct_one_is_shown_as_the_reward_got_it(capsys):
     words = ["--config", "recipe.yaml", "--num_samples", "2", "--reward_funcs"]
     text, _ = inspect(capsys, *words, "inspect_test_rewards.nothing_is_correct")
-    assert re.search(r"nothing_is_correct calls no completion correct. For example, it got '(x|yzw)'", text)
+    assert re.search(r"nothing_is_correct calls no completion correct. For example, it received '(x|yzw)'", text)
     assert "Take easier problems or a stronger model first" in text
 
 
@@ -207,9 +207,8 @@ def test_the_top_pairs_are_printed_and_tau_auto_follows_from_the_length(tmp_path
         (["--model", "MODEL"], ["There are no prompts", "`--prompt`, `--data`"]),
         (["--model", "no-one/nothing", "--prompt", "a"], ["'no-one/nothing' cannot be loaded", "huggingface.co"]),
         (["--config", "arithmetic", "--model", "./empty"], ["'./empty' holds no config.json"]),
-        (["--model", "stopped", "--prompt", "a"], ["name its checkpoint, stopped/checkpoint-8"]),
         (["--model", "MODEL", "--data", "nowhere.jsonl"], ["nowhere.jsonl does not exist"]),
-        (["--model", "MODEL", "--data", "broken.jsonl"], ["broken.jsonl", "not valid JSON"]),
+        (["--model", "MODEL", "--data", "broken.jsonl"], ["'broken.jsonl'", "cannot be read"]),
         (["--model", "MODEL", "--data", "data.jsonl", "--prompt", "a"], ["both given", "remove the other"]),
         (["--model", "MODEL", "--data", "data.jsonl", "--num_prompts", "9"], ["lower `--num_prompts`"]),
         (["--model", "MODEL", "--prompt", ""], ["`--prompt` is empty"]),
@@ -223,8 +222,6 @@ def test_the_top_pairs_are_printed_and_tau_auto_follows_from_the_length(tmp_path
 def test_bad_input_is_refused_in_one_sentence(folder, capsys, words, parts):
     (folder / "broken.jsonl").write_text('{"question": ')
     (folder / "empty").mkdir(exist_ok=True)
-    (folder / "stopped" / "checkpoint-8").mkdir(parents=True, exist_ok=True)
-    (folder / "stopped" / "checkpoint-8" / "trainer_state.json").write_text('{"global_step": 8}')
     assert main(["inspect", *(word.replace("MODEL", str(folder / "model")) for word in words)]) == 2
     out, err = capsys.readouterr()
     (refusal,) = (line for line in err.splitlines() if line.startswith("trl-ces inspect: error: "))
