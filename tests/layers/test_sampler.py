@@ -1,6 +1,5 @@
 """Dynamic sampling without a trainer: the order of prompts, the kept groups, and the rounds that fill a batch."""
 
-import json
 import random
 import weakref
 
@@ -166,7 +165,7 @@ def test_only_groups_that_may_be_needed_are_kept_in_memory():
     assert len(sampler.sample(generate)[0]) == 4
 
 
-def test_a_checkpoint_has_the_next_position_or_that_of_the_rollout_in_progress(tmp_path):
+def test_a_checkpoint_has_the_next_position_or_that_of_the_rollout_in_progress():
     sampler, generate, _ = make_sampler(PromptStream(9, 1, True), lambda prompt: prompt % 2 == 0, 4, 2, 100)
     sampler.sample(generate)
     first = sampler.stream.position
@@ -174,14 +173,11 @@ def test_a_checkpoint_has_the_next_position_or_that_of_the_rollout_in_progress(t
     second = sampler.stream.position
     assert 4 <= first < second
     for inside, position in ((False, second), (True, first)):
-        folder = tmp_path / f"checkpoint-{inside}"
-        sampler.save(folder, inside)
-        saved = json.loads((folder / "dynamic_sampling.json").read_text())
+        saved = sampler.state_dict(inside)
         assert saved == {"position": position, "after_rollout": second}
         resumed = make_sampler(PromptStream(9, 1, True), lambda prompt: True, 4, 2, 100)[0]
-        resumed.load(folder, planned_rollouts=77)
+        resumed.load_state_dict(saved)
         assert resumed.stream.position == position
-        resumed.load(folder, planned_rollouts=77, with_rollout=True)
+        resumed.load_state_dict(saved, with_rollout=True)
         assert resumed.stream.position == second
-        resumed.save(folder, inside)  # again inside the resumed rollout
-        assert json.loads((folder / "dynamic_sampling.json").read_text()) == saved
+        assert resumed.state_dict(inside) == saved  # again inside the resumed rollout

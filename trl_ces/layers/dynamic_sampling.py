@@ -10,6 +10,7 @@ Overrides of TRL: `_generate`, `_get_per_token_logps_and_entropies`, `_calculate
 """
 
 import copy
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ from .rows import rows_of_process
 from .sampler import DynamicSampler, PromptStream, check_can_be_drawn, informative_groups
 from .upstream import one_sleep
 
+# In the checkpoint's folder: the position in the prompt stream.
+STATE_FILE = "dynamic_sampling.json"
 # TRL's placeholder where the environment owns the data.
 NO_PROMPT = [{"role": "user", "content": ""}]
 
@@ -50,7 +53,8 @@ class DynamicSampling(Correctness):
     Dynamic sampling in training, section 3.2 of DAPO (arXiv 2503.14476); `dynamic_sampling` of [`CESConfig`].
 
     Raises:
-        `ValueError`: The dataset is streamed or contains images, or the accuracy reward is ambiguous.
+        `ValueError`: The dataset is streamed or contains images, the accuracy reward is ambiguous, or a checkpoint was
+            saved without dynamic sampling.
         `RuntimeError`: During training, if generation returns images.
     """
 
@@ -214,18 +218,22 @@ class DynamicSampling(Correctness):
     def _save_checkpoint(self, model, trial):
         if self._sampler is not None and self.args.should_save:
             folder = self._checkpoint_folder(trial)
-            self._sampler.save(folder, inside_rollout=self._step % self._micro_steps_per_rollout() != 0)
+            folder.mkdir(parents=True, exist_ok=True)
+            state = self._sampler.state_dict(inside_rollout=self._step % self._micro_steps_per_rollout() != 0)
+            (folder / STATE_FILE).write_text(json.dumps(state))
         super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is None or self._sampler is None:
             return
-        with_rollout = self._buffered_inputs is not None  # restored by ExactResume
-        begun, inside = divmod(
-            self.state.global_step * self.args.gradient_accumulation_steps, self._micro_steps_per_rollout()
-        )
-        planned = begun + 1 if inside and with_rollout else begun
-        self._sampler.load(Path(checkpoint), planned_rollouts=planned, with_rollout=with_rollout)
-        # The file may lie on the first machine alone.
-        [self._sampler.stream.position] = broadcast_object_list([self._sampler.stream.position])
+        file = Path(checkpoint) / STATE_FILE
+        # The file may exist on the first machine only.
+        [state] = broadcast_object_list([json.loads(file.read_text()) if file.is_file() else None])
+        if state is None:
+            raise ValueError(
+                f"{file} does not exist, so the checkpoint was saved without dynamic sampling: resume it with "
+                "`dynamic_sampling=False`, or start a new run."
+            )
+        # ExactResume may have restored the batch in progress.
+        self._sampler.load_state_dict(state, with_rollout=self._buffered_inputs is not None)

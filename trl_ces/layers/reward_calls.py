@@ -12,9 +12,8 @@ import inspect
 import logging
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -39,8 +38,13 @@ class RewardCalls(Layer):
     """
     Passes `REWARD_KEYWORDS` to reward functions that accept them, and checks what every function returns.
 
+    `on_reward_error="stop"` raises. `"skip"` warns and returns `None`, which excludes a row from its group's mean, for
+    rows with an invalid value, or for all rows if the function raised or returned the wrong number of rewards. No
+    function is called twice. Reward models are not checked.
+
     Raises:
-        [`RewardError`]: During training; see [`guarded_rewards`].
+        [`RewardError`]: During training, if a function raises, or returns anything but an iterable of one finite
+            number or `None` per completion.
     """
 
     # Of the latest completions, by the names of REWARD_KEYWORDS.
@@ -53,15 +57,16 @@ class RewardCalls(Layer):
         return outputs
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        with guarded_rewards(self, self.args.on_reward_error):
-            return super()._calculate_rewards(self._with_turns(inputs), prompts, completions, completion_ids_list)
-
-    def _with_turns(self, examples: list[dict]) -> list[dict]:
-        """Adds `REWARD_KEYWORDS` to examples; dataset columns take precedence."""
-        return [
-            {**{name: values[row] for name, values in self._turns.items()}, **example}
-            for row, example in enumerate(examples)
-        ]
+        rows = range(len(inputs))
+        turns = [{name: values[row] for name, values in self._turns.items()} for row in rows]
+        inputs = [{**turns[row], **inputs[row]} for row in rows]  # dataset columns take precedence
+        funcs, names = self.reward_funcs, self.reward_func_names
+        on_error = self.args.on_reward_error
+        self.reward_funcs = cast(Any, [guard(func, name, on_error) for func, name in zip(funcs, names, strict=True)])
+        try:
+            return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        finally:
+            self.reward_funcs = funcs
 
 
 def parameters_of(func: Callable) -> list[inspect.Parameter]:
@@ -81,32 +86,9 @@ def supported_arguments(func: Callable, arguments: dict[str, Any]) -> dict[str, 
     return {name: value for name, value in arguments.items() if name not in refused}
 
 
-@contextmanager
-def guarded_rewards(trainer: Any, on_error: str) -> Iterator[None]:
-    """
-    Guards the reward functions of `trainer` inside the context; reward models are not checked.
-
-    `on_error="stop"` raises. `"skip"` warns and returns `None`, which excludes a row from its group's mean, for rows
-    with an invalid value, or for all rows if the function raised or returned the wrong number of rewards. No function
-    is called twice.
-
-    Raises:
-        [`RewardError`]: Inside the context, if a function raises, or returns anything but an iterable of one finite
-            number or `None` per completion.
-    """
-    funcs = trainer.reward_funcs
-    trainer.reward_funcs = [
-        guard(func, name, on_error) for func, name in zip(funcs, trainer.reward_func_names, strict=True)
-    ]
-    try:
-        yield
-    finally:
-        trainer.reward_funcs = funcs
-
-
 def call_group_reward(rule: Callable[[Groups], Tensor], groups: Groups, name: str, on_error: str) -> Tensor:
     """
-    Calls a rule of whole groups, see [`group_reward`], and checks what it returns; `on_error` as [`guarded_rewards`].
+    Calls a rule of whole groups, see [`group_reward`], and checks what it returns; `on_error` as in [`RewardCalls`].
 
     Returns:
         `Tensor`: Shape (P * G,), float32; NaN, which is TRL's `None`, where a completion is not scored.

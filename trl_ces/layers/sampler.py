@@ -5,14 +5,12 @@ dataset replace it. This file decides which prompts come next and which groups a
 process has the same groups, so all decide alike and make the same number of collective calls.
 """
 
-import json
 import logging
 import math
 import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,9 +19,6 @@ from datasets import IterableDataset
 from ..methods.groups import group_extremes
 
 logger = logging.getLogger(__name__)
-
-# In the checkpoint's folder: the position in the prompt stream.
-STREAM_FILE = "dynamic_sampling.json"
 
 
 class PromptStream:
@@ -164,37 +159,20 @@ class DynamicSampler:
                 rounds,
             )
 
-    def save(self, folder: Path, inside_rollout: bool):
+    def state_dict(self, inside_rollout: bool) -> dict[str, int]:
         """
-        Writes the state into the checkpoint's `folder`.
+        Returns the position in the prompts to save with a checkpoint.
 
         If the batch has steps left (`inside_rollout`), a run resumed without it generates it again, so its prompts
         must be drawn again.
         """
-        folder.mkdir(parents=True, exist_ok=True)
         position = self._rollout_start if inside_rollout else self.stream.position
-        (folder / STREAM_FILE).write_text(json.dumps({"position": position, "after_rollout": self.stream.position}))
+        return {"position": position, "after_rollout": self.stream.position}
 
-    def load(self, folder: Path, planned_rollouts: int, with_rollout: bool = False):
-        """
-        Reads the state from the checkpoint's `folder`; if it has none, skips `planned_rollouts` batches.
-
-        `with_rollout`: the batch in progress was saved too.
-        """
-        file = folder / STREAM_FILE
-        if file.exists():
-            state = json.loads(file.read_text())
-            self.stream.position = state["after_rollout" if with_rollout else "position"]
-            self._rollout_start = state["position"]
-            return
-        self._rollout_start = self.stream.position = planned_rollouts * self.wanted
-        if self.warns:
-            logger.warning(
-                "%s does not exist, so the checkpoint was saved without dynamic sampling: prompts continue at number "
-                "%d, as if no group had been dropped.",
-                file,
-                self.stream.position,
-            )
+    def load_state_dict(self, state: dict[str, int], with_rollout: bool = False):
+        """Restores the position; `with_rollout`: the batch in progress was saved too."""
+        self.stream.position = state["after_rollout" if with_rollout else "position"]
+        self._rollout_start = state["position"]
 
 
 def check_can_be_drawn(dataset: Any):
