@@ -105,23 +105,15 @@ class CESConfig(GRPOConfig):
     )
     ces_beta_correct: float = field(
         default=0.4,
-        metadata={
-            "help": "beta_1 of Eq. 7: advantage per bit subtracted from correct completions; below 0 it is added, an "
-            "ablation."
-        },
+        metadata={"help": "beta_1 of Eq. 7: advantage per bit subtracted from correct completions. Below 0: added."},
     )
     ces_beta_incorrect: float = field(
         default=0.4,
-        metadata={
-            "help": "beta_2 of Eq. 7: advantage per bit added to wrong completions; below 0 it is subtracted, an "
-            "ablation."
-        },
+        metadata={"help": "beta_2 of Eq. 7: advantage per bit added to wrong completions. Below 0: subtracted."},
     )
     ces_cap_incorrect: float | None = field(
         default=None,
-        metadata={
-            "help": "kappa: the bonus of a wrong completion is at most max(0, -A) / kappa. Default: no cap, the paper."
-        },
+        metadata={"help": "kappa: bounds the bonus of a wrong completion by max(0, -A) / kappa. Default: no cap."},
     )
     ces_dynamic_multiplier: bool = field(
         default=True,
@@ -129,9 +121,7 @@ class CESConfig(GRPOConfig):
     )
     ces_entropy_gradient: bool = field(
         default=True,
-        metadata={
-            "help": "Whether gradients flow through the entropy in A'. False: the ablation `w/o Entropy Gradient`."
-        },
+        metadata={"help": "Whether gradients flow through H in A'. False: the ablation `w/o Entropy Gradient`."},
     )
     ces_accuracy_reward: str | None = field(
         default=None,
@@ -146,9 +136,7 @@ class CESConfig(GRPOConfig):
     )
     ces_allow_dynamic_sampling: bool = field(
         default=False,
-        metadata={
-            "help": "Allow `dynamic_sampling` with `shaping: ces`, although CES learns from the groups that it drops."
-        },
+        metadata={"help": "Allow `dynamic_sampling` with CES, which learns from the groups that it drops."},
     )
     stop_on_divergence: bool = field(
         default=False,
@@ -174,9 +162,7 @@ class CESConfig(GRPOConfig):
     )
     dynamic_sampling_max_rounds: int = field(
         default=10,
-        metadata={
-            "help": "Rounds of generation per batch, including the first, >= 1. Dropped groups then fill the batch."
-        },
+        metadata={"help": "Rounds of generation per batch, >= 1. Then dropped groups fill the batch."},
     )
     trim_padding: bool = field(
         default=True,
@@ -196,8 +182,8 @@ class CESConfig(GRPOConfig):
     padding_free: bool | None = field(
         default=None,
         metadata={
-            "help": "Pack each forward into one unpadded sequence. Default: on with FlashAttention. `True` works with "
-            "any attention implementation, but is slow with others."
+            "help": "Pack each forward into one unpadded sequence. Default: on with FlashAttention; slow with other "
+            "attention implementations."
         },
     )
     max_tokens_per_micro_batch: int | None = field(
