@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from answers_to import answers_to
 from cpu_time import cpu_seconds
+from rows import answers_to
 
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, usable_golds
 
@@ -18,114 +18,8 @@ LIMIT_S = 1.0
 GRACE_S = 0.5  # extraction, which the limit does not count, and starting the next child
 NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # equal only by algebra
 
-EQUALITY = [
-    # gold, right answers, wrong answers
-    (r"\sqrt{2}", [r"\sqrt2", "2^{1/2}", r"\frac{2}{\sqrt{2}}", "1.41421356"], ["1.41", "1.41421399"]),
-    (r"\sqrt{2}", [], [r"\sqrt{3}", "2"]),
-    ("(0,1)", ["(0, 1)", r"\left(0,\,1\right)"], ["[0,1]"]),
-    ("[0,2]", [r"0 \leq x \leq 2"], ["(0,2)"]),
-    (r"[2,\infty)", [r"x \geq 2"], ["x > 2"]),
-    (r"x \geq 2", [r"[2,\infty)"], []),
-    (r"x\in[1,2)", ["[1,2)"], []),
-    (r"(-\infty,0)\cup(0,1]", [], [r"(-\infty,1]", r"(-\infty,0)\cup(0,1)"]),
-    ("A", ["A", r"\text{A}", "A."], []),
-    ("5;10", ["5; 10"], ["50", "510"]),
-    ("1,-1", [r"\{1,-1\}", r"1 \text{ and } -1"], []),
-    ("16,3,1,1", [], ["16,3,1"]),
-    (r"\{1,2\}", ["1,2"], ["(1,2)"]),
-    (r"\frac12", ["1/2", "0.50"], ["50", "0.005", "12", r"\frac{1}{3}"]),
-    (r"\frac13", ["0.333333"], ["0.33", "0.333334"]),
-    ("0.33", [], ["1/3"]),
-    ("1/0", ["1/0"], []),
-    ("5", ["x=2+3=5"], ["1/0", "2+2=5", r"5\text{ or six}"]),
-    ("1,234", [], ["1.234"]),
-    ("1234", [], ["12,34"]),
-    (r"50\%", ["50", "50%"], []),
-    ("50", [r"50\%"], []),
-    ("x=5", ["x = 5", "5 = x"], ["x=6", "y=5"]),
-    ("x^2+50=0", ["0=x^2+50", "2x^2=-100"], ["x^2-50=0"]),
-    ("y=2x+1", ["y-2x-1=0", "2x+1"], ["y=2x-1"]),
-    ("f(x)=x^2", ["x^2"], []),
-    ("x>2", ["2<x"], [r"x\ge 2"]),
-    (r"\frac{1}{3}<x<7", ["1/3 < x < 7"], []),
-    ("3.50", ["3.5", r"\$3.50", "3.5."], ["350"]),
-    ("7", ["seven", r"\text{seven}", "7 cm", r"7\text{ cm}^2", r"7\,\mathrm{m/s}", "7 apples"], []),
-    ("7", ["7 minutes", "7 square units", "7元", "7km", "7 m/s", r"7\text{ m}"], ["eight", "7x", "7abc"]),
-    ("7", [], ["7 i+xyz", "7 m"]),
-    ("90", [r"90^\circ"], []),
-    (r"90^{\circ}", ["90"], []),
-    (r"2\pi", [r"2\pi\text{ cm}"], []),
-    ("34", [], ["3 4"]),
-    (r"\sqrt{8}", [r"x=\frac{4}{\sqrt{2}}=2\sqrt{2}"], []),
-    (r"\frac{11}{2}", [], [r"\frac{1}{12}"]),
-    (r"\frac{1}{23}", [], [r"\frac{12}{3}"]),
-    ("x^{12}", [], ["x^{1}2"]),
-    (r"\sqrt{10}", [r"\sqrt10"], []),
-    ("y'=2x", [r"y^{\prime}=2x"], []),
-    ("025", ["25"], []),
-    ("-3./2", ["-1.5"], []),
-    ("2.75e11", ["275000000000", r"2.75 \times 10^{11}"], [r"2.75 \times 10^{10}"]),
-    ("3.89e-10", [r"3.89 \cdot 10^{-10}"], ["3.9e-10"]),
-    (r"3.89\cdot 10^{-10}x", [], [r"3.88\cdot 10^{-10}x"]),
-    (r"\frac54", [r"1\frac{1}{4}"], []),
-    (r"1\frac14", [], [r"\frac14"]),
-    (r"-1\frac14", ["-1.25"], []),
-    ("5!", ["120"], ["5"]),
-    (r"\text{Evelyn}", ["Evelyn"], []),
-    ("Evelyn", [r"\text{evelyn}"], [r"\textbf{Brendan}"]),
-    ("yes", [], ["no"]),
-    ("2:35 P.M.", [r"\text{2:35 p.m.}"], []),
-    ("2x", [], ["2X"]),
-    ("ab", ["ba"], []),
-    (r"\sqrt{3+2\sqrt{2}}", [r"1+\sqrt{2}"], []),
-    ("2i", [], ["(1-i)^2"]),
-    ("x+2i", ["2 i+x"], []),
-    (r"2\mathrm{i}", ["2i"], []),
-    ("(x-1)(x+1)", [], ["x^2+1"]),
-    ("1+2i", ["2i+1"], ["2+i"]),
-    (r"\frac{1}{29,322,216}", [r"\frac{1}{29322216}"], []),
-    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", [r"\left[\begin{array}{c}1\\2\end{array}\right]"], ["12"]),
-    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", [], [r"\begin{pmatrix} 2 \\ 1 \end{pmatrix}"]),
-    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", [], [r"\begin{pmatrix} 1 & 2 \end{pmatrix}"]),
-    (r"\frac{a}{A}", ["a/A"], []),
-    ("6", [r"\sum_{k=1}^{3} k"], [r"\sum_{k=1}^{4} k"]),
-    ("b > a > c", ["c < a < b"], ["b > c > a"]),
-    (r"\textcircled{1}\textcircled{3}", ["①③"], [r"\textcircled{3}"]),
-    (r"\{x \mid x>2\}", [r"(2,\infty)", r"\{x : x > 2\}"], [r"\{x \mid x\ge 2\}"]),
-    ("x <= 3", [r"x \leq 3"], []),
-    # statements: their result is the answer; an equation with unknowns is an answer as a whole
-    (r"\log_2(32)=5", ["5", "x=5", r"\log_{2} 32 = 5"], ["32", "1=1", "2^5=32", r"\log_3(27)=3"]),
-    (r"i^{7}=i^4 \cdot i^3=1 \cdot (-i)=-i", ["-i"], ["i"]),
-    (r"\frac{40}{3}=a", ["40/3"], []),
-    ("(y-x)^3(y+x)=k", [], ["(y-x)^3(y+x)"]),
-    ("x^{2}=0", [], ["0"]),
-    (r"\cos (t)=0 when t=\frac{\pi}{2}", [], ["0"]),
-    (r"P\left(X_{n}=4\right)=5/8", ["5/8"], ["4"]),
-    ("h / r=2", ["2"], []),
-    (r"\bar{x}=\bar{y}=1/5", ["1/5"], []),
-    (r"\mathrm{V}=100.5 \mathrm{~cm}^{3}", ["100.5"], []),
-    (r"\|\mathbf{u}\|=\sqrt{13},\|\mathbf{v}\|=\sqrt{30}", [r"\sqrt{13}, \sqrt{30}"], []),
-    (r"\|\mathbf{u}\|=\sqrt{13},\|\mathbf{v}\|=\sqrt{30}", [], [r"\sqrt{30}, \sqrt{13}"]),
-    (r"\begin{pmatrix}1\\2\end{pmatrix}\bullet\begin{pmatrix}3\\4\end{pmatrix}=11", ["11"], ["12"]),
-    # values of different names are ordered, unless they are named
-    ("x=1, y=2", ["y=2, x=1"], ["x=2, y=1"]),
-    (r"\cos(\pi)=-1, \sin(\pi)=0", ["-1, 0"], ["0, -1"]),
-    # inequalities and the intervals that they mean
-    (r"-1<x \leqslant 1:(-1,1]", ["(-1, 1]", r"-1 < x \le 1"], ["[-1, 1]"]),
-    (r"(-\infty,1)\cup(2,\infty)", ["x<1 or x>2", "x>2 or 1>x"], [r"x\le 1 or x>2", "x<1"]),
-    ("x<1 or x>2", [r"(2,\infty)\cup(-\infty,1)"], [r"(-\infty,1]\cup(2,\infty)", "(1,2)"]),
-    (r"x<0 \text{ or } 1\le x<2", [r"(-\infty,0)\cup[1,2)"], []),
-    # functions in program notation
-    ("sec(x)tan(x)-sinh(2)", [r"\sec x\tan x-\sinh 2"], [r"\sec x\tan x-\sin 2"]),
-    (r"2\pi sec", [r"2\pi\text{ sec}"], [r"3\pi sec"]),
-    ("np.arcsin(10/13)", [r"\arcsin\frac{10}{13}"], [r"\arccos\frac{10}{13}"]),
-    (r"\sin(x)", ["sin(x)"], ["s*i*n*x"]),
-    (r"\frac{1}{3} E_{1}+\frac{2}{3} E_{2}", [r"\frac{E_1+2E_2}{3}"], [r"\frac{2E_1+E_2}{3}"]),
-    ("0", [], ["nan"]),
-]
 
-
-@pytest.mark.parametrize(("gold", "answer", "expected"), answers_to(EQUALITY))
+@answers_to("grading/graded")
 def test_an_answer_is_right_exactly_when_it_is_the_gold(gold, answer, expected):
     graded = grade(f"So it is $\\boxed{{{answer}}}$.", gold)
     assert graded.correct is expected
