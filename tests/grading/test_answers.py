@@ -6,7 +6,7 @@ from trl_ces.grading.answers import MAX_BOXES, STATEMENT_WINDOW, extract_answer,
 
 
 @rows("answers/boxes")
-def test_the_outermost_boxes_are_found_in_order_and_none_where_the_last_is_cut_off(text, boxes):
+def test_the_outermost_boxes_are_found_in_order_unless_the_last_is_cut_off(text, boxes):
     found = find_boxes(text)
     assert (None if found is None else [box.content for box in found]) == boxes
 
@@ -20,21 +20,21 @@ def test_a_box_ends_with_its_value():
     "answers/extracted",
     ("So it must be **17**." + "\n" * 50, "17"),
 )
-def test_the_final_answer_is_the_last_box_else_a_statement_else_what_closes_the_text(text, expected):
+def test_the_final_answer_is_the_last_box_else_a_statement_else_the_closing_expression(text, expected):
     assert extract_answer(text) == expected
 
 
 @rows("answers/no_answer")
-def test_a_box_that_is_denied_changed_or_taken_back_is_no_answer(text):
+def test_a_negated_modified_or_retracted_box_is_not_extracted(text):
     assert extract_answer(text) is None
 
 
 @rows("answers/answer_5")
-def test_a_box_may_stand_in_any_sentence(text):
+def test_a_box_is_extracted_from_any_sentence(text):
     assert extract_answer(text) == "5"
 
 
-def test_a_statement_counts_within_the_last_characters_only_and_a_box_everywhere():
+def test_a_statement_is_found_near_the_end_only_and_a_box_everywhere():
     much = " word" * STATEMENT_WINDOW
     assert extract_answer("The answer is 5." + much) is None
     assert extract_answer(much + "The answer is 5.") == "5"
@@ -46,7 +46,7 @@ def test_as_many_boxes_as_the_gold_has_values_are_one_answer(text, parts, expect
     assert extract_answer(text, parts) == expected
 
 
-def test_of_very_many_boxes_only_the_last_are_kept():
+def test_only_the_last_of_very_many_boxes_are_kept():
     values = [str(value) for value in range(MAX_BOXES)]
     text = " ".join(rf"\boxed{{{value}}}" for value in values)
     assert extract_answer(text, MAX_BOXES) == "; ".join(values)

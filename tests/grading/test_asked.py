@@ -9,11 +9,11 @@ from trl_ces.support.limits import MAX_LENGTH
 
 
 @rows("asked/nouns")
-def test_what_the_question_names_is_dropped_behind_a_number(answer, question, expected):
+def test_a_noun_or_base_of_the_question_is_dropped_after_a_number(answer, question, expected):
     assert as_asked(answer, "5", question)[1] == expected
 
 
-def test_a_base_stays_where_the_gold_has_one():
+def test_a_base_is_kept_when_the_gold_has_one():
     assert as_asked("1011_3", "1011_2", "Write 11 in base 2.")[1] == "1011_3"
 
 
@@ -27,11 +27,11 @@ def test_a_very_long_answer_or_question_is_left_alone():
 
 
 @rows("asked/question")
-def test_the_question_decides_what_its_answer_is(question, gold, answer, correct):
+def test_an_answer_is_judged_by_its_question(question, gold, answer, correct):
     assert grade(rf"\boxed{{{answer}}}", gold, question=question, with_qwen=False).correct is correct
 
 
-def test_only_boxes_count_where_that_is_asked_for():
+def test_boxes_only_ignores_statements():
     text = "The answer is 5."
     assert grade(text, "5", with_qwen=False).correct
     assert grade(text, "5", with_qwen=False, boxes_only=True).answer is None
@@ -43,7 +43,7 @@ def test_ratios_commas_intervals_and_sides(gold, answer, correct):
 
 
 @rows("asked/scale")
-def test_the_scale_that_is_asked_for_may_stand_behind_the_box(question, completion, correct):
+def test_a_scale_after_the_box_must_be_the_questions(question, completion, correct):
     assert grade(completion, "5", question=question, with_qwen=False).correct is correct
 
 

@@ -1,4 +1,4 @@
-r"""What the text around an answer does to it: it stands in `TEXT` exactly if nothing denies, changes or hides it."""
+r"""The text around an answer: `stands` is true exactly if nothing negates, modifies or hides the answer."""
 
 import pytest
 from rows import rows
@@ -14,7 +14,7 @@ def stands_in(text, value="5"):
 
 
 @rows("context/not_stated")
-def test_an_answer_does_not_stand_where_the_text_denies_changes_or_hides_it(text):
+def test_an_answer_that_the_text_negates_modifies_or_hides_does_not_count(text):
     assert not stands_in(text)
 
 
@@ -22,11 +22,11 @@ def test_an_answer_does_not_stand_where_the_text_denies_changes_or_hides_it(text
     "context/stated",
     "if" + 100 * " word" + " @",
 )
-def test_it_stands_in_any_other_text(text):
+def test_an_answer_in_any_other_text_counts(text):
     assert stands_in(text)
 
 
-def test_another_number_takes_back_a_number_only():
+def test_a_later_number_retracts_only_a_number():
     assert stands_in("@. The answer is 6.", "x+1")
     assert stands_in("@. The answer is 0.33.", r"\frac{1}{3}")  # rounded
     assert not stands_in("@. The answer is 0.25.", r"\frac{1}{3}")
@@ -48,7 +48,7 @@ def test_another_number_takes_back_a_number_only():
     ],
     ids=range(7),
 )
-def test_what_a_policy_writes_around_an_answer_cannot_hang_the_trainer(before, behind, expected):
+def test_text_around_an_answer_cannot_hang_the_trainer(before, behind, expected):
     assert stands_in(f"{before}@{behind}") is expected
 
 

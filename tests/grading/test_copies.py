@@ -30,13 +30,13 @@ def test_the_second_verdict_does_not_depend_on_the_question():
         assert grade(r"\boxed{(x+1)(x-1)}", "x^2-1", question=question).correct_qwen
 
 
-def test_a_copy_of_a_neighbours_question_is_no_copy():
+def test_a_copy_of_another_rows_question_is_accepted():
     golds, questions = ["12", "12"], [r"Find $\frac{24}{2}$.", "How many months has a year?"]
     answers = boxed([r"\frac{24}{2}", r"\frac{24}{2}"])
     assert [graded.correct for graded in grade_many(answers, golds, questions=questions)] == [False, True]
 
 
-def test_that_copies_count_without_prompts_is_said_once(caplog):
+def test_grading_without_prompts_warns_once_that_copies_count(caplog):
     rewards._warn_once.cache_clear()
     with caplog.at_level(logging.WARNING, logger="trl_ces.rewards"):
         accuracy_reward([r"\boxed{1}"], ["1"], prompts=["One?"])
@@ -47,5 +47,5 @@ def test_that_copies_count_without_prompts_is_said_once(caplog):
 
 
 @pytest.mark.parametrize("answer", ["", "=", "==", "{}", "()", "+", "|", r"\{:\}", ","])
-def test_an_answer_that_says_nothing_is_wrong_and_breaks_nothing(answer):
+def test_an_answer_without_content_is_wrong_and_raises_nothing(answer):
     assert accuracy_reward([rf"\boxed{{{answer}}}"], ["5"], prompts=["What is $2 + 3$?"]) == [0.0]

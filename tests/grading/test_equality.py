@@ -17,7 +17,7 @@ def algebra(*known):
 
 
 @rows("equality/braces")
-def test_braces_that_hold_more_than_a_sign_are_part_of_the_spelling(gold, answer):
+def test_braces_around_several_characters_are_part_of_the_spelling(gold, answer):
     assert equal(gold, answer, algebra()) is False
     assert equal(gold, answer, algebra((gold, answer))) is True
 
@@ -26,7 +26,7 @@ def test_braces_that_hold_more_than_a_sign_are_part_of_the_spelling(gold, answer
     ("gold", "answer"),
     [("x^{2}", "x^2"), ("x_{1}+{y}", "x_1+y"), (r"\frac{a}{b}", r"\frac ab"), ("x^{2}{}", "x^2"), ("yes", "{yes}")],
 )
-def test_braces_that_hold_a_sign_or_nothing_are_not(gold, answer):
+def test_braces_around_one_character_or_none_are_not(gold, answer):
     assert equal(gold, answer, no_algebra) is True
 
 
@@ -37,7 +37,7 @@ def test_most_pairs_are_decided_without_algebra(gold, answer, expected):
 
 @rows("equality/to_the_algebra")
 @pytest.mark.parametrize("verdict", [True, False])
-def test_the_rest_is_one_question_to_the_engine_whose_verdict_it_is(gold, answer, sides, verdict):
+def test_other_pairs_take_one_comparison_by_the_engine_and_its_result(gold, answer, sides, verdict):
     asked = []
     assert equal(gold, answer, lambda *pair: asked.append(pair) or verdict) is verdict
     assert asked == [tuple(sides)]
@@ -48,7 +48,7 @@ def test_parts_are_compared_by_algebra_where_they_need_it(gold, answer, known, e
     assert equal(gold, answer, algebra(*zip(known[::2], known[1::2], strict=True))) is expected
 
 
-def test_what_the_engine_raises_passes_through():
+def test_an_exception_of_the_engine_passes_through():
     def raises(gold, answer):
         raise LookupError(gold)
 
@@ -56,7 +56,7 @@ def test_what_the_engine_raises_passes_through():
         equal("x", "y+1", raises)
 
 
-def test_what_is_too_long_or_too_deep_is_equal_as_text_alone():
+def test_too_long_or_too_deep_texts_are_compared_as_text_alone():
     long, deep = "x+" * MAX_LENGTH + "x", "(" * MAX_NESTING + "(x+1)" + ")" * MAX_NESTING
     for text in (long, deep):
         assert equal(text, f" {text}", no_algebra) is True
@@ -103,7 +103,7 @@ def test_the_parts_of_a_union():
     assert union_parts(r"\cupdot") == [r"\cupdot"]
 
 
-def test_the_order_of_constants_that_gives_the_golds_terms_is_compared_first():
+def test_constants_are_tried_first_in_the_order_of_the_golds_terms():
     compared = []
     answer = "y=c_1e^{3x}+c_2e^x+c_3e^{2x}"
     assert equal("y=c_1e^x+c_2e^{2x}+c_3e^{3x}", answer, lambda _, one: compared.append(one) or True)

@@ -22,12 +22,12 @@ def test_the_set_or_condition_that_a_text_states(text, stated):
 
 
 @rows("forms/words")
-def test_words_are_told_from_mathematics(text, expected):
+def test_words_are_distinguished_from_mathematics(text, expected):
     assert is_words(text) is expected
 
 
 @rows("forms/constants")
-def test_constants_and_free_integers_are_named_as_the_golds(gold, answer, renamed):
+def test_constants_and_free_integers_take_the_names_of_the_gold(gold, answer, renamed):
     assert with_constants_of(gold, answer) == [renamed]
 
 
@@ -68,7 +68,7 @@ def test_the_base_of_a_number(text, digits_and_base):
 
 
 @rows("forms/congruences")
-def test_a_congruence_and_a_class_of_integers_are_one(text, residue_and_modulus):
+def test_a_congruence_and_a_residue_class_are_read_alike(text, residue_and_modulus):
     assert congruence(text) == (residue_and_modulus and tuple(residue_and_modulus))
 
 
@@ -78,7 +78,7 @@ def test_the_letter_of_a_gold(text, letter):
 
 
 @rows("forms/spelling")
-def test_what_is_written_alike_is_spelled_alike(text, expected):
+def test_notations_of_one_spelling(text, expected):
     assert spelling(text) == expected
 
 
@@ -88,5 +88,5 @@ def test_a_letter_is_chosen(answer):
 
 
 @pytest.mark.parametrize("answer", ["A", "not B", "B is wrong", "B or C", "A, B", "Bob"])
-def test_it_is_not_chosen(answer):
+def test_a_letter_is_not_chosen(answer):
     assert chooses(answer, "B") is False

@@ -7,7 +7,7 @@ from trl_ces.support.limits import MAX_LENGTH
 
 
 @rows("golds/values")
-def test_a_gold_is_taken_apart_into_its_values(gold, values):
+def test_the_values_of_a_gold(gold, values):
     assert leaves(gold) == values
 
 

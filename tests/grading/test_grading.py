@@ -1,10 +1,8 @@
-import os
-import resource
-import signal
+"""Grading through real workers, as a user calls it."""
+
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
@@ -20,12 +18,12 @@ NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # equal only by algebra
 
 
 @answers_to("grading/graded")
-def test_an_answer_is_right_exactly_when_it_is_the_gold(gold, answer, expected):
+def test_an_answer_is_correct_exactly_when_it_equals_the_gold(gold, answer, expected):
     graded = grade(f"So it is $\\boxed{{{answer}}}$.", gold)
     assert graded.correct is expected
 
 
-def test_as_many_boxes_as_the_gold_has_values_are_read_together():
+def test_as_many_boxes_as_the_gold_has_values_are_one_answer():
     text = r"First $\boxed{3}$ and second $\boxed{4}$."
     assert grade(text, "3;4") == Grade(correct=True, answer="3; 4", correct_qwen=False)
     assert grade(text, "4;3").correct is False
@@ -60,8 +58,6 @@ def test_unusable_golds_are_none_and_the_rest_is_graded():
         r"\mathbf{w}(1)=(.5,.25) \mathbf{w}(2)=(.4,.1)",
     ]
     assert usable_golds(unclear) == [False] * 3
-    with pytest.raises(TypeError, match="gold 1 is 5, of type int"):
-        usable_golds(["5", 5])  # type: ignore[list-item]
 
 
 # ---- answers that would hang or fill the machine
@@ -102,9 +98,9 @@ MONSTERS = {
 def test_a_monster_costs_at_most_the_limit_and_leaves_the_next_answer_unharmed(name, gold, pool):
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
     assert usable_golds([gold], pool=pool) == [True]
-    before = cpu_seconds(supervisor(pool))
+    before = cpu_seconds(pool.workers[0].process.pid)
     assert grade(rf"\boxed{{{MONSTERS[name]}}}", gold, with_qwen=False, limit_s=LIMIT_S, pool=pool).correct is False
-    assert cpu_seconds(supervisor(pool)) - before < LIMIT_S + GRACE_S
+    assert cpu_seconds(pool.workers[0].process.pid) - before < LIMIT_S + GRACE_S
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
 
 
@@ -123,93 +119,7 @@ def test_a_gold_that_takes_too_long_is_unusable_and_asked_once(pool, monkeypatch
     assert grade(r"\boxed{4}", gold, with_qwen=False, pool=pool).correct is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced by Linux alone")
-def test_memory_of_a_comparison_is_bounded_and_running_out_of_it_is_an_error_not_a_death(pool):
-    assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
-    assert resource.prlimit(child_of(supervisor(pool)), resource.RLIMIT_AS) == (2**30, 2**30)
-    source = "from trl_ces.grading.worker import _limit_memory; _limit_memory(2**30); bytearray(2**30)"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.endswith("MemoryError\n")
-
-
-# ---- workers that are killed
-
-
-def supervisor(pool):
-    return pool.workers[0].process.pid
-
-
-def child_of(pid):
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(children[0]) if children else None
-
-
-def kill_during_a_request(pool, find_victim):
-    def kill():
-        while (victim := find_victim()) is None:  # the supervisor is about to fork one
-            time.sleep(0.01)
-        os.kill(victim, signal.SIGKILL)
-
-    grade(*NEEDS_ALGEBRA, pool=pool)
-    killer = threading.Timer(0.5, kill)
-    killer.start()
-    graded = grade(r"\boxed{9^{9^{9^9}}}", "x", with_qwen=False, limit_s=2.0, pool=pool)
-    killer.join()
-    return graded
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_killed_child_and_a_killed_supervisor_are_replaced(pool):
-    for idle_victim in (lambda: child_of(supervisor(pool)), lambda: supervisor(pool)):
-        assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
-        os.kill(idle_victim(), signal.SIGKILL)
-        time.sleep(0.1)
-        assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
-    # Killed at work and tried once more; the second try hits the limit.
-    assert kill_during_a_request(pool, lambda: child_of(supervisor(pool))).correct is False
-    assert kill_during_a_request(pool, lambda: supervisor(pool)).correct is False
-    assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
-
-
-def test_a_worker_that_dies_twice_leaves_the_answer_ungraded_with_a_warning(pool, monkeypatch, caplog):
-    assert usable_golds(["x+y"], pool=pool) == [True]
-    replies = iter([{"status": "died", "error": "one"}, {"status": "died", "error": "two"}])
-    monkeypatch.setattr(pool.workers[0], "request", lambda message, limit_s: next(replies))
-    assert grade(r"\boxed{x+1}", "x+y", with_qwen=False, pool=pool).correct is None
-    assert "died twice" in caplog.text
-    assert "two" in caplog.text
-
-
-def test_a_worker_that_cannot_start_is_an_error_not_a_zero(monkeypatch):
-    broken = WorkerPool(1)
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(RuntimeError, match="did not start"):
-        grade(*NEEDS_ALGEBRA, pool=broken)
-
-
-def test_grading_works_in_threads():
-    results = []
-    threads = [threading.Thread(target=lambda: results.append(grade(*NEEDS_ALGEBRA).correct)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [True] * 6
-
-
-def test_grading_works_after_a_fork_and_leaves_the_parents_workers_alone():
-    assert grade(*NEEDS_ALGEBRA).correct is True
-    child = os.fork()
-    if child == 0:
-        verdicts = [grade(*NEEDS_ALGEBRA).correct, grade(r"\boxed{x+x}", "3x").correct]
-        from trl_ces.grading import pool as pool_module
-
-        pool_module._close_pools()
-        os._exit(0 if verdicts == [True, False] else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert grade(*NEEDS_ALGEBRA).correct is True
+# ---- scripts
 
 
 def run_script(tmp_path, source, *arguments):
@@ -256,8 +166,3 @@ def test_grading_imports_neither_torch_nor_sympy():
     source = "import sys, trl_ces.grading; print({'torch', 'trl', 'sympy'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
-
-
-def test_wrong_pool_size_is_refused():
-    with pytest.raises(ValueError, match="workers=0"):
-        WorkerPool(0)

@@ -14,7 +14,7 @@ def test_synonyms_are_rewritten_to_one_form(text, expected):
 
 
 @rows("notation/surroundings")
-def test_what_only_surrounds_an_answer_is_taken_off(text, expected):
+def test_surroundings_of_an_answer_are_removed(text, expected):
     assert tidy(text) == expected
 
 

@@ -28,7 +28,7 @@ def test_a_literal_has_its_exact_value(text, value):
     f"1e-{MAX_DIGITS + 1}",
     "1" * (MAX_DIGITS + 1),
 )
-def test_what_is_no_literal_has_no_value(text):
+def test_other_texts_have_no_value(text):
     assert number(text) is None
 
 

@@ -18,12 +18,12 @@ from trl_ces.grading.statements import (
 
 
 @rows("statements/sides")
-def test_a_text_is_taken_apart_at_its_equality_signs(text, expected):
+def test_a_text_is_split_at_its_equality_signs(text, expected):
     assert sides(text) == expected
 
 
 @rows("statements/names")
-def test_a_value_is_given_to_a_name(text):
+def test_texts_that_name_a_value(text):
     assert is_name(text)
 
 
@@ -38,14 +38,14 @@ def test_numbers_and_expressions_are_no_names(text):
 @pytest.mark.parametrize(
     "text", ["x", "f'(x)", r"\theta", "m+n", "x_1+x_2", "(x, y)", "(x_1, x_2, x_3)", r"(a, \beta)"]
 )
-def test_a_value_may_be_asked_for_under_this_name(text):
+def test_names_that_a_question_may_ask_for(text):
     assert may_be_named(text) is True
 
 
 @pytest.mark.parametrize(
     "text", ["5", r"\pi", "half", "not m+n", "2x", "x^2-4y", "2+3", r"\pi+e", r"\ln x+y", "-x", "(y, x)"]
 )
-def test_it_is_not_asked_for_as(text):
+def test_texts_that_are_not_such_names(text):
     assert may_be_named(text) is False
 
 
@@ -80,12 +80,12 @@ def test_single_letters_and_commands_are_no_words(text):
 
 
 @rows("statements/results")
-def test_a_statement_gives_what_stands_behind_a_name_or_where_nothing_is_unknown_every_side(statement, expected):
+def test_a_statement_results_in_the_sides_after_a_name_or_in_all_sides_without_unknowns(statement, expected):
     assert results(statement) == expected
 
 
 @rows("statements/different_names")
-def test_values_have_an_order_where_each_has_a_name_of_its_own(items, expected):
+def test_values_of_different_names_have_an_order(items, expected):
     assert gives_different_names(items) is expected
 
 
@@ -100,5 +100,5 @@ def test_an_inequality_about_a_letter_is_an_interval(relation, interval):
 
 
 @rows("statements/no_intervals")
-def test_what_is_no_letter_between_values_is_no_interval(relation):
+def test_other_relations_are_no_intervals(relation):
     assert interval_of(relation) is None

@@ -21,7 +21,7 @@ def test_different_values_are_not(gold, answer):
 
 
 @rows("symbolic/not_simplified")
-def test_what_differs_in_its_first_digits_is_not_simplified(gold, answer, monkeypatch):
+def test_values_that_differ_in_their_first_digits_are_not_simplified(gold, answer, monkeypatch):
     monkeypatch.setattr(symbolic.sympy, "simplify", lambda *_, **__: pytest.fail("simplified"))
     monkeypatch.setattr(symbolic, "verify", lambda *_, **__: pytest.fail("simplified"))
     assert same(gold, answer) is False
@@ -35,7 +35,7 @@ def test_constants_whose_first_nine_digits_agree_are_compared_by_algebra(monkeyp
 
 
 @pytest.mark.parametrize("text", ["", "---", r"\frac{1}{", "3 4", "x=1=2<3)", "2 3 \\frac{1}{2}"])
-def test_what_has_no_meaning_is_none(text):
+def test_unreadable_texts_have_no_expression(text):
     assert expression(text) is None
 
 
@@ -49,7 +49,7 @@ def test_minutes_of_arc_keep_a_meaning():
     assert expression(r"63 45^{\prime}") is not None
 
 
-def test_a_worker_short_of_memory_is_told_and_nothing_is_remembered(monkeypatch):
+def test_a_memory_error_is_raised_and_not_cached(monkeypatch):
     def fails(*_, **__):
         raise MemoryError
 

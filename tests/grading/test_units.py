@@ -20,12 +20,12 @@ def test_a_unit_is_split_off_a_value(text, parts):
         r"5\text{ base seven}", "5 over two", r"5\text{ is wrong}", r"5\text{ not six}", r"5\text{ = x}",
     ],
 )  # fmt: skip
-def test_what_multiplies_or_divides_a_number_is_no_unit(text):
+def test_words_that_scale_a_number_are_not_units(text):
     assert split_unit(text) == (text, "")
 
 
 @pytest.mark.parametrize("unit", ["meters squared", "Square Miles", "seconds", "people"])
-def test_other_words_are(unit):
+def test_other_words_are_units(unit):
     assert split_unit(rf"5\text{{ {unit}}}") == ("5", unit)
 
 
@@ -71,7 +71,7 @@ def test_spellings_of_a_unit_are_one(units, powers):
         "", "per", "square", "squared", "^2", "fails", "Mw", "MM", "gs", "倍",
     ],
 )  # fmt: skip
-def test_any_other_word_is_none(word):
+def test_unknown_words_are_not_units(word):
     assert parse_unit(word) is None
 
 

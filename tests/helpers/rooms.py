@@ -24,6 +24,5 @@ LAB = (
     "lab.inspect",
     "lab.plan",
     "lab.study",
-    "lab.hub",
     "cli",
 )

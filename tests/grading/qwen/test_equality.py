@@ -40,7 +40,7 @@ def test_text_letters_and_numbers_need_no_algebra(gold, answer, expected):
 
 @rows("qwen_equality/asked")
 @pytest.mark.parametrize("verdict", [True, False])
-def test_for_what_no_rule_decides_the_algebra_is_asked_once(gold, answer, verdict):
+def test_pairs_that_no_rule_decides_take_one_comparison_by_algebra(gold, answer, verdict):
     asked = []
     assert equal_as_script(gold, answer, lambda *pair: asked.append(pair) or verdict) is verdict
     assert asked == [(gold, answer)]
@@ -58,13 +58,13 @@ def test_lists_matrices_and_values_are_compared_by_their_parts(gold, answer):
     "qwen_equality/other_parts",
     (f"({MANY},1)", f"[{MANY},1]"),
 )
-def test_where_parts_differ_the_algebra_has_the_last_word_on_the_whole(gold, answer):
+def test_algebra_decides_on_the_whole_when_parts_differ(gold, answer):
     assert equal_as_script(gold, answer, lambda *pair: pair == (gold, answer)) is True
     assert equal_as_script(gold, answer, lambda *_: False) is False
 
 
 @rows("qwen_equality/by_algebra")
-def test_what_is_left_is_decided_by_algebra(gold, answer, expected):
+def test_remaining_pairs_are_decided_by_algebra(gold, answer, expected):
     def algebra(left, right):
         return False if "pmatrix" in left + right or "[" in left + right else by_values(left, right)
 
@@ -100,7 +100,7 @@ def test_an_error_of_the_algebra_passes_through():
         ("5.12.1", False),
     ],
 )
-def test_an_antlr_that_cannot_read_the_parser_is_told_with_what_to_install(installed, can_run, monkeypatch):
+def test_an_incompatible_antlr_is_reported_with_the_version_to_install(installed, can_run, monkeypatch):
     monkeypatch.setattr(qwen_equality, "version", {"antlr4-python3-runtime": installed}.__getitem__)
     parser_problem.cache_clear()
     problem = parser_problem()

@@ -11,7 +11,7 @@ def test_answers_are_rewritten_as_the_script_does(text, expected):
 
 
 @rows("qwen_normalise/dropped")
-def test_units_and_lone_letters_go(text, expected):
+def test_units_and_lone_letters_are_dropped(text, expected):
     assert normalise(text) == expected
 
 

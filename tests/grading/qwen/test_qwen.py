@@ -15,7 +15,7 @@ def pool():
 
 
 @rows("qwen_qwen/graded")
-def test_the_second_verdict_is_the_scripts_also_where_the_script_errs(gold, answer, expected, pool):
+def test_the_second_verdict_is_the_scripts_even_where_the_script_errs(gold, answer, expected, pool):
     assert grade(rf"\boxed{{{answer}}}", gold, pool=pool).correct_qwen is expected
 
 
@@ -40,7 +40,7 @@ def test_benchmarks_change_the_second_verdict_alone(pool):
     assert [(g.correct, g.correct_qwen) for g in grades] == [(True, False), (True, True)]
 
 
-def test_who_does_not_ask_for_the_second_verdict_does_not_pay_for_it(pool, monkeypatch):
+def test_without_qwen_nothing_is_extracted_for_the_script(pool, monkeypatch):
     monkeypatch.setattr(grader, "predict", lambda *_: pytest.fail("extracted for the script"))
     assert grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", with_qwen=False, pool=pool) == Grade(
         correct=True, answer=r"\sqrt{8}", correct_qwen=None

@@ -15,7 +15,7 @@ def column(*entries):
 
 
 @pytest.mark.parametrize("text", ["", UNREADABLE, "(2+x", r"x\%", "(1,2)", "[1,2]", r"(0,1)\cup(1,2)"])
-def test_what_neither_parser_reads_is_nothing_and_prints_nothing(text, capsys):
+def test_unreadable_texts_are_none_and_print_nothing(text, capsys):
     parse.cache_clear()
     assert parse(text) is None
     assert capsys.readouterr() == ("", "")
