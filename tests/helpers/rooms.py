@@ -24,5 +24,6 @@ LAB = (
     "lab.inspect",
     "lab.plan",
     "lab.study",
+    "lab.hub",
     "cli",
 )
