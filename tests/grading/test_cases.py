@@ -43,7 +43,7 @@ def table(rows, misjudged):
 
 
 @pytest.mark.parametrize("name", ["wrong", "right"])
-def test_of_hand_written_answers_99_percent_are_judged_rightly(name, capsys):
+def test_99_percent_of_the_hand_written_answers_are_judged_correctly(name, capsys):
     rows = list(read(f"{name}.txt"))
     grades = grade_many([response for *_, response in rows], [gold for _, gold, _ in rows], with_qwen=False)
     misjudged = [row for row, grade in zip(rows, grades, strict=True) if grade.correct is not (name == "right")]
@@ -66,7 +66,7 @@ def golds_of_every_kind(name, count=10):
 
 
 @pytest.mark.parametrize("name", ["wrong", "right"])
-def test_of_answers_made_from_golds_of_the_twelve_sets_99_percent_are_judged_rightly(name, capsys):
+def test_99_percent_of_answers_made_from_golds_of_the_twelve_sets_are_judged_correctly(name, capsys):
     if not (DATA / "math").is_dir():
         pytest.skip(f"no sets at {DATA / 'math'}: set TRL_CES_DATA to the folder that holds math/")
     golds = [(benchmark, gold) for benchmark in GROUPS["math12"] for gold in golds_of_every_kind(benchmark)]

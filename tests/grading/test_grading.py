@@ -1,16 +1,14 @@
-import os
-import resource
-import signal
+"""Grading through real workers, as a user calls it."""
+
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
 import pytest
-from answers_to import answers_to
 from cpu_time import cpu_seconds
+from rows import answers_to
 
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, usable_golds
 
@@ -18,120 +16,14 @@ LIMIT_S = 1.0
 GRACE_S = 0.5  # extraction, which the limit does not count, and starting the next child
 NEEDS_ALGEBRA = (r"\boxed{\sqrt{8}}", r"2\sqrt{2}")  # equal only by algebra
 
-EQUALITY = [
-    # gold, right answers, wrong answers
-    (r"\sqrt{2}", [r"\sqrt2", "2^{1/2}", r"\frac{2}{\sqrt{2}}", "1.41421356"], ["1.41", "1.41421399"]),
-    (r"\sqrt{2}", [], [r"\sqrt{3}", "2"]),
-    ("(0,1)", ["(0, 1)", r"\left(0,\,1\right)"], ["[0,1]"]),
-    ("[0,2]", [r"0 \leq x \leq 2"], ["(0,2)"]),
-    (r"[2,\infty)", [r"x \geq 2"], ["x > 2"]),
-    (r"x \geq 2", [r"[2,\infty)"], []),
-    (r"x\in[1,2)", ["[1,2)"], []),
-    (r"(-\infty,0)\cup(0,1]", [], [r"(-\infty,1]", r"(-\infty,0)\cup(0,1)"]),
-    ("A", ["A", r"\text{A}", "A."], []),
-    ("5;10", ["5; 10"], ["50", "510"]),
-    ("1,-1", [r"\{1,-1\}", r"1 \text{ and } -1"], []),
-    ("16,3,1,1", [], ["16,3,1"]),
-    (r"\{1,2\}", ["1,2"], ["(1,2)"]),
-    (r"\frac12", ["1/2", "0.50"], ["50", "0.005", "12", r"\frac{1}{3}"]),
-    (r"\frac13", ["0.333333"], ["0.33", "0.333334"]),
-    ("0.33", [], ["1/3"]),
-    ("1/0", ["1/0"], []),
-    ("5", ["x=2+3=5"], ["1/0", "2+2=5", r"5\text{ or six}"]),
-    ("1,234", [], ["1.234"]),
-    ("1234", [], ["12,34"]),
-    (r"50\%", ["50", "50%"], []),
-    ("50", [r"50\%"], []),
-    ("x=5", ["x = 5", "5 = x"], ["x=6", "y=5"]),
-    ("x^2+50=0", ["0=x^2+50", "2x^2=-100"], ["x^2-50=0"]),
-    ("y=2x+1", ["y-2x-1=0", "2x+1"], ["y=2x-1"]),
-    ("f(x)=x^2", ["x^2"], []),
-    ("x>2", ["2<x"], [r"x\ge 2"]),
-    (r"\frac{1}{3}<x<7", ["1/3 < x < 7"], []),
-    ("3.50", ["3.5", r"\$3.50", "3.5."], ["350"]),
-    ("7", ["seven", r"\text{seven}", "7 cm", r"7\text{ cm}^2", r"7\,\mathrm{m/s}", "7 apples"], []),
-    ("7", ["7 minutes", "7 square units", "7元", "7km", "7 m/s", r"7\text{ m}"], ["eight", "7x", "7abc"]),
-    ("7", [], ["7 i+xyz", "7 m"]),
-    ("90", [r"90^\circ"], []),
-    (r"90^{\circ}", ["90"], []),
-    (r"2\pi", [r"2\pi\text{ cm}"], []),
-    ("34", [], ["3 4"]),
-    (r"\sqrt{8}", [r"x=\frac{4}{\sqrt{2}}=2\sqrt{2}"], []),
-    (r"\frac{11}{2}", [], [r"\frac{1}{12}"]),
-    (r"\frac{1}{23}", [], [r"\frac{12}{3}"]),
-    ("x^{12}", [], ["x^{1}2"]),
-    (r"\sqrt{10}", [r"\sqrt10"], []),
-    ("y'=2x", [r"y^{\prime}=2x"], []),
-    ("025", ["25"], []),
-    ("-3./2", ["-1.5"], []),
-    ("2.75e11", ["275000000000", r"2.75 \times 10^{11}"], [r"2.75 \times 10^{10}"]),
-    ("3.89e-10", [r"3.89 \cdot 10^{-10}"], ["3.9e-10"]),
-    (r"3.89\cdot 10^{-10}x", [], [r"3.88\cdot 10^{-10}x"]),
-    (r"\frac54", [r"1\frac{1}{4}"], []),
-    (r"1\frac14", [], [r"\frac14"]),
-    (r"-1\frac14", ["-1.25"], []),
-    ("5!", ["120"], ["5"]),
-    (r"\text{Evelyn}", ["Evelyn"], []),
-    ("Evelyn", [r"\text{evelyn}"], [r"\textbf{Brendan}"]),
-    ("yes", [], ["no"]),
-    ("2:35 P.M.", [r"\text{2:35 p.m.}"], []),
-    ("2x", [], ["2X"]),
-    ("ab", ["ba"], []),
-    (r"\sqrt{3+2\sqrt{2}}", [r"1+\sqrt{2}"], []),
-    ("2i", [], ["(1-i)^2"]),
-    ("x+2i", ["2 i+x"], []),
-    (r"2\mathrm{i}", ["2i"], []),
-    ("(x-1)(x+1)", [], ["x^2+1"]),
-    ("1+2i", ["2i+1"], ["2+i"]),
-    (r"\frac{1}{29,322,216}", [r"\frac{1}{29322216}"], []),
-    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", [r"\left[\begin{array}{c}1\\2\end{array}\right]"], ["12"]),
-    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", [], [r"\begin{pmatrix} 2 \\ 1 \end{pmatrix}"]),
-    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", [], [r"\begin{pmatrix} 1 & 2 \end{pmatrix}"]),
-    (r"\frac{a}{A}", ["a/A"], []),
-    ("6", [r"\sum_{k=1}^{3} k"], [r"\sum_{k=1}^{4} k"]),
-    ("b > a > c", ["c < a < b"], ["b > c > a"]),
-    (r"\textcircled{1}\textcircled{3}", ["①③"], [r"\textcircled{3}"]),
-    (r"\{x \mid x>2\}", [r"(2,\infty)", r"\{x : x > 2\}"], [r"\{x \mid x\ge 2\}"]),
-    ("x <= 3", [r"x \leq 3"], []),
-    # statements: their result is the answer; an equation with unknowns is an answer as a whole
-    (r"\log_2(32)=5", ["5", "x=5", r"\log_{2} 32 = 5"], ["32", "1=1", "2^5=32", r"\log_3(27)=3"]),
-    (r"i^{7}=i^4 \cdot i^3=1 \cdot (-i)=-i", ["-i"], ["i"]),
-    (r"\frac{40}{3}=a", ["40/3"], []),
-    ("(y-x)^3(y+x)=k", [], ["(y-x)^3(y+x)"]),
-    ("x^{2}=0", [], ["0"]),
-    (r"\cos (t)=0 when t=\frac{\pi}{2}", [], ["0"]),
-    (r"P\left(X_{n}=4\right)=5/8", ["5/8"], ["4"]),
-    ("h / r=2", ["2"], []),
-    (r"\bar{x}=\bar{y}=1/5", ["1/5"], []),
-    (r"\mathrm{V}=100.5 \mathrm{~cm}^{3}", ["100.5"], []),
-    (r"\|\mathbf{u}\|=\sqrt{13},\|\mathbf{v}\|=\sqrt{30}", [r"\sqrt{13}, \sqrt{30}"], []),
-    (r"\|\mathbf{u}\|=\sqrt{13},\|\mathbf{v}\|=\sqrt{30}", [], [r"\sqrt{30}, \sqrt{13}"]),
-    (r"\begin{pmatrix}1\\2\end{pmatrix}\bullet\begin{pmatrix}3\\4\end{pmatrix}=11", ["11"], ["12"]),
-    # values of different names are ordered, unless they are named
-    ("x=1, y=2", ["y=2, x=1"], ["x=2, y=1"]),
-    (r"\cos(\pi)=-1, \sin(\pi)=0", ["-1, 0"], ["0, -1"]),
-    # inequalities and the intervals that they mean
-    (r"-1<x \leqslant 1:(-1,1]", ["(-1, 1]", r"-1 < x \le 1"], ["[-1, 1]"]),
-    (r"(-\infty,1)\cup(2,\infty)", ["x<1 or x>2", "x>2 or 1>x"], [r"x\le 1 or x>2", "x<1"]),
-    ("x<1 or x>2", [r"(2,\infty)\cup(-\infty,1)"], [r"(-\infty,1]\cup(2,\infty)", "(1,2)"]),
-    (r"x<0 \text{ or } 1\le x<2", [r"(-\infty,0)\cup[1,2)"], []),
-    # functions in program notation
-    ("sec(x)tan(x)-sinh(2)", [r"\sec x\tan x-\sinh 2"], [r"\sec x\tan x-\sin 2"]),
-    (r"2\pi sec", [r"2\pi\text{ sec}"], [r"3\pi sec"]),
-    ("np.arcsin(10/13)", [r"\arcsin\frac{10}{13}"], [r"\arccos\frac{10}{13}"]),
-    (r"\sin(x)", ["sin(x)"], ["s*i*n*x"]),
-    (r"\frac{1}{3} E_{1}+\frac{2}{3} E_{2}", [r"\frac{E_1+2E_2}{3}"], [r"\frac{2E_1+E_2}{3}"]),
-    ("0", [], ["nan"]),
-]
 
-
-@pytest.mark.parametrize(("gold", "answer", "expected"), answers_to(EQUALITY))
-def test_an_answer_is_right_exactly_when_it_is_the_gold(gold, answer, expected):
+@answers_to("grading/graded")
+def test_an_answer_is_correct_exactly_when_it_equals_the_gold(gold, answer, expected):
     graded = grade(f"So it is $\\boxed{{{answer}}}$.", gold)
     assert graded.correct is expected
 
 
-def test_as_many_boxes_as_the_gold_has_values_are_read_together():
+def test_as_many_boxes_as_the_gold_has_values_are_one_answer():
     text = r"First $\boxed{3}$ and second $\boxed{4}$."
     assert grade(text, "3;4") == Grade(correct=True, answer="3; 4", correct_qwen=False)
     assert grade(text, "4;3").correct is False
@@ -166,8 +58,6 @@ def test_unusable_golds_are_none_and_the_rest_is_graded():
         r"\mathbf{w}(1)=(.5,.25) \mathbf{w}(2)=(.4,.1)",
     ]
     assert usable_golds(unclear) == [False] * 3
-    with pytest.raises(TypeError, match="gold 1 is 5, of type int"):
-        usable_golds(["5", 5])  # type: ignore[list-item]
 
 
 # ---- answers that would hang or fill the machine
@@ -208,9 +98,9 @@ MONSTERS = {
 def test_a_monster_costs_at_most_the_limit_and_leaves_the_next_answer_unharmed(name, gold, pool):
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
     assert usable_golds([gold], pool=pool) == [True]
-    before = cpu_seconds(supervisor(pool))
+    before = cpu_seconds(pool.workers[0].process.pid)
     assert grade(rf"\boxed{{{MONSTERS[name]}}}", gold, with_qwen=False, limit_s=LIMIT_S, pool=pool).correct is False
-    assert cpu_seconds(supervisor(pool)) - before < LIMIT_S + GRACE_S
+    assert cpu_seconds(pool.workers[0].process.pid) - before < LIMIT_S + GRACE_S
     assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
 
 
@@ -229,93 +119,7 @@ def test_a_gold_that_takes_too_long_is_unusable_and_asked_once(pool, monkeypatch
     assert grade(r"\boxed{4}", gold, with_qwen=False, pool=pool).correct is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is enforced by Linux alone")
-def test_memory_of_a_comparison_is_bounded_and_running_out_of_it_is_an_error_not_a_death(pool):
-    assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
-    assert resource.prlimit(child_of(supervisor(pool)), resource.RLIMIT_AS) == (2**30, 2**30)
-    source = "from trl_ces.grading.worker import _limit_memory; _limit_memory(2**30); bytearray(2**30)"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.endswith("MemoryError\n")
-
-
-# ---- workers that are killed
-
-
-def supervisor(pool):
-    return pool.workers[0].process.pid
-
-
-def child_of(pid):
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(children[0]) if children else None
-
-
-def kill_during_a_request(pool, find_victim):
-    def kill():
-        while (victim := find_victim()) is None:  # the supervisor is about to fork one
-            time.sleep(0.01)
-        os.kill(victim, signal.SIGKILL)
-
-    grade(*NEEDS_ALGEBRA, pool=pool)
-    killer = threading.Timer(0.5, kill)
-    killer.start()
-    graded = grade(r"\boxed{9^{9^{9^9}}}", "x", with_qwen=False, limit_s=2.0, pool=pool)
-    killer.join()
-    return graded
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_killed_child_and_a_killed_supervisor_are_replaced(pool):
-    for idle_victim in (lambda: child_of(supervisor(pool)), lambda: supervisor(pool)):
-        assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
-        os.kill(idle_victim(), signal.SIGKILL)
-        time.sleep(0.1)
-        assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
-    # Killed at work and tried once more; the second try hits the limit.
-    assert kill_during_a_request(pool, lambda: child_of(supervisor(pool))).correct is False
-    assert kill_during_a_request(pool, lambda: supervisor(pool)).correct is False
-    assert grade(*NEEDS_ALGEBRA, pool=pool).correct is True
-
-
-def test_a_worker_that_dies_twice_leaves_the_answer_ungraded_with_a_warning(pool, monkeypatch, caplog):
-    assert usable_golds(["x+y"], pool=pool) == [True]
-    replies = iter([{"status": "died", "error": "one"}, {"status": "died", "error": "two"}])
-    monkeypatch.setattr(pool.workers[0], "request", lambda message, limit_s: next(replies))
-    assert grade(r"\boxed{x+1}", "x+y", with_qwen=False, pool=pool).correct is None
-    assert "died twice" in caplog.text
-    assert "two" in caplog.text
-
-
-def test_a_worker_that_cannot_start_is_an_error_not_a_zero(monkeypatch):
-    broken = WorkerPool(1)
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(RuntimeError, match="did not start"):
-        grade(*NEEDS_ALGEBRA, pool=broken)
-
-
-def test_grading_works_in_threads():
-    results = []
-    threads = [threading.Thread(target=lambda: results.append(grade(*NEEDS_ALGEBRA).correct)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == [True] * 6
-
-
-def test_grading_works_after_a_fork_and_leaves_the_parents_workers_alone():
-    assert grade(*NEEDS_ALGEBRA).correct is True
-    child = os.fork()
-    if child == 0:
-        verdicts = [grade(*NEEDS_ALGEBRA).correct, grade(r"\boxed{x+x}", "3x").correct]
-        from trl_ces.grading import pool as pool_module
-
-        pool_module._close_pools()
-        os._exit(0 if verdicts == [True, False] else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert grade(*NEEDS_ALGEBRA).correct is True
+# ---- scripts
 
 
 def run_script(tmp_path, source, *arguments):
@@ -362,8 +166,3 @@ def test_grading_imports_neither_torch_nor_sympy():
     source = "import sys, trl_ces.grading; print({'torch', 'trl', 'sympy'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
-
-
-def test_wrong_pool_size_is_refused():
-    with pytest.raises(ValueError, match="workers=0"):
-        WorkerPool(0)

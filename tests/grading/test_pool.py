@@ -73,7 +73,7 @@ def test_a_worker_is_started_with_the_first_request_and_kept(stand_in, worker):
     assert starts() == 1
 
 
-def test_what_a_worker_is_started_with(stand_in, worker, monkeypatch):
+def test_arguments_and_environment_of_a_worker(stand_in, worker, monkeypatch):
     stand_in()
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("LANG", "C.UTF-8")

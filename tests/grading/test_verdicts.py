@@ -1,6 +1,7 @@
 """The answers of a grading worker, in this process."""
 
 import pytest
+from rows import rows
 
 from trl_ces.grading import verdicts
 
@@ -27,20 +28,6 @@ def test_without_its_parser_the_scripts_verdict_alone_is_refused(monkeypatch):
         verdicts.answer_request({"op": "equal_as_script", **pair})
 
 
-@pytest.mark.parametrize(
-    ("gold", "usable"),
-    [
-        ("5", True),
-        (r"x+1, \sqrt{2}", True),
-        (r"\sqrt{2}, -3./2", True),  # a number the parser cannot read
-        ("2:35 P.M.", True),  # words it cannot read
-        (r"\{\}", True),
-        ("", False),
-        (r"\sqrt{2}, \frac{", False),
-        ("?", False),
-        ("5, ?", False),
-        (r"x \equiv 3 \pmod{7}", True),
-    ],
-)
+@rows("verdicts/usable")
 def test_a_gold_is_usable_when_each_of_its_values_has_a_meaning(gold, usable):
     assert verdicts.answer_request({"op": "usable", "gold": gold}) is usable

@@ -123,7 +123,7 @@ def test_what_the_algebra_prints_or_logs_does_not_reach_the_protocol():
         assert end_of(pipe) == (0, b"said\n")
 
 
-def test_an_error_is_a_reply_and_the_child_goes_on():
+def test_an_error_is_a_reply_and_the_child_continues():
     with worker() as pipe:
         child = pipe.ask("os.getpid()")
         assert pipe.ask("[].pop()") == "IndexError: pop from empty list"
@@ -133,7 +133,7 @@ def test_an_error_is_a_reply_and_the_child_goes_on():
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 11)", "os._exit(3)", "os._exit(1)"])
-def test_a_child_that_dies_is_told_and_replaced(end):
+def test_a_child_that_dies_is_reported_and_replaced(end):
     with worker() as pipe:
         child = pipe.ask("os.getpid()")
         assert pipe.ask(end) == "died"
@@ -150,7 +150,7 @@ def test_a_line_that_is_no_request_costs_no_more_than_the_child():
         assert pipe.ask("8") == 8
 
 
-def test_an_idle_child_that_dies_is_replaced_without_a_word():
+def test_an_idle_child_that_dies_is_replaced_silently():
     with worker() as pipe:
         pipe.kill_idle_child()  # nothing was asked yet
         assert pipe.ask("7") == 7

@@ -1,8 +1,10 @@
-"""A stand-in for `vllm serve`: the endpoints that TRL's client uses, with a small model on the CPU.
-`server_runs.py` starts it, also as an executable named `vllm`. Real: the command line, the endpoints, the shape of
-their answers, token ids and log-probs of the model's own sampling, weights that replace the model's. Not real: the
-engine, its speed, its kernels' rounding, and NCCL; see tests/vllm_stub for how the weights come. Sampling is seeded
-by the weights and the request, so that a repeated run repeats.
+"""
+A stand-in for `vllm serve`: the endpoints that TRL's client uses, with a small model on the CPU.
+
+`server_runs.py` starts it. Real: the command line, the endpoints, the shape of their replies, token ids and log-probs
+of the model's own sampling, weights that replace the model's. Not real: the engine, its speed, its kernels' rounding,
+and NCCL; tests/vllm_stub transfers the weights. Sampling is seeded by the weights and the request, so that a repeated
+run repeats.
 
 Stricter than vLLM, with status 400: an update must bring every parameter once, with the name, dtype and shape that
 were announced; completions may not be asked for inside an update, nor before the prefix cache was reset after it.
@@ -31,31 +33,14 @@ from transformers import AutoModelForCausalLM
 from vllm_answers import choice, digest, end_ids, sample, seeded
 
 WORKER_TIMEOUT = 60
-# Paths of the development mode -> method.
-DEVELOPMENT = {
-    "/server_info": "GET",
-    "/get_world_size": "GET",
-    "/init_weight_transfer_engine": "POST",
-    "/start_weight_update": "POST",
-    "/update_weights": "POST",
-    "/finish_weight_update": "POST",
-    "/reset_prefix_cache": "POST",
-}
-OPEN = {
-    "/health": "GET",
-    "/v1/models": "GET",
-    "/v1/completions": "POST",
-    "/stand_in/faults": "POST",
-    "/stand_in/log": "GET",
-}
+GET = {"/health", "/v1/models", "/stand_in/log", "/server_info", "/get_world_size"}
+POST = {"/v1/completions", "/stand_in/faults", "/init_weight_transfer_engine", "/start_weight_update"}
+POST |= {"/update_weights", "/finish_weight_update", "/reset_prefix_cache"}
+OPEN = {"/health", "/v1/models", "/v1/completions", "/stand_in/faults", "/stand_in/log"}  # without development mode
 
 
 class Refused(Exception):
-    """A request that the server does not take, with its status."""
-
-    def __init__(self, message, status=400):
-        super().__init__(message)
-        self.status = status
+    """A request that the server refuses: its message, and the HTTP status, by default 400."""
 
 
 def arguments(words):
@@ -65,18 +50,13 @@ def arguments(words):
     serve.add_argument("model")
     serve.add_argument("--host", default="0.0.0.0")
     serve.add_argument("--port", type=int, default=8000)
-    serve.add_argument("--served-model-name")
     serve.add_argument("--weight-transfer-config", type=json.loads)
     serve.add_argument("--logprobs-mode", default="raw_logprobs", choices=["raw_logprobs", "processed_logprobs"])
     serve.add_argument("--max-logprobs", type=int, default=20)
     serve.add_argument("--max-model-len", type=int)
-    serve.add_argument("--tensor-parallel-size", type=int, default=1)
-    serve.add_argument("--data-parallel-size", type=int, default=1)
-    serve.add_argument("--gpu-memory-utilization", type=float, default=0.9)
     serve.add_argument("--revision", default="main")
     serve.add_argument("--api-key")
-    for name in ("--dtype", "--model-impl"):
-        serve.add_argument(name, default="auto")
+    serve.add_argument("--model-impl", default="auto")
     serve.add_argument("--trust-remote-code", action="store_true")
     return parser.parse_args(words)
 
@@ -90,12 +70,11 @@ class Server(ThreadingHTTPServer):
         super().__init__((options.host, options.port), Handler)
         self.options, self.development = options, development
         self.model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32).eval()
-        self.name = options.served_model_name or options.model
+        self.name = options.model
         self.max_model_len = options.max_model_len or self.model.config.max_position_embeddings
-        self.world_size = options.tensor_parallel_size * options.data_parallel_size
         self.weights = digest(self.model)
         self.lock, self.log, self.faults = threading.Lock(), [], []
-        self.workers, self.received, self.cache_is_stale = [], None, False
+        self.worker, self.received, self.cache_is_stale = None, None, False
         self.connections, self.closing = [], threading.Event()
 
     def process_request(self, request, client_address):
@@ -141,7 +120,7 @@ class Server(ThreadingHTTPServer):
         return {"vllm_config": config if as_json else str(config), "vllm_env": {}, "system_env": {}}
 
     def get_world_size(self, _):
-        return {"world_size": self.world_size}
+        return {"world_size": 1}
 
     def stand_in_log(self, _):
         return self.log
@@ -156,11 +135,11 @@ class Server(ThreadingHTTPServer):
         info = body["init_info"]
         if self.options.weight_transfer_config is None:
             raise Refused("there is no weight transfer engine", 500)
-        if (info["rank_offset"], info["world_size"], info["packed"]) != (1, self.world_size + 1, True):
-            raise Refused(f"{info} is not the group of {self.world_size} workers and a trainer")
-        for worker in self.workers:
-            worker.close()
-        self.workers = [self.connect(info["master_address"], info["master_port"]) for _ in range(self.world_size)]
+        if (info["rank_offset"], info["world_size"], info["packed"]) != (1, 2, True):
+            raise Refused(f"{info} is not the group of a worker and a trainer")
+        if self.worker is not None:
+            self.worker.close()
+        self.worker = self.connect(info["master_address"], info["master_port"])
         return {"message": "Weight transfer initialized"}
 
     def connect(self, address, port):
@@ -174,7 +153,7 @@ class Server(ThreadingHTTPServer):
                 time.sleep(0.05)
 
     def start_weight_update(self, _):
-        if not self.workers or self.received is not None:
+        if self.worker is None or self.received is not None:
             raise Refused("an update needs a group, and the end of the one before")
         self.received = []
         return {"message": "Weight update started"}
@@ -183,7 +162,7 @@ class Server(ThreadingHTTPServer):
         info = body["update_info"]
         if self.received is None:
             raise Refused("/start_weight_update must come first")
-        (file,) = {worker.readline().strip() for worker in self.workers}  # waits for the trainer
+        file = self.worker.readline().strip()  # waits for the trainer
         if not file:
             raise Refused("the trainer has left the group", 500)
         announced = list(zip(info["names"], info["dtype_names"], info["shapes"], strict=True))
@@ -261,36 +240,32 @@ class Handler(BaseHTTPRequestHandler):
             os._exit(1)
         if what == "drop":
             self.close_connection = True
-            return
+            return None
         if what == "hang":
             self.server.closing.wait()
-            return
+            return None
         if isinstance(what, float):
             time.sleep(what)
         if isinstance(what, int):
-            self.answer(what, {"error": {"message": "the test wants it", "code": what}})
-            return
-        served = OPEN | (DEVELOPMENT if self.server.development else {})
-        if served.get(url.path) != method:
-            self.answer(404, {"detail": "Not Found"})
-            return
+            return self.answer(what, {"error": {"message": "the test wants it", "code": what}})
+        if url.path not in (GET if method == "GET" else POST) & (GET | POST if self.server.development else OPEN):
+            return self.answer(404, {"detail": "Not Found"})
         key = self.server.options.api_key
         if key and url.path.startswith("/v1") and self.headers.get("Authorization") != f"Bearer {key}":
-            self.answer(401, {"error": "Unauthorized"})
-            return
+            return self.answer(401, {"error": "Unauthorized"})
         body = parse_qs(url.query) if method == "GET" else json.loads(text or "{}")
         with self.server.lock:
             try:
                 answer = getattr(self.server, url.path[1:].replace("/", "_"))(body)
             except Refused as error:
-                self.answer(error.status, {"error": {"message": str(error), "code": error.status}})
-                return
+                status = error.args[1] if len(error.args) > 1 else 400
+                return self.answer(status, {"error": {"message": error.args[0], "code": status}})
             if not url.path.startswith("/stand_in"):
                 entry = {"path": url.path, "weights": self.server.weights}
                 self.server.log.append(
                     {**entry, "body": body, "answer": answer} if "completions" in url.path else entry
                 )
-        self.answer(200, answer)
+        return self.answer(200, answer)
 
     def answer(self, status, content):
         body = json.dumps(content).encode() if content != "" else b""

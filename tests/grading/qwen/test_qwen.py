@@ -2,6 +2,7 @@
 
 import pytest
 from cpu_time import cpu_seconds
+from rows import rows
 
 from trl_ces.grading import Grade, WorkerPool, grade, grade_many, grader
 
@@ -13,53 +14,8 @@ def pool():
     pool.close()
 
 
-VERDICTS = [
-    # gold, boxed answer, expected
-    ("5", "5", True),
-    ("Yes", "yes", True),
-    ("5", "500", True),
-    ("5", "0.05", True),
-    ("5", "50", False),
-    ("10000", "10000.9", True),
-    ("10000", "10002", False),
-    ("1,234", "1234", True),
-    ("1234", "1{,}234", False),
-    ("5", "", False),
-    ("", "", True),
-    ("", "5", False),
-    (r"\emptyset", "", False),
-    ("5;10", "5;10", True),
-    ("5;10", "10;5", False),
-    ("(0,2)", "[0,2]", True),
-    ("(0,2)", "(2,0)", False),
-    ("(0,2)", "(0,2,3)", False),
-    (r"(\frac{1}{2},1)", "(0.5,1)", True),
-    ("1,2;3", "(1,2;3)", True),
-    ("1, x", "x, 1", False),
-    (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{bmatrix}1.0\\2\end{bmatrix}", True),
-    (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}2\\1\end{pmatrix}", False),
-    ("x^2+50=0", "-x^2-50=0", True),
-    ("x^2+50=0", "x^2-50=0", False),
-    ("x^2+50=0", "0=x^2+50", False),  # the short left side is dropped
-    ("x^2+50=0", "-50=x^2", True),
-    ("q=n+1", "n+1", True),
-    ("n+1", "q=1+n", True),
-    ("5", "f(2)=5", False),
-    (r"\sqrt{2}", r"\frac{2}{\sqrt{2}}", True),
-    (r"\sqrt{2}", "1.4142", True),
-    (r"\sqrt{2}", "1.42", False),
-    (r"\frac{5}{4}", r"1\frac{1}{4}", False),
-    ("(x-1)(x+1)", "x^2-1", True),
-    ("(x-1)(x+1)", "x^2+1", False),
-    ("(x+y)^7(x-y)^3", "(x^2-y^2)^3(x+y)^4", True),
-    (r"\frac{\sin(6x)}{2}", r"\sin(3x)\cos(3x)", True),
-    ("n+1,n", "n+1,n+2", True),  # sympy's parser stops at the comma
-    (r"(-\infty,0)\cup(1,2)", r"(1,2)\cup(-\infty,0)", False),
-]
-
-
-@pytest.mark.parametrize(("gold", "answer", "expected"), VERDICTS)
-def test_the_second_verdict_is_the_scripts_also_where_the_script_errs(gold, answer, expected, pool):
+@rows("qwen_qwen/graded")
+def test_the_second_verdict_is_the_scripts_even_where_the_script_errs(gold, answer, expected, pool):
     assert grade(rf"\boxed{{{answer}}}", gold, pool=pool).correct_qwen is expected
 
 
@@ -84,7 +40,7 @@ def test_benchmarks_change_the_second_verdict_alone(pool):
     assert [(g.correct, g.correct_qwen) for g in grades] == [(True, False), (True, True)]
 
 
-def test_who_does_not_ask_for_the_second_verdict_does_not_pay_for_it(pool, monkeypatch):
+def test_without_qwen_nothing_is_extracted_for_the_script(pool, monkeypatch):
     monkeypatch.setattr(grader, "predict", lambda *_: pytest.fail("extracted for the script"))
     assert grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}", with_qwen=False, pool=pool) == Grade(
         correct=True, answer=r"\sqrt{8}", correct_qwen=None

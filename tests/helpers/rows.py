@@ -1,0 +1,57 @@
+r"""
+Rows of the grading tests, in `tests/grading/rows/*.txt`.
+
+`# NAME: COLUMN, COLUMN` opens a section; each following line is a row, its columns separated by ` :: `. A column `x?`
+holds yes or no, `x#` an integer, `x[]` a list separated by ` | `. `<none>` is None, `<empty>` the empty text, `⏎` a
+line break, `<U+0020>` the character of that number. Lines that start with `// ` are comments.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "grading" / "rows"
+
+
+def read_rows(section):
+    """Return the names of the columns and the rows of `section`, `FILE/NAME`."""
+    file, name = section.split("/")
+    found, columns = [], None
+    for line in (FOLDER / f"{file}.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            title, _, header = line[2:].partition(": ")
+            columns = header.split(", ") if title == name else None
+        elif columns and line and not line.startswith("// "):
+            texts = line.split(" :: ")
+            found.append(tuple(_value(text, column) for text, column in zip(texts, columns, strict=True)))
+    assert found, section
+    titles = re.findall(rf"^# {re.escape(name)}: (.*)$", (FOLDER / f"{file}.txt").read_text(encoding="utf-8"), re.M)
+    return [column.rstrip("[]?#") for column in titles[0].split(", ")], found
+
+
+def rows(section, *more):
+    """Parametrize a test by the rows of `section` and by `more`, rows that are computed."""
+    columns, found = read_rows(section)
+    values = found if len(columns) > 1 else [value for [value] in found]
+    return pytest.mark.parametrize(columns if len(columns) > 1 else columns[0], [*values, *more])
+
+
+def answers_to(section):
+    """Parametrize a test by (gold, answer, expected) of a section of golds with equal and with different answers."""
+    _, found = read_rows(section)
+    pairs = [(gold, answer, answer in equal) for gold, equal, other in found for answer in (*equal, *other)]
+    return pytest.mark.parametrize(("gold", "answer", "expected"), pairs)
+
+
+def _value(text, column):
+    if column.endswith("[]") and text != "<none>":
+        return [_value(part, column[:-2]) for part in text.split(" | ")] if text != "<empty list>" else []
+    if text == "<none>":
+        return None
+    if column.endswith("?"):
+        return {"yes": True, "no": False}[text]
+    if column.endswith("#"):
+        return int(text)
+    text = text.replace("<empty>", "").replace("⏎", "\n")
+    return re.sub(r"<U\+(\w+)>", lambda code: chr(int(code[1], 16)), text)
