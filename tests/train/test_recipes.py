@@ -9,7 +9,7 @@ import yaml
 
 from trl_ces.methods.group_reward import is_group_reward
 from trl_ces.support.errors import UserError
-from trl_ces.support.imports import import_function
+from trl_ces.support.imports import import_path
 from trl_ces.support.reward_names import reward_name
 from trl_ces.support.yaml import read_yaml
 from trl_ces.train.launch import read_accelerate_config
@@ -141,7 +141,7 @@ def test_a_recipe_is_accepted_alone_and_under_each_overlay(names):
     find_reward_functions(recipe)
     for field in ("model_builder", "dataset_builder"):
         if getattr(recipe.script, field) is not None:
-            import_function(getattr(recipe.script, field), field)
+            import_path(getattr(recipe.script, field), field)
 
 
 @pytest.mark.parametrize("model", R1)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..support.errors import UserError
 from ..support.hub import try_hub_once
 from ..train.arguments import ScriptArguments, read_words
 from ..train.checks import check
@@ -46,6 +47,12 @@ def run(argv: list[str]) -> int:
     recipe = load_recipe(line.config, line.overrides)
     launch = check(line, recipe)
     output_dir, script = Path(recipe.setting("output_dir")), recipe.script
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"`output_dir` {str(output_dir)!r} cannot be written ({error.strerror}): name another."
+        ) from None
     if any(output_dir.glob("*.safetensors")):
         print(f"Note: {output_dir} holds a trained model, which this run will replace.", file=sys.stderr)
     if script.model_builder is None and not recipe.setting("push_to_hub"):  # offline, nothing would be pushed later

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import UserError, kind, nearest
-from ..support.yaml import dump_yaml, fit, fit_text, read_yaml
-from .arguments import RESUME, ScriptArguments, check_key, recipe_fields
+from ..support.yaml import dump_yaml, read_yaml
+from .arguments import RESUME, ScriptArguments, check_key, fit, fit_text, recipe_fields
 
 if TYPE_CHECKING:
     from trl import ModelConfig
@@ -52,8 +52,7 @@ def find_config(name: str, kind: str | None = None) -> Path:
         return file
     if name in shipped:
         return shipped[name]
-    last = Path(name).stem.rpartition("_")[2]  # of `runs/R1-7B.yaml`, or of `ces_lora`, which is `R1-7B lora`
-    hint = nearest(name, shipped) or nearest(last, shipped) or f" Shipped: {', '.join(shipped)}."
+    hint = nearest(file.stem, shipped) or f" Shipped: {', '.join(shipped)}."
     what = {None: "recipe", "accelerate": "accelerate configuration"}.get(kind, kind)
     raise UserError(f"The {what} {name} does not exist (searched from {Path.cwd()}).{hint}")
 
@@ -69,8 +68,6 @@ def compose(names: Sequence[str | Path]) -> dict[str, Any]:
         raise UserError(f"{first} is an overlay: name a recipe before it, such as `--config R1-7B {first.stem}`.")
     content = read_yaml(first)
     sections = content.pop(OVERLAYS, None) or {}
-    if not isinstance(sections, dict) or not all(isinstance(section, dict) for section in sections.values()):
-        raise UserError(f"{first}: `{OVERLAYS}`: expected a mapping from an overlay's name to fields.")
     batches_from = rule_from = None  # the overlays that have set these
     for file in overlays:
         changes, section = read_yaml(file), sections.get(file.stem, {})
@@ -165,10 +162,6 @@ class Recipe:
 
     def training_fields(self, num_processes: int) -> dict[str, Any]:
         """Return the fields of [`CESConfig`], with the batch sizes that `responses_per_step` implies."""
-        for name in ("per_device_train_batch_size", *COUNTS):
-            value = self.training.get(name)
-            if value is not None and value < 1:
-                raise UserError(f"`{name}` is {value}: it must be above 0.")
         step, rollout = self.script.responses_per_step, self.script.responses_per_rollout
         if step is None:
             if rollout is not None:

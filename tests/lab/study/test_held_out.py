@@ -87,7 +87,7 @@ def sampled(monkeypatch):
 
 
 def test_its_problems_are_in_no_training_of_the_recipe(sampled):
-    train, _ = load_datasets(load_recipe("smollm2_135m").script, say=lambda text: None)
+    train, _ = load_datasets(load_recipe("smollm2_135m").script)
     with pytest.raises(UserError, match="collected"):
         evaluate("model", "smollm2_135m", num_problems=30)
     assert len(sampled) == 30
