@@ -96,7 +96,7 @@ def refused(capsys, monkeypatch):
     [
         ({"ces_tua": "1"}, "", ["recipe.yaml", "`ces_tua`", "Did you mean `ces_tau`?"]),
         ({"num_generations": "3"}, "", ["recipe.yaml", "divisible", "3"]),
-        ({"output_dir": "/proc/out"}, "", ["`output_dir` /proc/out cannot be written"]),
+        ({"output_dir": "/proc/out"}, "", ["`output_dir` '/proc/out' cannot be written"]),
         (
             {},
             "run_name: !!python/object/apply:os.system ['touch ran']\n",

@@ -65,8 +65,7 @@ def card(run, repo="me/my-model", recipe=RECIPE, changed=None, **fields):
     return ModelCard((run / "README.md").read_text())
 
 
-def test_the_card_holds_settings_results_and_citations(run, monkeypatch):
-    monkeypatch.setenv("TRL_CES_ACCELERATE_CONFIG", "zero3")
+def test_the_card_holds_settings_results_and_citations(run):
     recipe = f'{RECIPE}push_to_hub: true\nprompt_column: "a|b\\nc"\n'
     shown = card(run, recipe=recipe, gradient_accumulation_steps=12, changed={"world_size": 2})
     for part in (
@@ -78,7 +77,7 @@ def test_the_card_holds_settings_results_and_citations(run, monkeypatch):
         "| `prompt_column` | a\\|b c |",
         "| `completions/mean_length` | 20 | 12 |",  # first and last logged
         'from_pretrained("me/my-model")',
-        "--output_dir my-run --accelerate_config zero3 --num_processes 2 --push_to_hub false\n",
+        "--config recipe.yaml --output_dir my-run --push_to_hub false --num_processes 2\n",
         "| `torch` | 2.13.0 |",
         "The licence of [some-org/base-model](https://huggingface.co/some-org/base-model) applies",
         "wei2026taming",

@@ -25,23 +25,19 @@ why.
 """
 
 
-def _help_text() -> str:
-    from trl import ModelConfig, TrlParser
-
-    from ..config import CESConfig
-
-    usage = f"{USAGE}\nshipped accelerate configurations: {', '.join(shipped_files('accelerate'))}"
-    types: Any = (ScriptArguments, CESConfig, ModelConfig)
-    return TrlParser(types, usage=usage).format_help()
-
-
 def run(argv: list[str]) -> int:
     """Check the run without loading a model, then start the training processes."""
     if not argv:
         print(f"usage: {USAGE}\nAll fields: trl-ces train --help", file=sys.stderr)
         return 2
     if "-h" in argv or "--help" in argv:
-        print(_help_text())
+        from trl import ModelConfig, TrlParser
+
+        from ..config import CESConfig
+
+        types: Any = (ScriptArguments, CESConfig, ModelConfig)
+        files = ", ".join(shipped_files("accelerate"))
+        print(TrlParser(types, usage=f"{USAGE}\nshipped accelerate configurations: {files}").format_help())
         return 0
     line = read_words(argv)
     recipe = load_recipe(line.config, line.overrides)

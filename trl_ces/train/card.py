@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import os
-import shlex
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +17,6 @@ from ..support.yaml import read_yaml
 from .arguments import ScriptArguments, recipe_fields
 from .checkpoints import read_state
 from .curves import plot_curves, read_curves
-from .launch import ACCELERATE
 from .recipe import RECIPE
 
 FACTS = "run.json"  # the rule's title, the resolved settings and the package versions
@@ -46,7 +42,6 @@ def write_facts(folder: Path, args: CESConfig, accuracy_reward: str | None) -> N
         "rule": args.rule.title if args.rule is not None else None,
         "accuracy_reward": accuracy_reward,
         "settings": {name: getattr(value, "value", value) for name, value in values.items()},
-        "accelerate_config": os.environ.get(ACCELERATE),
         "packages": environment(),
     }
     write_json(folder / FACTS, facts)
@@ -103,7 +98,6 @@ def write_card(folder: Path, repo: str) -> list[str]:
         },
         has_curves=missing is None,
         logged=[(key, values[0], values[-1]) for key, values in logged.items() if values],
-        command=_train_command(recipe, settings["world_size"], facts["accelerate_config"]),
         citation=CESTrainer._paper["citation"],
     )  # fmt: skip
     write_text(folder / CARD, card.content + "\n")
@@ -119,10 +113,3 @@ def _draw_curves(folder: Path, name: str, accuracy_reward: str | None) -> str | 
         return f"No {CURVES}: it needs matplotlib ({install_line('lab')})."
     plot_curves({name: [curve]}, folder / CURVES)
     return None
-
-
-def _train_command(recipe: Mapping[str, Any], processes: int, accelerate_config: str | None) -> str:
-    words = ["trl-ces", "train", "--config", RECIPE, "--output_dir", "my-run"]
-    words += ["--accelerate_config", accelerate_config] if accelerate_config is not None else []
-    words += ["--num_processes", str(processes)] if processes > 1 else []
-    return shlex.join(words + (["--push_to_hub", "false"] if recipe.get("push_to_hub") else []))

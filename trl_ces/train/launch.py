@@ -28,9 +28,7 @@ from .recipe import RECIPE, Recipe, find_config
 
 WORKER = "trl_ces.cli.train_worker"
 LAUNCHERS = ("torch.distributed.run", "accelerate.commands.launch")
-# Environment variables: the accelerate file, for the card; a file that a worker creates once it has printed why it
-# ends, because launchers hide its exit code.
-ACCELERATE, REPORTED = "TRL_CES_ACCELERATE_CONFIG", "TRL_CES_REPORTED"
+REPORTED = "TRL_CES_REPORTED"  # names a file that a worker creates once it has printed why it ends
 THREADS, VISIBLE = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 
 
@@ -91,8 +89,6 @@ def make_launch(line: CommandLine, recipe: Recipe) -> Launch:
     for flag, words in (flags | {"quiet": []}).items():  # quiet: no traceback of accelerate's
         launch += [f"--{flag}", *words]
     env |= _share_cores(processes // machines, recipe.env, line.accelerate_flags)
-    if name is not None:
-        env[ACCELERATE] = Path(name).name
     return Launch(processes, expected_type, [sys.executable, *launch, *worker], env, rank)
 
 
