@@ -35,7 +35,3 @@ def test_what_is_written_is_read_back_as_it_was(value):
 def test_a_key_that_is_no_word_is_refused():
     with pytest.raises(UserError, match="line 1: not valid YAML"):
         parse_yaml("b: {[a]: 1}")
-
-
-def test_an_anchor_is_merged_and_its_keys_may_be_overridden():
-    assert parse_yaml("a: &x {p: 1, q: 2}\nb:\n  <<: *x\n  q: 3")["b"] == {"p": 1, "q": 3}

@@ -23,7 +23,7 @@ def test_a_training_shows_accuracy_length_and_entropy_in_bits(tmp_path, capsys):
     last = trainer.state.log_history[-2]
     accuracy, bits = last["rewards/vowel_accuracy_reward/mean"], last["entropy"] / math.log(2)
     tokens = last["completions/mean_length"]
-    assert f"{100 * accuracy:.1f} %, {tokens:.1f} tokens, {bits:.3f} bits" in capsys.readouterr().err
+    assert f"{100 * accuracy:.1f} % correct, {tokens:.1f} tokens, {bits:.3f} bits per token" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("names", "name"), [(["a_accuracy", "b"], "a_accuracy"), (["a", "b"], None), (["a"], "a")])

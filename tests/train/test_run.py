@@ -48,7 +48,7 @@ def test_a_chat_template_without_system_messages_is_explained():
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), SafetensorError(DISK_FULL)])
 def test_a_full_disk_is_explained(error):
     recipe = make_recipe({"model_name_or_path": "m", "output_dir": "out", "dataset_name": "d"}, "my.yaml")
-    assert _known_problem(error, recipe) == f"The disk of `output_dir` is full ({error})."
+    assert _known_problem(error, recipe) == f"The disk of out is full ({error})."
     assert _known_problem(OSError(errno.EACCES, "Permission denied"), recipe) is None
 
 

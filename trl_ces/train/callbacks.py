@@ -39,15 +39,15 @@ class SaveOnSigterm(TrainerCallback):
 
 
 class ProgressWithMetrics(ProgressCallback):
-    """The Trainer's progress bar, followed by accuracy, length and entropy: `84.4 %, 20.5 tokens, 0.108 bits`."""
+    """The Trainer's progress bar, followed by accuracy, length and entropy of the last logged completions."""
 
     def __init__(self, accuracy_reward: str | None):
         super().__init__()
         self.last: dict[str, float] = {}
         self.metrics = {
-            f"rewards/{accuracy_reward}/mean": (100, "{:.1f} %"),
+            f"rewards/{accuracy_reward}/mean": (100, "{:.1f} % correct"),
             "completions/mean_length": (1, "{:.1f} tokens"),
-            "entropy": (1 / math.log(2), "{:.3f} bits"),  # TRL logs nats
+            "entropy": (1 / math.log(2), "{:.3f} bits per token"),  # TRL logs nats
         }
 
     def on_log(self, args, state, control, logs=None, **kwargs):

@@ -199,7 +199,8 @@ def _known_problem(error: Exception, recipe: Recipe) -> str | None:
             f"The chat template of {recipe.model.model_name_or_path} refuses the prompts ({error}): if it takes no "
             "system message, give `--system_prompt null`."
         )
-    disk_errors = map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-    if isinstance(error, (OSError, SafetensorError)) and any(text in str(error) for text in disk_errors):
-        return f"The disk of `output_dir` is full ({error})."
+    # `torch.save` raises a RuntimeError without the system's message.
+    disk_errors = (*map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)), "unexpected pos")
+    if isinstance(error, (OSError, RuntimeError, SafetensorError)) and any(text in str(error) for text in disk_errors):
+        return f"The disk of {recipe.setting('output_dir')} is full ({error})."
     return None
